@@ -1,0 +1,51 @@
+// Byte spans, and little-endian loads and stores that need no alignment.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace nimble {
+
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian; a big-endian port must swap here");
+
+using ByteSpan = std::span<const uint8_t>;
+
+template <class T>
+inline T load(const uint8_t* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+inline void store(uint8_t* p, T v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+inline ByteSpan as_bytes(std::string_view s) {
+  return {reinterpret_cast<const uint8_t*>(s.data()), s.size()};
+}
+inline std::string_view as_string(ByteSpan b) {
+  return {reinterpret_cast<const char*>(b.data()), b.size()};
+}
+
+// Is [offset, offset + size) inside [0, total)? Never wraps.
+inline bool in_bounds(uint64_t offset, uint64_t size, uint64_t total) {
+  return offset <= total && size <= total - offset;
+}
+
+inline uint64_t div_ceil(uint64_t a, uint64_t b) {
+  return a / b + (a % b != 0);
+}
+inline uint64_t round_up(uint64_t a, uint64_t b) { return div_ceil(a, b) * b; }
+
+// Bits needed to write v: 0 for 0, 64 for 2^63 and above.
+inline uint32_t bit_width_of(uint64_t v) {
+  return static_cast<uint32_t>(std::bit_width(v));
+}
+
+}  // namespace nimble

@@ -1,0 +1,12 @@
+// The two hashes that files hold, pinned: XXH3-64 for checksums and XXH64
+// with seed 0 for Bloom filters and hash indexes (Parquet's choice).
+#pragma once
+
+#include "nimble/base/bytes.h"
+
+namespace nimble {
+
+uint64_t checksum64(ByteSpan bytes);
+uint64_t key_hash64(ByteSpan bytes);
+
+}  // namespace nimble

@@ -1,0 +1,45 @@
+#include "nimble/base/row_range.h"
+
+#include <algorithm>
+
+namespace nimble {
+
+std::vector<RowRange> merge_ranges(std::vector<RowRange> ranges) {
+  std::erase_if(ranges, [](const RowRange& r) { return r.empty(); });
+  std::sort(ranges.begin(), ranges.end(),
+            [](const RowRange& a, const RowRange& b) { return a.begin < b.begin; });
+  size_t out = 0;
+  for (const RowRange& r : ranges) {
+    if (out > 0 && r.begin <= ranges[out - 1].end) {
+      ranges[out - 1].end = std::max(ranges[out - 1].end, r.end);
+    } else {
+      ranges[out++] = r;
+    }
+  }
+  ranges.resize(out);
+  return ranges;
+}
+
+std::vector<RowRange> intersect_ranges(const std::vector<RowRange>& a,
+                                       const std::vector<RowRange>& b) {
+  std::vector<RowRange> out;
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const RowRange r{std::max(a[i].begin, b[j].begin),
+                     std::min(a[i].end, b[j].end)};
+    if (!r.empty()) out.push_back(r);
+    if (a[i].end < b[j].end) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return out;
+}
+
+uint64_t count_rows(const std::vector<RowRange>& ranges) {
+  uint64_t n = 0;
+  for (const RowRange& r : ranges) n += r.size();
+  return n;
+}
+
+}  // namespace nimble
