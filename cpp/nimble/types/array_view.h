@@ -1,0 +1,92 @@
+// ArrayView: a borrowed, bounds-aware view of one Arrow array node, with the
+// offset of slices folded in. Rows are 0 .. length-1 of the view. Nothing is
+// copied; the ArrowArray must outlive the view.
+//
+// Arrow's C interface carries no buffer sizes: the producer is a library in
+// this process and is trusted to keep its own layout rules.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "nimble/base/bytes.h"
+#include "nimble/types/field.h"
+
+namespace nimble {
+
+class ArrayView {
+ public:
+  ArrayView() = default;
+
+  // Checks the shape (buffers, children) of `array` against `field`.
+  static Result<ArrayView> open(const Field& field, const ArrowArray& array,
+                                const std::string& path);
+
+  const Field& field() const { return *field_; }
+  int64_t length() const { return length_; }
+  // The first row of this view inside the Arrow buffers.
+  int64_t offset() const { return offset_; }
+  // Children keep their own coordinates: row r of a struct or sparse union is
+  // row child_row(r) of every child.
+  const std::vector<ArrayView>& children() const { return children_; }
+  const ArrayView& dictionary() const { return children_.back(); }
+
+  // False where the array has no bitmap or says that it has no nulls.
+  bool may_have_nulls() const { return validity_ != nullptr; }
+  bool is_valid(int64_t row) const {
+    if (validity_ == nullptr) return true;
+    const auto bit = static_cast<uint64_t>(offset_ + row);
+    return ((validity_[bit / 8] >> (bit % 8)) & 1) != 0;
+  }
+  // The bitmap, whose bit offset() is row 0; null where there is none.
+  const uint8_t* validity() const { return validity_; }
+
+  // kFixed and kDictionary codes: row 0 of the values, width bytes each.
+  const uint8_t* values() const { return values_; }
+  // kBool: the bitmap, whose bit offset() is row 0.
+  const uint8_t* bits() const { return buffer(1); }
+  bool bool_at(int64_t row) const {
+    const auto bit = static_cast<uint64_t>(offset_ + row);
+    return ((bits()[bit / 8] >> (bit % 8)) & 1) != 0;
+  }
+  // kBytes: the value of a row; empty where null.
+  std::string_view bytes_at(int64_t row) const;
+  // kList: the rows of the child that make up a row.
+  void list_at(int64_t row, int64_t* begin, int64_t* size) const;
+  // kDictionary: the code of a valid row.
+  int64_t code_at(int64_t row) const;
+  // kUnion: the child that holds a row, and the row in it.
+  int union_child(int64_t row) const;
+  int64_t union_row(int64_t row) const;
+  // kRunEnd: the row of children()[1] that holds a row (binary search).
+  int64_t run_of(int64_t row) const;
+  int64_t run_end(int64_t run) const;
+
+  // Rows [begin, begin + count) as a view of its own.
+  ArrayView slice(int64_t begin, int64_t count) const;
+
+ private:
+  const uint8_t* buffer(int i) const {
+    return static_cast<const uint8_t*>(array_->buffers[i]);
+  }
+
+  const Field* field_ = nullptr;
+  const ArrowArray* array_ = nullptr;
+  int64_t length_ = 0;
+  int64_t offset_ = 0;
+  const uint8_t* validity_ = nullptr;
+  const uint8_t* values_ = nullptr;
+  // In the coordinates of the array's own children (their offset folded in);
+  // see child_row(). A dictionary's values come last.
+  std::vector<ArrayView> children_;
+
+ public:
+  // Row of the children that belongs to `row` of this struct, fixed-size list
+  // (its first item) or sparse union.
+  int64_t child_row(int64_t row) const {
+    const int64_t at = offset_ + row;
+    return field_->layout == Layout::kFixedList ? at * field_->list_size : at;
+  }
+};
+
+}  // namespace nimble
