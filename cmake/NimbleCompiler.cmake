@@ -1,0 +1,74 @@
+# Compiler settings shared by every target.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
+# Editable and test builds: as fast as a release, with assert() in force.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1")
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O3 -g1")
+
+find_program(NIMBLE_CCACHE ccache)
+if(NIMBLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${NIMBLE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${NIMBLE_CCACHE})
+endif()
+
+if(NIMBLEPY_SANITIZE)
+  # -O1: instrumented -O3 code compiles twice as long and runs little faster
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+  set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1")
+  add_compile_options(-fsanitize=${NIMBLEPY_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=undefined)
+  add_compile_definitions($<$<COMPILE_LANGUAGE:CXX>:_GLIBCXX_ASSERTIONS>)
+  add_link_options(-fsanitize=${NIMBLEPY_SANITIZE})
+  set(NIMBLEPY_LTO OFF)
+  # the resolvers of clones run before the sanitizer's runtime is up
+  set(NIMBLEPY_MULTIVERSION OFF)
+endif()
+
+if(NIMBLEPY_LTO AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  include(CheckIPOSupported)
+  check_ipo_supported(RESULT _ipo OUTPUT _ipo_why LANGUAGES CXX)
+  if(_ipo)
+    set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
+  else()
+    message(STATUS "nimblepy: no LTO: ${_ipo_why}")
+  endif()
+endif()
+
+set(NIMBLE_TARGET_CLONES 0)
+if(NIMBLEPY_MULTIVERSION)
+  include(CheckCXXSourceCompiles)
+  # Older clangs accept the attribute and never pick the clone; they also
+  # reject the builtin, which is how this check tells them apart.
+  check_cxx_source_compiles("
+    __attribute__((target_clones(
+        \"default\", \"arch=x86-64-v3\", \"arch=x86-64-v4\")))
+    int f(const int* p, int n) {
+      int s = 0;
+      for (int i = 0; i < n; ++i) s += p[i];
+      return s;
+    }
+    int main() {
+      int a[3] = {1, 2, 3};
+      return f(a, 3) - 6 + __builtin_cpu_supports(\"x86-64-v3\");
+    }" NIMBLE_HAVE_TARGET_CLONES)
+  if(NIMBLE_HAVE_TARGET_CLONES)
+    set(NIMBLE_TARGET_CLONES 1)
+  endif()
+endif()
+
+function(nimble_warnings target)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow>
+    $<$<BOOL:${NIMBLEPY_WERROR}>:-Werror>)
+endfunction()

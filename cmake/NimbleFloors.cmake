@@ -1,0 +1,53 @@
+# nimble_floor(name [FLOORS lower...] [PUBLIC lib...] [PRIVATE lib...])
+#   library nimble_<name> of all cpp/nimble/<name>/*.cc, on top of lower floors.
+#   A floor of headers only becomes an INTERFACE library.
+function(nimble_floor name)
+  cmake_parse_arguments(PARSE_ARGV 1 _f "" "" "FLOORS;PUBLIC;PRIVATE")
+  list(TRANSFORM _f_FLOORS PREPEND nimble_)
+  file(GLOB _sources CONFIGURE_DEPENDS
+       "${CMAKE_CURRENT_SOURCE_DIR}/cpp/nimble/${name}/*.cc")
+  set(_target nimble_${name})
+  if(NOT _sources)
+    add_library(${_target} INTERFACE)
+    target_include_directories(${_target} INTERFACE cpp)
+    target_link_libraries(${_target} INTERFACE ${_f_FLOORS} ${_f_PUBLIC}
+                                               Threads::Threads)
+    return()
+  endif()
+  add_library(${_target} STATIC ${_sources})
+  target_include_directories(${_target} PUBLIC cpp)
+  target_link_libraries(${_target} PUBLIC ${_f_FLOORS} ${_f_PUBLIC}
+                                          Threads::Threads
+                                   PRIVATE ${_f_PRIVATE})
+  target_compile_definitions(
+    ${_target} PRIVATE NIMBLE_TARGET_CLONES=${NIMBLE_TARGET_CLONES})
+  nimble_warnings(${_target})
+endfunction()
+
+# nimble_schemas(target): compiles every schemas/*.fbs into the build tree;
+# users of the target write #include "<schema>_generated.h".
+function(nimble_schemas target)
+  set(_gen "${CMAKE_CURRENT_BINARY_DIR}/generated")
+  set(_dir "${CMAKE_CURRENT_SOURCE_DIR}/schemas")
+  file(GLOB _schemas CONFIGURE_DEPENDS "${_dir}/*.fbs")
+  set(_headers "")
+  foreach(_fbs IN LISTS _schemas)
+    get_filename_component(_n "${_fbs}" NAME_WE)
+    set(_h "${_gen}/${_n}_generated.h")
+    # depends on all schemas: they include one another
+    add_custom_command(OUTPUT "${_h}"
+      COMMAND "${NIMBLE_FLATC_EXECUTABLE}" --cpp --cpp-std c++17
+              --scoped-enums --warnings-as-errors -I "${_dir}" -o "${_gen}"
+              "${_fbs}"
+      DEPENDS ${_schemas} "${NIMBLE_FLATC_EXECUTABLE}"
+      COMMENT "flatc ${_n}.fbs" VERBATIM)
+    list(APPEND _headers "${_h}")
+  endforeach()
+  add_library(${target} INTERFACE)
+  if(_headers)
+    add_custom_target(${target}_headers DEPENDS ${_headers})
+    add_dependencies(${target} ${target}_headers)
+  endif()
+  target_include_directories(${target} SYSTEM INTERFACE "${_gen}")
+  target_link_libraries(${target} INTERFACE nimble::flatbuffers)
+endfunction()

@@ -1,0 +1,33 @@
+# The Python extension nimblepy._core: everything in cpp/nimble/bindings.
+if(NOT Python_Development.Module_FOUND)
+  message(FATAL_ERROR
+    "nimblepy: the Python headers are missing for ${Python_EXECUTABLE}.\n"
+    "  Debian/Ubuntu:  apt-get install python3-dev\n")
+endif()
+set(PYBIND11_FINDPYTHON ON)
+if(NOT pybind11_DIR)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -m pybind11 --cmakedir
+    OUTPUT_VARIABLE pybind11_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+find_package(pybind11 3.0 CONFIG REQUIRED)
+
+file(GLOB _bindings CONFIGURE_DEPENDS cpp/nimble/bindings/*.cpp
+     cpp/nimble/bindings/*.cc)
+pybind11_add_module(_core MODULE NO_EXTRAS ${_bindings})
+target_link_libraries(_core PRIVATE nimble_file)
+nimble_warnings(_core)
+
+if(APPLE)
+  target_link_options(_core PRIVATE -Wl,-exported_symbol,_PyInit__core)
+elseif(UNIX)
+  # Only the entry point is visible: no clash with pyarrow's own zstd.
+  set(_map "${CMAKE_CURRENT_SOURCE_DIR}/cmake/exports.map")
+  target_link_options(_core PRIVATE -Wl,--version-script=${_map}
+                      -Wl,--as-needed -Wl,-z,now)
+  set_target_properties(_core PROPERTIES LINK_DEPENDS "${_map}")
+endif()
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NIMBLEPY_SANITIZE)
+  pybind11_strip(_core)
+endif()
+install(TARGETS _core LIBRARY DESTINATION nimblepy COMPONENT python)
