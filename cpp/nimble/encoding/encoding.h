@@ -102,6 +102,8 @@ struct SegmentBody {
   // (mapped files, memory): checksums are then verified once. Otherwise only
   // the ranges that append_ranges() named are filled in, for this call.
   bool stable = false;
+  // Counts the blocks of a mapped body that are touched for the first time.
+  class TouchCounter* touches = nullptr;
 };
 
 // Body bytes [begin, end), relative to the segment's body.
@@ -110,29 +112,37 @@ struct ByteRange {
   uint64_t end;
 };
 
-// Receives decoded byte strings: Arrow offsets and data. Value i of a call
-// ends at ends[base + i]; data bytes are appended.
+// Receives decoded byte strings as Arrow lays them out: data bytes appended,
+// and count + 1 offsets of which the first is 0. Write ends with set_end().
 struct BytesSink {
   AlignedBuffer data;
-  AlignedBuffer ends;  // int32_t or int64_t a value, see wide
-  uint64_t count = 0;  // values so far
+  AlignedBuffer offsets;  // int32_t or int64_t, see wide
+  uint64_t count = 0;     // values so far
   bool wide = false;
 
-  // Room for n more ends; returns the index of the first.
+  // Room for n more values; returns the index of the first.
   uint64_t add_values(uint64_t n) {
     const uint64_t first = count;
+    const uint64_t width = wide ? 8 : 4;
     count += n;
-    ends.resize(count * (wide ? 8 : 4));
+    offsets.resize((count + 1) * width);
+    if (first == 0) std::memset(offsets.data(), 0, width);
     return first;
   }
   // Ends past 2^31-1 wrap in narrow mode: callers check data.size() when done.
   void set_end(uint64_t index, uint64_t end) {
     if (wide) {
-      ends.as<int64_t>()[index] = static_cast<int64_t>(end);
+      offsets.as<int64_t>()[index + 1] = static_cast<int64_t>(end);
     } else {
-      ends.as<int32_t>()[index] = static_cast<int32_t>(static_cast<uint32_t>(end));
+      offsets.as<int32_t>()[index + 1] =
+          static_cast<int32_t>(static_cast<uint32_t>(end));
     }
   }
+  uint64_t begin_of(uint64_t index) const {
+    return wide ? static_cast<uint64_t>(offsets.as<int64_t>()[index])
+                : static_cast<uint32_t>(offsets.as<int32_t>()[index]);
+  }
+  uint64_t end_of(uint64_t index) const { return begin_of(index + 1); }
 };
 
 // Where decoded values go. Fixed widths: `data` has room for the values and

@@ -10,6 +10,22 @@
 
 namespace nimble {
 
+// A first touch of a mapped block is what a read is elsewhere.
+class TouchCounter {
+ public:
+  void add(uint64_t bytes) {
+    touches_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  uint64_t touches() const { return touches_.load(std::memory_order_relaxed); }
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  void reset() { touches_ = bytes_ = 0; }
+
+ private:
+  std::atomic<uint64_t> touches_{0};
+  std::atomic<uint64_t> bytes_{0};
+};
+
 class VerifiedBlocks {
  public:
   explicit VerifiedBlocks(uint64_t num_blocks)
@@ -25,7 +41,10 @@ class VerifiedBlocks {
       return Status::ok();
     }
     if (checksum64(bytes) != expected) return mismatch(body, index, bytes);
-    if (body.stable) word.fetch_or(bit, std::memory_order_relaxed);
+    if (body.stable) {
+      word.fetch_or(bit, std::memory_order_relaxed);
+      if (body.touches != nullptr) body.touches->add(bytes.size());
+    }
     return Status::ok();
   }
   size_t memory_bytes() const { return num_words_ * 8; }
