@@ -1,0 +1,60 @@
+"""Hypothesis profiles, the `slow` marker and fixtures shared by all Python tests.
+
+Profiles: `quick` (default, the same examples every run) and `deep` (many random examples, prints how to
+reproduce a failure): NIMBLEPY_TEST_PROFILE=deep. Tests marked `slow` run only with `-m slow` or NIMBLEPY_SLOW=1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TESTS = str(Path(__file__).resolve().parent)
+if TESTS not in sys.path:  # oracle, strategies, ... are importable under every pytest import mode
+    sys.path.insert(0, TESTS)
+
+_COMMON: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+}
+settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
+settings.register_profile("deep", max_examples=1000, **_COMMON)
+settings.load_profile(os.environ.get("NIMBLEPY_TEST_PROFILE", "quick"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: minutes or gigabytes; run by hand with -m slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("NIMBLEPY_SLOW") or "slow" in (config.option.markexpr or ""):
+        return
+    skip = pytest.mark.skip(reason="slow: run with -m slow or NIMBLEPY_SLOW=1")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where a test writes its file. Writing again replaces it atomically, so hypothesis may reuse it."""
+    return str(tmp_path / "t.nimble")
+
+
+@pytest.fixture
+def store(path: str) -> Callable[..., Any]:
+    """store(data, **write_keywords) -> nb.File: write and open again."""
+    import nimblepy as nb
+
+    def write_and_open(data: Any, *, open_with: dict[str, Any] | None = None, **keywords: Any) -> Any:
+        nb.write(data, path, **keywords)
+        return nb.open(path, **(open_with or {}))
+
+    return write_and_open
