@@ -1,0 +1,35 @@
+"""The errors nimblepy raises: one tree, so that ``except NimbleError`` catches all of them.
+
+Faults of the operating system (a missing file, a full disk, a refused permission) stay
+:class:`OSError`. Each message names what was read, where, what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+
+class NimbleError(Exception):
+    """Base class of every error that nimblepy raises itself."""
+
+
+class CorruptFileError(NimbleError):
+    """The bytes are not a valid nimble file: foreign, truncated or damaged."""
+
+
+class UnsupportedVersionError(NimbleError):
+    """The file is well formed, but needs a newer reader (format version or feature bit)."""
+
+
+class InvalidArgumentError(NimbleError, ValueError):
+    """An argument has a wrong name, type or value. Nothing was read or written."""
+
+
+class IndexUnavailableError(NimbleError):
+    """No index of the file answers a lookup on these columns. The message names those that exist."""
+
+
+class KeyOrderError(NimbleError):
+    """Rows declared as presorted are not in the order of the cluster key."""
+
+
+class DuplicateKeyError(NimbleError):
+    """A cluster key declared unique occurs more than once. The message names key and rows."""

@@ -1,0 +1,165 @@
+"""Looks inside a pyarrow expression.
+
+pyarrow has no public way to walk an expression, but it can pickle one: the payload is an Arrow IPC
+file whose schema metadata lists the nodes in prefix order (``call``, ``field_ref``, ``literal``,
+``options``, ``end``) and whose columns hold literals and options with their full types. Unlike
+``str(expression)`` this loses nothing: int8 stays apart from int64, and long ``is_in`` lists are
+whole. That layout is pyarrow's own business, so a tree read from it is believed only when the
+expression rebuilt from it equals the original; otherwise the expression counts as opaque.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    scalar: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``options`` is the struct scalar pyarrow stores, ``None`` when the function takes none."""
+
+    name: str
+    args: tuple[Tree, ...]
+    options: pa.StructScalar | None
+
+
+Tree: TypeAlias = Ref | Lit | Call
+
+
+class NotUnderstood(Exception):
+    """The expression has a part that cannot be read or rebuilt. Never leaves the filter modules."""
+
+
+_ITEM = re.compile(
+    r"^(call|field_ref|nested_field_ref|literal|options|end): '(.*?)'"
+    r"(?=\n(?:call|field_ref|nested_field_ref|literal|options|end): '|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def read_tree(expression: pc.Expression) -> Tree:
+    """The tree of ``expression``; :class:`NotUnderstood` when pyarrow cannot pickle it."""
+    try:
+        payload = expression.__reduce__()[1][0]
+        batch = pa.ipc.open_file(payload).get_batch(0)
+    except (pa.ArrowException, OSError, TypeError, IndexError) as error:
+        raise NotUnderstood(str(error)) from error
+    # The keys repeat, so the dict that schema.metadata returns would lose most of them.
+    text = batch.schema.to_string(show_schema_metadata=True, truncate_metadata=False)
+    _, _, metadata = text.partition("-- schema metadata --\n")
+    items = [(match[1], match[2]) for match in _ITEM.finditer(metadata)]
+    cursor = iter(items)
+    try:
+        tree = _read(next(cursor), cursor, batch)
+    except (StopIteration, ValueError, IndexError, pa.ArrowException) as error:
+        raise NotUnderstood("unknown layout of a pickled expression") from error
+    if next(cursor, None) is not None:
+        raise NotUnderstood("unknown layout of a pickled expression")
+    return tree
+
+
+def _read(item: tuple[str, str], rest: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Tree:
+    kind, text = item
+    if kind == "literal":
+        return Lit(batch.column(int(text))[0])
+    if kind == "field_ref":
+        return Ref((text,))
+    if kind == "nested_field_ref":
+        parts = [next(rest) for _ in range(int(text))]
+        if any(part[0] != "field_ref" for part in parts):
+            raise ValueError("nested reference")
+        return Ref(tuple(part[1] for part in parts))
+    if kind != "call":
+        raise ValueError(kind)
+    args: list[Tree] = []
+    options: pa.StructScalar | None = None
+    for item in rest:
+        if item == ("end", text):
+            return Call(text, tuple(args), options)
+        if item[0] == "options":
+            options = batch.column(int(item[1]))[0]
+        else:
+            args.append(_read(item, rest, batch))
+    raise ValueError("call without end")
+
+
+def rebuild(tree: Tree) -> pc.Expression:
+    """The expression of ``tree``; :class:`NotUnderstood` for functions with unknown options."""
+    if isinstance(tree, Ref):
+        return pc.field(*tree.path)
+    if isinstance(tree, Lit):
+        return pc.scalar(tree.scalar)
+    args = [rebuild(arg) for arg in tree.args]
+    if tree.name == "cast":
+        return args[0].cast(options=_cast_options(tree.options))
+    function = getattr(pc, tree.name, None)
+    if function is None:
+        raise NotUnderstood(f"function {tree.name}")
+    try:
+        if tree.options is None:
+            return function(*args)
+        make = _OPTIONS.get(tree.options["_type_name"].as_py())
+        if make is None:
+            raise NotUnderstood(f"options of {tree.name}")
+        return function(*args, options=make(tree.options))
+    except (TypeError, ValueError, KeyError, pa.ArrowException) as error:
+        raise NotUnderstood(f"{tree.name}: {error}") from error
+
+
+def _cast_options(options: pa.StructScalar | None) -> pc.CastOptions:
+    if options is None:
+        raise NotUnderstood("cast without options")
+    flags = {
+        name: options[name].as_py() for name in options.type.names if name.startswith("allow_")
+    }
+    return pc.CastOptions(options["to_type"].type, **flags)
+
+
+def value_set(options: pa.StructScalar) -> pa.Array:
+    """The values that ``is_in`` looks for."""
+    return options["value_set"].values
+
+
+def _lookup_options(options: pa.StructScalar) -> pc.SetLookupOptions:
+    skip_nulls = options["null_matching_behavior"].as_py() == 1
+    return pc.SetLookupOptions(value_set(options), skip_nulls=skip_nulls)
+
+
+def _match_options(options: pa.StructScalar) -> pc.MatchSubstringOptions:
+    ignore_case = options["ignore_case"].as_py()
+    return pc.MatchSubstringOptions(options["pattern"].as_py(), ignore_case=ignore_case)
+
+
+def _null_options(options: pa.StructScalar) -> pc.NullOptions:
+    return pc.NullOptions(nan_is_null=options["nan_is_null"].as_py())
+
+
+_OPTIONS: dict[bytes, Callable[[pa.StructScalar], pc.FunctionOptions]] = {
+    b"SetLookupOptions": _lookup_options,
+    b"MatchSubstringOptions": _match_options,
+    b"NullOptions": _null_options,
+}
+
+
+def references(tree: Tree) -> list[Ref]:
+    """Every field the tree reads, in order, with repetitions."""
+    if isinstance(tree, Ref):
+        return [tree]
+    if isinstance(tree, Lit):
+        return []
+    return [ref for arg in tree.args for ref in references(arg)]

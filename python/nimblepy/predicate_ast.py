@@ -1,0 +1,249 @@
+"""The filter language: a tiny frozen tree with the three-valued logic of SQL.
+
+Every node is true, false or unknown (null) for a row; a filter keeps the rows where it is true.
+
+=============  =============================================================================
+Compare        column op value; unknown where the column is null
+In             column equals one of the values; unknown where the column is null
+StartsWith     string or binary column starts with a prefix; unknown where it is null
+IsNull         never unknown
+IsValid        never unknown
+Const          the same answer for every row
+And, Or, Not   Kleene logic: ``false AND unknown`` is false, ``true OR unknown`` is true
+Opaque         any other boolean expression, evaluated but not understood
+=============  =============================================================================
+
+Values are :class:`pyarrow.Scalar` of exactly the column's type (of its value type for dictionary
+and run-end encoded columns), so an index can encode them without another conversion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
+
+FLIPPED: dict[Op, Op] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+NEGATED: dict[Op, Op] = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A top-level column, or a field inside structs, with its type as the file declares it."""
+
+    path: tuple[str, ...]
+    type: pa.DataType
+
+    @property
+    def name(self) -> str:
+        """The dotted path, as users write it."""
+        return ".".join(self.path)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """The type of one value, once dictionaries and runs are looked through."""
+        return value_type(self.type)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    column: Column
+    op: Op
+    value: pa.Scalar
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.op} {show(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Without values it is false for every non-null row: how an impossible comparison is written."""
+
+    column: Column
+    values: tuple[pa.Scalar, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(show(value) for value in self.values[:8])
+        more = f", ... {len(self.values)} values" if len(self.values) > 8 else ""
+        return f"{self.column} in ({shown}{more})"
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    column: Column
+    prefix: str | bytes
+
+    def __str__(self) -> str:
+        return f"{self.column} starts with {self.prefix!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    column: Column
+
+    def __str__(self) -> str:
+        return f"{self.column} is null"
+
+
+@dataclass(frozen=True, slots=True)
+class IsValid:
+    column: Column
+
+    def __str__(self) -> str:
+        return f"{self.column} is not null"
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: bool | None
+
+    def __str__(self) -> str:
+        return "unknown" if self.value is None else str(self.value).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    args: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(f"({arg})" if isinstance(arg, Or) else str(arg) for arg in self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    args: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(f"({arg})" if isinstance(arg, And) else str(arg) for arg in self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    arg: Node
+
+    def __str__(self) -> str:
+        return f"not ({self.arg})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque:
+    """A boolean expression nimblepy does not look into.
+
+    Attributes:
+        expression: evaluated exactly as pyarrow does.
+        columns: dotted paths of the columns it reads.
+        implies: a node that is true wherever the expression is, so that indexes can still help.
+    """
+
+    expression: pc.Expression
+    columns: tuple[str, ...]
+    implies: Node | None = None
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+
+Node: TypeAlias = (
+    Compare | In | StartsWith | IsNull | IsValid | Const | And | Or | Not | Opaque
+)
+TRUE, FALSE, UNKNOWN = Const(True), Const(False), Const(None)
+
+
+def value_type(data_type: pa.DataType) -> pa.DataType:
+    """``data_type`` without dictionary and run-end encoding."""
+    while pa.types.is_dictionary(data_type) or pa.types.is_run_end_encoded(data_type):
+        data_type = data_type.value_type
+    if isinstance(data_type, pa.BaseExtensionType):
+        return value_type(data_type.storage_type)
+    return data_type
+
+
+def show(scalar: pa.Scalar) -> str:
+    """A scalar for messages: strings quoted, everything else as Arrow prints it."""
+    if isinstance(scalar, (pa.StringScalar, pa.BinaryScalar)):
+        return repr(scalar.as_py())
+    try:
+        return str(scalar)
+    except ValueError:  # nanoseconds that Python's datetime cannot hold
+        return str(scalar.cast(pa.string()))
+
+
+def never(column: Column) -> Node:
+    """False for every value, unknown for null."""
+    return In(column, ())
+
+
+def always(column: Column) -> Node:
+    """True for every value, unknown for null."""
+    return Not(In(column, ()))
+
+
+def all_of(*args: Node) -> Node:
+    """Kleene AND, flattened, with constants folded."""
+    parts: list[Node] = []
+    for arg in args:
+        parts.extend(arg.args if isinstance(arg, And) else (arg,))
+    if FALSE in parts:
+        return FALSE
+    parts = [part for part in parts if part != TRUE]
+    if not parts:
+        return TRUE
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def any_of(*args: Node) -> Node:
+    """Kleene OR, flattened, with constants folded."""
+    parts: list[Node] = []
+    for arg in args:
+        parts.extend(arg.args if isinstance(arg, Or) else (arg,))
+    if TRUE in parts:
+        return TRUE
+    parts = [part for part in parts if part != FALSE]
+    if not parts:
+        return FALSE
+    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def negate(node: Node) -> Node:
+    """Kleene NOT, pushed towards the leaves so that the result still helps an index.
+
+    An order comparison of floats stays wrapped: NaN makes ``not (x < 3)`` differ from ``x >= 3``.
+    """
+    match node:
+        case Const(value):
+            return UNKNOWN if value is None else Const(not value)
+        case Not(arg):
+            return arg
+        case And(args):
+            return any_of(*(negate(arg) for arg in args))
+        case Or(args):
+            return all_of(*(negate(arg) for arg in args))
+        case IsNull(column):
+            return IsValid(column)
+        case IsValid(column):
+            return IsNull(column)
+        case Compare(column, op, value):
+            if op in ("==", "!=") or not pa.types.is_floating(column.value_type):
+                return Compare(column, NEGATED[op], value)
+    return Not(node)
+
+
+def columns_of(node: Node) -> tuple[str, ...]:
+    """Dotted paths of all columns ``node`` reads, each once, in order of first use."""
+    match node:
+        case And(args) | Or(args):
+            return tuple(dict.fromkeys(name for arg in args for name in columns_of(arg)))
+        case Not(arg):
+            return columns_of(arg)
+        case Opaque(_, columns):
+            return columns
+        case Const():
+            return ()
+    return (node.column.name,)

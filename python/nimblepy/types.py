@@ -1,0 +1,198 @@
+"""Small immutable values that the public API takes and returns. They do no I/O.
+
+The two trees (what a file contains, what a query will read) live in ``tree_types.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from nimblepy.errors import InvalidArgumentError
+
+
+def format_bytes(size: int) -> str:
+    """``size`` bytes for people, with binary units: ``512 B``, ``1.5 KiB``, ``3.0 GiB``."""
+    value = float(size)
+    if abs(value) < 1024:
+        return f"{size} B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if abs(value) < 1024:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} PiB"
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One column of a cluster key or of a sorted index, with its direction.
+
+    Args:
+        column: column name; a dotted path (``location.lat``) for a field of a struct.
+        descending: largest value first.
+        nulls_first: place of nulls, whatever the direction. The default puts them last.
+
+    Example:
+        >>> SortKey("ts", descending=True)
+        SortKey('ts', descending=True)
+    """
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    def __init__(
+        self, column: str, *, descending: bool = False, nulls_first: bool = False
+    ) -> None:
+        # Written by hand because the column is positional and the rest is keyword only.
+        if not isinstance(column, str) or not column:
+            raise InvalidArgumentError(f"SortKey: column must be a non-empty str, got {column!r}")
+        for name, flag in (("descending", descending), ("nulls_first", nulls_first)):
+            if not isinstance(flag, bool):
+                raise InvalidArgumentError(f"SortKey {column!r}: {name} must be bool, got {flag!r}")
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "descending", descending)
+        object.__setattr__(self, "nulls_first", nulls_first)
+
+    def __repr__(self) -> str:
+        flags = [f"{n}=True" for n in ("descending", "nulls_first") if getattr(self, n)]
+        return f"SortKey({', '.join([repr(self.column), *flags])})"
+
+    def __str__(self) -> str:
+        words = [self.column]
+        words += ["desc"] * self.descending + ["nulls first"] * self.nulls_first
+        return " ".join(words)
+
+
+def as_sort_keys(value: str | SortKey | Sequence[str | SortKey] | None) -> tuple[SortKey, ...]:
+    """Sort keys from every form ``cluster_by`` and ``SortedIndex`` accept; empty for ``None``.
+
+    Raises:
+        InvalidArgumentError: an element is neither a name nor a SortKey, or a column repeats.
+    """
+    if value is None:
+        return ()
+    items: Iterable[object] = [value] if isinstance(value, (str, SortKey)) else value
+    if not isinstance(items, Iterable):
+        raise InvalidArgumentError(f"sort keys: expected str, SortKey or a list, got {value!r}")
+    keys: list[SortKey] = []
+    for item in items:
+        if not isinstance(item, (str, SortKey)):
+            raise InvalidArgumentError(f"sort key {item!r}: expected a column name or nb.SortKey")
+        keys.append(SortKey(item) if isinstance(item, str) else item)
+    names = [key.column for key in keys]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidArgumentError(f"sort keys: column {repeated[0]!r} is given more than once")
+    return tuple(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """Marks the last element of a prefix lookup as a string prefix; made by :func:`starts_with`."""
+
+    prefix: str | bytes
+
+
+def starts_with(prefix: str | bytes) -> StartsWith:
+    """Marks ``prefix`` as a string prefix, where a bare value would mean equality.
+
+    Example:
+        >>> starts_with("ab")
+        StartsWith(prefix='ab')
+    """
+    if not isinstance(prefix, (str, bytes)):
+        raise InvalidArgumentError(f"starts_with: expected str or bytes, got {prefix!r}")
+    return StartsWith(prefix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSummary:
+    """How one column was stored: most frequent outer encoding and bytes in all its streams."""
+
+    name: str
+    encoding: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FileSummary:
+    """What a write produced. Prints as a table with one line a column.
+
+    Attributes:
+        num_rows: rows in the file.
+        size_bytes: bytes of the whole file.
+        index_bytes: bytes of all indexes, included in ``size_bytes``.
+        stripes: number of stripes.
+        columns: one summary per top-level column, in schema order.
+    """
+
+    num_rows: int
+    size_bytes: int
+    index_bytes: int
+    stripes: int
+    columns: tuple[ColumnSummary, ...] = ()
+
+    def __str__(self) -> str:
+        per_row = f", {self.size_bytes / self.num_rows:.2f} bytes a row" if self.num_rows else ""
+        index_share = f", of which {format_bytes(self.index_bytes)} index" * bool(self.index_bytes)
+        head = (
+            f"{self.num_rows:,} rows in {self.stripes} stripe{'s' * (self.stripes != 1)}, "
+            f"{format_bytes(self.size_bytes)}{index_share}{per_row}"
+        )
+        if not self.columns:
+            return head
+        width = max(len(column.name) for column in self.columns)
+        lines = [
+            f"  {column.name:<{width}}  {format_bytes(column.size_bytes):>10}  {column.encoding}"
+            for column in self.columns
+        ]
+        return "\n".join([head, *lines])
+
+    def __repr__(self) -> str:
+        return f"FileSummary: {self}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IoStats:
+    """Reads since a file was opened or its counters were reset.
+
+    A read is one ``read_at`` that misses the cache. Reads that are issued together, without one
+    waiting for the answer of another, form one round; ``rounds`` counts the waits.
+    """
+
+    reads: int = 0
+    bytes_read: int = 0
+    index_reads: int = 0
+    data_reads: int = 0
+    metadata_reads: int = 0
+    rounds: int = 0
+    cache_hits: int = 0
+
+    def __sub__(self, earlier: IoStats) -> IoStats:
+        """The reads between two snapshots of the same file."""
+        return IoStats(
+            **{
+                field.name: getattr(self, field.name) - getattr(earlier, field.name)
+                for field in fields(self)
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexInfo:
+    """One index of a file.
+
+    Attributes:
+        kind: ``"cluster"``, ``"hash"`` or ``"sorted"``.
+        columns: indexed columns in key order, with their sort order.
+        size_bytes: bytes of the index with its Bloom filter.
+        num_keys: entries in the index (rows; a hash index counts distinct keys).
+        has_bloom: a Bloom filter answers most misses without reading the index.
+    """
+
+    kind: str
+    columns: tuple[SortKey, ...]
+    size_bytes: int
+    num_keys: int
+    has_bloom: bool = False
