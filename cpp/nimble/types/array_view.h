@@ -64,11 +64,18 @@ class ArrayView {
 
   // Rows [begin, begin + count) as a view of its own.
   ArrayView slice(int64_t begin, int64_t count) const;
-
- private:
+  // Row of the children that belongs to `row` of this struct, fixed-size list
+  // (its first item) or sparse union.
+  int64_t child_row(int64_t row) const {
+    const int64_t at = offset_ + row;
+    return field_->layout == Layout::kFixedList ? at * field_->list_size : at;
+  }
+  // Arrow's buffer i, from the array's own beginning.
   const uint8_t* buffer(int i) const {
     return static_cast<const uint8_t*>(array_->buffers[i]);
   }
+
+ private:
 
   const Field* field_ = nullptr;
   const ArrowArray* array_ = nullptr;
@@ -79,14 +86,6 @@ class ArrayView {
   // In the coordinates of the array's own children (their offset folded in);
   // see child_row(). A dictionary's values come last.
   std::vector<ArrayView> children_;
-
- public:
-  // Row of the children that belongs to `row` of this struct, fixed-size list
-  // (its first item) or sparse union.
-  int64_t child_row(int64_t row) const {
-    const int64_t at = offset_ + row;
-    return field_->layout == Layout::kFixedList ? at * field_->list_size : at;
-  }
 };
 
 }  // namespace nimble

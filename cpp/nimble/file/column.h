@@ -1,0 +1,119 @@
+// Column: growable rows of one schema node and its children, laid out as
+// Arrow lays them out. The writer collects a stripe in it, the reader decodes
+// into it, and it is handed to Arrow without a copy.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nimble/base/aligned_buffer.h"
+#include "nimble/encoding/encoding.h"
+#include "nimble/types/array_view.h"
+#include "nimble/types/field.h"
+
+namespace nimble {
+
+// Sets, clears and counts bits; `at` counts bits from bit 0 of `bits`.
+inline bool get_bit(const uint8_t* bits, uint64_t at) {
+  return ((bits[at / 8] >> (at % 8)) & 1) != 0;
+}
+inline void set_bit(uint8_t* bits, uint64_t at, bool value) {
+  const auto mask = static_cast<uint8_t>(1u << (at % 8));
+  bits[at / 8] = static_cast<uint8_t>(value ? bits[at / 8] | mask
+                                            : bits[at / 8] & ~mask);
+}
+void set_bits(uint8_t* bits, uint64_t begin, uint64_t count, bool value);
+void copy_bits(const uint8_t* from, uint64_t from_bit, uint8_t* to,
+               uint64_t to_bit, uint64_t count);
+uint64_t count_set_bits(const uint8_t* bits, uint64_t begin, uint64_t count);
+
+// The distinct values of a dictionary column over a whole file. Defined in
+// dictionary_values.h.
+class DictionaryValues;
+
+class Column {
+ public:
+  // `wide` makes string and list offsets 64-bit whatever the Arrow type: the
+  // writer's stripes may be larger than one Arrow array may be.
+  Column(const Field& field, bool wide);
+  Column(Column&&) = default;
+  Column& operator=(Column&&) = default;
+
+  const Field& field() const { return *field_; }
+  uint64_t length() const { return length_; }
+  uint64_t null_count() const { return null_count_; }
+  // Bytes held, children included.
+  uint64_t memory_bytes() const;
+
+  // ---- writer side (column_append.cc, column_gather.cc)
+  // Rows [begin, begin + count) of an Arrow array. Null slots of fixed-width
+  // values repeat the value before them, so that they cost encodings nothing.
+  Status append(const ArrayView& view, int64_t begin, int64_t count,
+                const std::string& path);
+  // Rows of another column of the same field, in any order.
+  void append_rows(const Column& from, const uint64_t* rows, uint64_t count);
+  void clear();
+
+  // ---- reader side: building blocks that decoders fill
+  // Makes the validity bitmap exist, with all rows so far valid.
+  void ensure_validity();
+  // Space for n more values in the fixed-width buffer; their address.
+  uint8_t* extend_values(uint64_t n);
+  uint8_t* extend_bits(uint64_t n);  // kBool: grows; write at bit length()
+  void add_rows(uint64_t n) { length_ += n; }
+  void add_nulls(uint64_t n) { null_count_ += n; }
+  // A buffer that lives elsewhere stands in for the values of all rows.
+  void set_external_values(const uint8_t* data, std::shared_ptr<const void> owner);
+
+  AlignedBuffer validity;  // empty while there is no null
+  AlignedBuffer values;    // kFixed, codes, kBool bitmap, union type ids
+  BytesSink bytes;         // kBytes
+  // kList: length() + 1 ends in Arrow's form; kRunEnd: run ends (relative to
+  // row 0 of this column); dense unions: the row of the child.
+  std::vector<int64_t> ends;
+  std::vector<Column> children;
+  // kDictionary: shared by every batch of the file.
+  std::shared_ptr<const DictionaryValues> dictionary;
+
+  bool is_valid(uint64_t row) const {
+    return validity.size() == 0 || get_bit(validity.data(), row);
+  }
+  const uint8_t* value_data() const {
+    return external_ != nullptr ? external_ : values.data();
+  }
+
+  // ---- to Arrow (column_export.cc)
+  // Moves the buffers out; this column must not be used afterwards.
+  Status export_array(ArrowArray* out) &&;
+
+  // Where a writer maps codes into the file's dictionary; null for readers.
+  DictionaryValues* mapper = nullptr;
+
+ private:
+  friend class ColumnExporter;
+
+  Status append_dictionary(const ArrayView& view, int64_t begin, int64_t count,
+                           const std::string& path);
+  Status append_union(const ArrayView& view, int64_t begin, int64_t count,
+                      const std::string& path);
+  Status append_runs(const ArrayView& view, int64_t begin, int64_t count,
+                     const std::string& path);
+  Status append_lists(const ArrayView& view, int64_t begin, int64_t count,
+                      const std::string& path);
+  void append_validity(const ArrayView& view, int64_t begin, int64_t count);
+  void append_strings(const ArrayView& view, int64_t begin, int64_t count);
+  // A run of strings without nulls: one copy of its bytes.
+  void append_string_run(const ArrayView& view, int64_t begin, int64_t count,
+                         uint64_t first);
+  void append_fixed(const ArrayView& view, int64_t begin, int64_t count);
+  void gather_nested(const Column& from, const uint64_t* rows, uint64_t count);
+
+  const Field* field_;
+  bool wide_;
+  uint64_t length_ = 0;
+  uint64_t null_count_ = 0;
+  const uint8_t* external_ = nullptr;
+  std::shared_ptr<const void> external_owner_;
+};
+
+}  // namespace nimble
