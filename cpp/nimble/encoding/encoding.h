@@ -51,6 +51,8 @@ struct Values {
   const uint8_t* data = nullptr;
   // kBytes: one slice a value. Slices of null slots are empty.
   const ByteSlice* slices = nullptr;
+  // kBytes: every empty slice is a null slot and may come back as any string.
+  bool empty_is_null = false;
 };
 
 // ------------------------------------------------------------- encoded form

@@ -1,0 +1,196 @@
+#include "nimble/encoding/fsst.h"
+
+#include <algorithm>
+
+#include "nimble/base/compiler.h"
+#include "nimble/encoding/fsst_compressor.h"
+#include "nimble/encoding/string_blocks.h"
+
+namespace nimble {
+namespace {
+
+// More codes than this are measured before room is made for what they give:
+// eight bytes a code would be too generous.
+constexpr uint64_t kMeasureAbove = 65536;
+
+class FsstDecoder final : public Decoder {
+ public:
+  FsstDecoder(const DecodeContext& context, const FsstTable& table,
+              uint64_t raw_size, StringBlocks blocks)
+      : Decoder(context.type, context.num_values),
+        table_(table),
+        raw_size_(raw_size),
+        blocks_(std::move(blocks)) {}
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
+    blocks_.append_ranges(begin, end, out);
+  }
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override;
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override;
+  std::string describe() const override {
+    return "fsst symbols=" + std::to_string(table_.size()) + " " +
+           blocks_.describe();
+  }
+  size_t memory_bytes() const override {
+    return sizeof *this + blocks_.memory_bytes();
+  }
+
+ private:
+  void reserve(uint32_t rows, BytesSink* sink) const;
+  Status decode_block(const StringBlock& block, uint32_t from, uint32_t to,
+                      uint64_t at, BytesSink* sink) const;
+  Status gather_block(const StringBlock& block, const uint32_t* rows,
+                      size_t count, uint64_t first, BytesSink* sink) const;
+
+  FsstTable table_;
+  uint64_t raw_size_;
+  StringBlocks blocks_;
+};
+
+Status trailing_escape(uint64_t row) {
+  return Status::corrupt("codes of string " + std::to_string(row) +
+                         " end within an escape");
+}
+
+// Makes room for what the codes decompress to, and the overshoot of stores.
+void make_room(const FsstTable& table, const uint8_t* codes, uint64_t n,
+               BytesSink* sink) {
+  const uint64_t room = n <= kMeasureAbove
+                            ? FsstTable::decompressed_bound(n)
+                            : table.decompressed_size(codes, codes + n) + 16;
+  sink->data.reserve(sink->data.size() + room);
+}
+
+// The whole output at once where many rows are wanted. The claim of the head
+// is bounded by what the codes can give.
+void FsstDecoder::reserve(uint32_t rows, BytesSink* sink) const {
+  const uint64_t bound = FsstTable::decompressed_bound(blocks_.part_size());
+  const uint64_t raw = std::min(raw_size_, bound);
+  const uint64_t share = rows == size() ? raw : raw / size() * rows;
+  sink->data.reserve(sink->data.size() + share +
+                     std::min(bound, FsstTable::decompressed_bound(kMeasureAbove)));
+}
+
+Status FsstDecoder::decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                           const Output& out) const {
+  if (begin >= end) return Status::ok();
+  BytesSink* sink = out.bytes;
+  uint64_t at = sink->add_values(end - begin);
+  const uint32_t last = blocks_.block_of(end - 1);
+  if (last - blocks_.block_of(begin) >= 8) reserve(end - begin, sink);
+  for (uint32_t b = blocks_.block_of(begin); b <= last; ++b) {
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
+    const uint32_t from = std::max(begin, block.first_row) - block.first_row;
+    const uint32_t to = std::min(end - block.first_row, block.rows);
+    NIMBLE_RETURN_IF_ERROR(decode_block(block, from, to, at, sink));
+    at += to - from;
+  }
+  return Status::ok();
+}
+
+Status FsstDecoder::decode_block(const StringBlock& block, uint32_t from,
+                                 uint32_t to, uint64_t at,
+                                 BytesSink* sink) const {
+  uint64_t ends[kBlockValues];
+  NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
+  uint64_t begin = from > 0 ? ends[from - 1] : 0;
+  make_room(table_, block.bytes + begin, ends[to - 1] - begin, sink);
+  uint8_t* const start = sink->data.data();
+  uint8_t* out = start + sink->data.size();
+  for (uint32_t i = from; i < to; ++i) {
+    out = table_.decompress(block.bytes + begin, block.bytes + ends[i], out);
+    if (NIMBLE_UNLIKELY(out == nullptr)) {
+      return trailing_escape(block.first_row + i);
+    }
+    begin = ends[i];
+    ends[i] = static_cast<uint64_t>(out - start);
+  }
+  put_ends(ends + from, to - from, 0, at, sink);
+  sink->data.resize(static_cast<size_t>(out - start));
+  return Status::ok();
+}
+
+Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,
+                           size_t count, const Output& out) const {
+  BytesSink* sink = out.bytes;
+  const uint64_t at = sink->add_values(count);
+  for (size_t i = 0; i < count;) {
+    const uint32_t b = blocks_.block_of(rows[i]);
+    size_t j = i + 1;
+    while (j < count && blocks_.block_of(rows[j]) == b) ++j;
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
+    NIMBLE_RETURN_IF_ERROR(gather_block(block, rows + i, j - i, at + i, sink));
+    i = j;
+  }
+  return Status::ok();
+}
+
+Status FsstDecoder::gather_block(const StringBlock& block, const uint32_t* rows,
+                                 size_t count, uint64_t first,
+                                 BytesSink* sink) const {
+  LengthCursor cursor(blocks_.lengths(), block.packed);
+  for (size_t i = 0; i < count; ++i) {
+    cursor.seek(rows[i] - block.first_row);
+    if (!in_bounds(cursor.begin(), cursor.length(), block.size)) {
+      return Status::corrupt("string " + std::to_string(rows[i]) +
+                             " ends past its block");
+    }
+    const uint8_t* codes = block.bytes + cursor.begin();
+    make_room(table_, codes, cursor.length(), sink);
+    uint8_t* const start = sink->data.data();
+    const uint8_t* out = table_.decompress(codes, codes + cursor.length(),
+                                           start + sink->data.size());
+    if (NIMBLE_UNLIKELY(out == nullptr)) return trailing_escape(rows[i]);
+    sink->data.resize(static_cast<size_t>(out - start));
+    sink->set_end(first + i, sink->data.size());
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Status encode_fsst(const Values& values, const FsstTable& table,
+                   SegmentBuilder* out) {
+  const FsstMatcher matcher(table);
+  std::vector<uint64_t> lengths(values.size);
+  std::vector<uint64_t> starts(values.size + 1);
+  AlignedBuffer codes;
+  uint64_t raw_size = 0;
+  for (uint32_t i = 0; i < values.size; ++i) {
+    const ByteSlice& s = values.slices[i];
+    codes.reserve(codes.size() + FsstMatcher::max_compressed(s.size));
+    uint8_t* const begin = codes.data() + codes.size();
+    lengths[i] = static_cast<uint64_t>(matcher.compress(s, begin) - begin);
+    codes.resize(codes.size() + lengths[i]);
+    starts[i + 1] = codes.size();
+    raw_size += s.size;
+  }
+  const auto copy = [&](uint32_t begin, uint32_t end, uint8_t* to) {
+    const uint64_t size = starts[end] - starts[begin];
+    if (size > 0) std::memcpy(to, codes.data() + starts[begin], size);
+  };
+  out->head.put_u8(static_cast<uint8_t>(EncodingId::kFsst));
+  table.write(&out->head);
+  out->head.put_varint(raw_size);
+  write_string_blocks(lengths, copy, out);
+  return Status::ok();
+}
+
+Result<std::unique_ptr<Decoder>> open_fsst(ByteReader* head,
+                                           const DecodeContext& context) {
+  if (context.type.kind != ValueKind::kBytes) {
+    return Status::corrupt("fsst holds strings only");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const FsstTable table, FsstTable::open(head));
+  const uint64_t raw_size = head->get_varint();
+  NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks, StringBlocks::open(head, context));
+  return std::unique_ptr<Decoder>(std::make_unique<FsstDecoder>(
+      context, table, raw_size, std::move(blocks)));
+}
+
+}  // namespace nimble

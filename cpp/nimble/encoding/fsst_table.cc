@@ -1,0 +1,93 @@
+#include "nimble/encoding/fsst_table.h"
+
+namespace nimble {
+namespace {
+
+// A byte 0xff among the four of `codes`.
+bool has_escape(uint32_t codes) {
+  return (((~codes) - 0x01010101u) & codes & 0x80808080u) != 0;
+}
+
+}  // namespace
+
+void FsstTable::write(ByteBuffer* head) const {
+  std::array<uint8_t, 8> of_length{};
+  for (uint32_t c = 0; c < count_; ++c) ++of_length[lengths_[c] - 1u];
+  head->put_bytes(of_length.data(), of_length.size());
+  for (uint32_t c = 0; c < count_; ++c) {
+    uint8_t symbol[8];
+    store(symbol, bytes_[c]);
+    head->put_bytes(symbol, lengths_[c]);
+  }
+}
+
+Result<FsstTable> FsstTable::open(ByteReader* head) {
+  FsstTable out;
+  const ByteSpan of_length = head->get_bytes(8);
+  NIMBLE_RETURN_IF_ERROR(head->status("symbol table"));
+  uint32_t count = 0;
+  for (const uint8_t n : of_length) count += n;
+  if (count > kFsstMaxSymbols) {
+    return Status::corrupt("symbol table of " + std::to_string(count) +
+                           " symbols; at most 255 are possible");
+  }
+  for (uint32_t length = 1; length <= 8; ++length) {
+    for (uint32_t i = 0; i < of_length[length - 1]; ++i) {
+      const ByteSpan bytes = head->get_bytes(length);
+      if (!head->ok()) return head->status("symbol table");
+      FsstSymbol symbol{0, length};
+      std::memcpy(&symbol.bytes, bytes.data(), length);
+      out.add(symbol);
+    }
+  }
+  return out;
+}
+
+uint8_t* FsstTable::decompress(const uint8_t* codes, const uint8_t* end,
+                               uint8_t* out) const {
+  const uint64_t* const bytes = bytes_.data();
+  const uint8_t* const lengths = lengths_.data();
+  const auto put = [&](uint32_t code) {
+    store(out, bytes[code]);
+    out += lengths[code];
+  };
+  while (end - codes >= 4) {
+    const uint32_t four = load<uint32_t>(codes);
+    if (has_escape(four)) {
+      // Up to and with the first escape, which may be the fourth code.
+      while (*codes != kFsstEscape) put(*codes++);
+      if (end - codes < 2) return nullptr;
+      *out++ = codes[1];
+      codes += 2;
+      continue;
+    }
+    put(four & 0xff);
+    put((four >> 8) & 0xff);
+    put((four >> 16) & 0xff);
+    put(four >> 24);
+    codes += 4;
+  }
+  while (codes < end) {
+    if (*codes != kFsstEscape) {
+      put(*codes++);
+      continue;
+    }
+    if (end - codes < 2) return nullptr;
+    *out++ = codes[1];
+    codes += 2;
+  }
+  return out;
+}
+
+uint64_t FsstTable::decompressed_size(const uint8_t* codes,
+                                      const uint8_t* end) const {
+  uint64_t size = 0;
+  while (codes < end) {
+    const bool escape = *codes == kFsstEscape;
+    size += escape ? 1 : lengths_[*codes];
+    codes += escape ? 2 : 1;
+  }
+  return size;
+}
+
+}  // namespace nimble

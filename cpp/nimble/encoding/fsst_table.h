@@ -1,0 +1,61 @@
+// The symbol table of FSST (Boncz, Neumann, Leis: "FSST: Fast Random Access
+// String Compression", VLDB 2020): at most 255 symbols of 1 to 8 bytes. Code c
+// stands for symbol c; code 255 says that the next byte is meant literally.
+// docs/format/encodings_strings.md has the bytes.
+#pragma once
+
+#include <array>
+
+#include "nimble/base/byte_buffer.h"
+#include "nimble/base/byte_reader.h"
+#include "nimble/base/result.h"
+
+namespace nimble {
+
+inline constexpr uint32_t kFsstMaxSymbols = 255;
+inline constexpr uint8_t kFsstEscape = 255;
+
+struct FsstSymbol {
+  uint64_t bytes = 0;  // first byte lowest, zeros behind the last
+  uint32_t length = 0;
+
+  bool operator==(const FsstSymbol&) const = default;
+};
+
+class FsstTable {
+ public:
+  FsstTable() = default;
+  // Takes the symbols in ascending order of length: the order of codes.
+  void add(const FsstSymbol& symbol) {
+    bytes_[count_] = symbol.bytes;
+    lengths_[count_] = static_cast<uint8_t>(symbol.length);
+    ++count_;
+  }
+
+  void write(ByteBuffer* head) const;
+  static Result<FsstTable> open(ByteReader* head);
+
+  uint32_t size() const { return count_; }
+  FsstSymbol symbol(uint32_t code) const {
+    return {bytes_[code], lengths_[code]};
+  }
+
+  // Decompresses codes [codes, end) to `out`, which must have
+  // decompressed_bound() bytes; returns the end of the output, or null where
+  // the codes end within an escape. Never reads past `end`. Codes that no
+  // symbol has decompress to nothing.
+  uint8_t* decompress(const uint8_t* codes, const uint8_t* end,
+                      uint8_t* out) const;
+  // Output bytes of these codes, exactly (where they are well-formed).
+  uint64_t decompressed_size(const uint8_t* codes, const uint8_t* end) const;
+  // Room for any n codes: each store writes 8 bytes.
+  static uint64_t decompressed_bound(uint64_t n) { return n * 8 + 8; }
+
+ private:
+  // Slot 255 and those of absent symbols keep length 0.
+  std::array<uint64_t, 256> bytes_{};
+  std::array<uint8_t, 256> lengths_{};
+  uint32_t count_ = 0;
+};
+
+}  // namespace nimble

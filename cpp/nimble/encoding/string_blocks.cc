@@ -1,0 +1,209 @@
+#include "nimble/encoding/string_blocks.h"
+
+#include <algorithm>
+
+#include "nimble/base/compiler.h"
+
+namespace nimble {
+namespace {
+
+constexpr uint64_t kTargetBlockBytes = 8192;
+constexpr uint64_t kChecksumBytes = 8;
+
+uint32_t choose_shift(uint64_t rows, uint64_t total) {
+  uint32_t shift = kMaxBlockShift;
+  const uint64_t average = rows > 0 ? div_ceil(total, rows) : 0;
+  while (shift > 0 && average > (kTargetBlockBytes >> shift)) --shift;
+  return shift;
+}
+
+uint32_t length_width(uint64_t min, uint64_t max) {
+  return min == max ? 0 : bit_width_of(max);
+}
+
+template <class End>
+void store_ends(const uint64_t* ends, uint32_t n, uint64_t base, End* out) {
+  for (uint32_t i = 0; i < n; ++i) out[i] = static_cast<End>(base + ends[i]);
+}
+
+}  // namespace
+
+PackedLengths PackedLengths::write(std::span<const uint64_t> lengths,
+                                   ByteBuffer* head) {
+  PackedLengths out;
+  uint64_t min = lengths.empty() ? 0 : UINT64_MAX;
+  uint64_t max = 0;
+  for (const uint64_t n : lengths) {
+    min = std::min(min, n);
+    max = std::max(max, n);
+  }
+  out.width_ = length_width(min, max);
+  out.mask_ = (uint64_t{1} << out.width_) - 1;
+  head->put_u8(static_cast<uint8_t>(out.width_));
+  if (out.width_ == 0) {
+    out.fixed_ = max;
+    head->put_varint(max);
+  }
+  return out;
+}
+
+Result<PackedLengths> PackedLengths::open(ByteReader* head) {
+  PackedLengths out;
+  out.width_ = head->get_u8();
+  if (out.width_ == 0) out.fixed_ = head->get_varint();
+  NIMBLE_RETURN_IF_ERROR(head->status("string lengths"));
+  if (out.width_ > kMaxWidth || out.fixed_ >> kMaxWidth != 0) {
+    return Status::corrupt("string lengths of " + std::to_string(out.width_) +
+                           " bits or " + std::to_string(out.fixed_) +
+                           " bytes; at most 48 bits are possible");
+  }
+  out.mask_ = (uint64_t{1} << out.width_) - 1;
+  return out;
+}
+
+void PackedLengths::running_ends(const uint8_t* packed, uint32_t rows,
+                                 uint64_t* ends) const {
+  uint64_t sum = 0;
+  if (width_ == 0) {
+    for (uint32_t i = 0; i < rows; ++i) ends[i] = (i + 1) * fixed_;
+    return;
+  }
+  const uint64_t width = width_;
+  const uint64_t mask = mask_;
+  uint64_t bit_end = width;
+  for (uint32_t i = 0; i < rows; ++i, bit_end += width) {
+    const uint64_t byte_end = (bit_end + 7) / 8;
+    const uint64_t word = load<uint64_t>(packed - 8 + byte_end);
+    sum += (word >> (64 - width - (byte_end * 8 - bit_end))) & mask;
+    ends[i] = sum;
+  }
+}
+
+Result<StringBlocks> StringBlocks::open(ByteReader* head,
+                                        const DecodeContext& context) {
+  const uint32_t shift = head->get_u8();
+  NIMBLE_ASSIGN_OR_RETURN(PackedLengths lengths, PackedLengths::open(head));
+  if (shift > kMaxBlockShift) {
+    return Status::corrupt("string blocks of 2^" + std::to_string(shift) +
+                           " rows; at most 2^10 are allowed");
+  }
+  StringBlocks out(context.num_values, shift);
+  out.lengths_ = lengths;
+  out.part_begin_ = head->get_varint();
+  out.part_size_ = head->get_varint();
+  NIMBLE_RETURN_IF_ERROR(head->status("string blocks"));
+  // Whole blocks pack whole bytes, or the rounding below is in their favour.
+  const uint64_t rows = context.num_values;
+  const uint64_t least = out.num_blocks_ * kChecksumBytes +
+                         rows * lengths.width() / 8 + rows * lengths.fixed_length();
+  if (!in_bounds(out.part_begin_, out.part_size_, context.body_size) ||
+      out.part_size_ < least) {
+    return Status::corrupt(
+        "string blocks at [" + std::to_string(out.part_begin_) + ", +" +
+        std::to_string(out.part_size_) + ") of a body of " +
+        std::to_string(context.body_size) + " bytes; " +
+        std::to_string(rows) + " rows need " + std::to_string(least));
+  }
+  const uint32_t inner = out.num_blocks_ > 0 ? out.num_blocks_ - 1 : 0;
+  NIMBLE_ASSIGN_OR_RETURN(out.starts_, PackedOffsets::open(head, inner));
+  return out;
+}
+
+void StringBlocks::append_ranges(uint32_t begin, uint32_t end,
+                                 std::vector<ByteRange>* out) const {
+  if (begin >= end) return;
+  // A hostile directory may point anywhere: only the part is ever asked for.
+  const uint64_t first = std::min(start_of(block_of(begin)), part_size_);
+  const uint64_t last = std::min(start_of(block_of(end - 1) + 1), part_size_);
+  if (first < last) out->push_back({part_begin_ + first, part_begin_ + last});
+}
+
+Status StringBlocks::read(const SegmentBody& body, uint32_t index,
+                          StringBlock* out) const {
+  const uint64_t begin = start_of(index);
+  const uint64_t end = start_of(index + 1);
+  const uint32_t first_row = index << shift_;
+  const uint32_t rows = std::min(1u << shift_, num_rows_ - first_row);
+  const uint64_t overhead = kChecksumBytes + lengths_.packed_size(rows);
+  if (NIMBLE_UNLIKELY(end > part_size_ || begin > end || end - begin < overhead ||
+                      !in_bounds(part_begin_, part_size_, body.size))) {
+    return Status::corrupt("string block " + std::to_string(index) + " at [" +
+                           std::to_string(begin) + ", " + std::to_string(end) +
+                           ") of a part of " + std::to_string(part_size_) +
+                           " bytes");
+  }
+  const uint8_t* block = body.data + part_begin_ + begin;
+  NIMBLE_RETURN_IF_ERROR(verified_.check(
+      body, index, {block + kChecksumBytes, end - begin - kChecksumBytes},
+      load<uint64_t>(block)));
+  out->packed = block + kChecksumBytes;
+  out->bytes = block + overhead;
+  out->size = end - begin - overhead;
+  out->first_row = first_row;
+  out->rows = rows;
+  return Status::ok();
+}
+
+Status StringBlocks::read_ends(const StringBlock& block, uint64_t* ends) const {
+  lengths_.running_ends(block.packed, block.rows, ends);
+  if (NIMBLE_UNLIKELY(ends[block.rows - 1] != block.size)) {
+    return Status::corrupt("string lengths of the block at row " +
+                           std::to_string(block.first_row) + " sum to " +
+                           std::to_string(ends[block.rows - 1]) + ", it has " +
+                           std::to_string(block.size) + " bytes");
+  }
+  return Status::ok();
+}
+
+std::string StringBlocks::describe() const {
+  std::string out = "rows=" + std::to_string(1u << shift_);
+  if (lengths_.width() > 0) return out + " w=" + std::to_string(lengths_.width());
+  return out + " length=" + std::to_string(lengths_.fixed_length());
+}
+
+void write_string_blocks(std::span<const uint64_t> lengths, const CopyRows& copy,
+                         SegmentBuilder* out) {
+  const uint32_t n = static_cast<uint32_t>(lengths.size());
+  uint64_t total = 0;
+  for (const uint64_t length : lengths) total += length;
+  const uint32_t shift = choose_shift(n, total);
+  out->head.put_u8(static_cast<uint8_t>(shift));
+  const PackedLengths packed = PackedLengths::write(lengths, &out->head);
+
+  const uint64_t part = out->begin_part();
+  std::vector<uint64_t> starts;
+  for (uint32_t row = 0; row < n; row += 1u << shift) {
+    const uint32_t rows = std::min(1u << shift, n - row);
+    if (row > 0) starts.push_back(out->body.size() - part);
+    uint64_t bytes = 0;
+    for (uint32_t i = row; i < row + rows; ++i) bytes += lengths[i];
+    const uint64_t lengths_size = packed.packed_size(rows);
+    const uint64_t size = kChecksumBytes + lengths_size + bytes;
+    uint8_t* block = out->body.extend(size);
+    if (packed.width() > 0) {
+      pack_sequential(lengths.subspan(row, rows), packed.width(), block + 8);
+    }
+    copy(row, row + rows, block + kChecksumBytes + lengths_size);
+    store(block, checksum64({block + kChecksumBytes, size - kChecksumBytes}));
+  }
+  out->put_part(part);
+  PackedOffsets::write(starts, &out->head);
+}
+
+uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,
+                            uint64_t min_length) {
+  const uint64_t blocks = div_ceil(rows, 1ull << choose_shift(rows, total));
+  const uint64_t bits = rows * length_width(min_length, max_length);
+  return total + bits / 8 + blocks * (kChecksumBytes + 2);
+}
+
+void put_ends(const uint64_t* ends, uint32_t n, uint64_t base, uint64_t first,
+              BytesSink* sink) {
+  if (sink->wide) {
+    store_ends(ends, n, base, sink->offsets.as<int64_t>() + first + 1);
+  } else {
+    store_ends(ends, n, base, sink->offsets.as<int32_t>() + first + 1);
+  }
+}
+
+}  // namespace nimble
