@@ -100,9 +100,9 @@ void Column::append_string_run(const ArrayView& view, int64_t begin,
   bytes.data.append(head.data(),
                     static_cast<size_t>(tail.data() + tail.size() - head.data()));
   int64_t* to = bytes.offsets.as<int64_t>() + first + 1;
-  const auto shift = [&](const auto* ends) {
-    const auto base = static_cast<int64_t>(at) - static_cast<int64_t>(ends[0]);
-    for (int64_t i = 0; i < count; ++i) to[i] = ends[i + 1] + base;
+  const auto shift = [&](const auto* source) {
+    const auto base = static_cast<int64_t>(at) - static_cast<int64_t>(source[0]);
+    for (int64_t i = 0; i < count; ++i) to[i] = source[i + 1] + base;
   };
   const int64_t row = view.offset() + begin;
   if (field_->wide_offsets) {

@@ -1,0 +1,24 @@
+// Sizes and magic numbers of the file, each once. docs/format/file.md.
+#pragma once
+
+#include <cstdint>
+
+namespace nimble {
+
+// First and last eight bytes of a file.
+inline constexpr char kMagic[8] = {'N', 'I', 'M', 'B', 'L', 'P', 'Y', '1'};
+inline constexpr uint64_t kPostscriptSize = 64;
+inline constexpr uint16_t kMajorVersion = 1;
+inline constexpr uint16_t kMinorVersion = 0;
+// Bits of the postscript that a reader must know or refuse the file.
+inline constexpr uint64_t kKnownRequiredFeatures = 0;
+// Segment bodies begin at multiples of this, so that plain values can be
+// handed out of a mapping as aligned arrays.
+inline constexpr uint64_t kBodyAlignment = 64;
+// open() reads this much of the tail; larger footers cost a second read.
+inline constexpr uint64_t kTailReadSize = 64 * 1024;
+// A stripe's rows and a group's rows stay below this, so that positions
+// inside them fit in 32 bits.
+inline constexpr uint64_t kMaxStripeRows = uint64_t{1} << 31;
+
+}  // namespace nimble

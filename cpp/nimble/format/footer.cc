@@ -1,0 +1,276 @@
+#include "nimble/format/footer.h"
+
+#include "file_generated.h"
+
+namespace nimble {
+namespace {
+
+using Builder = flatbuffers::FlatBufferBuilder;
+template <class T>
+using Vector = flatbuffers::Vector<T>;
+template <class T>
+using Offset = flatbuffers::Offset<T>;
+
+// Deeper schemas than this do not pass the FlatBuffers verifier.
+constexpr uint32_t kMaxDepth = 160;
+constexpr uint32_t kMaxTables = 10'000'000;
+
+fb::Section to_fb(const SectionRef& s) {
+  return fb::Section(s.offset, s.size, s.checksum);
+}
+SectionRef from_fb(const fb::Section& s) {
+  return {s.offset(), s.size(), s.checksum()};
+}
+
+Offset<Vector<uint8_t>> put_text(Builder* b, const std::string& s) {
+  return b->CreateVector(reinterpret_cast<const uint8_t*>(s.data()), s.size());
+}
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+Offset<Vector<Offset<fb::KeyValue>>> put_metadata(Builder* b,
+                                                  const Metadata& metadata) {
+  std::vector<Offset<fb::KeyValue>> out;
+  for (const auto& [key, value] : metadata) {
+    const auto k = put_text(b, key);
+    const auto v = put_text(b, value);
+    out.push_back(fb::CreateKeyValue(*b, k, v));
+  }
+  return b->CreateVector(out);
+}
+
+std::string get_text(const Vector<uint8_t>* v) {
+  return v == nullptr ? std::string()
+                      : std::string(as_string({v->data(), v->size()}));
+}
+
+Metadata get_metadata(const Vector<Offset<fb::KeyValue>>* v) {
+  Metadata out;
+  if (v == nullptr) return out;
+  for (const fb::KeyValue* kv : *v) {
+    out.emplace_back(get_text(kv->key()), get_text(kv->value()));
+  }
+  return out;
+}
+
+Offset<fb::SchemaNode> put_schema(Builder* b, const Field& f) {
+  std::vector<Offset<fb::SchemaNode>> children;
+  for (const Field& c : f.children) children.push_back(put_schema(b, c));
+  Offset<fb::SchemaNode> dictionary;
+  if (!f.dictionary.empty()) dictionary = put_schema(b, f.dictionary[0]);
+  const auto name = b->CreateString(f.name);
+  const auto format = b->CreateString(f.format);
+  const auto metadata = put_metadata(b, f.metadata);
+  const auto kids = b->CreateVector(children);
+  return fb::CreateSchemaNode(*b, name, format, f.flags, metadata, kids,
+                              dictionary);
+}
+
+Field get_schema(const fb::SchemaNode& n) {
+  Field f;
+  if (n.name() != nullptr) f.name = n.name()->str();
+  if (n.format() != nullptr) f.format = n.format()->str();
+  f.flags = n.flags();
+  f.metadata = get_metadata(n.metadata());
+  if (n.children() != nullptr) {
+    for (const fb::SchemaNode* c : *n.children()) {
+      f.children.push_back(get_schema(*c));
+    }
+  }
+  if (n.dictionary() != nullptr) f.dictionary.push_back(get_schema(*n.dictionary()));
+  return f;
+}
+
+Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
+  std::vector<Offset<fb::KeyColumn>> columns;
+  for (const KeyColumnRef& k : c.columns) {
+    std::vector<uint32_t> path(k.path.begin(), k.path.end());
+    const auto p = b->CreateVector(path);
+    columns.push_back(fb::CreateKeyColumn(*b, p, k.order.descending,
+                                          k.order.nulls_first));
+  }
+  const auto cols = b->CreateVector(columns);
+  const auto bytes = b->CreateVector(c.key_bytes);
+  const auto ends = b->CreateVector(c.key_ends);
+  const auto first = b->CreateVector(c.first_key);
+  const fb::Section bloom = to_fb(c.bloom);
+  return fb::CreateClusterRoot(*b, cols, c.unique, bytes, ends, first, &bloom,
+                               c.num_keys);
+}
+
+// Checks a ClusterRoot against the schema and the groups, then copies it.
+Result<ClusterRoot> get_cluster(const fb::ClusterRoot& c, const Field& schema,
+                                size_t num_groups) {
+  ClusterRoot out;
+  if (c.columns() == nullptr || c.columns()->size() == 0) {
+    return Status::corrupt("footer: a cluster index without key columns");
+  }
+  for (const fb::KeyColumn* k : *c.columns()) {
+    KeyColumnRef ref;
+    const Field* at = &schema;
+    if (k->path() == nullptr || k->path()->size() == 0) {
+      return Status::corrupt("footer: a key column without a path");
+    }
+    for (uint32_t step : *k->path()) {
+      if (at->layout != Layout::kStruct || step >= at->children.size()) {
+        return Status::corrupt("footer: a key column that the schema lacks");
+      }
+      at = &at->children[step];
+      ref.path.push_back(static_cast<int>(step));
+    }
+    ref.order = {k->descending(), k->nulls_first()};
+    out.columns.push_back(std::move(ref));
+  }
+  out.unique = c.unique();
+  if (c.key_bytes() != nullptr) {
+    out.key_bytes.assign(c.key_bytes()->begin(), c.key_bytes()->end());
+  }
+  if (c.key_ends() != nullptr) {
+    out.key_ends.assign(c.key_ends()->begin(), c.key_ends()->end());
+  }
+  if (c.first_key() != nullptr) {
+    out.first_key.assign(c.first_key()->begin(), c.first_key()->end());
+  }
+  if (c.bloom() != nullptr) out.bloom = from_fb(*c.bloom());
+  out.num_keys = c.num_keys();
+  if (out.key_ends.size() != num_groups) {
+    return Status::corrupt("footer: " + std::to_string(out.key_ends.size()) +
+                           " boundary keys for " + std::to_string(num_groups) +
+                           " groups");
+  }
+  uint32_t last = 0;
+  for (uint32_t end : out.key_ends) {
+    if (end < last || end > out.key_bytes.size()) {
+      return Status::corrupt("footer: boundary keys overlap");
+    }
+    last = end;
+  }
+  return out;
+}
+
+Status check_section(const SectionRef& s, uint64_t limit, const char* what) {
+  if (in_bounds(s.offset, s.size, limit)) return Status::ok();
+  return Status::corrupt(std::string("footer: ") + what + " of " +
+                         std::to_string(s.size) + " bytes at offset " +
+                         std::to_string(s.offset) +
+                         " lies outside the data of " + std::to_string(limit) +
+                         " bytes");
+}
+
+Status get_groups(const fb::Footer& footer, uint64_t limit, FileFooter* out) {
+  uint64_t rows = 0;
+  if (footer.groups() != nullptr) {
+    for (const fb::GroupRef* g : *footer.groups()) {
+      const GroupRef ref{from_fb(g->section()), g->end_row()};
+      NIMBLE_RETURN_IF_ERROR(check_section(ref.section, limit, "stripe group"));
+      if (ref.end_row <= rows) {
+        return Status::corrupt("footer: stripe group " +
+                               std::to_string(out->groups.size()) +
+                               " has no rows");
+      }
+      rows = ref.end_row;
+      out->groups.push_back(ref);
+    }
+  }
+  if (rows != out->num_rows) {
+    return Status::corrupt("footer: " + std::to_string(out->num_rows) +
+                           " rows, but its groups have " +
+                           std::to_string(rows));
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+std::vector<uint8_t> FileFooter::serialize() const {
+  Builder b;
+  const auto schema_node = put_schema(&b, schema);
+  std::vector<fb::GroupRef> group_refs;
+  for (const GroupRef& g : groups) group_refs.emplace_back(to_fb(g.section), g.end_row);
+  const auto groups_v = b.CreateVectorOfStructs(group_refs);
+  Offset<fb::ClusterRoot> cluster_root;
+  if (cluster) cluster_root = put_cluster(&b, *cluster);
+  std::vector<fb::ZoneRef> zone_refs;
+  for (const NodeSection& z : zones) zone_refs.emplace_back(z.node, 0, to_fb(z.section));
+  const auto zones_v = b.CreateVectorOfStructs(zone_refs);
+  std::vector<fb::DictionaryRef> dictionary_refs;
+  for (const NodeSection& d : dictionaries) {
+    dictionary_refs.emplace_back(d.node, 0, to_fb(d.section), d.rows);
+  }
+  const auto dictionaries_v = b.CreateVectorOfStructs(dictionary_refs);
+  const auto metadata_v = put_metadata(&b, metadata);
+  std::vector<Offset<fb::OptionalSection>> optional_refs;
+  for (const OptionalSection& s : optional_sections) {
+    const auto name = b.CreateString(s.name);
+    const fb::Section section = to_fb(s.section);
+    optional_refs.push_back(fb::CreateOptionalSection(b, name, &section));
+  }
+  const auto optional_v = b.CreateVector(optional_refs);
+  const auto bytes_v = b.CreateVector(node_bytes);
+  const auto writer_v = b.CreateString(writer);
+  fb::FinishFooterBuffer(
+      b, fb::CreateFooter(b, num_rows, schema_node, groups_v, cluster_root,
+                          zones_v, dictionaries_v, metadata_v, optional_v,
+                          bytes_v, key_stream_bytes, index_bytes, num_stripes,
+                          writer_v));
+  return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
+}
+
+Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
+  // FlatBuffers wants alignment that a place in a file does not give.
+  std::vector<uint64_t> aligned(bytes.size() / 8 + 1);
+  std::memcpy(aligned.data(), bytes.data(), bytes.size());
+  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
+  flatbuffers::Verifier verifier(data, bytes.size(), kMaxDepth, kMaxTables);
+  if (bytes.size() < 16 || !fb::VerifyFooterBuffer(verifier)) {
+    return Status::corrupt("footer: not a valid FlatBuffer");
+  }
+  const fb::Footer& footer = *fb::GetFooter(data);
+  FileFooter out;
+  out.num_rows = footer.num_rows();
+  if (footer.schema() == nullptr) return Status::corrupt("footer: no schema");
+  out.schema = get_schema(*footer.schema());
+  NIMBLE_RETURN_IF_ERROR(out.schema.resolve("").with_context("footer"));
+  if (out.schema.layout != Layout::kStruct) {
+    return Status::corrupt("footer: the schema's root is not a struct");
+  }
+  NIMBLE_RETURN_IF_ERROR(get_groups(footer, limit, &out));
+  if (footer.cluster() != nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        out.cluster,
+        get_cluster(*footer.cluster(), out.schema, out.groups.size()));
+    NIMBLE_RETURN_IF_ERROR(
+        check_section(out.cluster->bloom, limit, "Bloom filter"));
+  }
+  if (footer.zones() != nullptr) {
+    for (const fb::ZoneRef* z : *footer.zones()) {
+      out.zones.push_back({z->node(), from_fb(z->section()), 0});
+      NIMBLE_RETURN_IF_ERROR(
+          check_section(out.zones.back().section, limit, "zone map"));
+    }
+  }
+  if (footer.dictionaries() != nullptr) {
+    for (const fb::DictionaryRef* d : *footer.dictionaries()) {
+      out.dictionaries.push_back({d->node(), from_fb(d->section()), d->rows()});
+      NIMBLE_RETURN_IF_ERROR(
+          check_section(out.dictionaries.back().section, limit, "dictionary"));
+    }
+  }
+  out.metadata = get_metadata(footer.metadata());
+  if (footer.optional_sections() != nullptr) {
+    for (const fb::OptionalSection* s : *footer.optional_sections()) {
+      if (s->name() == nullptr || s->section() == nullptr) continue;
+      out.optional_sections.push_back({s->name()->str(), from_fb(*s->section())});
+    }
+  }
+  if (footer.node_bytes() != nullptr) {
+    out.node_bytes.assign(footer.node_bytes()->begin(), footer.node_bytes()->end());
+  }
+  out.key_stream_bytes = footer.key_stream_bytes();
+  out.index_bytes = footer.index_bytes();
+  out.num_stripes = footer.num_stripes();
+  if (footer.writer() != nullptr) out.writer = footer.writer()->str();
+  return out;
+}
+
+}  // namespace nimble

@@ -1,0 +1,74 @@
+// FileFooter: the footer as plain values. Parsing verifies the FlatBuffer and
+// every array length and range against the file before anything is used.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nimble/base/bytes.h"
+#include "nimble/base/result.h"
+#include "nimble/types/field.h"
+#include "nimble/types/sort_order.h"
+
+namespace nimble {
+
+struct SectionRef {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  uint64_t checksum = 0;
+};
+
+struct GroupRef {
+  SectionRef section;
+  uint64_t end_row = 0;
+};
+
+struct KeyColumnRef {
+  std::vector<int> path;
+  SortOrder order;
+};
+
+struct ClusterRoot {
+  std::vector<KeyColumnRef> columns;
+  bool unique = false;
+  std::vector<uint8_t> key_bytes;  // boundaries of groups, one after another
+  std::vector<uint32_t> key_ends;
+  std::vector<uint8_t> first_key;
+  SectionRef bloom;
+  uint64_t num_keys = 0;
+};
+
+struct NodeSection {
+  uint32_t node = 0;
+  SectionRef section;
+  uint64_t rows = 0;  // dictionaries only
+};
+
+struct OptionalSection {
+  std::string name;
+  SectionRef section;
+};
+
+struct FileFooter {
+  uint64_t num_rows = 0;
+  Field schema;  // the root struct
+  std::vector<GroupRef> groups;
+  std::optional<ClusterRoot> cluster;
+  std::vector<NodeSection> zones;
+  std::vector<NodeSection> dictionaries;
+  std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<OptionalSection> optional_sections;
+  std::vector<uint64_t> node_bytes;
+  uint64_t key_stream_bytes = 0;
+  uint64_t index_bytes = 0;
+  uint64_t num_stripes = 0;
+  std::string writer;
+
+  std::vector<uint8_t> serialize() const;
+  // `bytes` has passed its checksum; sections must lie below `limit`.
+  static Result<FileFooter> parse(ByteSpan bytes, uint64_t limit);
+};
+
+}  // namespace nimble

@@ -1,0 +1,75 @@
+#include "nimble/format/postscript.h"
+
+#include "nimble/base/hash.h"
+
+namespace nimble {
+namespace {
+
+constexpr size_t kChecked = 48;  // bytes under the postscript's own checksum
+
+}  // namespace
+
+std::array<uint8_t, kPostscriptSize> Postscript::serialize() const {
+  std::array<uint8_t, kPostscriptSize> out{};
+  uint8_t* p = out.data();
+  store(p, footer_offset);
+  store(p + 8, footer_size);
+  store(p + 16, footer_checksum);
+  store(p + 24, required_features);
+  store(p + 32, optional_features);
+  store(p + 40, major);
+  store(p + 42, minor);
+  store(p + 48, checksum64({p, kChecked}));
+  std::memcpy(p + 56, kMagic, sizeof kMagic);
+  return out;
+}
+
+Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
+                                     const std::string& name) {
+  const uint8_t* p = tail.data();
+  if (tail.size() < kPostscriptSize ||
+      std::memcmp(p + 56, kMagic, sizeof kMagic) != 0) {
+    return Status::corrupt(
+        name + ": not a nimblepy file, or cut short: its " +
+        std::to_string(file_size) +
+        " bytes do not end with the magic 'NIMBLPY1'");
+  }
+  if (load<uint64_t>(p + 48) != checksum64({p, kChecked})) {
+    return Status::corrupt(name + ": postscript at offset " +
+                           std::to_string(file_size - kPostscriptSize) +
+                           ": checksum does not match");
+  }
+  Postscript out;
+  out.footer_offset = load<uint64_t>(p);
+  out.footer_size = load<uint64_t>(p + 8);
+  out.footer_checksum = load<uint64_t>(p + 16);
+  out.required_features = load<uint64_t>(p + 24);
+  out.optional_features = load<uint64_t>(p + 32);
+  out.major = load<uint16_t>(p + 40);
+  out.minor = load<uint16_t>(p + 42);
+  if (out.major > kMajorVersion || out.major == 0) {
+    return Status::unsupported_version(
+        name + ": format version " + std::to_string(out.major) + "." +
+        std::to_string(out.minor) + "; this reader knows versions 1 to " +
+        std::to_string(kMajorVersion));
+  }
+  if (const uint64_t unknown = out.required_features & ~kKnownRequiredFeatures;
+      unknown != 0) {
+    return Status::unsupported_version(
+        name + ": needs feature bits " + std::to_string(unknown) +
+        " that this version of nimblepy does not have; it was written by a "
+        "newer one");
+  }
+  if (!in_bounds(out.footer_offset, out.footer_size,
+                 file_size - kPostscriptSize)) {
+    return Status::corrupt(name + ": footer of " +
+                           std::to_string(out.footer_size) +
+                           " bytes at offset " +
+                           std::to_string(out.footer_offset) +
+                           " does not lie in a file of " +
+                           std::to_string(file_size));
+  }
+  return out;
+}
+
+}  // namespace nimble

@@ -1,0 +1,50 @@
+#include "nimble/format/stream_plan.h"
+
+namespace nimble {
+
+StreamPlan::StreamPlan(const Field& root) { add(root, 0); }
+
+uint32_t StreamPlan::add_stream(uint32_t node, ValueType type) {
+  streams_.push_back(type);
+  owners_.push_back(node);
+  return static_cast<uint32_t>(streams_.size() - 1);
+}
+
+uint32_t StreamPlan::add(const Field& field, uint32_t parent) {
+  const auto id = static_cast<uint32_t>(nodes_.size());
+  nodes_.emplace_back();
+  nodes_[id].field = &field;
+  nodes_[id].parent = parent;
+  if (field.has_validity()) {
+    nodes_[id].validity = add_stream(id, ValueType::boolean());
+  }
+  switch (field.layout) {
+    case Layout::kFixed:
+    case Layout::kBool:
+    case Layout::kBytes:
+    case Layout::kDictionary:
+      nodes_[id].values = add_stream(id, field.value_type());
+      break;
+    case Layout::kList:
+    case Layout::kRunEnd:
+      nodes_[id].ends = add_stream(id, ValueType::unsigned_int(8));
+      break;
+    case Layout::kUnion:
+      nodes_[id].values = add_stream(id, ValueType::unsigned_int(1));
+      if (field.is_dense_union) {
+        nodes_[id].ends = add_stream(id, ValueType::unsigned_int(8));
+      }
+      break;
+    default:
+      break;
+  }
+  for (size_t c = 0; c < field.children.size(); ++c) {
+    // Run ends are the stream above; only the values are a node of rows.
+    if (field.layout == Layout::kRunEnd && c == 0) continue;
+    const uint32_t child = add(field.children[c], id);
+    nodes_[id].children.push_back(child);
+  }
+  return id;
+}
+
+}  // namespace nimble

@@ -1,0 +1,46 @@
+// StreamPlan: which streams a schema has, in the canonical order of the file.
+// Nodes are numbered pre-order from the root struct (0); dictionary values
+// are a plan of their own. docs/format/streams.md.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nimble/types/field.h"
+
+namespace nimble {
+
+inline constexpr uint32_t kNoStream = UINT32_MAX;
+
+struct SchemaNode {
+  const Field* field = nullptr;
+  uint32_t parent = 0;
+  std::vector<uint32_t> children;  // node numbers
+  uint32_t validity = kNoStream;   // booleans
+  uint32_t values = kNoStream;     // values, codes, union type ids
+  uint32_t ends = kNoStream;       // list ends, run ends, dense union rows
+};
+
+class StreamPlan {
+ public:
+  // `root` must outlive the plan.
+  explicit StreamPlan(const Field& root);
+
+  const std::vector<SchemaNode>& nodes() const { return nodes_; }
+  const SchemaNode& node(uint32_t i) const { return nodes_[i]; }
+  // What each stream holds, in order.
+  const std::vector<ValueType>& streams() const { return streams_; }
+  uint32_t num_streams() const { return static_cast<uint32_t>(streams_.size()); }
+  // The node that a stream belongs to.
+  uint32_t node_of(uint32_t stream) const { return owners_[stream]; }
+
+ private:
+  uint32_t add(const Field& field, uint32_t parent);
+  uint32_t add_stream(uint32_t node, ValueType type);
+
+  std::vector<SchemaNode> nodes_;
+  std::vector<ValueType> streams_;
+  std::vector<uint32_t> owners_;
+};
+
+}  // namespace nimble
