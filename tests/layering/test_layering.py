@@ -49,7 +49,8 @@ PYTHON_FLOOR = {
     "join": 6,
     "table": 7,
     "dataset": 7,
-    "convert": 8,
+    "conversion": 8,
+    "interop": 8,
     "cli": 9,
     "__main__": 9,
     "spark": 10,
@@ -114,7 +115,9 @@ def imported_modules(package: str, tree: ast.AST, known: set[str]) -> Iterator[t
                 yield node.lineno, submodule if submodule in known else base
 
 
-def python_problems(module: str, text: str, known: set[str], package: str = "nimblepy") -> list[str]:
+def python_problems(
+    module: str, text: str, known: set[str], package: str = "nimblepy"
+) -> list[str]:
     """What a module, named relative to nimblepy, does against the rules."""
     if module == "__init__":
         return []
@@ -249,7 +252,7 @@ def test_cpp_checker_accepts_what_lies_below() -> None:
         ("verify", "from nimblepy import _core"),
         ("verify", "from nimblepy.reader import File"),
         ("reader", "import pyspark.sql"),
-        ("convert", "from nimblepy.spark.reader import x"),
+        ("conversion", "from nimblepy.spark.reader import x"),
     ],
 )
 def test_python_checker_rejects(module: str, statement: str) -> None:

@@ -49,10 +49,10 @@ inline void fail(const char* file, int line, const std::string& what) {
 }
 
 template <class T>
-concept Number = std::integral<T> && !std::same_as<T, bool> &&
-                 !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
-                 !std::same_as<T, char8_t> && !std::same_as<T, char16_t> &&
-                 !std::same_as<T, char32_t>;
+concept Number =
+    std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
+    !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
+    !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
 
 // Integers compare by value whatever their signedness: `size() == 3`.
 template <class A, class B>
@@ -98,8 +98,7 @@ template <class A, class B>
 void check_equal(const A& a, const B& b, const char* expression,
                  const char* file, int line) {
   if (equal(a, b)) return;
-  fail(file, line,
-       std::string(expression) + ": " + show(a) + " != " + show(b));
+  fail(file, line, std::string(expression) + ": " + show(a) + " != " + show(b));
 }
 
 // Runs what the arguments ask for; the exit status of the test program.
@@ -107,29 +106,27 @@ int run_tests(int argc, char** argv);
 
 }  // namespace nimble::testing
 
-#define TEST(suite, name)                                          \
-  static void test_##suite##_##name();                             \
-  static const ::nimble::testing::Registration                     \
-      registration_##suite##_##name(#suite, #name,                 \
-                                    test_##suite##_##name);        \
+#define TEST(suite, name)                                                     \
+  static void test_##suite##_##name();                                        \
+  static const ::nimble::testing::Registration registration_##suite##_##name( \
+      #suite, #name, test_##suite##_##name);                                  \
   static void test_##suite##_##name()
 
-#define CHECK(...)                                                    \
-  do {                                                                \
-    if (!(__VA_ARGS__))                                               \
-      ::nimble::testing::fail(__FILE__, __LINE__,                     \
-                              "CHECK(" #__VA_ARGS__ ")");             \
+#define CHECK(...)                                                            \
+  do {                                                                        \
+    if (!(__VA_ARGS__))                                                       \
+      ::nimble::testing::fail(__FILE__, __LINE__, "CHECK(" #__VA_ARGS__ ")"); \
   } while (false)
 
-#define CHECK_EQ(a, b)                                                   \
-  ::nimble::testing::check_equal((a), (b), "CHECK_EQ(" #a ", " #b ")",   \
+#define CHECK_EQ(a, b)                                                 \
+  ::nimble::testing::check_equal((a), (b), "CHECK_EQ(" #a ", " #b ")", \
                                  __FILE__, __LINE__)
 
-#define REQUIRE(...)                                                  \
-  do {                                                                \
-    if (!(__VA_ARGS__)) {                                             \
-      ::nimble::testing::fail(__FILE__, __LINE__,                     \
-                              "REQUIRE(" #__VA_ARGS__ ")");           \
-      throw ::nimble::testing::Abandoned{};                           \
-    }                                                                 \
+#define REQUIRE(...)                                        \
+  do {                                                      \
+    if (!(__VA_ARGS__)) {                                   \
+      ::nimble::testing::fail(__FILE__, __LINE__,           \
+                              "REQUIRE(" #__VA_ARGS__ ")"); \
+      throw ::nimble::testing::Abandoned{};                 \
+    }                                                       \
   } while (false)
