@@ -156,23 +156,19 @@ Status FsstDecoder::gather_block(const StringBlock& block, const uint32_t* rows,
 
 Status encode_fsst(const Values& values, const FsstTable& table,
                    SegmentBuilder* out) {
-  const FsstMatcher matcher(table);
   std::vector<uint64_t> lengths(values.size);
-  std::vector<uint64_t> starts(values.size + 1);
   AlignedBuffer codes;
+  FsstMatcher(table).compress({values.slices, values.size}, &codes,
+                              lengths.data());
   uint64_t raw_size = 0;
-  for (uint32_t i = 0; i < values.size; ++i) {
-    const ByteSlice& s = values.slices[i];
-    codes.reserve(codes.size() + FsstMatcher::max_compressed(s.size));
-    uint8_t* const begin = codes.data() + codes.size();
-    lengths[i] = static_cast<uint64_t>(matcher.compress(s, begin) - begin);
-    codes.resize(codes.size() + lengths[i]);
-    starts[i + 1] = codes.size();
-    raw_size += s.size;
-  }
+  for (uint32_t i = 0; i < values.size; ++i) raw_size += values.slices[i].size;
+  // Rows are asked for once, in order: their codes follow each other.
+  const uint8_t* next = codes.data();
   const auto copy = [&](uint32_t begin, uint32_t end, uint8_t* to) {
-    const uint64_t size = starts[end] - starts[begin];
-    if (size > 0) std::memcpy(to, codes.data() + starts[begin], size);
+    uint64_t size = 0;
+    for (uint32_t i = begin; i < end; ++i) size += lengths[i];
+    if (size > 0) std::memcpy(to, next, size);
+    next += size;
   };
   out->head.put_u8(static_cast<uint8_t>(EncodingId::kFsst));
   table.write(&out->head);

@@ -99,9 +99,7 @@ void count_string(const FsstMatcher& matcher, const ByteSlice& s, Counts* counts
   for (uint64_t at = 0; at < s.size;) {
     const uint64_t remaining = s.size - at;
     const uint64_t word = load_tail(s.data + at, remaining);
-    const FsstMatch found =
-        remaining >= 8 ? matcher.match(word)
-                       : matcher.match(word, static_cast<uint32_t>(remaining));
+    const FsstMatch found = matcher.match(word, remaining);
     const uint32_t first = static_cast<uint32_t>(word & 0xff);
     const bool escaped = found.code() == kFsstEscape;
     const uint32_t id = escaped ? first : 256u + found.code();
@@ -201,13 +199,11 @@ FsstSizes measure_fsst(const FsstTable& table,
                        const std::vector<ByteSlice>& strings) {
   const FsstMatcher matcher(table);
   FsstSizes sizes;
-  std::vector<uint8_t> codes;
-  for (const ByteSlice& s : strings) {
-    codes.resize(FsstMatcher::max_compressed(s.size));
-    sizes.compressed +=
-        static_cast<uint64_t>(matcher.compress(s, codes.data()) - codes.data());
-    sizes.raw += s.size;
-  }
+  AlignedBuffer codes;
+  std::vector<uint64_t> lengths(strings.size());
+  matcher.compress(strings, &codes, lengths.data());
+  sizes.compressed = codes.size();
+  for (const ByteSlice& s : strings) sizes.raw += s.size;
   return sizes;
 }
 
