@@ -13,7 +13,7 @@ namespace nimble {
 // `max_bytes` in all; views into the strings.
 std::vector<ByteSlice> sample_strings(const Values& values, uint64_t max_bytes);
 
-// Five rounds of: compress the sample with the last table, count symbols and
+// Rounds of: compress the sample with the last table, count symbols and
 // neighbouring pairs, keep the 255 candidates that cover the most bytes.
 FsstTable train_fsst(const std::vector<ByteSlice>& sample);
 
