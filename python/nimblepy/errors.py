@@ -24,7 +24,7 @@ class InvalidArgumentError(NimbleError, ValueError):
 
 
 class IndexUnavailableError(NimbleError):
-    """No index of the file answers a lookup on these columns. The message names those that exist."""
+    """No index of the file answers a lookup on these columns. The message names those there are."""
 
 
 class KeyOrderError(NimbleError):

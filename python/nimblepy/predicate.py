@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.acero as acero
 import pyarrow.compute as pc
 
 from nimblepy.columns import resolve_column
@@ -24,7 +23,6 @@ from nimblepy.predicate_ast import (
     Compare,
     Const,
     In,
-    IsNull,
     IsValid,
     Node,
     Not,
@@ -36,7 +34,7 @@ from nimblepy.predicate_ast import (
     columns_of,
 )
 from nimblepy.predicate_bounds import Bound, bounds_for
-from nimblepy.predicate_build import build, evaluable
+from nimblepy.predicate_build import build, evaluable, evaluate
 
 __all__ = ["Bound", "Filter", "bounds_for", "parse_filter"]
 
@@ -73,13 +71,15 @@ class Filter:
         Raises:
             InvalidArgumentError: pyarrow cannot evaluate the filter on these values.
         """
+        if isinstance(self.node, Const):
+            return pa.repeat(self.node.value is True, batch.num_rows)
         try:
-            # A filter that no row of the schema escapes need not visit the data.
-            if isinstance(self.node, Const):
-                return pa.array([self.node.value is True]).take(pa.array([0] * batch.num_rows))
-            return _evaluate(self.expression, evaluable(batch))
+            passes = evaluate(self.expression, evaluable(batch)).combine_chunks()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidArgumentError(f"filter {self}: {error}") from error
+        if not pa.types.is_boolean(passes.type):
+            raise InvalidArgumentError(f"a filter must be boolean, {self} is {passes.type}")
+        return pc.fill_null(passes, False)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of ``batch`` that pass, in order; other columns of the batch are kept."""
@@ -107,7 +107,8 @@ def parse_filter(filter: pc.Expression | str, schema: pa.Schema) -> Filter:
         node = read_expression(filter, schema)
     else:
         raise InvalidArgumentError(
-            f"filter: expected a pyarrow.compute.Expression or SQL text, got {type(filter).__name__}"
+            "filter: expected a pyarrow.compute.Expression or SQL text, "
+            f"got {type(filter).__name__}"
         )
     return make_filter(node, schema)
 
@@ -115,8 +116,8 @@ def parse_filter(filter: pc.Expression | str, schema: pa.Schema) -> Filter:
 def make_filter(node: Node, schema: pa.Schema) -> Filter:
     """The :class:`Filter` of a tree; checks by evaluation on no rows that opaque parts fit."""
     implied = _implied(node)
-    parts = () if implied == Const(True) else (
-        implied.args if isinstance(implied, And) else (implied,)
+    parts = (
+        () if implied == Const(True) else (implied.args if isinstance(implied, And) else (implied,))
     )
     nothing = any(_is_never(part) for part in parts)
     result = Filter(
@@ -210,18 +211,3 @@ def _check_types(filter: Filter, schema: pa.Schema) -> None:
         [pa.array([], type=item.type) for item in fields], schema=pa.schema(fields)
     )
     filter.mask(batch)
-
-
-def _evaluate(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """``expression`` on every row, null counted as false."""
-    table = pa.Table.from_batches([batch])
-    plan = acero.Declaration.from_sequence(
-        [
-            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
-            acero.Declaration("project", acero.ProjectNodeOptions([expression], ["passes"])),
-        ]
-    )
-    passes = plan.to_table(use_threads=False).column(0)
-    if not pa.types.is_boolean(passes.type):
-        raise InvalidArgumentError(f"a filter must be boolean, this one is {passes.type}")
-    return pc.fill_null(passes.combine_chunks(), False)

@@ -42,6 +42,7 @@ from nimblepy.predicate_ast import (
     negate,
 )
 from nimblepy.predicate_bounds import compare
+from nimblepy.predicate_build import opaque
 from nimblepy.predicate_literal import is_bytes, is_text, place
 
 _COMPARISONS: dict[str, Op] = {
@@ -112,8 +113,8 @@ class _Lowering:
                 return node
         return self._opaque(tree)
 
-    def _opaque(self, tree: Tree, implies: Node | None = None) -> Opaque:
-        return Opaque(rebuild(tree), _names(tree, self._schema), implies)
+    def _opaque(self, tree: Tree, implies: Node | None = None) -> Node:
+        return opaque(rebuild(tree), _names(tree, self._schema), implies)
 
     def _lower_call(self, call: Call) -> Node | None:
         match call.name, call.args:
@@ -220,4 +221,3 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
         # The significand holds every integer of this many bits.
         return bool(source.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
     return False
-

@@ -64,7 +64,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Without values it is false for every non-null row: how an impossible comparison is written."""
+    """Without values it is false for every value, which is how an impossible test is written."""
 
     column: Column
     values: tuple[pa.Scalar, ...]
@@ -150,9 +150,7 @@ class Opaque:
         return str(self.expression)
 
 
-Node: TypeAlias = (
-    Compare | In | StartsWith | IsNull | IsValid | Const | And | Or | Not | Opaque
-)
+Node: TypeAlias = Compare | In | StartsWith | IsNull | IsValid | Const | And | Or | Not | Opaque
 TRUE, FALSE, UNKNOWN = Const(True), Const(False), Const(None)
 
 
@@ -229,6 +227,8 @@ def negate(node: Node) -> Node:
             return IsValid(column)
         case IsValid(column):
             return IsNull(column)
+        case Compare(column, "==", value) if pa.types.is_boolean(column.value_type):
+            return Compare(column, "==", pa.scalar(not value.as_py()))
         case Compare(column, op, value):
             if op in ("==", "!=") or not pa.types.is_floating(column.value_type):
                 return Compare(column, NEGATED[op], value)

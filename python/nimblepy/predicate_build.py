@@ -10,9 +10,11 @@ from __future__ import annotations
 from functools import reduce
 
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.predicate_ast import (
     And,
     Column,
@@ -102,6 +104,39 @@ def evaluable(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def evaluate(expression: pc.Expression, batch: pa.RecordBatch) -> pa.ChunkedArray:
+    """The value of ``expression`` for every row of ``batch``, which has at least one column."""
+    table = pa.Table.from_batches([batch])
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"])),
+        ]
+    )
+    return plan.to_table(use_threads=False).column(0)
+
+
+def evaluate_constant(expression: pc.Expression) -> pa.Scalar:
+    """The value of an expression that reads no column."""
+    one_row = pa.RecordBatch.from_arrays([pa.array([True])], names=["row"])
+    try:
+        return evaluate(expression, one_row)[0]
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(f"{expression}: {error}") from error
+
+
+def opaque(
+    expression: pc.Expression, columns: tuple[str, ...], implies: Node | None = None
+) -> Node:
+    """An opaque node, or its constant when it reads no column."""
+    if columns:
+        return Opaque(expression, columns, implies)
+    value = evaluate_constant(expression)
+    if not pt.is_boolean(value.type):
+        raise InvalidArgumentError(f"a filter must be boolean, {expression} is {value.type}")
+    return Const(value.as_py())
+
+
 def _compare(left: pc.Expression, op: str, right: pc.Expression) -> pc.Expression:
     match op:
         case "==":
@@ -118,9 +153,7 @@ def _compare(left: pc.Expression, op: str, right: pc.Expression) -> pc.Expressio
             return left >= right
 
 
-def _build_in(
-    column: Column, values: tuple[pa.Scalar, ...], keep_unknown: bool
-) -> pc.Expression:
+def _build_in(column: Column, values: tuple[pa.Scalar, ...], keep_unknown: bool) -> pc.Expression:
     operand = operand_type(column)
     if pt.is_floating(operand):
         # is_in hashes bits: it would tell -0.0 from 0.0, which compare equal.

@@ -1,25 +1,23 @@
 """Places a literal among the values of a column type, exactly.
 
-A comparison such as ``x > 1.5`` on an int64 column, ``x = 300`` on int8 or ``day < TIMESTAMP '...'``
-on a date column has an exact answer, yet converting either side may round or overflow. So the
-literal is located between two neighbouring values of the column's own type, in exact arithmetic,
-and the comparison is rewritten to one of them: ``x > 1.5`` becomes ``x >= 2``.
+A comparison such as ``x > 1.5`` on an int64 column, ``x = 300`` on int8, or of a date column with
+a timestamp has an exact answer, yet converting either side may round or overflow. So the literal
+is located between two neighbouring values of the column's own type, in exact arithmetic, and the
+comparison is rewritten to one of them: ``x > 1.5`` becomes ``x >= 2``.
 
 Semantics of floats are IEEE, as in pyarrow.compute: NaN equals nothing, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
@@ -30,7 +28,7 @@ Exact: TypeAlias = Fraction | float | bool | str | bytes
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * 10**9
-_FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}
+_FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +89,8 @@ def as_scalar(value: object) -> pa.Scalar:
             raise InvalidArgumentError(f"number {value} has more than 76 digits")
         return pa.scalar(Decimal(value), type=pa.decimal256(76, 0))
     try:
+        if isinstance(value, Decimal) and value.is_finite() and not -76 < value.adjusted() < 76:
+            return pa.scalar(float(value))
         return pa.scalar(value)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidArgumentError(f"cannot use {value!r} as a literal: {error}") from error
@@ -114,6 +114,9 @@ def place(data_type: pa.DataType, literal: object) -> Place:
     value = _exact_value(scalar, literal_type)
     if isinstance(value, (str, bytes)):
         return _place_text(data_type, value)
+    if isinstance(value, Fraction) and pt.is_floating(data_type) and pt.is_decimal(literal_type):
+        # A decimal such as 0.1 is seldom a float: as in SQL it means the nearest one.
+        return Place(exact=_nearest_float(data_type, value))
     if isinstance(value, bool):
         return Place(exact=pa.scalar(value))
     if isinstance(value, float) and math.isnan(value):
@@ -164,7 +167,11 @@ def _tick(data_type: pa.DataType) -> Fraction:
     if pt.is_date64(data_type):
         return Fraction(10**6)
     if pt.is_decimal(data_type):
-        return Fraction(10) ** -data_type.scale
+        return (
+            Fraction(1, 10**data_type.scale)
+            if data_type.scale >= 0
+            else (Fraction(10**-data_type.scale))
+        )
     if pt.is_integer(data_type):
         return Fraction(1)
     return Fraction(_NANOSECONDS[data_type.unit])
@@ -231,6 +238,14 @@ def _place_float(data_type: pa.DataType, value: Fraction | float) -> Place:
     return Place(below=scalar(floor), above=scalar(following))
 
 
+def _nearest_float(data_type: pa.DataType, value: Fraction) -> pa.Scalar:
+    try:
+        nearest = float(value)
+    except OverflowError:
+        nearest = math.inf if value > 0 else -math.inf
+    return pa.scalar(nearest).cast(data_type, safe=False)
+
+
 def _place_text(data_type: pa.DataType, value: str | bytes) -> Place:
     if is_text(data_type):
         try:
@@ -258,59 +273,3 @@ def _place_fixed(data_type: pa.DataType, octets: bytes) -> Place:
         return pa.scalar(position.to_bytes(width, "big"), type=data_type)
 
     return Place(below=scalar(below), above=scalar(above))
-
-
-def parse_text(data_type: pa.DataType, text: str) -> object:
-    """A quoted SQL literal as a value comparable with ``data_type``, as SQL casts it.
-
-    A time without an offset is read in the column's own time zone.
-
-    Raises:
-        InvalidArgumentError: the text is not a value of that type.
-    """
-    data_type = value_type(data_type)
-    kind = family(data_type)
-    if kind == "text":
-        return text
-    try:
-        if kind == "number":
-            stripped = text.strip().lower()
-            if pt.is_floating(data_type) and stripped.lstrip("+-") in ("inf", "infinity", "nan"):
-                return float(stripped)
-            number = Decimal(stripped)
-            if not number.is_finite():
-                return float(number)
-            return int(number) if number == number.to_integral_value() else number
-        if kind == "bool":
-            return {"true": True, "t": True, "false": False, "f": False}[text.strip().lower()]
-        if kind == "time":
-            return datetime.time.fromisoformat(text.strip())
-        if kind in ("date", "instant"):
-            return _parse_instant(data_type, text.strip())
-    except (ValueError, KeyError, ArithmeticError, pa.ArrowInvalid):
-        pass
-    raise InvalidArgumentError(f"type mismatch: {text!r} is not a {data_type} value")
-
-
-def _parse_instant(data_type: pa.DataType, text: str) -> pa.Scalar:
-    scalar = pa.scalar(text)
-    if pt.is_date(data_type) and len(text) == 10:
-        return scalar.cast(pa.date32())
-    zone = data_type.tz if pt.is_timestamp(data_type) else None
-    units = [data_type.unit] if pt.is_timestamp(data_type) else []
-    for unit in [*units, "us", "ns"]:
-        try:
-            if zone is None:
-                return scalar.cast(pa.timestamp(unit))
-            try:
-                return scalar.cast(pa.timestamp(unit, zone))
-            except pa.ArrowInvalid:
-                naive = scalar.cast(pa.timestamp(unit))
-                return _localize(naive, zone)
-        except pa.ArrowInvalid:
-            continue
-    raise ValueError(text)
-
-
-def _localize(naive: pa.Scalar, zone: str) -> pa.Scalar:
-    return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")

@@ -41,9 +41,7 @@ class SortKey:
     descending: bool = False
     nulls_first: bool = False
 
-    def __init__(
-        self, column: str, *, descending: bool = False, nulls_first: bool = False
-    ) -> None:
+    def __init__(self, column: str, *, descending: bool = False, nulls_first: bool = False) -> None:
         # Written by hand because the column is positional and the rest is keyword only.
         if not isinstance(column, str) or not column:
             raise InvalidArgumentError(f"SortKey: column must be a non-empty str, got {column!r}")
@@ -85,6 +83,26 @@ def as_sort_keys(value: str | SortKey | Sequence[str | SortKey] | None) -> tuple
     if repeated:
         raise InvalidArgumentError(f"sort keys: column {repeated[0]!r} is given more than once")
     return tuple(keys)
+
+
+def parse_sort_keys(text: str) -> tuple[SortKey, ...]:
+    """Sort keys from text such as ``"a, b desc nulls first"``; what the CLI and Spark options take.
+
+    Raises:
+        InvalidArgumentError: a word after the name is none of asc, desc, nulls first, nulls last.
+    """
+    keys = []
+    for part in text.split(","):
+        name, *words = part.split() or [""]
+        rest = " ".join(words).lower()
+        descending = rest.startswith("desc")
+        rest = rest.removeprefix("desc" if descending else "asc").strip()
+        if not name or rest not in ("", "nulls first", "nulls last"):
+            raise InvalidArgumentError(
+                f"sort key {part.strip()!r}: expected `name [asc|desc] [nulls first|nulls last]`"
+            )
+        keys.append(SortKey(name, descending=descending, nulls_first=rest == "nulls first"))
+    return as_sort_keys(keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,8 @@
+"""``python -m nimblepy`` is the ``nimble`` command."""
+
+from __future__ import annotations
+
+from nimblepy.cli import main
+
+if __name__ == "__main__":
+    main()

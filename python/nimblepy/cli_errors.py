@@ -1,0 +1,43 @@
+"""One line for an error a user can act on; tracebacks are left to real faults."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from nimblepy.errors import NimbleError
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Prints expected errors as ``nimble: error: ...`` and exits with status 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough (`nimble scan ... | head`): no error. Python would
+        # fail once more while flushing at exit, so output goes nowhere from here on.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except (NimbleError, OSError, ImportError) as error:
+        raise _fail(_message(error)) from error
+    except Exception as error:
+        # pyarrow is not imported just to name its errors: without it none can occur.
+        arrow = sys.modules.get("pyarrow")
+        if arrow is None or not isinstance(error, arrow.ArrowException):
+            raise
+        raise _fail(_message(error)) from error
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{os.fspath(error.filename)}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.echo(f"nimble: error: {message}", err=True)
+    return typer.Exit(1)

@@ -1,0 +1,159 @@
+"""Prints rows: a table for people, JSON lines or CSV for programs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.types as pt
+import typer
+
+from nimblepy.errors import InvalidArgumentError
+
+OutputFormat: TypeAlias = Literal["table", "json", "csv"]
+
+# A terminal shows this many rows unless --limit says otherwise; --json and --csv print all.
+TABLE_ROWS = 20
+
+
+def output_format(json: bool, csv: bool) -> OutputFormat:
+    """The format the two flags ask for."""
+    if json and csv:
+        raise InvalidArgumentError("pass --json or --csv, not both")
+    return "json" if json else "csv" if csv else "table"
+
+
+def print_json(value: object) -> None:
+    """One JSON document."""
+    typer.echo(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
+
+
+def jsonable(value: object) -> object:
+    """``value`` as JSON can hold it: times in ISO form, decimals as text, bytes in hexadecimal.
+
+    NaN and the infinities, which JSON lacks, become text as well.
+    """
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    return str(value)
+
+
+def print_rows(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: OutputFormat, *, note: str = ""
+) -> None:
+    """Prints batches as they come.
+
+    Args:
+        note: a line for people after the table, such as how many rows were left out.
+    """
+    if output == "json":
+        for batch in batches:
+            for row in plain_values(batch).to_pylist():
+                typer.echo(json.dumps(jsonable(row), ensure_ascii=False))
+    elif output == "csv":
+        _print_csv(batches, schema)
+    else:
+        _print_table(list(batches), schema)
+        if note:
+            typer.echo(note, err=True)
+
+
+def plain_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with nanosecond columns as text: Python's own times stop at microseconds."""
+    for position, field in enumerate(batch.schema):
+        kind = field.type
+        temporal = pt.is_timestamp(kind) or pt.is_time64(kind) or pt.is_duration(kind)
+        if temporal and kind.unit == "ns":
+            wide = pa.int64() if pt.is_duration(kind) else pa.string()
+            text = batch.column(position).cast(wide)
+            batch = batch.set_column(position, field.name, text)
+    return batch
+
+
+def _print_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    first = True
+    for batch in [*_empty(schema), *batches] if schema.names else []:
+        if not first and not batch.num_rows:
+            continue
+        sink = pa.BufferOutputStream()
+        options = pa.csv.WriteOptions(include_header=first, quoting_style="needed")
+        pa.csv.write_csv(_flat(batch), sink, write_options=options)
+        typer.echo(sink.getvalue().to_pybytes(), nl=False)
+        first = False
+
+
+def _empty(schema: pa.Schema) -> list[pa.RecordBatch]:
+    """A batch without rows, so that the header is printed even when no row is."""
+    arrays = [pa.array([], type=field.type) for field in schema]
+    return [pa.RecordBatch.from_arrays(arrays, schema=schema)]
+
+
+def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with columns that CSV cannot hold written as JSON text."""
+    arrays = []
+    for field, column in zip(plain_values(batch).schema, plain_values(batch).columns, strict=True):
+        if _csv_can_hold(field.type):
+            arrays.append(column)
+            continue
+        texts = [value if value is None else _text(jsonable(value)) for value in column.to_pylist()]
+        arrays.append(pa.array(texts, type=pa.string()))
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _csv_can_hold(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_integer(kind)
+        or pt.is_float32(kind)
+        or pt.is_float64(kind)
+        or pt.is_boolean(kind)
+        or pt.is_string(kind)
+        or pt.is_large_string(kind)
+        or pt.is_date(kind)
+        or pt.is_time(kind)
+        or pt.is_timestamp(kind)
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(header_style="bold")
+    for field in schema:
+        number = pt.is_integer(field.type) or pt.is_floating(field.type)
+        right = number or pt.is_decimal(field.type)
+        table.add_column(field.name, justify="right" if right else "left", overflow="fold")
+    for batch in batches:
+        for row in zip(
+            *(column.to_pylist() for column in plain_values(batch).columns), strict=True
+        ):
+            # Text, not str: rich would read [brackets] in data as markup.
+            table.add_row(*(Text(_cell(value)) for value in row))
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else _text(jsonable(value))
