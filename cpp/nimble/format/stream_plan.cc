@@ -20,6 +20,9 @@ uint32_t StreamPlan::add(const Field& field, uint32_t parent) {
   }
   switch (field.layout) {
     case Layout::kFixed:
+      // Values without bytes (fixed_size_binary[0]) need no stream.
+      if (field.width == 0) break;
+      [[fallthrough]];
     case Layout::kBool:
     case Layout::kBytes:
     case Layout::kDictionary:

@@ -1,0 +1,97 @@
+#include "nimble/file/fetched_bodies.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace nimble {
+namespace {
+
+// One request moves at most this much.
+constexpr uint64_t kMaxRequest = uint64_t{16} << 20;
+
+}  // namespace
+
+uint8_t* FetchedBodies::buffer_of(const SegmentRef& segment) {
+  std::unique_ptr<uint8_t[]>& b = buffers_[segment.offset];
+  // Kernels may look a few bytes past the end.
+  if (!b) b.reset(new uint8_t[segment.size + AlignedBuffer::kSlack]);
+  return b.get();
+}
+
+void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
+                         uint32_t begin, uint32_t end) {
+  ranges_.clear();
+  decoder.append_ranges(begin, end, &ranges_);
+  if (ranges_.empty()) return;
+  uint8_t* to = buffer_of(segment);
+  for (const ByteRange& r : ranges_) {
+    if (r.begin >= r.end) continue;
+    wanted_.push_back({segment.offset + r.begin, segment.offset + r.end,
+                       to + r.begin});
+  }
+}
+
+SegmentBody FetchedBodies::body(const SegmentRef& segment) const {
+  const auto it = buffers_.find(segment.offset);
+  SegmentBody out;
+  out.size = segment.size;
+  out.data = it == buffers_.end() ? nullptr : it->second.get();
+  return out;
+}
+
+Status FetchedBodies::fetch() {
+  std::sort(wanted_.begin(), wanted_.end(),
+            [](const Wanted& a, const Wanted& b) { return a.begin < b.begin; });
+  struct Request {
+    uint64_t begin, end;
+    size_t first;  // of the wanted ranges it serves
+  };
+  std::vector<Request> requests;
+  std::vector<Wanted> misses;
+  for (const Wanted& w : wanted_) {
+    uint64_t begin = 0;
+    if (const auto bytes = cache_->find(w.begin, w.end - w.begin, &begin)) {
+      std::memcpy(w.to, bytes->data() + (w.begin - begin), w.end - w.begin);
+    } else {
+      misses.push_back(w);
+    }
+  }
+  wanted_.clear();
+  for (size_t i = 0; i < misses.size(); ++i) {
+    const Wanted& w = misses[i];
+    if (!requests.empty()) {
+      Request& r = requests.back();
+      const uint64_t end = std::max(r.end, w.end);
+      if (w.begin <= r.end + file_.coalesce_gap() && end - r.begin <= kMaxRequest) {
+        r.end = end;
+        continue;
+      }
+    }
+    requests.push_back({w.begin, w.end, i});
+  }
+  if (requests.empty()) return Status::ok();
+  std::vector<std::shared_ptr<std::vector<uint8_t>>> buffers;
+  std::vector<ReadRequest> reads;
+  uint64_t bytes = 0;
+  for (const Request& r : requests) {
+    buffers.push_back(std::make_shared<std::vector<uint8_t>>(r.end - r.begin));
+    reads.push_back({r.begin, r.end - r.begin, buffers.back()->data()});
+    bytes += r.end - r.begin;
+  }
+  NIMBLE_RETURN_IF_ERROR(file_.read_many(reads));
+  stats_->add(ReadKind::kData, reads.size(), bytes);
+  stats_->rounds.fetch_add(1, std::memory_order_relaxed);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const size_t last =
+        i + 1 < requests.size() ? requests[i + 1].first : misses.size();
+    for (size_t m = requests[i].first; m < last; ++m) {
+      std::memcpy(misses[m].to,
+                  buffers[i]->data() + (misses[m].begin - requests[i].begin),
+                  misses[m].end - misses[m].begin);
+    }
+    cache_->put(requests[i].begin, std::move(buffers[i]));
+  }
+  return Status::ok();
+}
+
+}  // namespace nimble

@@ -1,0 +1,49 @@
+// FetchedBodies: the parts of segment bodies that one operation needs of a
+// file that is not mapped. Wanted ranges are collected first, then read
+// together as one round; each segment then looks as if it were in memory, but
+// only the wanted ranges are filled in.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "nimble/encoding/encoding.h"
+#include "nimble/format/group.h"
+#include "nimble/io/range_cache.h"
+#include "nimble/io/readable_file.h"
+#include "nimble/file/read_stats.h"
+
+namespace nimble {
+
+class FetchedBodies {
+ public:
+  FetchedBodies(const ReadableFile& file, RangeCache* cache, ReadStats* stats)
+      : file_(file), cache_(cache), stats_(stats) {}
+
+  // Wants what rows [begin, end) of a segment need.
+  void want(const SegmentRef& segment, const Decoder& decoder, uint32_t begin,
+            uint32_t end);
+  // Reads everything wanted since the last call.
+  Status fetch();
+  // The segment, with what has been fetched of it.
+  SegmentBody body(const SegmentRef& segment) const;
+
+ private:
+  struct Wanted {
+    uint64_t begin, end;  // in the file
+    uint8_t* to;
+  };
+  uint8_t* buffer_of(const SegmentRef& segment);
+
+  const ReadableFile& file_;
+  RangeCache* cache_;
+  ReadStats* stats_;
+  // By offset in the file. The memory of a segment is as large as the segment,
+  // but only touched pages of it are ever backed.
+  std::map<uint64_t, std::unique_ptr<uint8_t[]>> buffers_;
+  std::vector<Wanted> wanted_;
+  std::vector<ByteRange> ranges_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,100 @@
+// Group: the metadata of one stripe group, checked once when loaded, then
+// used in place. docs/format/groups.md.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "nimble/base/bytes.h"
+#include "nimble/base/result.h"
+#include "nimble/format/stream_plan.h"
+
+namespace nimble {
+
+// One segment of one stream.
+struct SegmentRef {
+  uint64_t offset = 0;  // of its body in the file
+  uint64_t size = 0;
+  ByteSpan head;
+};
+
+// ---------------------------------------------------------------- writing
+
+struct StripeMeta {
+  uint64_t rows = 0;
+  std::vector<uint64_t> values;  // a stream
+  std::vector<uint64_t> segment_offsets;
+  std::vector<uint64_t> segment_sizes;
+  std::vector<uint32_t> head_ends;
+  std::vector<uint8_t> heads;
+};
+
+struct ChunkDirectoryMeta {
+  std::vector<uint64_t> chunk_end_rows;
+  std::vector<uint64_t> chunk_ends;
+  uint64_t key_stream_offset = 0;
+  std::vector<uint8_t> key_bytes;
+  std::vector<uint32_t> key_ends;
+};
+
+std::vector<uint8_t> serialize_group(const std::vector<StripeMeta>& stripes,
+                                     const ChunkDirectoryMeta* chunks);
+
+// ---------------------------------------------------------------- reading
+
+// A stripe's metadata, pointing into the group's bytes.
+struct StripeView {
+  uint64_t first_row = 0;  // file row
+  uint64_t rows = 0;
+  std::span<const uint64_t> values;
+  std::span<const uint64_t> segment_offsets;
+  std::span<const uint64_t> segment_sizes;
+  std::span<const uint32_t> head_ends;
+  ByteSpan heads;
+  // Number of the stream's first segment within the stripe.
+  std::vector<uint32_t> first_segment;
+  // Number of the stripe's first segment within the group.
+  uint32_t segment_base = 0;
+
+  SegmentRef segment(uint32_t i) const {
+    const uint32_t begin = i == 0 ? 0 : head_ends[i - 1];
+    return {segment_offsets[i], segment_sizes[i],
+            heads.subspan(begin, head_ends[i] - begin)};
+  }
+};
+
+struct ChunkDirectoryRef {
+  std::span<const uint64_t> chunk_end_rows;
+  std::span<const uint64_t> chunk_ends;
+  uint64_t key_stream_offset = 0;
+  ByteSpan key_bytes;
+  std::span<const uint32_t> key_ends;
+};
+
+class GroupView {
+ public:
+  // `bytes` has passed its checksum and is copied only where it is not
+  // aligned; otherwise it must outlive the view. Rows begin at `first_row`;
+  // the group must have `num_rows`, its data lie below `limit`.
+  static Result<GroupView> open(ByteSpan bytes, const StreamPlan& plan,
+                                uint64_t first_row, uint64_t num_rows,
+                                uint64_t limit);
+
+  const std::vector<StripeView>& stripes() const { return stripes_; }
+  const ChunkDirectoryRef& chunks() const { return chunks_; }
+  bool has_chunks() const { return has_chunks_; }
+  uint32_t num_segments() const { return num_segments_; }
+  // The stripe that holds a file row of this group.
+  const StripeView& stripe_of(uint64_t row) const;
+  uint64_t memory_bytes() const;
+
+ private:
+  std::vector<uint64_t> copy_;
+  std::vector<StripeView> stripes_;
+  ChunkDirectoryRef chunks_;
+  bool has_chunks_ = false;
+  uint32_t num_segments_ = 0;
+};
+
+}  // namespace nimble
