@@ -178,6 +178,14 @@ class Decoder {
   // single values where few are wanted of a block, else decodes the block.
   virtual Status gather(const SegmentBody& body, const uint32_t* rows,
                         size_t count, const Output& out) const = 0;
+  // Rows [begin, end) as they lie in the body, verified: what a mapped file can
+  // hand on without a copy, as long as the body lives. Null where the body
+  // holds something else than the values themselves.
+  virtual Result<const uint8_t*> view(const SegmentBody& body, uint32_t begin,
+                                      uint32_t end) const {
+    (void)body, (void)begin, (void)end;
+    return static_cast<const uint8_t*>(nullptr);
+  }
   // One line for `nimble inspect`: "bit-packed w=12" or
   // "dictionary n=5 (fsst) of bit-packed w=3".
   virtual std::string describe() const = 0;

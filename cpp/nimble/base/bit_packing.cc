@@ -1,0 +1,137 @@
+#include "nimble/base/bit_packing.h"
+
+// The kernels take the width at run time: one row of a block is 128 bytes
+// whatever the width, so the shifts are loop-invariant, the loop over lanes is
+// vector code, and one branch a row is all that specialising would save.
+// Measured against kernels specialised for each width: 7 against 10 Gvalues/s
+// for 8-byte values, both above what memory takes, for 17 KB of code against
+// 500 KB (bench/micro/bit_packing_bench.cc).
+
+namespace nimble {
+namespace {
+
+constexpr size_t kRowBytes = 128;
+
+template <class T>
+NIMBLE_ALWAYS_INLINE void pack_block(uint32_t width,
+                                     const uint8_t* __restrict values, T base,
+                                     uint8_t* __restrict out) {
+  constexpr uint32_t kBits = sizeof(T) * 8;
+  constexpr uint32_t kLanes = kPackValues / kBits;
+  if (width == 0) return;
+  T words[kLanes] = {};
+  uint32_t shift = 0;
+  for (uint32_t row = 0; row < kBits; ++row) {
+    const uint8_t* v = values + row * kRowBytes;
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      words[l] |= static_cast<T>((load<T>(v + l * sizeof(T)) - base) << shift);
+    }
+    shift += width;
+    if (shift < kBits) continue;
+    std::memcpy(out, words, kRowBytes);
+    out += kRowBytes;
+    shift -= kBits;
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      words[l] = shift == 0 ? T{0}
+                            : static_cast<T>((load<T>(v + l * sizeof(T)) - base)
+                                             >> (width - shift));
+    }
+  }
+}
+
+template <class T>
+NIMBLE_ALWAYS_INLINE void unpack_block(uint32_t width,
+                                       const uint8_t* __restrict packed,
+                                       T base, uint8_t* __restrict out) {
+  constexpr uint32_t kBits = sizeof(T) * 8;
+  constexpr uint32_t kLanes = kPackValues / kBits;
+  if (width == 0) {
+    for (uint32_t i = 0; i < kPackValues; ++i) store(out + i * sizeof(T), base);
+    return;
+  }
+  const T mask = static_cast<T>(low_bits(width));
+  uint32_t shift = 0;
+  for (uint32_t row = 0; row < kBits; ++row, out += kRowBytes) {
+    if (shift + width <= kBits) {
+      for (uint32_t l = 0; l < kLanes; ++l) {
+        const T v = load<T>(packed + l * sizeof(T)) >> shift;
+        store(out + l * sizeof(T), static_cast<T>((v & mask) + base));
+      }
+    } else {
+      for (uint32_t l = 0; l < kLanes; ++l) {
+        const T low = load<T>(packed + l * sizeof(T)) >> shift;
+        const T high = load<T>(packed + kRowBytes + l * sizeof(T))
+                       << (kBits - shift);
+        store(out + l * sizeof(T), static_cast<T>(((low | high) & mask) + base));
+      }
+    }
+    shift += width;
+    if (shift >= kBits) {
+      shift -= kBits;
+      packed += kRowBytes;
+    }
+  }
+}
+
+template <class T>
+void pack_stream(uint32_t width, const uint8_t* values, uint32_t n, T base,
+                 uint8_t* out) {
+  unsigned __int128 word = 0;
+  uint32_t filled = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const T v = static_cast<T>(load<T>(values + i * sizeof(T)) - base);
+    word |= static_cast<unsigned __int128>(v) << filled;
+    filled += width;
+    for (; filled >= 8; filled -= 8, word >>= 8) {
+      *out++ = static_cast<uint8_t>(word);
+    }
+  }
+  if (filled > 0) *out = static_cast<uint8_t>(word);
+}
+
+template <class T>
+void unpack_stream(uint32_t width, const uint8_t* packed, uint32_t n, T base,
+                   uint8_t* out) {
+  for (uint32_t i = 0; i < n; ++i) {
+    store(out + i * sizeof(T),
+          static_cast<T>(extract_tail(width, packed, n, i) + base));
+  }
+}
+
+}  // namespace
+
+NIMBLE_CLONES void pack32(uint32_t width, const uint8_t* values, uint32_t base,
+                          uint8_t* out) {
+  pack_block<uint32_t>(width, values, base, out);
+}
+NIMBLE_CLONES void pack64(uint32_t width, const uint8_t* values, uint64_t base,
+                          uint8_t* out) {
+  pack_block<uint64_t>(width, values, base, out);
+}
+NIMBLE_CLONES void unpack32(uint32_t width, const uint8_t* packed,
+                            uint32_t base, uint8_t* out) {
+  unpack_block<uint32_t>(width, packed, base, out);
+}
+NIMBLE_CLONES void unpack64(uint32_t width, const uint8_t* packed,
+                            uint64_t base, uint8_t* out) {
+  unpack_block<uint64_t>(width, packed, base, out);
+}
+
+void pack_tail32(uint32_t width, const uint8_t* values, uint32_t n,
+                 uint32_t base, uint8_t* out) {
+  pack_stream<uint32_t>(width, values, n, base, out);
+}
+void pack_tail64(uint32_t width, const uint8_t* values, uint32_t n,
+                 uint64_t base, uint8_t* out) {
+  pack_stream<uint64_t>(width, values, n, base, out);
+}
+void unpack_tail32(uint32_t width, const uint8_t* packed, uint32_t n,
+                   uint32_t base, uint8_t* out) {
+  unpack_stream<uint32_t>(width, packed, n, base, out);
+}
+void unpack_tail64(uint32_t width, const uint8_t* packed, uint32_t n,
+                   uint64_t base, uint8_t* out) {
+  unpack_stream<uint64_t>(width, packed, n, base, out);
+}
+
+}  // namespace nimble

@@ -1,0 +1,91 @@
+// Bit packing: unsigned integers of W bits, 0 <= W <= bits of the lane word.
+//
+// A full block holds kPackValues = 1024 values in words of T bits, T = 32 for
+// values of up to 4 bytes and 64 for 8-byte values. The block has
+// lanes = 1024 / T lanes; value i is row r = i / lanes of lane l = i % lanes
+// and takes bits [r*W, (r+1)*W) of its lane's stream of words (least
+// significant bit first). Word w of lane l is stored at word w*lanes + l:
+// neighbouring values lie in neighbouring words at the same shift, which any
+// compiler turns into vector code. A full block is 128*W bytes, whatever T.
+//
+// A block of n < 1024 values is a plain little-endian bit stream instead:
+// value i takes bits [i*W, (i+1)*W) of ceil(n*W/8) bytes, so that small
+// dictionaries and short files pay for no padding.
+//
+// Every value is stored as an offset from a base, added back modulo 2^T.
+// Pointers need no alignment.
+#pragma once
+
+#include "nimble/base/bytes.h"
+#include "nimble/base/compiler.h"
+
+namespace nimble {
+
+inline constexpr uint32_t kPackValues = 1024;
+
+// Bytes of `n` <= kPackValues packed values.
+constexpr uint64_t packed_bytes(uint32_t n, uint32_t width) {
+  return (uint64_t{n} * width + 7) / 8;
+}
+// Mask of the low `width` bits, width <= 64.
+constexpr uint64_t low_bits(uint32_t width) {
+  return width == 0 ? 0 : ~uint64_t{0} >> (64 - width);
+}
+
+// Full blocks: 1024 words in, 128*width bytes out and back. `width` is at
+// most 32 or 64; bits of (value - base) above it must be zero.
+void pack32(uint32_t width, const uint8_t* values, uint32_t base, uint8_t* out);
+void pack64(uint32_t width, const uint8_t* values, uint64_t base, uint8_t* out);
+void unpack32(uint32_t width, const uint8_t* packed, uint32_t base,
+              uint8_t* out);
+void unpack64(uint32_t width, const uint8_t* packed, uint64_t base,
+              uint8_t* out);
+
+// Blocks of n < 1024 values; reads and writes exactly packed_bytes(n, width).
+void pack_tail32(uint32_t width, const uint8_t* values, uint32_t n,
+                 uint32_t base, uint8_t* out);
+void pack_tail64(uint32_t width, const uint8_t* values, uint32_t n,
+                 uint64_t base, uint8_t* out);
+void unpack_tail32(uint32_t width, const uint8_t* packed, uint32_t n,
+                   uint32_t base, uint8_t* out);
+void unpack_tail64(uint32_t width, const uint8_t* packed, uint32_t n,
+                   uint64_t base, uint8_t* out);
+
+// Value i of a full block, without its base.
+template <class T>
+inline T extract_packed(uint32_t width, const uint8_t* packed, uint32_t i) {
+  constexpr uint32_t kBits = sizeof(T) * 8;
+  constexpr uint32_t kLanes = kPackValues / kBits;
+  const uint32_t bit = i / kLanes * width;
+  const uint32_t shift = bit % kBits;
+  const uint8_t* p =
+      packed + (bit / kBits * kLanes + i % kLanes) * sizeof(T);
+  if (width == 0) return 0;
+  T v = static_cast<T>(load<T>(p) >> shift);
+  if (shift + width > kBits) {
+    v = static_cast<T>(v | load<T>(p + 128) << (kBits - shift));
+  }
+  return static_cast<T>(v & low_bits(width));
+}
+
+// Value i of a block of n < 1024 values, without its base.
+inline uint64_t extract_tail(uint32_t width, const uint8_t* packed, uint32_t n,
+                             uint32_t i) {
+  const uint64_t bit = uint64_t{i} * width;
+  const uint64_t size = packed_bytes(n, width);
+  const uint64_t at = bit / 8;
+  const uint32_t shift = static_cast<uint32_t>(bit % 8);
+  uint64_t low = 0;
+  if (size - at >= 9) {
+    low = load<uint64_t>(packed + at) >> shift;
+    if (shift + width > 64) low |= uint64_t{packed[at + 8]} << (64 - shift);
+    return low & low_bits(width);
+  }
+  uint8_t window[16] = {};
+  std::memcpy(window, packed + at, static_cast<size_t>(size - at));
+  low = load<uint64_t>(window) >> shift;
+  if (shift != 0) low |= load<uint64_t>(window + 8) << (64 - shift);
+  return low & low_bits(width);
+}
+
+}  // namespace nimble

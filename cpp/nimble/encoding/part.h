@@ -1,0 +1,98 @@
+// Small pieces that the decoders share: the place of a leaf's part of the
+// body, and walks over the blocks that rows lie in.
+#pragma once
+
+#include <algorithm>
+
+#include "nimble/encoding/encoding.h"
+
+namespace nimble {
+
+// Bytes [begin, begin + size) of the segment's body.
+struct Part {
+  uint64_t begin = 0;
+  uint64_t size = 0;
+
+  // Reads what SegmentBuilder::put_part() wrote.
+  static Result<Part> read(ByteReader* head, const DecodeContext& context) {
+    Part part;
+    part.begin = head->get_varint();
+    part.size = head->get_varint();
+    NIMBLE_RETURN_IF_ERROR(head->status("place of an encoding's part"));
+    if (part.begin % 8 != 0 ||
+        !in_bounds(part.begin, part.size, context.body_size)) {
+      return Status::corrupt(
+          "part of " + std::to_string(part.size) + " bytes at byte " +
+          std::to_string(part.begin) + " does not fit a segment body of " +
+          std::to_string(context.body_size) + " bytes");
+    }
+    return part;
+  }
+};
+
+inline uint32_t num_blocks_of(uint32_t num_values) {
+  return static_cast<uint32_t>(div_ceil(num_values, kBlockValues));
+}
+// Rows of block `block` of a stream of num_values.
+inline uint32_t block_rows(uint32_t block, uint32_t num_values) {
+  return std::min(kBlockValues, num_values - block * kBlockValues);
+}
+
+// Calls f(block, from, to) -> Status for every block that rows [begin, end)
+// touch; from and to are rows inside the block.
+template <class F>
+Status for_blocks(uint32_t begin, uint32_t end, F&& f) {
+  while (begin < end) {
+    const uint32_t block = begin / kBlockValues;
+    const uint32_t first = block * kBlockValues;
+    const uint32_t to = std::min(end - first, kBlockValues);
+    NIMBLE_RETURN_IF_ERROR(f(block, begin - first, to));
+    begin = first + to;
+  }
+  return Status::ok();
+}
+
+// Calls f(block, first, n) -> Status for every run of rows[first, first + n)
+// that lies in one block.
+template <class F>
+Status for_row_groups(const uint32_t* rows, size_t count, F&& f) {
+  for (size_t i = 0; i < count;) {
+    const uint32_t block = rows[i] / kBlockValues;
+    size_t j = i + 1;
+    while (j < count && rows[j] / kBlockValues == block) ++j;
+    NIMBLE_RETURN_IF_ERROR(f(block, i, j - i));
+    i = j;
+  }
+  return Status::ok();
+}
+
+// Up to this many rows of a block are taken one by one, more by decoding it:
+// one unpacked block costs about as much as nine single values.
+inline constexpr size_t kExtractRows = 8;
+
+// Value rows[i] - first of the decoded `values` to place i of `out`.
+inline void pick_values(const uint8_t* values, uint32_t width,
+                        const uint32_t* rows, size_t n, uint32_t first,
+                        uint8_t* out) {
+  const auto pick = [&]<class T>(T) {
+    for (size_t i = 0; i < n; ++i) {
+      store(out + i * sizeof(T), load<T>(values + (rows[i] - first) * sizeof(T)));
+    }
+  };
+  switch (width) {
+    case 1: return pick(uint8_t{});
+    case 2: return pick(uint16_t{});
+    case 4: return pick(uint32_t{});
+    case 8: return pick(uint64_t{});
+    default:
+      for (size_t i = 0; i < n; ++i) {
+        std::memcpy(out + i * width,
+                    values + uint64_t{rows[i] - first} * width, width);
+      }
+  }
+}
+
+// Decoders that transform what a child gives do so this many values at a time.
+inline constexpr uint32_t kScratchValues = kBlockValues;
+
+}  // namespace nimble

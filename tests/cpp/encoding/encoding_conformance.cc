@@ -1,0 +1,380 @@
+#include "encoding/encoding_conformance.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "nimble/base/bitmap.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+// Values in one comparable form: the bytes of fixed widths, a byte a boolean,
+// length and bytes of strings.
+using Canonical = std::vector<uint8_t>;
+
+void add_string(std::string_view s, Canonical* out) {
+  const uint64_t size = s.size();
+  const auto* p = reinterpret_cast<const uint8_t*>(&size);
+  out->insert(out->end(), p, p + 8);
+  out->insert(out->end(), s.begin(), s.end());
+}
+
+Canonical expected(const Sample& sample, const std::vector<uint32_t>& rows) {
+  Canonical out;
+  for (const uint32_t row : rows) {
+    if (sample.type.kind == ValueKind::kBytes) {
+      add_string(sample.strings[row], &out);
+    } else if (sample.type.kind == ValueKind::kBool) {
+      out.push_back(get_bit(sample.data.data(), row) ? 1 : 0);
+    } else {
+      const uint8_t* p = sample.data.data() + uint64_t{row} * sample.type.width;
+      out.insert(out.end(), p, p + sample.type.width);
+    }
+  }
+  return out;
+}
+
+using Call = std::function<Status(const Output&)>;
+
+// Runs one decoder call that gives n values; nothing where it failed.
+std::optional<Canonical> run(const ValueType& type, size_t n, const Call& call,
+                             Status* status) {
+  constexpr uint64_t kBitOffset = 3;
+  AlignedBuffer data(n * type.width + n / 8 + 16);
+  std::memset(data.data(), 0x55, data.size());
+  BytesSink sink;
+  sink.wide = n % 2 == 0;
+  sink.data.append("before", 6);
+  sink.add_values(1);
+  sink.set_end(0, 6);
+  Output out;
+  out.data = data.data();
+  out.bit_offset = kBitOffset;
+  out.bytes = &sink;
+  *status = call(out);
+  if (!status->is_ok()) return std::nullopt;
+  Canonical result;
+  if (type.kind == ValueKind::kBytes) {
+    CHECK_EQ(sink.count, n + 1);
+    uint64_t begin = 6;
+    for (uint64_t i = 1; i <= n; ++i) {
+      const uint64_t end = sink.end_of(i);
+      if (end < begin || end > sink.data.size()) {
+        fail(__FILE__, __LINE__, "string ends are not ascending");
+        return std::nullopt;
+      }
+      add_string({sink.data.as<char>() + begin, end - begin}, &result);
+      begin = end;
+    }
+    CHECK_EQ(begin, sink.data.size());
+  } else if (type.kind == ValueKind::kBool) {
+    for (uint64_t i = 0; i < n; ++i) {
+      result.push_back(get_bit(data.data(), kBitOffset + i) ? 1 : 0);
+    }
+    // Bits around the answer stay.
+    for (uint64_t i = 0; i < kBitOffset; ++i) {
+      CHECK_EQ(get_bit(data.data(), i), i % 2 == 0);
+    }
+    CHECK_EQ(get_bit(data.data(), kBitOffset + n), (kBitOffset + n) % 2 == 0);
+  } else {
+    result.assign(data.data(), data.data() + n * type.width);
+  }
+  return result;
+}
+
+std::vector<uint32_t> row_range(uint32_t begin, uint32_t end) {
+  std::vector<uint32_t> rows;
+  for (uint32_t i = begin; i < end; ++i) rows.push_back(i);
+  return rows;
+}
+
+std::optional<Canonical> decode(const Decoder& decoder, const SegmentBody& body,
+                                uint32_t begin, uint32_t end, Status* status) {
+  return run(decoder.type(), end - begin, [&](const Output& out) {
+    return decoder.decode(body, begin, end, out);
+  }, status);
+}
+
+std::optional<Canonical> gather(const Decoder& decoder, const SegmentBody& body,
+                                const std::vector<uint32_t>& rows,
+                                Status* status) {
+  return run(decoder.type(), rows.size(), [&](const Output& out) {
+    return decoder.gather(body, rows.data(), rows.size(), out);
+  }, status);
+}
+
+void report(const std::string& what, const Status& status) {
+  fail(__FILE__, __LINE__,
+       what + (status.is_ok() ? ": wrong values"
+                              : ": " + std::string(status.message())));
+}
+
+// Sub-ranges that begin or end at or beside a block boundary.
+std::vector<std::pair<uint32_t, uint32_t>> sub_ranges(uint32_t size) {
+  std::vector<uint32_t> edges = {0, size};
+  for (uint32_t at : {1u, 500u, 1023u, 1024u, 1025u, 2047u, 2048u, 2049u,
+                      65535u, 65537u, 131071u, size - 1, size / 2}) {
+    if (at < size) edges.push_back(at);
+  }
+  std::vector<std::pair<uint32_t, uint32_t>> ranges;
+  for (const uint32_t a : edges) {
+    for (const uint32_t b : edges) {
+      if (a <= b && (b - a < 5000 || a == 0 || b == size)) ranges.push_back({a, b});
+    }
+  }
+  return ranges;
+}
+
+std::vector<std::vector<uint32_t>> row_patterns(uint32_t size) {
+  std::vector<std::vector<uint32_t>> patterns(1);
+  if (size == 0) return patterns;
+  patterns.push_back({0});
+  patterns.push_back({size - 1});
+  patterns.push_back({size / 2, size / 2, size / 2});
+  for (const uint32_t step : {1u, 7u, 100u, 129u, 1500u, 40000u}) {
+    std::vector<uint32_t> rows;
+    const uint32_t last = step == 1 ? std::min(size, 3000u) : size;
+    for (uint32_t i = step / 3; i < last; i += step) rows.push_back(i);
+    patterns.push_back(rows);
+  }
+  return patterns;
+}
+
+// A body of which only the ranges are there.
+std::vector<uint8_t> poisoned(const SegmentBody& body,
+                              const std::vector<ByteRange>& ranges,
+                              const std::string& what) {
+  std::vector<uint8_t> bytes(body.size, 0xab);
+  for (const ByteRange& r : ranges) {
+    if (r.begin > r.end || r.end > body.size) {
+      fail(__FILE__, __LINE__, what + ": range is outside the body");
+      continue;
+    }
+    std::copy(body.data + r.begin, body.data + r.end, bytes.data() + r.begin);
+  }
+  return bytes;
+}
+
+void check_values(const std::string& what, const Sample& sample,
+                  const Decoder& decoder, const SegmentBody& body) {
+  Status status;
+  for (const auto& [begin, end] : sub_ranges(sample.size)) {
+    std::vector<ByteRange> ranges;
+    decoder.append_ranges(begin, end, &ranges);
+    const std::vector<uint8_t> bytes = poisoned(body, ranges, what);
+    SegmentBody part{bytes.data(), bytes.size(), false};
+    const bool all = begin == 0 && end == sample.size;
+    const auto got = decode(decoder, all ? body : part, begin, end, &status);
+    if (!got || *got != expected(sample, row_range(begin, end))) {
+      report(what + " decode [" + std::to_string(begin) + ", " +
+                 std::to_string(end) + ")", status);
+    }
+  }
+  for (const std::vector<uint32_t>& rows : row_patterns(sample.size)) {
+    std::vector<ByteRange> ranges;
+    for (const uint32_t row : rows) decoder.append_ranges(row, row + 1, &ranges);
+    const std::vector<uint8_t> bytes = poisoned(body, ranges, what);
+    SegmentBody part{bytes.data(), bytes.size(), false};
+    const auto got = gather(decoder, part, rows, &status);
+    const auto again = gather(decoder, body, rows, &status);
+    const Canonical want = expected(sample, rows);
+    if (!got || *got != want || !again || *again != want) {
+      report(what + " gather of " + std::to_string(rows.size()), status);
+    }
+  }
+  const auto view = decoder.view(body, 0, sample.size);
+  CHECK(view.has_value());
+  if (view && *view != nullptr && sample.size > 0) {
+    CHECK(std::memcmp(*view, sample.data.data(), sample.data.size()) == 0);
+  }
+}
+
+struct Encoded {
+  std::vector<uint8_t> head;
+  std::vector<uint8_t> body;
+};
+
+std::unique_ptr<Decoder> open(const Sample& sample, const Encoded& encoded,
+                              Status* status) {
+  DecodeContext context;
+  context.type = sample.type;
+  context.num_values = sample.size;
+  context.body_size = encoded.body.size();
+  ByteReader head(encoded.head);
+  auto decoder = open_decoder(&head, context);
+  *status = Status::ok();
+  if (!decoder) {
+    *status = std::move(decoder).error();
+    return nullptr;
+  }
+  return std::move(decoder).value();
+}
+
+// Whatever the bytes: an error or values. Right ones where `exact`.
+void check_hostile(const std::string& what, const Sample& sample,
+                   const Encoded& encoded, bool exact) {
+  Status status;
+  const std::unique_ptr<Decoder> decoder = open(sample, encoded, &status);
+  if (!decoder) return;
+  std::vector<ByteRange> ranges;
+  decoder->append_ranges(0, sample.size, &ranges);
+  const SegmentBody body{encoded.body.data(), encoded.body.size(), true};
+  const auto got = decode(*decoder, body, 0, sample.size, &status);
+  if (exact && got && *got != expected(sample, row_range(0, sample.size))) {
+    report(what + " damaged body", status);
+  }
+  const std::vector<uint32_t> rows = row_patterns(sample.size).back();
+  const auto some = gather(*decoder, body, rows, &status);
+  if (exact && some && *some != expected(sample, rows)) {
+    report(what + " damaged body, gather", status);
+  }
+}
+
+void check_damage(const std::string& what, const Sample& sample,
+                  const Encoded& encoded) {
+  const size_t head_step = encoded.head.size() / 64 + 1;
+  for (size_t n = 0; n < encoded.head.size(); n += head_step) {
+    Encoded cut = encoded;
+    cut.head.resize(n);
+    Status status;
+    if (open(sample, cut, &status)) report(what + " opens a cut head", status);
+  }
+  for (size_t n = 0; n < encoded.body.size();
+       n += encoded.body.size() / 8 + 1) {
+    Encoded cut = encoded;
+    cut.body.resize(n);
+    cut.body.shrink_to_fit();
+    check_hostile(what, sample, cut, true);
+  }
+  for (uint64_t i = 0; i < 150 && !encoded.head.empty(); ++i) {
+    Encoded bad = encoded;
+    const uint64_t bit = i < 100 ? i : mix(i);
+    bad.head[bit / 8 % bad.head.size()] ^= static_cast<uint8_t>(1u << bit % 8);
+    check_hostile(what, sample, bad, false);
+  }
+  for (uint64_t i = 0; i < 60 && !encoded.body.empty(); ++i) {
+    Encoded bad = encoded;
+    const uint64_t bit = mix(i + 1000);
+    bad.body[bit / 8 % bad.body.size()] ^= static_cast<uint8_t>(1u << bit % 8);
+    check_hostile(what, sample, bad, true);
+  }
+}
+
+}  // namespace
+
+uint64_t mix(uint64_t i) {
+  i += 0x9e3779b97f4a7c15;
+  i = (i ^ (i >> 30)) * 0xbf58476d1ce4e5b9;
+  i = (i ^ (i >> 27)) * 0x94d049bb133111eb;
+  return i ^ (i >> 31);
+}
+
+Sample fixed_sample(ValueType type, uint32_t size,
+                    const std::function<void(uint32_t, uint8_t*)>& make) {
+  Sample s;
+  s.type = type;
+  s.size = size;
+  s.data.resize(uint64_t{size} * type.width);
+  for (uint32_t i = 0; i < size; ++i) {
+    make(i, s.data.data() + uint64_t{i} * type.width);
+  }
+  return s;
+}
+
+Sample int_sample(ValueType type, uint32_t size,
+                  const std::function<uint64_t(uint32_t)>& make) {
+  return fixed_sample(type, size, [&](uint32_t i, uint8_t* to) {
+    const uint64_t v = make(i);
+    std::memcpy(to, &v, type.width);
+  });
+}
+
+Sample double_sample(uint32_t size,
+                     const std::function<double(uint32_t)>& make) {
+  return fixed_sample(ValueType::floating(8), size, [&](uint32_t i, uint8_t* to) {
+    store(to, make(i));
+  });
+}
+
+Sample float_sample(uint32_t size, const std::function<float(uint32_t)>& make) {
+  return fixed_sample(ValueType::floating(4), size, [&](uint32_t i, uint8_t* to) {
+    store(to, make(i));
+  });
+}
+
+Sample bool_sample(uint32_t size, const std::function<bool(uint32_t)>& make) {
+  Sample s;
+  s.type = ValueType::boolean();
+  s.size = size;
+  s.data.resize(size / 8 + 1);
+  for (uint32_t i = 0; i < size; ++i) put_bit(s.data.data(), i, make(i));
+  return s;
+}
+
+Sample bytes_sample(uint32_t size,
+                    const std::function<std::string(uint32_t)>& make) {
+  Sample s;
+  s.type = ValueType::bytes();
+  s.size = size;
+  for (uint32_t i = 0; i < size; ++i) s.strings.push_back(make(i));
+  for (const std::string& t : s.strings) {
+    s.slices.push_back({as_bytes(t).data(), t.size()});
+  }
+  return s;
+}
+
+void check_encoding(const std::string& what, const Sample& sample,
+                    const Encode& encode) {
+  SegmentBuilder builder;
+  builder.body.put_bytes("01234567", 8);  // parts need not begin at 0
+  const Status status = encode(sample.values(), &builder);
+  if (!status.is_ok()) return report(what + " encode", status);
+  Encoded encoded{builder.head.take(), builder.body.take()};
+  Status opened;
+  const std::unique_ptr<Decoder> decoder = open(sample, encoded, &opened);
+  if (!decoder) return report(what + " open", opened);
+  CHECK(decoder->memory_bytes() > 0);
+  CHECK(!decoder->describe().empty());
+  const SegmentBody body{encoded.body.data(), encoded.body.size(), true};
+  check_values(what + " (" + decoder->describe() + ", n=" +
+                   std::to_string(sample.size) + ")",
+               sample, *decoder, body);
+  if (sample.size <= 5000) check_damage(what, sample, encoded);
+}
+
+void check_selection(const std::string& what, const Sample& sample) {
+  for (const Effort effort :
+       {Effort::kBalanced, Effort::kFast, Effort::kCompact}) {
+    EncodeContext context;
+    context.effort = effort;
+    check_encoding(what, sample, [&](const Values& v, SegmentBuilder* out) {
+      return encode_values(v, context, out);
+    });
+  }
+  EncodeContext positions;
+  positions.random_access_only = true;
+  check_encoding(what, sample, [&](const Values& v, SegmentBuilder* out) {
+    return encode_values(v, positions, out);
+  });
+}
+
+std::string chosen(const Sample& sample, Effort effort) {
+  EncodeContext context;
+  context.effort = effort;
+  SegmentBuilder builder;
+  const Status encoded = encode_values(sample.values(), context, &builder);
+  if (!encoded.is_ok()) return std::string(encoded.message());
+  Status status;
+  const auto decoder =
+      open(sample, {builder.head.take(), builder.body.take()}, &status);
+  return decoder ? decoder->describe() : std::string(status.message());
+}
+
+uint64_t encoded_bytes(const Sample& sample, const Encode& encode) {
+  SegmentBuilder builder;
+  const Status status = encode(sample.values(), &builder);
+  return status.is_ok() ? builder.head.size() + builder.body.size() : 0;
+}
+
+}  // namespace nimble::testing
