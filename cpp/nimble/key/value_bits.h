@@ -1,0 +1,103 @@
+// The order-preserving transforms of single values, shared by the column
+// kernels, the scalar path and the decoder.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "nimble/key/big_endian.h"
+
+namespace nimble {
+
+template <class U>
+inline constexpr U kSignBit = static_cast<U>(U{1} << (sizeof(U) * 8 - 1));
+
+template <class U>
+constexpr U float_infinity() {
+  if constexpr (sizeof(U) == 2) {
+    return 0x7c00;
+  } else if constexpr (sizeof(U) == 4) {
+    return 0x7f800000u;
+  } else {
+    return 0x7ff0000000000000u;
+  }
+}
+
+// Bits of an IEEE 754 value as an unsigned integer of the same order: both
+// zeros alike, every NaN one value above +infinity.
+template <class U>
+constexpr U ordered_float(U bits) {
+  constexpr U kInfinity = float_infinity<U>();
+  constexpr U kQuiet = static_cast<U>(
+      kInfinity | (kInfinity & static_cast<U>(~kInfinity + 1)) >> 1);
+  const U magnitude = static_cast<U>(bits & static_cast<U>(~kSignBit<U>));
+  bits = magnitude > kInfinity ? kQuiet : bits;
+  bits = magnitude == 0 ? U{0} : bits;
+  const U mask = (bits & kSignBit<U>) != 0 ? static_cast<U>(~U{0}) : kSignBit<U>;
+  return static_cast<U>(bits ^ mask);
+}
+
+template <class U>
+constexpr U unordered_float(U ordered) {
+  const U mask =
+      (ordered & kSignBit<U>) != 0 ? kSignBit<U> : static_cast<U>(~U{0});
+  return static_cast<U>(ordered ^ mask);
+}
+
+// Width bytes of little-endian two's complement (16 or 32) to big-endian with
+// the sign flipped.
+inline void put_wide(uint8_t* out, const uint8_t* value, uint32_t width,
+                     uint8_t inversion) {
+  const uint64_t invert = inversion != 0 ? ~uint64_t{0} : 0;
+  for (uint32_t at = 0; at < width; at += 8) {
+    uint64_t word = load<uint64_t>(value + width - 8 - at);
+    if (at == 0) word ^= kSignBit<uint64_t>;
+    store<uint64_t>(out + at, swap_bytes(word ^ invert));
+  }
+}
+
+// Does any byte need an escape, that is, is any below 2?
+inline bool word_has_low_byte(uint64_t word) {
+  constexpr uint64_t kTwos = 0x0202020202020202u, kHighs = 0x8080808080808080u;
+  return ((word - kTwos) & ~word & kHighs) != 0;
+}
+inline bool needs_escape(ByteSpan s) {
+  const size_t n = s.size();
+  if (n < 8) {
+    for (const uint8_t b : s) {
+      if (b < 2) return true;
+    }
+    return false;
+  }
+  for (size_t i = 0; i + 8 <= n; i += 8) {
+    if (word_has_low_byte(load<uint64_t>(&s[i]))) return true;
+  }
+  return word_has_low_byte(load<uint64_t>(&s[n - 8]));
+}
+inline size_t count_escapes(ByteSpan s) {
+  size_t n = 0;
+  for (const uint8_t b : s) n += b < 2;
+  return n;
+}
+
+// Writes the escaped bytes without a terminator; returns where they end.
+inline uint8_t* put_escaped(uint8_t* out, ByteSpan s, uint8_t inversion) {
+  for (const uint8_t b : s) {
+    if (b < 2) *out++ = 1 ^ inversion;
+    *out++ = b ^ inversion;
+  }
+  return out;
+}
+// The same for bytes known to need no escape.
+inline uint8_t* put_plain(uint8_t* out, ByteSpan s, uint8_t inversion) {
+  if (inversion == 0) {
+    if (!s.empty()) std::memcpy(out, s.data(), s.size());
+  } else {
+    for (size_t i = 0; i < s.size(); ++i) {
+      out[i] = static_cast<uint8_t>(~s[i]);
+    }
+  }
+  return out + s.size();
+}
+
+}  // namespace nimble
