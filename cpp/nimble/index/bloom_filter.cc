@@ -1,0 +1,95 @@
+#include "nimble/index/bloom_filter.h"
+
+#include <algorithm>
+#include <string>
+
+#include "nimble/base/compiler.h"
+
+namespace nimble {
+namespace {
+
+constexpr size_t kWords = 8;
+constexpr uint32_t kSalts[kWords] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu,
+                                     0xa2b7289du, 0x705495c7u, 0x2df1424bu,
+                                     0x9efc4947u, 0x5c6bfb31u};
+// Blocks are multiplied by 32 bits of hash.
+constexpr uint64_t kMaxBlocks = uint64_t{1} << 31;
+
+inline uint32_t bit_of(uint64_t hash, size_t word) {
+  return uint32_t{1} << ((static_cast<uint32_t>(hash) * kSalts[word]) >> 27);
+}
+
+inline bool block_contains(const uint8_t* block, uint64_t hash) {
+  uint32_t missing = 0;
+  for (size_t i = 0; i < kWords; ++i) {
+    missing |= bit_of(hash, i) & ~load<uint32_t>(block + 4 * i);
+  }
+  return missing == 0;
+}
+
+}  // namespace
+
+BloomFilterBuilder::BloomFilterBuilder(uint64_t num_keys, double bits_per_key) {
+  const double bits = static_cast<double>(num_keys) * std::max(0.0, bits_per_key);
+  const double most = static_cast<double>(kMaxBlocks) * 256;
+  // Written so that a NaN gives one block.
+  const uint64_t whole = bits > 0 ? static_cast<uint64_t>(std::min(bits, most)) : 0;
+  words_.resize(std::max<uint64_t>(1, div_ceil(whole, 256)) * kWords);
+}
+
+void BloomFilterBuilder::insert(uint64_t hash) {
+  uint32_t* block = &words_[bloom_block(hash, words_.size() / kWords) * kWords];
+  for (size_t i = 0; i < kWords; ++i) block[i] |= bit_of(hash, i);
+}
+
+void BloomFilterBuilder::insert(std::span<const uint64_t> hashes) {
+  constexpr size_t kAhead = 16;
+  const uint64_t blocks = words_.size() / kWords;
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    if (i + kAhead < hashes.size()) {
+      __builtin_prefetch(
+          &words_[bloom_block(hashes[i + kAhead], blocks) * kWords], 1);
+    }
+    insert(hashes[i]);
+  }
+}
+
+ByteSpan BloomFilterBuilder::bytes() const {
+  return {reinterpret_cast<const uint8_t*>(words_.data()),
+          words_.size() * sizeof(uint32_t)};
+}
+
+Result<BloomFilter> BloomFilter::open(ByteSpan bytes) {
+  if (bytes.empty() || bytes.size() % kBloomBlockSize != 0 ||
+      bytes.size() / kBloomBlockSize > kMaxBlocks) {
+    return Status::corrupt("a Bloom filter of " + std::to_string(bytes.size()) +
+                           " bytes is not whole blocks");
+  }
+  BloomFilter filter;
+  filter.blocks_ = bytes.data();
+  filter.num_blocks_ = bytes.size() / kBloomBlockSize;
+  return filter;
+}
+
+bool BloomFilter::might_contain(uint64_t hash) const {
+  return block_contains(
+      blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize, hash);
+}
+
+void BloomFilter::might_contain(std::span<const uint64_t> hashes,
+                                uint8_t* found) const {
+  constexpr size_t kAhead = 16;
+  const auto block = [this](uint64_t hash) {
+    return blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize;
+  };
+  const size_t n = hashes.size();
+  for (size_t i = 0; i < std::min(n, kAhead); ++i) {
+    __builtin_prefetch(block(hashes[i]));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) __builtin_prefetch(block(hashes[i + kAhead]));
+    found[i] = block_contains(block(hashes[i]), hashes[i]) ? 1 : 0;
+  }
+}
+
+}  // namespace nimble

@@ -1,0 +1,54 @@
+// Split-block Bloom filter, bit for bit that of Parquet: blocks of 256 bits,
+// a hash sets one bit in each of a block's eight words. The hash is
+// key_hash64 of the encoded key. docs/format/key_chunks.md.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "nimble/base/bytes.h"
+#include "nimble/base/hash.h"
+#include "nimble/base/result.h"
+
+namespace nimble {
+
+inline constexpr size_t kBloomBlockSize = 32;  // bytes
+
+// The block of a hash: multiply-shift, for any number of blocks.
+inline uint64_t bloom_block(uint64_t hash, uint64_t num_blocks) {
+  return ((hash >> 32) * num_blocks) >> 32;
+}
+
+class BloomFilterBuilder {
+ public:
+  // 10 bits a key: about 1 % of absent keys are not ruled out.
+  BloomFilterBuilder(uint64_t num_keys, double bits_per_key);
+
+  void insert(uint64_t hash);
+  void insert(std::span<const uint64_t> hashes);
+  // The words, little-endian.
+  ByteSpan bytes() const;
+
+ private:
+  std::vector<uint32_t> words_;
+};
+
+class BloomFilter {
+ public:
+  // Borrows the bytes: one block or more, any alignment.
+  static Result<BloomFilter> open(ByteSpan bytes);
+
+  uint64_t num_blocks() const { return num_blocks_; }
+  bool might_contain(uint64_t hash) const;
+  bool might_contain(ByteSpan key) const {
+    return might_contain(key_hash64(key));
+  }
+  // found[i] = 1 where hashes[i] may be in the set, else 0.
+  void might_contain(std::span<const uint64_t> hashes, uint8_t* found) const;
+
+ private:
+  const uint8_t* blocks_ = nullptr;
+  uint64_t num_blocks_ = 0;
+};
+
+}  // namespace nimble

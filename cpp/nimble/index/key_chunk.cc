@@ -1,0 +1,217 @@
+#include "nimble/index/key_chunk.h"
+
+#include "nimble/base/byte_reader.h"
+#include "nimble/base/hash.h"
+
+namespace nimble {
+namespace {
+
+constexpr size_t kChecksumSize = 8;
+
+Status broken(const std::string& what) {
+  return Status::corrupt("key chunk: " + what);
+}
+
+}  // namespace
+
+Status KeyChunk::verify_checksum(ByteSpan bytes) {
+  if (bytes.size() < kChecksumSize ||
+      load<uint64_t>(bytes.data()) !=
+          checksum64(bytes.subspan(kChecksumSize))) {
+    return broken("checksum mismatch");
+  }
+  return Status::ok();
+}
+
+Result<KeyChunk> KeyChunk::open(ByteSpan bytes, uint32_t num_keys) {
+  ByteReader in(bytes);
+  in.get<uint64_t>();
+  KeyChunk chunk;
+  const uint8_t mode = in.get_u8();
+  const uint64_t count = in.get_varint();
+  chunk.prefix_ = in.get_sized();
+  NIMBLE_RETURN_IF_ERROR(in.status("key chunk header"));
+  if (count == 0 || count != num_keys) {
+    return broken("it holds " + std::to_string(count) + " keys where " +
+                  std::to_string(num_keys) + " are expected");
+  }
+  chunk.num_keys_ = num_keys;
+  const ByteSpan body = bytes.subspan(in.position());
+  if (mode == static_cast<uint8_t>(KeyChunkMode::kFixed)) {
+    chunk.mode_ = KeyChunkMode::kFixed;
+    NIMBLE_RETURN_IF_ERROR(chunk.open_fixed(body));
+  } else if (mode == static_cast<uint8_t>(KeyChunkMode::kPrefix)) {
+    chunk.mode_ = KeyChunkMode::kPrefix;
+    NIMBLE_RETURN_IF_ERROR(chunk.open_prefix(body));
+  } else {
+    return broken("unknown mode " + std::to_string(mode));
+  }
+  return chunk;
+}
+
+Status KeyChunk::open_fixed(ByteSpan body) {
+  ByteReader in(body);
+  suffix_size_ = in.get_u8();
+  width_ = in.get_u8();
+  shift_ = in.get_u8();
+  base_ = in.get<uint64_t>();
+  slope_ = in.get<uint64_t>();
+  NIMBLE_RETURN_IF_ERROR(in.status("fixed key chunk"));
+  if (suffix_size_ > 8 || width_ > 64 || shift_ > 63) {
+    return broken("a suffix of " + std::to_string(suffix_size_) +
+                  " bytes, width " + std::to_string(width_) + ", shift " +
+                  std::to_string(shift_));
+  }
+  // At most 2^32 * 64 bits: no overflow.
+  if (in.remaining() != div_ceil(uint64_t{num_keys_} * width_, 8) + 8) {
+    return broken("the packed values have the wrong size");
+  }
+  mask_ = width_ == 0 ? 0 : ~uint64_t{0} >> (64 - width_);
+  if (slope_ != 0) {
+    keys_per_unit_ = static_cast<double>(uint64_t{1} << shift_) /
+                     static_cast<double>(slope_);
+  }
+  packed_ = body.data() + in.position();
+  return Status::ok();
+}
+
+Status KeyChunk::open_prefix(ByteSpan body) {
+  ByteReader in(body);
+  const uint64_t interval = in.get_varint();
+  offset_size_ = in.get_u8();
+  entries_ = in.get_sized();
+  NIMBLE_RETURN_IF_ERROR(in.status("prefix key chunk"));
+  if (interval == 0 || interval > UINT32_MAX ||
+      (offset_size_ != 2 && offset_size_ != 4)) {
+    return broken("restart interval " + std::to_string(interval) +
+                  ", offsets of " + std::to_string(offset_size_) + " bytes");
+  }
+  restart_interval_ = static_cast<uint32_t>(interval);
+  num_restarts_ = static_cast<uint32_t>(div_ceil(num_keys_, interval));
+  if (in.remaining() != uint64_t{num_restarts_} * offset_size_) {
+    return broken("the restart offsets have the wrong size");
+  }
+  restarts_ = body.data() + in.position();
+  return Status::ok();
+}
+
+int KeyChunk::compare_prefix(ByteSpan* target) const {
+  const size_t n = std::min(target->size(), prefix_.size());
+  const int c = n == 0 ? 0 : std::memcmp(target->data(), prefix_.data(), n);
+  if (c != 0) return c;
+  if (target->size() < prefix_.size()) return -1;
+  *target = target->subspan(n);
+  return 0;
+}
+
+Result<uint32_t> KeyChunk::lower_bound_from(uint32_t start,
+                                            ByteSpan target) const {
+  if (start >= num_keys_) return num_keys_;
+  const int c = compare_prefix(&target);
+  if (c != 0) return c < 0 ? start : num_keys_;
+  if (mode_ == KeyChunkMode::kFixed) return fixed_lower_bound(start, target);
+  return prefix_lower_bound(start, target);
+}
+
+inline uint64_t KeyChunk::fixed_at(uint64_t i) const {
+  const uint64_t bit = i * width_;
+  const uint8_t* p = packed_ + bit / 8;
+  const uint32_t skip = bit % 8;
+  uint64_t v = load<uint64_t>(p) >> skip;
+  // A value of more than 57 bits may reach into a ninth byte.
+  if (width_ > 57) v |= static_cast<uint64_t>(p[8]) << 1 << (63 - skip);
+  return base_ + ((slope_ * i) >> shift_) + (v & mask_);
+}
+
+void KeyChunk::narrow(uint64_t target, uint32_t* low, uint32_t* high) const {
+  // Key i lies in [line(i), line(i) + mask_] above base_. The quotients are
+  // off by far less than one key; a key more on both sides makes up for it.
+  const uint64_t x = target - base_;
+  const double n = num_keys_;
+  const double last = std::min(n, static_cast<double>(x) * keys_per_unit_ + 2);
+  *high = std::min(*high, static_cast<uint32_t>(last));
+  if (x > mask_) {
+    const double first = static_cast<double>(x - mask_) * keys_per_unit_ - 1;
+    if (first > 0) {
+      *low = std::max(*low, static_cast<uint32_t>(std::min(n, first)));
+    }
+  }
+}
+
+uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
+  const size_t have = std::min<size_t>(rest.size(), suffix_size_);
+  const uint32_t unused = 64 - 8 * suffix_size_;
+  uint64_t target = 0;
+  if (suffix_size_ > 0) target = head_of(rest.data(), have) >> unused;
+  if (rest.size() > suffix_size_) {
+    // Longer than the keys: the first key behind those that it begins with.
+    const uint64_t top = suffix_size_ == 0 ? 0 : ~uint64_t{0} >> unused;
+    if (target == top) return num_keys_;
+    ++target;
+  }
+  if (fixed_at(start) >= target) return start;
+  if (fixed_at(num_keys_ - 1) < target) return num_keys_;
+  uint32_t low = start + 1, high = num_keys_;
+  if (slope_ != 0) {
+    narrow(target, &low, &high);
+  } else if (start > 0) {
+    for (uint64_t step = 1; start + step < num_keys_; step *= 2) {
+      if (fixed_at(start + step) >= target) {
+        high = static_cast<uint32_t>(start + step);
+        break;
+      }
+      low = static_cast<uint32_t>(start + step + 1);
+    }
+  }
+  // Branchless: the length of the search depends on low and high alone.
+  for (uint32_t n = high > low ? high - low : 0; n > 0;) {
+    const uint32_t half = n - n / 2;
+    low = fixed_at(low + half - 1) < target ? low + half : low;
+    n -= half;
+  }
+  return low;
+}
+
+Status KeyChunk::key_at(uint32_t i, ByteBuffer* key) const {
+  if (i >= num_keys_) {
+    return Status::invalid_argument("key " + std::to_string(i) + " of a chunk of " +
+                                    std::to_string(num_keys_));
+  }
+  if (mode_ == KeyChunkMode::kPrefix) {
+    return prefix_decode(i, i + 1, key, nullptr);
+  }
+  key->clear();
+  key->put_bytes(prefix_);
+  store_be(key->extend(suffix_size_), fixed_at(i), suffix_size_);
+  return Status::ok();
+}
+
+Status KeyChunk::decode(uint32_t begin, uint32_t end, KeyBuffer* out) const {
+  if (begin > end || end > num_keys_) {
+    return Status::invalid_argument("keys outside the chunk");
+  }
+  if (begin == end) return Status::ok();
+  if (mode_ == KeyChunkMode::kPrefix) {
+    ByteBuffer key;
+    return prefix_decode(begin, end, &key, out);
+  }
+  const size_t size = prefix_.size() + suffix_size_;
+  const size_t n = end - begin;
+  if (out->fixed_width() == 0) {
+    out->extend_sized(std::vector<uint64_t>(n, size).data(), n);
+  } else if (out->fixed_width() == size) {
+    out->extend_fixed(n);
+  } else {
+    return broken("its keys have " + std::to_string(size) + " bytes instead of " +
+                  std::to_string(out->fixed_width()));
+  }
+  uint8_t* to = out->data() + out->num_bytes() - n * size;
+  for (uint32_t i = begin; i < end; ++i) {
+    if (!prefix_.empty()) std::memcpy(to, prefix_.data(), prefix_.size());
+    store_be(to + prefix_.size(), fixed_at(i), suffix_size_);
+    to += size;
+  }
+  return Status::ok();
+}
+
+}  // namespace nimble

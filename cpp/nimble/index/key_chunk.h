@@ -1,0 +1,102 @@
+// Key chunks: the leaves of the cluster and sorted indexes. A chunk holds
+// sorted encoded keys and finds the first one >= a target without being
+// decoded. Two forms, the smaller is taken; docs/format/key_chunks.md.
+#pragma once
+
+#include "nimble/base/byte_buffer.h"
+#include "nimble/base/result.h"
+#include "nimble/key/key_buffer.h"
+
+namespace nimble {
+
+enum class KeyChunkMode : uint8_t {
+  kFixed = 1,   // integers around a line, bit-packed
+  kPrefix = 2,  // front-coded byte strings with restart points
+};
+
+struct KeyChunkOptions {
+  uint32_t restart_interval = 16;
+  bool allow_fixed = true;  // false only to test the other form
+};
+
+// Appends a chunk of keys [begin, end), sorted, at least one, at most 2^31.
+void build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
+                     const KeyChunkOptions& options, ByteBuffer* out);
+
+// A view of a chunk's bytes, cheap to open for every lookup. Nothing in the
+// bytes is trusted: whatever they hold, a call gives an answer or kCorrupt.
+class KeyChunk {
+ public:
+  // Reads the header; `num_keys` is what the index says about the chunk.
+  static Result<KeyChunk> open(ByteSpan bytes, uint32_t num_keys);
+  // The checksum is verified once, when the bytes are first touched.
+  static Status verify_checksum(ByteSpan bytes);
+
+  uint32_t num_keys() const { return num_keys_; }
+  KeyChunkMode mode() const { return mode_; }
+
+  // Position of the first key >= target; num_keys() where there is none.
+  Result<uint32_t> lower_bound(ByteSpan target) const {
+    return lower_bound_from(0, target);
+  }
+  // The same, not before `start`: for targets in ascending order, `start`
+  // being the answer for the previous one. Searches near `start` first.
+  Result<uint32_t> lower_bound_from(uint32_t start, ByteSpan target) const;
+
+  // Replaces *key by key i.
+  Status key_at(uint32_t i, ByteBuffer* key) const;
+  // Appends keys [begin, end). `out` must have offsets, or the keys' width.
+  Status decode(uint32_t begin, uint32_t end, KeyBuffer* out) const;
+
+ private:
+  Status open_fixed(ByteSpan body);
+  Status open_prefix(ByteSpan body);
+  // Where target lies against the common prefix: -1 before all keys, 1 after
+  // them, 0 when it begins with the prefix or is a part of it.
+  int compare_prefix(ByteSpan* target) const;
+
+  uint64_t fixed_at(uint64_t i) const;
+  uint32_t fixed_lower_bound(uint32_t start, ByteSpan rest) const;
+  // Narrows [*low, *high) around the first value >= target with the line.
+  void narrow(uint64_t target, uint32_t* low, uint32_t* high) const;
+
+  struct Entry {
+    size_t shared;
+    ByteSpan suffix;
+  };
+  // Reads the entry at *at and moves it behind; false where it is malformed.
+  bool read_entry(size_t* at, Entry* entry) const;
+  size_t restart_at(uint64_t i) const;
+  // Sign of the key of a restart point against the target.
+  bool compare_restart(uint64_t restart, ByteSpan rest, int* sign) const;
+  bool find_restart(uint64_t from, ByteSpan rest, uint64_t* restart) const;
+  Result<uint32_t> prefix_lower_bound(uint32_t start, ByteSpan rest) const;
+  // Keys [begin, end) one after the other in *key, each appended to *out
+  // where that is not null.
+  Status prefix_decode(uint32_t begin, uint32_t end, ByteBuffer* key,
+                       KeyBuffer* out) const;
+
+  KeyChunkMode mode_ = KeyChunkMode::kFixed;
+  uint32_t num_keys_ = 0;
+  ByteSpan prefix_;  // what all keys begin with
+
+  // kFixed: key i ends in base + (slope * i >> shift) + packed value i, as
+  // suffix_size bytes, big-endian.
+  uint32_t suffix_size_ = 0;
+  uint32_t width_ = 0;
+  uint32_t shift_ = 0;
+  uint64_t base_ = 0;
+  uint64_t slope_ = 0;
+  uint64_t mask_ = 0;         // the largest packed value
+  double keys_per_unit_ = 0;  // 2^shift / slope
+  const uint8_t* packed_ = nullptr;
+
+  // kPrefix
+  uint32_t restart_interval_ = 1;
+  uint32_t num_restarts_ = 0;
+  uint32_t offset_size_ = 2;
+  ByteSpan entries_;
+  const uint8_t* restarts_ = nullptr;
+};
+
+}  // namespace nimble

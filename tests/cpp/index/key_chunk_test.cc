@@ -1,0 +1,171 @@
+#include "nimble/index/key_chunk.h"
+
+#include "index/key_sets.h"
+#include "nimble/base/hash.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+constexpr uint32_t kIntervals[] = {1, 2, 16, 1u << 20};
+
+ByteBuffer build(const KeyBuffer& keys, uint32_t interval, bool allow_fixed) {
+  ByteBuffer out;
+  build_key_chunk(keys, 0, keys.size(), {interval, allow_fixed}, &out);
+  return out;
+}
+
+KeyChunk open_chunk(const ByteBuffer& bytes, size_t n) {
+  auto chunk = KeyChunk::open(bytes.span(), static_cast<uint32_t>(n));
+  REQUIRE(chunk.has_value());
+  CHECK(KeyChunk::verify_checksum(bytes.span()).is_ok());
+  return *chunk;
+}
+
+void check_reads(const KeyChunk& chunk, const Keys& keys) {
+  KeyBuffer all;
+  CHECK(chunk.decode(0, chunk.num_keys(), &all).is_ok());
+  REQUIRE(all.size() == keys.size());
+  ByteBuffer key;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    CHECK(as_string(all.key(i)) == keys[i]);
+    if (i % 7 != 0) continue;
+    CHECK(chunk.key_at(static_cast<uint32_t>(i), &key).is_ok());
+    CHECK(as_string(key.span()) == keys[i]);
+  }
+}
+
+void check_seeks(const KeyChunk& chunk, const Keys& keys, uint64_t seed) {
+  const Keys probes = sorted(probes_for(keys, seed));
+  uint32_t last = 0;
+  for (const std::string& probe : probes) {
+    const uint32_t want = expected_lower_bound(keys, probe);
+    const auto got = chunk.lower_bound(as_bytes(probe));
+    REQUIRE(got.has_value());
+    CHECK_EQ(*got, want);
+    const auto next = chunk.lower_bound_from(last, as_bytes(probe));
+    REQUIRE(next.has_value());
+    CHECK_EQ(*next, want);
+    const auto middle = chunk.lower_bound_from(chunk.num_keys() / 2, as_bytes(probe));
+    REQUIRE(middle.has_value());
+    CHECK_EQ(*middle, std::max(chunk.num_keys() / 2, want));
+    last = *next;
+  }
+}
+
+TEST(KeyChunk, SeeksLikeStdLowerBound) {
+  for (const size_t n : {1, 2, 3, 17, 700}) {
+    for (const NamedKeys& set : nasty_key_sets(n, 11 * n)) {
+      const KeyBuffer keys = to_buffer(set.keys);
+      for (const uint32_t interval : kIntervals) {
+        for (const bool allow_fixed : {false, true}) {
+          const int before = failures;
+          const ByteBuffer bytes = build(keys, interval, allow_fixed);
+          const KeyChunk chunk = open_chunk(bytes, n);
+          check_reads(chunk, set.keys);
+          check_seeks(chunk, set.keys, n + interval);
+          if (failures > before) {
+            fail(set.name.c_str(), static_cast<int>(interval), "in this key set");
+            return;
+          }
+          if (allow_fixed && chunk.mode() == KeyChunkMode::kFixed) break;
+        }
+      }
+    }
+  }
+}
+
+TEST(KeyChunk, IntegersAreSmall) {
+  const auto bytes_a_key = [](auto make) {
+    Keys keys = generate(1024, [&](size_t i) {
+      return std::string(1, '\0') + big_endian((1ull << 63) + make(i));
+    });
+    return build(to_buffer(keys, true), 16, true).size() / 1024.0;
+  };
+  CHECK(bytes_a_key([](size_t i) { return i; }) < 0.06);
+  CHECK(bytes_a_key([](size_t i) { return i / 4; }) < 0.25);
+  CHECK(bytes_a_key([](size_t i) { return i / 8 * 32 + i % 8; }) < 0.8);
+}
+
+TEST(KeyChunk, TargetLongerThanTheLargestKey) {
+  const KeyBuffer keys = to_buffer({std::string(9, '\xff')});
+  for (const bool allow_fixed : {false, true}) {
+    const ByteBuffer bytes = build(keys, 16, allow_fixed);
+    const KeyChunk chunk = open_chunk(bytes, 1);
+    CHECK_EQ(*chunk.lower_bound(as_bytes(std::string(10, '\xff'))), 1);
+    CHECK_EQ(*chunk.lower_bound(as_bytes(std::string(9, '\xff'))), 0);
+  }
+}
+
+TEST(KeyChunk, SameInputSameBytes) {
+  const KeyBuffer fixed = to_buffer({"aaaaaaab", "aaaaaaac"}, true);
+  const KeyBuffer sized = to_buffer({"aaaaaaab", "aaaaaaac"});
+  CHECK(build(fixed, 16, true).take() == build(sized, 16, true).take());
+}
+
+TEST(KeyChunk, WrongCountIsCorrupt) {
+  const ByteBuffer bytes = build(to_buffer({"a", "b"}), 16, true);
+  CHECK(!KeyChunk::open(bytes.span(), 3).has_value());
+  CHECK(!KeyChunk::open(bytes.span(), 0).has_value());
+}
+
+TEST(KeyChunk, OutOfRangeIsRefused) {
+  const ByteBuffer bytes = build(to_buffer({"a", "b"}), 16, true);
+  const KeyChunk chunk = open_chunk(bytes, 2);
+  ByteBuffer key;
+  KeyBuffer keys;
+  CHECK(!chunk.key_at(2, &key).is_ok());
+  CHECK(!chunk.decode(1, 3, &keys).is_ok());
+  CHECK_EQ(*chunk.lower_bound_from(9, as_bytes("a")), 2);
+}
+
+// Every call on bytes that are not a chunk: an answer or an error, never
+// anything that a sanitizer objects to.
+void exercise(const std::vector<uint8_t>& bytes, uint32_t n, const Keys& probes) {
+  // An exact allocation, so that a read past its end is seen.
+  const std::unique_ptr<uint8_t[]> copy(new uint8_t[bytes.size()]);
+  std::copy(bytes.begin(), bytes.end(), copy.get());
+  const ByteSpan span(copy.get(), bytes.size());
+  const auto chunk = KeyChunk::open(span, n);
+  if (!chunk) return;
+  for (const std::string& p : probes) {
+    const auto at = chunk->lower_bound(as_bytes(p));
+    if (at.has_value()) CHECK(*at <= n);
+    const auto from = chunk->lower_bound_from(n / 2, as_bytes(p));
+    if (from.has_value()) CHECK(*from >= n / 2 && *from <= n);
+  }
+  ByteBuffer key;
+  (void)chunk->key_at(n - 1, &key).is_ok();
+  KeyBuffer all;
+  (void)chunk->decode(0, n, &all).is_ok();
+}
+
+TEST(KeyChunk, HostileBytesGiveAnAnswerOrAnError) {
+  std::mt19937_64 rng(5);
+  for (const NamedKeys& set : nasty_key_sets(40, 3)) {
+    Keys probes = probes_for(set.keys, 1);
+    probes.resize(12);
+    const KeyBuffer keys = to_buffer(set.keys);
+    for (const bool allow_fixed : {false, true}) {
+      const ByteBuffer good = build(keys, 4, allow_fixed);
+      std::vector<uint8_t> bytes(good.data(), good.data() + good.size());
+      for (size_t size = 0; size < bytes.size(); size += 1 + size / 60) {
+        exercise({bytes.begin(), bytes.begin() + static_cast<long>(size)}, 40, probes);
+        CHECK(!KeyChunk::verify_checksum({bytes.data(), size}).is_ok());
+      }
+      for (int i = 0; i < 300; ++i) {
+        std::vector<uint8_t> bad = bytes;
+        // Most of what matters is at the front.
+        const size_t at = i % 2 ? rng() % bad.size() : 8 + rng() % std::min<size_t>(40, bad.size() - 8);
+        bad[at] ^= static_cast<uint8_t>(1u << (rng() % 8));
+        CHECK(!KeyChunk::verify_checksum(bad).is_ok());
+        exercise(bad, 40, probes);
+        bad[rng() % bad.size()] = 0xff;
+        exercise(bad, 40, probes);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nimble::testing
