@@ -1,7 +1,8 @@
 """Hypothesis profiles, the `slow` marker and fixtures shared by all Python tests.
 
-Profiles: `quick` (default, the same examples every run) and `deep` (many random examples, prints how to
-reproduce a failure): NIMBLEPY_TEST_PROFILE=deep. Tests marked `slow` run only with `-m slow` or NIMBLEPY_SLOW=1.
+Profiles: `quick` (default, the same examples every run) and `deep` (many random examples, prints
+how to reproduce a failure): NIMBLEPY_TEST_PROFILE=deep. Tests marked `slow` run only with `-m
+slow` or NIMBLEPY_SLOW=1.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ if TESTS not in sys.path:  # oracle, strategies, ... are importable under every 
 _COMMON: dict[str, Any] = {
     "deadline": None,
     "print_blob": True,
-    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+    "suppress_health_check": [
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.data_too_large,
+    ],
 }
 settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
 settings.register_profile("deep", max_examples=1000, **_COMMON)
 settings.load_profile(os.environ.get("NIMBLEPY_TEST_PROFILE", "quick"))
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: minutes or gigabytes; run by hand with -m slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -44,7 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Where a test writes its file. Writing again replaces it atomically, so hypothesis may reuse it."""
+    """Where a test writes its file. Writing again replaces it atomically, so hypothesis may
+    reuse it.
+    """
     return str(tmp_path / "t.nimble")
 
 
@@ -53,7 +56,9 @@ def store(path: str) -> Callable[..., Any]:
     """store(data, **write_keywords) -> nb.File: write and open again."""
     import nimblepy as nb
 
-    def write_and_open(data: Any, *, open_with: dict[str, Any] | None = None, **keywords: Any) -> Any:
+    def write_and_open(
+        data: Any, *, open_with: dict[str, Any] | None = None, **keywords: Any
+    ) -> Any:
         nb.write(data, path, **keywords)
         return nb.open(path, **(open_with or {}))
 

@@ -1,8 +1,9 @@
 """Bit-exact comparison of Arrow tables.
 
-`pa.Table.equals` is the judge, but it calls NaN different from itself and 0.0 equal to -0.0. So every float leaf,
-at any depth, is first reinterpreted as an unsigned integer of the same width: then equality is equality of bits.
-Chunk layout does not count; validity, values, types, dictionaries, field names and metadata do.
+`pa.Table.equals` is the judge, but it calls NaN different from itself and 0.0 equal to -0.0. So
+every float leaf, at any depth, is first reinterpreted as an unsigned integer of the same width:
+then equality is equality of bits. Chunk layout does not count; validity, values, types,
+dictionaries, field names and metadata do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ _BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
 def bits_type(type_: pa.DataType) -> pa.DataType:
-    """The type with every float replaced by an unsigned integer, and extensions by their storage."""
+    """The type with every float replaced by an unsigned integer, and extensions by their
+    storage.
+    """
 
     def field(f: pa.Field) -> pa.Field:
         return f.with_type(bits_type(f.type))
@@ -68,7 +71,9 @@ def assert_same_table(got: pa.Table, want: pa.Table) -> None:
     )
     assert got.num_rows == want.num_rows, f"{got.num_rows} rows, want {want.num_rows}"
     got.validate(full=True)
-    for name, got_column, want_column in zip(want.column_names, got.columns, want.columns, strict=True):
+    for name, got_column, want_column in zip(
+        want.column_names, got.columns, want.columns, strict=True
+    ):
         got_bits, want_bits = as_bits(got_column), as_bits(want_column)
         if not got_bits.equals(want_bits):
             row = _first_difference(got_bits, want_bits)

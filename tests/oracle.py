@@ -1,7 +1,9 @@
-"""The trivially right model: rows are tuples, the index is sorted() with a comparator, every answer is a for-loop.
+"""The trivially right model: rows are tuples, the index is sorted() with a comparator, every
+answer is a for-loop.
 
-Values are "plain" Python values (see `plain_values`): times are integers in the column's unit, text is str, so that
-`<` is the order of the type. A key is a tuple with one plain value (or None) per key column.
+Values are "plain" Python values (see `plain_values`): times are integers in the column's unit,
+text is str, so that `<` is the order of the type. A key is a tuple with one plain value (or None)
+per key column.
 """
 
 from __future__ import annotations
@@ -29,18 +31,19 @@ ASCENDING = Order()
 
 
 def compare_values(a: Any, b: Any, order: Order = ASCENDING) -> int:
-    """Negative, zero or positive. -0.0 equals 0.0; NaN equals NaN and is greater than every number."""
+    """Negative, zero or positive. -0.0 equals 0.0; NaN equals NaN and is greater than every
+    number.
+    """
     if a is None and b is None:
         return 0
     if a is None:
         return -1 if order.nulls_first else 1
     if b is None:
         return 1 if order.nulls_first else -1
-    a_is_nan, b_is_nan = a != a, b != b
-    if a_is_nan or b_is_nan:
-        sign = int(a_is_nan) - int(b_is_nan)
-    else:
-        sign = int(a > b) - int(a < b)
+    if a != a or b != b:  # a NaN
+        sign = int(a != a) - int(b != b)
+        return -sign if order.descending else sign
+    sign = int(a > b) - int(a < b)
     return -sign if order.descending else sign
 
 
@@ -54,12 +57,18 @@ def compare_keys(a: Key, b: Key, orders: Sequence[Order]) -> int:
 
 
 def file_order(keys: Sequence[Key], orders: Sequence[Order]) -> list[int]:
-    """Input rows in the order in which a clustered file stores them; equal keys keep their input order."""
-    return sorted(range(len(keys)), key=cmp_to_key(lambda i, j: compare_keys(keys[i], keys[j], orders)))
+    """Input rows in the order in which a clustered file stores them; equal keys keep their
+    input order.
+    """
+    return sorted(
+        range(len(keys)), key=cmp_to_key(lambda i, j: compare_keys(keys[i], keys[j], orders))
+    )
 
 
 def matches(key: Key, probe: Key, *, null_equals: bool = False) -> bool:
-    """Whether the key starts with the probe. A null matches nothing, or only a null if `null_equals`."""
+    """Whether the key starts with the probe. A null matches nothing, or only a null if
+    `null_equals`.
+    """
     for value, wanted in zip(key, probe, strict=False):
         if (value is None or wanted is None) and not null_equals:
             return False
@@ -68,7 +77,9 @@ def matches(key: Key, probe: Key, *, null_equals: bool = False) -> bool:
     return True
 
 
-def lookup(keys: Sequence[Key], probes: Sequence[Key], *, null_equals: bool = False) -> list[tuple[int, int]]:
+def lookup(
+    keys: Sequence[Key], probes: Sequence[Key], *, null_equals: bool = False
+) -> list[tuple[int, int]]:
     """(probe, row) pairs: by probe position, then by row."""
     pairs = []
     for p, probe in enumerate(probes):
@@ -86,12 +97,16 @@ def count(keys: Sequence[Key], probes: Sequence[Key], *, null_equals: bool = Fal
 
 
 def range_rows(
-    keys: Sequence[Key], lower: Key | None, upper: Key | None, inclusive: str, orders: Sequence[Order]
+    keys: Sequence[Key],
+    lower: Key | None,
+    upper: Key | None,
+    inclusive: str,
+    orders: Sequence[Order],
 ) -> list[int]:
     """Rows between two bounds, in key order: for a descending column `lower` is the larger value.
 
-    A short tuple is a prefix bound: as an included bound it includes every key that starts with it, as an
-    excluded bound it excludes them all.
+    A short tuple is a prefix bound: as an included bound it includes every key that starts with
+    it, as an excluded bound it excludes them all.
     """
     rows = []
     for row, key in enumerate(keys):
@@ -107,7 +122,9 @@ def range_rows(
     return rows
 
 
-def prefix_rows(keys: Sequence[Key], equal: Key, starts_with: str | bytes | None = None) -> list[int]:
+def prefix_rows(
+    keys: Sequence[Key], equal: Key, starts_with: str | bytes | None = None
+) -> list[int]:
     """Rows whose leading columns equal `equal` and whose next column starts with `starts_with`."""
     rows = []
     for row, key in enumerate(keys):
@@ -121,7 +138,9 @@ def prefix_rows(keys: Sequence[Key], equal: Key, starts_with: str | bytes | None
     return rows
 
 
-def filter_rows(rows: Iterable[dict[str, Any]], predicate: Callable[[dict[str, Any]], bool | None]) -> list[int]:
+def filter_rows(
+    rows: Iterable[dict[str, Any]], predicate: Callable[[dict[str, Any]], bool | None]
+) -> list[int]:
     """Rows for which the predicate is true; false and unknown (None) drop the row."""
     return [row for row, values in enumerate(rows) if predicate(values) is True]
 

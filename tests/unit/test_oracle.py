@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-import key_cases
 import numpy as np
-import oracle
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import key_cases
+import oracle
 from key_cases import KEY_TYPES, KeyType
 from oracle import Order
 
@@ -23,10 +24,15 @@ NAN = math.nan
         (Order(), [-math.inf, -1.0, 0.0, 2.0, math.inf, NAN, None]),
         (Order(nulls_first=True), [None, -math.inf, -1.0, 0.0, 2.0, math.inf, NAN]),
         (Order(descending=True), [NAN, math.inf, 2.0, 0.0, -1.0, -math.inf, None]),
-        (Order(descending=True, nulls_first=True), [None, NAN, math.inf, 2.0, 0.0, -1.0, -math.inf]),
+        (
+            Order(descending=True, nulls_first=True),
+            [None, NAN, math.inf, 2.0, 0.0, -1.0, -math.inf],
+        ),
     ],
 )
-def test_file_order_every_sort_order_places_nan_and_null(order: Order, want: list[float | None]) -> None:
+def test_file_order_every_sort_order_places_nan_and_null(
+    order: Order, want: list[float | None]
+) -> None:
     values = [2.0, None, NAN, -math.inf, 0.0, math.inf, -1.0]
     got = [values[row] for row in oracle.file_order([(v,) for v in values], [order])]
     assert repr(got) == repr(want)
@@ -41,12 +47,23 @@ def test_file_order_equal_keys_keep_input_order() -> None:
 def test_file_order_second_column_decides_ties_in_its_own_direction() -> None:
     keys = [(1, "a"), (0, "b"), (1, "c"), (0, None)]
     assert oracle.file_order(keys, [Order(), Order(descending=True)]) == [1, 3, 2, 0]
-    assert oracle.file_order(keys, [Order(descending=True), Order(nulls_first=True)]) == [0, 2, 3, 1]
+    assert oracle.file_order(keys, [Order(descending=True), Order(nulls_first=True)]) == [
+        0,
+        2,
+        3,
+        1,
+    ]
 
 
 def test_lookup_duplicates_prefixes_and_nulls_answer_as_stated() -> None:
     keys = [(1, "a"), (1, "a"), (1, None), (2, "b"), (None, "c")]
-    assert oracle.lookup(keys, [(1, "a"), (2, "b"), (1, "a")]) == [(0, 0), (0, 1), (1, 3), (2, 0), (2, 1)]
+    assert oracle.lookup(keys, [(1, "a"), (2, "b"), (1, "a")]) == [
+        (0, 0),
+        (0, 1),
+        (1, 3),
+        (2, 0),
+        (2, 1),
+    ]
     assert oracle.lookup(keys, [(1,)]) == [(0, 0), (0, 1), (0, 2)]
     assert oracle.lookup(keys, [(1, None), (None, "c")]) == []
     assert oracle.lookup(keys, [(1, None), (None,)], null_equals=True) == [(0, 2), (1, 4)]
@@ -55,7 +72,13 @@ def test_lookup_duplicates_prefixes_and_nulls_answer_as_stated() -> None:
 
 def test_lookup_nan_and_zero_match_whatever_their_bits() -> None:
     keys = [(-0.0,), (0.0,), (NAN,)]
-    assert oracle.lookup(keys, [(0.0,), (-0.0,), (-NAN,)]) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)]
+    assert oracle.lookup(keys, [(0.0,), (-0.0,), (-NAN,)]) == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (2, 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +116,13 @@ def test_filter_rows_unknown_is_not_true() -> None:
     assert oracle.filter_rows(rows, lambda r: None if r["x"] is None else r["x"] > 3) == [2]
 
 
-@given(st.lists(st.tuples(st.none() | st.floats(), st.none() | st.text(max_size=2)), max_size=12), st.tuples(*[st.sampled_from(key_cases.ORDERS)] * 2))
-def test_compare_keys_any_keys_is_a_total_order(keys: list[oracle.Key], orders: tuple[Order, Order]) -> None:
+@given(
+    st.lists(st.tuples(st.none() | st.floats(), st.none() | st.text(max_size=2)), max_size=12),
+    st.tuples(*[st.sampled_from(key_cases.ORDERS)] * 2),
+)
+def test_compare_keys_any_keys_is_a_total_order(
+    keys: list[oracle.Key], orders: tuple[Order, Order]
+) -> None:
     rows = oracle.file_order(keys, orders)
     assert sorted(rows) == list(range(len(keys)))
     ordered = [keys[row] for row in rows]

@@ -7,15 +7,18 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-import strategies
-from exact import as_bits, assert_same_table
 from hypothesis import Phase, find, given, settings
 from pyarrow import types as pat
+
+import strategies
+from exact import as_bits, assert_same_table
 
 
 @pytest.mark.parametrize("type_", strategies.ALL_TYPES, ids=str)
 @pytest.mark.parametrize("null_rate", [0.0, 0.3, 1.0])
-def test_make_array_every_type_is_legal_and_has_length(type_: pa.DataType, null_rate: float) -> None:
+def test_make_array_every_type_is_legal_and_has_length(
+    type_: pa.DataType, null_rate: float
+) -> None:
     for n in (0, 1, 50):
         array = strategies.make_array(type_, n, np.random.default_rng(n), null_rate)
         array.validate(full=True)
@@ -35,9 +38,14 @@ def test_make_array_types_cover_all_of_pyarrow() -> None:
     missing = {
         name
         for name in dir(pa.lib)
-        if name.startswith("Type_") and getattr(pa.lib, name) not in made and isinstance(getattr(pa.lib, name), int)
+        if name.startswith("Type_")
+        and getattr(pa.lib, name) not in made
+        and isinstance(getattr(pa.lib, name), int)
     }
-    assert missing <= {"Type_INTERVAL_MONTHS", "Type_INTERVAL_DAY_TIME"}  # pyarrow cannot make arrays of these
+    assert missing <= {
+        "Type_INTERVAL_MONTHS",
+        "Type_INTERVAL_DAY_TIME",
+    }  # pyarrow cannot make arrays of these
 
 
 def test_make_array_nulls_occur_at_each_level() -> None:
@@ -55,19 +63,25 @@ def test_make_array_floats_contain_negative_zero_and_nan_payloads() -> None:
     bits = {
         int(b)
         for seed in range(30)
-        for b in strategies.make_array(pa.float64(), 50, np.random.default_rng(seed), 0.0).view(pa.uint64()).to_numpy()
+        for b in strategies.make_array(pa.float64(), 50, np.random.default_rng(seed), 0.0)
+        .view(pa.uint64())
+        .to_numpy()
     }
     assert {1 << 63, 0x7FF << 52, (0x7FF8 << 48) + 99} <= bits
 
 
 def test_make_array_is_sliced_and_hides_values_under_nulls() -> None:
-    arrays = [strategies.make_array(pa.utf8(), 60, np.random.default_rng(seed), 0.5) for seed in range(10)]
+    arrays = [
+        strategies.make_array(pa.utf8(), 60, np.random.default_rng(seed), 0.5) for seed in range(10)
+    ]
     assert any(a.offset > 0 for a in arrays)
     hidden = 0
     for array in arrays:
         validity, offsets, data = array.buffers()
         if validity is not None:
-            bare = pa.Array.from_buffers(pa.utf8(), len(array), [None, offsets, data], offset=array.offset)
+            bare = pa.Array.from_buffers(
+                pa.utf8(), len(array), [None, offsets, data], offset=array.offset
+            )
             hidden += sum(len(bare[i].as_py()) for i in range(len(array)) if not array[i].is_valid)
     assert hidden > 0
 
@@ -101,18 +115,27 @@ def test_tables_every_promised_shape_can_be_found(wanted: object) -> None:
 
 def test_table_equality_nan_payload_or_zero_sign_differs_is_reported() -> None:
     for a, b in ((0.0, -0.0), (math.nan, -math.nan)):
-        for wrap in (pa.float64(), pa.list_(pa.float64()), pa.struct([pa.field("f", pa.float64())])):
+        for wrap in (
+            pa.float64(),
+            pa.list_(pa.float64()),
+            pa.struct([pa.field("f", pa.float64())]),
+        ):
             value = [[a]] if pat.is_list(wrap) else [{"f": a}] if pat.is_struct(wrap) else [a]
             other = [[b]] if pat.is_list(wrap) else [{"f": b}] if pat.is_struct(wrap) else [b]
-            left, right = pa.table({"x": pa.array(value, wrap)}), pa.table({"x": pa.array(other, wrap)})
+            left, right = (
+                pa.table({"x": pa.array(value, wrap)}),
+                pa.table({"x": pa.array(other, wrap)}),
+            )
             assert_same_table(left, left)
-            with pytest.raises(AssertionError, match="'x'.*row 0"):
+            with pytest.raises(AssertionError, match=r"'x'.*row 0"):
                 assert_same_table(left, right)
 
 
 def test_table_equality_metadata_or_dictionary_differs_is_reported() -> None:
     plain = pa.table({"x": pa.array(["a", "b"]).dictionary_encode()})
-    other = pa.table({"x": pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int32()), pa.array(["b", "a"]))})
+    other = pa.table(
+        {"x": pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int32()), pa.array(["b", "a"]))}
+    )
     with pytest.raises(AssertionError):
         assert_same_table(plain, other)
     with pytest.raises(AssertionError, match="schemas differ"):

@@ -1,0 +1,272 @@
+"""What a read costs is a promise: numbers of reads and bytes, counted by io_stats and by the
+source itself.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+N = 400_000
+PROJECTIONS = [["a"], ["a", "s"], ["k", "a", "s", "price", "maybe"]]
+
+
+class CountingSource(io.RawIOBase):
+    """A seekable binary file object that remembers each read."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.position = 0
+        self.log: list[tuple[int, int]] = []
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: len(self.content)}[whence]
+        self.position = base + offset
+        return self.position
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        piece = self.content[self.position : self.position + len(view)]
+        view[: len(piece)] = piece
+        self.log.append((self.position, len(piece)))
+        self.position += len(piece)
+        return len(piece)
+
+
+def _table() -> pa.Table:
+    rng = np.random.default_rng(12)
+    keys = np.arange(N, dtype=np.int64) * 3
+    return pa.table(
+        {
+            "k": keys,
+            "a": rng.integers(-(2**62), 2**62, N),
+            "s": pa.array([f"Customer#{i:09}" for i in rng.integers(0, N, N)]),
+            "price": np.round(rng.random(N) * 1e5, 2),
+            "maybe": pa.array(rng.random(N), mask=rng.random(N) < 0.3),
+            "noise": rng.integers(-(2**62), 2**62, N),
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=[None, 10.0], ids=["no bloom", "bloom"])
+def written(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Any]:
+    path = str(tmp_path_factory.mktemp("cost") / "t.nimble")
+    options = nb.WriteOptions(
+        stripe_rows=50_000, group_rows=100_000, cluster_bloom_bits_per_key=request.param
+    )
+    nb.write(_table(), path, cluster_by="k", presorted=True, unique=True, options=options)
+    return path, request.param
+
+
+@pytest.fixture(params=["mmap=False", "file object"])
+def opened(request: pytest.FixtureRequest, written: tuple[str, Any]) -> Any:
+    """A freshly opened, cold file."""
+    if request.param == "file object":
+        return nb.open(CountingSource(Path(written[0]).read_bytes()))
+    return nb.open(written[0], mmap=False)
+
+
+def test_open_any_file_is_one_read(opened: Any) -> None:
+    assert opened.io_stats.reads == 1
+    assert opened.io_stats.bytes_read <= 64 << 10
+
+
+def test_open_file_object_is_one_read_of_the_source(written: tuple[str, Any]) -> None:
+    source = CountingSource(Path(written[0]).read_bytes())
+    file = nb.open(source)
+    assert len(source.log) == 1
+    assert file.io_stats.bytes_read == source.log[0][1]
+    _ = (file.schema, file.num_rows, file.metadata, file.cluster_by, file.unique, file.size_bytes)
+    assert len(source.log) == 1
+
+
+@pytest.mark.parametrize("columns", PROJECTIONS, ids=len)
+@pytest.mark.parametrize("row", [0, 1, 123_456, 199_999, 200_000, N - 1])
+def test_get_cold_key_costs_two_index_reads_and_one_per_column(
+    opened: Any, columns: list[str], row: int
+) -> None:
+    opened.reset_io_stats()
+    assert opened.get(3 * row, columns) is not None
+    stats = opened.io_stats
+    assert stats.index_reads <= 2
+    assert stats.data_reads <= len(columns)
+    assert stats.reads <= 2 + len(columns)
+    assert stats.rounds <= 3  # index group, key chunk, all data together
+
+
+@pytest.mark.parametrize("columns", PROJECTIONS, ids=len)
+def test_lookup_cold_key_reads_at_most_16_kib_per_column(
+    written: tuple[str, Any], columns: list[str]
+) -> None:
+    source = CountingSource(Path(written[0]).read_bytes())
+    file = nb.open(source)
+    for row in (7, 150_000, N - 2):
+        fresh = nb.open(source)
+        source.log.clear()
+        assert fresh.lookup([3 * row], columns=columns).num_rows == 1
+        stats = fresh.io_stats
+        large = [size for _, size in source.log if size > 16 << 10]
+        assert len(large) <= stats.index_reads, source.log
+        assert sum(size for _, size in source.log) <= (64 << 10) + (16 << 10) * len(columns)
+        assert len(source.log) <= 2 + len(columns)
+    assert file.num_rows == N
+
+
+def test_io_stats_equal_what_the_source_saw(written: tuple[str, Any]) -> None:
+    source = CountingSource(Path(written[0]).read_bytes())
+    file = nb.open(source)
+    file.get(3)
+    file.lookup([6, 9_000, 600_000])
+    file.scan(["a"], row_range=(0, 60_000)).to_table()
+    assert file.io_stats.reads == len(source.log)
+    assert file.io_stats.bytes_read == sum(size for _, size in source.log)
+    file.reset_io_stats()
+    assert file.io_stats.reads == 0
+    assert file.io_stats.bytes_read == 0
+
+
+def test_lookup_absent_key_reads_no_data(opened: Any, written: tuple[str, Any]) -> None:
+    absent = [1, 2, 3 * 250_000 + 1, 3 * N - 2]
+    opened.reset_io_stats()
+    for key in absent:
+        assert opened.get(key) is None
+    assert opened.lookup(absent).num_rows == 0
+    assert opened.io_stats.data_reads == 0
+
+
+def test_lookup_key_outside_the_file_reads_nothing(opened: Any) -> None:
+    opened.reset_io_stats()
+    assert opened.get(-1) is None
+    assert opened.get(3 * N + 10) is None
+    assert opened.contains([-5, 2**60]).to_pylist() == [False, False]
+    assert opened.io_stats.reads == 0
+
+
+@pytest.mark.parametrize("written", [10.0], ids=["bloom"], indirect=True)
+def test_lookup_absent_keys_with_bloom_read_no_key_chunks(written: tuple[str, Any]) -> None:
+    file = nb.open(written[0], mmap=False)
+    absent = [3 * row + 1 for row in range(0, N, 4_000)]
+    file.reset_io_stats()
+    assert not any(file.contains(absent).to_pylist())
+    stats = file.io_stats
+    # 100 keys, 4 groups: the filters (10 bits a key) and about one false positive; without a
+    # filter each key would load its own key chunk
+    assert stats.data_reads == 0
+    assert stats.index_reads <= 30
+
+
+def test_contains_count_and_row_ranges_read_no_data_columns(opened: Any) -> None:
+    opened.reset_io_stats()
+    keys = [0, 1, 300_000, 3 * N - 3]
+    assert opened.contains(keys).to_pylist() == [True, False, True, True]
+    assert opened.count(keys).to_pylist() == [1, 0, 1, 1]
+    assert opened.row_ranges(keys).num_rows == 3
+    assert opened.row_ranges(lower=30, upper=60).to_pylist() == [
+        {"probe_row": 0, "begin": 10, "end": 20}
+    ]
+    assert opened.io_stats.data_reads == 0
+    assert opened.io_stats.reads > 0
+
+
+def test_lookup_same_key_again_reads_nothing(opened: Any) -> None:
+    first = opened.lookup([333_333 * 3])
+    got = opened.get(333_333 * 3)
+    before = opened.io_stats.reads
+    assert opened.lookup([333_333 * 3]).equals(first)
+    assert opened.get(333_333 * 3) == got
+    assert opened.contains([333_333 * 3]).to_pylist() == [True]
+    assert opened.io_stats.reads == before
+
+
+def test_lookup_with_a_tiny_cache_still_answers(written: tuple[str, Any]) -> None:
+    file = nb.open(written[0], mmap=False, cache_bytes=0)
+    for row in (5, 399_000, 5):
+        assert file.get(3 * row, ["k"]) == {"k": 3 * row}
+
+
+def test_lookup_of_many_keys_reads_no_byte_twice(written: tuple[str, Any]) -> None:
+    source = CountingSource(Path(written[0]).read_bytes())
+    file = nb.open(source)
+    source.log.clear()
+    rows = np.random.default_rng(1).permutation(N)[:20_000]
+    assert file.lookup(rows * 3, columns=["a", "s"]).num_rows == 20_000
+    total = sum(size for _, size in source.log)
+    assert total <= 1.1 * len(source.content)
+    assert len(source.log) <= 400, "reads of one batch are coalesced"
+
+
+def test_scan_of_one_column_reads_about_that_column(
+    written: tuple[str, Any], tmp_path: Path
+) -> None:
+    summary = nb.write(_table(), tmp_path / "t.nimble", cluster_by="k", presorted=True)
+    sizes = {column.name: column.size_bytes for column in summary.columns}
+    for name in ("a", "s", "price"):
+        file = nb.open(tmp_path / "t.nimble", mmap=False)
+        file.reset_io_stats()
+        assert file.scan([name]).to_table().num_rows == N
+        assert sizes[name] * 0.9 <= file.io_stats.bytes_read <= sizes[name] * 1.05 + (64 << 10)
+        assert file.io_stats.index_reads == 0
+
+
+def test_scan_with_limit_or_row_range_reads_about_those_rows(opened: Any) -> None:
+    for arguments in ({"limit": 1_000}, {"row_range": (150_000, 151_000)}):
+        opened.reset_io_stats()
+        assert opened.scan(["noise"], **arguments).to_table().num_rows == 1_000
+        assert opened.io_stats.bytes_read <= 128 << 10  # 8 kB of values in 16 kB of blocks
+
+
+def test_scan_count_without_filter_reads_no_data(opened: Any) -> None:
+    opened.reset_io_stats()
+    assert opened.scan().count() == N
+    assert opened.io_stats.data_reads == 0
+
+
+def test_range_reads_only_its_rows(opened: Any) -> None:
+    opened.reset_io_stats()
+    assert opened.range(600_000, 603_000, columns=["a"]).num_rows == 1_000
+    assert opened.io_stats.index_reads <= 4
+    assert opened.io_stats.data_reads <= 2
+    assert opened.io_stats.bytes_read <= 128 << 10
+
+
+def test_explain_promises_the_reads_that_happen(opened: Any) -> None:
+    plan = opened.explain([750_000], columns=["a", "s"])
+    opened.reset_io_stats()
+    opened.lookup([750_000], columns=["a", "s"])
+    assert plan.reads >= opened.io_stats.reads > 0
+    assert plan.index is not None
+    assert "cluster" in plan.index
+
+
+@pytest.mark.slow
+def test_open_15_million_rows_costs_one_read_and_lookup_five(tmp_path: Path) -> None:
+    n = 15_000_000
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {"o_orderkey": np.arange(n) * 4 + 1, "a": rng.integers(0, 2**40, n), "b": rng.random(n)}
+    )
+    nb.write(table, tmp_path / "t.nimble", cluster_by="o_orderkey", presorted=True, unique=True)
+    file = nb.open(tmp_path / "t.nimble", mmap=False)
+    assert file.io_stats.reads == 1
+    file.reset_io_stats()
+    assert file.get(4 * 7_654_321 + 1, ["a", "b"]) is not None
+    assert file.io_stats.index_reads <= 2
+    assert file.io_stats.data_reads <= 2
