@@ -89,20 +89,16 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
   }
   StringBlocks out(context.num_values, shift);
   out.lengths_ = lengths;
-  out.part_begin_ = head->get_varint();
-  out.part_size_ = head->get_varint();
-  NIMBLE_RETURN_IF_ERROR(head->status("string blocks"));
+  NIMBLE_ASSIGN_OR_RETURN(out.part_, Part::read(head, context));
   // Whole blocks pack whole bytes, or the rounding below is in their favour.
   const uint64_t rows = context.num_values;
   const uint64_t least = out.num_blocks_ * kChecksumBytes +
                          rows * lengths.width() / 8 + rows * lengths.fixed_length();
-  if (!in_bounds(out.part_begin_, out.part_size_, context.body_size) ||
-      out.part_size_ < least) {
-    return Status::corrupt(
-        "string blocks at [" + std::to_string(out.part_begin_) + ", +" +
-        std::to_string(out.part_size_) + ") of a body of " +
-        std::to_string(context.body_size) + " bytes; " +
-        std::to_string(rows) + " rows need " + std::to_string(least));
+  if (out.part_.size < least) {
+    return Status::corrupt("string blocks of " + std::to_string(rows) +
+                           " rows need " + std::to_string(least) +
+                           " bytes at least, there are " +
+                           std::to_string(out.part_.size));
   }
   const uint32_t inner = out.num_blocks_ > 0 ? out.num_blocks_ - 1 : 0;
   NIMBLE_ASSIGN_OR_RETURN(out.starts_, PackedOffsets::open(head, inner));
@@ -113,9 +109,9 @@ void StringBlocks::append_ranges(uint32_t begin, uint32_t end,
                                  std::vector<ByteRange>* out) const {
   if (begin >= end) return;
   // A hostile directory may point anywhere: only the part is ever asked for.
-  const uint64_t first = std::min(start_of(block_of(begin)), part_size_);
-  const uint64_t last = std::min(start_of(block_of(end - 1) + 1), part_size_);
-  if (first < last) out->push_back({part_begin_ + first, part_begin_ + last});
+  const uint64_t first = std::min(start_of(block_of(begin)), part_.size);
+  const uint64_t last = std::min(start_of(block_of(end - 1) + 1), part_.size);
+  if (first < last) out->push_back({part_.begin + first, part_.begin + last});
 }
 
 Status StringBlocks::read(const SegmentBody& body, uint32_t index,
@@ -125,14 +121,14 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
   const uint32_t first_row = index << shift_;
   const uint32_t rows = std::min(1u << shift_, num_rows_ - first_row);
   const uint64_t overhead = kChecksumBytes + lengths_.packed_size(rows);
-  if (NIMBLE_UNLIKELY(end > part_size_ || begin > end || end - begin < overhead ||
-                      !in_bounds(part_begin_, part_size_, body.size))) {
+  if (NIMBLE_UNLIKELY(end > part_.size || begin > end || end - begin < overhead ||
+                      !in_bounds(part_.begin, part_.size, body.size))) {
     return Status::corrupt("string block " + std::to_string(index) + " at [" +
                            std::to_string(begin) + ", " + std::to_string(end) +
-                           ") of a part of " + std::to_string(part_size_) +
+                           ") of a part of " + std::to_string(part_.size) +
                            " bytes");
   }
-  const uint8_t* block = body.data + part_begin_ + begin;
+  const uint8_t* block = body.data + part_.begin + begin;
   NIMBLE_RETURN_IF_ERROR(verified_.check(
       body, index, {block + kChecksumBytes, end - begin - kChecksumBytes},
       load<uint64_t>(block)));

@@ -14,6 +14,7 @@
 
 #include "nimble/encoding/encoding.h"
 #include "nimble/encoding/packed_offsets.h"
+#include "nimble/encoding/part.h"
 #include "nimble/encoding/verified_blocks.h"
 
 namespace nimble {
@@ -101,7 +102,7 @@ class StringBlocks {
   uint32_t num_blocks() const { return num_blocks_; }
   uint32_t block_of(uint32_t row) const { return row >> shift_; }
   const PackedLengths& lengths() const { return lengths_; }
-  uint64_t part_size() const { return part_size_; }
+  uint64_t part_size() const { return part_.size; }
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const;
@@ -125,14 +126,13 @@ class StringBlocks {
   // Relative to the part; block n "starts" at the part's end.
   uint64_t start_of(uint32_t index) const {
     if (index == 0) return 0;
-    return index < num_blocks_ ? starts_.get(index - 1) : part_size_;
+    return index < num_blocks_ ? starts_.get(index - 1) : part_.size;
   }
 
   uint32_t num_rows_;
   uint32_t shift_;
   uint32_t num_blocks_;
-  uint64_t part_begin_ = 0;
-  uint64_t part_size_ = 0;
+  Part part_;
   PackedLengths lengths_;
   PackedOffsets starts_;
   VerifiedBlocks verified_;
