@@ -74,15 +74,16 @@ class [[nodiscard]] Status {
 }  // namespace nimble
 
 // The two macros of the code base: a failure leaves the function at once.
-#define NIMBLE_RETURN_IF_ERROR(expr)                     \
-  do {                                                   \
-    if (::nimble::Status status_ = (expr); !status_)     \
-      return status_;                                    \
-  } while (0)
 #define NIMBLE_CONCAT_INNER(a, b) a##b
 #define NIMBLE_CONCAT(a, b) NIMBLE_CONCAT_INNER(a, b)
+#define NIMBLE_RETURN_IF_ERROR(expr) \
+  NIMBLE_RETURN_IMPL(NIMBLE_CONCAT(status_, __COUNTER__), expr)
+#define NIMBLE_RETURN_IMPL(tmp, expr)                  \
+  do {                                                 \
+    if (::nimble::Status tmp = (expr); !tmp) return tmp; \
+  } while (0)
 #define NIMBLE_ASSIGN_OR_RETURN(declaration, expr) \
-  NIMBLE_ASSIGN_IMPL(NIMBLE_CONCAT(result_, __LINE__), declaration, expr)
+  NIMBLE_ASSIGN_IMPL(NIMBLE_CONCAT(result_, __COUNTER__), declaration, expr)
 #define NIMBLE_ASSIGN_IMPL(tmp, declaration, expr) \
   auto tmp = (expr);                               \
   if (!tmp) return std::move(tmp).error();         \

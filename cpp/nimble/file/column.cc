@@ -65,6 +65,13 @@ uint64_t Column::memory_bytes() const {
   return n;
 }
 
+uint64_t Column::data_bytes() const {
+  uint64_t n = validity.size() + values.size() + bytes.data.size() +
+               bytes.offsets.size() + ends.size() * 8;
+  for (const Column& c : children) n += c.data_bytes();
+  return n;
+}
+
 void Column::clear() {
   validity.clear();
   values.clear();

@@ -44,6 +44,8 @@ class Column {
   uint64_t null_count() const { return null_count_; }
   // Bytes held, children included.
   uint64_t memory_bytes() const;
+  // Bytes of the rows themselves.
+  uint64_t data_bytes() const;
 
   // ---- writer side (column_append.cc, column_gather.cc)
   // Rows [begin, begin + count) of an Arrow array. Null slots of fixed-width
@@ -62,6 +64,12 @@ class Column {
   uint8_t* extend_bits(uint64_t n);  // kBool: grows; write at bit length()
   void add_rows(uint64_t n) { length_ += n; }
   void add_nulls(uint64_t n) { null_count_ += n; }
+  // May values lie elsewhere? Only if this column gets one range of rows.
+  bool wants_views() const { return wants_views_; }
+  void set_wants_views(bool yes) {
+    wants_views_ = yes;
+    for (Column& c : children) c.set_wants_views(yes);
+  }
   // A buffer that lives elsewhere stands in for the values of all rows.
   void set_external_values(const uint8_t* data, std::shared_ptr<const void> owner);
 
@@ -110,6 +118,7 @@ class Column {
 
   const Field* field_;
   bool wide_;
+  bool wants_views_ = false;
   uint64_t length_ = 0;
   uint64_t null_count_ = 0;
   const uint8_t* external_ = nullptr;

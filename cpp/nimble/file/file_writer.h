@@ -12,6 +12,7 @@
 #include "nimble/file/column.h"
 #include "nimble/file/dictionary_values.h"
 #include "nimble/file/options.h"
+#include "nimble/file/stripe_encoder.h"
 #include "nimble/file/zone_builder.h"
 #include "nimble/format/group.h"
 #include "nimble/index/bloom_filter.h"

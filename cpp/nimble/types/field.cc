@@ -338,6 +338,14 @@ void export_schema(const Field& field, ArrowSchema* out) {
   out->private_data = holder.release();
 }
 
+bool has_dictionary(const Field& field) {
+  if (!field.dictionary.empty()) return true;
+  for (const Field& c : field.children) {
+    if (has_dictionary(c)) return true;
+  }
+  return false;
+}
+
 Result<std::vector<int>> find_path(const Field& root, std::string_view path) {
   std::vector<int> out;
   const Field* at = &root;

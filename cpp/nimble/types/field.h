@@ -89,6 +89,9 @@ struct Field {
 // Owned C struct of a field (release with out->release).
 void export_schema(const Field& field, ArrowSchema* out);
 
+// Is `field` or anything below it dictionary-encoded?
+bool has_dictionary(const Field& field);
+
 // Child by dotted path ("location.lat"); a name that holds dots itself is
 // found first. Indices from the root's children downward.
 Result<std::vector<int>> find_path(const Field& root, std::string_view path);

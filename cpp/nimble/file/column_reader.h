@@ -1,0 +1,90 @@
+// StripeReader: decodes rows of one stripe into columns. Positions are rows of
+// the node inside the stripe: file rows minus the stripe's first for top-level
+// columns, items for what is below a list.
+#pragma once
+
+#include <vector>
+
+#include "nimble/file/column.h"
+#include "nimble/file/fetched_bodies.h"
+#include "nimble/file/group_cache.h"
+
+namespace nimble {
+
+class FileReader;
+
+class StripeReader {
+ public:
+  // All arguments must outlive the reader.
+  StripeReader(const FileReader& file, const StreamPlan& plan,
+               const LoadedGroup& group, const StripeView& stripe,
+               FetchedBodies* fetched)
+      : file_(file),
+        plan_(plan),
+        group_(group),
+        stripe_(stripe),
+        fetched_(fetched) {}
+
+  // Appends rows [begin, end) of a node to `out`, a column of its field.
+  Status read_range(uint32_t node, uint64_t begin, uint64_t end,
+                    Column* out) const;
+  // Appends strictly ascending rows.
+  Status read_rows(uint32_t node, const uint64_t* rows, uint64_t count,
+                   Column* out) const;
+  // Of a file that is not mapped: wants what read_range or read_rows will need
+  // of the node's own streams and those of structs below it, for one round of
+  // reads. What lies below lists is fetched when its place is known.
+  Status want_range(uint32_t node, uint64_t begin, uint64_t end) const;
+  Status want_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
+
+ private:
+  struct Segment {
+    const Decoder* decoder;
+    SegmentBody body;
+  };
+  Result<const Decoder*> decoder(uint32_t stream, uint32_t index) const;
+  // The segment ready to decode [begin, end) of it.
+  Result<Segment> segment(uint32_t stream, uint32_t index, uint32_t begin,
+                          uint32_t end) const;
+  SegmentRef segment_ref(uint32_t stream, uint32_t index) const {
+    return stripe_.segment(stripe_.first_segment[stream] + index);
+  }
+  Status check_rows(uint32_t stream, uint64_t end) const;
+  Status check_items(uint32_t child, uint64_t end) const;
+  Status want_stream(uint32_t stream, uint64_t begin, uint64_t end) const;
+
+  // Streams. `out` continues where the column ends.
+  Status decode_values(uint32_t stream, uint64_t begin, uint64_t end,
+                       const Output& out) const;
+  Status gather_values(uint32_t stream, const uint64_t* rows, uint64_t count,
+                       const Output& out) const;
+  Status read_validity(uint32_t node, const uint64_t* rows, uint64_t begin,
+                       uint64_t count, Column* out) const;
+  Status read_leaf(uint32_t node, const uint64_t* rows, uint64_t begin,
+                   uint64_t count, Column* out) const;
+  bool try_view(uint32_t stream, uint64_t begin, uint64_t end,
+                Column* out, Status* status) const;
+  Result<std::vector<uint64_t>> ends_of(uint32_t stream, uint64_t begin,
+                                        uint64_t end) const;
+
+  // Layouts. `rows` is null for the range [begin, begin + count).
+  Status read(uint32_t node, const uint64_t* rows, uint64_t begin,
+              uint64_t count, Column* out) const;
+  Status read_lists(uint32_t node, const uint64_t* rows, uint64_t begin,
+                    uint64_t count, Column* out) const;
+  Status read_fixed_lists(uint32_t node, const uint64_t* rows, uint64_t begin,
+                          uint64_t count, Column* out) const;
+  Status read_runs(uint32_t node, const uint64_t* rows, uint64_t begin,
+                   uint64_t count, Column* out) const;
+  Status read_union(uint32_t node, const uint64_t* rows, uint64_t begin,
+                    uint64_t count, Column* out) const;
+  Status check_codes(uint32_t node, uint64_t first, Column* out) const;
+
+  const FileReader& file_;
+  const StreamPlan& plan_;
+  const LoadedGroup& group_;
+  const StripeView& stripe_;
+  FetchedBodies* fetched_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,82 @@
+// FileReader: an open file. Resident are the footer and what caches keep;
+// everything else is read when asked for. Any number of threads may use one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nimble/file/dictionary_values.h"
+#include "nimble/file/group_cache.h"
+#include "nimble/file/options.h"
+#include "nimble/format/postscript.h"
+#include "nimble/index/bloom_filter.h"
+#include "nimble/io/range_cache.h"
+#include "nimble/io/readable_file.h"
+#include "nimble/key/key_encoder.h"
+
+namespace nimble {
+
+class FileReader {
+ public:
+  static Result<std::shared_ptr<const FileReader>> open(
+      std::shared_ptr<const ReadableFile> file, const ReaderOptions& options);
+
+  const ReadableFile& file() const { return *file_; }
+  const std::shared_ptr<const ReadableFile>& file_owner() const { return file_; }
+  const FileFooter& footer() const { return footer_; }
+  const Postscript& postscript() const { return postscript_; }
+  const StreamPlan& plan() const { return *plan_; }
+  uint64_t num_rows() const { return footer_.num_rows; }
+  const GroupCache& groups() const { return *groups_; }
+  RangeCache* range_cache() const { return range_cache_.get(); }
+  ReadStats* stats() const { return stats_.get(); }
+
+  // Number of the group that holds a file row < num_rows().
+  size_t group_of(uint64_t row) const;
+
+  // Cluster key: null / empty where the file has none.
+  const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
+  const ChunkDirectory& group_boundaries() const { return group_boundaries_; }
+  // The filter over whole keys, loaded on first use; null where there is none.
+  Result<const BloomFilter*> bloom() const;
+
+  // The values of a dictionary column (a node of plan()), read on first use.
+  Result<std::shared_ptr<const DictionaryValues>> dictionary(
+      uint32_t node) const;
+
+  // Reads a section and verifies its checksum. `what` is for messages.
+  Result<std::vector<uint8_t>> read_section(const SectionRef& section,
+                                            const std::string& what) const;
+  uint64_t memory_bytes() const;
+
+ private:
+  FileReader() = default;
+  Status read_tail();
+  Status prepare();
+  Result<std::shared_ptr<const DictionaryValues>> read_dictionary(
+      const NodeSection& ref) const;
+
+  std::shared_ptr<const ReadableFile> file_;
+  ReaderOptions options_;
+  Postscript postscript_;
+  FileFooter footer_;
+  std::unique_ptr<StreamPlan> plan_;
+  std::unique_ptr<ReadStats> stats_ = std::make_unique<ReadStats>();
+  std::unique_ptr<GroupCache> groups_;
+  std::unique_ptr<RangeCache> range_cache_;
+  std::optional<KeyEncoder> encoder_;
+  ChunkDirectory group_boundaries_;
+
+  struct Lazy {
+    std::mutex mutex;
+    std::atomic<const BloomFilter*> bloom{nullptr};
+    std::optional<BloomFilter> bloom_filter;
+    std::vector<uint8_t> bloom_bytes;
+    std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;
+  };
+  std::unique_ptr<Lazy> lazy_ = std::make_unique<Lazy>();
+};
+
+}  // namespace nimble

@@ -1,0 +1,184 @@
+#include "nimble/file/group_cache.h"
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include "nimble/base/hash.h"
+
+namespace nimble {
+
+LoadedGroup::LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
+                         ChunkDirectory chunks, uint64_t first_row)
+    : bytes_(std::move(bytes)),
+      view_(std::move(group)),
+      chunks_(std::move(chunks)),
+      first_row_(first_row),
+      decoders_(new std::atomic<const Decoder*>[view_.num_segments()]()),
+      chunk_bits_(new std::atomic<uint64_t>[chunks_.size() / 64 + 1]()) {}
+
+LoadedGroup::~LoadedGroup() {
+  for (uint32_t i = 0; i < view_.num_segments(); ++i) {
+    delete decoders_[i].load(std::memory_order_relaxed);
+  }
+}
+
+Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
+                                            uint32_t stream, uint32_t index,
+                                            ValueType type) const {
+  const uint32_t segment = stripe.first_segment[stream] + index;
+  std::atomic<const Decoder*>& slot = decoders_[stripe.segment_base + segment];
+  if (const Decoder* d = slot.load(std::memory_order_acquire)) [[likely]] {
+    return d;
+  }
+  const SegmentRef ref = stripe.segment(segment);
+  const uint64_t first = uint64_t{index} * kSegmentValues;
+  DecodeContext context;
+  context.type = type;
+  context.num_values = static_cast<uint32_t>(
+      std::min<uint64_t>(stripe.values[stream] - first, kSegmentValues));
+  context.body_size = ref.size;
+  ByteReader head(ref.head);
+  auto made = open_decoder(&head, context);
+  if (!made) {
+    return std::move(made).error().with_context(
+        "stream " + std::to_string(stream) + " segment at offset " +
+        std::to_string(ref.offset));
+  }
+  // Another thread may have been quicker: its decoder is as good.
+  const Decoder* fresh = std::move(made).value().release();
+  const Decoder* expected = nullptr;
+  if (!slot.compare_exchange_strong(expected, fresh,
+                                    std::memory_order_acq_rel)) {
+    delete fresh;
+    return expected;
+  }
+  return fresh;
+}
+
+uint64_t LoadedGroup::memory_bytes() const {
+  uint64_t n = sizeof *this + bytes_.capacity() + view_.memory_bytes() +
+               chunks_.size() * 8;
+  for (uint32_t i = 0; i < view_.num_segments(); ++i) {
+    n += 8;
+    if (const Decoder* d = decoders_[i].load(std::memory_order_acquire)) {
+      n += d->memory_bytes();
+    }
+  }
+  return n;
+}
+
+GroupCache::GroupCache(const ReadableFile& file, const FileFooter& footer,
+                       const StreamPlan& plan, ReadStats* stats,
+                       uint64_t capacity)
+    : file_(file),
+      footer_(footer),
+      plan_(plan),
+      stats_(stats),
+      capacity_(capacity),
+      groups_(footer.groups.size()) {}
+
+GroupCache::~GroupCache() {
+  for (auto& g : groups_) delete g.load(std::memory_order_relaxed);
+}
+
+GroupCache::Pin::Pin(const GroupCache& cache) {
+  static thread_local const size_t slot =
+      std::hash<std::thread::id>()(std::this_thread::get_id()) % kReaderCounts;
+  count_ = &cache.readers_[slot].readers;
+  // Sequentially consistent, so that evict() either sees this reader or this
+  // reader does not see the group that evict() took away.
+  count_->fetch_add(1, std::memory_order_seq_cst);
+}
+
+Result<const LoadedGroup*> GroupCache::load(size_t group) const {
+  const std::lock_guard lock(mutex_);
+  if (const LoadedGroup* g = groups_[group].load(std::memory_order_acquire)) {
+    return g;
+  }
+  auto made = read_group(group);
+  if (!made) {
+    return std::move(made).error().with_context(
+        file_.name() + ": stripe group " + std::to_string(group) +
+        " at offset " + std::to_string(footer_.groups[group].section.offset));
+  }
+  const LoadedGroup* g = std::move(made).value().release();
+  groups_[group].store(g, std::memory_order_seq_cst);
+  loaded_.push_back(group);
+  evict(group);
+  return g;
+}
+
+Result<std::unique_ptr<LoadedGroup>> GroupCache::read_group(
+    size_t group) const {
+  const SectionRef& section = footer_.groups[group].section;
+  std::vector<uint8_t> owned;
+  ByteSpan bytes;
+  if (const uint8_t* map = file_.mapped()) {
+    bytes = {map + section.offset, section.size};
+  } else {
+    owned.resize(section.size);
+    NIMBLE_RETURN_IF_ERROR(
+        file_.read_at({section.offset, section.size, owned.data()}));
+    bytes = owned;
+  }
+  stats_->add(ReadKind::kIndex, 1, section.size);
+  stats_->rounds.fetch_add(1, std::memory_order_relaxed);
+  if (checksum64(bytes) != section.checksum) {
+    return Status::corrupt("checksum does not match");
+  }
+  const uint64_t first = first_row(group);
+  NIMBLE_ASSIGN_OR_RETURN(
+      GroupView view,
+      GroupView::open(bytes, plan_, first, footer_.groups[group].end_row - first,
+                      file_.size()));
+  if (footer_.cluster.has_value() != view.has_chunks()) {
+    return Status::corrupt("key chunks and the footer's cluster key disagree");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      ChunkDirectory chunks,
+      ChunkDirectory::open(view.chunks().key_bytes, view.chunks().key_ends));
+  return std::make_unique<LoadedGroup>(std::move(view), std::move(owned),
+                                       std::move(chunks), first);
+}
+
+void GroupCache::evict(size_t keep) const {
+  free_retired();
+  uint64_t used = 0;
+  for (const size_t g : loaded_) {
+    used += groups_[g].load(std::memory_order_relaxed)->memory_bytes();
+  }
+  while (used > capacity_ && loaded_.size() > 1) {
+    const size_t oldest = loaded_.front() == keep ? loaded_[1] : loaded_[0];
+    loaded_.erase(std::find(loaded_.begin(), loaded_.end(), oldest));
+    const LoadedGroup* g =
+        groups_[oldest].exchange(nullptr, std::memory_order_seq_cst);
+    used -= g->memory_bytes();
+    retired_.emplace_back(g);
+  }
+  free_retired();
+}
+
+void GroupCache::free_retired() const {
+  if (retired_.empty()) return;
+  // The loading thread holds one pin and uses no group but the one it loads;
+  // any other reader may still use a retired group, which then waits for the
+  // next load.
+  uint32_t readers = 0;
+  for (const ReaderCount& r : readers_) {
+    readers += r.readers.load(std::memory_order_seq_cst);
+  }
+  if (readers <= 1) retired_.clear();
+}
+
+uint64_t GroupCache::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t used = 0;
+  for (const size_t g : loaded_) {
+    used += groups_[g].load(std::memory_order_relaxed)->memory_bytes();
+  }
+  for (const auto& g : retired_) used += g->memory_bytes();
+  return used;
+}
+
+}  // namespace nimble

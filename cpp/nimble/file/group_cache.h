@@ -1,0 +1,115 @@
+// GroupCache: the stripe groups of a file that are in memory, with their
+// prepared decoders. Lookups take no lock: a group is a pointer that is set
+// once it is loaded. Groups are dropped when they and what their decoders hold
+// exceed the budget, and freed when no reader can still see them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "nimble/encoding/encoding.h"
+#include "nimble/format/footer.h"
+#include "nimble/format/group.h"
+#include "nimble/index/chunk_directory.h"
+#include "nimble/io/readable_file.h"
+#include "nimble/file/read_stats.h"
+
+namespace nimble {
+
+// One loaded group. Decoders are made on first use.
+class LoadedGroup {
+ public:
+  LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
+              ChunkDirectory chunks, uint64_t first_row);
+  ~LoadedGroup();
+  LoadedGroup(const LoadedGroup&) = delete;
+  LoadedGroup& operator=(const LoadedGroup&) = delete;
+
+  const GroupView& view() const { return view_; }
+  // File row of the group's first row.
+  uint64_t first_row() const { return first_row_; }
+  const ChunkDirectory& chunks() const { return chunks_; }
+  // Segment `index` of a stream of a stripe; `type` is the stream's.
+  Result<const Decoder*> decoder(const StripeView& stripe, uint32_t stream,
+                                 uint32_t index, ValueType type) const;
+  uint64_t memory_bytes() const;
+
+  // Has the checksum of a mapped key chunk been verified?
+  bool chunk_verified(size_t chunk) const {
+    return (chunk_bits_[chunk / 64].load(std::memory_order_relaxed) >>
+            (chunk % 64)) & 1;
+  }
+  void set_chunk_verified(size_t chunk) const {
+    chunk_bits_[chunk / 64].fetch_or(uint64_t{1} << (chunk % 64),
+                                     std::memory_order_relaxed);
+  }
+
+ private:
+  std::vector<uint8_t> bytes_;  // empty where the file is mapped
+  GroupView view_;
+  ChunkDirectory chunks_;
+  uint64_t first_row_;
+  std::unique_ptr<std::atomic<const Decoder*>[]> decoders_;
+  std::unique_ptr<std::atomic<uint64_t>[]> chunk_bits_;
+};
+
+class GroupCache {
+ public:
+  GroupCache(const ReadableFile& file, const FileFooter& footer,
+             const StreamPlan& plan, ReadStats* stats, uint64_t capacity);
+  ~GroupCache();
+
+  // While one lives, the group that get() returned last on this thread stays
+  // (and may be lent to threads that this one waits for).
+  class Pin {
+   public:
+    explicit Pin(const GroupCache& cache);
+    ~Pin() { count_->fetch_sub(1, std::memory_order_release); }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+
+   private:
+    std::atomic<uint32_t>* count_;
+  };
+
+  Result<const LoadedGroup*> get(size_t group) const {
+    const LoadedGroup* g = groups_[group].load(std::memory_order_acquire);
+    if (g != nullptr) [[likely]] {
+      return g;
+    }
+    return load(group);
+  }
+  uint64_t memory_bytes() const;
+  uint64_t first_row(size_t group) const {
+    return group == 0 ? 0 : footer_.groups[group - 1].end_row;
+  }
+
+ private:
+  // Readers are counted in one of several places, by thread, so that threads
+  // do not share a cache line.
+  struct alignas(64) ReaderCount {
+    std::atomic<uint32_t> readers{0};
+  };
+  static constexpr size_t kReaderCounts = 64;
+
+  Result<const LoadedGroup*> load(size_t group) const;
+  Result<std::unique_ptr<LoadedGroup>> read_group(size_t group) const;
+  void evict(size_t keep) const;
+  void free_retired() const;
+
+  const ReadableFile& file_;
+  const FileFooter& footer_;
+  const StreamPlan& plan_;
+  ReadStats* stats_;
+  const uint64_t capacity_;
+  mutable std::vector<std::atomic<const LoadedGroup*>> groups_;
+  mutable std::array<ReaderCount, kReaderCounts> readers_;
+  mutable std::mutex mutex_;  // loading and eviction
+  mutable std::vector<size_t> loaded_;  // oldest first
+  mutable std::vector<std::unique_ptr<const LoadedGroup>> retired_;
+};
+
+}  // namespace nimble
