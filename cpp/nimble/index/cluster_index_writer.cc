@@ -1,19 +1,11 @@
 #include "nimble/index/cluster_index_writer.h"
 
-#include "nimble/base/compiler.h"
+#include <utility>
+
+#include "nimble/key/key_decoder.h"
 
 namespace nimble {
 namespace {
-
-std::string to_hex(ByteSpan key) {
-  constexpr size_t kShown = 64;
-  std::string out;
-  for (const uint8_t b : key.first(std::min(key.size(), kShown))) {
-    out += "0123456789abcdef"[b >> 4];
-    out += "0123456789abcdef"[b & 15];
-  }
-  return key.size() > kShown ? out + "..." : out;
-}
 
 // A key of 1 to 16 bytes as two numbers: its first and last 8 bytes. They may
 // overlap: where the first are equal, so is the overlap.
@@ -93,7 +85,7 @@ ClusterIndexWriter::ClusterIndexWriter(ClusterIndexOptions options)
 Status ClusterIndexWriter::order_error(uint64_t row, ByteSpan before,
                                        ByteSpan key) const {
   const auto text = [this](ByteSpan k) {
-    return options_.describe ? options_.describe(k) : to_hex(k);
+    return options_.describe ? options_.describe(k) : "0x" + to_hex(k);
   };
   const std::string rows = "row " + std::to_string(row) + " (key " + text(key) +
                            ") and row " + std::to_string(row - 1);

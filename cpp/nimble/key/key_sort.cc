@@ -1,0 +1,121 @@
+#include "nimble/key/key_sort.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace nimble {
+namespace {
+
+constexpr size_t kRadixMaxWidth = 16;
+constexpr size_t kRadixMinRows = 256;  // below, comparing is quicker
+
+template <class Row>
+struct Item {
+  uint64_t head;
+  Row row;
+};
+
+// Byte positions at which keys of one width differ.
+std::vector<size_t> varying_bytes(const KeyBuffer& keys) {
+  const size_t width = keys.fixed_width();
+  uint8_t differs[kRadixMaxWidth] = {};
+  const uint8_t* first = keys.data();
+  for (size_t i = 1; i < keys.size(); ++i) {
+    const uint8_t* key = first + i * width;
+    for (size_t b = 0; b < width; ++b) {
+      differs[b] = static_cast<uint8_t>(differs[b] | (key[b] ^ first[b]));
+    }
+  }
+  std::vector<size_t> out;
+  for (size_t b = 0; b < width; ++b) {
+    if (differs[b] != 0) out.push_back(b);
+  }
+  return out;
+}
+
+// Least significant digit first, one byte a pass; every pass is stable.
+template <class Row>
+void radix_sort(std::vector<Item<Row>>* items, size_t num_bytes) {
+  std::vector<Item<Row>> other(items->size());
+  for (size_t byte = 0; byte < num_bytes; ++byte) {
+    const auto digit = [byte](const Item<Row>& item) {
+      return static_cast<size_t>((item.head >> (8 * byte)) & 0xff);
+    };
+    size_t starts[256] = {};
+    for (const Item<Row>& item : *items) ++starts[digit(item)];
+    size_t sum = 0;
+    for (size_t& start : starts) sum += std::exchange(start, sum);
+    for (const Item<Row>& item : *items) other[starts[digit(item)]++] = item;
+    items->swap(other);
+  }
+}
+
+// Keys whose differing bytes fit a word: the word decides.
+template <class Row>
+bool sort_by_word(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
+  const size_t width = keys.fixed_width();
+  if (width == 0 || width > kRadixMaxWidth || keys.size() < kRadixMinRows) {
+    return false;
+  }
+  const std::vector<size_t> bytes = varying_bytes(keys);
+  if (bytes.size() > 8) return false;
+  uint64_t low = ~uint64_t{0}, high = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint8_t* key = keys.data() + i * width;
+    uint64_t word = 0;
+    for (const size_t b : bytes) word = word << 8 | key[b];
+    (*items)[i] = {word, static_cast<Row>(i)};
+    low = std::min(low, word);
+    high = std::max(high, word);
+  }
+  for (Item<Row>& item : *items) item.head -= low;
+  radix_sort(items, div_ceil(bit_width_of(high - low), 8));
+  return true;
+}
+
+template <class Row>
+void sort_by_comparison(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
+  size_t shared = keys.key(0).size();
+  for (size_t i = 1; i < keys.size() && shared > 0; ++i) {
+    shared = std::min(shared,
+                      shared_prefix(keys.key(0).first(shared), keys.key(i)));
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const ByteSpan rest = keys.key(i).subspan(shared);
+    (*items)[i] = {head_of(rest.data(), rest.size()), static_cast<Row>(i)};
+  }
+  std::sort(items->begin(), items->end(),
+            [&keys, shared](const Item<Row>& a, const Item<Row>& b) {
+              if (a.head != b.head) return a.head < b.head;
+              const int c = compare_bytes(keys.key(a.row).subspan(shared),
+                                          keys.key(b.row).subspan(shared));
+              return c != 0 ? c < 0 : a.row < b.row;
+            });
+}
+
+}  // namespace
+
+bool is_sorted(const KeyBuffer& keys) {
+  for (size_t i = 1; i < keys.size(); ++i) {
+    if (compare_bytes(keys.key(i - 1), keys.key(i)) > 0) return false;
+  }
+  return true;
+}
+
+template <class Row>
+void sort_keys(const KeyBuffer& keys, std::vector<Row>* order) {
+  order->resize(keys.size());
+  if (is_sorted(keys)) {  // cheap, and common
+    std::iota(order->begin(), order->end(), Row{0});
+    return;
+  }
+  std::vector<Item<Row>> items(keys.size());
+  if (!sort_by_word(keys, &items)) sort_by_comparison(keys, &items);
+  for (size_t i = 0; i < items.size(); ++i) (*order)[i] = items[i].row;
+}
+
+template void sort_keys(const KeyBuffer&, std::vector<uint32_t>*);
+template void sort_keys(const KeyBuffer&, std::vector<uint64_t>*);
+
+}  // namespace nimble

@@ -1,0 +1,184 @@
+// Keys as text, for error messages.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include "nimble/key/key_decoder.h"
+#include "nimble/key/value_bits.h"
+
+namespace nimble {
+namespace {
+
+constexpr size_t kShownBytes = 64;
+
+template <class T>
+std::string number_text(T v) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, v);
+  return {text, end.ptr};
+}
+
+int64_t load_signed(ByteSpan v) {
+  switch (v.size()) {
+    case 1:
+      return load<int8_t>(v.data());
+    case 2:
+      return load<int16_t>(v.data());
+    case 4:
+      return load<int32_t>(v.data());
+    default:
+      return load<int64_t>(v.data());
+  }
+}
+
+std::string float_text(ByteSpan v) {
+  if (v.size() == 2) return number_text(half_to_double(load<uint16_t>(v.data())));
+  if (v.size() == 4) return number_text(load<float>(v.data()));
+  return number_text(load<double>(v.data()));
+}
+
+// The decimal digits of two's complement bytes, by repeated division.
+std::string integer_text(ByteSpan v) {
+  std::vector<uint8_t> bytes(v.begin(), v.end());
+  const bool negative = (bytes.back() & 0x80) != 0;
+  if (negative) {
+    int carry = 1;
+    for (uint8_t& b : bytes) {
+      carry += static_cast<uint8_t>(~b);
+      b = static_cast<uint8_t>(carry);
+      carry >>= 8;
+    }
+  }
+  std::string digits;
+  while (std::any_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; })) {
+    int rest = 0;
+    for (size_t i = bytes.size(); i-- > 0;) {
+      const int part = rest * 256 + bytes[i];
+      bytes[i] = static_cast<uint8_t>(part / 10);
+      rest = part % 10;
+    }
+    digits += static_cast<char>('0' + rest);
+  }
+  if (digits.empty()) digits = "0";
+  if (negative) digits += '-';
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
+// The scale is the second number of "d:precision,scale[,bits]".
+std::string decimal_text(const KeyColumn& c, ByteSpan v) {
+  std::string text = integer_text(v);
+  int scale = 0;
+  const size_t comma = c.format.find(',');
+  if (comma != std::string::npos) {
+    std::from_chars(c.format.data() + comma + 1,
+                    c.format.data() + c.format.size(), scale);
+  }
+  if (scale <= 0 || scale > 256) return text;
+  const size_t sign = text[0] == '-' ? 1 : 0;
+  const auto digits = static_cast<size_t>(scale);
+  if (text.size() - sign <= digits) {
+    text.insert(sign, digits + 1 - (text.size() - sign), '0');
+  }
+  return text.insert(text.size() - digits, ".");
+}
+
+std::string date_text(int64_t days) {
+  // Years of four digits; others stay day numbers.
+  if (days < -719162 || days > 2932896) return number_text(days) + " days";
+  const std::chrono::year_month_day date{
+      std::chrono::sys_days{std::chrono::days{days}}};
+  const auto two = [](unsigned n) {
+    return std::string(n < 10 ? "-0" : "-") + std::to_string(n);
+  };
+  std::string year = std::to_string(static_cast<int>(date.year()));
+  year.insert(0, 4 - year.size(), '0');
+  return year + two(static_cast<unsigned>(date.month())) +
+         two(static_cast<unsigned>(date.day()));
+}
+
+std::string unit_text(const KeyColumn& c) {
+  switch (c.format.size() > 2 ? c.format[2] : ' ') {
+    case 's':
+      return " s";
+    case 'm':
+      return " ms";
+    case 'u':
+      return " us";
+    default:
+      return " ns";
+  }
+}
+
+std::string quoted(ByteSpan v) {
+  std::string out = "'";
+  for (const uint8_t b : v.first(std::min(v.size(), kShownBytes))) {
+    if (b == '\'' || b == '\\') out += '\\';
+    if (b >= 0x20 && b != 0x7f) {
+      out += static_cast<char>(b);
+    } else {
+      out += "\\x" + to_hex({&b, 1});
+    }
+  }
+  return out + (v.size() > kShownBytes ? "'..." : "'");
+}
+
+std::string value_text(const KeyColumn& c, ByteSpan v) {
+  switch (c.logical) {
+    case Logical::kBool:
+      return v[0] != 0 ? "true" : "false";
+    case Logical::kFloat:
+      return float_text(v);
+    case Logical::kDecimal:
+      return decimal_text(c, v);
+    case Logical::kDate:
+      if (c.width == 4) return date_text(load_signed(v));
+      return date_text(load_signed(v) / 86400000);
+    case Logical::kTime:
+    case Logical::kTimestamp:
+    case Logical::kDuration:
+      return number_text(load_signed(v)) + unit_text(c);
+    case Logical::kText:
+      return quoted(v);
+    case Logical::kBinary:
+    case Logical::kFixedBinary:
+      return "0x" + to_hex(v);
+    default:
+      break;
+  }
+  if (c.kind == KeyKind::kUnsigned && c.width == 8) {
+    return number_text(load<uint64_t>(v.data()));
+  }
+  if (c.kind == KeyKind::kUnsigned) {
+    uint8_t wide[8] = {};
+    std::memcpy(wide, v.data(), c.width);
+    return number_text(load<uint64_t>(wide));
+  }
+  return number_text(load_signed(v));
+}
+
+}  // namespace
+
+std::string to_hex(ByteSpan bytes) {
+  std::string out;
+  for (const uint8_t b : bytes.first(std::min(bytes.size(), kShownBytes))) {
+    out += "0123456789abcdef"[b >> 4];
+    out += "0123456789abcdef"[b & 15];
+  }
+  return bytes.size() > kShownBytes ? out + "..." : out;
+}
+
+std::string KeyDecoder::to_text(ByteSpan key) const {
+  std::vector<DecodedColumn> values;
+  if (!decode(key, &values)) return "0x" + to_hex(key);
+  std::string out;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += values[i].validity[0] != 0
+               ? value_text(columns_[i], values[i].value(columns_[i], 0))
+               : "null";
+  }
+  return columns_.size() == 1 ? out : "(" + out + ")";
+}
+
+}  // namespace nimble
