@@ -139,7 +139,7 @@ def _implied(node: Node) -> Node:
         case And(args):
             return all_of(*(_implied(arg) for arg in args))
         case Or(args):
-            return _merge_equalities(any_of(*(_implied(arg) for arg in args)))
+            return any_of(*(_implied(arg) for arg in args))
         case Not(In(column, _)):
             return IsValid(column)
         case Not(Compare(column, _, _)) | Not(StartsWith(column, _)):
@@ -151,26 +151,6 @@ def _implied(node: Node) -> Node:
         case Opaque(_, _, implies):
             return _implied(implies) if implies is not None else Const(True)
     return node
-
-
-def _merge_equalities(node: Node) -> Node:
-    """``a = 1 OR a IN (2, 3)`` as one In, which an index answers as one batch of keys."""
-    if not isinstance(node, Or):
-        return node
-    first = node.args[0]
-    if not isinstance(first, (Compare, In)):
-        return node
-    values: list[pa.Scalar] = []
-    for arg in node.args:
-        if not isinstance(arg, (Compare, In)) or arg.column != first.column:
-            return node
-        if isinstance(arg, Compare):
-            if arg.op != "==":
-                return node
-            values.append(arg.value)
-        else:
-            values.extend(arg.values)
-    return In(first.column, tuple(dict.fromkeys(values)))
 
 
 def _is_exact(node: Node) -> bool:

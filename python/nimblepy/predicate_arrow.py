@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from nimblepy.columns import resolve_column
+from nimblepy.columns import column_paths, resolve_column
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expression_tree import (
     Call,
@@ -62,17 +62,22 @@ def read_expression(expression: pc.Expression, schema: pa.Schema) -> Node:
         InvalidArgumentError: the expression reads a column that does not exist.
     """
     try:
-        tree = read_tree(expression)
-    except NotUnderstood:
+        return _read(expression, schema)
+    except (NotUnderstood, RecursionError):
         return Opaque(expression, tuple(schema.names))
-    names = _names(tree, schema)
+
+
+def _read(expression: pc.Expression, schema: pa.Schema) -> Node:
+    tree = read_tree(expression)
     try:
-        understood = rebuild(tree).equals(expression)
+        if not rebuild(tree).equals(expression):
+            return Opaque(expression, tuple(schema.names))
     except NotUnderstood:
-        understood = False
-    if understood:
-        return _Lowering(schema).lower(_with_paths(tree, schema))
-    return Opaque(expression, names)
+        # The names stand, unless line breaks in them could have been read as something else.
+        if any("\n" in path for path in column_paths(schema)):
+            return Opaque(expression, tuple(schema.names))
+        return Opaque(expression, _names(tree, schema))
+    return _Lowering(schema).lower(_with_paths(tree, schema))
 
 
 def _column(ref: Ref, schema: pa.Schema) -> Column:

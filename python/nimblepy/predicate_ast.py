@@ -197,7 +197,7 @@ def all_of(*args: Node) -> Node:
 
 
 def any_of(*args: Node) -> Node:
-    """Kleene OR, flattened, with constants folded."""
+    """Kleene OR, flattened, with constants folded and equalities of one column gathered."""
     parts: list[Node] = []
     for arg in args:
         parts.extend(arg.args if isinstance(arg, Or) else (arg,))
@@ -206,7 +206,26 @@ def any_of(*args: Node) -> Node:
     parts = [part for part in parts if part != FALSE]
     if not parts:
         return FALSE
+    gathered = _gather_equalities(parts)
+    if gathered is not None:
+        return gathered
     return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def _gather_equalities(parts: list[Node]) -> In | None:
+    """``a = 1 OR a IN (2, 3)`` as one In, which an index answers as one batch of keys."""
+    first = parts[0]
+    if len(parts) < 2 or not isinstance(first, (Compare, In)):
+        return None
+    values: list[pa.Scalar] = []
+    for part in parts:
+        if isinstance(part, Compare) and part.op == "==" and part.column == first.column:
+            values.append(part.value)
+        elif isinstance(part, In) and part.column == first.column:
+            values.extend(part.values)
+        else:
+            return None
+    return In(first.column, tuple(dict.fromkeys(values)))
 
 
 def negate(node: Node) -> Node:

@@ -122,7 +122,9 @@ def place(data_type: pa.DataType, literal: object) -> Place:
     if isinstance(value, float) and math.isnan(value):
         return Place(is_nan=True)
     if pt.is_floating(data_type):
-        return _place_float(data_type, value)
+        # Steps to infinity and to subnormals are meant, not faults to warn of.
+        with np.errstate(all="ignore"):
+            return _place_float(data_type, value)
     return _place_tick(data_type, value)
 
 
@@ -167,11 +169,8 @@ def _tick(data_type: pa.DataType) -> Fraction:
     if pt.is_date64(data_type):
         return Fraction(10**6)
     if pt.is_decimal(data_type):
-        return (
-            Fraction(1, 10**data_type.scale)
-            if data_type.scale >= 0
-            else (Fraction(10**-data_type.scale))
-        )
+        scale = data_type.scale
+        return Fraction(10 ** max(-scale, 0), 10 ** max(scale, 0))
     if pt.is_integer(data_type):
         return Fraction(1)
     return Fraction(_NANOSECONDS[data_type.unit])

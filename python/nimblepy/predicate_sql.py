@@ -73,10 +73,9 @@ def read_sql(text: str, schema: pa.Schema) -> Node:
         raise InvalidArgumentError("filter: the SQL text is empty; write a condition such as x > 3")
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
+        return _ConditionReader(schema).read(tree)
     except SqlglotError as error:
         raise InvalidArgumentError(_syntax_message(text, error)) from error
-    try:
-        return _ConditionReader(schema).read(tree)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"filter {text!r}: {error}") from error
     except RecursionError as error:
@@ -113,10 +112,11 @@ class _ConditionReader:
     def _read(self, tree: exp.Expr) -> Node:
         if isinstance(tree, exp.Paren):
             return self.read(tree.this)
+        # Flattened, so that a chain of thousands of conditions is no deep recursion.
         if isinstance(tree, exp.And):
-            return all_of(self.read(tree.this), self.read(tree.expression))
+            return all_of(*(self.read(arg) for arg in tree.flatten(unnest=False)))
         if isinstance(tree, exp.Or):
-            return any_of(self.read(tree.this), self.read(tree.expression))
+            return any_of(*(self.read(arg) for arg in tree.flatten(unnest=False)))
         if isinstance(tree, exp.Not):
             return negate(self.read(tree.this))
         if type(tree) in _COMPARISONS:

@@ -1,0 +1,216 @@
+"""The ``nimble`` command: what scripts and people get, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from nimblepy.cli import app
+from nimblepy.cli_output import jsonable, plain_values
+
+needs_core = pytest.mark.skipif(
+    find_spec("nimblepy._core") is None, reason="the compiled core is not built here"
+)
+
+ROWS = 100
+COMMANDS = ["inspect", "schema", "stats", "verify", "convert", "lookup", "range", "scan"]
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def json_lines(result: Result) -> list[dict[str, object]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    table = pa.table(
+        {
+            "k": list(range(ROWS)),
+            "name": [f"name [{row % 10}], {row}" for row in range(ROWS)],
+            "loc": [{"lat": row / 2, "tags": ["a"]} for row in range(ROWS)],
+        }
+    )
+    path = tmp_path / "in.parquet"
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.fixture
+def nimble(source: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "out.nimble"
+    result = run("convert", source, path, "--cluster-by", "k", "--unique", "--hash-index", "name")
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_help_names_every_command() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    assert all(command in result.output for command in COMMANDS)
+    for command in COMMANDS:
+        assert run(command, "--help").exit_code == 0
+
+
+def test_help_does_not_load_arrow_or_rich_tables() -> None:
+    code = (
+        "import sys, nimblepy.cli; "
+        "print(sorted({'pyarrow', 'numpy', 'sqlglot', 'polars'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def check_one_line(result: Result, *parts: str) -> None:
+    assert result.exit_code == 1
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("nimble: error: ")
+    assert all(part in result.stderr for part in parts), result.stderr
+
+
+@needs_core
+def test_missing_file_is_one_line(tmp_path: Path) -> None:
+    check_one_line(run("schema", tmp_path / "none.nimble"), "none.nimble")
+
+
+@needs_core
+def test_foreign_file_is_one_line(source: Path) -> None:
+    check_one_line(run("inspect", source))
+    check_one_line(run("verify", source))
+
+
+@needs_core
+def test_bad_arguments_are_one_line(nimble: Path, source: Path) -> None:
+    check_one_line(run("scan", nimble, "--filter", "nam = 1"), "did you mean 'name'")
+    check_one_line(run("scan", nimble, "--json", "--csv"), "not both")
+    check_one_line(run("lookup", nimble, "seven"), "'seven' is not a int64")
+    check_one_line(run("lookup", nimble, "7,8"), "'7,8' is not a int64")
+    check_one_line(run("lookup", nimble, "7", "--on", "loc.lat"))
+    check_one_line(run("range", nimble, "--prefix", "1", "--lower", "2"), "--prefix")
+    check_one_line(run("convert", source, nimble), "--overwrite")
+    check_one_line(run("convert", source, nimble, "--overwrite", "--compression", "zip"), "'zip'")
+    check_one_line(run("convert", source, nimble, "--overwrite", "-c", "nope"), "'nope'")
+
+
+@needs_core
+def test_schema_and_inspect_as_json(nimble: Path) -> None:
+    schema = json.loads(run("schema", nimble, "--json").stdout)
+    assert schema["rows"] == ROWS
+    assert schema["cluster_by"] == ["k"]
+    assert schema["unique"] is True
+    assert [column["name"] for column in schema["columns"]] == ["k", "name", "loc"]
+    assert {index["kind"] for index in schema["indexes"]} == {"cluster", "hash"}
+    inspection = json.loads(run("inspect", nimble, "--json").stdout)
+    assert inspection["layout"]["kind"] == "file"
+
+
+@needs_core
+def test_tables_for_people(nimble: Path) -> None:
+    assert "100 rows" in run("inspect", nimble).stdout
+    assert "struct<lat: double" in run("schema", nimble).stdout
+    stats = run("stats", nimble)
+    assert all(name in stats.stdout for name in ("k", "name", "loc"))
+    assert "ok, 100 rows" in run("verify", nimble).stdout
+    page = run("scan", nimble)
+    assert "name [3], 3" in page.stdout
+    assert "first 20 rows" in page.stderr
+
+
+@needs_core
+def test_stats_as_json_covers_every_column(nimble: Path) -> None:
+    rows = json_lines(run("stats", nimble, "--json"))
+    assert [row["column"] for row in rows] == ["k", "name", "loc"]
+    assert all(isinstance(row["size_bytes"], int) and row["size_bytes"] > 0 for row in rows)
+
+
+@needs_core
+def test_lookup_by_cluster_key_and_by_hash(nimble: Path) -> None:
+    found = json_lines(run("lookup", nimble, "7", "3", "1000", "--json", "-c", "k,loc"))
+    assert found == [
+        {"k": 7, "loc": {"lat": 3.5, "tags": ["a"]}},
+        {"k": 3, "loc": {"lat": 1.5, "tags": ["a"]}},
+    ]
+    named = json_lines(run("lookup", nimble, "name [5], 15", "--on", "name", "--json"))
+    assert [row["k"] for row in named] == [15]
+    assert "no row" in run("lookup", nimble, "1000").stderr
+
+
+@needs_core
+def test_range_bounds_limit_and_order(nimble: Path) -> None:
+    def keys(*arguments: str) -> list[object]:
+        return [row["k"] for row in json_lines(run("range", nimble, "--json", *arguments))]
+
+    assert keys("--lower", "3", "--upper", "6") == [3, 4, 5]
+    assert keys("--lower", "3", "--upper", "6", "--inclusive", "(]") == [4, 5, 6]
+    assert keys("--lower", "97") == [97, 98, 99]
+    assert keys("--upper", "6", "--reverse", "--limit", "2") == [5, 4]
+    assert keys("--prefix", "42") == [42]
+
+
+@needs_core
+def test_scan_with_filter_limit_and_count(nimble: Path) -> None:
+    rows = json_lines(run("scan", nimble, "-f", "k >= 98 OR loc.lat < 1", "-c", "k", "--json"))
+    assert [row["k"] for row in rows] == [0, 1, 98, 99]
+    assert len(json_lines(run("scan", nimble, "--json"))) == ROWS
+    assert len(json_lines(run("scan", nimble, "--json", "-n", "5"))) == 5
+    assert run("scan", nimble, "-f", "k < 10", "--count").stdout == "10\n"
+
+
+@needs_core
+def test_csv_has_header_even_without_rows(nimble: Path) -> None:
+    lines = run("scan", nimble, "--csv", "-c", "k,loc", "-n", "1").stdout.splitlines()
+    assert lines == ['"k","loc"', '0,"{""lat"": 0.0, ""tags"": [""a""]}"']
+    assert run("scan", nimble, "--csv", "-c", "k", "-f", "k < 0").stdout == '"k"\n'
+
+
+@needs_core
+def test_explain_prints_plan_and_no_rows(nimble: Path) -> None:
+    for command in (["lookup", nimble, "7"], ["range", nimble, "--lower", "7"], ["scan", nimble]):
+        text = run(*command, "--explain")
+        assert text.exit_code == 0, text.output
+        assert "name [" not in text.stdout
+        assert "children" in json.loads(run(*command, "--explain", "--json").stdout)
+
+
+@needs_core
+def test_convert_reports_what_it_wrote(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "made.nimble"
+    result = run(
+        "convert", source, target, "--cluster-by", "k desc", "--sorted-index", "name", "--json"
+    )
+    assert json.loads(result.stdout)["num_rows"] == ROWS
+    keys = [row["k"] for row in json_lines(run("scan", target, "--json", "-c", "k"))]
+    assert keys == list(reversed(range(ROWS)))
+
+
+def test_values_json_lacks_become_text() -> None:
+    times = pa.record_batch(
+        {
+            "t": pa.array([1], type=pa.timestamp("ns")),
+            "u": pa.array([1], type=pa.timestamp("ns", "UTC")),
+            "d": pa.array([1], type=pa.duration("ns")),
+            "c": pa.array([1], type=pa.time64("ns")),
+        }
+    )
+    assert jsonable(plain_values(times).to_pylist()) == [
+        {
+            "t": "1970-01-01 00:00:00.000000001",
+            "u": "1970-01-01 00:00:00.000000001Z",
+            "d": 1,
+            "c": "00:00:00.000000001",
+        }
+    ]
+    values = [float("nan"), b"\xff", None, True, 1.5, {"a": (1,)}]
+    assert jsonable(values) == ["nan", "ff", None, True, 1.5, {"a": [1]}]
