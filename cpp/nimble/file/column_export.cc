@@ -201,8 +201,10 @@ class ColumnExporter {
   Status add_children() {
     const Field& f = column_.field();
     if (f.layout == Layout::kDictionary) {
-      return ColumnExporter(column_.dictionary->values, column_.dictionary)
-          .run(&holder_->dictionary);
+      std::shared_ptr<const DictionaryValues> values = column_.dictionary;
+      // A column that never got a row has not looked for its dictionary.
+      if (!values) values = std::make_shared<DictionaryValues>(f.dictionary[0]);
+      return ColumnExporter(values->values, values).run(&holder_->dictionary);
     }
     if (f.layout == Layout::kRunEnd) NIMBLE_RETURN_IF_ERROR(add_run_ends());
     for (const Column& c : column_.children) {

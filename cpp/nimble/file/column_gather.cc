@@ -41,6 +41,9 @@ void gather_bits(const uint8_t* from, const uint64_t* rows, uint64_t n,
 void Column::append_rows(const Column& from, const uint64_t* rows,
                          uint64_t count) {
   if (count == 0) return;
+  if (field_->layout == Layout::kDictionary && !dictionary) {
+    dictionary = from.dictionary;
+  }
   if (from.validity.size() > 0 || validity.size() > 0) {
     ensure_validity();
     validity.resize((length_ + count) / 8 + 1);

@@ -475,6 +475,24 @@ Status StripeReader::read(uint32_t node, const uint64_t* rows, uint64_t begin,
   return Status::ok();
 }
 
+Status StripeReader::mask_with_parent(uint32_t parent, const uint64_t* rows,
+                                      uint64_t begin, uint64_t count,
+                                      uint64_t at, Column* out) const {
+  if (!out->field().has_validity()) return Status::ok();
+  Column mask(*plan_.node(parent).field, false);
+  NIMBLE_RETURN_IF_ERROR(read_validity(parent, rows, begin, count, &mask));
+  if (mask.null_count() == 0) return Status::ok();
+  out->ensure_validity();
+  uint64_t hidden = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (get_bit(mask.validity.data(), i) || !out->is_valid(at + i)) continue;
+    set_bit(out->validity.data(), at + i, false);
+    ++hidden;
+  }
+  out->add_nulls(hidden);
+  return Status::ok();
+}
+
 Status StripeReader::read_range(uint32_t node, uint64_t begin, uint64_t end,
                                 Column* out) const {
   return read(node, nullptr, begin, end - begin, out);

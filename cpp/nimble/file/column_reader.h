@@ -37,6 +37,11 @@ class StripeReader {
   Status want_range(uint32_t node, uint64_t begin, uint64_t end) const;
   Status want_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
+  // Makes the rows that were appended to `out` from `at` on null where the
+  // struct `parent` above them is.
+  Status mask_with_parent(uint32_t parent, const uint64_t* rows, uint64_t begin,
+                          uint64_t count, uint64_t at, Column* out) const;
+
  private:
   struct Segment {
     const Decoder* decoder;

@@ -336,10 +336,12 @@ Status FileWriter::finish_group() {
 // ------------------------------------------------------------------- the end
 
 Status FileWriter::write_dictionaries() {
+  const DictionaryList& lists =
+      shared_dictionaries_ != nullptr ? *shared_dictionaries_ : dictionaries_;
   uint32_t next = 0;
   for (uint32_t n = 0; n < plan_.nodes().size(); ++n) {
     if (plan_.node(n).field->layout != Layout::kDictionary) continue;
-    Column& values = dictionaries_[next++]->values;
+    const Column& values = lists[next++]->values;
     NodeSection ref;
     ref.node = n;
     ref.rows = values.length();

@@ -60,6 +60,11 @@ class FileWriter {
                      const KeyBuffer* keys);
   uint64_t num_rows() const { return num_rows_ + stripe_.length(); }
   DictionaryList& dictionaries() { return dictionaries_; }
+  // Stores `dictionaries` instead of own ones, for rows whose codes are
+  // theirs; they must outlive the writer.
+  void share_dictionaries(const DictionaryList& dictionaries) {
+    shared_dictionaries_ = &dictionaries;
+  }
 
   // Writes what is pending, the footer, and makes the file visible.
   Result<WriteSummary> finish();
@@ -95,6 +100,7 @@ class FileWriter {
   std::vector<uint64_t> bloom_hashes_;
   std::vector<ZoneBuilder> zones_;
   DictionaryList dictionaries_;
+  const DictionaryList* shared_dictionaries_ = nullptr;
   Column stripe_;
   KeyBuffer gathered_keys_;
 

@@ -1,0 +1,173 @@
+#include "nimble/file/row_reader.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "nimble/base/parallel.h"
+
+namespace nimble {
+
+Result<std::shared_ptr<const RowReader>> RowReader::create(
+    std::shared_ptr<const FileReader> file,
+    const std::vector<std::string>& columns) {
+  std::shared_ptr<RowReader> out(new RowReader());
+  const Field& root = file->footer().schema;
+  out->schema_ = root;
+  out->schema_.children.clear();
+  for (const std::string& name : columns) {
+    auto path = find_path(root, name);
+    if (!path) {
+      std::string known;
+      for (const Field& c : root.children) {
+        known += (known.empty() ? "" : ", ") + c.name;
+      }
+      return Status::invalid_argument("no column '" + name +
+                                      "'; the file has: " + known);
+    }
+    Projected p{0, {}};
+    const Field* field = &root;
+    for (const int step : *path) {
+      if (field != &root) p.parents.push_back(p.node);
+      p.node = file->plan().node(p.node).children[static_cast<size_t>(step)];
+      field = &field->children[static_cast<size_t>(step)];
+    }
+    Field child = *field;
+    child.name = name;
+    if (!p.parents.empty()) child.flags |= ARROW_FLAG_NULLABLE;
+    out->schema_.children.push_back(std::move(child));
+    out->columns_.push_back(std::move(p));
+  }
+  out->file_ = std::move(file);
+  return std::shared_ptr<const RowReader>(std::move(out));
+}
+
+Result<std::shared_ptr<const RowReader>> RowReader::create_all(
+    std::shared_ptr<const FileReader> file) {
+  std::shared_ptr<RowReader> out(new RowReader());
+  out->schema_ = file->footer().schema;
+  for (const uint32_t node : file->plan().node(0).children) {
+    out->columns_.push_back({node, {}});
+  }
+  out->file_ = std::move(file);
+  return std::shared_ptr<const RowReader>(std::move(out));
+}
+
+Status RowReader::read_column(const StripeReader& reader, size_t column,
+                              const uint64_t* rows, uint64_t begin,
+                              uint64_t count, Column* out) const {
+  const Projected& p = columns_[column];
+  const uint64_t at = out->length();
+  NIMBLE_RETURN_IF_ERROR(
+      rows != nullptr ? reader.read_rows(p.node, rows, count, out)
+                      : reader.read_range(p.node, begin, begin + count, out));
+  for (const uint32_t parent : p.parents) {
+    NIMBLE_RETURN_IF_ERROR(
+        reader.mask_with_parent(parent, rows, begin, count, at, out));
+  }
+  return Status::ok();
+}
+
+Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
+                       uint64_t begin, uint64_t count) const {
+  if (file_->file().mapped() != nullptr) return Status::ok();
+  for (const Projected& p : columns_) {
+    NIMBLE_RETURN_IF_ERROR(rows != nullptr
+                               ? reader.want_rows(p.node, rows, count)
+                               : reader.want_range(p.node, begin, begin + count));
+  }
+  return Status::ok();
+}
+
+Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
+                              uint64_t begin, uint64_t count, uint32_t threads,
+                              Column* out) const {
+  std::vector<Status> status(columns_.size());
+  // What is fetched on the way is shared, so only mapped files go parallel;
+  // and starting a thread costs as much as decoding some thousand values.
+  const bool alone = file_->file().mapped() == nullptr || count < 8192;
+  parallel_for(columns_.size(), alone ? 1 : threads, [&](size_t i) {
+    status[i] = read_column(reader, i, rows, begin, count, &out->children[i]);
+  });
+  for (size_t i = 0; i < status.size(); ++i) {
+    if (status[i]) continue;
+    return std::move(status[i]).with_context(
+        file_->file().name() + ": column '" + schema_.children[i].name + "'");
+  }
+  out->add_rows(count);
+  return Status::ok();
+}
+
+Status RowReader::read_ranges(std::span<const RowRange> ranges,
+                              uint32_t threads, Column* out) const {
+  const GroupCache::Pin pin(file_->groups());
+  for (RowRange range : ranges) {
+    while (!range.empty()) {
+      const size_t g = file_->group_of(range.begin);
+      NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
+      const StripeView& stripe = group->view().stripe_of(range.begin);
+      const uint64_t begin = range.begin - stripe.first_row;
+      const uint64_t count =
+          std::min(range.end - stripe.first_row, stripe.rows) - begin;
+      FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());
+      const StripeReader reader(*file_, file_->plan(), *group, stripe, &fetched);
+      NIMBLE_RETURN_IF_ERROR(want(reader, nullptr, begin, count));
+      NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+      NIMBLE_RETURN_IF_ERROR(
+          read_stripe(reader, nullptr, begin, count, threads, out));
+      range.begin += count;
+    }
+  }
+  return Status::ok();
+}
+
+Status RowReader::read_ascending(std::span<const uint64_t> rows,
+                                 uint32_t threads, Column* out) const {
+  const GroupCache::Pin pin(file_->groups());
+  std::vector<uint64_t> local;
+  for (size_t i = 0; i < rows.size();) {
+    const size_t g = file_->group_of(rows[i]);
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
+    const StripeView& stripe = group->view().stripe_of(rows[i]);
+    local.clear();
+    const uint64_t end = stripe.first_row + stripe.rows;
+    for (; i < rows.size() && rows[i] < end; ++i) {
+      local.push_back(rows[i] - stripe.first_row);
+    }
+    FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());
+    const StripeReader reader(*file_, file_->plan(), *group, stripe, &fetched);
+    NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size()));
+    NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+    NIMBLE_RETURN_IF_ERROR(
+        read_stripe(reader, local.data(), 0, local.size(), threads, out));
+  }
+  return Status::ok();
+}
+
+Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
+                       Column* out) const {
+  for (const uint64_t r : rows) {
+    if (r < file_->num_rows()) continue;
+    return Status::invalid_argument("row " + std::to_string(r) +
+                                    " of a file of " +
+                                    std::to_string(file_->num_rows()) + " rows");
+  }
+  const bool ascending =
+      std::adjacent_find(rows.begin(), rows.end(),
+                         std::greater_equal<uint64_t>()) == rows.end();
+  if (ascending) return read_ascending(rows, threads, out);
+  std::vector<uint64_t> unique(rows.begin(), rows.end());
+  std::sort(unique.begin(), unique.end());
+  unique.erase(std::unique(unique.begin(), unique.end()), unique.end());
+  Column read = make_output();
+  NIMBLE_RETURN_IF_ERROR(read_ascending(unique, threads, &read));
+  std::vector<uint64_t> places(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    places[i] = static_cast<uint64_t>(
+        std::lower_bound(unique.begin(), unique.end(), rows[i]) -
+        unique.begin());
+  }
+  out->append_rows(read, places.data(), places.size());
+  return Status::ok();
+}
+
+}  // namespace nimble

@@ -1,0 +1,67 @@
+// RowReader: rows of a file as Arrow columns, for one projection. Prepared
+// once, used by any number of threads.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nimble/base/row_range.h"
+#include "nimble/file/column_reader.h"
+#include "nimble/file/file_reader.h"
+
+namespace nimble {
+
+class RowReader {
+ public:
+  // `columns` are names or dotted paths of struct fields, in output order; a
+  // nested field comes out under its whole path.
+  static Result<std::shared_ptr<const RowReader>> create(
+      std::shared_ptr<const FileReader> file,
+      const std::vector<std::string>& columns);
+  static Result<std::shared_ptr<const RowReader>> create_all(
+      std::shared_ptr<const FileReader> file);
+
+  const FileReader& file() const { return *file_; }
+  const std::shared_ptr<const FileReader>& file_owner() const { return file_; }
+  // The struct that results are.
+  const Field& schema() const { return schema_; }
+  Column make_output() const { return Column(schema_, /*wide=*/false); }
+  // Node of each output column.
+  uint32_t node(size_t column) const { return columns_[column].node; }
+  bool is_nested(size_t column) const { return !columns_[column].parents.empty(); }
+
+  // Appends the rows of disjoint ascending ranges. Columns are decoded by up
+  // to `threads` threads.
+  Status read_ranges(std::span<const RowRange> ranges, uint32_t threads,
+                     Column* out) const;
+  // Appends rows in the given order, repeats included.
+  Status take(std::span<const uint64_t> rows, uint32_t threads,
+              Column* out) const;
+
+ private:
+  struct Projected {
+    uint32_t node;
+    // Structs above a nested field: where one is null, so is the field.
+    std::vector<uint32_t> parents;
+  };
+
+  RowReader() = default;
+  Status read_stripe(const StripeReader& reader, const uint64_t* rows,
+                     uint64_t begin, uint64_t count, uint32_t threads,
+                     Column* out) const;
+  Status read_column(const StripeReader& reader, size_t column,
+                     const uint64_t* rows, uint64_t begin, uint64_t count,
+                     Column* out) const;
+  Status want(const StripeReader& reader, const uint64_t* rows, uint64_t begin,
+              uint64_t count) const;
+  // Strictly ascending rows.
+  Status read_ascending(std::span<const uint64_t> rows, uint32_t threads,
+                        Column* out) const;
+
+  std::shared_ptr<const FileReader> file_;
+  Field schema_;
+  std::vector<Projected> columns_;
+};
+
+}  // namespace nimble
