@@ -3,10 +3,9 @@
 #include "nimble/base/bitmap.h"
 
 namespace nimble {
-namespace {
 
-// n copies of `value` to `out`.
-void fill(const uint8_t* value, uint32_t width, uint64_t n, uint8_t* out) {
+void fill_value(const uint8_t* value, uint32_t width, uint64_t n,
+                uint8_t* out) {
   const auto repeat = [&]<class T>(T) {
     const T v = load<T>(value);
     for (uint64_t i = 0; i < n; ++i) store(out + i * sizeof(T), v);
@@ -20,6 +19,8 @@ void fill(const uint8_t* value, uint32_t width, uint64_t n, uint8_t* out) {
       for (uint64_t i = 0; i < n; ++i) std::memcpy(out + i * width, value, width);
   }
 }
+
+namespace {
 
 class ConstantDecoder final : public Decoder {
  public:
@@ -58,7 +59,7 @@ class ConstantDecoder final : public Decoder {
         out.bytes->set_end(first + i, data.size());
       }
     } else {
-      fill(value_.data(), type().width, n, out.data);
+      fill_value(value_.data(), type().width, n, out.data);
     }
   }
 

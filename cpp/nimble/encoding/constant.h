@@ -16,6 +16,9 @@ Status encode_constant(const Values& values, SegmentBuilder* out);
 // Are all values the same, and short enough for encode_constant()?
 bool is_constant(const Values& values);
 
+// n copies of the `width` bytes at `value`.
+void fill_value(const uint8_t* value, uint32_t width, uint64_t n, uint8_t* out);
+
 Result<std::unique_ptr<Decoder>> open_constant(ByteReader* head,
                                                const DecodeContext& context);
 

@@ -92,7 +92,32 @@ inline void pick_values(const uint8_t* values, uint32_t width,
   }
 }
 
-// Decoders that transform what a child gives do so this many values at a time.
-inline constexpr uint32_t kScratchValues = kBlockValues;
+// Calls f(first, n) -> Status for every up to kBlockValues of `count` things.
+template <class F>
+Status for_chunks(size_t count, F&& f) {
+  for (size_t i = 0; i < count; i += kBlockValues) {
+    NIMBLE_RETURN_IF_ERROR(
+        f(i, static_cast<uint32_t>(std::min<size_t>(count - i, kBlockValues))));
+  }
+  return Status::ok();
+}
+
+// A block of values of up to 8 bytes, on the stack: where decoders that
+// transform what a child gives let it decode to.
+class Scratch {
+ public:
+  Output output() {
+    Output out;
+    out.data = bytes_;
+    return out;
+  }
+  template <class T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes_);
+  }
+
+ private:
+  alignas(64) uint8_t bytes_[kBlockValues * 8 + AlignedBuffer::kSlack];
+};
 
 }  // namespace nimble

@@ -80,6 +80,8 @@ class Patches {
   // The same for gathered rows: value i of `data` is of rows[i].
   Status apply_gather(const SegmentBody& body, const uint32_t* rows,
                       size_t count, uint8_t* data) const;
+  // Of the values.
+  std::string describe() const { return values_.describe(); }
   size_t memory_bytes() const {
     return positions_.memory_bytes() + values_.memory_bytes();
   }

@@ -1,11 +1,22 @@
 // The only switch over EncodingId.
+#include "nimble/encoding/alp.h"
 #include "nimble/encoding/bit_packed.h"
 #include "nimble/encoding/bool_bitmap.h"
 #include "nimble/encoding/constant.h"
+#include "nimble/encoding/delta.h"
+#include "nimble/encoding/dictionary.h"
 #include "nimble/encoding/encoding.h"
 #include "nimble/encoding/fsst.h"
+#include "nimble/encoding/limbs.h"
+#include "nimble/encoding/narrow.h"
 #include "nimble/encoding/plain.h"
 #include "nimble/encoding/plain_bytes.h"
+#include "nimble/encoding/run_length.h"
+#include "nimble/encoding/sparse.h"
+#include "nimble/encoding/sparse_bits.h"
+#include "nimble/encoding/split_float.h"
+#include "nimble/encoding/template_text.h"
+#include "nimble/encoding/zstd_blocks.h"
 
 namespace nimble {
 namespace {
@@ -32,10 +43,20 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
     case EncodingId::kPlain: return upcast(PlainDecoder::open(head, context));
     case EncodingId::kBitPacked:
       return upcast(BitPackedDecoder::open(head, context));
+    case EncodingId::kDelta: return open_delta(head, context);
+    case EncodingId::kRunLength: return open_run_length(head, context);
+    case EncodingId::kDictionary: return open_dictionary(head, context);
+    case EncodingId::kSparse: return open_sparse(head, context);
+    case EncodingId::kAlp: return open_alp(head, context);
+    case EncodingId::kSplitFloat: return open_split_float(head, context);
+    case EncodingId::kNarrow: return open_narrow(head, context);
+    case EncodingId::kLimbs: return open_limbs(head, context);
     case EncodingId::kBitmap: return open_bitmap(head, context);
+    case EncodingId::kSparseBits: return open_sparse_bits(head, context);
     case EncodingId::kPlainBytes: return open_plain_bytes(head, context);
     case EncodingId::kFsst: return open_fsst(head, context);
-    default: break;
+    case EncodingId::kTemplate: return open_template(head, context);
+    case EncodingId::kZstdBlocks: return open_zstd_blocks(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }

@@ -1,0 +1,48 @@
+// DistinctValues: the distinct values of a stream and a code for every row,
+// with bounds that end the work early where there are too many.
+#pragma once
+
+#include <vector>
+
+#include "nimble/encoding/encoding.h"
+
+namespace nimble {
+
+struct DistinctLimits {
+  uint32_t max_values = 65536;
+  uint64_t max_bytes = UINT64_MAX;  // of all distinct values
+};
+
+class DistinctValues {
+ public:
+  // False where a limit was passed; nothing may be asked then. Fixed widths
+  // and kBytes.
+  bool build(const Values& values, const DistinctLimits& limits);
+
+  uint32_t count() const { return static_cast<uint32_t>(rows_.size()); }
+  // Distinct values in ascending order (ints by value, all else by bytes), as
+  // Values that borrow from this object and from the input.
+  Values distinct() const;
+  // Code of every row: its value's place in distinct(). Unsigned integers of
+  // code_width(count()) bytes; borrows from this object.
+  Values codes() const;
+
+ private:
+  bool add_small_ints(const Values& values, const DistinctLimits& limits);
+  bool add_hashed(const Values& values, const DistinctLimits& limits);
+  void sort(const Values& values);
+
+  ValueType type_;
+  std::vector<uint32_t> rows_;   // first row of each distinct value
+  std::vector<uint32_t> codes_;  // of every row
+  std::vector<uint8_t> narrow_codes_;
+  std::vector<uint8_t> fixed_;  // the distinct values
+  std::vector<ByteSlice> slices_;
+};
+
+// Bytes of a code for `count` distinct values: 1, 2 or 4.
+inline uint32_t code_width(uint64_t count) {
+  return count <= 256 ? 1 : count <= 65536 ? 2 : 4;
+}
+
+}  // namespace nimble
