@@ -15,11 +15,15 @@ constexpr uint32_t kSalts[kWords] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu,
 // Blocks are multiplied by 32 bits of hash.
 constexpr uint64_t kMaxBlocks = uint64_t{1} << 31;
 
-inline uint32_t bit_of(uint64_t hash, size_t word) {
+NIMBLE_ALWAYS_INLINE uint32_t bit_of(uint64_t hash, size_t word) {
   return uint32_t{1} << ((static_cast<uint32_t>(hash) * kSalts[word]) >> 27);
 }
 
-inline bool block_contains(const uint8_t* block, uint64_t hash) {
+NIMBLE_ALWAYS_INLINE void set_bits(uint32_t* block, uint64_t hash) {
+  for (size_t i = 0; i < kWords; ++i) block[i] |= bit_of(hash, i);
+}
+
+NIMBLE_ALWAYS_INLINE bool block_contains(const uint8_t* block, uint64_t hash) {
   uint32_t missing = 0;
   for (size_t i = 0; i < kWords; ++i) {
     missing |= bit_of(hash, i) & ~load<uint32_t>(block + 4 * i);
@@ -38,11 +42,11 @@ BloomFilterBuilder::BloomFilterBuilder(uint64_t num_keys, double bits_per_key) {
 }
 
 void BloomFilterBuilder::insert(uint64_t hash) {
-  uint32_t* block = &words_[bloom_block(hash, words_.size() / kWords) * kWords];
-  for (size_t i = 0; i < kWords; ++i) block[i] |= bit_of(hash, i);
+  set_bits(&words_[bloom_block(hash, words_.size() / kWords) * kWords], hash);
 }
 
-void BloomFilterBuilder::insert(std::span<const uint64_t> hashes) {
+NIMBLE_CLONES void BloomFilterBuilder::insert(
+    std::span<const uint64_t> hashes) {
   constexpr size_t kAhead = 16;
   const uint64_t blocks = words_.size() / kWords;
   for (size_t i = 0; i < hashes.size(); ++i) {
@@ -50,7 +54,7 @@ void BloomFilterBuilder::insert(std::span<const uint64_t> hashes) {
       __builtin_prefetch(
           &words_[bloom_block(hashes[i + kAhead], blocks) * kWords], 1);
     }
-    insert(hashes[i]);
+    set_bits(&words_[bloom_block(hashes[i], blocks) * kWords], hashes[i]);
   }
 }
 
@@ -76,14 +80,14 @@ bool BloomFilter::might_contain(uint64_t hash) const {
       blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize, hash);
 }
 
-void BloomFilter::might_contain(std::span<const uint64_t> hashes,
-                                uint8_t* found) const {
+NIMBLE_CLONES void BloomFilter::might_contain(
+    std::span<const uint64_t> hashes, uint8_t* found) const {
   constexpr size_t kAhead = 16;
   const auto block = [this](uint64_t hash) {
     return blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize;
   };
   const size_t n = hashes.size();
-  for (size_t i = 0; i < std::min(n, kAhead); ++i) {
+  for (size_t i = 0; i < n && i < kAhead; ++i) {
     __builtin_prefetch(block(hashes[i]));
   }
   for (size_t i = 0; i < n; ++i) {

@@ -79,7 +79,9 @@ void separator(ByteSpan a, ByteSpan b, ByteBuffer* s) {
 
 ClusterIndexWriter::ClusterIndexWriter(ClusterIndexOptions options)
     : options_(std::move(options)) {
-  options_.chunk_keys = std::max<uint32_t>(1, options_.chunk_keys);
+  options_.chunk_keys = std::clamp<uint32_t>(options_.chunk_keys, 1, 1u << 24);
+  options_.chunk_bytes = std::clamp<uint64_t>(options_.chunk_bytes, 1,
+                                             kMaxChunkBytes - kMaxKeySize);
 }
 
 Status ClusterIndexWriter::order_error(uint64_t row, ByteSpan before,
@@ -110,9 +112,23 @@ Status ClusterIndexWriter::check_order(const KeyBuffer& keys, size_t begin,
   return order_error(num_rows_ + (at - begin), keys.key(at - 1), keys.key(at));
 }
 
+Status ClusterIndexWriter::check_sizes(const KeyBuffer& keys, size_t begin,
+                                       size_t end) const {
+  if (keys.offset(end) - keys.offset(begin) <= kMaxKeySize) return Status::ok();
+  for (size_t i = begin; i < end; ++i) {
+    if (keys.key(i).size() <= kMaxKeySize) continue;
+    return Status::invalid_argument(
+        "row " + std::to_string(num_rows_ + (i - begin)) + ": a key of " +
+        std::to_string(keys.key(i).size()) + " bytes is longer than " +
+        std::to_string(kMaxKeySize));
+  }
+  return Status::ok();
+}
+
 Status ClusterIndexWriter::add(const KeyBuffer& keys, size_t begin,
                                size_t end) {
   if (begin >= end) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(check_sizes(keys, begin, end));
   NIMBLE_RETURN_IF_ERROR(check_order(keys, begin, end));
   if (pending_.empty()) pending_.reset(keys.fixed_width());
   num_rows_ += end - begin;
@@ -120,22 +136,42 @@ Status ClusterIndexWriter::add(const KeyBuffer& keys, size_t begin,
   const ByteSpan last = keys.key(end - 1);
   last_.clear();
   last_.put_bytes(last);
-  const size_t chunk = options_.chunk_keys;
   while (begin < end) {
-    if (pending_.empty() && end - begin >= chunk) {
-      cut(keys, begin, begin + chunk);  // no copy on the common path
-      begin += chunk;
-      continue;
+    bool full = false;
+    const size_t to = fill(keys, begin, end, &full);
+    if (pending_.empty() && full) {
+      cut(keys, begin, to);  // no copy on the common path
+    } else {
+      pending_.append(keys, begin, to);
+      if (full) {
+        cut(pending_, 0, pending_.size());
+        pending_.clear();
+      }
     }
-    const size_t n = std::min(end - begin, chunk - pending_.size());
-    pending_.append(keys, begin, begin + n);
-    begin += n;
-    if (pending_.size() == chunk) {
-      cut(pending_, 0, chunk);
-      pending_.clear();
-    }
+    begin = to;
   }
   return Status::ok();
+}
+
+size_t ClusterIndexWriter::fill(const KeyBuffer& keys, size_t begin, size_t end,
+                                bool* full) const {
+  const size_t room = options_.chunk_keys - pending_.size();
+  size_t to = std::min(end, begin + room);
+  *full = to - begin == room;
+  const uint64_t limit =
+      keys.offset(begin) + (options_.chunk_bytes - pending_.num_bytes());
+  if (keys.offset(to) < limit) return to;
+  *full = true;
+  size_t low = begin + 1;
+  while (low < to) {
+    const size_t mid = low + (to - low) / 2;
+    if (keys.offset(mid) < limit) {
+      low = mid + 1;
+    } else {
+      to = mid;
+    }
+  }
+  return low;
 }
 
 void ClusterIndexWriter::cut(const KeyBuffer& keys, size_t begin, size_t end) {

@@ -10,7 +10,9 @@
 namespace nimble {
 
 struct ClusterIndexOptions {
-  uint32_t chunk_keys = 1024;  // keys of a chunk; the last of a group has less
+  // A chunk ends with the key that fills either of these.
+  uint32_t chunk_keys = 1024;
+  uint64_t chunk_bytes = 256 << 10;  // of keys as they are
   KeyChunkOptions chunk;
   bool unique = false;
   // A key as text for messages; hex where there is none.
@@ -35,12 +37,15 @@ struct GroupKeys {
   uint64_t num_keys = 0;
 };
 
+inline constexpr uint64_t kMaxKeySize = uint64_t{1} << 30;
+
 class ClusterIndexWriter {
  public:
   explicit ClusterIndexWriter(ClusterIndexOptions options);
 
   // Keys [begin, end) belong to the next rows. Fails with kKeyOrder or
-  // kDuplicateKey, naming both rows and keys; the writer is of no use then.
+  // kDuplicateKey, naming both rows and keys, or kInvalidArgument where a key
+  // is longer than kMaxKeySize; the writer is of no use then.
   Status add(const KeyBuffer& keys, size_t begin, size_t end);
   // Ends the group. Without keys since the last one: a group of no chunks.
   GroupKeys finish_group();
@@ -48,8 +53,12 @@ class ClusterIndexWriter {
   uint64_t num_rows() const { return num_rows_; }
 
  private:
+  Status check_sizes(const KeyBuffer& keys, size_t begin, size_t end) const;
   Status check_order(const KeyBuffer& keys, size_t begin, size_t end) const;
   Status order_error(uint64_t row, ByteSpan before, ByteSpan key) const;
+  // End of the keys from `begin` on that the current chunk takes.
+  size_t fill(const KeyBuffer& keys, size_t begin, size_t end,
+              bool* full) const;
   void cut(const KeyBuffer& keys, size_t begin, size_t end);
 
   ClusterIndexOptions options_;

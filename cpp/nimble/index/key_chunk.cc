@@ -79,7 +79,7 @@ Status KeyChunk::open_prefix(ByteSpan body) {
   ByteReader in(body);
   const uint64_t interval = in.get_varint();
   offset_size_ = in.get_u8();
-  entries_ = in.get_sized();
+  entries_ = in.get_bytes(in.get<uint32_t>());
   NIMBLE_RETURN_IF_ERROR(in.status("prefix key chunk"));
   if (interval == 0 || interval > UINT32_MAX ||
       (offset_size_ != 2 && offset_size_ != 4)) {
@@ -206,10 +206,13 @@ Status KeyChunk::decode(uint32_t begin, uint32_t end, KeyBuffer* out) const {
                   std::to_string(out->fixed_width()));
   }
   uint8_t* to = out->data() + out->num_bytes() - n * size;
-  for (uint32_t i = begin; i < end; ++i) {
+  for (uint32_t i = begin; i < end; ++i, to += size) {
+    if (size >= 8) {  // the whole word, then the prefix over what it spoilt
+      store(to + size - 8, swap_bytes(fixed_at(i)));
+    } else {
+      store_be(to + prefix_.size(), fixed_at(i), suffix_size_);
+    }
     if (!prefix_.empty()) std::memcpy(to, prefix_.data(), prefix_.size());
-    store_be(to + prefix_.size(), fixed_at(i), suffix_size_);
-    to += size;
   }
   return Status::ok();
 }

@@ -19,7 +19,9 @@ struct KeyChunkOptions {
   bool allow_fixed = true;  // false only to test the other form
 };
 
-// Appends a chunk of keys [begin, end), sorted, at least one, at most 2^31.
+// Appends a chunk of keys [begin, end): sorted, 1 to 2^24 of them, at most
+// kMaxChunkBytes in all.
+inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 31;
 void build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
                      const KeyChunkOptions& options, ByteBuffer* out);
 

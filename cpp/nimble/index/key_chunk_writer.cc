@@ -4,9 +4,9 @@
 namespace nimble {
 namespace {
 
-// Fixed chunks this narrow are taken without trying the other form, which
-// needs about two bytes a key; wider ones must not be more than an eighth
-// larger: they are searched several times faster.
+// Fixed chunks this narrow are taken without a look at the other form, which
+// needs about two bytes a key; wider ones may be an eighth larger than it:
+// they are searched several times faster.
 constexpr uint32_t kSurelySmall = 16;
 
 void put_header(KeyChunkMode mode, size_t num_keys, ByteSpan prefix,
@@ -17,7 +17,7 @@ void put_header(KeyChunkMode mode, size_t num_keys, ByteSpan prefix,
   out->put_sized(prefix);
 }
 
-// The keys as numbers near a line; see KeyChunk::fixed_at.
+// The keys as numbers near a line: docs/format/key_chunks.md.
 struct FixedPlan {
   size_t key_size = 0;
   size_t suffix_size = 0;
@@ -25,9 +25,9 @@ struct FixedPlan {
   uint32_t shift = 0;
   uint64_t base = 0;
   uint64_t slope = 0;
-  std::vector<uint64_t> values;
-
-  uint64_t line(size_t i) const { return (slope * i) >> shift; }
+  uint64_t least = 0;            // of the offsets: base belongs to it
+  std::vector<uint64_t> values;  // suffixes as numbers
+  std::vector<uint64_t> offsets;  // from first key and line, modulo 2^64
 };
 
 // Do all keys have one size? They are back to back, so a size is a stride.
@@ -62,27 +62,33 @@ void load_suffixes(const uint8_t* keys, size_t n, FixedPlan* plan) {
 void fit_line(FixedPlan* plan) {
   const std::vector<uint64_t>& v = plan->values;
   const size_t n = v.size();
-  const uint64_t span = v[n - 1] - v[0];
-  plan->base = v[0];
+  const uint64_t first = v[0], span = v[n - 1] - first;
+  plan->base = first;
   plan->width = bit_width_of(span);
+  plan->offsets.resize(n);
   // Below 2^62 the distances from the line fit an int64.
-  if (n < 2 || plan->width == 0 || plan->width > 62) return;
-  FixedPlan sloped;
-  sloped.shift = std::min<uint32_t>(32, 64 - plan->width);
-  sloped.slope = (span << sloped.shift) / (n - 1);
-  int64_t low = 0, high = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const auto d = static_cast<int64_t>(v[i] - v[0] - sloped.line(i));
-    low = std::min(low, d);
-    high = std::max(high, d);
+  if (n > 1 && plan->width > 0 && plan->width <= 62) {
+    const uint32_t shift = std::min<uint32_t>(32, 64 - plan->width);
+    const uint64_t slope = (span << shift) / (n - 1);
+    int64_t low = 0, high = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t d = v[i] - first - ((slope * i) >> shift);
+      plan->offsets[i] = d;
+      low = std::min(low, static_cast<int64_t>(d));
+      high = std::max(high, static_cast<int64_t>(d));
+    }
+    const uint32_t width =
+        bit_width_of(static_cast<uint64_t>(high) - static_cast<uint64_t>(low));
+    if (width < plan->width) {
+      plan->width = width;
+      plan->shift = shift;
+      plan->slope = slope;
+      plan->least = static_cast<uint64_t>(low);
+      plan->base += plan->least;
+      return;
+    }
   }
-  const uint32_t width =
-      bit_width_of(static_cast<uint64_t>(high) - static_cast<uint64_t>(low));
-  if (width >= plan->width) return;
-  plan->width = width;
-  plan->shift = sloped.shift;
-  plan->slope = sloped.slope;
-  plan->base += static_cast<uint64_t>(low);
+  for (size_t i = 0; i < n; ++i) plan->offsets[i] = v[i] - first;
 }
 
 // False where the keys are not of one size or differ in more than 8 bytes.
@@ -96,8 +102,25 @@ bool plan_fixed(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
   return true;
 }
 
+// Bytes of the entries in the other form, but for a few of the header.
+uint64_t prefix_form_size(const FixedPlan& plan, uint32_t interval) {
+  const std::vector<uint64_t>& v = plan.values;
+  uint64_t size = 0;
+  for (size_t i = 1; i < v.size(); ++i) {
+    size += 1 + div_ceil(bit_width_of(v[i] ^ v[i - 1]), 8);
+  }
+  // A restart point is written in full and has an offset.
+  return size + div_ceil(v.size(), interval) * (plan.suffix_size + 2);
+}
+
 uint64_t packed_size(uint64_t num_keys, uint64_t width) {
   return div_ceil(num_keys * width, 8) + 8;
+}
+
+bool takes_fixed(const FixedPlan& plan, uint32_t interval) {
+  if (plan.width <= kSurelySmall) return true;
+  const uint64_t other = prefix_form_size(plan, interval);
+  return packed_size(plan.values.size(), plan.width) <= other + other / 8;
 }
 
 void put_fixed(const FixedPlan& plan, ByteSpan prefix, ByteBuffer* out) {
@@ -114,7 +137,7 @@ void put_fixed(const FixedPlan& plan, ByteSpan prefix, ByteBuffer* out) {
   uint64_t word = 0;
   uint32_t filled = 0;
   for (size_t i = 0; i < n; ++i) {
-    const uint64_t v = plan.values[i] - plan.base - plan.line(i);
+    const uint64_t v = plan.offsets[i] - plan.least;
     word |= v << filled;
     filled += width;
     if (filled < 64) continue;
@@ -131,40 +154,52 @@ uint8_t half_token(size_t length) {
   return static_cast<uint8_t>(std::min<size_t>(length, 15));
 }
 
+// Token, lengths that it has no room for, bytes; returns where they end.
+uint8_t* put_entry(uint8_t* to, size_t same, ByteSpan suffix) {
+  const size_t size = suffix.size();
+  *to++ = static_cast<uint8_t>(half_token(same) << 4 | half_token(size));
+  for (const size_t length : {same, size}) {
+    if (length < 15) continue;
+    size_t rest = length - 15;
+    for (; rest >= 0x80; rest >>= 7) *to++ = static_cast<uint8_t>(rest | 0x80);
+    *to++ = static_cast<uint8_t>(rest);
+  }
+  if (size > 0) std::memcpy(to, suffix.data(), size);
+  return to + size;
+}
+
 void put_prefix(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
                 uint32_t interval, ByteBuffer* out) {
   put_header(KeyChunkMode::kPrefix, end - begin,
              keys.key(begin).first(shared), out);
-  ByteBuffer entries;
-  entries.reserve((end - begin) * 16);
-  std::vector<uint64_t> restarts;
+  out->put_varint(interval);
+  const size_t sizes_at = out->size();
+  out->extend(5);  // offset size and entries size, known at the end
+  constexpr size_t kMostExtra = 1 + 2 * 5;  // of an entry, besides its bytes
+  const size_t entries_at = out->size();
+  uint8_t* const entries = out->extend(
+      keys.offset(end) - keys.offset(begin) + (end - begin) * kMostExtra);
+  uint8_t* to = entries;
+  std::vector<uint32_t> restarts;
   ByteSpan last;
   for (size_t i = begin; i < end; ++i) {
     const ByteSpan key = keys.key(i).subspan(shared);
     size_t same = 0;
     if ((i - begin) % interval == 0) {
-      restarts.push_back(entries.size());
+      restarts.push_back(static_cast<uint32_t>(to - entries));
     } else {
       same = shared_prefix(last, key);
     }
-    const ByteSpan suffix = key.subspan(same);
-    entries.put_u8(static_cast<uint8_t>(half_token(same) << 4 |
-                                        half_token(suffix.size())));
-    if (same >= 15) entries.put_varint(same - 15);
-    if (suffix.size() >= 15) entries.put_varint(suffix.size() - 15);
-    entries.put_bytes(suffix);
+    to = put_entry(to, same, key.subspan(same));
     last = key;
   }
-  const uint8_t offset_size = entries.size() <= 0xffff ? 2 : 4;
-  out->put_varint(interval);
-  out->put_u8(offset_size);
-  out->put_sized(entries.span());
-  for (const uint64_t offset : restarts) {
-    if (offset_size == 2) {
-      out->put(static_cast<uint16_t>(offset));
-    } else {
-      out->put(static_cast<uint32_t>(offset));
-    }
+  const auto size = static_cast<uint32_t>(to - entries);
+  out->resize(entries_at + size);
+  const uint8_t offset_size = size <= 0xffff ? 2 : 4;
+  out->data()[sizes_at] = offset_size;
+  store<uint32_t>(out->data() + sizes_at + 1, size);
+  for (const uint32_t offset : restarts) {
+    out->put_bytes(&offset, offset_size);
   }
 }
 
@@ -179,15 +214,10 @@ void build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
   FixedPlan plan;
   const bool fixed = options.allow_fixed &&
                      plan_fixed(keys, begin, end, shared, &plan);
-  if (fixed && plan.width <= kSurelySmall) {
+  if (fixed && takes_fixed(plan, interval)) {
     put_fixed(plan, first.first(shared), out);
   } else {
     put_prefix(keys, begin, end, shared, interval, out);
-    const uint64_t size = out->size() - at;
-    if (fixed && packed_size(end - begin, plan.width) <= size + size / 8) {
-      out->resize(at);
-      put_fixed(plan, first.first(shared), out);
-    }
   }
   const ByteSpan body = out->span().subspan(at + 8);
   store(out->data() + at, checksum64(body));

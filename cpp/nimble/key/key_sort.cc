@@ -8,6 +8,7 @@ namespace nimble {
 namespace {
 
 constexpr size_t kRadixMaxWidth = 16;
+constexpr uint32_t kRadixBits = 32;
 constexpr size_t kRadixMinRows = 256;  // below, comparing is quicker
 
 template <class Row>
@@ -36,18 +37,43 @@ std::vector<size_t> varying_bytes(const KeyBuffer& keys) {
 
 // Least significant digit first, one byte a pass; every pass is stable.
 template <class Row>
-void radix_sort(std::vector<Item<Row>>* items, size_t num_bytes) {
+void radix_passes(std::vector<Item<Row>>* items, uint32_t low_bit,
+                  uint32_t num_bits) {
+  const size_t passes = div_ceil(num_bits, 8);
   std::vector<Item<Row>> other(items->size());
-  for (size_t byte = 0; byte < num_bytes; ++byte) {
-    const auto digit = [byte](const Item<Row>& item) {
-      return static_cast<size_t>((item.head >> (8 * byte)) & 0xff);
-    };
-    size_t starts[256] = {};
-    for (const Item<Row>& item : *items) ++starts[digit(item)];
+  size_t starts[kRadixBits / 8][256] = {};
+  for (const Item<Row>& item : *items) {
+    const uint64_t digits = item.head >> low_bit;
+    for (size_t p = 0; p < passes; ++p) ++starts[p][(digits >> (8 * p)) & 0xff];
+  }
+  for (size_t p = 0; p < passes; ++p) {
     size_t sum = 0;
-    for (size_t& start : starts) sum += std::exchange(start, sum);
-    for (const Item<Row>& item : *items) other[starts[digit(item)]++] = item;
+    for (size_t& start : starts[p]) sum += std::exchange(start, sum);
+    const size_t shift = low_bit + 8 * p;
+    for (const Item<Row>& item : *items) {
+      other[starts[p][(item.head >> shift) & 0xff]++] = item;
+    }
     items->swap(other);
+  }
+}
+
+// The upper 32 bits of the range by radix; words that differ only below are
+// few and near to each other then, and are compared.
+template <class Row>
+void radix_sort(std::vector<Item<Row>>* items, uint32_t num_bits) {
+  const uint32_t rest = num_bits > kRadixBits ? num_bits - kRadixBits : 0;
+  radix_passes(items, rest, num_bits - rest);
+  if (rest == 0) return;
+  const auto by_head_and_row = [](const Item<Row>& a, const Item<Row>& b) {
+    return a.head != b.head ? a.head < b.head : a.row < b.row;
+  };
+  for (auto first = items->begin(); first != items->end();) {
+    auto last = first + 1;
+    while (last != items->end() && last->head >> rest == first->head >> rest) {
+      ++last;
+    }
+    if (last - first > 1) std::sort(first, last, by_head_and_row);
+    first = last;
   }
 }
 
@@ -70,7 +96,7 @@ bool sort_by_word(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
     high = std::max(high, word);
   }
   for (Item<Row>& item : *items) item.head -= low;
-  radix_sort(items, div_ceil(bit_width_of(high - low), 8));
+  radix_sort(items, bit_width_of(high - low));
   return true;
 }
 

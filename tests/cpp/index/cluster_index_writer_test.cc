@@ -77,7 +77,7 @@ TEST(ClusterIndexWriter, GroupsAnswerLikeTheSortedKeys) {
 
 TEST(ClusterIndexWriter, BatchesDoNotChangeBytes) {
   std::mt19937_64 rng(4);
-  const Keys all = generate(3000, [&](size_t i) { return big_endian(i * 5, 9); });
+  const Keys all = generate(3000, [&](size_t i) { return std::string(1, '\0') + big_endian(i * 5); });
   const KeyBuffer keys = to_buffer(all, true);
   ClusterIndexWriter one(options(256)), many(options(256));
   CHECK(one.add(keys, 0, 3000).is_ok());
@@ -87,6 +87,21 @@ TEST(ClusterIndexWriter, BatchesDoNotChangeBytes) {
     at = end;
   }
   CHECK(one.finish_group().blob.take() == many.finish_group().blob.take());
+}
+
+TEST(ClusterIndexWriter, LongKeysMakeShortChunks) {
+  ClusterIndexOptions o = options(1024);
+  o.chunk_bytes = 1000;
+  const Keys all = generate(100, [](size_t i) { return std::string(95, 'x') + big_endian(i, 5); });
+  for (const bool fixed : {false, true}) {
+    ClusterIndexWriter writer(o);
+    CHECK(writer.add(to_buffer(all, fixed), 0, 7).is_ok());
+    CHECK(writer.add(to_buffer(all, fixed), 7, 100).is_ok());
+    const Group group(writer.finish_group());
+    CHECK_EQ(group.keys.chunks.size(), 10);
+    for (const KeyChunkInfo& c : group.keys.chunks) CHECK_EQ(c.num_keys, 10);
+    for (size_t i = 0; i < 100; ++i) CHECK_EQ(group.find(all[i]), i);
+  }
 }
 
 TEST(ClusterIndexWriter, DuplicatesSpanChunksAndGroups) {
