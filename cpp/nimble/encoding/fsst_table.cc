@@ -43,6 +43,12 @@ Result<FsstTable> FsstTable::open(ByteReader* head) {
   return out;
 }
 
+uint64_t FsstTable::written_size() const {
+  uint64_t size = 8;
+  for (uint32_t c = 0; c < count_; ++c) size += lengths_[c];
+  return size;
+}
+
 uint8_t* FsstTable::decompress(const uint8_t* codes, const uint8_t* end,
                                uint8_t* out) const {
   const uint64_t* const bytes = bytes_.data();

@@ -34,6 +34,7 @@ class FsstTable {
 
   void write(ByteBuffer* head) const;
   static Result<FsstTable> open(ByteReader* head);
+  uint64_t written_size() const;
 
   uint32_t size() const { return count_; }
   FsstSymbol symbol(uint32_t code) const {
