@@ -1,5 +1,5 @@
 // The layout that plain_bytes and fsst share: a segment's byte strings in
-// blocks of 2^k rows, k chosen so that a block has some 4-8 KiB.
+// blocks of 2^k rows, k chosen so that a block has at most some 8 KiB.
 //
 //   block: checksum u64 | lengths, W bits a row, packed | the strings' bytes
 //   head:  k u8 | W u8 | length of every string varint, where W = 0

@@ -168,16 +168,18 @@ TEST(Digits, EveryEightDigitWord) {
 
 // The example of docs/format/encodings_strings.md.
 TEST(Template, BytesOfTheDocumentedExample) {
-  const std::vector<std::string> strings = {"A-07", "A-42"};
-  const Sample sample = bytes_sample(2, [&](uint32_t i) { return strings[i]; });
+  const std::vector<std::string> strings = {"A-07", "A-42", "A-15"};
+  const Sample sample = bytes_sample(3, [&](uint32_t i) { return strings[i]; });
+  SegmentBuilder builder;
+  REQUIRE(encode_detected(sample.values(), &builder).is_ok());
+  CHECK_EQ(hex(builder.head.span().subspan(0, 7)), "10 04 0c 41 2d 01 02");
   const auto pattern = detect_template(sample.values());
   REQUIRE(pattern.has_value());
-  ByteBuffer head;
-  pattern->write(&head);
-  CHECK_EQ(hex(head.span()), "04 0c 41 2d 01 02");
-  uint64_t value = 0;
-  pattern->parse(as_bytes(strings[1]).data(), &value);
-  CHECK_EQ(value, 42);
+  for (const auto& [row, want] : {std::pair{0, 7}, {1, 42}, {2, 15}}) {
+    uint64_t value = 0;
+    pattern->parse(as_bytes(strings[row]).data(), &value);
+    CHECK_EQ(value, want);
+  }
 }
 
 }  // namespace
