@@ -204,6 +204,8 @@ def test_get_python_value_of_every_key_type_finds_the_row(store: Store, key: Key
         spoken = column.to_pylist()
     except (ValueError, OverflowError, ImportError):
         pytest.skip("pyarrow has no Python value for this")
+    if not pa.array(spoken, key.type).equals(column):
+        pytest.skip("pyarrow's Python value is rounded to microseconds")
     table = pa.table({"k": column, "row": pa.array(range(len(values)), pa.int64())})
     file = store(table, cluster_by="k")
     assert [file.get(value, ["row"]) for value in spoken] == [
@@ -277,7 +279,6 @@ def test_lookup_wider_arrow_type_is_compared_by_value(store: Store) -> None:
         (pa.int64(), 1, 1.5),
         (pa.int64(), 1, "1"),
         (pa.utf8(), "1", 1),
-        (pa.utf8(), "1", b"1"),
         (pa.date32(), dt.date(2020, 1, 1), "2020-01-01x"),
         (pa.bool_(), True, 2),
         (pa.int64(), 1, object()),
