@@ -1,0 +1,158 @@
+"""The second reader: a whole file to one Arrow table, by the docs alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+import pyarrow as pa
+
+from nimblepy.errors import CorruptFileError
+from nimblepy.verify import numbers, strings  # noqa: F401  (they register the decoders)
+from nimblepy.verify.arrow_types import arrow_schema, as_type
+from nimblepy.verify.bits import Cursor, checksum
+from nimblepy.verify.columns import Assembler, StripeData
+from nimblepy.verify.metadata import Footer, Group, Section, Stripe, read_footer, read_group
+from nimblepy.verify.schema import Node, Plan, make_plan
+from nimblepy.verify.tree import SEGMENT, Body, Request, decode
+from nimblepy.verify.values import Values, ValueType, concat
+
+Source = str | PathLike[str] | bytes
+
+
+class Container:
+    """A file's bytes, its footer, and what was used of it on the way."""
+
+    def __init__(self, source: Source) -> None:
+        self.data = source if isinstance(source, bytes) else Path(source).read_bytes()
+        self.tally: Counter[str] = Counter()
+        self.used: list[tuple[int, int, str]] = []
+        self.footer: Footer = read_footer(self.data)
+        self.plan: Plan = make_plan(self.footer.schema)
+        self._dictionaries: dict[int, StripeData] = {}
+        self.tally["checksums"] += 2
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self.footer.schema)
+
+    def bytes_at(self, offset: int, size: int, what: str) -> bytes:
+        """Bytes below the footer, noted as used."""
+        limit = self.footer.place.offset
+        if offset > limit or size > limit - offset:
+            raise CorruptFileError(f"{what}: {size} bytes at {offset} reach past {limit}")
+        if size:
+            self.used.append((offset, offset + size, what))
+        return self.data[offset : offset + size]
+
+    def section(self, section: Section, what: str) -> bytes:
+        raw = self.bytes_at(section.offset, section.size, what)
+        self.tally["checksums"] += 1
+        if checksum(raw) != section.checksum:
+            raise CorruptFileError(f"{what} at {section.offset}: checksum does not match")
+        return raw
+
+    def group(self, index: int) -> Group:
+        return read_group(self.section(self.footer.groups[index][0], f"group {index}"))
+
+    def _segment(self, stripe: Stripe, index: int, type_: ValueType, count: int) -> Values:
+        offset, size = stripe.offsets[index], stripe.sizes[index]
+        if size and offset % 64:
+            raise CorruptFileError(f"segment body at {offset}, not a multiple of 64")
+        body = Body(self.bytes_at(offset, size, "segment"), self.tally)
+        head = Cursor(stripe.heads[index], "segment head")
+        try:
+            values = decode(Request(head, body, type_, count))
+            head.finish()
+            body.finish()
+        except CorruptFileError as error:
+            raise CorruptFileError(f"segment {index} at {offset}: {error}") from error
+        self.tally["segments"] += 1
+        return values
+
+    def stripe(self, plan: Plan, stripe: Stripe) -> StripeData:
+        """Decodes all streams of a stripe."""
+        counts = stripe.values
+        segments = sum((n + SEGMENT - 1) // SEGMENT for n in counts)
+        lengths = (len(stripe.offsets), len(stripe.sizes), len(stripe.heads))
+        if len(counts) != len(plan.streams) or set(lengths) != {segments}:
+            raise CorruptFileError(
+                f"stripe of {len(counts)} streams ({len(plan.streams)} expected) and "
+                f"{lengths} segments ({segments} expected)"
+            )
+        streams: list[Values | None] = []
+        index = 0
+        for type_, count in zip(plan.streams, counts, strict=True):
+            parts = []
+            for at in range(0, count, SEGMENT):
+                parts.append(self._segment(stripe, index, type_, min(SEGMENT, count - at)))
+                index += 1
+            streams.append(concat(parts) if parts else None)
+        return StripeData(plan, stripe.rows, streams)
+
+    def dictionary(self, node: Node) -> StripeData:
+        """The streams of a dictionary column's values."""
+        if node.id in self._dictionaries:
+            return self._dictionaries[node.id]
+        refs = [d for d in self.footer.dictionaries if d.node == node.id]
+        if len(refs) != 1 or node.schema.dictionary is None:
+            raise CorruptFileError(f"node {node.id}: {len(refs)} dictionaries")
+        plan = make_plan(node.schema.dictionary)
+        stripe = Stripe(0, [0] * len(plan.streams), [], [], [])
+        if refs[0].rows:
+            group = read_group(self.section(refs[0].section, f"dictionary {node.id}"))
+            if len(group.stripes) != 1 or group.stripes[0].rows != refs[0].rows:
+                raise CorruptFileError(f"dictionary {node.id}: not one stripe of values")
+            stripe = group.stripes[0]
+        self._dictionaries[node.id] = self.stripe(plan, stripe)
+        return self._dictionaries[node.id]
+
+    def dictionary_array(self, node: Node) -> pa.Array:
+        data = self.dictionary(node)
+        maker = Assembler(data, self.dictionary_array)
+        return maker.assemble(data.plan.nodes[0], 0, data.rows)
+
+    def chunks_of(self, data: StripeData, node: Node, type_: pa.DataType) -> list[pa.Array]:
+        """All rows of a top-level column, in pieces that Arrow can hold."""
+        maker = Assembler(data, self.dictionary_array)
+        out, at, step = [], 0, data.rows
+        while at < data.rows:
+            try:
+                piece = maker.assemble(node, at, min(at + step, data.rows))
+            except OverflowError:
+                if step <= 1:
+                    raise
+                step = (step + 1) // 2
+                continue
+            out.append(as_type(piece, type_))
+            at += len(piece)
+        return out
+
+    def table(self) -> pa.Table:
+        columns: list[list[pa.Array]] = [[] for _ in self.schema]
+        for index in range(len(self.footer.groups)):
+            for stripe in self.group(index).stripes:
+                data = self.stripe(self.plan, stripe)
+                for i, node in enumerate(self.plan.nodes[0].children):
+                    columns[i] += self.chunks_of(data, node, self.schema.field(i).type)
+        if not columns:  # a table without columns still has rows
+            empty = pa.StructArray.from_buffers(pa.struct([]), self.footer.num_rows, [None])
+            batch = pa.RecordBatch.from_struct_array(empty)
+            return pa.Table.from_batches([batch]).replace_schema_metadata(self.schema.metadata)
+        arrays = [
+            pa.chunked_array(chunks, type=field.type)
+            for chunks, field in zip(columns, self.schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+
+def read_table(source: Source) -> pa.Table:
+    """All rows of a file (a path, or its bytes), with schema and metadata.
+
+    Raises:
+        CorruptFileError: the bytes break a rule of docs/format.
+        UnsupportedVersionError: a newer version, or a required feature bit that is not known.
+    """
+    return Container(source).table()

@@ -1,0 +1,189 @@
+"""Decoders of byte strings, and zstd blocks of anything: docs/format/encodings_strings.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import CorruptFileError
+from nimblepy.verify.bits import Array, Cursor, packed_offsets, unpack_stream
+from nimblepy.verify.numbers import from_bytes
+from nimblepy.verify.tree import Request, encoding
+from nimblepy.verify.values import BOOL, BYTES, Strings, Values, concat, unsigned
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The packed lengths of a segment: W bits each, or all the same where W is 0."""
+
+    width: int
+    fixed: int
+
+    @classmethod
+    def read(cls, head: Cursor) -> Lengths:
+        width = head.u8()
+        fixed = head.varint() if width == 0 else 0
+        if width > 48 or fixed >> 48:
+            raise CorruptFileError(f"string lengths of {width} bits or {fixed} bytes")
+        return cls(width, fixed)
+
+    def size(self, rows: int) -> int:
+        return (rows * self.width + 7) // 8
+
+    def read_block(self, data: bytes, rows: int) -> Array:
+        if self.width == 0:
+            return np.full(rows, self.fixed, np.int64)
+        return unpack_stream(data, rows, self.width).astype(np.int64)
+
+
+def blocks(r: Request, part: bytes, starts: Array) -> Iterator[bytes]:
+    """The blocks of a part, behind their checksums."""
+    edges = [0, *starts.tolist(), len(part)] if r.count else [0]
+    for begin, end in pairwise(edges):
+        if not begin + 8 <= end <= len(part):
+            raise r.refuse(f"block [{begin}, {end}) of a part of {len(part)} bytes")
+        r.body.check(part[begin + 8 : end], int.from_bytes(part[begin : begin + 8], "little"),
+                     "block")  # fmt: skip
+        yield part[begin + 8 : end]
+
+
+def string_blocks(r: Request) -> Iterator[Strings]:
+    """The strings of each block, as they are stored."""
+    if r.type != BYTES:
+        raise r.refuse("string blocks")
+    shift = r.head.u8()
+    if shift > 10:
+        raise r.refuse(f"string blocks of 2^{shift} rows")
+    lengths = Lengths.read(r.head)
+    part = r.body.part(r.head)
+    rows = [min(1 << shift, r.count - at) for at in range(0, r.count, 1 << shift)]
+    starts = packed_offsets(r.head, max(len(rows) - 1, 0))
+    for count, block in zip(rows, blocks(r, part, starts), strict=True):
+        strings = Strings.of_lengths(
+            lengths.read_block(block, count),
+            np.frombuffer(block, np.uint8, offset=lengths.size(count)),
+        )
+        if int(strings.offsets[-1]) != len(strings.data):
+            raise r.refuse(f"lengths that sum to {int(strings.offsets[-1])}")
+        yield strings
+
+
+def joined(parts: list[Strings]) -> Values:
+    return concat([*parts]) if parts else Strings.repeat(b"", 0)
+
+
+@encoding(14)
+def plain_bytes(r: Request) -> Values:
+    return joined(list(string_blocks(r)))
+
+
+def read_symbols(head: Cursor) -> tuple[Array, Array]:
+    """Bytes (a row of 8 each) and lengths of the 256 codes; those without a symbol are empty."""
+    of_length = head.take(8)
+    table, sizes = np.zeros((256, 8), np.uint8), np.zeros(256, np.int64)
+    if sum(of_length) > 255:
+        raise CorruptFileError(f"symbol table of {sum(of_length)} symbols, at most 255")
+    code = 0
+    for length in range(1, 9):
+        for _ in range(of_length[length - 1]):
+            table[code, :length] = np.frombuffer(head.take(length), np.uint8)
+            sizes[code] = length
+            code += 1
+    return table, sizes
+
+
+def expand(strings: Strings, table: Array, sizes: Array) -> Strings:
+    """FSST: every code stands for its symbol, 255 for the byte behind it."""
+    codes, raw = strings.data, strings.data.tobytes()
+    literal = np.zeros(len(codes), bool)
+    at = raw.find(b"\xff")
+    while at >= 0:
+        if at + 1 == len(raw):
+            raise CorruptFileError("fsst: the codes end within an escape")
+        literal[at + 1] = True
+        at = raw.find(b"\xff", at + 2)
+    starts = strings.offsets[:-1][np.diff(strings.offsets) > 0]
+    if literal[starts].any():
+        raise CorruptFileError("fsst: a string ends within an escape")
+    produced = np.where(literal, 1, sizes[codes])
+    symbols = table[codes]
+    symbols[literal, 0] = codes[literal]
+    kept = np.arange(8) < produced[:, None]
+    ends = np.concatenate([[0], np.cumsum(produced)])
+    return Strings(ends[strings.offsets], symbols[kept])
+
+
+@encoding(15)
+def fsst(r: Request) -> Values:
+    table, sizes = read_symbols(r.head)
+    total = r.head.varint()
+    strings = cast(Strings, joined([expand(s, table, sizes) for s in string_blocks(r)]))
+    if int(strings.offsets[-1] - strings.offsets[0]) != total:
+        raise r.refuse(f"fsst: {int(strings.offsets[-1])} bytes, the head says {total}")
+    return strings
+
+
+@encoding(16)
+def template(r: Request) -> Values:
+    if r.type != BYTES:
+        raise r.refuse("template")
+    length = r.head.u8()
+    mask = np.unpackbits(np.frombuffer(r.head.take((length + 7) // 8), np.uint8),
+                         bitorder="little")  # fmt: skip
+    digit_places = np.flatnonzero(mask[:length])
+    row = np.zeros(length, np.uint8)
+    row[mask[:length] == 0] = np.frombuffer(r.head.take(length - len(digit_places)), np.uint8)
+    shapes = [(b >> 5, b & 31) for b in r.head.take(r.head.u8())]
+    if sum(n for _, n in shapes) != len(digit_places) or any(kind > 2 for kind, _ in shapes):
+        raise r.refuse(f"template with limbs {shapes}")
+    out = np.repeat(row[None, :], r.count, axis=0)
+    at = 0
+    for kind, digits in shapes:
+        base = np.uint64(16 if kind else 10)
+        alphabet = np.frombuffer([b"0123456789", b"0123456789abcdef", b"0123456789ABCDEF"][kind],
+                                 np.uint8)  # fmt: skip
+        rest = cast(Array, r.child(unsigned(8), r.count)).copy()
+        for place in digit_places[at : at + digits][::-1]:
+            out[:, place] = alphabet[(rest % base).astype(np.int64)]
+            rest //= base
+        if rest.any():
+            raise r.refuse("a number with more digits than its limb")
+        at += digits
+    return Strings.of_lengths(np.full(r.count, length), out.reshape(-1))
+
+
+@encoding(17)
+def zstd_blocks(r: Request) -> Values:
+    if r.type == BOOL:
+        raise r.refuse("zstd blocks")
+    is_bytes = r.type == BYTES
+    lengths = Lengths.read(r.head) if is_bytes else Lengths(0, r.type.width)
+    total = r.head.varint() if is_bytes else r.count * r.type.width
+    num_blocks = r.head.varint()
+    if (num_blocks == 0) != (r.count == 0) or num_blocks > r.count:
+        raise r.refuse(f"{num_blocks} zstd blocks")
+    inner = max(num_blocks - 1, 0)
+    rows = np.array([0, *packed_offsets(r.head, inner).tolist(), r.count])
+    part = r.body.part(r.head)
+    starts = packed_offsets(r.head, inner)
+    if num_blocks and (np.diff(rows) <= 0).any():
+        raise r.refuse(f"first rows {rows} of zstd blocks")
+    codec, out = pa.Codec("zstd"), []
+    for i, block in enumerate(blocks(r, part, starts)):
+        count = int(rows[i + 1] - rows[i])
+        sizes = lengths.read_block(block, count)
+        size = int(sizes.sum())
+        frame = block[lengths.size(count) :]
+        raw = bytes(codec.decompress(frame, decompressed_size=size, asbytes=True)) if size else b""
+        out.append(Strings.of_lengths(sizes, np.frombuffer(raw, np.uint8)))
+    strings = cast(Strings, joined(out))
+    if int(strings.offsets[-1]) != total:
+        raise r.refuse(f"zstd blocks of {int(strings.offsets[-1])} bytes, the head says {total}")
+    if is_bytes:
+        return strings
+    return from_bytes(strings.data.tobytes(), r.type, r.count)

@@ -1,0 +1,110 @@
+"""The encoding tree of a segment: heads are read in pre-order, parts of the body as they come.
+
+docs/format/encodings.md: a head begins with the encoding's id; each encoding then defines what
+follows; children stand in place. A leaf names its part of the body.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nimblepy.errors import CorruptFileError
+from nimblepy.verify.bits import Cursor, checksum
+from nimblepy.verify.values import Values, ValueType
+
+BLOCK = 1024
+SEGMENT = 131072
+MAX_DEPTH = 6
+
+
+@dataclass
+class Body:
+    """The bytes of a segment's body, or of a child's inline body, and which of them are used."""
+
+    data: bytes
+    tally: Counter[str]
+    parts: list[tuple[int, int]] = field(default_factory=list)
+
+    def part(self, head: Cursor) -> bytes:
+        """The part that the two varints of a leaf name."""
+        begin, size = head.varint(), head.varint()
+        if begin % 8 or begin > len(self.data) or size > len(self.data) - begin:
+            raise CorruptFileError(
+                f"part of {size} bytes at {begin} of a body of {len(self.data)} bytes"
+            )
+        self.parts.append((begin, begin + size))
+        return self.data[begin : begin + size]
+
+    def check(self, data: bytes, expected: int, what: str) -> None:
+        self.tally["checksums"] += 1
+        if checksum(data) != expected:
+            raise CorruptFileError(f"{what} of {len(data)} bytes: checksum does not match")
+
+    def finish(self) -> None:
+        """All bytes belong to one part each, but for zeros that align the next part."""
+        at = 0
+        for begin, end in sorted(self.parts):
+            if begin < at or begin - at >= 8 or any(self.data[at:begin]):
+                raise CorruptFileError(f"body parts {sorted(self.parts)}: a gap or an overlap")
+            at = max(at, end)
+        if at != len(self.data):
+            raise CorruptFileError(f"body of {len(self.data)} bytes: nothing uses those from {at}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a decoder is asked for: `count` values of `type`, `depth` levels down."""
+
+    head: Cursor
+    body: Body
+    type: ValueType
+    count: int
+    depth: int = 0
+
+    def child(self, type_: ValueType, count: int) -> Values:
+        """The values of the nested encoding that stands next in the head."""
+        if not self.head.flag():
+            return decode(Request(self.head, self.body, type_, count, self.depth + 1))
+        inline = Body(self.head.sized(), self.body.tally)
+        values = decode(Request(self.head, inline, type_, count, self.depth + 1))
+        inline.finish()
+        return values
+
+    def refuse(self, what: str) -> CorruptFileError:
+        return CorruptFileError(f"{what}: not possible for {self.count} values of {self.type}")
+
+
+Decoder = Callable[[Request], Values]
+DECODERS: dict[int, tuple[str, Decoder]] = {}
+
+
+def encoding(number: int) -> Callable[[Decoder], Decoder]:
+    """Registers the decoder of an encoding id."""
+
+    def register(decoder: Decoder) -> Decoder:
+        DECODERS[number] = (decoder.__name__, decoder)
+        return decoder
+
+    return register
+
+
+def decode(request: Request) -> Values:
+    """The values of the tree whose head begins at the cursor."""
+    number = request.head.u8()
+    if request.depth >= MAX_DEPTH:
+        raise CorruptFileError(f"encodings are nested more than {MAX_DEPTH} deep")
+    if number not in DECODERS:
+        raise CorruptFileError(f"unknown encoding id {number}")
+    name, decoder = DECODERS[number]
+    request.body.tally[f"encoding {name}"] += 1
+    values = decoder(request)
+    if len(values) != request.count:
+        raise CorruptFileError(f"{name}: {len(values)} values instead of {request.count}")
+    return values
+
+
+def blocks_of(count: int) -> list[int]:
+    """The number of rows of each block."""
+    return [min(BLOCK, count - at) for at in range(0, count, BLOCK)]
