@@ -69,6 +69,6 @@ endif()
 
 function(nimble_warnings target)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-restrict -Wconversion -Wshadow>
     $<$<BOOL:${NIMBLEPY_WERROR}>:-Werror>)
 endfunction()

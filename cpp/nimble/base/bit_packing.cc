@@ -31,18 +31,23 @@ NIMBLE_ALWAYS_INLINE void pack_block(uint32_t width,
     std::memcpy(out, words, kRowBytes);
     out += kRowBytes;
     shift -= kBits;
+    // What did not fit; a loop of its own where nothing is left, because a
+    // condition inside would keep this one from being vectorised.
+    if (shift == 0) {
+      std::memset(words, 0, kRowBytes);
+      continue;
+    }
     for (uint32_t l = 0; l < kLanes; ++l) {
-      words[l] = shift == 0 ? T{0}
-                            : static_cast<T>((load<T>(v + l * sizeof(T)) - base)
-                                             >> (width - shift));
+      words[l] = static_cast<T>((load<T>(v + l * sizeof(T)) - base) >>
+                                (width - shift));
     }
   }
 }
 
 template <class T>
 NIMBLE_ALWAYS_INLINE void unpack_block(uint32_t width,
-                                       const uint8_t* __restrict packed,
-                                       T base, uint8_t* __restrict out) {
+                                       const uint8_t* __restrict packed, T base,
+                                       uint8_t* __restrict out) {
   constexpr uint32_t kBits = sizeof(T) * 8;
   constexpr uint32_t kLanes = kPackValues / kBits;
   if (width == 0) {
@@ -62,7 +67,8 @@ NIMBLE_ALWAYS_INLINE void unpack_block(uint32_t width,
         const T low = load<T>(packed + l * sizeof(T)) >> shift;
         const T high = load<T>(packed + kRowBytes + l * sizeof(T))
                        << (kBits - shift);
-        store(out + l * sizeof(T), static_cast<T>(((low | high) & mask) + base));
+        store(out + l * sizeof(T),
+              static_cast<T>(((low | high) & mask) + base));
       }
     }
     shift += width;
@@ -100,37 +106,39 @@ void unpack_stream(uint32_t width, const uint8_t* packed, uint32_t n, T base,
 
 }  // namespace
 
-NIMBLE_CLONES void pack32(uint32_t width, const uint8_t* values, uint32_t base,
-                          uint8_t* out) {
+// `__restrict` must stand here, too: inlining forgets it on the kernels'
+// parameters, and 64-bit lanes then come out scalar.
+NIMBLE_CLONES void pack32(uint32_t width, const uint8_t* __restrict values,
+                          uint32_t base, uint8_t* __restrict out) {
   pack_block<uint32_t>(width, values, base, out);
 }
-NIMBLE_CLONES void pack64(uint32_t width, const uint8_t* values, uint64_t base,
-                          uint8_t* out) {
+NIMBLE_CLONES void pack64(uint32_t width, const uint8_t* __restrict values,
+                          uint64_t base, uint8_t* __restrict out) {
   pack_block<uint64_t>(width, values, base, out);
 }
-NIMBLE_CLONES void unpack32(uint32_t width, const uint8_t* packed,
-                            uint32_t base, uint8_t* out) {
+NIMBLE_CLONES void unpack32(uint32_t width, const uint8_t* __restrict packed,
+                            uint32_t base, uint8_t* __restrict out) {
   unpack_block<uint32_t>(width, packed, base, out);
 }
-NIMBLE_CLONES void unpack64(uint32_t width, const uint8_t* packed,
-                            uint64_t base, uint8_t* out) {
+NIMBLE_CLONES void unpack64(uint32_t width, const uint8_t* __restrict packed,
+                            uint64_t base, uint8_t* __restrict out) {
   unpack_block<uint64_t>(width, packed, base, out);
 }
 
-void pack_tail32(uint32_t width, const uint8_t* values, uint32_t n,
-                 uint32_t base, uint8_t* out) {
+void pack_tail32(uint32_t width, const uint8_t* __restrict values, uint32_t n,
+                 uint32_t base, uint8_t* __restrict out) {
   pack_stream<uint32_t>(width, values, n, base, out);
 }
-void pack_tail64(uint32_t width, const uint8_t* values, uint32_t n,
-                 uint64_t base, uint8_t* out) {
+void pack_tail64(uint32_t width, const uint8_t* __restrict values, uint32_t n,
+                 uint64_t base, uint8_t* __restrict out) {
   pack_stream<uint64_t>(width, values, n, base, out);
 }
-void unpack_tail32(uint32_t width, const uint8_t* packed, uint32_t n,
-                   uint32_t base, uint8_t* out) {
+void unpack_tail32(uint32_t width, const uint8_t* __restrict packed, uint32_t n,
+                   uint32_t base, uint8_t* __restrict out) {
   unpack_stream<uint32_t>(width, packed, n, base, out);
 }
-void unpack_tail64(uint32_t width, const uint8_t* packed, uint32_t n,
-                   uint64_t base, uint8_t* out) {
+void unpack_tail64(uint32_t width, const uint8_t* __restrict packed, uint32_t n,
+                   uint64_t base, uint8_t* __restrict out) {
   unpack_stream<uint64_t>(width, packed, n, base, out);
 }
 

@@ -58,8 +58,7 @@ inline T extract_packed(uint32_t width, const uint8_t* packed, uint32_t i) {
   constexpr uint32_t kLanes = kPackValues / kBits;
   const uint32_t bit = i / kLanes * width;
   const uint32_t shift = bit % kBits;
-  const uint8_t* p =
-      packed + (bit / kBits * kLanes + i % kLanes) * sizeof(T);
+  const uint8_t* p = packed + (bit / kBits * kLanes + i % kLanes) * sizeof(T);
   if (width == 0) return 0;
   T v = static_cast<T>(load<T>(p) >> shift);
   if (shift + width > kBits) {

@@ -7,8 +7,7 @@ namespace {
 uint64_t load_bits(const uint8_t* bits, uint64_t from, uint64_t n) {
   const uint64_t shift = from % 8;
   uint64_t word = 0;
-  std::memcpy(&word, bits + from / 8,
-              static_cast<size_t>((shift + n + 7) / 8));
+  std::memcpy(&word, bits + from / 8, static_cast<size_t>((shift + n + 7) / 8));
   return (word >> shift) & ((uint64_t{1} << n) - 1);
 }
 
@@ -30,8 +29,8 @@ void copy_bits(const uint8_t* source, uint64_t from, uint64_t n,
   for (; n >= 72; n -= 64, from += 64, to += 64) {
     const uint64_t shift = from % 8;  // not 0: that was the memcpy
     const uint8_t* p = source + from / 8;
-    store(target + to / 8, load<uint64_t>(p) >> shift |
-                               uint64_t{p[8]} << (64 - shift));
+    store(target + to / 8,
+          load<uint64_t>(p) >> shift | uint64_t{p[8]} << (64 - shift));
   }
   for (; n >= 8; n -= 8, from += 8, to += 8) {
     target[to / 8] = static_cast<uint8_t>(load_bits(source, from, 8));
@@ -51,8 +50,8 @@ uint64_t count_bits(const uint8_t* bits, uint64_t begin, uint64_t n) {
   uint64_t ones = 0;
   for (; n > 0 && begin % 8 != 0; --n) ones += get_bit(bits, begin++);
   for (; n >= 64; n -= 64, begin += 64) {
-    ones += static_cast<uint64_t>(
-        std::popcount(load<uint64_t>(bits + begin / 8)));
+    ones +=
+        static_cast<uint64_t>(std::popcount(load<uint64_t>(bits + begin / 8)));
   }
   for (; n > 0; --n) ones += get_bit(bits, begin++);
   return ones;

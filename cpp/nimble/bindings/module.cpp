@@ -1,5 +1,11 @@
-#include <pybind11/pybind11.h>
+#include "nimble/bindings/core_file.h"
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
-  m.doc() = "The compiled core of nimblepy.";
+  m.doc() = "The compiled core of nimblepy; private, see nimblepy's own names.";
+  nimble::register_writer(m);
+  nimble::register_file(m);
+  nimble::register_projection(m);
+  nimble::register_lookup(m);
+  nimble::register_point_reader(m);
+  nimble::register_inspect(m);
 }

@@ -14,15 +14,16 @@ constexpr uint32_t kMaxExponent = 18;
 constexpr double kPower[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,
                              1e7,  1e8,  1e9,  1e10, 1e11, 1e12, 1e13,
                              1e14, 1e15, 1e16, 1e17, 1e18};
-constexpr double kInverse[] = {1e-0,  1e-1,  1e-2,  1e-3,  1e-4,
-                               1e-5,  1e-6,  1e-7,  1e-8,  1e-9,
-                               1e-10, 1e-11, 1e-12, 1e-13, 1e-14,
-                               1e-15, 1e-16, 1e-17, 1e-18};
+constexpr double kInverse[] = {1e-0,  1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,
+                               1e-7,  1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13,
+                               1e-14, 1e-15, 1e-16, 1e-17, 1e-18};
 // Adding 2^52 + 2^51 leaves an integer below 2^51 in the low mantissa bits:
 // rounding and conversion both ways in plain vector arithmetic.
 constexpr double kMagic = 6755399441055744.0;
 constexpr int64_t kMagicBits = 0x4338000000000000;
-constexpr double kLimit = 2251799813685248.0;  // 2^51
+// Integers are below 2^51, those of floats below 2^31.
+template <class F>
+constexpr double kMost = sizeof(F) == 8 ? 2251799813685248.0 : 2147483647.0;
 constexpr uint32_t kSamples = 32;
 
 // n as a float of type F, the same function in encoder and decoder.
@@ -38,10 +39,9 @@ template <class F>
 NIMBLE_ALWAYS_INLINE int64_t nearest(F value, const AlpExponents& x,
                                      bool* exact) {
   using Bits = std::conditional_t<sizeof(F) == 8, uint64_t, uint32_t>;
-  constexpr double kMost = sizeof(F) == 8 ? kLimit : 2147483647.0;
   const double scaled =
       static_cast<double>(value) * kPower[x.e] * kInverse[x.f];
-  const bool in_range = std::abs(scaled) < kMost;  // false for NaN
+  const bool in_range = std::abs(scaled) < kMost<F>;  // false for NaN
   const double rounded = (in_range ? scaled : 0.0) + kMagic;
   const int64_t n = std::bit_cast<int64_t>(rounded) - kMagicBits;
   const F back = value_of<F>(n, kPower[x.f], kInverse[x.e]);
@@ -63,8 +63,9 @@ NIMBLE_ALWAYS_INLINE void convert(const uint8_t* __restrict ints, uint32_t n,
   }
 }
 
-NIMBLE_CLONES void convert_ints(const uint8_t* ints, uint32_t n, uint32_t width,
-                                const AlpExponents& x, uint8_t* out) {
+NIMBLE_CLONES void convert_ints(const uint8_t* __restrict ints, uint32_t n,
+                                uint32_t width, const AlpExponents& x,
+                                uint8_t* __restrict out) {
   if (width == 8) {
     return convert<double>(ints, n, kPower[x.f], kInverse[x.e], out);
   }
@@ -78,7 +79,11 @@ AlpExponents choose(const Values& values) {
   const uint32_t n = std::min(values.size, kSamples);
   F samples[kSamples] = {};
   for (uint32_t i = 0; i < n; ++i) {
-    const uint64_t row = uint64_t{i} * values.size / n;
+    // Not at equal distances: rows that are multiples of 2^k would make
+    // counters look rounder than they are.
+    const uint64_t begin = uint64_t{i} * values.size / n;
+    const uint64_t room = uint64_t{i + 1} * values.size / n - begin;
+    const uint64_t row = begin + ((i + 1) * 0x9e3779b97f4a7c15 >> 32) % room;
     samples[i] = load<F>(values.data + row * sizeof(F));
   }
   constexpr double kExceptionBits = 8 * sizeof(F) + 16;
@@ -109,32 +114,80 @@ AlpExponents choose(const Values& values) {
   return best;
 }
 
-// The integers, and the rows that they do not give back.
-template <class F>
+// The nearest integers of n values; in `wrong`, something else than 0 where
+// one does not give its value back. Returns all of `wrong` or-ed.
+template <class F, class Int, class Bits>
+NIMBLE_ALWAYS_INLINE Bits scale(const uint8_t* __restrict values, uint32_t n,
+                                const AlpExponents& x, uint8_t* __restrict ints,
+                                Bits* __restrict wrong) {
+  const double up = kPower[x.e];
+  const double down = kInverse[x.f];
+  const double power = kPower[x.f];
+  const double inverse = kInverse[x.e];
+  Bits any = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const F value = load<F>(values + i * sizeof(F));
+    const double scaled = static_cast<double>(value) * up * down;
+    const bool in_range = std::abs(scaled) < kMost<F>;
+    const double rounded = (in_range ? scaled : 0.0) + kMagic;
+    const int64_t integer = std::bit_cast<int64_t>(rounded) - kMagicBits;
+    const F back = value_of<F>(integer, power, inverse);
+    wrong[i] = std::bit_cast<Bits>(back) ^ std::bit_cast<Bits>(value);
+    any |= wrong[i];
+    store(ints + i * sizeof(F), static_cast<Int>(integer));
+  }
+  return any;
+}
+
+NIMBLE_CLONES bool scale_doubles(const uint8_t* __restrict values, uint32_t n,
+                                 const AlpExponents& x,
+                                 uint8_t* __restrict ints,
+                                 uint64_t* __restrict wrong) {
+  return scale<double, int64_t, uint64_t>(values, n, x, ints, wrong) != 0;
+}
+NIMBLE_CLONES bool scale_floats(const uint8_t* __restrict values, uint32_t n,
+                                const AlpExponents& x, uint8_t* __restrict ints,
+                                uint32_t* __restrict wrong) {
+  return scale<float, int32_t, uint32_t>(values, n, x, ints, wrong) != 0;
+}
+
+// The integers, and the rows that they do not give back. False where those
+// are too many.
+template <class Int, class Bits>
 bool to_ints(const Values& values, const AlpExponents& x,
              std::vector<uint8_t>* ints, std::vector<uint32_t>* rows) {
-  using Int = std::conditional_t<sizeof(F) == 8, int64_t, int32_t>;
-  ints->resize(values.size * sizeof(F));
-  const uint32_t most = values.size / 8;
+  constexpr uint32_t kWidth = sizeof(Int);
+  ints->resize(values.size * kWidth);
   Int before = 0;  // exceptions repeat it, which keeps the packed width small
-  for (uint32_t i = 0; i < values.size; ++i) {
-    bool exact = false;
-    const F value = load<F>(values.data + i * sizeof(F));
-    const auto n = static_cast<Int>(nearest(value, x, &exact));
-    if (exact) {
-      before = n;
+  for (uint32_t b = 0; b < num_blocks_of(values.size); ++b) {
+    const uint32_t n = block_rows(b, values.size);
+    const uint32_t first = b * kBlockValues;
+    const uint8_t* data = values.data + uint64_t{first} * kWidth;
+    uint8_t* to = ints->data() + uint64_t{first} * kWidth;
+    Bits wrong[kBlockValues];
+    bool any = false;
+    if constexpr (kWidth == 8) {
+      any = scale_doubles(data, n, x, to, wrong);
     } else {
-      if (rows->size() == most) return false;
-      rows->push_back(i);
+      any = scale_floats(data, n, x, to, wrong);
     }
-    store(ints->data() + i * sizeof(F), before);
+    for (uint32_t i = 0; any && i < n; ++i) {
+      if (wrong[i] == 0) {
+        before = load<Int>(to + i * kWidth);
+        continue;
+      }
+      rows->push_back(first + i);
+      store(to + i * kWidth, before);
+    }
+    before = load<Int>(to + (n - 1) * kWidth);
+    if (rows->size() > values.size / 8) return false;
   }
   // Exceptions before the first good value repeat that one.
   uint32_t leading = 0;
   while (leading < rows->size() && (*rows)[leading] == leading) ++leading;
   for (uint32_t i = 0; i < leading && leading < values.size; ++i) {
-    std::memcpy(ints->data() + i * sizeof(F),
-                ints->data() + leading * sizeof(F), sizeof(F));
+    std::memcpy(ints->data() + i * kWidth, ints->data() + leading * kWidth,
+                kWidth);
   }
   return true;
 }
@@ -161,8 +214,8 @@ class AlpDecoder final : public Decoder {
     const auto decode_block = [&](uint32_t block, uint32_t from,
                                   uint32_t until) -> Status {
       const uint32_t first = block * kBlockValues;
-      NIMBLE_RETURN_IF_ERROR(ints_.decode(body, first + from, first + until,
-                                          scratch.output()));
+      NIMBLE_RETURN_IF_ERROR(
+          ints_.decode(body, first + from, first + until, scratch.output()));
       convert_ints(scratch.as<uint8_t>(), until - from, type().width,
                    exponents_,
                    out.data + uint64_t{first + from - begin} * type().width);
@@ -218,9 +271,9 @@ Result<bool> encode_alp(const Values& values, const AlpExponents& exponents,
   const uint32_t width = values.type.width;
   std::vector<uint8_t> ints;
   std::vector<uint32_t> rows;
-  const bool fits = width == 8
-                        ? to_ints<double>(values, exponents, &ints, &rows)
-                        : to_ints<float>(values, exponents, &ints, &rows);
+  const bool fits =
+      width == 8 ? to_ints<int64_t, uint64_t>(values, exponents, &ints, &rows)
+                 : to_ints<int32_t, uint32_t>(values, exponents, &ints, &rows);
   if (!fits) return false;
   out->head.put_u8(static_cast<uint8_t>(EncodingId::kAlp));
   out->head.put_u8(exponents.e);
@@ -257,9 +310,9 @@ Result<std::unique_ptr<Decoder>> open_alp(ByteReader* head,
                            std::to_string(x.f) + " of " +
                            std::to_string(width) + "-byte values");
   }
-  NIMBLE_ASSIGN_OR_RETURN(Child ints,
-                          Child::open(head, context, ValueType::signed_int(width),
-                                      context.num_values));
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child ints, Child::open(head, context, ValueType::signed_int(width),
+                              context.num_values));
   const uint8_t has_patches = head->get_u8();
   NIMBLE_RETURN_IF_ERROR(head->status("alp head"));
   if (has_patches > 1) return Status::corrupt("alp head is damaged");

@@ -19,7 +19,7 @@ struct AlpExponents {
   double bits_per_value = 0;
 };
 
-// The best exponents for 32 values taken at equal distances.
+// The best exponents for a sample of 32 values.
 AlpExponents choose_alp_exponents(const Values& values);
 // False where more than an eighth of the values would be exceptions: nothing
 // is written then.

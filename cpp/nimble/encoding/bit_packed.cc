@@ -41,7 +41,8 @@ void put_block(const ValueType& type, const uint8_t* data, uint32_t n,
 
 BlockWidths choose_widths(uint32_t num_values, std::span<const MinMax> stats) {
   std::vector<uint8_t> widths;
-  for (const MinMax& s : stats) widths.push_back(static_cast<uint8_t>(s.width()));
+  for (const MinMax& s : stats)
+    widths.push_back(static_cast<uint8_t>(s.width()));
   return BlockWidths::choose(std::move(widths), num_values, kFields);
 }
 
@@ -77,29 +78,63 @@ Status encode_bit_packed(const Values& values, std::span<const MinMax> stats,
 
 namespace {
 
-// The base for which most of n values lie in [base, base + 2^width): the
-// block's minimum where that is good enough, else the best window of the
-// sorted values.
-uint64_t window_base(const ValueType& type, const uint64_t* values, uint32_t n,
-                     uint64_t min, uint32_t width) {
-  const uint64_t limit = low_bits(width);
+uint32_t count_outside(const uint64_t* values, uint32_t n, uint64_t base,
+                       uint64_t limit) {
   uint32_t outside = 0;
-  for (uint32_t i = 0; i < n; ++i) outside += values[i] - min > limit;
-  if (outside <= n / 32) return min;
-  std::vector<uint64_t> sorted(values, values + n);
-  std::sort(sorted.begin(), sorted.end(), [&](uint64_t a, uint64_t b) {
+  for (uint32_t i = 0; i < n; ++i) outside += values[i] - base > limit;
+  return outside;
+}
+
+// The middle of the best window of `limit` over some of n values.
+uint64_t window_middle(const ValueType& type, const uint64_t* values,
+                       uint32_t n, uint64_t limit) {
+  constexpr uint32_t kMost = 64;
+  uint64_t sorted[kMost];
+  const uint32_t count = std::min(n, kMost);
+  for (uint32_t i = 0; i < count; ++i) {
+    sorted[i] = values[uint64_t{i} * n / count];
+  }
+  std::sort(sorted, sorted + count, [&](uint64_t a, uint64_t b) {
     return int_less(type.is_signed, a, b);
   });
   uint32_t best = 0;
-  uint32_t best_begin = 0;
-  for (uint32_t begin = 0, end = 0; begin < n; ++begin) {
-    while (end < n && sorted[end] - sorted[begin] <= limit) ++end;
+  uint32_t middle = 0;
+  for (uint32_t begin = 0, end = 0; begin < count; ++begin) {
+    while (end < count && sorted[end] - sorted[begin] <= limit) ++end;
     if (end - begin > best) {
       best = end - begin;
-      best_begin = begin;
+      middle = begin + best / 2;
     }
   }
-  return sorted[best_begin];
+  return sorted[middle];
+}
+
+// A base for which most of n values lie in [base, base + 2^width): the block's
+// minimum where that is good enough, else one found around the middle of a
+// few values' best window.
+uint64_t window_base(const ValueType& type, const uint64_t* values, uint32_t n,
+                     uint64_t min, uint32_t width) {
+  const uint64_t limit = low_bits(width);
+  if (count_outside(values, n, min, limit) <= n / 32) return min;
+  const uint64_t middle = window_middle(type, values, n, limit);
+  uint64_t below = 0;  // distances from the middle to what may be inside
+  uint64_t above = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint64_t up = values[i] - middle;
+    const uint64_t down = middle - values[i];
+    if (up <= limit) above = std::max(above, up);
+    if (down <= limit) below = std::max(below, down);
+  }
+  const uint64_t bases[] = {min, middle - below, middle + above - limit,
+                            middle - limit / 2};
+  uint64_t best = min;
+  uint32_t fewest = UINT32_MAX;
+  for (const uint64_t base : bases) {
+    const uint32_t outside = count_outside(values, n, base, limit);
+    if (outside < fewest) best = base;
+    fewest = std::min(fewest, outside);
+  }
+  return best;
 }
 
 }  // namespace
@@ -203,6 +238,10 @@ Status BitPackedDecoder::decode(const SegmentBody& body, uint32_t begin,
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
     if (until - from == blocks_.rows(block)) {
       unpack(fields, block, to);
+    } else if (until - from <= kExtractRows) {
+      for (uint32_t i = from; i < until; ++i) {
+        store_int(width, extract(fields, block, i), to + (i - from) * width);
+      }
     } else {
       uint8_t scratch[kBlockValues * 8];
       unpack(fields, block, scratch);
@@ -228,8 +267,8 @@ Status BitPackedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     uint8_t* to = out.data + first * width;
     if (n <= kExtractRows) {
       for (size_t i = 0; i < n; ++i, to += width) {
-        store_int(width,
-                  extract(fields, block, rows[first + i] % kBlockValues), to);
+        store_int(width, extract(fields, block, rows[first + i] % kBlockValues),
+                  to);
       }
       return Status::ok();
     }

@@ -57,8 +57,7 @@ class BitPackedDecoder final : public Decoder {
 
  private:
   BitPackedDecoder(const DecodeContext& context, PackedBlocks blocks)
-      : Decoder(context.type, context.num_values),
-        blocks_(std::move(blocks)) {}
+      : Decoder(context.type, context.num_values), blocks_(std::move(blocks)) {}
 
   // Value of a verified block, before patches.
   uint64_t extract(const uint8_t* fields, uint32_t block, uint32_t row) const {

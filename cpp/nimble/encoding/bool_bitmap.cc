@@ -30,27 +30,28 @@ class BitmapDecoder final : public Decoder {
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override {
     uint64_t to = out.bit_offset;
-    return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                      uint32_t until) -> Status {
-      const uint8_t* bits = nullptr;
-      NIMBLE_RETURN_IF_ERROR(read(body, block, &bits));
-      copy_bits(bits, from, until - from, out.data, to);
-      to += until - from;
-      return Status::ok();
-    });
+    return for_blocks(
+        begin, end,
+        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+          const uint8_t* bits = nullptr;
+          NIMBLE_RETURN_IF_ERROR(read(body, block, &bits));
+          copy_bits(bits, from, until - from, out.data, to);
+          to += until - from;
+          return Status::ok();
+        });
   }
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override {
-    return for_row_groups(rows, count, [&](uint32_t block, size_t first,
-                                           size_t n) -> Status {
-      const uint8_t* bits = nullptr;
-      NIMBLE_RETURN_IF_ERROR(read(body, block, &bits));
-      for (size_t i = first; i < first + n; ++i) {
-        put_bit(out.data, out.bit_offset + i,
-                get_bit(bits, rows[i] % kBlockValues));
-      }
-      return Status::ok();
-    });
+    return for_row_groups(
+        rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+          const uint8_t* bits = nullptr;
+          NIMBLE_RETURN_IF_ERROR(read(body, block, &bits));
+          for (size_t i = first; i < first + n; ++i) {
+            put_bit(out.data, out.bit_offset + i,
+                    get_bit(bits, rows[i] % kBlockValues));
+          }
+          return Status::ok();
+        });
   }
   std::string describe() const override { return "bitmap"; }
   size_t memory_bytes() const override {
@@ -63,8 +64,7 @@ class BitmapDecoder final : public Decoder {
     const uint8_t* p = body.data + begin_ + block * kStride;
     *bits = p + 8;
     return verified_.check(
-        body, block,
-        {p + 8, static_cast<size_t>(bits_bytes(block, size()))},
+        body, block, {p + 8, static_cast<size_t>(bits_bytes(block, size()))},
         load<uint64_t>(p));
   }
 
@@ -99,8 +99,8 @@ Result<std::unique_ptr<Decoder>> open_bitmap(ByteReader* head,
   const uint64_t needed = blocks * 8 + div_ceil(context.num_values, 8);
   if (part.size < needed) {
     return Status::corrupt("bitmap of " + std::to_string(context.num_values) +
-                           " values does not fit " +
-                           std::to_string(part.size) + " bytes");
+                           " values does not fit " + std::to_string(part.size) +
+                           " bytes");
   }
   return std::unique_ptr<Decoder>(
       std::make_unique<BitmapDecoder>(context, part));

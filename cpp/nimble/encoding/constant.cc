@@ -11,12 +11,18 @@ void fill_value(const uint8_t* value, uint32_t width, uint64_t n,
     for (uint64_t i = 0; i < n; ++i) store(out + i * sizeof(T), v);
   };
   switch (width) {
-    case 1: std::memset(out, value[0], static_cast<size_t>(n)); return;
-    case 2: return repeat(uint16_t{});
-    case 4: return repeat(uint32_t{});
-    case 8: return repeat(uint64_t{});
+    case 1:
+      std::memset(out, value[0], static_cast<size_t>(n));
+      return;
+    case 2:
+      return repeat(uint16_t{});
+    case 4:
+      return repeat(uint32_t{});
+    case 8:
+      return repeat(uint64_t{});
     default:
-      for (uint64_t i = 0; i < n; ++i) std::memcpy(out + i * width, value, width);
+      for (uint64_t i = 0; i < n; ++i)
+        std::memcpy(out + i * width, value, width);
   }
 }
 

@@ -82,11 +82,21 @@ BlockWidths widths_of(const Values& values) {
 
 // ---------------------------------------------------------------------- decode
 
+void unpack_differences(const uint8_t* packed, uint32_t n, uint32_t width,
+                        uint64_t min, uint8_t* out) {
+  if (n == kBlockValues) return unpack64(width, packed, min, out);
+  unpack_tail64(width, packed, n, min, out);
+}
+void unpack_differences(const uint8_t* packed, uint32_t n, uint32_t width,
+                        uint32_t min, uint8_t* out) {
+  if (n == kBlockValues) return unpack32(width, packed, min, out);
+  unpack_tail32(width, packed, n, min, out);
+}
+
 class DeltaDecoder final : public Decoder {
  public:
   DeltaDecoder(const DecodeContext& context, PackedBlocks blocks)
-      : Decoder(context.type, context.num_values),
-        blocks_(std::move(blocks)) {}
+      : Decoder(context.type, context.num_values), blocks_(std::move(blocks)) {}
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const override {
@@ -115,6 +125,9 @@ class DeltaDecoder final : public Decoder {
   Status read_words(const SegmentBody& body, uint32_t block, uint32_t n,
                     uint8_t* out) const;
 
+  Status gather_even(const SegmentBody& body, uint32_t block,
+                     const uint32_t* rows, size_t n, uint8_t* out) const;
+
   PackedBlocks blocks_;
 };
 
@@ -125,26 +138,29 @@ Status DeltaDecoder::read_words(const SegmentBody& body, uint32_t block,
   NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
   const uint32_t rows = blocks_.rows(block);
   const uint32_t width = blocks_.width(block);
+  const Word first = static_cast<Word>(load<uint64_t>(fields));
   const Word min = static_cast<Word>(load<uint64_t>(fields + 8));
-  Word words[kBlockValues];
-  auto* bytes = reinterpret_cast<uint8_t*>(words);
-  if constexpr (kIs64<Word>) {
-    rows == kBlockValues ? unpack64(width, fields + 16, min, bytes)
-                         : unpack_tail64(width, fields + 16, rows, min, bytes);
+  Word scratch[kBlockValues];
+  // In place where the whole block is wanted in words of this width.
+  const bool in_place = type().width == sizeof(Word) && n == rows;
+  uint8_t* words = in_place ? out : reinterpret_cast<uint8_t*>(scratch);
+  if (width == 0) {
+    for (uint32_t i = 0; i < n; ++i) {
+      store(words + i * sizeof(Word), static_cast<Word>(first + i * min));
+    }
   } else {
-    rows == kBlockValues ? unpack32(width, fields + 16, min, bytes)
-                         : unpack_tail32(width, fields + 16, rows, min, bytes);
+    unpack_differences(fields + 16, rows, width, min, words);
+    Word value = static_cast<Word>(first - min);
+    for (uint32_t i = 0; i < n; ++i) {
+      value = static_cast<Word>(value + load<Word>(words + i * sizeof(Word)));
+      store(words + i * sizeof(Word), value);
+    }
   }
-  Word value = static_cast<Word>(load<uint64_t>(fields));
-  words[0] = 0;
-  for (uint32_t i = 0; i < n; ++i) {
-    value = static_cast<Word>(value + words[i]);
-    words[i] = value;
-  }
+  if (in_place) return Status::ok();
   if (type().width == sizeof(Word)) {
-    std::memcpy(out, words, n * sizeof(Word));
+    std::memcpy(out, scratch, n * sizeof(Word));
   } else if constexpr (!kIs64<Word>) {
-    narrow_ints32(words, n, type().width, out);
+    narrow_ints32(scratch, n, type().width, out);
   }
   return Status::ok();
 }
@@ -153,33 +169,52 @@ Status DeltaDecoder::decode(const SegmentBody& body, uint32_t begin,
                             uint32_t end, const Output& out) const {
   uint8_t* to = out.data;
   const uint32_t width = type().width;
-  return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                    uint32_t until) -> Status {
-    if (from == 0) {
-      NIMBLE_RETURN_IF_ERROR(read_block(body, block, until, to));
-    } else {
-      uint8_t scratch[kBlockValues * 8];
-      NIMBLE_RETURN_IF_ERROR(read_block(body, block, until, scratch));
-      std::memcpy(to, scratch + from * width, (until - from) * width);
-    }
-    to += (until - from) * width;
-    return Status::ok();
-  });
+  return for_blocks(
+      begin, end, [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+        if (from == 0) {
+          NIMBLE_RETURN_IF_ERROR(read_block(body, block, until, to));
+        } else {
+          uint8_t scratch[kBlockValues * 8];
+          NIMBLE_RETURN_IF_ERROR(read_block(body, block, until, scratch));
+          std::memcpy(to, scratch + from * width, (until - from) * width);
+        }
+        to += (until - from) * width;
+        return Status::ok();
+      });
 }
 
 // ---------------------------------------------------------------------- gather
 
+// Rows of a block of equal differences, without its other rows.
+Status DeltaDecoder::gather_even(const SegmentBody& body, uint32_t block,
+                                 const uint32_t* rows, size_t n,
+                                 uint8_t* out) const {
+  const uint8_t* fields = nullptr;
+  NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
+  const uint64_t first = load<uint64_t>(fields);
+  const uint64_t difference = load<uint64_t>(fields + 8);
+  for (size_t i = 0; i < n; ++i) {
+    store_int(type().width, first + rows[i] % kBlockValues * difference,
+              out + i * type().width);
+  }
+  return Status::ok();
+}
+
 Status DeltaDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                             size_t count, const Output& out) const {
-  return for_row_groups(rows, count, [&](uint32_t block, size_t first,
-                                         size_t n) -> Status {
-    uint8_t scratch[kBlockValues * 8];
-    const uint32_t last = rows[first + n - 1] % kBlockValues;
-    NIMBLE_RETURN_IF_ERROR(read_block(body, block, last + 1, scratch));
-    pick_values(scratch, type().width, rows + first, n, block * kBlockValues,
-                out.data + first * type().width);
-    return Status::ok();
-  });
+  return for_row_groups(
+      rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+        if (blocks_.width(block) == 0) {
+          return gather_even(body, block, rows + first, n,
+                             out.data + first * type().width);
+        }
+        uint8_t scratch[kBlockValues * 8];
+        const uint32_t last = rows[first + n - 1] % kBlockValues;
+        NIMBLE_RETURN_IF_ERROR(read_block(body, block, last + 1, scratch));
+        pick_values(scratch, type().width, rows + first, n,
+                    block * kBlockValues, out.data + first * type().width);
+        return Status::ok();
+      });
 }
 
 }  // namespace

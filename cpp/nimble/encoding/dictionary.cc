@@ -15,7 +15,8 @@ Status encode_dictionary(const DistinctValues& distinct,
   EncodeContext codes = context;
   codes.random_access_only |= context.effort != Effort::kCompact;
   NIMBLE_RETURN_IF_ERROR(encode_child(distinct.codes(), codes, 0, out));
-  return encode_child(distinct.distinct(), context, kInlineDictionaryBytes, out);
+  return encode_child(distinct.distinct(), context, kInlineDictionaryBytes,
+                      out);
 }
 
 namespace {
@@ -139,21 +140,26 @@ Status DictionaryDecoder::look_up(const DecodedValues& values,
   }
   const uint8_t* from = values.fixed.data();
   const uint32_t width = type().width;
-  with_codes(codes, codes_.decoder().type().width, [&]<class Code>(
-                                                       const Code* c) {
-    switch (width) {
-      case 1: return look_up_fixed<Code, uint8_t>(c, n, from, to);
-      case 2: return look_up_fixed<Code, uint16_t>(c, n, from, to);
-      case 4: return look_up_fixed<Code, uint32_t>(c, n, from, to);
-      case 8: return look_up_fixed<Code, uint64_t>(c, n, from, to);
-      case 16: return look_up_fixed<Code, Words2>(c, n, from, to);
-      default:
-        for (uint32_t i = 0; i < n; ++i) {
-          std::memcpy(to + uint64_t{i} * width, from + uint64_t{c[i]} * width,
-                      width);
-        }
-    }
-  });
+  with_codes(codes, codes_.decoder().type().width,
+             [&]<class Code>(const Code* c) {
+               switch (width) {
+                 case 1:
+                   return look_up_fixed<Code, uint8_t>(c, n, from, to);
+                 case 2:
+                   return look_up_fixed<Code, uint16_t>(c, n, from, to);
+                 case 4:
+                   return look_up_fixed<Code, uint32_t>(c, n, from, to);
+                 case 8:
+                   return look_up_fixed<Code, uint64_t>(c, n, from, to);
+                 case 16:
+                   return look_up_fixed<Code, Words2>(c, n, from, to);
+                 default:
+                   for (uint32_t i = 0; i < n; ++i) {
+                     std::memcpy(to + uint64_t{i} * width,
+                                 from + uint64_t{c[i]} * width, width);
+                   }
+               }
+             });
   return Status::ok();
 }
 
@@ -190,14 +196,15 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
   const DecodedValues* values = nullptr;
   NIMBLE_RETURN_IF_ERROR(load_values(body, &values));
   Scratch codes;
-  return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                    uint32_t until) -> Status {
-    const uint32_t first = block * kBlockValues;
-    NIMBLE_RETURN_IF_ERROR(
-        codes_.decode(body, first + from, first + until, codes.output()));
-    return look_up(*values, codes, until - from, out,
-                   out.data + uint64_t{first + from - begin} * type().width);
-  });
+  return for_blocks(
+      begin, end, [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+        const uint32_t first = block * kBlockValues;
+        NIMBLE_RETURN_IF_ERROR(
+            codes_.decode(body, first + from, first + until, codes.output()));
+        return look_up(
+            *values, codes, until - from, out,
+            out.data + uint64_t{first + from - begin} * type().width);
+      });
 }
 
 // --------------------------------------------------------------------- gather
@@ -211,7 +218,8 @@ Status DictionaryDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   if (!is_few) NIMBLE_RETURN_IF_ERROR(load_values(body, &values));
   Scratch codes;
   return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
-    NIMBLE_RETURN_IF_ERROR(codes_.gather(body, rows + first, n, codes.output()));
+    NIMBLE_RETURN_IF_ERROR(
+        codes_.gather(body, rows + first, n, codes.output()));
     uint8_t* to = out.data + first * type().width;
     if (is_few) return gather_few(body, codes, n, out, to);
     return look_up(*values, codes, n, out, to);
@@ -251,16 +259,16 @@ Result<std::unique_ptr<Decoder>> open_dictionary(ByteReader* head,
   NIMBLE_RETURN_IF_ERROR(head->status("dictionary head"));
   if (count > context.num_values) {
     return Status::corrupt("dictionary of " + std::to_string(count) +
-                           " values for " +
-                           std::to_string(context.num_values) + " rows");
+                           " values for " + std::to_string(context.num_values) +
+                           " rows");
   }
   NIMBLE_ASSIGN_OR_RETURN(
       Child codes,
       Child::open(head, context, ValueType::unsigned_int(code_width(count)),
                   context.num_values));
-  NIMBLE_ASSIGN_OR_RETURN(Child values,
-                          Child::open(head, context, context.type,
-                                      static_cast<uint32_t>(count)));
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child values,
+      Child::open(head, context, context.type, static_cast<uint32_t>(count)));
   return std::unique_ptr<Decoder>(std::make_unique<DictionaryDecoder>(
       context, std::move(codes), std::move(values)));
 }

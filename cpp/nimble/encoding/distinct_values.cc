@@ -13,6 +13,7 @@ namespace {
 // Ranges of this many integers are counted in a table instead of hashed.
 constexpr uint64_t kTableRange = 65536;
 constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
 ByteSpan value_bytes(const Values& values, uint32_t row) {
   if (values.type.kind == ValueKind::kBytes) {
@@ -20,19 +21,6 @@ ByteSpan value_bytes(const Values& values, uint32_t row) {
     return {s.data, static_cast<size_t>(s.size)};
   }
   return {values.data + uint64_t{row} * values.type.width, values.type.width};
-}
-
-uint64_t hash_short(const uint8_t* p, size_t size) {
-  uint64_t v = 0;
-  std::memcpy(&v, p, size);
-  v *= 0x9e3779b97f4a7c15;
-  return v ^ (v >> 32);
-}
-
-uint64_t hash_of(ByteSpan bytes) {
-  if (bytes.size() == 8) return hash_short(bytes.data(), 8);
-  if (bytes.size() == 4) return hash_short(bytes.data(), 4);
-  return checksum64(bytes);
 }
 
 bool same(ByteSpan a, ByteSpan b) {
@@ -63,7 +51,8 @@ bool DistinctValues::add_small_ints(const Values& values,
   return with_int_type(values.type, [&](auto tag) {
     using T = decltype(tag);
     for (uint32_t i = 0; i < values.size; ++i) {
-      const auto v = static_cast<uint64_t>(load<T>(values.data + i * sizeof(T)));
+      const auto v =
+          static_cast<uint64_t>(load<T>(values.data + i * sizeof(T)));
       uint32_t& code = code_of[v - all.min];
       if (code == kNone) {
         if (rows_.size() == max_values) return false;
@@ -76,15 +65,48 @@ bool DistinctValues::add_small_ints(const Values& values,
   });
 }
 
+// Keys of 4 and 8 bytes stand in the table itself.
+template <class Key>
+bool DistinctValues::add_words(const Values& values, uint32_t most) {
+  struct Slot {
+    Key key;
+    uint32_t code;
+  };
+  const uint32_t bits = bit_width_of(uint64_t{most} * 2 + 1);
+  const size_t mask = (size_t{1} << bits) - 1;
+  std::vector<Slot> table(mask + 1, Slot{0, kNone});  // open addressing
+  for (uint32_t i = 0; i < values.size; ++i) {
+    const Key key = load<Key>(values.data + i * sizeof(Key));
+    size_t slot = static_cast<size_t>(key * kHashFactor >> (64 - bits));
+    while (table[slot].code != kNone && table[slot].key != key) {
+      slot = (slot + 1) & mask;
+    }
+    if (table[slot].code == kNone) {
+      if (rows_.size() == most) return false;
+      table[slot] = {key, count()};
+      rows_.push_back(i);
+    }
+    codes_[i] = table[slot].code;
+  }
+  return true;
+}
+
 bool DistinctValues::add_hashed(const Values& values,
                                 const DistinctLimits& limits) {
-  const uint32_t most = std::min(limits.max_values, values.size);
+  uint32_t most = std::min(limits.max_values, values.size);
+  const uint32_t width = values.type.width;
+  if (width == 4 || width == 8) {
+    most = static_cast<uint32_t>(
+        std::min<uint64_t>(most, limits.max_bytes / width));
+    return width == 4 ? add_words<uint32_t>(values, most)
+                      : add_words<uint64_t>(values, most);
+  }
   const uint64_t mask = std::bit_ceil(uint64_t{most} * 2 + 2) - 1;
-  std::vector<uint32_t> table(mask + 1, kNone);  // open addressing
+  std::vector<uint32_t> table(mask + 1, kNone);
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < values.size; ++i) {
     const ByteSpan value = value_bytes(values, i);
-    uint64_t slot = hash_of(value) & mask;
+    uint64_t slot = checksum64(value) & mask;
     while (table[slot] != kNone &&
            !same(value, value_bytes(values, rows_[table[slot]]))) {
       slot = (slot + 1) & mask;

@@ -30,6 +30,8 @@ class DistinctValues {
  private:
   bool add_small_ints(const Values& values, const DistinctLimits& limits);
   bool add_hashed(const Values& values, const DistinctLimits& limits);
+  template <class Key>
+  bool add_words(const Values& values, uint32_t most);
   void sort(const Values& values);
 
   ValueType type_;

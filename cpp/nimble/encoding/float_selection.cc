@@ -35,8 +35,8 @@ Status select_floats(const Values& values, const EncodeContext& context,
   const FloatSplit split = choose_float_split(values);
   candidates.add(values.size * split.bits_per_value / 8, kSplitShare,
                  [&](SegmentBuilder* to) -> Result<bool> {
-                   NIMBLE_RETURN_IF_ERROR(encode_split_float(
-                       values, split.low_bits, context, to));
+                   NIMBLE_RETURN_IF_ERROR(
+                       encode_split_float(values, split.low_bits, context, to));
                    return true;
                  });
   return encode_best(

@@ -42,6 +42,12 @@ class FsstDecoder final : public Decoder {
   void reserve(uint32_t rows, BytesSink* sink) const;
   Status decode_block(const StringBlock& block, uint32_t from, uint32_t to,
                       uint64_t at, BytesSink* sink) const;
+  Result<uint64_t> decode_together(const StringBlock& block, uint32_t from,
+                                   uint32_t to, uint64_t begin, uint64_t* ends,
+                                   BytesSink* sink) const;
+  Result<uint64_t> decode_singly(const StringBlock& block, uint32_t from,
+                                 uint32_t to, uint64_t begin, uint64_t* ends,
+                                 BytesSink* sink) const;
   Status gather_block(const StringBlock& block, const uint32_t* rows,
                       size_t count, uint64_t first, BytesSink* sink) const;
 
@@ -97,21 +103,60 @@ Status FsstDecoder::decode_block(const StringBlock& block, uint32_t from,
                                  BytesSink* sink) const {
   uint64_t ends[kBlockValues];
   NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
-  uint64_t begin = from > 0 ? ends[from - 1] : 0;
-  make_room(table_, block.bytes + begin, ends[to - 1] - begin, sink);
-  uint8_t* const start = sink->data.data();
-  uint8_t* out = start + sink->data.size();
+  const uint64_t begin = from > 0 ? ends[from - 1] : 0;
+  const uint64_t size = ends[to - 1] - begin;
+  make_room(table_, block.bytes + begin, size, sink);
+  uint64_t raw_size = 0;
+  if (size <= FsstTable::kMaxTogether) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        raw_size, decode_together(block, from, to, begin, ends, sink));
+  } else {
+    NIMBLE_ASSIGN_OR_RETURN(
+        raw_size, decode_singly(block, from, to, begin, ends, sink));
+  }
+  put_ends(ends + from, to - from, sink->data.size(), at, sink);
+  sink->data.resize(sink->data.size() + raw_size);
+  return Status::ok();
+}
+
+// Replaces the ends of codes by those of strings.
+Result<uint64_t> FsstDecoder::decode_together(const StringBlock& block,
+                                              uint32_t from, uint32_t to,
+                                              uint64_t begin, uint64_t* ends,
+                                              BytesSink* sink) const {
+  uint32_t positions[FsstTable::kMaxTogether + 1];
+  const uint64_t n = ends[to - 1] - begin;
+  if (!table_.decompress_together(block.bytes + begin, n,
+                                  sink->data.data() + sink->data.size(),
+                                  positions)) {
+    return trailing_escape(block.first_row + to - 1);
+  }
+  uint32_t highest = 0;
+  for (uint32_t i = from; i < to; ++i) {
+    const uint32_t end = positions[ends[i] - begin];
+    highest = std::max(highest, end);
+    ends[i] = end;
+  }
+  if (highest == FsstTable::kInEscape) {
+    const auto bad = std::find(ends + from, ends + to, highest);
+    return trailing_escape(block.first_row + static_cast<uint64_t>(bad - ends));
+  }
+  return ends[to - 1];
+}
+
+Result<uint64_t> FsstDecoder::decode_singly(const StringBlock& block,
+                                            uint32_t from, uint32_t to,
+                                            uint64_t begin, uint64_t* ends,
+                                            BytesSink* sink) const {
+  uint8_t* const start = sink->data.data() + sink->data.size();
+  uint8_t* out = start;
   for (uint32_t i = from; i < to; ++i) {
     out = table_.decompress(block.bytes + begin, block.bytes + ends[i], out);
-    if (NIMBLE_UNLIKELY(out == nullptr)) {
-      return trailing_escape(block.first_row + i);
-    }
+    if (out == nullptr) return trailing_escape(block.first_row + i);
     begin = ends[i];
     ends[i] = static_cast<uint64_t>(out - start);
   }
-  put_ends(ends + from, to - from, 0, at, sink);
-  sink->data.resize(static_cast<size_t>(out - start));
-  return Status::ok();
+  return static_cast<uint64_t>(out - start);
 }
 
 Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,

@@ -3,9 +3,11 @@
 namespace nimble {
 namespace {
 
-// A byte 0xff among the four of `codes`.
-bool has_escape(uint32_t codes) {
-  return (((~codes) - 0x01010101u) & codes & 0x80808080u) != 0;
+// A byte 0xff among the bytes of `codes`.
+template <class Word>
+bool has_escape(Word codes) {
+  constexpr Word kOnes = static_cast<Word>(0x0101010101010101ull);
+  return ((~codes - kOnes) & codes & (kOnes << 7)) != 0;
 }
 
 }  // namespace
@@ -83,6 +85,38 @@ uint8_t* FsstTable::decompress(const uint8_t* codes, const uint8_t* end,
     codes += 2;
   }
   return out;
+}
+
+bool FsstTable::decompress_together(const uint8_t* codes, uint64_t n,
+                                    uint8_t* out, uint32_t* positions) const {
+  const uint64_t* const bytes = bytes_.data();
+  const uint8_t* const lengths = lengths_.data();
+  uint64_t at = 0;
+  const auto put = [&](uint64_t i, uint64_t code) {
+    positions[i] = static_cast<uint32_t>(at);
+    store(out + at, bytes[code]);
+    at += lengths[code];
+  };
+  for (uint64_t i = 0; i < n;) {
+    if (n - i >= 8) {
+      const uint64_t eight = load<uint64_t>(codes + i);
+      if (!has_escape(eight)) {
+        for (uint32_t k = 0; k < 8; ++k) put(i + k, (eight >> (8 * k)) & 0xff);
+        i += 8;
+        continue;
+      }
+    }
+    // Up to and with the next escape, or the end.
+    for (; i < n && codes[i] != kFsstEscape; ++i) put(i, codes[i]);
+    if (i == n) break;
+    if (n - i < 2) return false;
+    positions[i] = static_cast<uint32_t>(at);
+    positions[i + 1] = kInEscape;
+    out[at++] = codes[i + 1];
+    i += 2;
+  }
+  positions[n] = static_cast<uint32_t>(at);
+  return true;
 }
 
 uint64_t FsstTable::decompressed_size(const uint8_t* codes,

@@ -47,6 +47,14 @@ class FsstTable {
   // symbol has decompress to nothing.
   uint8_t* decompress(const uint8_t* codes, const uint8_t* end,
                       uint8_t* out) const;
+  // The same for the n codes of many strings together, without a branch a
+  // string: positions[i] becomes the place in the output of code i,
+  // positions[n] the end, and kInEscape that of an escaped byte. False where
+  // the codes end within an escape. n <= kMaxTogether.
+  static constexpr uint64_t kMaxTogether = 12288;
+  static constexpr uint32_t kInEscape = UINT32_MAX;
+  bool decompress_together(const uint8_t* codes, uint64_t n, uint8_t* out,
+                           uint32_t* positions) const;
   // Output bytes of these codes, exactly (where they are well-formed).
   uint64_t decompressed_size(const uint8_t* codes, const uint8_t* end) const;
   // Room for any n codes: each store writes 8 bytes.

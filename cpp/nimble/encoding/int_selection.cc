@@ -24,25 +24,25 @@ double mean_delta_bits(const Values& values, const ValueSample& sample) {
     int64_t low = INT64_MAX;
     int64_t high = INT64_MIN;
     for (uint32_t i = 1; i < sample.run_values; ++i) {
-      const auto difference =
-          static_cast<int64_t>(load_int(values.type, values.data, start + i) -
-                               load_int(values.type, values.data, start + i - 1));
+      const auto difference = static_cast<int64_t>(
+          load_int(values.type, values.data, start + i) -
+          load_int(values.type, values.data, start + i - 1));
       low = std::min(low, difference);
       high = std::max(high, difference);
     }
-    bits += bit_width_of(static_cast<uint64_t>(high) -
-                         static_cast<uint64_t>(low));
+    bits +=
+        bit_width_of(static_cast<uint64_t>(high) - static_cast<uint64_t>(low));
   }
   return bits / static_cast<double>(sample.starts.size());
 }
 
 void add_delta(const Values& values, const EncodeContext& context,
                const ValueSample& sample, Candidates* candidates) {
-  const double share = context.effort == Effort::kCompact ? kCompactDeltaShare
-                                                          : kDeltaShare;
+  const double share =
+      context.effort == Effort::kCompact ? kCompactDeltaShare : kDeltaShare;
   const double limit = candidates->limit() * share;
-  const double bytes = values.size * mean_delta_bits(values, sample) / 8 +
-                       values.size / 40.0;
+  const double bytes =
+      values.size * mean_delta_bits(values, sample) / 8 + values.size / 40.0;
   candidates->add(bytes, share, [=](SegmentBuilder* out) -> Result<bool> {
     if (static_cast<double>(delta_bytes(values)) >= limit) return false;
     NIMBLE_RETURN_IF_ERROR(encode_delta(values, out));
@@ -71,30 +71,60 @@ PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t total,
   }
 }
 
+// Offsets that 64 values, taken at equal distances from the block of every
+// sample run, have from three possible bases.
+struct OffsetWidths {
+  uint32_t above_min[65] = {};  // outliers on top
+  uint32_t below_max[65] = {};  // outliers at the bottom
+  uint32_t median[65] = {};     // on either side; one bit more than needed
+  uint32_t total = 0;
+  uint32_t widest = 0;
+
+  void add_block(const ValueType& type, const uint8_t* data, uint32_t n,
+                 const MinMax& block) {
+    uint64_t values[kSampleRunValues];
+    const uint32_t count = std::min(n, kSampleRunValues);
+    for (uint32_t i = 0; i < count; ++i) {
+      values[i] = load_int(type, data, uint64_t{i} * n / count);
+      ++above_min[bit_width_of(values[i] - block.min)];
+      ++below_max[bit_width_of(block.max - values[i])];
+    }
+    std::nth_element(
+        values, values + count / 2, values + count,
+        [&](uint64_t a, uint64_t b) { return int_less(type.is_signed, a, b); });
+    const uint64_t middle = values[count / 2];
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint64_t up = values[i] - middle;
+      const uint32_t bits = bit_width_of(std::min(up, 0 - up));
+      ++median[std::min(bits + 1, 64u)];
+    }
+    total += count;
+    widest = std::max(widest, block.width());
+  }
+};
+
 void add_patched(const Values& values, const EncodeContext& context,
                  const ValueSample& sample, const std::vector<MinMax>& stats,
                  Candidates* candidates) {
-  // Offsets from the block's minimum, and from its maximum: outliers may be on
-  // either side.
-  uint32_t up[65] = {};
-  uint32_t down[65] = {};
-  uint32_t widest = 0;
+  OffsetWidths offsets;
   for (const uint32_t start : sample.starts) {
-    for (uint32_t i = start; i < start + sample.run_values; ++i) {
-      const MinMax& block = stats[i / kBlockValues];
-      const uint64_t v = load_int(values.type, values.data, i);
-      ++up[bit_width_of(v - block.min)];
-      ++down[bit_width_of(block.max - v)];
-      widest = std::max(widest, block.width());
-    }
+    const uint32_t b = start / kBlockValues;
+    offsets.add_block(
+        values.type,
+        values.data + uint64_t{b} * kBlockValues * values.type.width,
+        block_rows(b, values.size), stats[b]);
   }
-  const PatchedWidth a = cheapest_width(up, sample.size, widest);
-  const PatchedWidth b = cheapest_width(down, sample.size, widest);
-  const PatchedWidth best = a.bits_per_value <= b.bits_per_value ? a : b;
+  PatchedWidth best;
+  for (const auto* counts :
+       {&offsets.above_min, &offsets.below_max, &offsets.median}) {
+    const PatchedWidth width =
+        cheapest_width(*counts, offsets.total, offsets.widest);
+    if (width.bits_per_value < best.bits_per_value) best = width;
+  }
   candidates->add(values.size * best.bits_per_value / 8 + values.size / 60.0,
                   kPatchShare,
-                  [&values, &stats, context, width = best.width](
-                      SegmentBuilder* out) -> Result<bool> {
+                  [&values, &stats, context,
+                   width = best.width](SegmentBuilder* out) -> Result<bool> {
                     NIMBLE_RETURN_IF_ERROR(encode_bit_packed_patched(
                         values, stats, width, context, out));
                     return true;

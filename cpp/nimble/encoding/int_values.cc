@@ -35,24 +35,32 @@ NIMBLE_ALWAYS_INLINE void cut(const From* __restrict values, uint32_t n,
 NIMBLE_CLONES MinMax min_max(const ValueType& type, const uint8_t* data,
                              uint32_t n) {
   switch (type.width * 2 + (type.is_signed ? 1 : 0)) {
-    case 2: return min_max_of<uint8_t>(data, n);
-    case 3: return min_max_of<int8_t>(data, n);
-    case 4: return min_max_of<uint16_t>(data, n);
-    case 5: return min_max_of<int16_t>(data, n);
-    case 8: return min_max_of<uint32_t>(data, n);
-    case 9: return min_max_of<int32_t>(data, n);
-    case 16: return min_max_of<uint64_t>(data, n);
-    default: return min_max_of<int64_t>(data, n);
+    case 2:
+      return min_max_of<uint8_t>(data, n);
+    case 3:
+      return min_max_of<int8_t>(data, n);
+    case 4:
+      return min_max_of<uint16_t>(data, n);
+    case 5:
+      return min_max_of<int16_t>(data, n);
+    case 8:
+      return min_max_of<uint32_t>(data, n);
+    case 9:
+      return min_max_of<int32_t>(data, n);
+    case 16:
+      return min_max_of<uint64_t>(data, n);
+    default:
+      return min_max_of<int64_t>(data, n);
   }
 }
 
 std::vector<MinMax> block_min_max(const Values& values) {
   std::vector<MinMax> blocks(num_blocks_of(values.size));
   for (uint32_t b = 0; b < blocks.size(); ++b) {
-    blocks[b] = min_max(
-        values.type,
-        values.data + uint64_t{b} * kBlockValues * values.type.width,
-        block_rows(b, values.size));
+    blocks[b] =
+        min_max(values.type,
+                values.data + uint64_t{b} * kBlockValues * values.type.width,
+                block_rows(b, values.size));
   }
   return blocks;
 }
@@ -77,22 +85,29 @@ void widen_ints(const ValueType& type, const uint8_t* data, uint32_t n,
   });
 }
 
-NIMBLE_CLONES void narrow_ints64(const uint64_t* values, uint32_t n,
-                                 uint32_t width, uint8_t* out) {
+NIMBLE_CLONES void narrow_ints64(const uint64_t* __restrict values, uint32_t n,
+                                 uint32_t width, uint8_t* __restrict out) {
   switch (width) {
-    case 1: return cut<uint8_t>(values, n, out);
-    case 2: return cut<uint16_t>(values, n, out);
-    case 4: return cut<uint32_t>(values, n, out);
-    default: return cut<uint64_t>(values, n, out);
+    case 1:
+      return cut<uint8_t>(values, n, out);
+    case 2:
+      return cut<uint16_t>(values, n, out);
+    case 4:
+      return cut<uint32_t>(values, n, out);
+    default:
+      return cut<uint64_t>(values, n, out);
   }
 }
 
-NIMBLE_CLONES void narrow_ints32(const uint32_t* values, uint32_t n,
-                                 uint32_t width, uint8_t* out) {
+NIMBLE_CLONES void narrow_ints32(const uint32_t* __restrict values, uint32_t n,
+                                 uint32_t width, uint8_t* __restrict out) {
   switch (width) {
-    case 1: return cut<uint8_t>(values, n, out);
-    case 2: return cut<uint16_t>(values, n, out);
-    default: return cut<uint32_t>(values, n, out);
+    case 1:
+      return cut<uint8_t>(values, n, out);
+    case 2:
+      return cut<uint16_t>(values, n, out);
+    default:
+      return cut<uint32_t>(values, n, out);
   }
 }
 

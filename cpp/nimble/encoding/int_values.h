@@ -21,10 +21,14 @@ inline bool is_int(const ValueType& type) {
 template <class F>
 decltype(auto) with_int_type(const ValueType& type, F&& f) {
   switch (type.width) {
-    case 1: return type.is_signed ? f(int8_t{}) : f(uint8_t{});
-    case 2: return type.is_signed ? f(int16_t{}) : f(uint16_t{});
-    case 4: return type.is_signed ? f(int32_t{}) : f(uint32_t{});
-    default: return type.is_signed ? f(int64_t{}) : f(uint64_t{});
+    case 1:
+      return type.is_signed ? f(int8_t{}) : f(uint8_t{});
+    case 2:
+      return type.is_signed ? f(int16_t{}) : f(uint16_t{});
+    case 4:
+      return type.is_signed ? f(int32_t{}) : f(uint32_t{});
+    default:
+      return type.is_signed ? f(int64_t{}) : f(uint64_t{});
   }
 }
 

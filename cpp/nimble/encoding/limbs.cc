@@ -23,18 +23,20 @@ class LimbsDecoder final : public Decoder {
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override {
     Scratch scratch;
-    return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                      uint32_t until) -> Status {
-      const uint32_t first = block * kBlockValues;
-      uint8_t* to = out.data + uint64_t{first + from - begin} * type().width;
-      for (const Child& limb : limbs_) {
-        NIMBLE_RETURN_IF_ERROR(limb.decode(body, first + from, first + until,
-                                           scratch.output()));
-        spread(scratch, until - from, to);
-        to += 8;
-      }
-      return Status::ok();
-    });
+    return for_blocks(
+        begin, end,
+        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+          const uint32_t first = block * kBlockValues;
+          uint8_t* to =
+              out.data + uint64_t{first + from - begin} * type().width;
+          for (const Child& limb : limbs_) {
+            NIMBLE_RETURN_IF_ERROR(limb.decode(
+                body, first + from, first + until, scratch.output()));
+            spread(scratch, until - from, to);
+            to += 8;
+          }
+          return Status::ok();
+        });
   }
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override {
@@ -83,8 +85,8 @@ Status encode_limbs(const Values& values, const EncodeContext& context,
   std::vector<uint64_t> words(values.size);
   for (uint32_t limb = 0; limb < values.type.width / 8; ++limb) {
     for (uint32_t i = 0; i < values.size; ++i) {
-      words[i] = load<uint64_t>(values.data +
-                                uint64_t{i} * values.type.width + 8 * limb);
+      words[i] = load<uint64_t>(values.data + uint64_t{i} * values.type.width +
+                                8 * limb);
     }
     Values child;
     child.type = limb_type(values.type, limb);
@@ -102,10 +104,9 @@ Result<std::unique_ptr<Decoder>> open_limbs(ByteReader* head,
   }
   std::vector<Child> limbs;
   for (uint32_t i = 0; i < context.type.width / 8; ++i) {
-    NIMBLE_ASSIGN_OR_RETURN(Child limb,
-                            Child::open(head, context,
-                                        limb_type(context.type, i),
-                                        context.num_values));
+    NIMBLE_ASSIGN_OR_RETURN(
+        Child limb, Child::open(head, context, limb_type(context.type, i),
+                                context.num_values));
     limbs.push_back(std::move(limb));
   }
   return std::unique_ptr<Decoder>(

@@ -16,8 +16,8 @@ NIMBLE_ALWAYS_INLINE void extend_words(const int64_t* __restrict values,
   }
 }
 
-NIMBLE_CLONES void sign_extend(const int64_t* values, uint32_t n,
-                               uint32_t width, uint8_t* out) {
+NIMBLE_CLONES void sign_extend(const int64_t* __restrict values, uint32_t n,
+                               uint32_t width, uint8_t* __restrict out) {
   if (width == 16) return extend_words<2>(values, n, out);
   extend_words<4>(values, n, out);
 }
@@ -54,14 +54,15 @@ class NarrowDecoder final : public Decoder {
                 const Output& out) const override {
     Scratch scratch;
     uint8_t* to = out.data;
-    return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                      uint32_t until) -> Status {
-      const uint32_t first = block * kBlockValues;
-      NIMBLE_RETURN_IF_ERROR(
-          child_.decode(body, first + from, first + until, scratch.output()));
-      to = extend(scratch, until - from, to);
-      return Status::ok();
-    });
+    return for_blocks(
+        begin, end,
+        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+          const uint32_t first = block * kBlockValues;
+          NIMBLE_RETURN_IF_ERROR(child_.decode(
+              body, first + from, first + until, scratch.output()));
+          to = extend(scratch, until - from, to);
+          return Status::ok();
+        });
   }
 
   // ---------------------------------------------------------------- gather
@@ -127,9 +128,9 @@ Result<std::unique_ptr<Decoder>> open_narrow(ByteReader* head,
   if (!can_be_narrow(context.type)) {
     return Status::corrupt("only signed 16 and 32-byte values can be narrow");
   }
-  NIMBLE_ASSIGN_OR_RETURN(Child child,
-                          Child::open(head, context, ValueType::signed_int(8),
-                                      context.num_values));
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child child,
+      Child::open(head, context, ValueType::signed_int(8), context.num_values));
   return std::unique_ptr<Decoder>(
       std::make_unique<NarrowDecoder>(context, std::move(child)));
 }

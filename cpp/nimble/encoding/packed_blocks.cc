@@ -12,10 +12,9 @@ Result<PackedBlocks> PackedBlocks::open(ByteReader* head,
   if (blocks.num_blocks_ == 0) return blocks;
   const uint64_t end = blocks.range(blocks.num_blocks_ - 1).end;
   if (end - part.begin > part.size) {
-    return Status::corrupt("packed blocks need " +
-                           std::to_string(end - part.begin) +
-                           " bytes, their part has " +
-                           std::to_string(part.size));
+    return Status::corrupt(
+        "packed blocks need " + std::to_string(end - part.begin) +
+        " bytes, their part has " + std::to_string(part.size));
   }
   return blocks;
 }
@@ -69,7 +68,8 @@ void BlockWidths::write(ByteBuffer* head) const {
 uint64_t BlockWidths::part_bytes(uint32_t num_values, uint32_t fields) const {
   uint64_t total = 0;
   for (uint32_t b = 0; b < num_blocks_of(num_values); ++b) {
-    total += 8 * (1 + fields) + packed_bytes(block_rows(b, num_values), width(b));
+    total +=
+        8 * (1 + fields) + packed_bytes(block_rows(b, num_values), width(b));
   }
   return total;
 }

@@ -31,9 +31,7 @@ class PackedBlocks {
                                    uint32_t fields, uint32_t max_width);
 
   uint32_t num_blocks() const { return num_blocks_; }
-  uint32_t rows(uint32_t block) const {
-    return block_rows(block, num_values_);
-  }
+  uint32_t rows(uint32_t block) const { return block_rows(block, num_values_); }
   uint32_t width(uint32_t block) const {
     return widths_.empty() ? width_ : widths_[block];
   }

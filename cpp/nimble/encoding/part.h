@@ -21,10 +21,10 @@ struct Part {
     NIMBLE_RETURN_IF_ERROR(head->status("place of an encoding's part"));
     if (part.begin % 8 != 0 ||
         !in_bounds(part.begin, part.size, context.body_size)) {
-      return Status::corrupt(
-          "part of " + std::to_string(part.size) + " bytes at byte " +
-          std::to_string(part.begin) + " does not fit a segment body of " +
-          std::to_string(context.body_size) + " bytes");
+      return Status::corrupt("part of " + std::to_string(part.size) +
+                             " bytes at byte " + std::to_string(part.begin) +
+                             " does not fit a segment body of " +
+                             std::to_string(context.body_size) + " bytes");
     }
     return part;
   }
@@ -76,18 +76,23 @@ inline void pick_values(const uint8_t* values, uint32_t width,
                         uint8_t* out) {
   const auto pick = [&]<class T>(T) {
     for (size_t i = 0; i < n; ++i) {
-      store(out + i * sizeof(T), load<T>(values + (rows[i] - first) * sizeof(T)));
+      store(out + i * sizeof(T),
+            load<T>(values + (rows[i] - first) * sizeof(T)));
     }
   };
   switch (width) {
-    case 1: return pick(uint8_t{});
-    case 2: return pick(uint16_t{});
-    case 4: return pick(uint32_t{});
-    case 8: return pick(uint64_t{});
+    case 1:
+      return pick(uint8_t{});
+    case 2:
+      return pick(uint16_t{});
+    case 4:
+      return pick(uint32_t{});
+    case 8:
+      return pick(uint64_t{});
     default:
       for (size_t i = 0; i < n; ++i) {
-        std::memcpy(out + i * width,
-                    values + uint64_t{rows[i] - first} * width, width);
+        std::memcpy(out + i * width, values + uint64_t{rows[i] - first} * width,
+                    width);
       }
   }
 }

@@ -132,9 +132,8 @@ Result<Patches> Patches::open(ByteReader* head, const DecodeContext& context) {
   }
   NIMBLE_ASSIGN_OR_RETURN(PatchPositions positions,
                           PatchPositions::open(head, context));
-  NIMBLE_ASSIGN_OR_RETURN(
-      Child values,
-      Child::open(head, context, context.type, positions.count()));
+  NIMBLE_ASSIGN_OR_RETURN(Child values, Child::open(head, context, context.type,
+                                                    positions.count()));
   return Patches(std::move(positions), std::move(values), context.type.width);
 }
 
@@ -192,47 +191,47 @@ Status Patches::apply(const SegmentBody& body, uint32_t begin, uint32_t end,
   }
   ValueCursor cursor(values_, body, width_, positions_.start(last_block + 1));
   uint16_t rows[kBlockValues];
-  return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                    uint32_t to) -> Status {
-    NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
-    const uint32_t first = positions_.start(block);
-    const uint32_t n = positions_.start(block + 1) - first;
-    const uint32_t block_begin = block * kBlockValues;
-    for (uint32_t i = 0; i < n; ++i) {
-      if (rows[i] < from || rows[i] >= to) continue;
-      const uint8_t* value = nullptr;
-      NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value));
-      const uint64_t at = block_begin + rows[i] - begin;
-      std::memcpy(data + at * width_, value, width_);
-    }
-    return Status::ok();
-  });
+  return for_blocks(
+      begin, end, [&](uint32_t block, uint32_t from, uint32_t to) -> Status {
+        NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
+        const uint32_t first = positions_.start(block);
+        const uint32_t n = positions_.start(block + 1) - first;
+        const uint32_t block_begin = block * kBlockValues;
+        for (uint32_t i = 0; i < n; ++i) {
+          if (rows[i] < from || rows[i] >= to) continue;
+          const uint8_t* value = nullptr;
+          NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value));
+          const uint64_t at = block_begin + rows[i] - begin;
+          std::memcpy(data + at * width_, value, width_);
+        }
+        return Status::ok();
+      });
 }
 
 Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
                              size_t count, uint8_t* data) const {
   uint16_t rows[kBlockValues];
-  return for_row_groups(wanted, count, [&](uint32_t block, size_t first,
-                                           size_t n) -> Status {
-    const uint32_t start = positions_.start(block);
-    const uint32_t exceptions = positions_.start(block + 1) - start;
-    if (exceptions == 0) return Status::ok();
-    NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
-    uint16_t* found = rows;
-    for (size_t i = first; i < first + n; ++i) {
-      const uint32_t row = wanted[i] % kBlockValues;
-      found = std::lower_bound(found, rows + exceptions, row);
-      if (found == rows + exceptions) break;
-      if (*found != row) continue;
-      const uint32_t index = start + static_cast<uint32_t>(found - rows);
-      alignas(8) uint8_t value[kMaxWidth + AlignedBuffer::kSlack];
-      Output out;
-      out.data = value;
-      NIMBLE_RETURN_IF_ERROR(values_.gather(body, &index, 1, out));
-      std::memcpy(data + i * width_, value, width_);
-    }
-    return Status::ok();
-  });
+  return for_row_groups(
+      wanted, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+        const uint32_t start = positions_.start(block);
+        const uint32_t exceptions = positions_.start(block + 1) - start;
+        if (exceptions == 0) return Status::ok();
+        NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
+        uint16_t* found = rows;
+        for (size_t i = first; i < first + n; ++i) {
+          const uint32_t row = wanted[i] % kBlockValues;
+          found = std::lower_bound(found, rows + exceptions, row);
+          if (found == rows + exceptions) break;
+          if (*found != row) continue;
+          const uint32_t index = start + static_cast<uint32_t>(found - rows);
+          alignas(8) uint8_t value[kMaxWidth + AlignedBuffer::kSlack];
+          Output out;
+          out.data = value;
+          NIMBLE_RETURN_IF_ERROR(values_.gather(body, &index, 1, out));
+          std::memcpy(data + i * width_, value, width_);
+        }
+        return Status::ok();
+      });
 }
 
 }  // namespace nimble

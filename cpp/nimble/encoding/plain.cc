@@ -23,9 +23,8 @@ Status encode_plain(const Values& values, SegmentBuilder* out) {
   out->head.put_varint(unit);
   const uint64_t unit_bytes = uint64_t{unit} * width;
   for (uint64_t at = 0; at < size; at += unit_bytes) {
-    out->head.put(checksum64(
-        {values.data + at,
-         static_cast<size_t>(std::min(unit_bytes, size - at))}));
+    out->head.put(checksum64({values.data + at, static_cast<size_t>(std::min(
+                                                    unit_bytes, size - at))}));
   }
   return Status::ok();
 }
@@ -63,8 +62,8 @@ ByteRange PlainDecoder::unit_range(uint32_t unit) const {
 void PlainDecoder::append_ranges(uint32_t begin, uint32_t end,
                                  std::vector<ByteRange>* out) const {
   if (begin >= end) return;
-  out->push_back({unit_range(begin / unit_).begin,
-                  unit_range((end - 1) / unit_).end});
+  out->push_back(
+      {unit_range(begin / unit_).begin, unit_range((end - 1) / unit_).end});
 }
 
 Status PlainDecoder::verify(const SegmentBody& body, uint32_t begin,
@@ -72,8 +71,7 @@ Status PlainDecoder::verify(const SegmentBody& body, uint32_t begin,
   for (uint32_t u = begin / unit_; u <= (end - 1) / unit_; ++u) {
     const ByteRange r = unit_range(u);
     NIMBLE_RETURN_IF_ERROR(verified_.check(
-        body, u,
-        {body.data + r.begin, static_cast<size_t>(r.end - r.begin)},
+        body, u, {body.data + r.begin, static_cast<size_t>(r.end - r.begin)},
         checksums_[u]));
   }
   return Status::ok();

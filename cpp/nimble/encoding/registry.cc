@@ -39,24 +39,40 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
                            std::to_string(kMaxEncodingDepth) + " deep");
   }
   switch (static_cast<EncodingId>(id)) {
-    case EncodingId::kConstant: return open_constant(head, context);
-    case EncodingId::kPlain: return upcast(PlainDecoder::open(head, context));
+    case EncodingId::kConstant:
+      return open_constant(head, context);
+    case EncodingId::kPlain:
+      return upcast(PlainDecoder::open(head, context));
     case EncodingId::kBitPacked:
       return upcast(BitPackedDecoder::open(head, context));
-    case EncodingId::kDelta: return open_delta(head, context);
-    case EncodingId::kRunLength: return open_run_length(head, context);
-    case EncodingId::kDictionary: return open_dictionary(head, context);
-    case EncodingId::kSparse: return open_sparse(head, context);
-    case EncodingId::kAlp: return open_alp(head, context);
-    case EncodingId::kSplitFloat: return open_split_float(head, context);
-    case EncodingId::kNarrow: return open_narrow(head, context);
-    case EncodingId::kLimbs: return open_limbs(head, context);
-    case EncodingId::kBitmap: return open_bitmap(head, context);
-    case EncodingId::kSparseBits: return open_sparse_bits(head, context);
-    case EncodingId::kPlainBytes: return open_plain_bytes(head, context);
-    case EncodingId::kFsst: return open_fsst(head, context);
-    case EncodingId::kTemplate: return open_template(head, context);
-    case EncodingId::kZstdBlocks: return open_zstd_blocks(head, context);
+    case EncodingId::kDelta:
+      return open_delta(head, context);
+    case EncodingId::kRunLength:
+      return open_run_length(head, context);
+    case EncodingId::kDictionary:
+      return open_dictionary(head, context);
+    case EncodingId::kSparse:
+      return open_sparse(head, context);
+    case EncodingId::kAlp:
+      return open_alp(head, context);
+    case EncodingId::kSplitFloat:
+      return open_split_float(head, context);
+    case EncodingId::kNarrow:
+      return open_narrow(head, context);
+    case EncodingId::kLimbs:
+      return open_limbs(head, context);
+    case EncodingId::kBitmap:
+      return open_bitmap(head, context);
+    case EncodingId::kSparseBits:
+      return open_sparse_bits(head, context);
+    case EncodingId::kPlainBytes:
+      return open_plain_bytes(head, context);
+    case EncodingId::kFsst:
+      return open_fsst(head, context);
+    case EncodingId::kTemplate:
+      return open_template(head, context);
+    case EncodingId::kZstdBlocks:
+      return open_zstd_blocks(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }

@@ -84,10 +84,14 @@ std::vector<uint32_t> run_ends(const Values& values, uint32_t max_runs) {
     });
   }
   switch (width) {
-    case 1: return compare(uint8_t{});
-    case 2: return compare(uint16_t{});
-    case 4: return compare(uint32_t{});
-    case 8: return compare(uint64_t{});
+    case 1:
+      return compare(uint8_t{});
+    case 2:
+      return compare(uint16_t{});
+    case 4:
+      return compare(uint32_t{});
+    case 8:
+      return compare(uint64_t{});
     default:
       return ends_where(values.size, max_runs, [&](uint32_t i) {
         const uint8_t* p = data + uint64_t{i} * width;
@@ -187,7 +191,8 @@ class RunLengthDecoder final : public Decoder {
 // The values of up to kBlockValues runs, and their repetition into an Output.
 class RunWriter {
  public:
-  RunWriter(const ValueType& type, const Output& out) : type_(type), out_(out) {}
+  RunWriter(const ValueType& type, const Output& out)
+      : type_(type), out_(out) {}
 
   Status load(const Child& values, const SegmentBody& body, uint32_t begin,
               uint32_t end) {
@@ -226,7 +231,8 @@ Status RunLengthDecoder::decode(const SegmentBody& body, uint32_t begin,
   if (begin >= end) return Status::ok();
   const uint32_t limit = run_limit((end - 1) / kBlockValues);
   uint32_t run = 0;  // of `begin`
-  NIMBLE_RETURN_IF_ERROR(find_runs(body, begin / kBlockValues, &begin, 1, &run));
+  NIMBLE_RETURN_IF_ERROR(
+      find_runs(body, begin / kBlockValues, &begin, 1, &run));
   RunWriter writer(type(), out);
   Scratch ends;
   uint32_t row = begin;
@@ -326,13 +332,11 @@ Result<std::unique_ptr<Decoder>> open_run_length(ByteReader* head,
     return Status::corrupt(std::to_string(num_runs) + " runs for " +
                            std::to_string(context.num_values) + " rows");
   }
-  NIMBLE_ASSIGN_OR_RETURN(
-      std::vector<uint32_t> first_runs,
-      read_first_runs(head, num_runs, context.num_values));
+  NIMBLE_ASSIGN_OR_RETURN(std::vector<uint32_t> first_runs,
+                          read_first_runs(head, num_runs, context.num_values));
   const uint32_t runs = static_cast<uint32_t>(num_runs);
   NIMBLE_ASSIGN_OR_RETURN(
-      Child ends,
-      Child::open(head, context, ValueType::unsigned_int(4), runs));
+      Child ends, Child::open(head, context, ValueType::unsigned_int(4), runs));
   if (ends.id() != EncodingId::kBitPacked) {
     return Status::corrupt("run ends are not bit-packed");
   }

@@ -3,8 +3,8 @@
 // Head:  number of runs varint
 //        | for every block of 1024 rows but the first: how many runs after
 //          that of the block before its first row's run is, varint
-//        | child: ends, u32, bit-packed: the row after each run's last, ascending
-//        | child: values, one a run
+//        | child: ends, u32, bit-packed: the row after each run's last,
+//        ascending | child: values, one a run
 //
 // The runs of a block are known from the head: a lookup reads their ends and
 // searches them without unpacking, then takes one value.

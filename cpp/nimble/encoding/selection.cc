@@ -5,6 +5,7 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/bool_bitmap.h"
+#include "nimble/encoding/bytes_selection.h"
 #include "nimble/encoding/child.h"
 #include "nimble/encoding/constant.h"
 #include "nimble/encoding/dictionary.h"
@@ -13,7 +14,6 @@
 #include "nimble/encoding/narrow.h"
 #include "nimble/encoding/part.h"
 #include "nimble/encoding/plain.h"
-#include "nimble/encoding/plain_bytes.h"
 #include "nimble/encoding/run_length.h"
 #include "nimble/encoding/sparse.h"
 #include "nimble/encoding/sparse_bits.h"
@@ -24,13 +24,22 @@ namespace nimble {
 
 Status encode_values(const Values& values, const EncodeContext& context,
                      SegmentBuilder* out) {
+  // Strings look for repetition of their own.
+  if (values.type.kind == ValueKind::kBytes) {
+    return encode_bytes(values, context, out);
+  }
   if (is_constant(values)) return encode_constant(values, out);
   switch (values.type.kind) {
-    case ValueKind::kBool: return select_bools(values, context, out);
-    case ValueKind::kInt: return select_ints(values, context, out);
-    case ValueKind::kFloat: return select_floats(values, context, out);
-    case ValueKind::kFixed: return select_fixed(values, context, out);
-    case ValueKind::kBytes: return select_bytes(values, context, out);
+    case ValueKind::kBool:
+      return select_bools(values, context, out);
+    case ValueKind::kInt:
+      return select_ints(values, context, out);
+    case ValueKind::kFloat:
+      return select_floats(values, context, out);
+    case ValueKind::kFixed:
+      return select_fixed(values, context, out);
+    case ValueKind::kBytes:
+      break;
   }
   return Status::invalid_argument("values of an unknown kind");
 }
@@ -38,14 +47,14 @@ Status encode_values(const Values& values, const EncodeContext& context,
 // ----------------------------------------------------------------- candidates
 
 void Candidates::add(double bytes, double share, Try attempt) {
-  if (bytes < limit_ * share) candidates_.push_back({bytes, std::move(attempt)});
+  if (bytes < limit_ * share)
+    candidates_.push_back({bytes, std::move(attempt)});
 }
 
 Result<bool> Candidates::encode(SegmentBuilder* out) {
-  std::stable_sort(candidates_.begin(), candidates_.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return a.bytes < b.bytes;
-                   });
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
   const size_t head_size = out->head.size();
   const size_t body_size = out->body.size();
   for (const Candidate& candidate : candidates_) {
@@ -81,16 +90,17 @@ void add_dictionary(const Values& values, const EncodeContext& context,
   const double bits = bit_width_of(sample.distinct - 1);
   const double bytes = (values.size * bits + sample.distinct * value_bits) / 8;
   const double limit = candidates->limit();
-  candidates->add(bytes, kRepetitionShare, [=](SegmentBuilder* out)
-                      -> Result<bool> {
-    DistinctValues distinct;
-    if (!distinct.build(values, limits)) return false;
-    const double real = values.size / 8.0 * bit_width_of(distinct.count() - 1) +
-                        distinct.count() * value_bits / 8;
-    if (real >= limit * kRepetitionShare) return false;
-    NIMBLE_RETURN_IF_ERROR(encode_dictionary(distinct, context, out));
-    return true;
-  });
+  candidates->add(
+      bytes, kRepetitionShare, [=](SegmentBuilder* out) -> Result<bool> {
+        DistinctValues distinct;
+        if (!distinct.build(values, limits)) return false;
+        const double real =
+            values.size / 8.0 * bit_width_of(distinct.count() - 1) +
+            distinct.count() * value_bits / 8;
+        if (real >= limit * kRepetitionShare) return false;
+        NIMBLE_RETURN_IF_ERROR(encode_dictionary(distinct, context, out));
+        return true;
+      });
 }
 
 }  // namespace
@@ -103,13 +113,12 @@ void add_repetition(const Values& values, const EncodeContext& context,
   if (can_be_sparse(values.type) && exceptions <= n * kMaxSparseExceptions) {
     const uint8_t* common =
         values.data + uint64_t{sample.top_row} * values.type.width;
-    candidates->add(exceptions * (16 + value_bits) / 8 + n / 100.0,
-                    kRepetitionShare,
-                    [=](SegmentBuilder* out) -> Result<bool> {
-                      NIMBLE_RETURN_IF_ERROR(
-                          encode_sparse(values, common, context, out));
-                      return true;
-                    });
+    candidates->add(
+        exceptions * (16 + value_bits) / 8 + n / 100.0, kRepetitionShare,
+        [=](SegmentBuilder* out) -> Result<bool> {
+          NIMBLE_RETURN_IF_ERROR(encode_sparse(values, common, context, out));
+          return true;
+        });
   }
   if (can_be_run_length(values.type)) {
     const double run_bytes = (kRunEndBits + value_bits) / 8;
@@ -246,12 +255,11 @@ Status select_fixed(const Values& values, const EncodeContext& context,
   if (can_be_limbs(values.type)) {
     // Worth trying where the sample's own limbs come out smaller.
     std::vector<uint8_t> data;
-    std::vector<ByteSlice> slices;
     SegmentBuilder trial;
     EncodeContext cheap = context;
     cheap.effort = Effort::kFast;
-    NIMBLE_RETURN_IF_ERROR(encode_limbs(
-        sampled_values(values, sample, &data, &slices), cheap, &trial));
+    NIMBLE_RETURN_IF_ERROR(
+        encode_limbs(sampled_values(values, sample, &data), cheap, &trial));
     const double ratio = static_cast<double>(trial.body.size()) /
                          (double{1} * sample.size * values.type.width);
     candidates.add(plain * ratio, kRepetitionShare,
@@ -263,27 +271,6 @@ Status select_fixed(const Values& values, const EncodeContext& context,
   return encode_best(
       values, context, &candidates,
       [&](SegmentBuilder* to) { return encode_plain(values, to); }, out);
-}
-
-// ---------------------------------------------------------------------- bytes
-
-Status select_bytes(const Values& values, const EncodeContext& context,
-                    SegmentBuilder* out) {
-  if (context.random_access_only || values.size < kMinSelectionValues ||
-      context.depth >= kMaxSelectionDepth) {
-    return encode_plain_bytes(values, out);
-  }
-  double total = 0;
-  for (uint32_t i = 0; i < values.size; ++i) {
-    total += static_cast<double>(values.slices[i].size);
-  }
-  // What symbols or templates leave of a string at best, and its length.
-  const double mean_bytes = total / values.size;
-  Candidates candidates(total * 0.5 + values.size * 0.5);
-  add_repetition(values, context, take_sample(values), mean_bytes * 8 + 8,
-                 &candidates);
-  NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates.encode(out));
-  return done ? Status::ok() : encode_plain_bytes(values, out);
 }
 
 }  // namespace nimble

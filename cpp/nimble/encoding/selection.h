@@ -7,7 +7,6 @@
 //      what is known to work is undone and the next one tried
 //
 // The same values and context give the same bytes: no clocks, no randomness.
-// docs/decisions/encoding_selection.md says why the constants are what they are.
 #pragma once
 
 #include <functional>
@@ -25,7 +24,8 @@ inline constexpr uint32_t kMinSelectionValues = 64;
 inline constexpr uint64_t kMaxBalancedDictionaryBytes = 32768;
 inline constexpr uint64_t kMaxDictionaryBytes = 1u << 20;
 
-// The choosers, each for its kind. `values` are not all the same.
+// The choosers, each for its kind (strings: bytes_selection.h). `values` are
+// not all the same.
 Status select_ints(const Values& values, const EncodeContext& context,
                    SegmentBuilder* out);
 Status select_floats(const Values& values, const EncodeContext& context,
@@ -33,8 +33,6 @@ Status select_floats(const Values& values, const EncodeContext& context,
 Status select_fixed(const Values& values, const EncodeContext& context,
                     SegmentBuilder* out);
 Status select_bools(const Values& values, const EncodeContext& context,
-                    SegmentBuilder* out);
-Status select_bytes(const Values& values, const EncodeContext& context,
                     SegmentBuilder* out);
 
 // Candidates with estimated sizes; the smallest that holds what it promises.

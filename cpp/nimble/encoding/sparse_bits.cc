@@ -43,33 +43,34 @@ class SparseBitsDecoder final : public Decoder {
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override {
     fill_bits(out.data, out.bit_offset, end - begin, common_);
-    return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                      uint32_t until) -> Status {
-      uint16_t rows[kBlockValues];
-      NIMBLE_RETURN_IF_ERROR(rare_.read(body, block, rows));
-      for (uint32_t i = 0; i < count_in(block); ++i) {
-        if (rows[i] < from || rows[i] >= until) continue;
-        const uint32_t row = block * kBlockValues + rows[i] - begin;
-        put_bit(out.data, out.bit_offset + row, !common_);
-      }
-      return Status::ok();
-    });
+    return for_blocks(
+        begin, end,
+        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+          uint16_t rows[kBlockValues];
+          NIMBLE_RETURN_IF_ERROR(rare_.read(body, block, rows));
+          for (uint32_t i = 0; i < count_in(block); ++i) {
+            if (rows[i] < from || rows[i] >= until) continue;
+            const uint32_t row = block * kBlockValues + rows[i] - begin;
+            put_bit(out.data, out.bit_offset + row, !common_);
+          }
+          return Status::ok();
+        });
   }
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override {
     fill_bits(out.data, out.bit_offset, count, common_);
-    return for_row_groups(rows, count, [&](uint32_t block, size_t first,
-                                           size_t n) -> Status {
-      uint16_t rare[kBlockValues];
-      NIMBLE_RETURN_IF_ERROR(rare_.read(body, block, rare));
-      uint16_t* end = rare + count_in(block);
-      for (size_t i = first; i < first + n; ++i) {
-        if (std::binary_search(rare, end, rows[i] % kBlockValues)) {
-          put_bit(out.data, out.bit_offset + i, !common_);
-        }
-      }
-      return Status::ok();
-    });
+    return for_row_groups(
+        rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+          uint16_t rare[kBlockValues];
+          NIMBLE_RETURN_IF_ERROR(rare_.read(body, block, rare));
+          uint16_t* end = rare + count_in(block);
+          for (size_t i = first; i < first + n; ++i) {
+            if (std::binary_search(rare, end, rows[i] % kBlockValues)) {
+              put_bit(out.data, out.bit_offset + i, !common_);
+            }
+          }
+          return Status::ok();
+        });
   }
   std::string describe() const override {
     return "sparse bits n=" + std::to_string(rare_.count()) + " of " +

@@ -1,6 +1,6 @@
 #include "nimble/encoding/split_float.h"
 
-#include <unordered_set>
+#include <algorithm>
 
 #include "nimble/base/bit_packing.h"
 #include "nimble/encoding/bit_packed.h"
@@ -26,20 +26,21 @@ FloatSplit choose_float_split(const Values& values) {
   const uint32_t bits = values.type.width * 8;
   const uint32_t n = std::min(values.size, kSamples);
   FloatSplit best{bits - kHighBits, static_cast<double>(bits)};
+  if (n == 0) return best;
+  uint64_t sorted[kSamples];
+  for (uint32_t i = 0; i < n; ++i) {
+    sorted[i] = float_bits(values, uint64_t{i} * values.size / n);
+  }
+  std::sort(sorted, sorted + n);
   for (uint32_t low = bits - kHighBits; low < bits; ++low) {
-    std::unordered_set<uint64_t> high;
-    uint64_t min = UINT64_MAX;
-    uint64_t max = 0;
-    for (uint32_t i = 0; i < n; ++i) {
-      const uint64_t v = float_bits(values, uint64_t{i} * values.size / n) >> low;
-      high.insert(v);
-      min = std::min(min, v);
-      max = std::max(max, v);
+    uint64_t distinct = 1;
+    for (uint32_t i = 1; i < n; ++i) {
+      distinct += sorted[i] >> low != sorted[i - 1] >> low;
     }
-    if (n == 0) break;
+    const uint64_t range = (sorted[n - 1] >> low) - (sorted[0] >> low);
     // As dictionary codes or as a range of integers.
-    const uint32_t code_bits = std::min(bit_width_of(high.size() - 1),
-                                        bit_width_of(max - min));
+    const uint32_t code_bits =
+        std::min(bit_width_of(distinct - 1), bit_width_of(range));
     const double total = low + code_bits;
     if (total < best.bits_per_value) best = {low, total};
   }
@@ -83,8 +84,9 @@ NIMBLE_ALWAYS_INLINE void join(const uint16_t* __restrict high, uint32_t n,
   }
 }
 
-NIMBLE_CLONES void join_bits(const uint16_t* high, uint32_t n, uint32_t shift,
-                             uint32_t width, uint8_t* low) {
+NIMBLE_CLONES void join_bits(const uint16_t* __restrict high, uint32_t n,
+                             uint32_t shift, uint32_t width,
+                             uint8_t* __restrict low) {
   if (width == 8) return join<uint64_t>(high, n, shift, low);
   join<uint32_t>(high, n, shift, low);
 }
@@ -106,19 +108,20 @@ class SplitFloatDecoder final : public Decoder {
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override {
     Scratch scratch;
-    return for_blocks(begin, end, [&](uint32_t block, uint32_t from,
-                                      uint32_t until) -> Status {
-      const uint32_t first = block * kBlockValues + from;
-      const uint32_t last = block * kBlockValues + until;
-      Output low = out;
-      low.data += uint64_t{first - begin} * type().width;
-      NIMBLE_RETURN_IF_ERROR(low_.decode(body, first, last, low));
-      NIMBLE_RETURN_IF_ERROR(
-          high_.decode(body, first, last, scratch.output()));
-      join_bits(scratch.as<uint16_t>(), until - from, low_bits_, type().width,
-                low.data);
-      return Status::ok();
-    });
+    return for_blocks(
+        begin, end,
+        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+          const uint32_t first = block * kBlockValues + from;
+          const uint32_t last = block * kBlockValues + until;
+          Output low = out;
+          low.data += uint64_t{first - begin} * type().width;
+          NIMBLE_RETURN_IF_ERROR(low_.decode(body, first, last, low));
+          NIMBLE_RETURN_IF_ERROR(
+              high_.decode(body, first, last, scratch.output()));
+          join_bits(scratch.as<uint16_t>(), until - from, low_bits_,
+                    type().width, low.data);
+          return Status::ok();
+        });
   }
 
   // ---------------------------------------------------------------- gather

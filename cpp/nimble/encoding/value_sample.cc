@@ -7,10 +7,6 @@ namespace {
 
 // Equal values have equal hashes; the reverse is near enough for a sample.
 uint64_t hash_value(const Values& values, uint32_t row) {
-  if (values.type.kind == ValueKind::kBytes) {
-    const ByteSlice& s = values.slices[row];
-    return checksum64({s.data, static_cast<size_t>(s.size)});
-  }
   const uint32_t width = values.type.width;
   const uint8_t* p = values.data + uint64_t{row} * width;
   if (width == 8) return load<uint64_t>(p) * 0x9e3779b97f4a7c15;
@@ -86,22 +82,15 @@ ValueSample take_sample(const Values& values) {
 }
 
 Values sampled_values(const Values& values, const ValueSample& sample,
-                      std::vector<uint8_t>* data,
-                      std::vector<ByteSlice>* slices) {
+                      std::vector<uint8_t>* data) {
+  const uint64_t width = values.type.width;
+  for (const uint32_t start : sample.starts) {
+    const uint8_t* p = values.data + start * width;
+    data->insert(data->end(), p, p + sample.run_values * width);
+  }
   Values out = values;
   out.size = sample.size;
-  for (const uint32_t start : sample.starts) {
-    if (values.type.kind == ValueKind::kBytes) {
-      slices->insert(slices->end(), values.slices + start,
-                     values.slices + start + sample.run_values);
-    } else {
-      const uint64_t width = values.type.width;
-      const uint8_t* p = values.data + start * width;
-      data->insert(data->end(), p, p + sample.run_values * width);
-    }
-  }
   out.data = data->data();
-  out.slices = slices->data();
   return out;
 }
 

@@ -33,12 +33,10 @@ struct ValueSample {
   }
 };
 
-// Fixed widths and kBytes; at least one value.
+// Fixed widths; at least one value.
 ValueSample take_sample(const Values& values);
-// The sampled values themselves, one after the other; borrows from `values`
-// and from `data` or `slices`.
+// The sampled values themselves, one after the other, in `data`.
 Values sampled_values(const Values& values, const ValueSample& sample,
-                      std::vector<uint8_t>* data,
-                      std::vector<ByteSlice>* slices);
+                      std::vector<uint8_t>* data);
 
 }  // namespace nimble

@@ -96,6 +96,11 @@ class Column {
 
   // Where a writer maps codes into the file's dictionary; null for readers.
   DictionaryValues* mapper = nullptr;
+  // Appended codes are the file's already (rows of a spilled run).
+  void set_codes_mapped() {
+    codes_mapped_ = true;
+    for (Column& c : children) c.set_codes_mapped();
+  }
 
  private:
   friend class ColumnExporter;
@@ -119,6 +124,7 @@ class Column {
   const Field* field_;
   bool wide_;
   bool wants_views_ = false;
+  bool codes_mapped_ = false;
   uint64_t length_ = 0;
   uint64_t null_count_ = 0;
   const uint8_t* external_ = nullptr;

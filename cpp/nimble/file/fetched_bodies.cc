@@ -11,6 +11,10 @@ constexpr uint64_t kMaxRequest = uint64_t{16} << 20;
 
 }  // namespace
 
+bool FetchedBodies::before(const Wanted& a, const Wanted& b) {
+  return a.begin < b.begin;
+}
+
 uint8_t* FetchedBodies::buffer_of(const SegmentRef& segment) {
   std::unique_ptr<uint8_t[]>& b = buffers_[segment.offset];
   // Kernels may look a few bytes past the end.
@@ -39,26 +43,11 @@ SegmentBody FetchedBodies::body(const SegmentRef& segment) const {
   return out;
 }
 
-Status FetchedBodies::fetch() {
-  std::sort(wanted_.begin(), wanted_.end(),
-            [](const Wanted& a, const Wanted& b) { return a.begin < b.begin; });
-  struct Request {
-    uint64_t begin, end;
-    size_t first;  // of the wanted ranges it serves
-  };
+std::vector<FetchedBodies::Request> FetchedBodies::join(
+    const std::vector<Wanted>& wanted) const {
   std::vector<Request> requests;
-  std::vector<Wanted> misses;
-  for (const Wanted& w : wanted_) {
-    uint64_t begin = 0;
-    if (const auto bytes = cache_->find(w.begin, w.end - w.begin, &begin)) {
-      std::memcpy(w.to, bytes->data() + (w.begin - begin), w.end - w.begin);
-    } else {
-      misses.push_back(w);
-    }
-  }
-  wanted_.clear();
-  for (size_t i = 0; i < misses.size(); ++i) {
-    const Wanted& w = misses[i];
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Wanted& w = wanted[i];
     if (!requests.empty()) {
       Request& r = requests.back();
       const uint64_t end = std::max(r.end, w.end);
@@ -69,6 +58,32 @@ Status FetchedBodies::fetch() {
     }
     requests.push_back({w.begin, w.end, i});
   }
+  return requests;
+}
+
+void FetchedBodies::count(uint64_t* reads, uint64_t* bytes) {
+  std::sort(wanted_.begin(), wanted_.end(), before);
+  *reads = *bytes = 0;
+  for (const Request& r : join(wanted_)) {
+    ++*reads;
+    *bytes += r.end - r.begin;
+  }
+  wanted_.clear();
+}
+
+Status FetchedBodies::fetch() {
+  std::sort(wanted_.begin(), wanted_.end(), before);
+  std::vector<Wanted> misses;
+  for (const Wanted& w : wanted_) {
+    uint64_t begin = 0;
+    if (const auto bytes = cache_->find(w.begin, w.end - w.begin, &begin)) {
+      std::memcpy(w.to, bytes->data() + (w.begin - begin), w.end - w.begin);
+    } else {
+      misses.push_back(w);
+    }
+  }
+  wanted_.clear();
+  const std::vector<Request> requests = join(misses);
   if (requests.empty()) return Status::ok();
   std::vector<std::shared_ptr<std::vector<uint8_t>>> buffers;
   std::vector<ReadRequest> reads;

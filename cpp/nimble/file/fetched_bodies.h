@@ -24,6 +24,8 @@ class FetchedBodies {
   // Wants what rows [begin, end) of a segment need.
   void want(const SegmentRef& segment, const Decoder& decoder, uint32_t begin,
             uint32_t end);
+  // How many requests, of how many bytes, fetch() would make without a cache.
+  void count(uint64_t* reads, uint64_t* bytes);
   // Reads everything wanted since the last call.
   Status fetch();
   // The segment, with what has been fetched of it.
@@ -34,7 +36,14 @@ class FetchedBodies {
     uint64_t begin, end;  // in the file
     uint8_t* to;
   };
+  struct Request {
+    uint64_t begin, end;
+    size_t first;  // of the wanted ranges it serves
+  };
+  static bool before(const Wanted& a, const Wanted& b);
   uint8_t* buffer_of(const SegmentRef& segment);
+  // Ascending ranges joined where they are close.
+  std::vector<Request> join(const std::vector<Wanted>& wanted) const;
 
   const ReadableFile& file_;
   RangeCache* cache_;

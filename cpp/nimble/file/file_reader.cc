@@ -161,6 +161,18 @@ Result<std::shared_ptr<const DictionaryValues>> FileReader::read_dictionary(
   return std::shared_ptr<const DictionaryValues>(out);
 }
 
+Result<std::shared_ptr<const std::vector<uint8_t>>> FileReader::zone_bytes(
+    const NodeSection& ref) const {
+  const std::lock_guard lock(lazy_->mutex);
+  auto& slot = lazy_->zones[ref.node];
+  if (slot == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes,
+                            read_section(ref.section, "zone map"));
+    slot = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
+  }
+  return slot;
+}
+
 uint64_t FileReader::memory_bytes() const {
   return groups_->memory_bytes() + range_cache_->memory_bytes();
 }

@@ -46,6 +46,10 @@ class FileReader {
   Result<std::shared_ptr<const DictionaryValues>> dictionary(
       uint32_t node) const;
 
+  // The zone map of a leaf, read on first use.
+  Result<std::shared_ptr<const std::vector<uint8_t>>> zone_bytes(
+      const NodeSection& ref) const;
+
   // Reads a section and verifies its checksum. `what` is for messages.
   Result<std::vector<uint8_t>> read_section(const SectionRef& section,
                                             const std::string& what) const;
@@ -75,6 +79,7 @@ class FileReader {
     std::optional<BloomFilter> bloom_filter;
     std::vector<uint8_t> bloom_bytes;
     std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;
+    std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
   };
   std::unique_ptr<Lazy> lazy_ = std::make_unique<Lazy>();
 };

@@ -5,6 +5,7 @@
 #include "nimble/base/hash.h"
 #include "nimble/base/parallel.h"
 #include "nimble/format/postscript.h"
+#include "nimble/key/key_decoder.h"
 
 namespace nimble {
 namespace {
@@ -94,6 +95,9 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
     index.chunk_keys = o.key_chunk_rows;
     index.chunk.restart_interval = o.restart_interval;
     index.unique = o.unique;
+    index.describe = [decoder = KeyDecoder(*w->encoder_)](ByteSpan key) {
+      return decoder.to_text(key);
+    };
     w->index_.emplace(index);
     ClusterRoot root;
     root.columns = o.cluster_by;

@@ -60,6 +60,8 @@ class FileWriter {
                      const KeyBuffer* keys);
   uint64_t num_rows() const { return num_rows_ + stripe_.length(); }
   DictionaryList& dictionaries() { return dictionaries_; }
+  // Rows from now on have codes of dictionaries().
+  void set_codes_mapped() { stripe_.set_codes_mapped(); }
   // Stores `dictionaries` instead of own ones, for rows whose codes are
   // theirs; they must outlive the writer.
   void share_dictionaries(const DictionaryList& dictionaries) {

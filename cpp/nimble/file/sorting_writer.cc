@@ -145,6 +145,7 @@ Status SortingWriter::spill() {
 
 Status SortingWriter::merge_runs() {
   const KeyEncoder& encoder = *writer_->encoder();
+  writer_->set_codes_mapped();
   std::vector<std::unique_ptr<Run>> runs;
   for (const std::string& path : run_paths_) {
     NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<Run> run, Run::open(path, encoder));

@@ -24,29 +24,34 @@ Status KeyChunk::verify_checksum(ByteSpan bytes) {
 }
 
 Result<KeyChunk> KeyChunk::open(ByteSpan bytes, uint32_t num_keys) {
+  Result<KeyChunk> chunk{KeyChunk()};
+  Status status = chunk->read(bytes, num_keys);
+  if (!status) chunk = std::move(status);
+  return chunk;
+}
+
+Status KeyChunk::read(ByteSpan bytes, uint32_t num_keys) {
   ByteReader in(bytes);
   in.get<uint64_t>();
-  KeyChunk chunk;
   const uint8_t mode = in.get_u8();
   const uint64_t count = in.get_varint();
-  chunk.prefix_ = in.get_sized();
+  prefix_ = in.get_sized();
   NIMBLE_RETURN_IF_ERROR(in.status("key chunk header"));
   if (count == 0 || count != num_keys) {
     return broken("it holds " + std::to_string(count) + " keys where " +
                   std::to_string(num_keys) + " are expected");
   }
-  chunk.num_keys_ = num_keys;
+  num_keys_ = num_keys;
   const ByteSpan body = bytes.subspan(in.position());
   if (mode == static_cast<uint8_t>(KeyChunkMode::kFixed)) {
-    chunk.mode_ = KeyChunkMode::kFixed;
-    NIMBLE_RETURN_IF_ERROR(chunk.open_fixed(body));
-  } else if (mode == static_cast<uint8_t>(KeyChunkMode::kPrefix)) {
-    chunk.mode_ = KeyChunkMode::kPrefix;
-    NIMBLE_RETURN_IF_ERROR(chunk.open_prefix(body));
-  } else {
-    return broken("unknown mode " + std::to_string(mode));
+    mode_ = KeyChunkMode::kFixed;
+    return open_fixed(body);
   }
-  return chunk;
+  if (mode == static_cast<uint8_t>(KeyChunkMode::kPrefix)) {
+    mode_ = KeyChunkMode::kPrefix;
+    return open_prefix(body);
+  }
+  return broken("unknown mode " + std::to_string(mode));
 }
 
 Status KeyChunk::open_fixed(ByteSpan body) {

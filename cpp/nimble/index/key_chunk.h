@@ -51,6 +51,7 @@ class KeyChunk {
   Status decode(uint32_t begin, uint32_t end, KeyBuffer* out) const;
 
  private:
+  Status read(ByteSpan bytes, uint32_t num_keys);
   Status open_fixed(ByteSpan body);
   Status open_prefix(ByteSpan body);
   // Where target lies against the common prefix: -1 before all keys, 1 after

@@ -1,0 +1,171 @@
+#include "nimble/bindings/arrow_bridge.h"
+
+#include <cerrno>
+
+#include "nimble/bindings/errors.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+// Capsule destructors of the PyCapsule protocol: release what nobody took.
+template <class T>
+void destroy(PyObject* capsule, const char* name) {
+  auto* p = static_cast<T*>(PyCapsule_GetPointer(capsule, name));
+  if (p == nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  if (p->release != nullptr) p->release(p);
+  delete p;
+}
+void destroy_schema(PyObject* c) { destroy<ArrowSchema>(c, "arrow_schema"); }
+void destroy_array(PyObject* c) { destroy<ArrowArray>(c, "arrow_array"); }
+void destroy_stream(PyObject* c) {
+  destroy<ArrowArrayStream>(c, "arrow_array_stream");
+}
+
+template <class T>
+py::object make_capsule(std::unique_ptr<T> p, const char* name,
+                        PyCapsule_Destructor destructor) {
+  PyObject* c = PyCapsule_New(p.get(), name, destructor);
+  if (c == nullptr) throw py::error_already_set();
+  p.release();
+  return py::reinterpret_steal<py::object>(c);
+}
+
+template <class T>
+T* pointer_of(const py::handle& capsule, const char* name) {
+  void* p = PyCapsule_GetPointer(capsule.ptr(), name);
+  if (p == nullptr) throw py::error_already_set();
+  return static_cast<T*>(p);
+}
+
+struct StreamState {
+  std::shared_ptr<BatchSource> source;
+  std::string error;
+};
+
+int stream_schema(ArrowArrayStream* s, ArrowSchema* out) {
+  export_schema(static_cast<StreamState*>(s->private_data)->source->schema(), out);
+  return 0;
+}
+int stream_next(ArrowArrayStream* s, ArrowArray* out) {
+  auto* state = static_cast<StreamState*>(s->private_data);
+  *out = ArrowArray{};
+  try {
+    const Status status = state->source->next(out);
+    if (status) return 0;
+    state->error = status.message();
+    return status.code() == StatusCode::kInvalidArgument ? EINVAL : EIO;
+  } catch (const std::bad_alloc&) {
+    state->error = "out of memory";
+    return ENOMEM;
+  }
+}
+const char* stream_error(ArrowArrayStream* s) {
+  return static_cast<StreamState*>(s->private_data)->error.c_str();
+}
+void stream_release(ArrowArrayStream* s) {
+  delete static_cast<StreamState*>(s->private_data);
+  s->release = nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<ImportedArray> ImportedArray::from_python(
+    const py::handle& object) {
+  const py::tuple capsules = object.attr("__arrow_c_array__")();
+  auto* schema = pointer_of<ArrowSchema>(py::object(capsules[0]), "arrow_schema");
+  auto* array = pointer_of<ArrowArray>(py::object(capsules[1]), "arrow_array");
+  auto out = std::make_unique<ImportedArray>();
+  out->field_ = unwrap(Field::from_arrow(*schema));
+  out->array_ = *array;
+  array->release = nullptr;
+  out->view_ = unwrap(ArrayView::open(out->field_, out->array_, ""));
+  return out;
+}
+
+ImportedArray::~ImportedArray() {
+  if (array_.release != nullptr) array_.release(&array_);
+}
+
+std::unique_ptr<ImportedStream> ImportedStream::from_python(
+    const py::handle& object) {
+  const py::object capsule = object.attr("__arrow_c_stream__")();
+  auto* stream = pointer_of<ArrowArrayStream>(capsule, "arrow_array_stream");
+  auto out = std::make_unique<ImportedStream>();
+  out->stream_ = *stream;
+  stream->release = nullptr;
+  ArrowSchema schema{};
+  if (out->stream_.get_schema(&out->stream_, &schema) != 0) {
+    const char* why = out->stream_.get_last_error(&out->stream_);
+    raise(Status::invalid_argument(
+        std::string("the Arrow stream gives no schema: ") +
+        (why != nullptr ? why : "no reason given")));
+  }
+  auto field = Field::from_arrow(schema);
+  if (schema.release != nullptr) schema.release(&schema);
+  out->field_ = unwrap(std::move(field));
+  return out;
+}
+
+ImportedStream::~ImportedStream() {
+  if (stream_.release != nullptr) stream_.release(&stream_);
+}
+
+Status ImportedStream::next(ArrowArray* out) {
+  *out = ArrowArray{};
+  if (stream_.get_next(&stream_, out) == 0) return Status::ok();
+  const char* why = stream_.get_last_error(&stream_);
+  return Status::invalid_argument(std::string("the Arrow stream failed: ") +
+                                  (why != nullptr ? why : "no reason given"));
+}
+
+py::object schema_capsule(const Field& field) {
+  auto s = std::make_unique<ArrowSchema>();
+  export_schema(field, s.get());
+  return make_capsule(std::move(s), "arrow_schema", destroy_schema);
+}
+
+py::tuple array_capsules(Column&& column) {
+  const Field field = column.field();
+  auto a = std::make_unique<ArrowArray>();
+  check(std::move(column).export_array(a.get()));
+  auto array = make_capsule(std::move(a), "arrow_array", destroy_array);
+  return py::make_tuple(schema_capsule(field), array);
+}
+
+py::object stream_capsule(std::shared_ptr<BatchSource> source) {
+  auto s = std::make_unique<ArrowArrayStream>();
+  s->get_schema = stream_schema;
+  s->get_next = stream_next;
+  s->get_last_error = stream_error;
+  s->release = stream_release;
+  s->private_data = new StreamState{std::move(source), {}};
+  return make_capsule(std::move(s), "arrow_array_stream", destroy_stream);
+}
+
+ReadyBatches::~ReadyBatches() {
+  for (ArrowArray& a : batches_) {
+    if (a.release != nullptr) a.release(&a);
+  }
+}
+
+Status ReadyBatches::add(Column&& column) {
+  ArrowArray a{};
+  NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&a));
+  batches_.push_back(a);
+  return Status::ok();
+}
+
+Status ReadyBatches::next(ArrowArray* out) {
+  *out = ArrowArray{};
+  if (batches_.empty()) return Status::ok();
+  *out = batches_.front();
+  batches_.pop_front();
+  return Status::ok();
+}
+
+}  // namespace nimble

@@ -1,0 +1,83 @@
+// Arrow data in and out of Python through the PyCapsule protocol. Nothing is
+// copied: capsules carry the C structs, and the structs own their memory.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "nimble/file/column.h"
+#include "nimble/types/array_view.h"
+
+namespace nimble {
+
+// An Arrow array taken over from Python, with its schema.
+class ImportedArray {
+ public:
+  // `object` has __arrow_c_array__ (a RecordBatch, an Array, ...).
+  static std::unique_ptr<ImportedArray> from_python(
+      const pybind11::handle& object);
+  ~ImportedArray();
+  ImportedArray() = default;
+  ImportedArray(const ImportedArray&) = delete;
+
+  const Field& field() const { return field_; }
+  const ArrayView& view() const { return view_; }
+
+ private:
+  ArrowArray array_{};
+  Field field_;
+  ArrayView view_;
+};
+
+// An Arrow stream taken over from Python (__arrow_c_stream__).
+class ImportedStream {
+ public:
+  static std::unique_ptr<ImportedStream> from_python(
+      const pybind11::handle& object);
+  ~ImportedStream();
+  ImportedStream() = default;
+  ImportedStream(const ImportedStream&) = delete;
+
+  const Field& field() const { return field_; }
+  // The next array; released by the caller; release == null at the end. May
+  // be called without the GIL.
+  Status next(ArrowArray* out);
+
+ private:
+  ArrowArrayStream stream_{};
+  Field field_;
+};
+
+pybind11::object schema_capsule(const Field& field);
+// (schema, array) capsules of a column, which is moved out.
+pybind11::tuple array_capsules(Column&& column);
+
+// Batches made one after another by `next`, as an object with
+// __arrow_c_stream__. `next` runs without the GIL; it leaves `out->release`
+// null at the end.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual const Field& schema() const = 0;
+  virtual Status next(ArrowArray* out) = 0;
+};
+pybind11::object stream_capsule(std::shared_ptr<BatchSource> source);
+
+// Batches that exist already.
+class ReadyBatches final : public BatchSource {
+ public:
+  explicit ReadyBatches(Field schema) : schema_(std::move(schema)) {}
+  ~ReadyBatches() override;
+  Status add(Column&& column);
+  const Field& schema() const override { return schema_; }
+  Status next(ArrowArray* out) override;
+
+ private:
+  Field schema_;
+  std::deque<ArrowArray> batches_;
+};
+
+}  // namespace nimble

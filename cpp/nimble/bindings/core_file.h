@@ -1,0 +1,57 @@
+// CoreFile: an open file as Python sees it. Python's File class (reader.py)
+// resolves names, keys and filters; this class does the work on rows.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nimble/bindings/arrow_bridge.h"
+#include "nimble/file/file_reader.h"
+#include "nimble/file/row_reader.h"
+#include "nimble/key/key_bounds.h"
+
+namespace nimble {
+
+// Values of the first key columns, one row of Arrow columns, as scalars that
+// borrow from it.
+std::vector<KeyScalar> scalars_of(const ArrayView& row);
+
+// A key of some columns to look up: the probe batch and its encoded keys.
+class ProbeKeys {
+ public:
+  // `batch` has the first columns of the cluster key, with their types. With
+  // `null_equals` nulls are looked up like values, otherwise they match
+  // nothing.
+  ProbeKeys(const FileReader& file, const pybind11::object& batch,
+            bool null_equals);
+
+  size_t size() const { return keys_.size(); }
+  // Row range of each probe, in order. Call without the GIL.
+  Status find(std::vector<RowRange>* out) const;
+
+ private:
+  const FileReader& file_;
+  std::unique_ptr<ImportedArray> batch_;
+  KeyBuffer keys_;
+  std::vector<uint8_t> has_null_;  // empty: none has
+  bool whole_ = false;
+};
+
+pybind11::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r);
+std::vector<RowRange> ranges_from_numpy(
+    const pybind11::array_t<uint64_t, pybind11::array::c_style>& r);
+
+void register_file(pybind11::module_& m);
+void register_projection(pybind11::module_& m);
+void register_lookup(pybind11::module_& m);
+void register_inspect(pybind11::module_& m);
+void register_writer(pybind11::module_& m);
+void register_point_reader(pybind11::module_& m);
+
+using FilePtr = std::shared_ptr<FileReader>;
+
+}  // namespace nimble

@@ -1,0 +1,174 @@
+#include "nimble/bindings/python_file.h"
+
+#include "nimble/bindings/errors.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+// The Python error stays set for errors.cpp to raise unchanged.
+Status python_failed(py::error_already_set* e, const std::string& name) {
+  const std::string what = e->what();
+  e->restore();
+  return Status::io_error(name + ": " + what);
+}
+
+class PythonFile final : public ReadableFile {
+ public:
+  PythonFile(py::object file, std::string name, uint64_t gap)
+      : file_(std::move(file)), name_(std::move(name)), gap_(gap) {
+    positioned_ = py::hasattr(file_, "read_at");
+    if (py::hasattr(file_, "size") && positioned_) {
+      size_ = file_.attr("size")().cast<uint64_t>();
+    } else {
+      file_.attr("seek")(0, 2);
+      size_ = file_.attr("tell")().cast<uint64_t>();
+    }
+  }
+  ~PythonFile() override {
+    const py::gil_scoped_acquire gil;
+    file_ = py::object();
+  }
+
+  uint64_t size() const override { return size_; }
+  const std::string& name() const override { return name_; }
+  uint64_t coalesce_gap() const override { return gap_; }
+
+  Status read_at(const ReadRequest& r) const override {
+    if (!in_bounds(r.offset, r.size, size_)) {
+      return Status::corrupt(name_ + ": wanted " + std::to_string(r.size) +
+                             " bytes at offset " + std::to_string(r.offset) +
+                             " of a file of " + std::to_string(size_));
+    }
+    const py::gil_scoped_acquire gil;
+    try {
+      for (uint64_t done = 0; done < r.size;) {
+        const uint64_t n = read_some(r.offset + done, r.size - done, r.out + done);
+        if (n == 0) {
+          return Status::corrupt(name_ + ": ended at byte " +
+                                 std::to_string(r.offset + done) +
+                                 " while being read; it had " +
+                                 std::to_string(size_) + " when opened");
+        }
+        done += n;
+      }
+    } catch (py::error_already_set& e) {
+      return python_failed(&e, name_);
+    }
+    return Status::ok();
+  }
+
+ private:
+  uint64_t read_some(uint64_t offset, uint64_t size, uint8_t* out) const {
+    py::object bytes;
+    if (positioned_) {
+      bytes = file_.attr("read_at")(size, offset);
+    } else {
+      // Seek and read are two calls: Python code of another thread could run
+      // between them but for this lock, which is taken without the GIL.
+      std::unique_lock lock(mutex_, std::defer_lock);
+      {
+        const py::gil_scoped_release nogil;
+        lock.lock();
+      }
+      file_.attr("seek")(offset);
+      bytes = file_.attr("read")(size);
+    }
+    const py::buffer_info info = py::buffer(bytes).request();
+    const auto n = std::min<uint64_t>(
+        size, static_cast<uint64_t>(info.size * info.itemsize));
+    std::memcpy(out, info.ptr, n);
+    return n;
+  }
+
+  py::object file_;
+  std::string name_;
+  uint64_t gap_;
+  uint64_t size_ = 0;
+  bool positioned_ = false;
+  mutable std::mutex mutex_;
+};
+
+class PythonSink final : public WritableFile {
+ public:
+  explicit PythonSink(py::object sink) : sink_(std::move(sink)) {}
+  ~PythonSink() override {
+    const py::gil_scoped_acquire gil;
+    const py::error_scope keep;  // an error on its way out stays
+    try {
+      if (!committed_ && py::hasattr(sink_, "abort")) sink_.attr("abort")();
+    } catch (py::error_already_set& e) {
+      e.discard_as_unraisable("nimblepy: discarding an unfinished file");
+    }
+    sink_ = py::object();
+  }
+
+  Status append(ByteSpan bytes) override {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    return buffer_.size() >= kBufferBytes ? flush() : Status::ok();
+  }
+  Status commit() override {
+    NIMBLE_RETURN_IF_ERROR(flush());
+    const py::gil_scoped_acquire gil;
+    try {
+      if (py::hasattr(sink_, "commit")) sink_.attr("commit")();
+    } catch (py::error_already_set& e) {
+      return python_failed(&e, "the output");
+    }
+    committed_ = true;
+    return Status::ok();
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = size_t{1} << 20;
+
+  Status flush() {
+    if (buffer_.empty()) return Status::ok();
+    const py::gil_scoped_acquire gil;
+    try {
+      sink_.attr("write")(
+          py::bytes(reinterpret_cast<const char*>(buffer_.data()), buffer_.size()));
+    } catch (py::error_already_set& e) {
+      return python_failed(&e, "the output");
+    }
+    buffer_.clear();
+    return Status::ok();
+  }
+
+  py::object sink_;
+  std::vector<uint8_t> buffer_;
+  bool committed_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<const ReadableFile> open_python_file(const py::object& file,
+                                                     std::string name,
+                                                     uint64_t coalesce_gap) {
+  return std::make_shared<PythonFile>(file, std::move(name), coalesce_gap);
+}
+
+std::shared_ptr<const ReadableFile> open_python_buffer(
+    const py::object& buffer) {
+  struct Held {
+    Py_buffer view{};
+    ~Held() {
+      const py::gil_scoped_acquire gil;
+      if (view.obj != nullptr) PyBuffer_Release(&view);
+    }
+  };
+  auto held = std::make_shared<Held>();
+  if (PyObject_GetBuffer(buffer.ptr(), &held->view, PyBUF_SIMPLE) != 0) {
+    throw py::error_already_set();
+  }
+  const ByteSpan bytes(static_cast<const uint8_t*>(held->view.buf),
+                       static_cast<size_t>(held->view.len));
+  return std::make_shared<MemoryFile>(bytes, std::move(held));
+}
+
+std::unique_ptr<WritableFile> open_python_sink(const py::object& sink) {
+  return std::make_unique<PythonSink>(sink);
+}
+
+}  // namespace nimble

@@ -1,0 +1,29 @@
+// Python file objects as files of the core. Their methods are called with the
+// GIL held, which the core does not hold while it works.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <mutex>
+
+#include "nimble/io/memory_file.h"
+#include "nimble/io/readable_file.h"
+#include "nimble/io/writable_file.h"
+
+namespace nimble {
+
+// A seekable binary file object, or one that has read_at(size, offset) as
+// pyarrow's files do.
+std::shared_ptr<const ReadableFile> open_python_file(
+    const pybind11::object& file, std::string name, uint64_t coalesce_gap);
+
+// Anything with the buffer protocol, without a copy.
+std::shared_ptr<const ReadableFile> open_python_buffer(
+    const pybind11::object& buffer);
+
+// An object with write(bytes) and, for commit, close(); discarded through
+// abort() where it has that.
+std::unique_ptr<WritableFile> open_python_sink(const pybind11::object& sink);
+
+}  // namespace nimble

@@ -1,0 +1,209 @@
+#include "nimble/bindings/python_values.h"
+
+#include <datetime.h>
+
+#include <cstdlib>
+
+#include "nimble/base/bytes.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+int64_t signed_of(const uint8_t* p, uint32_t width) {
+  switch (width) {
+    case 1:
+      return load<int8_t>(p);
+    case 2:
+      return load<int16_t>(p);
+    case 4:
+      return load<int32_t>(p);
+    default:
+      return load<int64_t>(p);
+  }
+}
+
+struct Civil {
+  int64_t year;
+  int month, day;
+};
+
+// Days since 1970-01-01 to the proleptic Gregorian calendar: years begin in
+// March, so that the leap day is a year's last.
+Civil civil_of(int64_t days) {
+  constexpr int64_t kDaysTo1970 = 719468;  // from 0000-03-01
+  constexpr int64_t kEra = 146097;         // days in 400 years
+  const int64_t z = days + kDaysTo1970;
+  const int64_t era = (z >= 0 ? z : z - kEra + 1) / kEra;
+  const int64_t doe = z - era * kEra;
+  const int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+  const int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+  const int64_t mp = (5 * doy + 2) / 153;
+  const auto day = static_cast<int>(doy - (153 * mp + 2) / 5 + 1);
+  const auto month = static_cast<int>(mp < 10 ? mp + 3 : mp - 9);
+  return {yoe + era * 400 + (month <= 2), month, day};
+}
+
+int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+bool in_python_years(int64_t year) { return year >= 1 && year <= 9999; }
+
+PyObject* out_of_range(const char* what) {
+  PyErr_Format(PyExc_ValueError, "%s out of the range of Python's datetime",
+               what);
+  return nullptr;
+}
+
+PyObject* decimal_class() {
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> storage;
+  return storage
+      .call_once_and_store_result(
+          [] { return py::module_::import("decimal").attr("Decimal"); })
+      .get_stored()
+      .ptr();
+}
+
+}  // namespace
+
+bool ValueMaker::knows(const Field& f) {
+  switch (f.logical) {
+    case Logical::kInt:
+    case Logical::kBool:
+    case Logical::kText:
+    case Logical::kBinary:
+      return true;
+    case Logical::kFloat:
+      return f.width >= 4;
+    case Logical::kDate:
+      return f.width == 4;
+    case Logical::kTimestamp:
+      return f.format.size() == 4 && f.format[2] != 'n';
+    case Logical::kDecimal:
+      return f.width <= 16;
+    default:
+      return false;
+  }
+}
+
+ValueMaker::ValueMaker(const Field& f) : width_(f.width) {
+  if (PyDateTimeAPI == nullptr) PyDateTime_IMPORT;
+  switch (f.logical) {
+    case Logical::kInt:
+      kind_ = f.is_signed ? Kind::kSigned : Kind::kUnsigned;
+      break;
+    case Logical::kFloat:
+      kind_ = f.width == 4 ? Kind::kFloat : Kind::kDouble;
+      break;
+    case Logical::kBool:
+      kind_ = Kind::kBool;
+      break;
+    case Logical::kText:
+      kind_ = Kind::kText;
+      break;
+    case Logical::kBinary:
+      kind_ = Kind::kBinary;
+      break;
+    case Logical::kDate:
+      kind_ = Kind::kDate;
+      break;
+    case Logical::kTimestamp:
+      kind_ = Kind::kTimestamp;
+      per_second_ = f.format[2] == 's' ? 1 : f.format[2] == 'm' ? 1000 : 1000000;
+      break;
+    default:
+      kind_ = Kind::kDecimal;
+      scale_ = std::atoi(f.format.c_str() + f.format.find(',') + 1);
+      break;
+  }
+}
+
+PyObject* ValueMaker::make(const uint8_t* p, size_t size) const {
+  switch (kind_) {
+    case Kind::kSigned:
+      return PyLong_FromLongLong(signed_of(p, width_));
+    case Kind::kUnsigned:
+      return PyLong_FromUnsignedLongLong(
+          width_ == 8 ? load<uint64_t>(p)
+                      : static_cast<uint64_t>(signed_of(p, width_)) &
+                            ((uint64_t{1} << (width_ * 8)) - 1));
+    case Kind::kFloat:
+      return PyFloat_FromDouble(double{load<float>(p)});
+    case Kind::kDouble:
+      return PyFloat_FromDouble(load<double>(p));
+    case Kind::kBool:
+      return PyBool_FromLong(*p);
+    case Kind::kText:
+      return PyUnicode_FromStringAndSize(reinterpret_cast<const char*>(p),
+                                         static_cast<Py_ssize_t>(size));
+    case Kind::kBinary:
+      return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(p),
+                                       static_cast<Py_ssize_t>(size));
+    case Kind::kDate: {
+      const Civil c = civil_of(load<int32_t>(p));
+      if (!in_python_years(c.year)) return out_of_range("date");
+      return PyDate_FromDate(static_cast<int>(c.year), c.month, c.day);
+    }
+    case Kind::kTimestamp:
+      return make_timestamp(load<int64_t>(p));
+    case Kind::kDecimal:
+      return make_decimal(p);
+  }
+  return nullptr;
+}
+
+PyObject* ValueMaker::make_timestamp(int64_t value) const {
+  const int64_t seconds = floor_div(value, per_second_);
+  const int64_t fraction = value - seconds * per_second_;
+  const int64_t days = floor_div(seconds, 86400);
+  const auto rest = static_cast<int>(seconds - days * 86400);
+  const Civil c = civil_of(days);
+  if (!in_python_years(c.year)) return out_of_range("timestamp");
+  return PyDateTime_FromDateAndTime(
+      static_cast<int>(c.year), c.month, c.day, rest / 3600, rest / 60 % 60,
+      rest % 60, static_cast<int>(fraction * (1000000 / per_second_)));
+}
+
+PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
+  __extension__ using Wide = __int128;
+  __extension__ using UnsignedWide = unsigned __int128;
+  const Wide v = width_ == 16 ? load<Wide>(p) : Wide{signed_of(p, width_)};
+  const bool negative = v < 0;
+  UnsignedWide u = static_cast<UnsignedWide>(v);
+  if (negative) u = ~u + 1;
+  // Digits from the right; 39 hold 2^127.
+  char digits[48];
+  char* at = digits + sizeof digits;
+  int count = 0;
+  while (u != 0 || count <= scale_) {
+    if (count == scale_ && scale_ > 0) *--at = '.';
+    *--at = static_cast<char>('0' + static_cast<int>(u % 10));
+    u /= 10;
+    if (++count > 40) break;  // scales that large go through the exponent
+  }
+  if (scale_ > 38 || scale_ < 0) {
+    // Rare: unscaled digits with an exponent.
+    std::string text = negative ? "-" : "";
+    UnsignedWide w = static_cast<UnsignedWide>(v);
+    if (negative) w = ~w + 1;
+    std::string reversed;
+    do {
+      reversed += static_cast<char>('0' + static_cast<int>(w % 10));
+      w /= 10;
+    } while (w != 0);
+    text.append(reversed.rbegin(), reversed.rend());
+    text += "E" + std::to_string(-scale_);
+    return PyObject_CallFunction(decimal_class(), "s#", text.data(),
+                                 static_cast<Py_ssize_t>(text.size()));
+  }
+  if (negative) *--at = '-';
+  PyObject* text = PyUnicode_FromStringAndSize(at, digits + sizeof digits - at);
+  if (text == nullptr) return nullptr;
+  PyObject* out = PyObject_CallOneArg(decimal_class(), text);
+  Py_DECREF(text);
+  return out;
+}
+
+}  // namespace nimble

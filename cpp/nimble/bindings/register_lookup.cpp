@@ -1,0 +1,245 @@
+// Keys, bounds and zone maps to row ranges.
+#include <pybind11/stl.h>
+
+#include "nimble/bindings/core_file.h"
+#include "nimble/bindings/errors.h"
+#include "nimble/file/key_lookup.h"
+#include "nimble/file/zone_map.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+KeyScalar scalar_at(const ArrayView& v, int64_t row) {
+  if (!v.is_valid(row)) return KeyScalar::null();
+  const Field& f = v.field();
+  if (f.layout == Layout::kDictionary) {
+    return scalar_at(v.dictionary(), v.code_at(row));
+  }
+  if (f.layout == Layout::kBool) return KeyScalar::from_bool(v.bool_at(row));
+  if (f.layout == Layout::kBytes) {
+    return KeyScalar::from_bytes(as_bytes(v.bytes_at(row)));
+  }
+  const uint8_t* p = v.values() + static_cast<uint64_t>(row) * f.width;
+  if (f.logical == Logical::kFixedBinary) {
+    return KeyScalar::from_bytes({p, f.width});
+  }
+  if (f.logical == Logical::kFloat) {
+    if (f.width == 2) return KeyScalar::from_double(half_to_double(load<uint16_t>(p)));
+    if (f.width == 4) return KeyScalar::from_double(double{load<float>(p)});
+    return KeyScalar::from_double(load<double>(p));
+  }
+  if (f.width > 8) {
+    std::array<uint8_t, 32> wide{};
+    wide.fill((p[f.width - 1] & 0x80) != 0 ? 0xff : 0);
+    std::memcpy(wide.data(), p, f.width);
+    return KeyScalar::from_wide(wide);
+  }
+  const int64_t code = v.code_at(row);
+  return f.is_signed ? KeyScalar::from_int(code)
+                     : KeyScalar::from_uint(static_cast<uint64_t>(code));
+}
+
+const KeyEncoder& encoder_of(const FileReader& file) {
+  if (file.encoder() == nullptr) {
+    raise(Status::not_found(file.file().name() + " has no cluster key"));
+  }
+  return *file.encoder();
+}
+
+// A bound given as one row of the first key columns; None: no limit.
+struct Bound {
+  std::unique_ptr<ImportedArray> batch;
+  KeyBound bound;
+
+  Bound(const py::object& object, bool inclusive) {
+    bound.inclusive = inclusive;
+    if (object.is_none()) return;
+    batch = ImportedArray::from_python(object);
+    bound.values = scalars_of(batch->view());
+  }
+};
+
+py::tuple find_range(const FileReader& file, const py::object& lower,
+                     bool lower_inclusive, const py::object& upper,
+                     bool upper_inclusive) {
+  const Bound low(lower, lower_inclusive), high(upper, upper_inclusive);
+  const KeyRange range =
+      unwrap(value_range(encoder_of(file), low.bound, high.bound,
+                         low.bound.values.empty() && high.bound.values.empty()));
+  Result<RowRange> found = RowRange{};
+  {
+    const py::gil_scoped_release nogil;
+    const GroupCache::Pin pin(file.groups());
+    found = KeyCursor(file).find_range(range);
+  }
+  const RowRange r = unwrap(std::move(found));
+  return py::make_tuple(r.begin, std::max(r.begin, r.end));
+}
+
+py::tuple find_prefix(const FileReader& file, const py::object& values,
+                      bool starts_with) {
+  const auto batch = ImportedArray::from_python(values);
+  const KeyRange range = unwrap(
+      equal_range(encoder_of(file), scalars_of(batch->view()), starts_with));
+  Result<RowRange> found = RowRange{};
+  {
+    const py::gil_scoped_release nogil;
+    const GroupCache::Pin pin(file.groups());
+    found = KeyCursor(file).find_range(range);
+  }
+  const RowRange r = unwrap(std::move(found));
+  return py::make_tuple(r.begin, std::max(r.begin, r.end));
+}
+
+py::array_t<uint64_t> probe_keys(const FileReader& file, const py::object& batch,
+                                 bool null_equals) {
+  encoder_of(file);
+  const ProbeKeys probes(file, batch, null_equals);
+  std::vector<RowRange> ranges;
+  Status status;
+  {
+    const py::gil_scoped_release nogil;
+    status = probes.find(&ranges);
+  }
+  check(status);
+  return ranges_to_numpy(ranges);
+}
+
+// Row ranges to rows and the probes they answer: (rows, probes).
+py::tuple expand(const py::array_t<uint64_t, py::array::c_style>& ranges) {
+  const std::vector<RowRange> r = ranges_from_numpy(ranges);
+  const auto n = static_cast<py::ssize_t>([&r] {
+    uint64_t rows = 0;
+    for (const RowRange& x : r) rows += x.size();
+    return rows;
+  }());
+  py::array_t<uint64_t> rows(n);
+  py::array_t<int64_t> probes(n);
+  uint64_t* row = rows.mutable_data();
+  int64_t* probe = probes.mutable_data();
+  for (size_t i = 0; i < r.size(); ++i) {
+    for (uint64_t x = r[i].begin; x < r[i].end; ++x) {
+      *row++ = x;
+      *probe++ = static_cast<int64_t>(i);
+    }
+  }
+  return py::make_tuple(rows, probes);
+}
+
+// Node of a column path of names; the caller has resolved it.
+uint32_t node_of(const FileReader& file, const std::string& path) {
+  const auto steps = unwrap(find_path(file.footer().schema, path));
+  uint32_t node = 0;
+  for (const int s : steps) {
+    node = file.plan().node(node).children[static_cast<size_t>(s)];
+  }
+  return node;
+}
+
+// Encoded key of one value of one column, ascending, nulls last.
+std::optional<std::vector<uint8_t>> encode_bound(const py::object& array,
+                                                 bool after) {
+  if (array.is_none()) return std::nullopt;
+  const auto imported = ImportedArray::from_python(array);
+  KeyColumn column;
+  const Field& f = imported->field();
+  column.format = f.format;
+  column.logical = f.logical;
+  if (!classify_key(f, &column.kind, &column.width)) return std::nullopt;
+  ByteBuffer key;
+  check(encode_scalar(column, scalar_at(imported->view(), 0), &key));
+  if (after && !successor(&key)) return std::nullopt;
+  return std::vector<uint8_t>(key.data(), key.data() + key.size());
+}
+
+py::array_t<uint64_t> prune(const FileReader& file, const std::string& column,
+                            const std::string& kind, const py::object& lower,
+                            bool lower_inclusive, const py::object& upper,
+                            bool upper_inclusive) {
+  ZoneQuery q;
+  q.kind = kind == "null"    ? ZoneQuery::Kind::kNull
+           : kind == "valid" ? ZoneQuery::Kind::kValid
+                             : ZoneQuery::Kind::kRange;
+  q.lower = encode_bound(lower, !lower_inclusive);
+  q.upper = encode_bound(upper, upper_inclusive);
+  const uint32_t node = node_of(file, column);
+  Result<std::vector<RowRange>> found = std::vector<RowRange>{};
+  {
+    const py::gil_scoped_release nogil;
+    found = prune_rows(file, node, q);
+  }
+  return ranges_to_numpy(unwrap(std::move(found)));
+}
+
+using Ranges = py::array_t<uint64_t, py::array::c_style>;
+
+}  // namespace
+
+std::vector<KeyScalar> scalars_of(const ArrayView& row) {
+  std::vector<KeyScalar> out;
+  for (const ArrayView& c : row.children()) {
+    out.push_back(scalar_at(c, row.child_row(0)));
+  }
+  return out;
+}
+
+ProbeKeys::ProbeKeys(const FileReader& file, const py::object& batch,
+                     bool null_equals)
+    : file_(file), batch_(ImportedArray::from_python(batch)) {
+  const ArrayView& view = batch_->view();
+  const size_t n = batch_->field().children.size();
+  std::vector<KeyColumnSpec> specs;
+  for (size_t i = 0; i < n; ++i) {
+    specs.push_back({{static_cast<int>(i)},
+                     file.footer().cluster->columns[i].order});
+  }
+  const KeyEncoder encoder = unwrap(KeyEncoder::create(batch_->field(), specs));
+  check(encoder.encode(view, 0, view.length(), &keys_));
+  whole_ = n == file.footer().cluster->columns.size();
+  for (const ArrayView& c : view.children()) {
+    if (null_equals || !c.may_have_nulls()) continue;
+    has_null_.resize(keys_.size());
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      has_null_[i] |= !c.is_valid(view.child_row(static_cast<int64_t>(i)));
+    }
+  }
+}
+
+Status ProbeKeys::find(std::vector<RowRange>* out) const {
+  const GroupCache::Pin pin(file_.groups());
+  NIMBLE_RETURN_IF_ERROR(find_keys(file_, keys_, whole_, out));
+  for (size_t i = 0; i < has_null_.size(); ++i) {
+    if (has_null_[i] != 0) (*out)[i] = RowRange{};
+  }
+  return Status::ok();
+}
+
+void register_lookup(py::module_& m) {
+  m.def("find_keys", &probe_keys, py::arg("file"), py::arg("batch"),
+        py::arg("null_equals"));
+  m.def("find_range", &find_range, py::arg("file"), py::arg("lower"),
+        py::arg("lower_inclusive"), py::arg("upper"), py::arg("upper_inclusive"));
+  m.def("find_prefix", &find_prefix, py::arg("file"), py::arg("values"),
+        py::arg("starts_with"));
+  m.def("expand", &expand, py::arg("ranges"));
+  m.def("prune", &prune, py::arg("file"), py::arg("column"), py::arg("kind"),
+        py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
+        py::arg("upper_inclusive"));
+  m.def(
+      "intersect",
+      [](const Ranges& a, const Ranges& b) {
+        return ranges_to_numpy(
+            intersect_ranges(ranges_from_numpy(a), ranges_from_numpy(b)));
+      },
+      py::arg("a"), py::arg("b"));
+  m.def(
+      "merge",
+      [](const Ranges& a) {
+        return ranges_to_numpy(merge_ranges(ranges_from_numpy(a)));
+      },
+      py::arg("ranges"));
+}
+
+}  // namespace nimble

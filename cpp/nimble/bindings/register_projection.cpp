@@ -1,0 +1,258 @@
+// _core.Projection: some columns of a file, prepared: takes and scans.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+
+#include "nimble/bindings/core_file.h"
+#include "nimble/bindings/errors.h"
+#include "nimble/base/parallel.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+using Rows = py::array_t<uint64_t, py::array::c_style | py::array::forcecast>;
+
+// An object with __arrow_c_stream__; may be consumed once.
+class BatchStream {
+ public:
+  explicit BatchStream(std::shared_ptr<BatchSource> source)
+      : source_(std::move(source)) {}
+  py::object stream() {
+    if (!source_) raise(Status::invalid_argument("the stream is used up"));
+    return stream_capsule(std::move(source_));
+  }
+
+ private:
+  std::shared_ptr<BatchSource> source_;
+};
+
+// Rows in a given order, a limited number a batch. Where the bytes of one
+// batch do not fit in Arrow's 32-bit offsets, its rows are halved.
+class TakeSource final : public BatchSource {
+ public:
+  TakeSource(std::shared_ptr<const RowReader> reader, std::vector<uint64_t> rows,
+             uint64_t batch_rows, uint32_t threads)
+      : reader_(std::move(reader)),
+        rows_(std::move(rows)),
+        batch_rows_(std::max<uint64_t>(1, batch_rows)),
+        threads_(threads) {}
+
+  const Field& schema() const override { return reader_->schema(); }
+  Status next(ArrowArray* out) override {
+    *out = ArrowArray{};
+    for (uint64_t n = std::min<uint64_t>(batch_rows_, rows_.size() - at_);
+         n > 0;) {
+      Column column = reader_->make_output();
+      NIMBLE_RETURN_IF_ERROR(
+          reader_->take(std::span(rows_).subspan(at_, n), threads_, &column));
+      Status status = std::move(column).export_array(out);
+      if (status) {
+        at_ += n;
+        return status;
+      }
+      if (n == 1) return status;
+      n /= 2;
+    }
+    return Status::ok();
+  }
+
+ private:
+  std::shared_ptr<const RowReader> reader_;
+  std::vector<uint64_t> rows_;
+  uint64_t batch_rows_;
+  uint32_t threads_;
+  uint64_t at_ = 0;
+};
+
+// Disjoint ascending ranges, in batches.
+class ScanSource final : public BatchSource {
+ public:
+  ScanSource(std::shared_ptr<const RowReader> reader, std::vector<RowRange> ranges,
+             uint64_t batch_rows, uint32_t threads)
+      : reader_(std::move(reader)),
+        ranges_(std::move(ranges)),
+        batch_rows_(std::max<uint64_t>(1, batch_rows)),
+        threads_(threads) {}
+
+  const Field& schema() const override { return reader_->schema(); }
+  Status next(ArrowArray* out) override {
+    *out = ArrowArray{};
+    for (uint64_t want = batch_rows_; !done();) {
+      const std::vector<RowRange> part = peek(want);
+      Column column = reader_->make_output();
+      // One range inside one stripe may be handed out where it lies.
+      column.set_wants_views(part.size() == 1 && in_one_stripe(part[0]));
+      NIMBLE_RETURN_IF_ERROR(reader_->read_ranges(part, threads_, &column));
+      Status status = std::move(column).export_array(out);
+      const uint64_t rows = count_rows(part);
+      if (status) {
+        skip(rows);
+        return status;
+      }
+      if (rows <= 1) return status;
+      want = rows / 2;
+    }
+    return Status::ok();
+  }
+
+ private:
+  bool done() const { return at_ == ranges_.size(); }
+  bool in_one_stripe(const RowRange& r) const {
+    const FileReader& f = reader_->file();
+    const GroupCache::Pin pin(f.groups());
+    const auto group = f.groups().get(f.group_of(r.begin));
+    if (!group) return false;
+    const StripeView& s = (*group)->view().stripe_of(r.begin);
+    return r.end <= s.first_row + s.rows;
+  }
+  std::vector<RowRange> peek(uint64_t rows) const {
+    std::vector<RowRange> out;
+    for (size_t i = at_; i < ranges_.size() && rows > 0; ++i) {
+      RowRange r = ranges_[i];
+      r.end = std::min(r.end, r.begin + rows);
+      rows -= r.size();
+      if (!r.empty()) out.push_back(r);
+    }
+    return out;
+  }
+  void skip(uint64_t rows) {
+    while (!done()) {
+      const uint64_t n = std::min(rows, ranges_[at_].size());
+      ranges_[at_].begin += n;
+      rows -= n;
+      if (!ranges_[at_].empty()) return;
+      ++at_;
+    }
+  }
+
+  std::shared_ptr<const RowReader> reader_;
+  std::vector<RowRange> ranges_;
+  uint64_t batch_rows_;
+  uint32_t threads_;
+  size_t at_ = 0;
+};
+
+uint32_t threads_or_default(uint32_t threads) {
+  return threads == 0 ? default_threads() : threads;
+}
+
+BatchStream take(const std::shared_ptr<RowReader>& reader, const Rows& rows,
+                 uint64_t batch_rows, uint32_t threads) {
+  std::vector<uint64_t> r(rows.data(), rows.data() + rows.size());
+  return BatchStream(std::make_shared<TakeSource>(
+      reader, std::move(r), batch_rows, threads_or_default(threads)));
+}
+
+BatchStream scan(const std::shared_ptr<RowReader>& reader, const Rows& ranges,
+                 uint64_t batch_rows, uint32_t threads) {
+  std::vector<RowRange> r = ranges_from_numpy(ranges);
+  for (const RowRange& range : r) {
+    if (range.end <= reader->file().num_rows()) continue;
+    raise(Status::invalid_argument(
+        "rows [" + std::to_string(range.begin) + ", " +
+        std::to_string(range.end) + ") of a file of " +
+        std::to_string(reader->file().num_rows())));
+  }
+  return BatchStream(std::make_shared<ScanSource>(
+      reader, merge_ranges(std::move(r)), batch_rows,
+      threads_or_default(threads)));
+}
+
+// One batch of rows, the quick way for small results: (schema, array).
+py::tuple take_batch(const RowReader& reader, const Rows& rows,
+                     uint32_t threads) {
+  Column out = reader.make_output();
+  const std::span<const uint64_t> r(rows.data(), static_cast<size_t>(rows.size()));
+  Status status;
+  {
+    const py::gil_scoped_release nogil;
+    status = reader.take(r, threads_or_default(threads), &out);
+  }
+  check(status);
+  return array_capsules(std::move(out));
+}
+
+py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end) {
+  Column out = reader.make_output();
+  const RowRange range{begin, end};
+  Status status;
+  {
+    const py::gil_scoped_release nogil;
+    status = reader.read_ranges({&range, 1}, 1, &out);
+  }
+  check(status);
+  return array_capsules(std::move(out));
+}
+
+// What reading `ranges` would touch: (group, stripe first row, rows, reads,
+// bytes) a stripe. Reads metadata only.
+py::list plan_reads(const RowReader& reader, const Rows& ranges) {
+  py::list out;
+  const FileReader& f = reader.file();
+  const GroupCache::Pin pin(f.groups());
+  for (RowRange r : merge_ranges(ranges_from_numpy(ranges))) {
+    while (!r.empty()) {
+      const size_t g = f.group_of(r.begin);
+      const LoadedGroup* group = unwrap(f.groups().get(g));
+      const StripeView& s = group->view().stripe_of(r.begin);
+      const uint64_t begin = r.begin - s.first_row;
+      const uint64_t end = std::min(r.end - s.first_row, s.rows);
+      FetchedBodies fetched(f.file(), f.range_cache(), f.stats());
+      const StripeReader stripe(f, f.plan(), *group, s, &fetched);
+      uint64_t reads = 0, bytes = 0;
+      for (size_t c = 0; c < reader.schema().children.size(); ++c) {
+        check(stripe.want_range(reader.node(c), begin, end));
+      }
+      fetched.count(&reads, &bytes);
+      out.append(py::make_tuple(g, s.first_row, end - begin, reads, bytes));
+      r.begin += end - begin;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+py::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r) {
+  py::array_t<uint64_t> out({static_cast<py::ssize_t>(r.size()), py::ssize_t{2}});
+  static_assert(sizeof(RowRange) == 16);
+  if (!r.empty()) std::memcpy(out.mutable_data(), r.data(), r.size() * 16);
+  return out;
+}
+
+std::vector<RowRange> ranges_from_numpy(
+    const py::array_t<uint64_t, py::array::c_style>& r) {
+  std::vector<RowRange> out(static_cast<size_t>(r.size()) / 2);
+  if (!out.empty()) std::memcpy(out.data(), r.data(), out.size() * 16);
+  return out;
+}
+
+void register_projection(py::module_& m) {
+  py::class_<BatchStream>(m, "BatchStream")
+      .def(
+          "__arrow_c_stream__",
+          [](BatchStream& s, const py::object&) { return s.stream(); },
+          py::arg("requested_schema") = py::none());
+  py::class_<RowReader, std::shared_ptr<RowReader>>(m, "Projection")
+      .def(py::init([](std::shared_ptr<FileReader> file,
+                       const std::optional<std::vector<std::string>>& columns) {
+             auto made = columns
+                             ? RowReader::create(std::move(file), *columns)
+                             : RowReader::create_all(std::move(file));
+             return std::const_pointer_cast<RowReader>(unwrap(std::move(made)));
+           }),
+           py::arg("file"), py::arg("columns"))
+      .def("__arrow_c_schema__",
+           [](const RowReader& r) { return schema_capsule(r.schema()); })
+      .def("take", &take, py::arg("rows"), py::arg("batch_rows"),
+           py::arg("threads"))
+      .def("take_batch", &take_batch, py::arg("rows"), py::arg("threads"))
+      .def("range_batch", &range_batch, py::arg("begin"), py::arg("end"))
+      .def("scan", &scan, py::arg("ranges"), py::arg("batch_rows"),
+           py::arg("threads"))
+      .def("plan_reads", &plan_reads, py::arg("ranges"));
+}
+
+}  // namespace nimble

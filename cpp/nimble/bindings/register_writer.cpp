@@ -1,0 +1,142 @@
+// _core.Writer: batches in, a file out.
+#include <pybind11/stl.h>
+
+#include "nimble/bindings/core_file.h"
+#include "nimble/bindings/errors.h"
+#include "nimble/bindings/python_file.h"
+#include "nimble/file/sorting_writer.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+class CoreWriter {
+ public:
+  CoreWriter(const py::object& target, const py::object& schema,
+             const WriterOptions& options, bool sort,
+             const py::object& spill_path) {
+    const py::object capsule = schema.attr("__arrow_c_schema__")();
+    auto* c = static_cast<ArrowSchema*>(
+        PyCapsule_GetPointer(capsule.ptr(), "arrow_schema"));
+    if (c == nullptr) throw py::error_already_set();
+    Field field = unwrap(Field::from_arrow(*c));
+    std::unique_ptr<WritableFile> file =
+        py::isinstance<py::str>(target)
+            ? unwrap(create_local_file(target.cast<std::string>()))
+            : open_python_sink(target);
+    auto writer =
+        unwrap(FileWriter::create(std::move(field), options, std::move(file)));
+    if (!sort || writer->encoder() == nullptr) {
+      writer_ = std::move(writer);
+      return;
+    }
+    sorting_ = std::make_unique<SortingWriter>(
+        std::move(writer), [spill_path]() -> std::string {
+          const py::gil_scoped_acquire gil;
+          return spill_path().cast<std::string>();
+        });
+  }
+
+  void write(const py::object& batch) {
+    const auto imported = ImportedArray::from_python(batch);
+    Status status;
+    {
+      const py::gil_scoped_release nogil;
+      status = append(imported->view());
+    }
+    check(status);
+  }
+
+  py::dict finish() {
+    Result<WriteSummary> done = Status::invalid_argument("closed");
+    {
+      const py::gil_scoped_release nogil;
+      done = sorting_ ? sorting_->finish() : writer_->finish();
+    }
+    close();
+    const WriteSummary s = unwrap(std::move(done));
+    py::dict out;
+    out["num_rows"] = s.num_rows;
+    out["size_bytes"] = s.size_bytes;
+    out["index_bytes"] = s.index_bytes;
+    out["stripes"] = s.num_stripes;
+    out["column_bytes"] = s.column_bytes;
+    out["column_encodings"] = s.column_encodings;
+    return out;
+  }
+
+  // Leaves nothing behind unless finish() came first.
+  void close() {
+    const py::gil_scoped_release nogil;
+    sorting_.reset();
+    writer_.reset();
+  }
+
+ private:
+  Status append(const ArrayView& root) {
+    if (sorting_) return sorting_->append(root);
+    if (!writer_) return Status::invalid_argument("the writer is closed");
+    const KeyEncoder* encoder = writer_->encoder();
+    keys_.clear();
+    if (encoder != nullptr) {
+      NIMBLE_RETURN_IF_ERROR(encoder->encode(root, 0, root.length(), &keys_));
+    }
+    return writer_->append(root, 0, root.length(),
+                           encoder != nullptr ? &keys_ : nullptr);
+  }
+
+  std::unique_ptr<FileWriter> writer_;
+  std::unique_ptr<SortingWriter> sorting_;
+  KeyBuffer keys_;
+};
+
+WriterOptions make_options(const py::dict& d) {
+  WriterOptions o;
+  const auto effort = d["compression"].cast<std::string>();
+  o.effort = effort == "fast"      ? Effort::kFast
+             : effort == "compact" ? Effort::kCompact
+                                   : Effort::kBalanced;
+  o.stripe_rows = d["stripe_rows"].cast<uint64_t>();
+  o.stripe_bytes = d["stripe_bytes"].cast<uint64_t>();
+  o.group_rows = d["group_rows"].cast<uint64_t>();
+  o.group_bytes = d["group_bytes"].cast<uint64_t>();
+  o.key_chunk_rows = d["key_chunk_rows"].cast<uint32_t>();
+  o.restart_interval = d["restart_interval"].cast<uint32_t>();
+  o.cluster_bloom_bits = d["cluster_bloom_bits"].cast<double>();
+  o.zone_rows = d["zone_rows"].cast<uint32_t>();
+  o.statistics = d["statistics"].cast<bool>();
+  o.statistics_columns = d["statistics_columns"].cast<std::vector<uint32_t>>();
+  o.sort_memory_bytes = d["sort_memory_bytes"].cast<uint64_t>();
+  o.threads = d["threads"].cast<uint32_t>();
+  o.unique = d["unique"].cast<bool>();
+  for (const py::handle key : d["cluster_by"]) {
+    const auto t = key.cast<std::tuple<std::vector<int>, bool, bool>>();
+    o.cluster_by.push_back({std::get<0>(t), {std::get<1>(t), std::get<2>(t)}});
+  }
+  for (const py::handle pair : d["metadata"]) {
+    const auto p = pair.cast<py::tuple>();
+    o.metadata.emplace_back(p[0].cast<std::string>(),
+                            std::string(p[1].cast<py::bytes>()));
+  }
+  return o;
+}
+
+}  // namespace
+
+void register_writer(py::module_& m) {
+  py::class_<CoreWriter>(m, "Writer")
+      .def(py::init([](const py::object& target, const py::object& schema,
+                       const py::dict& options, bool sort,
+                       const py::object& spill_path) {
+             return std::make_unique<CoreWriter>(
+                 target, schema, make_options(options), sort, spill_path);
+           }),
+           py::arg("target"), py::arg("schema"), py::arg("options"),
+           py::arg("sort"), py::arg("spill_path"))
+      .def("write", &CoreWriter::write, py::arg("batch"))
+      .def("finish", &CoreWriter::finish)
+      .def("close", &CoreWriter::close);
+}
+
+}  // namespace nimble

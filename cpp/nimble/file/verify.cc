@@ -1,0 +1,104 @@
+#include "nimble/file/verify.h"
+
+#include <algorithm>
+
+#include "nimble/file/key_lookup.h"
+#include "nimble/file/row_reader.h"
+#include "nimble/file/zone_map.h"
+
+namespace nimble {
+namespace {
+
+constexpr uint64_t kBatchRows = 65536;
+
+Status check_magic(const FileReader& file) {
+  uint8_t head[sizeof kMagic];
+  NIMBLE_RETURN_IF_ERROR(file.file().read_at({0, sizeof head, head}));
+  if (std::memcmp(head, kMagic, sizeof head) == 0) return Status::ok();
+  return Status::corrupt(file.file().name() +
+                         ": does not begin with the magic 'NIMBLPY1'");
+}
+
+// Compares the keys that rows [begin, end) have with those that the key
+// stream says, and their order.
+class KeyChecker {
+ public:
+  explicit KeyChecker(const FileReader& file) : file_(file), cursor_(file) {}
+
+  Status check(const ArrayView& rows, uint64_t first_row) {
+    keys_.clear();
+    NIMBLE_RETURN_IF_ERROR(
+        file_.encoder()->encode(rows, 0, rows.length(), &keys_));
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      NIMBLE_RETURN_IF_ERROR(check_key(first_row + i, keys_.key(i)));
+    }
+    return Status::ok();
+  }
+
+ private:
+  Status check_key(uint64_t row, ByteSpan key) {
+    NIMBLE_RETURN_IF_ERROR(cursor_.key_at(row, &stored_));
+    if (compare_bytes(stored_.span(), key) != 0) {
+      return wrong(row, "the key stream has another key than the row");
+    }
+    if (row > 0) {
+      const int c = compare_bytes(last_.span(), key);
+      if (c > 0) return wrong(row, "its key is below that of the row before");
+      if (c == 0 && file_.footer().cluster->unique) {
+        return wrong(row, "its key repeats in a file of unique keys");
+      }
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom());
+    if (bloom != nullptr && !bloom->might_contain(key)) {
+      return wrong(row, "the Bloom filter does not know its key");
+    }
+    last_.clear();
+    last_.put_bytes(key);
+    return Status::ok();
+  }
+  Status wrong(uint64_t row, const char* what) const {
+    return Status::corrupt(file_.file().name() + ": row " +
+                           std::to_string(row) + ": " + what);
+  }
+
+  const FileReader& file_;
+  KeyCursor cursor_;
+  KeyBuffer keys_;
+  ByteBuffer stored_, last_;
+};
+
+}  // namespace
+
+Status verify_file(const FileReader& file) {
+  NIMBLE_RETURN_IF_ERROR(check_magic(file));
+  std::shared_ptr<const FileReader> borrowed(&file, [](const FileReader*) {});
+  NIMBLE_ASSIGN_OR_RETURN(const auto rows, RowReader::create_all(borrowed));
+  const GroupCache::Pin pin(file.groups());
+  KeyChecker keys(file);
+  for (uint64_t at = 0; at < file.num_rows(); at += kBatchRows) {
+    const RowRange range{at, std::min(file.num_rows(), at + kBatchRows)};
+    Column column = rows->make_output();
+    NIMBLE_RETURN_IF_ERROR(rows->read_ranges({&range, 1}, 1, &column));
+    ArrowArray array{};
+    NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&array));
+    Status status;
+    if (file.encoder() != nullptr) {
+      auto view = ArrayView::open(rows->schema(), array, "");
+      status = view ? keys.check(*view, at) : std::move(view).error();
+    }
+    array.release(&array);
+    NIMBLE_RETURN_IF_ERROR(status.is_ok() ? Status() : std::move(status));
+  }
+  for (const NodeSection& z : file.footer().zones) {
+    NIMBLE_RETURN_IF_ERROR(prune_rows(file, z.node, {}).has_value()
+                               ? Status()
+                               : prune_rows(file, z.node, {}).error());
+  }
+  for (const OptionalSection& s : file.footer().optional_sections) {
+    NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const auto bytes,
+                            file.read_section(s.section, s.name));
+  }
+  return Status::ok();
+}
+
+}  // namespace nimble
