@@ -17,8 +17,11 @@ namespace nimble {
 namespace {
 
 constexpr uint64_t kMinFsstBytes = 4096;
-// 16 KiB cost TPC-H's comments 3 % in size, 32 KiB gain 1 %.
+// 16 KiB cost TPC-H's comments 3 % in size, 32 KiB gain 1 %. Small segments
+// take less: training must not cost more than compressing.
 constexpr uint64_t kFsstSampleBytes = 24576;
+constexpr uint64_t kMinFsstSampleBytes = 8192;
+constexpr uint64_t kFsstSampleShare = 128;
 // What a head may have more than that of plain bytes before it counts.
 constexpr uint64_t kHeadBytes = 64;
 // A cold lookup reads the whole dictionary; a compact one may read more.
@@ -156,7 +159,9 @@ void Selection::consider_repeats() {
 void Selection::consider_text() {
   if (context_.effort == Effort::kFast || sizes_.total < kMinFsstBytes) return;
   if (best_size_ * 4 < sizes_.plain) return;
-  const std::vector<ByteSlice> sample = sample_strings(values_, kFsstSampleBytes);
+  const std::vector<ByteSlice> sample = sample_strings(
+      values_, std::clamp(sizes_.total / kFsstSampleShare, kMinFsstSampleBytes,
+                          kFsstSampleBytes));
   table_ = train_fsst(sample);
   const FsstSizes fsst = measure_fsst(table_, sample);
   const double plain = static_cast<double>(sizes_.plain);

@@ -42,12 +42,6 @@ class FsstDecoder final : public Decoder {
   void reserve(uint32_t rows, BytesSink* sink) const;
   Status decode_block(const StringBlock& block, uint32_t from, uint32_t to,
                       uint64_t at, BytesSink* sink) const;
-  Result<uint64_t> decode_together(const StringBlock& block, uint32_t from,
-                                   uint32_t to, uint64_t begin, uint64_t* ends,
-                                   BytesSink* sink) const;
-  Result<uint64_t> decode_singly(const StringBlock& block, uint32_t from,
-                                 uint32_t to, uint64_t begin, uint64_t* ends,
-                                 BytesSink* sink) const;
   Status gather_block(const StringBlock& block, const uint32_t* rows,
                       size_t count, uint64_t first, BytesSink* sink) const;
 
@@ -59,6 +53,47 @@ class FsstDecoder final : public Decoder {
 Status trailing_escape(uint64_t row) {
   return Status::corrupt("codes of string " + std::to_string(row) +
                          " end within an escape");
+}
+
+// Codes of strings that follow each other.
+struct CodeRun {
+  const uint8_t* codes;
+  uint64_t begin;  // of the first string, in codes
+  uint64_t* ends;  // of each in codes; replaced by those in the output
+  uint32_t count;
+  uint64_t first_row;
+};
+
+Status decompress_together(const FsstTable& table, const CodeRun& run,
+                           uint8_t* out) {
+  uint32_t positions[FsstTable::kMaxTogether + 1];
+  const uint64_t n = run.ends[run.count - 1] - run.begin;
+  if (!table.decompress_together(run.codes + run.begin, n, out, positions)) {
+    return trailing_escape(run.first_row + run.count - 1);
+  }
+  uint32_t highest = 0;
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const uint32_t end = positions[run.ends[i] - run.begin];
+    highest = std::max(highest, end);
+    run.ends[i] = end;
+  }
+  if (highest != FsstTable::kInEscape) return Status::ok();
+  const auto bad = std::find(run.ends, run.ends + run.count, highest);
+  return trailing_escape(run.first_row + static_cast<uint64_t>(bad - run.ends));
+}
+
+Status decompress_singly(const FsstTable& table, const CodeRun& run,
+                         uint8_t* out) {
+  const uint8_t* const start = out;
+  uint64_t begin = run.begin;
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const uint64_t end = run.ends[i];
+    out = table.decompress(run.codes + begin, run.codes + end, out);
+    if (out == nullptr) return trailing_escape(run.first_row + i);
+    run.ends[i] = static_cast<uint64_t>(out - start);
+    begin = end;
+  }
+  return Status::ok();
 }
 
 // Makes room for what the codes decompress to, and the overshoot of stores.
@@ -104,59 +139,17 @@ Status FsstDecoder::decode_block(const StringBlock& block, uint32_t from,
   uint64_t ends[kBlockValues];
   NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
   const uint64_t begin = from > 0 ? ends[from - 1] : 0;
+  const CodeRun run{block.bytes, begin, ends + from, to - from,
+                    block.first_row + uint64_t{from}};
   const uint64_t size = ends[to - 1] - begin;
   make_room(table_, block.bytes + begin, size, sink);
-  uint64_t raw_size = 0;
-  if (size <= FsstTable::kMaxTogether) {
-    NIMBLE_ASSIGN_OR_RETURN(
-        raw_size, decode_together(block, from, to, begin, ends, sink));
-  } else {
-    NIMBLE_ASSIGN_OR_RETURN(
-        raw_size, decode_singly(block, from, to, begin, ends, sink));
-  }
-  put_ends(ends + from, to - from, sink->data.size(), at, sink);
-  sink->data.resize(sink->data.size() + raw_size);
-  return Status::ok();
-}
-
-// Replaces the ends of codes by those of strings.
-Result<uint64_t> FsstDecoder::decode_together(const StringBlock& block,
-                                              uint32_t from, uint32_t to,
-                                              uint64_t begin, uint64_t* ends,
-                                              BytesSink* sink) const {
-  uint32_t positions[FsstTable::kMaxTogether + 1];
-  const uint64_t n = ends[to - 1] - begin;
-  if (!table_.decompress_together(block.bytes + begin, n,
-                                  sink->data.data() + sink->data.size(),
-                                  positions)) {
-    return trailing_escape(block.first_row + to - 1);
-  }
-  uint32_t highest = 0;
-  for (uint32_t i = from; i < to; ++i) {
-    const uint32_t end = positions[ends[i] - begin];
-    highest = std::max(highest, end);
-    ends[i] = end;
-  }
-  if (highest == FsstTable::kInEscape) {
-    const auto bad = std::find(ends + from, ends + to, highest);
-    return trailing_escape(block.first_row + static_cast<uint64_t>(bad - ends));
-  }
-  return ends[to - 1];
-}
-
-Result<uint64_t> FsstDecoder::decode_singly(const StringBlock& block,
-                                            uint32_t from, uint32_t to,
-                                            uint64_t begin, uint64_t* ends,
-                                            BytesSink* sink) const {
   uint8_t* const start = sink->data.data() + sink->data.size();
-  uint8_t* out = start;
-  for (uint32_t i = from; i < to; ++i) {
-    out = table_.decompress(block.bytes + begin, block.bytes + ends[i], out);
-    if (out == nullptr) return trailing_escape(block.first_row + i);
-    begin = ends[i];
-    ends[i] = static_cast<uint64_t>(out - start);
-  }
-  return static_cast<uint64_t>(out - start);
+  NIMBLE_RETURN_IF_ERROR(size <= FsstTable::kMaxTogether
+                             ? decompress_together(table_, run, start)
+                             : decompress_singly(table_, run, start));
+  put_ends(run.ends, run.count, sink->data.size(), at, sink);
+  sink->data.resize(sink->data.size() + run.ends[run.count - 1]);
+  return Status::ok();
 }
 
 Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,

@@ -80,6 +80,25 @@ TEST(Fsst, CodesThatEndInAnEscapeAreRefused) {
   CHECK_EQ(std::string(out, end), "aa");
 }
 
+// Strings decompressed together give what each gives alone.
+TEST(Fsst, PositionsOfCodesDecompressedTogether) {
+  const FsstTable table = table_of({"a", "bc", "longlong"});
+  const std::vector<uint8_t> codes = {0, 2,   255, 255, 1, 1, 0, 2, 0, 0, 0,
+                                      0, 255, 'z', 2,   1, 0, 0, 0, 0, 0};
+  for (size_t n = 0; n <= codes.size(); ++n) {
+    uint8_t alone[256], together[256];
+    uint32_t positions[32];
+    uint8_t* end = table.decompress(codes.data(), codes.data() + n, alone);
+    CHECK_EQ(table.decompress_together(codes.data(), n, together, positions),
+             end != nullptr);
+    if (end == nullptr) continue;
+    CHECK_EQ(positions[n], end - alone);
+    CHECK(std::equal(alone, end, together));
+    if (n > 3) CHECK(positions[3] == FsstTable::kInEscape);
+    if (n > 4) CHECK_EQ(positions[4], 10);
+  }
+}
+
 TEST(Fsst, TableOf256SymbolsIsRefused) {
   ByteBuffer head;
   for (int i = 0; i < 8; ++i) head.put_u8(32);

@@ -54,7 +54,8 @@ const Shape kShapes[] = {
               padded(mix(~i) % 10000000000000000000u, 19);
      }},
     {"128 digits and letters",
-     [](uint32_t i) { return uuid(i) + uuid(i + 9) + uuid(i + 99) + "....................";
+     [](uint32_t i) {
+       return uuid(i) + uuid(i + 9) + uuid(i + 99) + std::string(20, '.');
      }},
     {"nul and ff",
      [](uint32_t i) { return std::string("\0\xff", 2) + padded(i, 6) + '\0'; }},
@@ -67,7 +68,9 @@ const Shape kShapes[] = {
        return s;
      }},
     {"digit after hex",
-     [](uint32_t i) { return "x" + uuid(i).substr(0, 8) + "n" + padded(i, 7) + "z"; }},
+     [](uint32_t i) {
+       return uuid(i).substr(0, 9) + "n" + padded(i, 7) + "z";
+     }},
 };
 
 TEST(Template, EveryShapeComesBack) {
