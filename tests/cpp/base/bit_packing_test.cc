@@ -22,40 +22,51 @@ void check_blocks(uint32_t width, T base, Pack pack, Unpack unpack) {
   }
   // One byte off any alignment, and a byte behind that must stay.
   std::vector<uint8_t> packed(1 + 128 * width + 1, 0xee);
-  pack(width, reinterpret_cast<const uint8_t*>(values.data()), base, packed.data() + 1);
+  pack(width, reinterpret_cast<const uint8_t*>(values.data()), base,
+       packed.data() + 1);
   CHECK_EQ(packed.back(), 0xee);
   std::vector<uint8_t> out(1 + kPackValues * sizeof(T) + 1, 0xee);
   unpack(width, packed.data() + 1, base, out.data() + 1);
   CHECK_EQ(out.back(), 0xee);
-  CHECK(std::memcmp(out.data() + 1, values.data(), kPackValues * sizeof(T)) == 0);
+  CHECK(std::memcmp(out.data() + 1, values.data(), kPackValues * sizeof(T)) ==
+        0);
   for (uint32_t i = 0; i < kPackValues; ++i) {
-    CHECK_EQ(extract_packed<T>(width, packed.data() + 1, i), static_cast<T>(values[i] - base));
+    CHECK_EQ(extract_packed<T>(width, packed.data() + 1, i),
+             static_cast<T>(values[i] - base));
   }
 }
 
 TEST(BitPacking, BlocksOfEveryWidth) {
-  for (uint32_t w = 0; w <= 32; ++w) check_blocks<uint32_t>(w, 0xfffffff0u, pack32, unpack32);
-  for (uint32_t w = 0; w <= 64; ++w) check_blocks<uint64_t>(w, 1u << 20, pack64, unpack64);
+  for (uint32_t w = 0; w <= 32; ++w)
+    check_blocks<uint32_t>(w, 0xfffffff0u, pack32, unpack32);
+  for (uint32_t w = 0; w <= 64; ++w)
+    check_blocks<uint64_t>(w, 1u << 20, pack64, unpack64);
 }
 
 TEST(BitPacking, TailsOfEveryWidth) {
   for (uint32_t w = 0; w <= 64; ++w) {
     for (const uint32_t n : {0u, 1u, 2u, 7u, 63u, 100u, 1023u}) {
       std::vector<uint64_t> values(n);
-      for (uint32_t i = 0; i < n; ++i) values[i] = (random_bits(i) & low_bits(w)) + 77;
+      for (uint32_t i = 0; i < n; ++i)
+        values[i] = (random_bits(i) & low_bits(w)) + 77;
       std::vector<uint8_t> packed(packed_bytes(n, w));  // exact: for sanitizers
-      pack_tail64(w, reinterpret_cast<const uint8_t*>(values.data()), n, 77, packed.data());
+      pack_tail64(w, reinterpret_cast<const uint8_t*>(values.data()), n, 77,
+                  packed.data());
       std::vector<uint64_t> out(n);
-      unpack_tail64(w, packed.data(), n, 77, reinterpret_cast<uint8_t*>(out.data()));
+      unpack_tail64(w, packed.data(), n, 77,
+                    reinterpret_cast<uint8_t*>(out.data()));
       CHECK(out == values);
-      for (uint32_t i = 0; i < n; ++i) CHECK_EQ(extract_tail(w, packed.data(), n, i), values[i] - 77);
+      for (uint32_t i = 0; i < n; ++i)
+        CHECK_EQ(extract_tail(w, packed.data(), n, i), values[i] - 77);
       if (w > 32) continue;
       std::vector<uint32_t> words(values.begin(), values.end());
       std::vector<uint8_t> packed32(packed.size());
-      pack_tail32(w, reinterpret_cast<const uint8_t*>(words.data()), n, 77, packed32.data());
+      pack_tail32(w, reinterpret_cast<const uint8_t*>(words.data()), n, 77,
+                  packed32.data());
       CHECK(packed32 == packed);
       std::vector<uint32_t> out32(n);
-      unpack_tail32(w, packed.data(), n, 77, reinterpret_cast<uint8_t*>(out32.data()));
+      unpack_tail32(w, packed.data(), n, 77,
+                    reinterpret_cast<uint8_t*>(out32.data()));
       CHECK(out32 == words);
     }
   }
@@ -66,7 +77,8 @@ TEST(BitPacking, LayoutIsPinned) {
   std::vector<uint64_t> values(kPackValues);
   values[0] = 1, values[1] = 2, values[16] = 3, values[16 * 63 + 15] = 7;
   std::vector<uint64_t> words(16 * 3);
-  pack64(3, reinterpret_cast<const uint8_t*>(values.data()), 0, reinterpret_cast<uint8_t*>(words.data()));
+  pack64(3, reinterpret_cast<const uint8_t*>(values.data()), 0,
+         reinterpret_cast<uint8_t*>(words.data()));
   CHECK_EQ(words[0], 1u | 3u << 3);
   CHECK_EQ(words[1], 2u);
   CHECK_EQ(words[16 * 2 + 15], uint64_t{7} << 61);
@@ -74,7 +86,8 @@ TEST(BitPacking, LayoutIsPinned) {
 
 TEST(Bitmap, CopyFillAndCount) {
   std::vector<uint8_t> source(40);
-  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(random_bits(i));
+  for (size_t i = 0; i < source.size(); ++i)
+    source[i] = static_cast<uint8_t>(random_bits(i));
   for (uint64_t from = 0; from < 9; ++from) {
     for (uint64_t to = 0; to < 9; ++to) {
       for (const uint64_t n : {0u, 1u, 5u, 8u, 63u, 64u, 65u, 150u, 300u}) {
@@ -84,7 +97,8 @@ TEST(Bitmap, CopyFillAndCount) {
         uint64_t ones = 0;
         for (uint64_t i = 0; i < 320; ++i) {
           const bool inside = i >= to && i < to + n;
-          const bool want = inside ? get_bit(source.data(), from + i - to) : get_bit(before.data(), i);
+          const bool want = inside ? get_bit(source.data(), from + i - to)
+                                   : get_bit(before.data(), i);
           CHECK_EQ(get_bit(target.data(), i), want);
           ones += inside && want;
         }

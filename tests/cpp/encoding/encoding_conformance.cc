@@ -91,17 +91,21 @@ std::vector<uint32_t> row_range(uint32_t begin, uint32_t end) {
 
 std::optional<Canonical> decode(const Decoder& decoder, const SegmentBody& body,
                                 uint32_t begin, uint32_t end, Status* status) {
-  return run(decoder.type(), end - begin, [&](const Output& out) {
-    return decoder.decode(body, begin, end, out);
-  }, status);
+  return run(
+      decoder.type(), end - begin,
+      [&](const Output& out) { return decoder.decode(body, begin, end, out); },
+      status);
 }
 
 std::optional<Canonical> gather(const Decoder& decoder, const SegmentBody& body,
                                 const std::vector<uint32_t>& rows,
                                 Status* status) {
-  return run(decoder.type(), rows.size(), [&](const Output& out) {
-    return decoder.gather(body, rows.data(), rows.size(), out);
-  }, status);
+  return run(
+      decoder.type(), rows.size(),
+      [&](const Output& out) {
+        return decoder.gather(body, rows.data(), rows.size(), out);
+      },
+      status);
 }
 
 void report(const std::string& what, const Status& status) {
@@ -120,7 +124,8 @@ std::vector<std::pair<uint32_t, uint32_t>> sub_ranges(uint32_t size) {
   std::vector<std::pair<uint32_t, uint32_t>> ranges;
   for (const uint32_t a : edges) {
     for (const uint32_t b : edges) {
-      if (a <= b && (b - a < 5000 || a == 0 || b == size)) ranges.push_back({a, b});
+      if (a <= b && (b - a < 5000 || a == 0 || b == size))
+        ranges.push_back({a, b});
     }
   }
   return ranges;
@@ -168,12 +173,14 @@ void check_values(const std::string& what, const Sample& sample,
     const auto got = decode(decoder, all ? body : part, begin, end, &status);
     if (!got || *got != expected(sample, row_range(begin, end))) {
       report(what + " decode [" + std::to_string(begin) + ", " +
-                 std::to_string(end) + ")", status);
+                 std::to_string(end) + ")",
+             status);
     }
   }
   for (const std::vector<uint32_t>& rows : row_patterns(sample.size)) {
     std::vector<ByteRange> ranges;
-    for (const uint32_t row : rows) decoder.append_ranges(row, row + 1, &ranges);
+    for (const uint32_t row : rows)
+      decoder.append_ranges(row, row + 1, &ranges);
     const std::vector<uint8_t> bytes = poisoned(body, ranges, what);
     SegmentBody part{bytes.data(), bytes.size(), false};
     const auto got = gather(decoder, part, rows, &status);
@@ -292,15 +299,13 @@ Sample int_sample(ValueType type, uint32_t size,
 
 Sample double_sample(uint32_t size,
                      const std::function<double(uint32_t)>& make) {
-  return fixed_sample(ValueType::floating(8), size, [&](uint32_t i, uint8_t* to) {
-    store(to, make(i));
-  });
+  return fixed_sample(ValueType::floating(8), size,
+                      [&](uint32_t i, uint8_t* to) { store(to, make(i)); });
 }
 
 Sample float_sample(uint32_t size, const std::function<float(uint32_t)>& make) {
-  return fixed_sample(ValueType::floating(4), size, [&](uint32_t i, uint8_t* to) {
-    store(to, make(i));
-  });
+  return fixed_sample(ValueType::floating(4), size,
+                      [&](uint32_t i, uint8_t* to) { store(to, make(i)); });
 }
 
 Sample bool_sample(uint32_t size, const std::function<bool(uint32_t)>& make) {
@@ -337,8 +342,8 @@ void check_encoding(const std::string& what, const Sample& sample,
   CHECK(decoder->memory_bytes() > 0);
   CHECK(!decoder->describe().empty());
   const SegmentBody body{encoded.body.data(), encoded.body.size(), true};
-  check_values(what + " (" + decoder->describe() + ", n=" +
-                   std::to_string(sample.size) + ")",
+  check_values(what + " (" + decoder->describe() +
+                   ", n=" + std::to_string(sample.size) + ")",
                sample, *decoder, body);
   if (sample.size <= 5000) check_damage(what, sample, encoded);
 }

@@ -59,8 +59,8 @@ std::string chosen(const Sample& sample, Effort effort = Effort::kBalanced);
 uint64_t encoded_bytes(const Sample& sample, const Encode& encode);
 
 // Sizes at which blocks and segments begin and end.
-inline constexpr uint32_t kSizes[] = {0,    1,    2,    63,     64,
-                                      65,   1023, 1024, 1025,   131072};
+inline constexpr uint32_t kSizes[] = {0,  1,    2,    63,   64,
+                                      65, 1023, 1024, 1025, 131072};
 
 // Deterministic random bits: splitmix64 of a counter.
 uint64_t mix(uint64_t i);

@@ -21,32 +21,62 @@ double cents(uint32_t i) { return double(mix(i) % 1000000) / 100; }
 // Values that no decimal gives: an exception each.
 double odd(uint32_t i) {
   switch (i % 7) {
-    case 0: return -0.0;
-    case 1: return std::numeric_limits<double>::infinity();
-    case 2: return -std::numeric_limits<double>::infinity();
-    case 3: return std::bit_cast<double>(uint64_t{0x7ff8000000001234});
-    case 4: return std::bit_cast<double>(uint64_t{0xfff0000000000001});
-    case 5: return 5e-324;
-    default: return 1.0 / 3;
+    case 0:
+      return -0.0;
+    case 1:
+      return std::numeric_limits<double>::infinity();
+    case 2:
+      return -std::numeric_limits<double>::infinity();
+    case 3:
+      return std::bit_cast<double>(uint64_t{0x7ff8000000001234});
+    case 4:
+      return std::bit_cast<double>(uint64_t{0xfff0000000000001});
+    case 5:
+      return 5e-324;
+    default:
+      return 1.0 / 3;
   }
 }
 
 TEST(Alp, Conforms) {
   for (const uint32_t n : kSizes) {
     check_encoding("cents", double_sample(n, cents), alp);
-    check_encoding("float cents", float_sample(n, [](uint32_t i) { return float(cents(i)); }), alp);
-    check_encoding("whole", double_sample(n, [](uint32_t i) { return double(i) * 1000; }), alp);
+    check_encoding("float cents",
+                   float_sample(n, [](uint32_t i) { return float(cents(i)); }),
+                   alp);
+    check_encoding(
+        "whole", double_sample(n, [](uint32_t i) { return double(i) * 1000; }),
+        alp);
     if (n < 63) continue;
-    check_encoding("exceptions", double_sample(n, [](uint32_t i) { return mix(i) % 20 == 0 ? odd(mix(i) % 1000) : cents(i); }), alp);
-    check_encoding("float exceptions", float_sample(n, [](uint32_t i) { return float(mix(i) % 20 == 0 ? odd(mix(i) % 1000) : cents(i)); }), alp);
-    check_encoding("exceptions first", double_sample(n, [](uint32_t i) { return i < 7 ? odd(i) : cents(i); }), alp);
+    check_encoding("exceptions",
+                   double_sample(n,
+                                 [](uint32_t i) {
+                                   return mix(i) % 20 == 0 ? odd(mix(i) % 1000)
+                                                           : cents(i);
+                                 }),
+                   alp);
+    check_encoding("float exceptions",
+                   float_sample(n,
+                                [](uint32_t i) {
+                                  return float(mix(i) % 20 == 0
+                                                   ? odd(mix(i) % 1000)
+                                                   : cents(i));
+                                }),
+                   alp);
+    check_encoding(
+        "exceptions first",
+        double_sample(n, [](uint32_t i) { return i < 7 ? odd(i) : cents(i); }),
+        alp);
   }
 }
 
 TEST(Alp, ManyExactDecimalsAndFewExceptions) {
   for (int digits = 0; digits <= 8; ++digits) {
     const Sample s = double_sample(10000, [&](uint32_t i) {
-      return std::strtod((std::to_string(int(mix(i) % 100000) - 50000) + "e-" + std::to_string(digits)).c_str(), nullptr);
+      return std::strtod((std::to_string(int(mix(i) % 100000) - 50000) + "e-" +
+                          std::to_string(digits))
+                             .c_str(),
+                         nullptr);
     });
     // 17 bits a value and little else
     CHECK(encoded_bytes(s, alp) < 10000 * 18 / 8 + 1000);
@@ -57,10 +87,23 @@ TEST(SplitFloat, Conforms) {
   for (const uint32_t n : kSizes) {
     for (const uint32_t high : {1u, 7u, 16u}) {
       if (n == 131072 && high == 1) continue;
-      check_encoding("double", double_sample(n, [](uint32_t i) { return i % 50 == 3 ? odd(i) : 1.0 / (1.0 + double(mix(i) >> 12)); }),
-                     [&](const Values& v, SegmentBuilder* out) { return encode_split_float(v, 64 - high, {}, out); });
-      check_encoding("float", float_sample(n, [](uint32_t i) { return float(mix(i)) / 7; }),
-                     [&](const Values& v, SegmentBuilder* out) { return encode_split_float(v, 32 - high, {}, out); });
+      check_encoding(
+          "double",
+          double_sample(n,
+                        [](uint32_t i) {
+                          return i % 50 == 3
+                                     ? odd(i)
+                                     : 1.0 / (1.0 + double(mix(i) >> 12));
+                        }),
+          [&](const Values& v, SegmentBuilder* out) {
+            return encode_split_float(v, 64 - high, {}, out);
+          });
+      check_encoding(
+          "float",
+          float_sample(n, [](uint32_t i) { return float(mix(i)) / 7; }),
+          [&](const Values& v, SegmentBuilder* out) {
+            return encode_split_float(v, 32 - high, {}, out);
+          });
     }
   }
 }

@@ -18,61 +18,129 @@ Sample ints(const std::function<uint64_t(uint32_t)>& make, uint32_t n = kRows) {
 
 TEST(Selection, PicksWhatTheDataIsMadeFor) {
   const auto prices = ints([](uint32_t i) { return mix(i) % 4000; });
-  const auto keys = ints([](uint32_t i) { return uint64_t{i} * 4 + mix(i) % 4; });
+  const auto keys =
+      ints([](uint32_t i) { return uint64_t{i} * 4 + mix(i) % 4; });
   const auto codes = ints([](uint32_t i) { return mix(mix(i) % 50); });
   starts_with(chosen(ints([](uint32_t) { return 5; })), "constant");
   starts_with(chosen(prices), "bit-packed w=12");
   starts_with(chosen(ints([](uint32_t i) { return mix(i); })), "plain");
-  starts_with(chosen(codes), "dictionary n=50 (plain 8 bytes) of bit-packed w=6");
-  starts_with(chosen(ints([](uint32_t i) { return mix(i / 200); })), "run length");
-  starts_with(chosen(ints([](uint32_t i) { return mix(i) % 50 == 0 ? mix(i) : 0; })), "sparse");
-  starts_with(chosen(ints([](uint32_t i) { return mix(i) % 100 == 0 ? mix(i) : mix(i) % 262144; })), "bit-packed w=18 patches");
+  starts_with(chosen(codes),
+              "dictionary n=50 (plain 8 bytes) of bit-packed w=6");
+  starts_with(chosen(ints([](uint32_t i) { return mix(i / 200); })),
+              "run length");
+  starts_with(
+      chosen(ints([](uint32_t i) { return mix(i) % 50 == 0 ? mix(i) : 0; })),
+      "sparse");
+  starts_with(chosen(ints([](uint32_t i) {
+                return mix(i) % 100 == 0 ? mix(i) : mix(i) % 262144;
+              })),
+              "bit-packed w=19 patches");
   starts_with(chosen(keys), "delta");
   starts_with(chosen(prices, Effort::kFast), "bit-packed");
   starts_with(chosen(codes, Effort::kFast), "plain");
-  starts_with(chosen(double_sample(kRows, [](uint32_t i) { return double(mix(i) % 100000) / 100; })), "alp");
-  starts_with(chosen(double_sample(kRows, [](uint32_t i) { return double(mix(i)) / 1e19; })), "split float");
-  starts_with(chosen(double_sample(kRows, [](uint32_t i) { return std::bit_cast<double>(mix(i)); })), "plain");
-  starts_with(chosen(fixed_sample(ValueType::fixed(16, true), kRows, [](uint32_t i, uint8_t* p) { store(p, mix(i) % 4000); })), "narrow bit-packed w=12");
-  starts_with(chosen(bool_sample(kRows, [](uint32_t i) { return mix(i) % 2 == 0; })), "bitmap");
-  starts_with(chosen(bool_sample(kRows, [](uint32_t i) { return mix(i) % 100 == 0; })), "sparse bits");
-  starts_with(chosen(bool_sample(kRows, [](uint32_t i) { return i / 4000 % 2 == 0; })), "run length");
-  starts_with(chosen(bytes_sample(kRows, [](uint32_t i) { return i % 3 == 0 ? "MAIL" : "SHIP"; })), "dictionary n=2");
+  starts_with(
+      chosen(double_sample(
+          kRows, [](uint32_t i) { return double(mix(i) % 100000) / 100; })),
+      "alp");
+  starts_with(chosen(double_sample(
+                  kRows, [](uint32_t i) { return double(mix(i)) / 1e19; })),
+              "split float");
+  starts_with(
+      chosen(double_sample(
+          kRows, [](uint32_t i) { return std::bit_cast<double>(mix(i)); })),
+      "plain");
+  starts_with(chosen(fixed_sample(
+                  ValueType::fixed(16, true), kRows,
+                  [](uint32_t i, uint8_t* p) { store(p, mix(i) % 4000); })),
+              "narrow bit-packed w=12");
+  starts_with(
+      chosen(bool_sample(kRows, [](uint32_t i) { return mix(i) % 2 == 0; })),
+      "bitmap");
+  starts_with(
+      chosen(bool_sample(kRows, [](uint32_t i) { return mix(i) % 100 == 0; })),
+      "sparse bits");
+  starts_with(
+      chosen(bool_sample(kRows, [](uint32_t i) { return i / 4000 % 2 == 0; })),
+      "run length");
+  starts_with(
+      chosen(bytes_sample(
+          kRows, [](uint32_t i) { return i % 3 == 0 ? "MAIL" : "SHIP"; })),
+      "dictionary n=2");
 }
 
 TEST(Selection, RoundTripsEverything) {
   for (const uint32_t n : {0u, 1u, 64u, 65u, 1025u, 4000u, 131072u}) {
     const auto small = [](uint32_t i) { return mix(i) % 100; };
     for (const uint32_t width : {1u, 2u, 4u, 8u}) {
-      check_selection("small", int_sample(ValueType::signed_int(width), n, small));
+      check_selection("small",
+                      int_sample(ValueType::signed_int(width), n, small));
       if (n > 5000) continue;
-      check_selection("random", int_sample(ValueType::unsigned_int(width), n, mix));
-      check_selection("ascending", int_sample(ValueType::unsigned_int(width), n, [](uint32_t i) { return i * 3; }));
-      check_selection("runs", int_sample(ValueType::signed_int(width), n, [](uint32_t i) { return mix(i / 100); }));
-      check_selection("codes", int_sample(ValueType::signed_int(width), n, [](uint32_t i) { return mix(mix(i) % 9); }));
-      check_selection("mostly", int_sample(ValueType::signed_int(width), n, [](uint32_t i) { return i % 40 == 0 ? mix(i) : 3; }));
+      check_selection("random",
+                      int_sample(ValueType::unsigned_int(width), n, mix));
+      check_selection("ascending",
+                      int_sample(ValueType::unsigned_int(width), n,
+                                 [](uint32_t i) { return i * 3; }));
+      check_selection("runs",
+                      int_sample(ValueType::signed_int(width), n,
+                                 [](uint32_t i) { return mix(i / 100); }));
+      check_selection("codes",
+                      int_sample(ValueType::signed_int(width), n,
+                                 [](uint32_t i) { return mix(mix(i) % 9); }));
+      check_selection(
+          "mostly", int_sample(ValueType::signed_int(width), n, [](uint32_t i) {
+            return i % 40 == 0 ? mix(i) : 3;
+          }));
     }
-    check_selection("prices", double_sample(n, [](uint32_t i) { return double(mix(i) % 100000) / 100; }));
-    check_selection("reals", float_sample(n, [](uint32_t i) { return float(mix(i)) / 3; }));
-    check_selection("decimals", fixed_sample(ValueType::fixed(32, true), n, [](uint32_t i, uint8_t* p) { store(p, mix(i) % 4000); }));
-    check_selection("wide", fixed_sample(ValueType::fixed(16), n, [](uint32_t i, uint8_t* p) { store(p, mix(i)), store(p + 8, uint64_t{i}); }));
-    check_selection("uuid", fixed_sample(ValueType::fixed(16), n, [&](uint32_t i, uint8_t* p) { store(p, mix(i)), store(p + 8, mix(i + n)); }));
-    check_selection("repeating", fixed_sample(ValueType::fixed(7), n, [](uint32_t i, uint8_t* p) { store(p, uint32_t(mix(i % 300))); }));
-    check_selection("bools", bool_sample(n, [](uint32_t i) { return mix(i) % 30 == 0; }));
-    check_selection("modes", bytes_sample(n, [](uint32_t i) { return std::string(1 + mix(i) % 3, 'x'); }));
+    check_selection("prices", double_sample(n, [](uint32_t i) {
+                      return double(mix(i) % 100000) / 100;
+                    }));
+    check_selection(
+        "reals", float_sample(n, [](uint32_t i) { return float(mix(i)) / 3; }));
+    check_selection("decimals", fixed_sample(ValueType::fixed(32, true), n,
+                                             [](uint32_t i, uint8_t* p) {
+                                               store(p, mix(i) % 4000);
+                                             }));
+    check_selection("wide", fixed_sample(ValueType::fixed(16), n,
+                                         [](uint32_t i, uint8_t* p) {
+                                           store(p, mix(i)),
+                                               store(p + 8, uint64_t{i});
+                                         }));
+    check_selection("uuid", fixed_sample(ValueType::fixed(16), n,
+                                         [&](uint32_t i, uint8_t* p) {
+                                           store(p, mix(i)),
+                                               store(p + 8, mix(i + n));
+                                         }));
+    check_selection(
+        "repeating",
+        fixed_sample(ValueType::fixed(7), n, [](uint32_t i, uint8_t* p) {
+          store(p, uint32_t(mix(i % 300)));
+        }));
+    check_selection(
+        "bools", bool_sample(n, [](uint32_t i) { return mix(i) % 30 == 0; }));
+    check_selection("modes", bytes_sample(n, [](uint32_t i) {
+                      return std::string(1 + mix(i) % 3, 'x');
+                    }));
   }
 }
 
 TEST(Selection, NeverMuchLargerThanPlain) {
-  for (const Effort effort : {Effort::kBalanced, Effort::kFast, Effort::kCompact}) {
+  for (const Effort effort :
+       {Effort::kBalanced, Effort::kFast, Effort::kCompact}) {
     for (uint64_t shape = 0; shape < 40; ++shape) {
-      const Sample s = ints([&](uint32_t i) {
-        const uint64_t r = mix(i + shape * 1000003);
-        return shape % 4 == 0 ? r >> shape : shape % 4 == 1 ? mix(r % (1u << shape / 4)) : shape % 4 == 2 ? mix(i / (shape + 1)) >> shape : i * shape + (r >> (64 - shape));
-      }, 5000);
+      const Sample s = ints(
+          [&](uint32_t i) {
+            const uint64_t r = mix(i + shape * 1000003);
+            return shape % 4 == 0   ? r >> shape
+                   : shape % 4 == 1 ? mix(r % (1u << shape / 4))
+                   : shape % 4 == 2 ? mix(i / (shape + 1)) >> shape
+                                    : i * shape + (r >> (64 - shape));
+          },
+          5000);
       EncodeContext context;
       context.effort = effort;
-      CHECK(encoded_bytes(s, [&](const Values& v, SegmentBuilder* out) { return encode_values(v, context, out); }) < 5000 * 8 + 128);
+      CHECK(encoded_bytes(s, [&](const Values& v, SegmentBuilder* out) {
+              return encode_values(v, context, out);
+            }) < 5000 * 8 + 128);
     }
   }
 }

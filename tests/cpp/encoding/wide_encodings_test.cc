@@ -8,20 +8,23 @@ namespace nimble::testing {
 namespace {
 
 Sample decimals(uint32_t width, uint32_t n, uint64_t limit) {
-  return fixed_sample(ValueType::fixed(width, true), n, [&](uint32_t i, uint8_t* p) {
-    const int64_t v = static_cast<int64_t>(mix(i) % limit) - static_cast<int64_t>(limit / 2);
-    std::memset(p, v < 0 ? 0xff : 0, width);
-    store(p, v);
-  });
+  return fixed_sample(ValueType::fixed(width, true), n,
+                      [&](uint32_t i, uint8_t* p) {
+                        const int64_t v = static_cast<int64_t>(mix(i) % limit) -
+                                          static_cast<int64_t>(limit / 2);
+                        std::memset(p, v < 0 ? 0xff : 0, width);
+                        store(p, v);
+                      });
 }
 
 TEST(Narrow, Conforms) {
   for (const uint32_t n : kSizes) {
     for (const uint32_t width : {16u, 32u}) {
       for (const uint64_t limit : {uint64_t{1000}, uint64_t{1} << 63}) {
-        check_encoding("decimal", decimals(width, n, limit), [](const Values& v, SegmentBuilder* out) {
-          return encode_narrow(v, narrowed(v), {}, out);
-        });
+        check_encoding("decimal", decimals(width, n, limit),
+                       [](const Values& v, SegmentBuilder* out) {
+                         return encode_narrow(v, narrowed(v), {}, out);
+                       });
       }
     }
   }
@@ -42,9 +45,17 @@ TEST(Limbs, Conforms) {
   for (const uint32_t n : kSizes) {
     for (const uint32_t width : {16u, 32u}) {
       for (const bool is_signed : {false, true}) {
-        check_encoding("limbs", fixed_sample(ValueType::fixed(width, is_signed), n, [&](uint32_t i, uint8_t* p) {
-          for (uint32_t w = 0; w < width; w += 8) store(p + w, mix(i + w) >> (w * 2) << (w == 8 ? 63 : 0));
-        }), [](const Values& v, SegmentBuilder* out) { return encode_limbs(v, {}, out); });
+        check_encoding(
+            "limbs",
+            fixed_sample(ValueType::fixed(width, is_signed), n,
+                         [&](uint32_t i, uint8_t* p) {
+                           for (uint32_t w = 0; w < width; w += 8)
+                             store(p + w,
+                                   mix(i + w) >> (w * 2) << (w == 8 ? 63 : 0));
+                         }),
+            [](const Values& v, SegmentBuilder* out) {
+              return encode_limbs(v, {}, out);
+            });
       }
     }
   }
