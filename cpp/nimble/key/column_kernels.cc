@@ -1,6 +1,5 @@
 #include "nimble/key/column_kernels.h"
 
-#include "nimble/base/compiler.h"
 #include "nimble/key/value_bits.h"
 
 namespace nimble {

@@ -75,6 +75,49 @@ TEST(KeyChunk, SeeksLikeStdLowerBound) {
   }
 }
 
+std::string to_hex_text(const ByteBuffer& bytes) {
+  std::string out;
+  for (const uint8_t b : bytes.span()) {
+    out += "0123456789abcdef"[b >> 4];
+    out += "0123456789abcdef"[b & 15];
+  }
+  return out;
+}
+
+// The worked examples of docs/format/key_chunks.md.
+TEST(KeyChunk, DocumentedBytes) {
+  Keys numbers;
+  for (const uint64_t v : {1000, 1010, 1023, 1030}) {
+    numbers.push_back(std::string(1, '\0') + big_endian(v + (1ull << 63)));
+  }
+  CHECK_EQ(to_hex_text(build(to_buffer(numbers), 16, true)),
+           std::string("7319452a51f49e6d01040700800000000000020220e803000000000000"
+                       "000000000a000000300000000000000000"));
+  const Keys words = {std::string("\0apple\0", 7), std::string("\0apply\0", 7),
+                      std::string("\0banana\0", 8)};
+  CHECK_EQ(to_hex_text(build(to_buffer(words), 2, true)),
+           std::string("c2448467067c5d0f02030100020212000000066170706c65004279000762"
+                       "616e616e610000000a00"));
+}
+
+TEST(KeyChunk, ModeIsTheSmaller) {
+  const auto mode = [](const char* name) {
+    for (const NamedKeys& set : nasty_key_sets(1024, 1)) {
+      if (set.name == name) {
+        const ByteBuffer bytes = build(to_buffer(set.keys), 16, true);
+        return open_chunk(bytes, 1024).mode();
+      }
+    }
+    return KeyChunkMode{};
+  };
+  CHECK(mode("sequential") == KeyChunkMode::kFixed);
+  CHECK(mode("random64") == KeyChunkMode::kFixed);
+  CHECK(mode("equal") == KeyChunkMode::kFixed);
+  CHECK(mode("jump62") == KeyChunkMode::kPrefix);
+  CHECK(mode("text") == KeyChunkMode::kPrefix);
+  CHECK(mode("hex") == KeyChunkMode::kPrefix);
+}
+
 TEST(KeyChunk, IntegersAreSmall) {
   const auto bytes_a_key = [](auto make) {
     Keys keys = generate(1024, [&](size_t i) {
