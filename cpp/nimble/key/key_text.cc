@@ -59,7 +59,7 @@ std::string integer_text(ByteSpan v) {
     }
     digits += static_cast<char>('0' + rest);
   }
-  if (digits.empty()) digits = "0";
+  if (digits.empty()) digits += '0';
   if (negative) digits += '-';
   std::reverse(digits.begin(), digits.end());
   return digits;
@@ -80,7 +80,7 @@ std::string decimal_text(const KeyColumn& c, ByteSpan v) {
   if (text.size() - sign <= digits) {
     text.insert(sign, digits + 1 - (text.size() - sign), '0');
   }
-  return text.insert(text.size() - digits, ".");
+  return text.insert(text.size() - digits, 1, '.');
 }
 
 std::string date_text(int64_t days) {
