@@ -174,13 +174,14 @@ py::tuple take_batch(const RowReader& reader, const Rows& rows,
   return array_capsules(std::move(out));
 }
 
-py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end) {
+py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
+                      uint32_t threads) {
   Column out = reader.make_output();
   const RowRange range{begin, end};
   Status status;
   {
     const py::gil_scoped_release nogil;
-    status = reader.read_ranges({&range, 1}, 1, &out);
+    status = reader.read_ranges({&range, 1}, threads_or_default(threads), &out);
   }
   check(status);
   return array_capsules(std::move(out));
@@ -249,7 +250,8 @@ void register_projection(py::module_& m) {
       .def("take", &take, py::arg("rows"), py::arg("batch_rows"),
            py::arg("threads"))
       .def("take_batch", &take_batch, py::arg("rows"), py::arg("threads"))
-      .def("range_batch", &range_batch, py::arg("begin"), py::arg("end"))
+      .def("range_batch", &range_batch, py::arg("begin"), py::arg("end"),
+           py::arg("threads"))
       .def("scan", &scan, py::arg("ranges"), py::arg("batch_rows"),
            py::arg("threads"))
       .def("plan_reads", &plan_reads, py::arg("ranges"));

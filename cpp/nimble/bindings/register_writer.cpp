@@ -31,10 +31,16 @@ class CoreWriter {
       writer_ = std::move(writer);
       return;
     }
-    sorting_ = std::make_unique<SortingWriter>(
-        std::move(writer), [spill_path]() -> std::string {
+    // The callable may be let go of by a thread that does not hold the GIL.
+    const std::shared_ptr<py::object> callable(
+        new py::object(spill_path), [](py::object* o) {
           const py::gil_scoped_acquire gil;
-          return spill_path().cast<std::string>();
+          delete o;
+        });
+    sorting_ = std::make_unique<SortingWriter>(
+        std::move(writer), [callable]() -> std::string {
+          const py::gil_scoped_acquire gil;
+          return (*callable)().cast<std::string>();
         });
   }
 

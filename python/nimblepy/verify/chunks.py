@@ -23,6 +23,8 @@ def _fixed(c: Cursor, prefix: bytes, count: int) -> list[bytes]:
         raise CorruptFileError("key chunk: the padding is not zero")
     line = (np.arange(count, dtype="<u8") * np.uint64(slope)) >> np.uint64(shift)
     values = packed + line + np.uint64(base)
+    if slope * (count - 1) >> 64:
+        raise CorruptFileError(f"key chunk: slope {slope} overflows for {count} keys")
     if suffix_size < 8 and (values >> np.uint64(8 * suffix_size)).any():
         raise CorruptFileError(f"key chunk: a value needs more than {suffix_size} bytes")
     raw = values.astype(">u8").tobytes()
@@ -48,7 +50,10 @@ def _prefixed(c: Cursor, prefix: bytes, count: int) -> list[bytes]:
         size += entries.varint() if size == 15 else 0
         if shared > len(last) or (i % interval == 0 and shared):
             raise CorruptFileError(f"key chunk: entry {i} shares {shared} of {len(last)} bytes")
-        last = last[:shared] + entries.take(size)
+        before, last = last, last[:shared] + entries.take(size)
+        longest = shared == len(before) or before[shared : shared + 1] != last[shared : shared + 1]
+        if i % interval and not longest:  # seeks rely on it
+            raise CorruptFileError(f"key chunk: entry {i} shares more than {shared} bytes")
         keys.append(prefix + last)
     entries.finish()
     return keys

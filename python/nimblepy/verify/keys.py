@@ -57,7 +57,9 @@ def leaf_at(data: StripeData, path: list[int], dictionary_of: Callable[[Node], S
     codes = cast(Array, leaf.values).astype(np.int64)
     inner = direct_leaf(source, source.plan.nodes[0])
     if source.rows == 0:  # all rows are null, so any values will do
-        codes, inner = np.zeros(data.rows, np.int64), blank_leaf(source.plan)
+        codes = np.zeros(data.rows, np.int64)
+        blank = blank_values(source.plan, inner.node, 1)
+        inner = Leaf(inner.node, None, blank, 1)
     values = inner.values.take(codes) if isinstance(inner.values, Strings) else inner.values[codes]
     if inner.valid is not None:
         valid = both(valid, inner.valid[codes])
@@ -68,24 +70,22 @@ def direct_leaf(data: StripeData, node: Node) -> Leaf:
     """A node's own values, whatever is above it."""
     count = data.lengths[node.id]
     values = None if node.values is None else data.streams[node.values]
-    if values is None:
-        values = (
-            Strings.repeat(b"", count) if node.layout == "bytes" else np.zeros((count, 0), "u1")
-        )
+    if values is None:  # no rows, or values without bytes
+        values = blank_values(data.plan, node, count)
     return Leaf(node, data.valid(node), values, count)
 
 
-def blank_leaf(plan: Plan) -> Leaf:
-    """One value that stands for a missing dictionary."""
-    node = plan.nodes[0]
-    values: Values = Strings.repeat(b"", 1)
-    if node.layout == "bool":
-        values = np.zeros(1, bool)
-    elif node.layout != "bytes":
-        type_ = plan.streams[node.values] if node.values is not None else None
-        flat = type_ is not None and type_.kind != "fixed"
-        values = np.zeros(1, type_.dtype) if flat and type_ else np.zeros((1, node.width), "u1")
-    return Leaf(node, None, values, 1)
+def blank_values(plan: Plan, node: Node, count: int) -> Values:
+    """Values that mean nothing, of the kind that the node has."""
+    if node.values is None:
+        return np.zeros((count, 0), np.uint8)
+    type_ = plan.streams[node.values]
+    if type_.kind == "bytes":
+        return Strings.repeat(b"", count)
+    if type_.kind == "bool":
+        return np.zeros(count, bool)
+    shape = (count, type_.width) if type_.kind == "fixed" else (count,)
+    return np.zeros(shape, np.uint8 if type_.kind == "fixed" else type_.dtype)
 
 
 def _big_endian(bits: Array, width: int) -> Array:

@@ -1,0 +1,372 @@
+"""Key arguments of lookups as Arrow columns of exactly the key's types.
+
+A value that a column cannot hold but that lies beyond its values (300 for int8) matches nothing; a
+value between two of them (1.5 for int64) is refused, because it is mostly a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.predicate_ast import value_type
+from nimblepy.predicate_literal import place
+from nimblepy.types import SortKey, StartsWith
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The leading columns of a cluster key that a lookup is about.
+
+    Attributes:
+        names: their names, in key order.
+        types: their value types (dictionaries looked through).
+        given: for each name, its place in the key tuples that the caller gives.
+        whole: these are all columns of the key.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    given: tuple[int, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Keys to look up, and which of them cannot match whatever the file holds."""
+
+    batch: pa.RecordBatch
+    impossible: np.ndarray[Any, np.dtype[np.bool_]] | None
+
+
+def key_columns(
+    keys: Sequence[SortKey],
+    types: Sequence[pa.DataType],
+    on: str | Sequence[str] | None,
+    width: int | None = None,
+) -> KeyColumns:
+    """Resolves ``on`` against the cluster key ``keys`` (of ``types``).
+
+    Args:
+        on: names of leading key columns in any order; ``None``: the first ``width``, or all.
+
+    Raises:
+        IndexUnavailableError: ``on`` is no leading prefix of the key; names what exists.
+        InvalidArgumentError: more columns than the key has.
+    """
+    names = [key.column for key in keys]
+    if on is not None:
+        wanted = [on] if isinstance(on, str) else list(on)
+        leading = names[: len(wanted)]
+        if not wanted or sorted(leading) != sorted(wanted):
+            have = f"cluster ({', '.join(str(key) for key in keys)})" if keys else "none"
+            raise IndexUnavailableError(
+                f"no index on ({', '.join(map(str, wanted))}); indexes of this file: {have}"
+            )
+        given = tuple(wanted.index(name) for name in leading)
+        n = len(wanted)
+    else:
+        if not names:
+            raise IndexUnavailableError("this file has no index; scan with a filter instead")
+        n = len(names) if width is None else width
+        if n > len(names):
+            raise InvalidArgumentError(
+                f"a key of {n} values; the cluster key has {len(names)}: {', '.join(names)}"
+            )
+        given = tuple(range(n))
+    return KeyColumns(
+        tuple(names[:n]), tuple(value_type(t) for t in types[:n]), given, n == len(names)
+    )
+
+
+def probe_batch(keys: Any, columns: KeyColumns) -> Probes:
+    """``keys`` as a batch with one column a key column, in key order.
+
+    Args:
+        keys: Arrow array, numpy array, list of scalars, list of tuples or dicts, or tabular data
+            whose columns are named as the key columns.
+
+    Raises:
+        InvalidArgumentError: a value of the wrong type, or between two values of the column.
+    """
+    raw = _columns_of(keys, columns)
+    arrays: list[pa.Array] = []
+    impossible: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+    for name, data_type, values in zip(columns.names, columns.types, raw, strict=True):
+        array, bad = _exact_array(name, data_type, values)
+        arrays.append(array)
+        if bad is not None:
+            impossible = bad if impossible is None else impossible | bad
+    return Probes(pa.RecordBatch.from_arrays(arrays, list(columns.names)), impossible)
+
+
+def single_row(names: Sequence[str], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:
+    """A batch of one row from typed scalars."""
+    arrays = [pa.array([scalar.as_py()], scalar.type) for scalar in scalars]
+    return pa.RecordBatch.from_arrays(arrays, list(names))
+
+
+def _columns_of(keys: Any, columns: KeyColumns) -> list[Any]:
+    """Values of each key column, in key order; any form that :func:`_exact_array` takes."""
+    width = len(columns.names)
+    if isinstance(keys, (pa.Array, pa.ChunkedArray, np.ndarray)):
+        if width != 1:
+            if isinstance(keys, pa.StructArray):
+                return [keys.field(name) for name in columns.names]
+            raise InvalidArgumentError(
+                f"keys: one array for a key of {width} columns ({', '.join(columns.names)}); "
+                "pass a table or a list of tuples"
+            )
+        return [keys]
+    if hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "__arrow_c_array__"):
+        return _tabular_columns(keys, columns)
+    if type(keys).__module__.startswith("pandas."):
+        if hasattr(keys, "columns"):
+            return _tabular_columns(pa.Table.from_pandas(keys, preserve_index=False), columns)
+        return [pa.Array.from_pandas(keys)]
+    if isinstance(keys, (str, bytes, Mapping)):
+        raise InvalidArgumentError(f"keys: expected many keys, got one: {keys!r}; use get()")
+    rows = list(keys)
+    if width == 1 and not (rows and isinstance(rows[0], (tuple, Mapping))):
+        return [rows]
+    tuples = [_tuple_of(row, columns) for row in rows]
+    return [[row[i] for row in tuples] for i in range(width)]
+
+
+def _tabular_columns(keys: Any, columns: KeyColumns) -> list[Any]:
+    if hasattr(keys, "__arrow_c_stream__"):
+        chunked = pa.chunked_array(keys) if not isinstance(keys, pa.Table) else None
+        if chunked is not None and not pa.types.is_struct(chunked.type):
+            return [chunked]
+        table = keys if isinstance(keys, pa.Table) else pa.table(keys)
+    else:
+        table = pa.Table.from_batches([pa.record_batch(keys)])
+    missing = [name for name in columns.names if name not in table.column_names]
+    if missing:
+        raise InvalidArgumentError(
+            f"keys: no column {missing[0]!r}; they have {', '.join(table.column_names)}"
+        )
+    return [table.column(name) for name in columns.names]
+
+
+def _tuple_of(row: Any, columns: KeyColumns) -> tuple[Any, ...]:
+    if isinstance(row, Mapping):
+        if set(row) != set(columns.names):
+            raise InvalidArgumentError(
+                f"key {row!r}: expected the columns {', '.join(columns.names)}"
+            )
+        return tuple(row[name] for name in columns.names)
+    if not isinstance(row, (tuple, list)):
+        row = (row,)
+    if len(row) != len(columns.names):
+        raise InvalidArgumentError(
+            f"key {row!r}: {len(row)} values for {len(columns.names)} columns "
+            f"({', '.join(columns.names)})"
+        )
+    return tuple(row[place] for place in columns.given)
+
+
+def _exact_array(
+    name: str, data_type: pa.DataType, values: Any
+) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.bool_]] | None]:
+    """``values`` as an array of ``data_type``, and a mask of those the type cannot hold."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    try:
+        if isinstance(values, pa.Array):
+            if value_type(values.type) != values.type:
+                values = _decoded(values)
+            array = values if values.type == data_type else _cast(values, data_type)
+        else:
+            array = pa.array(values)
+            if array.type != data_type:
+                array = _cast(array, data_type) if _castable(array.type, data_type) else None
+        if array is not None:
+            return array, None
+        if not _mixes_bool(values, data_type):
+            return pa.array(values, data_type), None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        pass
+    return _one_by_one(name, data_type, values)
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def _castable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Casts that keep every value exactly or fail, never change a meaning."""
+    both_ints = pa.types.is_integer(found) and pa.types.is_integer(wanted)
+    return both_ints or (pa.types.is_null(found)) or (_texty(found) and _texty(wanted))
+
+
+def _texty(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_string_view(data_type)
+    )
+
+
+def _cast(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if not _castable(values.type, data_type):
+        raise pa.ArrowInvalid("not a cast that is exact by itself")
+    return values.cast(data_type)
+
+
+def _mixes_bool(values: Any, data_type: pa.DataType) -> bool:
+    """True and False are ints to Python; as keys of a number column they are a mistake."""
+    if pa.types.is_boolean(data_type) or isinstance(values, np.ndarray):
+        return False
+    return any(isinstance(value, bool) for value in values)
+
+
+def _one_by_one(
+    name: str, data_type: pa.DataType, values: Any
+) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.bool_]]]:
+    items = values if isinstance(values, pa.Array) else list(values)
+    out: list[Any] = []
+    impossible = np.zeros(len(items), dtype=np.bool_)
+    for i, item in enumerate(items):
+        scalar, fits = exact_scalar(name, data_type, item)
+        impossible[i] = not fits
+        out.append(scalar)
+    return _array_of(out, data_type), impossible
+
+
+def _array_of(scalars: Sequence[pa.Scalar | None], data_type: pa.DataType) -> pa.Array:
+    if not scalars:
+        return pa.array([], data_type)
+    parts = [
+        pa.nulls(1, data_type) if s is None else pa.array([s.as_py()], data_type) for s in scalars
+    ]
+    return pa.concat_arrays(parts)
+
+
+def exact_scalar(name: str, data_type: pa.DataType, value: Any) -> tuple[pa.Scalar | None, bool]:
+    """``value`` in ``data_type``, ``None`` for null; and whether the type can hold it at all.
+
+    Raises:
+        InvalidArgumentError: wrong kind of value, or between two values of the type.
+    """
+    if value is None or (isinstance(value, pa.Scalar) and not value.is_valid):
+        return None, True
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value != value and pa.types.is_floating(data_type):
+        return pa.scalar(value, data_type), True
+    found = _place(name, data_type, value)
+    if found.exact is not None:
+        return found.exact, True
+    if found.below is not None and found.above is not None:
+        raise InvalidArgumentError(
+            f"key {value!r} is no value of column {name!r}, which is {data_type}"
+        )
+    return None, False
+
+
+def _place(name: str, data_type: pa.DataType, value: Any) -> Any:
+    try:
+        return place(data_type, _temporal(data_type, value))
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"key {value!r} does not fit column {name!r}, which is {data_type}: {error}"
+        ) from None
+
+
+def _temporal(data_type: pa.DataType, value: Any) -> Any:
+    """Raw integers are accepted for dates, times and the like, as pyarrow accepts them."""
+    raw = isinstance(value, int) and not isinstance(value, bool)
+    if raw and pa.types.is_temporal(data_type):
+        try:
+            return pa.scalar(value, data_type)
+        except (pa.ArrowInvalid, OverflowError):
+            return value
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBound:
+    """One end of a range: typed values of the first key columns; empty: no limit."""
+
+    values: tuple[pa.Scalar, ...]
+    inclusive: bool
+
+
+def typed_bound(
+    bound: Any, inclusive: bool, columns: KeyColumns, *, lower: bool
+) -> TypedBound | None:
+    """``bound`` as values of the key's types; ``None`` when no row can satisfy it.
+
+    A value between two of a column's (``1.5`` for int64) becomes its neighbour inside the range;
+    what the tuple says after it no longer matters.
+    """
+    if bound is None:
+        return TypedBound((), True)
+    values: list[pa.Scalar] = []
+    for i, value in enumerate(as_tuple(bound)):
+        name, data_type = columns.names[i], columns.types[i]
+        if value is None:
+            values.append(pa.scalar(None, data_type))
+            continue
+        if isinstance(value, float) and value != value and pa.types.is_floating(data_type):
+            values.append(pa.scalar(value, data_type))
+            continue
+        found = _place(name, data_type, value)
+        if found.exact is not None:
+            values.append(found.exact)
+            continue
+        inner = found.above if lower else found.below
+        if inner is None:
+            if not values:
+                return None
+            # Beyond every value of this column: nothing with these leading values is inside.
+            return TypedBound(tuple(values), False)
+        return TypedBound((*values, inner), True)
+    return TypedBound(tuple(values), inclusive)
+
+
+def as_tuple(bound: Any) -> tuple[Any, ...]:
+    """A bound or prefix as a tuple; a scalar is a tuple of one."""
+    return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
+
+
+def typed_prefix(
+    prefix: Any, columns: KeyColumns
+) -> tuple[tuple[pa.Scalar | None, ...], bool] | None:
+    """(typed values, the last is a string prefix); ``None`` when no row can match."""
+    values: list[pa.Scalar | None] = []
+    items = as_tuple(prefix)
+    starts = False
+    for i, value in enumerate(items):
+        name, data_type = columns.names[i], columns.types[i]
+        if isinstance(value, StartsWith):
+            if i != len(items) - 1:
+                raise InvalidArgumentError("starts_with() must be the last element of a prefix")
+            starts = True
+            values.append(_starts_with_scalar(name, data_type, value))
+            continue
+        scalar, fits = exact_scalar(name, data_type, value)
+        if not fits:
+            return None
+        values.append(pa.scalar(None, data_type) if scalar is None else scalar)
+    return tuple(values), starts
+
+
+def _starts_with_scalar(name: str, data_type: pa.DataType, value: StartsWith) -> pa.Scalar:
+    text = _texty(data_type)
+    if not text and not (pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type)):
+        raise InvalidArgumentError(
+            f"starts_with() needs a text or binary column; {name!r} is {data_type}"
+        )
+    prefix = value.prefix
+    if text and isinstance(prefix, bytes):
+        prefix = prefix.decode()
+    return pa.scalar(prefix if text or isinstance(prefix, bytes) else prefix.encode(), data_type)

@@ -1,0 +1,85 @@
+"""Tabular input of any kind as record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+
+# Batches handed to the core: large enough to amortise a call, small enough for steady progress.
+BATCH_ROWS = 131_072
+
+
+def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
+    """Batches of ``data`` and its number of rows, ``None`` where that is not known beforehand.
+
+    Args:
+        data: an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``, a pandas DataFrame,
+            or an iterable of :class:`pyarrow.RecordBatch`.
+
+    Raises:
+        InvalidArgumentError: ``data`` is none of these.
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data, None
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data]), data.num_rows
+    if isinstance(data, pa.Table):
+        return _table_reader(data), data.num_rows
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data), _length(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return as_reader(pa.record_batch(data))
+    if type(data).__module__.startswith("pandas.") and hasattr(data, "columns"):
+        return as_reader(pa.Table.from_pandas(data))
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+        return _batches_reader(iter(data)), None
+    raise InvalidArgumentError(
+        "data: expected Arrow data (pyarrow, polars, duckdb, ...), a pandas DataFrame or an "
+        f"iterable of pyarrow.RecordBatch, got {type(data).__name__}"
+    )
+
+
+def _length(data: Any) -> int | None:
+    try:
+        return len(data)
+    except TypeError:
+        return None
+
+
+def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
+    if table.num_columns == 0 and table.num_rows > 0:
+        # Batches of a table without columns lose the number of rows.
+        empty = pa.StructArray.from_buffers(pa.struct([]), table.num_rows, [None])
+        batch = pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(
+            table.schema.metadata
+        )
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    return table.to_reader(max_chunksize=BATCH_ROWS)
+
+
+def _batches_reader(batches: Iterator[Any]) -> pa.RecordBatchReader:
+    first = next(batches, None)
+    if not isinstance(first, pa.RecordBatch):
+        found = "no batch at all" if first is None else type(first).__name__
+        raise InvalidArgumentError(
+            f"data: an iterable must give pyarrow.RecordBatch objects, got {found}"
+        )
+
+    def chain() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    return pa.RecordBatchReader.from_batches(first.schema, chain())
+
+
+def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """``batch`` in pieces of at most ``BATCH_ROWS`` rows, without a copy."""
+    if batch.num_rows <= BATCH_ROWS:
+        yield batch
+        return
+    for begin in range(0, batch.num_rows, BATCH_ROWS):
+        yield batch.slice(begin, BATCH_ROWS)
