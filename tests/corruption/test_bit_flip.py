@@ -56,7 +56,12 @@ def test_random_damage_of_several_bytes_is_an_error_or_right_rows(content: bytes
 
 
 def test_bit_flip_eager_verification_refuses_at_open(content: bytes) -> None:
-    nb.open(content, verify="lazy")
+    nb.open(content, verify="full")
+    data = _flip(content, len(content) // 8, 0xFF)
+    with pytest.raises(nb.CorruptFileError):
+        nb.open(data, verify="lazy").verify()
+    with pytest.raises(nb.CorruptFileError):
+        nb.open(data, verify="full")
     with pytest.raises(nb.InvalidArgumentError, match="verify"):
         nb.open(content, verify="sometimes")
 

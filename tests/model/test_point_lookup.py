@@ -251,14 +251,11 @@ def test_get_returns_python_values_of_every_column_type(store: Store) -> None:
         (pa.uint8(), 7, -1),
         (pa.int64(), 7, 2**70),
         (pa.uint64(), 7, -(2**70)),
-        (pa.float32(), 0.5, 0.1),  # 0.1 is no float32
-        (pa.binary(3), b"abc", b"abcd"),
-        (pa.decimal128(5, 2), Decimal("1.50"), Decimal("1.505")),
         (pa.decimal128(5, 2), Decimal("1.50"), Decimal("123456.00")),
     ],
     ids=str,
 )
-def test_lookup_value_outside_the_column_type_matches_nothing(
+def test_lookup_value_beyond_the_column_type_matches_nothing(
     store: Store, type_: pa.DataType, stored: Any, probe: Any
 ) -> None:
     file = store(pa.table({"k": pa.array([stored], type_)}), cluster_by="k")
@@ -276,7 +273,11 @@ def test_lookup_wider_arrow_type_is_compared_by_value(store: Store) -> None:
 @pytest.mark.parametrize(
     ("type_", "stored", "probe"),
     [
-        (pa.int64(), 1, 1.5),
+        (pa.int64(), 1, 1.5),  # between two values of the column, as are the next four
+        (pa.float32(), 0.5, 0.1),
+        (pa.float64(), 1.0, 2**53 + 1),
+        (pa.decimal128(5, 2), Decimal("1.50"), Decimal("1.505")),
+        (pa.timestamp("ms"), dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 0, 1)),
         (pa.int64(), 1, "1"),
         (pa.utf8(), "1", 1),
         (pa.date32(), dt.date(2020, 1, 1), "2020-01-01x"),
@@ -299,7 +300,6 @@ def test_lookup_value_of_wrong_type_is_refused_naming_the_column(
 def test_lookup_whole_float_is_an_exact_int_and_int_an_exact_float(store: Store) -> None:
     assert store(pa.table({"k": [7]}), cluster_by="k").get(7.0) == {"k": 7}
     assert store(pa.table({"k": [7.0]}), cluster_by="k").get(7) == {"k": 7.0}
-    assert store(pa.table({"k": [2.0**53]}), cluster_by="k").get(2**53 + 1) is None
 
 
 def test_lookup_timestamp_of_other_unit_or_zone_is_the_same_instant(store: Store) -> None:
@@ -307,7 +307,7 @@ def test_lookup_timestamp_of_other_unit_or_zone_is_the_same_instant(store: Store
     file = store(pa.table({"k": pa.array([noon], pa.timestamp("ms", "UTC"))}), cluster_by="k")
     zurich = dt.timezone(dt.timedelta(hours=1))
     assert file.get(noon.astimezone(zurich)) is not None
-    assert file.get(noon + dt.timedelta(microseconds=1)) is None
+    assert file.get(noon + dt.timedelta(milliseconds=1)) is None
     assert file.contains(pa.array([noon], pa.timestamp("ns", "Asia/Tokyo"))).to_pylist() == [True]
 
 
