@@ -70,6 +70,7 @@ inline T extract_packed(uint32_t width, const uint8_t* packed, uint32_t i) {
 // Value i of a block of n < 1024 values, without its base.
 inline uint64_t extract_tail(uint32_t width, const uint8_t* packed, uint32_t n,
                              uint32_t i) {
+  if (width == 0) return 0;
   const uint64_t bit = uint64_t{i} * width;
   const uint64_t size = packed_bytes(n, width);
   const uint64_t at = bit / 8;
