@@ -21,6 +21,7 @@ import small_file
 import strategies
 from exact import assert_same_table
 from nimblepy.verify import read_table, verify_file
+from nimblepy.verify.__main__ import main
 
 COMPRESSIONS = ["fast", "balanced", "compact"]
 
@@ -87,6 +88,7 @@ def patterned(n: int) -> pa.Table:
             "wide": pa.array(huge, pa.decimal128(38, 0)),
             "flags": rng.random(n) < 0.5,
             "rare": rare,
+            "signed": pa.array([v >> 3 for v in huge], pa.decimal256(60, 5)),
             "text": text,
             "clerk": [f"Clerk#{i * 37 % 1000:09}" for i in range(n)],
             "hex": [f"{int(v):016x}" for v in rng.integers(0, 2**62, n)],
@@ -123,28 +125,32 @@ def test_second_reader_reads_stripes_of_several_segments(path: str) -> None:
     check(table, path, cluster_by="k", options=options)
 
 
-@pytest.mark.parametrize("type_", key_cases.KEY_TYPES, ids=str)
+@pytest.mark.parametrize("key", key_cases.KEY_TYPES, ids=lambda k: k.name)
 @pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
 def test_second_reader_rebuilds_the_keys_of_every_type(
-    path: str, type_: pa.DataType, descending: bool
+    path: str, key: key_cases.KeyType, descending: bool
 ) -> None:
     rng = np.random.default_rng(3)
     table = pa.table(
-        {"k": strategies.make_array(type_, 400, rng, 0.1), "n": pa.array(rng.integers(0, 3, 400))}
+        {
+            "k": strategies.make_array(key.type, 400, rng, 0.1),
+            "n": pa.array(rng.integers(0, 3, 400)),
+        }
     )
     options = nb.WriteOptions(
         stripe_rows=90, group_rows=180, key_chunk_rows=16, cluster_bloom_bits_per_key=8.0
     )
-    for nulls in ("first", "last"):
-        keys = [nb.SortKey("k", descending=descending, nulls=nulls), nb.SortKey("n")]
+    for nulls_first in (False, True):
+        keys = [nb.SortKey("k", descending=descending, nulls_first=nulls_first), nb.SortKey("n")]
         check(table, path, cluster_by=keys, options=options)
 
 
-def test_second_reader_notices_every_flipped_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_second_reader_notices_every_flipped_byte(tmp_path: Path, step: int) -> None:
     data = bytearray(small_file.content(tmp_path))
     assert verify_file(bytes(data)).ok
     silent = []
-    for at in range(len(data)):
+    for at in range(0, len(data), step):
         data[at] ^= 1 << (at % 8)
         try:
             if verify_file(bytes(data)).ok:
@@ -153,3 +159,19 @@ def test_second_reader_notices_every_flipped_byte(tmp_path: Path) -> None:
             pass
         data[at] ^= 1 << (at % 8)
     assert silent == []
+
+
+def test_verify_command_reports_and_fails_for_damaged_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "small.nimble"
+    path.write_bytes(small_file.content(tmp_path))
+    assert main([str(path)]) == 0
+    assert "ok" in capsys.readouterr().out
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    assert main([str(path)]) == 1
+    assert "checksum does not match" in capsys.readouterr().out
+    assert main([str(tmp_path / "absent")]) == 1
+    assert main([]) == 2

@@ -159,7 +159,7 @@ def read_footer(data: bytes) -> Footer:
         raise UnsupportedVersionError(f"format version {major}.{minor}, this is a reader of 1")
     if required & ~KNOWN_FEATURES:
         raise UnsupportedVersionError(f"required feature bits {required:#x} are not known")
-    if reserved:
+    if reserved and minor == 0:  # later versions may use them
         raise CorruptFileError(f"postscript: reserved bytes are {reserved:#x}")
     limit = len(data) - POSTSCRIPT_SIZE
     if offset > limit or size > limit - offset:
