@@ -27,7 +27,7 @@
 #include "nimble/base/byte_reader.h"
 #include "nimble/base/result.h"
 #include "nimble/encoding/encoding_type.h"
-#include "nimble/types/value_type.h"
+#include "nimble/encoding/values.h"
 
 namespace nimble {
 
@@ -35,25 +35,6 @@ inline constexpr uint32_t kBlockValues = 1024;
 inline constexpr uint32_t kSegmentValues = 131072;
 // Encodings nest at most this deep; a head that goes deeper is corrupt.
 inline constexpr int kMaxEncodingDepth = 6;
-
-// ---------------------------------------------------------------- values in
-
-struct ByteSlice {
-  const uint8_t* data;
-  uint64_t size;
-};
-
-// Borrowed values to encode; size <= kSegmentValues.
-struct Values {
-  ValueType type;
-  uint32_t size = 0;
-  // Fixed widths: size * width bytes. kBool: a bitmap from bit 0.
-  const uint8_t* data = nullptr;
-  // kBytes: one slice a value. Slices of null slots are empty.
-  const ByteSlice* slices = nullptr;
-  // kBytes: every empty slice is a null slot and may come back as any string.
-  bool empty_is_null = false;
-};
 
 // ------------------------------------------------------------- encoded form
 
@@ -112,48 +93,6 @@ struct SegmentBody {
 struct ByteRange {
   uint64_t begin;
   uint64_t end;
-};
-
-// Receives decoded byte strings as Arrow lays them out: data bytes appended,
-// and count + 1 offsets of which the first is 0. Write ends with set_end().
-struct BytesSink {
-  AlignedBuffer data;
-  AlignedBuffer offsets;  // int32_t or int64_t, see wide
-  uint64_t count = 0;     // values so far
-  bool wide = false;
-
-  // Room for n more values; returns the index of the first.
-  uint64_t add_values(uint64_t n) {
-    const uint64_t first = count;
-    const uint64_t width = wide ? 8 : 4;
-    count += n;
-    offsets.resize((count + 1) * width);
-    if (first == 0) std::memset(offsets.data(), 0, width);
-    return first;
-  }
-  // Ends past 2^31-1 wrap in narrow mode: callers check data.size() when done.
-  void set_end(uint64_t index, uint64_t end) {
-    if (wide) {
-      offsets.as<int64_t>()[index + 1] = static_cast<int64_t>(end);
-    } else {
-      offsets.as<int32_t>()[index + 1] =
-          static_cast<int32_t>(static_cast<uint32_t>(end));
-    }
-  }
-  uint64_t begin_of(uint64_t index) const {
-    return wide ? static_cast<uint64_t>(offsets.as<int64_t>()[index])
-                : static_cast<uint32_t>(offsets.as<int32_t>()[index]);
-  }
-  uint64_t end_of(uint64_t index) const { return begin_of(index + 1); }
-};
-
-// Where decoded values go. Fixed widths: `data` has room for the values and
-// AlignedBuffer::kSlack bytes more. kBool: bits [bit_offset, bit_offset + n)
-// of the bitmap at `data` are set or cleared, other bits stay. kBytes: `bytes`.
-struct Output {
-  uint8_t* data = nullptr;
-  uint64_t bit_offset = 0;
-  BytesSink* bytes = nullptr;
 };
 
 // One segment's encoding tree, prepared. Immutable but for verified-block

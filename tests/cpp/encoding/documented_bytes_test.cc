@@ -1,0 +1,75 @@
+// The worked examples of docs/format/encodings_numeric.md, byte for byte.
+#include "encoding/encoding_conformance.h"
+#include "nimble/encoding/bit_packed.h"
+#include "nimble/encoding/constant.h"
+#include "nimble/encoding/delta.h"
+#include "nimble/encoding/dictionary.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+std::string hex(ByteSpan bytes) {
+  std::string text;
+  for (const uint8_t b : bytes) {
+    if (!text.empty()) text += ' ';
+    text += "0123456789abcdef"[b / 16];
+    text += "0123456789abcdef"[b % 16];
+  }
+  return text;
+}
+
+struct Hex {
+  std::string head;
+  std::string body;
+};
+
+Hex bytes_of(const Sample& sample, const Encode& encode) {
+  SegmentBuilder builder;
+  CHECK(encode(sample.values(), &builder).is_ok());
+  return {hex(builder.head.span()), hex(builder.body.span())};
+}
+
+Sample int32s(const std::vector<int32_t>& values) {
+  return int_sample(ValueType::signed_int(4),
+                    static_cast<uint32_t>(values.size()),
+                    [&](uint32_t i) { return values[i]; });
+}
+
+TEST(DocumentedBytes, Constant) {
+  const Hex h = bytes_of(int32s({7, 7, 7}), encode_constant);
+  CHECK_EQ(h.head, "01 07 00 00 00");
+  CHECK_EQ(h.body, "");
+}
+
+TEST(DocumentedBytes, BitPacked) {
+  const Hex h = bytes_of(int32s({-2, 5, 3, 0, -1}),
+                         [](const Values& v, SegmentBuilder* out) {
+                           return encode_bit_packed(v, out);
+                         });
+  CHECK_EQ(h.head, "03 00 12 03 00");
+  CHECK_EQ(h.body, "a9 54 cc 76 7e 8b 33 4c fe ff ff ff ff ff ff ff 78 15");
+}
+
+TEST(DocumentedBytes, Delta) {
+  const Hex h = bytes_of(int32s({100, 103, 107, 110, 115}), encode_delta);
+  CHECK_EQ(h.head, "04 00 1a 02");
+  CHECK_EQ(h.body, "6c 61 e0 3d 1f 27 4d b0 64 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 "
+           "10 02");
+}
+
+TEST(DocumentedBytes, Dictionary) {
+  const Hex h = bytes_of(
+      int32s({1000000, 5, 5, 1000000, -1, 5}),
+      [](const Values& v, SegmentBuilder* out) {
+        DistinctValues distinct;
+        CHECK(distinct.build(v, {}));
+        return encode_dictionary(distinct, {}, out);
+      });
+  CHECK_EQ(h.head, "06 03 00 02 00 06 80 08 95 d2 7d cd 21 e2 7f bc 01 0c ff ff ff ff "
+           "05 00 00 00 40 42 0f 00 02 00 0c 80 08 0b 08 de ef e5 4c a9 d4");
+  CHECK_EQ(h.body, "02 01 01 02 00 01");
+}
+
+}  // namespace
+}  // namespace nimble::testing
