@@ -26,12 +26,14 @@ class KeyColumns:
     Attributes:
         names: their names, in key order.
         types: their value types (dictionaries looked through).
+        descending: their directions.
         given: for each name, its place in the key tuples that the caller gives.
         whole: these are all columns of the key.
     """
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
+    descending: tuple[bool, ...]
     given: tuple[int, ...]
     whole: bool
 
@@ -80,7 +82,11 @@ def key_columns(
             )
         given = tuple(range(n))
     return KeyColumns(
-        tuple(names[:n]), tuple(value_type(t) for t in types[:n]), given, n == len(names)
+        names=tuple(names[:n]),
+        types=tuple(value_type(t) for t in types[:n]),
+        descending=tuple(key.descending for key in keys[:n]),
+        given=given,
+        whole=n == len(names),
     )
 
 
@@ -323,7 +329,9 @@ def typed_bound(
         if found.exact is not None:
             values.append(found.exact)
             continue
-        inner = found.above if lower else found.below
+        # Inside the range is upwards of the lower bound in key order: downwards in value where
+        # the column descends.
+        inner = found.above if lower != columns.descending[i] else found.below
         if inner is None:
             if not values:
                 return None

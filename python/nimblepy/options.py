@@ -104,7 +104,7 @@ class WriteOptions:
         stripe_rows: most rows in a stripe, the unit of encoding choice and of memory.
         stripe_bytes: most Arrow bytes in a stripe; the limit that is reached first ends it.
         group_rows: most rows that share one index group, loaded as one by a cold lookup.
-        group_bytes: most Arrow bytes in a stripe group.
+        group_bytes: encoded bytes after which a stripe group ends.
         key_chunk_rows: keys in one key chunk, the unit a cold lookup reads from the index.
         restart_interval: every n-th key of a chunk is stored whole; 1 is fastest and largest.
         cluster_bloom_bits_per_key: bits of Bloom filter a cluster key; ``None`` stores none.
@@ -122,7 +122,7 @@ class WriteOptions:
     stripe_bytes: int = 64 << 20
     group_rows: int = 1 << 20
     group_bytes: int = 64 << 20
-    key_chunk_rows: int = 1024
+    key_chunk_rows: int = 2048
     restart_interval: int = 16
     cluster_bloom_bits_per_key: float | None = None
     statistics: bool | Sequence[str] = True

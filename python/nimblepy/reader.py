@@ -333,7 +333,11 @@ class File:
         limit: int | None = None,
         reverse: bool = False,
     ) -> pa.Table:
-        """Rows whose key lies between two bounds, in key order.
+        """Rows between two bounds in key order, in key order.
+
+        Bounds are places in the order of the key: for a descending column ``lower`` is the larger
+        value, and an unbounded side takes in the nulls at that end. For rows by the values of a
+        column whatever its direction, use ``scan(filter=...)``; the index answers that as well.
 
         Args:
             lower, upper: a scalar or tuple; one shorter than the key stands for all keys that
@@ -583,6 +587,7 @@ class File:
             low.inclusive,
             single_row(columns.names[: len(high.values)], high.values) if high.values else None,
             high.inclusive,
+            False,
         )
         return int(begin), int(end)
 

@@ -168,6 +168,7 @@ def _range_of(
         bound.lower is None or bound.lower_inclusive,
         single_row(names[: len(high)], high) if high else None,
         bound.upper is None or bound.upper_inclusive,
+        True,
     )
     return int(begin), int(end)
 

@@ -63,11 +63,11 @@ struct Bound {
 
 py::tuple find_range(const FileReader& file, const py::object& lower,
                      bool lower_inclusive, const py::object& upper,
-                     bool upper_inclusive) {
+                     bool upper_inclusive, bool by_value) {
   const Bound low(lower, lower_inclusive), high(upper, upper_inclusive);
-  const KeyRange range =
-      unwrap(value_range(encoder_of(file), low.bound, high.bound,
-                         low.bound.values.empty() && high.bound.values.empty()));
+  const KeyRange range = unwrap(
+      by_value ? value_range(encoder_of(file), low.bound, high.bound)
+               : key_order_range(encoder_of(file), low.bound, high.bound));
   Result<RowRange> found = RowRange{};
   {
     const py::gil_scoped_release nogil;
@@ -220,7 +220,8 @@ void register_lookup(py::module_& m) {
   m.def("find_keys", &probe_keys, py::arg("file"), py::arg("batch"),
         py::arg("null_equals"));
   m.def("find_range", &find_range, py::arg("file"), py::arg("lower"),
-        py::arg("lower_inclusive"), py::arg("upper"), py::arg("upper_inclusive"));
+        py::arg("lower_inclusive"), py::arg("upper"), py::arg("upper_inclusive"),
+        py::arg("by_value"));
   m.def("find_prefix", &find_prefix, py::arg("file"), py::arg("values"),
         py::arg("starts_with"));
   m.def("expand", &expand, py::arg("ranges"));

@@ -26,8 +26,11 @@ class DictionaryValues {
   Column values;
 
  private:
-  // Values by a byte string that equal values share.
+  // First place of each value, by a byte string that equal values share.
   std::unordered_map<std::string, int64_t> places_;
+  // For each place the first one with an equal value: the first dictionary is
+  // kept as it is, repeats included.
+  std::vector<int64_t> first_equal_;
   std::vector<int64_t> map_;
 };
 

@@ -417,6 +417,7 @@ Result<WriteSummary> FileWriter::finish() {
   NIMBLE_RETURN_IF_ERROR(write_zones());
   NIMBLE_RETURN_IF_ERROR(write_bloom());
   footer_.num_rows = num_rows_;
+  if (footer_.cluster) footer_.cluster->num_keys = num_rows_;
   footer_.schema = schema_;
   footer_.metadata = options_.metadata;
   footer_.writer = kWriterName;

@@ -261,6 +261,8 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
     for (const fb::OptionalSection* s : *footer.optional_sections()) {
       if (s->name() == nullptr || s->section() == nullptr) continue;
       out.optional_sections.push_back({s->name()->str(), from_fb(*s->section())});
+      NIMBLE_RETURN_IF_ERROR(check_section(out.optional_sections.back().section,
+                                           limit, "optional section"));
     }
   }
   if (footer.node_bytes() != nullptr) {
