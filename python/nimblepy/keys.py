@@ -6,6 +6,7 @@ value between two of them (1.5 for int64) is refused, because it is mostly a mis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.predicate_ast import value_type
-from nimblepy.predicate_literal import place
+from nimblepy.predicate_literal import family, is_bytes, is_text, place
 from nimblepy.types import SortKey, StartsWith
 
 
@@ -113,7 +114,7 @@ def probe_batch(keys: Any, columns: KeyColumns) -> Probes:
 
 def single_row(names: Sequence[str], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:
     """A batch of one row from typed scalars."""
-    arrays = [pa.array([scalar.as_py()], scalar.type) for scalar in scalars]
+    arrays = [pa.array([scalar], scalar.type) for scalar in scalars]
     return pa.RecordBatch.from_arrays(arrays, list(names))
 
 
@@ -185,20 +186,30 @@ def _exact_array(
         values = values.combine_chunks()
     try:
         if isinstance(values, pa.Array):
-            if value_type(values.type) != values.type:
-                values = _decoded(values)
-            array = values if values.type == data_type else _cast(values, data_type)
+            array = values if value_type(values.type) == values.type else _decoded(values)
         else:
-            array = pa.array(values)
-            if array.type != data_type:
-                array = _cast(array, data_type) if _castable(array.type, data_type) else None
-        if array is not None:
+            array = _natural_array(values, data_type)
+        if array.type == data_type:
             return array, None
-        if not _mixes_bool(values, data_type):
-            return pa.array(values, data_type), None
+        if _related(array.type, data_type):
+            cast = array.cast(data_type)
+            # Some casts round without a word; what comes back unchanged was exact.
+            if cast.cast(array.type).equals(array):
+                return cast, None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         pass
     return _one_by_one(name, data_type, values)
+
+
+def _natural_array(values: Any, data_type: pa.DataType) -> pa.Array:
+    """Python values in the type pyarrow infers, or in the column's where that one loses digits."""
+    array = pa.array(values)
+    nanoseconds = getattr(data_type, "unit", None) == "ns" and pa.types.is_temporal(array.type)
+    if nanoseconds and _related(array.type, data_type):
+        return pa.array(values, data_type)  # pandas' values, which are inferred as microseconds
+    if pa.types.is_temporal(array.type) and any(getattr(v, "nanosecond", 0) for v in values):
+        raise pa.ArrowInvalid("nanoseconds in a column of coarser units")
+    return array
 
 
 def _decoded(values: pa.Array) -> pa.Array:
@@ -207,31 +218,14 @@ def _decoded(values: pa.Array) -> pa.Array:
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
-def _castable(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Casts that keep every value exactly or fail, never change a meaning."""
-    both_ints = pa.types.is_integer(found) and pa.types.is_integer(wanted)
-    return both_ints or (pa.types.is_null(found)) or (_texty(found) and _texty(wanted))
-
-
-def _texty(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_string_view(data_type)
-    )
-
-
-def _cast(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    if not _castable(values.type, data_type):
-        raise pa.ArrowInvalid("not a cast that is exact by itself")
-    return values.cast(data_type)
-
-
-def _mixes_bool(values: Any, data_type: pa.DataType) -> bool:
-    """True and False are ints to Python; as keys of a number column they are a mistake."""
-    if pa.types.is_boolean(data_type) or isinstance(values, np.ndarray):
-        return False
-    return any(isinstance(value, bool) for value in values)
+def _related(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Casts between these change how a value is written, not what it means."""
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return (found.tz is None) == (wanted.tz is None)
+    kind = family(found)
+    return kind == family(wanted) and kind != "none"
 
 
 def _one_by_one(
@@ -248,12 +242,8 @@ def _one_by_one(
 
 
 def _array_of(scalars: Sequence[pa.Scalar | None], data_type: pa.DataType) -> pa.Array:
-    if not scalars:
-        return pa.array([], data_type)
-    parts = [
-        pa.nulls(1, data_type) if s is None else pa.array([s.as_py()], data_type) for s in scalars
-    ]
-    return pa.concat_arrays(parts)
+    null = pa.scalar(None, data_type)
+    return pa.array([null if s is None else s for s in scalars], data_type)
 
 
 def exact_scalar(name: str, data_type: pa.DataType, value: Any) -> tuple[pa.Scalar | None, bool]:
@@ -266,8 +256,8 @@ def exact_scalar(name: str, data_type: pa.DataType, value: Any) -> tuple[pa.Scal
         return None, True
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, float) and value != value and pa.types.is_floating(data_type):
-        return pa.scalar(value, data_type), True
+    if _is_nan(value) and pa.types.is_floating(data_type):
+        return pa.scalar(math.nan, data_type), True
     found = _place(name, data_type, value)
     if found.exact is not None:
         return found.exact, True
@@ -276,6 +266,13 @@ def exact_scalar(name: str, data_type: pa.DataType, value: Any) -> tuple[pa.Scal
             f"key {value!r} is no value of column {name!r}, which is {data_type}"
         )
     return None, False
+
+
+def _is_nan(value: Any) -> bool:
+    """NaN is one key value, though it equals nothing as a number."""
+    if isinstance(value, pa.Scalar) and pa.types.is_floating(value.type):
+        value = value.as_py()
+    return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def _place(name: str, data_type: pa.DataType, value: Any) -> Any:
@@ -322,8 +319,8 @@ def typed_bound(
         if value is None:
             values.append(pa.scalar(None, data_type))
             continue
-        if isinstance(value, float) and value != value and pa.types.is_floating(data_type):
-            values.append(pa.scalar(value, data_type))
+        if _is_nan(value) and pa.types.is_floating(data_type):
+            values.append(pa.scalar(math.nan, data_type))
             continue
         found = _place(name, data_type, value)
         if found.exact is not None:
@@ -346,11 +343,9 @@ def as_tuple(bound: Any) -> tuple[Any, ...]:
     return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
 
 
-def typed_prefix(
-    prefix: Any, columns: KeyColumns
-) -> tuple[tuple[pa.Scalar | None, ...], bool] | None:
+def typed_prefix(prefix: Any, columns: KeyColumns) -> tuple[tuple[pa.Scalar, ...], bool] | None:
     """(typed values, the last is a string prefix); ``None`` when no row can match."""
-    values: list[pa.Scalar | None] = []
+    values: list[pa.Scalar] = []
     items = as_tuple(prefix)
     starts = False
     for i, value in enumerate(items):
@@ -361,20 +356,23 @@ def typed_prefix(
             starts = True
             values.append(_starts_with_scalar(name, data_type, value))
             continue
-        scalar, fits = exact_scalar(name, data_type, value)
-        if not fits:
+        scalar, _ = exact_scalar(name, data_type, value)
+        if scalar is None:  # null, or beyond the column's values: neither equals anything
             return None
-        values.append(pa.scalar(None, data_type) if scalar is None else scalar)
+        values.append(scalar)
     return tuple(values), starts
 
 
 def _starts_with_scalar(name: str, data_type: pa.DataType, value: StartsWith) -> pa.Scalar:
-    text = _texty(data_type)
-    if not text and not (pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type)):
+    text = is_text(data_type)
+    if not text and not is_bytes(data_type):
         raise InvalidArgumentError(
             f"starts_with() needs a text or binary column; {name!r} is {data_type}"
         )
+    if text != isinstance(value.prefix, str):
+        raise InvalidArgumentError(
+            f"starts_with({value.prefix!r}) does not fit column {name!r}, which is {data_type}"
+        )
+    # As bytes whatever the column's type: a prefix may be of any length.
     prefix = value.prefix
-    if text and isinstance(prefix, bytes):
-        prefix = prefix.decode()
-    return pa.scalar(prefix if text or isinstance(prefix, bytes) else prefix.encode(), data_type)
+    return pa.scalar(prefix.encode() if isinstance(prefix, str) else prefix, pa.binary())

@@ -556,6 +556,7 @@ class File:
         one: bool = False,
     ) -> tuple[Ranges, KeyColumns]:
         """Row ranges of each key, and the key columns they were found by."""
+        self._check_names(on)
         columns = key_columns(self._keys, self._key_types, on, _width(keys, on, self._keys))
         if one and len(columns.names) > 1 and not isinstance(keys[0], (tuple, list, Mapping)):
             raise InvalidArgumentError(
@@ -599,11 +600,16 @@ class File:
         values, starts_with = typed
         if not values:
             return 0, self.num_rows
-        batch = single_row(columns.names[: len(values)], [v for v in values if v is not None])
+        batch = single_row(columns.names[: len(values)], values)
         begin, end = _core.find_prefix(self._open, batch, starts_with)
         return int(begin), int(end)
 
+    def _check_names(self, on: str | Sequence[str] | None) -> None:
+        for name in [on] if isinstance(on, str) else on or ():
+            resolve_column(self._schema, name)
+
     def _bound_columns(self, on: str | Sequence[str] | None, *bounds: Any) -> KeyColumns:
+        self._check_names(on)
         columns = key_columns(self._keys, self._key_types, on)
         if columns.given != tuple(builtins.range(len(columns.given))):
             raise IndexUnavailableError(

@@ -105,7 +105,7 @@ def _by_index(
         return np.empty((0, 2), dtype=np.uint64), tuple(used)
     names = [key.column for key in file._keys[: len(used)]]
     arrays = [
-        pa.array([prefix[i].as_py() for prefix in prefixes], prefixes[0][i].type)
+        pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type)
         for i in range(len(used))
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names)
@@ -238,7 +238,7 @@ def _prune(
     upper: tuple[pa.Scalar | None, bool] = (None, True),
 ) -> Ranges:
     def array(value: pa.Scalar | None) -> pa.Array | None:
-        return None if value is None else pa.array([value.as_py()], value.type)
+        return None if value is None else pa.array([value], value.type)
 
     return _core.prune(
         file._open, node.column.name, kind, array(lower[0]), lower[1], array(upper[0]), upper[1]

@@ -68,8 +68,9 @@ class Writer:
         self._summary: FileSummary | None = None
         self._progress = Progress(progress, None)
         keys = as_sort_keys(cluster_by)
-        if unique and not keys:
-            raise InvalidArgumentError("unique=True needs a cluster key: pass cluster_by")
+        for name, given in (("unique", unique), ("presorted", presorted)):
+            if given and not keys:
+                raise InvalidArgumentError(f"{name}=True needs a cluster key: pass cluster_by")
         if indexes:
             raise InvalidArgumentError(
                 "indexes: this version writes no secondary indexes; use cluster_by"
@@ -109,6 +110,7 @@ class Writer:
             raise InvalidArgumentError(f"the writer of {self._path} is closed")
         reader, _ = as_reader(data)
         for batch in reader:
+            _check_data(batch)
             for piece in slices(self._conform(batch)):
                 self._core.write(piece)
                 self._progress.advance(piece.num_rows)
@@ -252,11 +254,29 @@ def _core_options(
         "cluster_by": [
             (_path_indices(schema, key.column), key.descending, key.nulls_first) for key in keys
         ],
-        "metadata": [
-            (name, value.encode() if isinstance(value, str) else bytes(value))
-            for name, value in (metadata or {}).items()
-        ],
+        "metadata": [_metadata_item(name, value) for name, value in (metadata or {}).items()],
     }
+
+
+def _metadata_item(name: object, value: object) -> tuple[str, bytes]:
+    if not isinstance(name, str) or not isinstance(value, (str, bytes)):
+        raise InvalidArgumentError(
+            f"metadata: expected str keys and str or bytes values, got {name!r}: {value!r}"
+        )
+    return name, value.encode() if isinstance(value, str) else value
+
+
+def _check_data(batch: pa.RecordBatch) -> None:
+    """What Arrow's own cheap checks find wrong, and nulls where the schema rules them out."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            column.validate()
+        except pa.ArrowInvalid as error:
+            raise InvalidArgumentError(f"column {field.name!r}: invalid data: {error}") from error
+        if not field.nullable and column.null_count:
+            raise InvalidArgumentError(
+                f"column {field.name!r} is declared without nulls but has {column.null_count}"
+            )
 
 
 def _path_indices(schema: pa.Schema, name: str) -> list[int]:

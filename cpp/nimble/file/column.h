@@ -125,6 +125,7 @@ class Column {
   bool wide_;
   bool wants_views_ = false;
   bool codes_mapped_ = false;
+  std::string last_run_;  // kRunEnd: value key of the last appended run
   uint64_t length_ = 0;
   uint64_t null_count_ = 0;
   const uint8_t* external_ = nullptr;

@@ -3,6 +3,7 @@
 
 #include "nimble/file/column.h"
 #include "nimble/file/dictionary_values.h"
+#include "nimble/file/value_key.h"
 
 namespace nimble {
 namespace {
@@ -167,6 +168,7 @@ Status Column::append_union(const ArrayView& view, int64_t begin, int64_t count,
 
 Status Column::append_runs(const ArrayView& view, int64_t begin, int64_t count,
                            const std::string& path) {
+  std::string key;
   int64_t row = begin;
   while (row < begin + count) {
     const int64_t run = view.run_of(row);
@@ -177,9 +179,17 @@ Status Column::append_runs(const ArrayView& view, int64_t begin, int64_t count,
     }
     const int64_t end =
         std::min(begin + count, view.run_end(run) - view.offset());
-    ends.push_back(static_cast<int64_t>(length_) + end - begin);
-    NIMBLE_RETURN_IF_ERROR(
-        children[0].append(view.children()[1], run, 1, path + ".values"));
+    // A run that goes on in the next batch stays one: what is stored must not
+    // depend on how rows arrive.
+    key.clear();
+    append_value_key(view.children()[1], run, &key);
+    if (ends.empty() || key != last_run_) {
+      NIMBLE_RETURN_IF_ERROR(
+          children[0].append(view.children()[1], run, 1, path + ".values"));
+      ends.push_back(0);
+      last_run_ = key;
+    }
+    ends.back() = static_cast<int64_t>(length_) + end - begin;
     row = end;
   }
   return Status::ok();
