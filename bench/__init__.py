@@ -1,0 +1,1 @@
+"""Benchmarks of nimblepy beside its peers: `python -m bench --help`."""

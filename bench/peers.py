@@ -1,0 +1,221 @@
+"""The systems that are compared, behind one small interface.
+
+A peer builds its files, opens them, and answers questions in its own best way: what it returns is
+its natural result, and `as_table` turns that into Arrow afterwards, outside the measured time.  A
+question a peer has no good answer for raises NotImplementedError and is left out of the report.
+
+Each peer runs in a process of its own (worker.py), so imports of packages wait until it is made.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.datasets import Dataset
+
+
+class Peer(ABC):
+    """One system with one configuration over one dataset.
+
+    Keys of several columns are tuples; batches of keys are tables of the key columns.
+    """
+
+    name: str
+    package: str  # distribution that must be installed
+    settings: str  # one line: the configuration, for the report
+    environment: dict[str, str] = {}  # noqa: RUF012 - of the worker process, before any import
+
+    def __init__(self, dataset: Dataset, threads: int) -> None:
+        self.dataset = dataset
+        self.threads = threads
+        self.key = dataset.key
+        self.schema = dataset.table().schema
+        self.path = dataset.folder / self.file_name
+        self.prepare()
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}.{self.package}"
+
+    def prepare(self) -> None:  # noqa: B027 - most peers need it, not all
+        """Imports and settings; not part of any time."""
+
+    @abstractmethod
+    def build(self, table: pa.Table) -> None:
+        """Writes `table`, in key order, as the files under `self.path`."""
+
+    @abstractmethod
+    def open(self) -> None: ...
+
+    def close(self) -> None:  # noqa: B027
+        """Lets go of the file, so that open can be measured again."""
+
+    @abstractmethod
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """All columns of one row."""
+
+    def lookup(self, keys: pa.Table, columns: list[str]) -> Any:
+        raise NotImplementedError
+
+    def range(self, lower: Any, upper: Any, columns: list[str]) -> Any:
+        """Rows with lower <= key < upper."""
+        raise NotImplementedError
+
+    def prefix(self, first: Any, columns: list[str]) -> Any:
+        """Rows whose first key column is `first`."""
+        raise NotImplementedError
+
+    def batches(self, columns: list[str] | None) -> Iterable[Any]:
+        """All rows, in pieces that need not be kept."""
+        raise NotImplementedError
+
+    def to_table(self, columns: list[str] | None) -> Any:
+        return pa.Table.from_batches(self.batches(columns))
+
+    def filtered_sum(self, summed: str, column: str, lower: Any, upper: Any) -> Any:
+        raise NotImplementedError
+
+    def as_table(self, answer: Any) -> pa.Table:
+        return answer
+
+    def size_bytes(self) -> int:
+        if self.path.is_dir():
+            return sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file())
+        return self.path.stat().st_size
+
+    def remove(self) -> None:
+        if self.path.is_dir():
+            shutil.rmtree(self.path)
+        self.path.unlink(missing_ok=True)
+
+    def key_equals(self, key: Any) -> pc.Expression:
+        values = key if len(self.key) > 1 else (key,)
+        tests = [pc.field(n) == self.literal(n, v) for n, v in zip(self.key, values, strict=True)]
+        return all_of(tests)
+
+    def literal(self, column: str, value: Any) -> pa.Scalar:
+        """A scalar of the column's own type: otherwise Arrow casts the column, row by row."""
+        return pa.scalar(value, self.schema.field(column).type)
+
+    def single_key(self) -> str:
+        """The key column, where only that is supported."""
+        if len(self.key) > 1:
+            raise NotImplementedError
+        return self.key[0]
+
+
+def all_of(tests: list[Any]) -> Any:
+    found = tests[0]
+    for test in tests[1:]:
+        found = found & test
+    return found
+
+
+def synced(path: Path) -> None:
+    """What nimblepy does when it finishes a file: peers pay for a durable write too."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Nimble(Peer):
+    name = "nimblepy"
+    package = "nimblepy"
+    settings = "cluster index on the key, default options, mapped"
+
+    @property
+    def file_name(self) -> str:
+        return "nimblepy.nimble"
+
+    def prepare(self) -> None:
+        import nimblepy
+        import nimblepy.reader  # loaded when first used: not part of the first open
+        import nimblepy.writer
+
+        self.nb = nimblepy
+
+    def build(self, table: pa.Table) -> None:
+        self.write(table, self.path)
+
+    def write(
+        self, table: pa.Table, path: Path, *, indexed: bool = True, bloom: bool = False
+    ) -> Any:
+        options = self.nb.WriteOptions(
+            threads=self.threads, cluster_bloom_bits_per_key=10.0 if bloom else None
+        )
+        if not indexed:
+            return self.nb.write(table, path, options=options)
+        return self.nb.write(
+            table, path, cluster_by=list(self.key), presorted=True, options=options
+        )
+
+    def open(self) -> None:
+        self.file = self.nb.open(self.path)
+
+    def close(self) -> None:
+        del self.file
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        return self.file.get(key)
+
+    def lookup(self, keys: pa.Table, columns: list[str]) -> pa.Table:
+        return self.file.lookup(keys, columns=columns)
+
+    def range(self, lower: Any, upper: Any, columns: list[str]) -> pa.Table:
+        return self.file.range(lower, upper, columns=columns)
+
+    def prefix(self, first: Any, columns: list[str]) -> pa.Table:
+        return self.file.prefix(first, columns=columns)
+
+    def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
+        return self.file.scan(columns, threads=self.threads).to_reader()
+
+    def to_table(self, columns: list[str] | None) -> pa.Table:
+        return self.file.scan(columns, threads=self.threads).to_table()
+
+    def filtered_sum(self, summed: str, column: str, lower: Any, upper: Any) -> Any:
+        field = pc.field(column)
+        passing = (field >= self.literal(column, lower)) & (field < self.literal(column, upper))
+        scan = self.file.scan([summed], filter=passing, threads=self.threads)
+        return pc.sum(scan.to_table()[summed]).as_py()
+
+
+# name -> module and class; the order is that of the report
+_HOMES = {
+    "nimblepy": ("peers", "Nimble"),
+    "parquet": ("peers_parquet", "Parquet"),
+    "parquet_8k": ("peers_parquet", "SmallGroups"),
+    "lmdb": ("peers_lmdb", "Lmdb"),
+    "duckdb": ("peers_engines", "DuckDb"),
+    "duckdb_parquet": ("peers_engines", "DuckDbParquet"),
+    "polars": ("peers_engines", "Polars"),
+    "lance": ("peers_formats", "Lance"),
+    "vortex": ("peers_formats", "Vortex"),
+    "vortex_take": ("peers_formats", "VortexTake"),
+}
+NAMES = tuple(_HOMES)
+
+
+def peer_class(name: str) -> type[Peer]:
+    module, cls = _HOMES[name]
+    return getattr(import_module(f"bench.{module}"), cls)
+
+
+def installed_version(name: str) -> str | None:
+    """Version of the peer's package, None where it is missing."""
+    try:
+        return version(peer_class(name).package)
+    except PackageNotFoundError:
+        return None

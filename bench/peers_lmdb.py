@@ -1,0 +1,238 @@
+"""LMDB: the embedded key-value store to beat at lookups.
+
+A value is a packed row: fixed-width fields in one `struct`, then the strings and lists.  A lookup
+decodes it, as every reader of a key-value store must: `get` to the same dict of Python values
+that nimblepy gives, batches to tuples of plain numbers and strings (days for a date, cents for a
+decimal), which is less work than a Python object for each.
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench.peers import Peer
+
+MAP_BYTES = 1 << 37
+PUT_ROWS = 1 << 16
+EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+SIGN = 1 << 63
+
+
+class Field:
+    """How values of one column are packed, and turned back into Python values."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.raw = kind  # the Arrow type with the packed bits
+        self.python: Callable[[Any], Any] | None = None
+        self.code = ""
+        if pa.types.is_decimal(kind):
+            scale = -kind.scale
+            self.code, self.raw = "q", pa.int64()
+            self.python = lambda v: Decimal(v).scaleb(scale)
+        elif pa.types.is_date32(kind):
+            self.code, self.raw = "i", pa.int32()
+            self.python = lambda v: datetime.date.fromordinal(v + EPOCH_DAY)
+        elif pa.types.is_timestamp(kind):
+            self.code, self.raw = "q", pa.int64()
+            self.python = lambda v: EPOCH + datetime.timedelta(microseconds=v)
+        elif pa.types.is_boolean(kind):
+            self.code = "?"
+        elif pa.types.is_floating(kind):
+            self.code = {16: "e", 32: "f", 64: "d"}[kind.bit_width]
+        elif pa.types.is_integer(kind):
+            self.code = {8: "b", 16: "h", 32: "i", 64: "q"}[kind.bit_width]
+        elif not (pa.types.is_string(kind) or pa.types.is_list(kind)):
+            raise NotImplementedError(f"column of type {kind}")
+
+    @property
+    def fixed(self) -> bool:
+        return bool(self.code)
+
+    def values(self, column: pa.Array) -> list[Any]:
+        """Packed values; None for null."""
+        if pa.types.is_decimal(self.kind):
+            # totals fit 64 bits: the low word of every pair
+            words = np.frombuffer(column.buffers()[1], np.int64)
+            return words[2 * column.offset : 2 * (column.offset + len(column)) : 2].tolist()
+        return (column if self.raw == self.kind else column.view(self.raw)).to_pylist()
+
+
+class Layout:
+    """Null bits, fixed fields, lengths of the others, then their bytes."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.names = schema.names
+        self.fields = [Field(f.type) for f in schema]
+        self.fixed = [i for i, f in enumerate(self.fields) if f.fixed]
+        self.loose = [i for i, f in enumerate(self.fields) if not f.fixed]
+        codes = "".join(self.fields[i].code for i in self.fixed)
+        self.head = struct.Struct("<Q" + codes + "I" * len(self.loose))
+        self.order = self.fixed + self.loose
+        self.convert = [(self.names[i], self.fields[i].python) for i in self.order]
+
+    def pack(self, batch: pa.RecordBatch) -> Iterator[bytes]:
+        columns = [f.values(c) for f, c in zip(self.fields, batch.columns, strict=True)]
+        pack = self.head.pack
+        for row in zip(*columns, strict=True):
+            nulls = 0
+            if None in row:
+                nulls = sum(1 << i for i, value in enumerate(row) if value is None)
+            loose = [self.to_bytes(row[i]) for i in self.loose]
+            fixed = [0 if row[i] is None else row[i] for i in self.fixed]
+            yield pack(nulls, *fixed, *map(len, loose)) + b"".join(loose)
+
+    @staticmethod
+    def to_bytes(value: Any) -> bytes:
+        if value is None:
+            return b""
+        if isinstance(value, str):
+            return value.encode()
+        return np.array(value, np.float32).tobytes()
+
+    def unpack(self, value: bytes) -> list[Any]:
+        """Null bits, then plain values in the order of `self.order`."""
+        out = list(self.head.unpack_from(value))
+        at = self.head.size
+        for i, place in enumerate(self.loose, 1 + len(self.fixed)):
+            end = at + out[i]
+            if pa.types.is_string(self.fields[place].kind):
+                out[i] = str(value[at:end], "utf-8")
+            else:
+                out[i] = list(struct.unpack_from(f"<{(end - at) // 4}f", value, at))
+            at = end
+        return out
+
+    def row(self, value: bytes) -> dict[str, Any]:
+        packed = self.unpack(value)
+        nulls = packed[0]
+        row = {
+            name: made if python is None else python(made)
+            for (name, python), made in zip(self.convert, packed[1:], strict=True)
+        }
+        if nulls:
+            for i, name in enumerate(self.names):
+                if nulls >> i & 1:
+                    row[name] = None
+        return row
+
+    def picker(self, columns: list[str]) -> Callable[[bytes], tuple[Any, ...]]:
+        """Decodes some columns; strings only where they are asked for."""
+        places = [1 + self.order.index(self.names.index(name)) for name in columns]
+        if max(places) <= len(self.fixed):
+            unpack = self.head.unpack_from
+
+            def only_fixed(value: bytes) -> tuple[Any, ...]:
+                packed = unpack(value)
+                return tuple([packed[i] for i in places])
+
+            return only_fixed
+
+        def some(value: bytes) -> tuple[Any, ...]:
+            packed = self.unpack(value)
+            return tuple([packed[i] for i in places])
+
+        return some
+
+
+class Lmdb(Peer):
+    name = "lmdb"
+    package = "lmdb"
+    settings = "packed row as value, decoded; read transaction kept open; no read-ahead"
+
+    def prepare(self) -> None:
+        import lmdb
+
+        self.lmdb = lmdb
+        self.layout = Layout(self.schema)
+        self.integer = pa.types.is_integer(self.schema.field(self.key[-1]).type)
+
+    def encoded(self, key: Any) -> bytes:
+        """Bytes that sort as the key does."""
+        if len(self.key) > 1:
+            text, ts = key
+            micros = (ts - EPOCH) // datetime.timedelta(microseconds=1)
+            return text.encode() + b"\0" + (micros + SIGN).to_bytes(8)
+        return (key + SIGN).to_bytes(8) if self.integer else key.encode()
+
+    def encoded_all(self, keys: pa.Table) -> list[bytes]:
+        if len(self.key) > 1:
+            return [self.encoded(tuple(row.values())) for row in keys.to_pylist()]
+        if self.integer:
+            big = (keys[0].to_numpy().astype(np.uint64) + np.uint64(SIGN)).astype(">u8").tobytes()
+            return [big[i : i + 8] for i in range(0, len(big), 8)]
+        return [text.encode() for text in keys[0].to_pylist()]
+
+    def build(self, table: pa.Table) -> None:
+        environment = self.lmdb.open(
+            str(self.path), map_size=MAP_BYTES, sync=False, writemap=True, map_async=True
+        )
+        for batch in table.to_batches(PUT_ROWS):
+            keys = self.encoded_all(pa.table(batch.select(list(self.key))))
+            with environment.begin(write=True) as write:
+                pairs = zip(keys, self.layout.pack(batch), strict=True)
+                write.cursor().putmulti(pairs, append=True)
+        environment.sync(True)
+        environment.close()
+
+    def open(self) -> None:
+        self.environment = self.lmdb.open(
+            str(self.path), readonly=True, lock=False, readahead=False, map_size=MAP_BYTES
+        )
+        self.transaction = self.environment.begin()
+
+    def close(self) -> None:
+        self.transaction.abort()
+        self.environment.close()
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        value = self.transaction.get(self.encoded(key))
+        return None if value is None else self.layout.row(value)
+
+    def lookup(self, keys: pa.Table, columns: list[str]) -> Any:
+        pick = self.layout.picker(columns)
+        wanted = sorted(self.encoded_all(keys))
+        found = self.transaction.cursor().getmulti(wanted)
+        return columns, [pick(value) for _, value in found]
+
+    def range(self, lower: Any, upper: Any, columns: list[str]) -> Any:
+        return self._between(self.encoded(lower), self.encoded(upper), columns)
+
+    def prefix(self, first: Any, columns: list[str]) -> Any:
+        start = first.encode()
+        return self._between(start + b"\0", start + b"\1", columns)
+
+    def _between(self, lower: bytes, upper: bytes, columns: list[str]) -> Any:
+        pick = self.layout.picker(columns)
+        cursor = self.transaction.cursor()
+        rows = []
+        if cursor.set_range(lower):
+            for key, value in cursor:
+                if key >= upper:
+                    break
+                rows.append(pick(value))
+        return columns, rows
+
+    def size_bytes(self) -> int:
+        # the file is as long as the map and mostly a hole
+        return sum(p.stat().st_blocks * 512 for p in self.path.iterdir())
+
+    def as_table(self, answer: Any) -> pa.Table:
+        columns, rows = answer
+        places = [self.layout.names.index(name) for name in columns]
+        arrays = []
+        for i, place in enumerate(places):
+            field = self.layout.fields[place]
+            values = [row[i] for row in rows]
+            if field.python is not None:
+                values = [field.python(v) for v in values]
+            arrays.append(pa.array(values, field.kind))
+        return pa.table(arrays, names=columns)

@@ -1,0 +1,176 @@
+"""One peer in a process of its own; the coordinator (run.py) talks to it line by line in JSON.
+
+{"do": "build" | "open" | "check" | "time" | "write" | "cold" | "fresh", ...} -> {"...": ...}
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+# questions of one timing: quick ones are repeated until the budget is used up
+MAX_QUESTIONS = 2_000
+
+
+class Worker:
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from bench import datasets, peers, workloads
+
+        self.workloads = workloads
+        self.dataset = datasets.known(arguments.dataset, arguments.sf, arguments.rows)
+        self.peer = peers.peer_class(arguments.peer)(self.dataset, arguments.threads)
+        self.keys = datasets.Keys(self.dataset)
+        self.asked = 0
+
+    def build(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Builds the files unless the same version with the same settings did already."""
+        wanted = json.dumps([request["version"], self.peer.settings])
+        stamp = self.peer.path.with_suffix(f"{self.peer.path.suffix}.stamp")
+        # by system, not by file: three peers share one Parquet file
+        if (
+            not self.peer.path.exists()
+            or not stamp.exists()
+            or (request["rebuild"] and stamp.read_text("utf-8").partition("\n")[0] != wanted)
+        ):
+            self.peer.remove()
+            start = time.perf_counter()
+            self.peer.build(self.dataset.table())
+            seconds = time.perf_counter() - start
+            stamp.write_text(f"{wanted}\n{seconds}", "utf-8")
+        seconds = float(stamp.read_text("utf-8").partition("\n")[2])
+        return {"seconds": seconds, "bytes": self.peer.size_bytes()}
+
+    def open(self, _: dict[str, Any]) -> dict[str, Any]:
+        self.peer.open()
+        return {}
+
+    def check(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The digest of the answers; questions asked here warm the peer as well."""
+        workload = self.workloads.BY_NAME[request["workload"]]
+        try:
+            digest = self.workloads.answer(workload, self.peer, self.keys, self.dataset)
+        except NotImplementedError:
+            return {"answer": None}
+        for i in range(workload.warm):
+            workload.ask(self.peer, self.keys, self.dataset, i)
+        # what is alive now need not be walked by the collector while questions are timed
+        gc.collect()
+        gc.freeze()
+        return {"answer": digest}
+
+    def time(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Nanoseconds of each question, and processor seconds of one."""
+        workload = self.workloads.BY_NAME[request["workload"]]
+        clock = time.perf_counter_ns
+        times: list[int] = []
+        ask, peer, keys, dataset = workload.ask, self.peer, self.keys, self.dataset
+        end = clock() + int(request["budget"] * 1e9)
+        processor = time.process_time()
+        while len(times) < MAX_QUESTIONS:
+            i = self.asked = self.asked + 1
+            start = clock()
+            ask(peer, keys, dataset, i)
+            stop = clock()
+            times.append(stop - start)
+            if stop > end:
+                break
+        return {"times": times, "cpu": (time.process_time() - processor) / len(times)}
+
+    def write(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Seconds and processor seconds of writing the table once, to a file that is removed."""
+        table = self.dataset.table()
+        path, kept = self.peer.path.with_name(f"written-{self.peer.path.name}"), self.peer.path
+        self.peer.path = path
+        start, processor = time.perf_counter(), time.process_time()
+        if request.get("indexed") is False:
+            summary = self.peer.write(table, path, indexed=False)
+        elif request.get("indexed"):
+            summary = self.peer.write(table, path)
+        else:
+            summary = self.peer.build(table)
+        took = time.perf_counter() - start, time.process_time() - processor
+        size = self.peer.size_bytes()
+        self.peer.remove()
+        self.peer.path = kept
+        index = summary.index_bytes if summary is not None else 0
+        return {"seconds": took[0], "cpu": took[1], "bytes": size, "index_bytes": index}
+
+    def touch(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Brings the source table into memory, so that the first write does not pay for it."""
+        return {"bytes": sum(memoryview(b)[::4096].tobytes().count(b"\0") for b in self._buffers())}
+
+    def _buffers(self) -> list[Any]:
+        chunks = (c for column in self.dataset.table().columns for c in column.chunks)
+        return [b for c in chunks for b in c.buffers() if b is not None]
+
+    def cold(self, request: dict[str, Any]) -> dict[str, Any]:
+        from bench.cold import cold_reads
+
+        return cold_reads(self.peer, self.keys, self.dataset, request["count"])
+
+    def fresh(self, _: dict[str, Any]) -> dict[str, Any]:
+        """What the first lookup costs a process that has just been started; imports excluded."""
+        key = self.keys.present[0]
+        before = peak_memory_since_now()
+        start = time.perf_counter()
+        self.peer.open()
+        opened = time.perf_counter()
+        self.peer.get(key)
+        done = time.perf_counter()
+        grown = {} if before is None else {"rss_kib": status("VmHWM") - before}
+        return {"open": opened - start, "first": done - opened, **grown}
+
+
+def peak_memory_since_now() -> int | None:
+    """Lets the kernel forget the peak so far; KiB in use now, None where it cannot (no Linux)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", "utf-8")
+    except OSError:
+        return None
+    return status("VmRSS")
+
+
+def status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peer", required=True)
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--sf", type=float, default=1)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--build", type=Path)
+    arguments = parser.parse_args()
+    # what a peer prints must not get between the answers
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if arguments.build:
+        from tools.with_build import use_build
+
+        use_build(arguments.build)
+    worker: Worker | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            worker = worker or Worker(arguments)
+            reply = getattr(worker, request["do"])(request)
+        except NotImplementedError:
+            reply = {"unsupported": True}
+        except Exception:
+            reply = {"error": traceback.format_exc()}
+        answers.write(json.dumps(reply) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""What is measured: a workload has a name, one line of meaning, and one question to ask a peer.
+
+A question is asked many times with different keys; `answer` asks a fixed few of them and gives
+one digest, which must be the same for all peers before anything is timed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.datasets import LARGE_BATCH, SMALL_BATCH, Dataset, Keys
+from bench.peers import Peer
+
+Question = Callable[[Peer, Keys, Dataset, int], Any]
+DIGEST_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    meaning: str
+    ask: Question
+    unit: str = "us"  # of one question: us or ms; ns_key divides by `keys`
+    keys: int = 1
+    answers: int = 20  # questions whose answers are compared
+    warm: int = 50  # questions asked before timing
+    needs_prefix: bool = False
+
+
+def _hot(peer: Peer, keys: Keys, _: Dataset, __: int) -> Any:
+    return peer.get(keys.present[0])
+
+
+def _present(peer: Peer, keys: Keys, _: Dataset, i: int) -> Any:
+    return peer.get(keys.present[i % len(keys.present)])
+
+
+def _absent(peer: Peer, keys: Keys, _: Dataset, i: int) -> Any:
+    return peer.get(keys.absent[i % len(keys.absent)])
+
+
+def _small(peer: Peer, keys: Keys, dataset: Dataset, i: int) -> Any:
+    return peer.lookup(keys.small[i % len(keys.small)], list(dataset.few))
+
+
+def _large(peer: Peer, keys: Keys, dataset: Dataset, i: int) -> Any:
+    return peer.lookup(keys.large[i % len(keys.large)], list(dataset.few))
+
+
+def _range(peer: Peer, keys: Keys, dataset: Dataset, i: int) -> Any:
+    return peer.range(*keys.ranges[i % len(keys.ranges)], list(dataset.few))
+
+
+def _prefix(peer: Peer, keys: Keys, dataset: Dataset, i: int) -> Any:
+    return peer.prefix(keys.prefixes[i % len(keys.prefixes)], list(dataset.few))
+
+
+class Consumed:
+    """A scan whose batches were looked at and dropped; `again` reads them all, for the check."""
+
+    def __init__(self, peer: Peer, columns: list[str] | None) -> None:
+        self.again = lambda: peer.as_table(peer.to_table(columns))
+        for _ in peer.batches(columns):
+            pass
+
+
+def _scan(peer: Peer, _: Keys, __: Dataset, ___: int) -> Any:
+    return Consumed(peer, None)
+
+
+def _scan_table(peer: Peer, _: Keys, __: Dataset, ___: int) -> Any:
+    return peer.to_table(None)
+
+
+def _scan_two(peer: Peer, _: Keys, dataset: Dataset, __: int) -> Any:
+    return Consumed(peer, list(dataset.two))
+
+
+def _sum(peer: Peer, _: Keys, dataset: Dataset, __: int) -> Any:
+    if dataset.filtered is None:
+        raise NotImplementedError
+    return peer.filtered_sum(dataset.summed, *dataset.filtered)
+
+
+def _open(peer: Peer, _: Keys, __: Dataset, ___: int) -> Any:
+    peer.close()
+    peer.open()
+    return "opened"
+
+
+WORKLOADS = (
+    Workload("open", "open the file again, metadata in the page cache", _open, warm=3, answers=1),
+    Workload("get_hot", "one row as a dict, all columns, the same key again", _hot, answers=1),
+    Workload("get", "one row as a dict, all columns, random present keys", _present),
+    Workload("get_absent", "a key that no row has, inside the range of keys", _absent),
+    Workload(
+        "lookup_10k",
+        "10,000 random keys at once, 3 columns (time of one key)",
+        _small,
+        "ns_key",
+        SMALL_BATCH,
+        answers=1,
+        warm=2,
+    ),
+    Workload(
+        "lookup_100k",
+        "100,000 random keys at once, 3 columns (time of one key)",
+        _large,
+        "ns_key",
+        LARGE_BATCH,
+        answers=1,
+        warm=1,
+    ),
+    Workload("range_1000", "1,000 neighbouring rows by key, 3 columns", _range, answers=5),
+    Workload(
+        "prefix",
+        "all events of one user (200 to 5,000), 4 columns",
+        _prefix,
+        answers=5,
+        warm=10,
+        needs_prefix=True,
+    ),
+    Workload("scan", "all rows, all columns, batch by batch", _scan, "ms", answers=1, warm=1),
+    Workload(
+        "scan_table", "all rows, all columns, as one table", _scan_table, "ms", answers=1, warm=1
+    ),
+    Workload(
+        "scan_two", "all rows, two columns, batch by batch", _scan_two, "ms", answers=1, warm=1
+    ),
+    Workload(
+        "filtered_sum",
+        "sum of a column over the 1 % of rows that pass",
+        _sum,
+        "ms",
+        answers=1,
+        warm=1,
+    ),
+)
+BY_NAME = {w.name: w for w in WORKLOADS}
+
+
+def answer(workload: Workload, peer: Peer, keys: Keys, dataset: Dataset) -> str:
+    """A digest of the answers to the first questions."""
+    digest = hashlib.blake2b(digest_size=16)
+    for i in range(workload.answers):
+        _feed(digest, workload.ask(peer, keys, dataset, i), peer, workload)
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, found: Any, peer: Peer, workload: Workload) -> None:
+    if isinstance(found, Consumed):
+        found = found.again()
+    if found is None or isinstance(found, (str, dict)):
+        digest.update(repr(_plain(found)).encode())
+        return
+    if not isinstance(found, (pa.Table, tuple)) and not hasattr(found, "to_arrow"):
+        digest.update(str(found).encode())
+        return
+    table = peer.as_table(found)
+    names = table.column_names
+    table = pa.table({n: _canonical(table[n], peer.schema.field(n).type) for n in names})
+    if workload.unit not in ("ms",):
+        # engines answer in any order
+        table = table.sort_by([(n, "ascending") for n in names if n in peer.key])
+    digest.update(f"{table.num_rows} {names}".encode())
+    for begin in range(0, table.num_rows, DIGEST_ROWS):
+        for column in table.slice(begin, DIGEST_ROWS).columns:
+            _feed_array(digest, pa.concat_arrays(column.chunks))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [(name, _plain(item)) for name, item in sorted(value.items())]
+    if isinstance(value, datetime.datetime):
+        return value.timestamp()
+    return value
+
+
+def _canonical(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else column.cast(kind)
+
+
+def _feed_array(digest: Any, array: pa.Array) -> None:
+    """Values only: what lies under a null, and how buffers are cut, does not count."""
+    digest.update(np.packbits(pc.is_valid(array).to_numpy(zero_copy_only=False)).tobytes())
+    if pa.types.is_list(array.type):
+        _feed_array(digest, pc.list_value_length(array))
+        _feed_array(digest, pc.list_flatten(array))
+        return
+    whole = pc.drop_null(array)
+    if pa.types.is_boolean(whole.type):
+        whole = whole.cast(pa.int8())
+    if pa.types.is_string(whole.type):
+        _feed_array(digest, pc.binary_length(whole))
+        offsets = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset :][: len(whole) + 1]
+        if len(whole):
+            digest.update(memoryview(whole.buffers()[2])[offsets[0] : offsets[-1]])
+        return
+    width = whole.type.bit_width // 8
+    begin = whole.offset * width
+    if len(whole):
+        digest.update(memoryview(whole.buffers()[1])[begin : begin + len(whole) * width])
