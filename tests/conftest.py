@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 TESTS = str(Path(__file__).resolve().parent)
 if TESTS not in sys.path:  # oracle, strategies, ... are importable under every pytest import mode
@@ -29,7 +29,15 @@ _COMMON: dict[str, Any] = {
         HealthCheck.data_too_large,
     ],
 }
-settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
+# Not shrunk: the quick suite must also fail quickly. The deep profile shrinks.
+settings.register_profile(
+    "quick",
+    max_examples=20,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    **_COMMON,
+)
 settings.register_profile("deep", max_examples=1000, **_COMMON)
 settings.load_profile(os.environ.get("NIMBLEPY_TEST_PROFILE", "quick"))
 
