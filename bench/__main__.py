@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import charts, datasets, peers, report, run
+from bench import charts, datasets, markdown, peers, report, run
 from bench.workloads import BY_NAME, WORKLOADS
 
 PARTS = ("questions", "cold", "fresh", "write")
@@ -44,6 +44,7 @@ def parse() -> argparse.Namespace:
     add("--build", type=Path, help="CMake build directory whose nimblepy is measured")
     add("--json", type=Path, help="write all results there")
     add("--charts", type=Path, help="write SVG charts into this directory")
+    add("--markdown", type=Path, help="write an overview as Markdown")
     add("--from-json", type=Path, help="no run: report on results of an earlier one")
     return parser.parse_args()
 
@@ -92,6 +93,8 @@ def main() -> int:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     report.show(found)
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown.overview(found), "utf-8")
     if arguments.charts:
         for path in charts.draw(found, arguments.charts):
             run.say(f"wrote {path}")

@@ -51,7 +51,7 @@ class DuckDb(Peer):
         return None if row is None else dict(zip(self.schema.names, row, strict=True))
 
     def arrow(self, query: str, values: list[Any] | None = None) -> pa.Table:
-        return self.connection.execute(query, values or []).to_arrow_table()
+        return self.connection.sql(query, params=values).to_arrow_table()
 
     def lookup(self, keys: pa.Table, columns: list[str]) -> pa.Table:
         self.connection.register("wanted", keys)
@@ -73,7 +73,7 @@ class DuckDb(Peer):
 
     def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
         names = "*" if columns is None else ", ".join(columns)
-        query = self.connection.execute(f"SELECT {names} FROM {self.source}")
+        query = self.connection.sql(f"SELECT {names} FROM {self.source}")
         return query.to_arrow_reader(65_536)
 
     def filtered_sum(self, summed: str, column: str, lower: Any, upper: Any) -> Any:

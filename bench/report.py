@@ -186,6 +186,10 @@ def bars(found: dict[str, Any]) -> list[tuple[str, float, float, str]]:
             out.append((f"index share of write ({kind})", 5.0, 100 * share, "%"))
         per_row = write[OURS]["index_bytes"] / found["config"]["rows"]
         out.append(("index bytes a row", 3.0, per_row, "bytes"))
+    cold = found["cold"].get("lookup of one key, all columns")
+    if cold:
+        rounds = cold["lookup"]["rounds"][1] - cold["lookup"]["index_reads"][1]
+        out.append(("cold: rounds of data reads of a lookup", 1, rounds, "rounds"))
     cold = found["cold"].get("get, all columns")
     if cold:
         out.append(("cold: reads to open", 1, cold["open"]["reads"][1], "reads"))

@@ -145,10 +145,11 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    )
-    return done.stdout.strip() or "unknown"
+    # the benchmark's own files do not change what is measured
+    command = ["git", "describe", "--always", "--abbrev=9", "--exclude=*"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "cpp", "python"], cwd=ROOT)
+    return (found or "unknown") + (" with changes" if changed.returncode == 1 else "")
 
 
 def say(text: str) -> None:
