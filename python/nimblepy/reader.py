@@ -502,8 +502,8 @@ class File:
     def _make_point(self, columns: Sequence[str] | None) -> Any:
         projection = self._projection(columns)
 
-        def fallback(row: int, column: str) -> Any:
-            return self._take(np.array([row], dtype=np.uint64), [column])[column][0].as_py()
+        def fallback(row: int, names: list[str]) -> Any:
+            return self._take(np.array([row], dtype=np.uint64), names).to_pylist()[0]
 
         point = _core.PointReader(projection, fallback)
         self._points[None if columns is None else tuple(columns)] = point

@@ -14,8 +14,8 @@ namespace {
 
 class PointReader {
  public:
-  // `fallback(row, column)` gives a value of a column that ValueMaker does
-  // not know.
+  // `fallback(row, columns)` gives a dict of the columns that ValueMaker does
+  // not know; of all columns where the file is not mapped.
   PointReader(std::shared_ptr<RowReader> rows, py::object fallback)
       : rows_(std::move(rows)), fallback_(std::move(fallback)) {
     const FileReader& f = rows_->file();
@@ -28,6 +28,7 @@ class PointReader {
       g.direct = ValueMaker::knows(field) && !rows_->is_nested(i) &&
                  n.values != kNoStream && f.file().mapped() != nullptr;
       if (g.direct) g.maker = ValueMaker(field);
+      if (!g.direct) others_.append(g.name);
       g.layout = field.layout;
       g.validity = n.validity;
       g.values = n.values;
@@ -77,6 +78,10 @@ class PointReader {
                                      " of a file of " +
                                      std::to_string(f.num_rows()) + " rows"));
     }
+    // One round of reads for all of them.
+    py::dict others;
+    if (!others_.empty()) others = fallback_(row, others_);
+    if (f.file().mapped() == nullptr) return others;
     const GroupCache::Pin pin(f.groups());
     const LoadedGroup* group = unwrap(f.groups().get(f.group_of(row)));
     const StripeView& stripe = group->view().stripe_of(row);
@@ -84,7 +89,7 @@ class PointReader {
     for (size_t i = 0; i < getters_.size(); ++i) {
       const Getter& g = getters_[i];
       PyObject* value = g.direct ? get(g, i, *group, stripe, local)
-                                 : fallback_(row, g.name).release().ptr();
+                                 : py::object(others[g.name]).release().ptr();
       if (value == nullptr) throw py::error_already_set();
       const int failed = PyDict_SetItem(out.ptr(), g.name.ptr(), value);
       Py_DECREF(value);
@@ -185,6 +190,7 @@ class PointReader {
   std::shared_ptr<RowReader> rows_;
   py::object fallback_;
   std::vector<Getter> getters_;
+  py::list others_;  // names of columns that are not direct
 };
 
 }  // namespace

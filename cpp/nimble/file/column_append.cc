@@ -214,7 +214,9 @@ Status Column::append_dictionary(const ArrayView& view, int64_t begin,
         " codes can number; cast the column to wider codes");
   }
   uint8_t* to = extend_values(static_cast<uint64_t>(count));
+  // Null slots repeat the code before them, over batches as well.
   int64_t last = 0;
+  if (length_ > 0) std::memcpy(&last, to - width, width);
   for (int64_t i = 0; i < count; ++i, to += width) {
     if (view.is_valid(begin + i)) {
       const int64_t code = view.code_at(begin + i);

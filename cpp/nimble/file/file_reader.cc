@@ -6,6 +6,12 @@
 #include "nimble/file/column_reader.h"
 
 namespace nimble {
+namespace {
+
+// About what looking in vain for a key reads of a file that is not mapped.
+constexpr uint64_t kBytesAbsentKey = 16 * 1024;
+
+}  // namespace
 
 Result<std::shared_ptr<const FileReader>> FileReader::open(
     std::shared_ptr<const ReadableFile> file, const ReaderOptions& options) {
@@ -90,23 +96,40 @@ Result<std::vector<uint8_t>> FileReader::read_section(
       file_->read_at({section.offset, section.size, bytes.data()}));
   stats_->add(ReadKind::kIndex, 1, section.size);
   stats_->rounds.fetch_add(1, std::memory_order_relaxed);
-  if (checksum64(bytes) != section.checksum) {
-    return Status::corrupt(file_->name() + ": " + what + " at offset " +
-                           std::to_string(section.offset) +
-                           ": checksum does not match");
-  }
+  NIMBLE_RETURN_IF_ERROR(check_section(section, bytes, what));
   return bytes;
 }
 
-Result<const BloomFilter*> FileReader::bloom() const {
+Status FileReader::check_section(const SectionRef& section, ByteSpan bytes,
+                                 const std::string& what) const {
+  if (checksum64(bytes) == section.checksum) return Status::ok();
+  return Status::corrupt(file_->name() + ": " + what + " at offset " +
+                         std::to_string(section.offset) +
+                         ": checksum does not match");
+}
+
+Result<const BloomFilter*> FileReader::bloom(uint64_t probes) const {
   if (!footer_.cluster || footer_.cluster->bloom.size == 0) return nullptr;
   if (const auto* b = lazy_->bloom.load(std::memory_order_acquire)) return b;
+  const SectionRef& section = footer_.cluster->bloom;
+  const uint64_t asked =
+      lazy_->bloom_probes.fetch_add(probes, std::memory_order_relaxed) + probes;
+  if (file_->mapped() == nullptr && asked < section.size / kBytesAbsentKey) {
+    return nullptr;
+  }
   const std::lock_guard lock(lazy_->mutex);
   if (const auto* b = lazy_->bloom.load(std::memory_order_acquire)) return b;
-  NIMBLE_ASSIGN_OR_RETURN(lazy_->bloom_bytes,
-                          read_section(footer_.cluster->bloom, "Bloom filter"));
-  NIMBLE_ASSIGN_OR_RETURN(lazy_->bloom_filter,
-                          BloomFilter::open(lazy_->bloom_bytes));
+  ByteSpan bytes;
+  if (const uint8_t* map = file_->mapped()) {
+    bytes = {map + section.offset, section.size};
+    NIMBLE_RETURN_IF_ERROR(check_section(section, bytes, "Bloom filter"));
+    stats_->add(ReadKind::kIndex, 1, section.size);
+  } else {
+    NIMBLE_ASSIGN_OR_RETURN(lazy_->bloom_bytes,
+                            read_section(section, "Bloom filter"));
+    bytes = lazy_->bloom_bytes;
+  }
+  NIMBLE_ASSIGN_OR_RETURN(lazy_->bloom_filter, BloomFilter::open(bytes));
   lazy_->bloom.store(&*lazy_->bloom_filter, std::memory_order_release);
   return &*lazy_->bloom_filter;
 }

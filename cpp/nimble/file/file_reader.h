@@ -39,8 +39,10 @@ class FileReader {
   // Cluster key: null / empty where the file has none.
   const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
   const ChunkDirectory& group_boundaries() const { return group_boundaries_; }
-  // The filter over whole keys, loaded on first use; null where there is none.
-  Result<const BloomFilter*> bloom() const;
+  // The filter over whole keys, for a caller with `probes` keys to ask it
+  // about. Null where there is none, and where the file is not mapped and
+  // loading it would cost more than the probes so far could have saved.
+  Result<const BloomFilter*> bloom(uint64_t probes) const;
 
   // The values of a dictionary column (a node of plan()), read on first use.
   Result<std::shared_ptr<const DictionaryValues>> dictionary(
@@ -59,6 +61,8 @@ class FileReader {
   FileReader() = default;
   Status read_tail();
   Status prepare();
+  Status check_section(const SectionRef& section, ByteSpan bytes,
+                       const std::string& what) const;
   Result<std::shared_ptr<const DictionaryValues>> read_dictionary(
       const NodeSection& ref) const;
 
@@ -76,6 +80,7 @@ class FileReader {
   struct Lazy {
     std::mutex mutex;
     std::atomic<const BloomFilter*> bloom{nullptr};
+    std::atomic<uint64_t> bloom_probes{0};
     std::optional<BloomFilter> bloom_filter;
     std::vector<uint8_t> bloom_bytes;
     std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;

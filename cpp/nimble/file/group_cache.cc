@@ -91,12 +91,13 @@ GroupCache::Pin::Pin(const GroupCache& cache) {
   count_->fetch_add(1, std::memory_order_seq_cst);
 }
 
-Result<const LoadedGroup*> GroupCache::load(size_t group) const {
+Result<const LoadedGroup*> GroupCache::load(size_t group,
+                                            ReadKind kind) const {
   const std::lock_guard lock(mutex_);
   if (const LoadedGroup* g = groups_[group].load(std::memory_order_acquire)) {
     return g;
   }
-  auto made = read_group(group);
+  auto made = read_group(group, kind);
   if (!made) {
     return std::move(made).error().with_context(
         file_.name() + ": stripe group " + std::to_string(group) +
@@ -110,7 +111,7 @@ Result<const LoadedGroup*> GroupCache::load(size_t group) const {
 }
 
 Result<std::unique_ptr<LoadedGroup>> GroupCache::read_group(
-    size_t group) const {
+    size_t group, ReadKind kind) const {
   const SectionRef& section = footer_.groups[group].section;
   std::vector<uint8_t> owned;
   ByteSpan bytes;
@@ -122,7 +123,7 @@ Result<std::unique_ptr<LoadedGroup>> GroupCache::read_group(
         file_.read_at({section.offset, section.size, owned.data()}));
     bytes = owned;
   }
-  stats_->add(ReadKind::kIndex, 1, section.size);
+  stats_->add(kind, 1, section.size);
   stats_->rounds.fetch_add(1, std::memory_order_relaxed);
   if (checksum64(bytes) != section.checksum) {
     return Status::corrupt("checksum does not match");

@@ -75,12 +75,14 @@ class GroupCache {
     std::atomic<uint32_t>* count_;
   };
 
-  Result<const LoadedGroup*> get(size_t group) const {
+  // `kind` says what a read is counted as where the group must be loaded.
+  Result<const LoadedGroup*> get(size_t group,
+                                 ReadKind kind = ReadKind::kOpen) const {
     const LoadedGroup* g = groups_[group].load(std::memory_order_acquire);
     if (g != nullptr) [[likely]] {
       return g;
     }
-    return load(group);
+    return load(group, kind);
   }
   uint64_t memory_bytes() const;
   uint64_t first_row(size_t group) const {
@@ -95,8 +97,9 @@ class GroupCache {
   };
   static constexpr size_t kReaderCounts = 64;
 
-  Result<const LoadedGroup*> load(size_t group) const;
-  Result<std::unique_ptr<LoadedGroup>> read_group(size_t group) const;
+  Result<const LoadedGroup*> load(size_t group, ReadKind kind) const;
+  Result<std::unique_ptr<LoadedGroup>> read_group(size_t group,
+                                                  ReadKind kind) const;
   void evict(size_t keep) const;
   void free_retired() const;
 

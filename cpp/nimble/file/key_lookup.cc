@@ -10,7 +10,8 @@ namespace nimble {
 Status KeyCursor::open_group(size_t group) {
   if (group_ != nullptr && group_index_ == group) return Status::ok();
   has_chunk_ = false;
-  NIMBLE_ASSIGN_OR_RETURN(group_, file_.groups().get(group));
+  NIMBLE_ASSIGN_OR_RETURN(group_,
+                          file_.groups().get(group, ReadKind::kIndex));
   group_index_ = group;
   return Status::ok();
 }
@@ -93,6 +94,13 @@ Result<uint64_t> KeyCursor::lower_bound(ByteSpan target) {
 }
 
 Result<RowRange> KeyCursor::find_prefix(ByteSpan prefix) {
+  // Before the first key there is nothing to read.
+  const ByteSpan first = file_.footer().cluster->first_key;
+  if (compare_bytes(prefix, first) < 0 &&
+      (prefix.size() > first.size() ||
+       compare_bytes(first.first(prefix.size()), prefix) != 0)) {
+    return RowRange{};
+  }
   NIMBLE_ASSIGN_OR_RETURN(const uint64_t begin, lower_bound(prefix));
   if (begin == file_.num_rows()) return RowRange{begin, begin};
   successor_.clear();
@@ -113,9 +121,23 @@ Result<RowRange> KeyCursor::find_prefix(ByteSpan prefix) {
 }
 
 Result<RowRange> KeyCursor::find_key(ByteSpan key) {
-  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom());
+  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom(1));
   if (bloom != nullptr && !bloom->might_contain(key)) return RowRange{};
-  return find_prefix(key);
+  return find_whole(key);
+}
+
+Result<RowRange> KeyCursor::find_whole(ByteSpan key) {
+  if (!file_.footer().cluster->unique) return find_prefix(key);
+  // At most one row: where it ends needs no second bound, which might lie in
+  // another chunk or group.
+  if (compare_bytes(key, file_.footer().cluster->first_key) < 0) {
+    return RowRange{};
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const uint64_t row, lower_bound(key));
+  if (row == file_.num_rows() || last_ == chunk_->num_keys()) return RowRange{};
+  NIMBLE_RETURN_IF_ERROR(chunk_->key_at(last_, &found_));
+  if (compare_bytes(found_.span(), key) != 0) return RowRange{};
+  return RowRange{row, row + 1};
 }
 
 Result<RowRange> KeyCursor::find_range(const KeyRange& range) {
@@ -147,7 +169,7 @@ Status find_keys(const FileReader& file, const KeyBuffer& keys, bool whole,
   if (n == 0 || file.num_rows() == 0) return Status::ok();
   std::vector<uint8_t> maybe(n, 1);
   if (whole) {
-    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file.bloom());
+    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file.bloom(n));
     if (bloom != nullptr) {
       std::vector<uint64_t> hashes(n);
       for (size_t i = 0; i < n; ++i) hashes[i] = key_hash64(keys.key(i));
@@ -164,7 +186,8 @@ Status find_keys(const FileReader& file, const KeyBuffer& keys, bool whole,
       (*out)[i] = (*out)[last];
       continue;
     }
-    NIMBLE_ASSIGN_OR_RETURN((*out)[i], cursor.find_prefix(keys.key(i)));
+    NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole ? cursor.find_whole(keys.key(i))
+                                             : cursor.find_prefix(keys.key(i)));
     last = i;
   }
   return Status::ok();

@@ -24,6 +24,8 @@ class KeyCursor {
   Result<RowRange> find_prefix(ByteSpan prefix);
   // The same for a whole key, which the Bloom filter may rule out at once.
   Result<RowRange> find_key(ByteSpan key);
+  // The same without asking the filter.
+  Result<RowRange> find_whole(ByteSpan key);
   Result<RowRange> find_range(const KeyRange& range);
   // Replaces *key by the key of a file row.
   Status key_at(uint64_t row, ByteBuffer* key);
@@ -45,6 +47,7 @@ class KeyCursor {
   uint32_t last_ = 0;             // answer of the last search in the chunk
   ByteBuffer last_target_;
   ByteBuffer successor_;
+  ByteBuffer found_;
 };
 
 // Row ranges of many whole keys or prefixes, in the order of `keys`. Probes

@@ -48,7 +48,7 @@ class KeyChecker {
         return wrong(row, "its key repeats in a file of unique keys");
       }
     }
-    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom());
+    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom(UINT32_MAX));
     if (bloom != nullptr && !bloom->might_contain(key)) {
       return wrong(row, "the Bloom filter does not know its key");
     }
