@@ -22,8 +22,9 @@ INCLUSIVE = ["[)", "[]", "()", "(]"]
 def pick(table: pa.Table, rows: Sequence[int]) -> pa.Table:
     """The rows in that order, for any type (Table.take lacks some)."""
     if table.num_columns == 0:
+        # take() and concat_tables() forget the number of rows
         nothing = pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-        return pa.Table.from_batches([nothing]).replace_schema_metadata(table.schema.metadata)
+        return pa.Table.from_batches([nothing.replace_schema_metadata(table.schema.metadata)])
     if not rows:
         return table.slice(0, 0)
     return pa.concat_tables([table.slice(row, 1) for row in rows])

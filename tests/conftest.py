@@ -8,6 +8,7 @@ slow` or NIMBLEPY_SLOW=1.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,12 @@ from hypothesis import HealthCheck, Phase, settings
 TESTS = str(Path(__file__).resolve().parent)
 if TESTS not in sys.path:  # oracle, strategies, ... are importable under every pytest import mode
     sys.path.insert(0, TESTS)
+
+# Files of tests go to memory where there is room: thousands of small writes wait for no disk.
+_SHM = Path("/dev/shm")
+_SLOW = bool(os.environ.get("NIMBLEPY_SLOW"))
+if not _SLOW and os.access(_SHM, os.W_OK) and shutil.disk_usage(_SHM).free > 2 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_SHM))
 
 _COMMON: dict[str, Any] = {
     "deadline": None,
@@ -43,7 +50,7 @@ settings.load_profile(os.environ.get("NIMBLEPY_TEST_PROFILE", "quick"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get("NIMBLEPY_SLOW") or "slow" in (config.option.markexpr or ""):
+    if _SLOW or "slow" in (config.option.markexpr or ""):
         return
     skip = pytest.mark.skip(reason="slow: run with -m slow or NIMBLEPY_SLOW=1")
     for item in items:
