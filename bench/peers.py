@@ -33,7 +33,7 @@ class Peer(ABC):
     name: str
     package: str  # distribution that must be installed
     settings: str  # one line: the configuration, for the report
-    environment: dict[str, str] = {}  # noqa: RUF012 - of the worker process, before any import
+    borrows_file = False  # reads the file of the peer that has built it before
 
     def __init__(self, dataset: Dataset, threads: int) -> None:
         self.dataset = dataset

@@ -84,6 +84,7 @@ class DuckDb(Peer):
 class DuckDbParquet(DuckDb):
     name = "duckdb_parquet"
     settings = "over the Parquet file (zstd, pyarrow defaults), metadata cached"
+    borrows_file = True
 
     @property
     def file_name(self) -> str:
@@ -102,6 +103,7 @@ class Polars(Peer):
     name = "polars"
     package = "polars"
     settings = "lazy scan of the Parquet file (zstd, pyarrow defaults)"
+    borrows_file = True
 
     @property
     def file_name(self) -> str:

@@ -140,6 +140,7 @@ class VortexTake(Vortex):
     """An upper bound for the format: the key column lies in memory and numpy searches it."""
 
     name = "vortex_take"
+    borrows_file = True
     settings = "take of rows; the key column is in memory and searched by numpy (upper bound)"
 
     def open(self) -> None:

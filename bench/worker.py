@@ -17,6 +17,7 @@ from typing import Any
 
 # questions of one timing: quick ones are repeated until the budget is used up
 MAX_QUESTIONS = 2_000
+MAX_WARMING = 2.0  # seconds
 
 
 class Worker:
@@ -30,21 +31,16 @@ class Worker:
         self.asked = 0
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Builds the files unless the same version with the same settings did already."""
-        wanted = json.dumps([request["version"], self.peer.settings])
+        """Builds the files where they are missing, or again where that is asked for."""
         stamp = self.peer.path.with_suffix(f"{self.peer.path.suffix}.stamp")
-        # by system, not by file: three peers share one Parquet file
-        if (
-            not self.peer.path.exists()
-            or not stamp.exists()
-            or (request["rebuild"] and stamp.read_text("utf-8").partition("\n")[0] != wanted)
-        ):
+        # a file that another peer has built and mapped already must not be replaced under it
+        again = request["rebuild"] and not self.peer.borrows_file
+        if again or not (self.peer.path.exists() and stamp.exists()):
             self.peer.remove()
             start = time.perf_counter()
             self.peer.build(self.dataset.table())
-            seconds = time.perf_counter() - start
-            stamp.write_text(f"{wanted}\n{seconds}", "utf-8")
-        seconds = float(stamp.read_text("utf-8").partition("\n")[2])
+            stamp.write_text(str(time.perf_counter() - start), "utf-8")
+        seconds = float(stamp.read_text("utf-8"))
         return {"seconds": seconds, "bytes": self.peer.size_bytes()}
 
     def open(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -58,8 +54,11 @@ class Worker:
             digest = self.workloads.answer(workload, self.peer, self.keys, self.dataset)
         except NotImplementedError:
             return {"answer": None}
+        end = time.perf_counter() + MAX_WARMING
         for i in range(workload.warm):
             workload.ask(self.peer, self.keys, self.dataset, i)
+            if time.perf_counter() > end:
+                break
         # what is alive now need not be walked by the collector while questions are timed
         gc.collect()
         gc.freeze()

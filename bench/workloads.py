@@ -30,7 +30,7 @@ class Workload:
     ask: Question
     unit: str = "us"  # of one question: us or ms; ns_key divides by `keys`
     keys: int = 1
-    answers: int = 20  # questions whose answers are compared
+    answers: int = 10  # questions whose answers are compared
     warm: int = 50  # questions asked before timing
     needs_prefix: bool = False
 
