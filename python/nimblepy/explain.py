@@ -11,7 +11,7 @@ from nimblepy.keys import KeyColumns
 from nimblepy.tree_types import Plan
 
 if TYPE_CHECKING:
-    from nimblepy.reader import File
+    from nimblepy.file_base import FileBase as File
     from nimblepy.scan import Scan
 
 # Stripes that are listed one by one.
@@ -91,9 +91,7 @@ def _index_name(file: File, names: Sequence[str]) -> str:
     return f"cluster ({', '.join(names)})"
 
 
-def _index_plan(
-    file: File, names: Sequence[str], hits: np.ndarray[Any, Any], probes: int
-) -> Plan:
+def _index_plan(file: File, names: Sequence[str], hits: np.ndarray[Any, Any], probes: int) -> Plan:
     """Groups and key chunks that the bounds fall in: one read each where no cache has them."""
     core = file._open
     details = [("bounds", probes)]
@@ -103,7 +101,7 @@ def _index_plan(
     details.append(("stripe groups", groups))
     bloom = "Bloom filter, " if core.has_bloom else ""
     return Plan(
-        text=f"{bloom}group boundaries, index groups, key chunks",
+        text=f"cluster index: {bloom}group boundaries, index groups, key chunks",
         details=tuple(details),
         reads=groups + (min(probes, max(groups, len(hits))) if groups else 0),
         index=_index_name(file, names),
@@ -119,9 +117,7 @@ def _stripes(
     return list(projection.plan_reads(np.ascontiguousarray(ranges)))
 
 
-def _data_plan(
-    file: File, ranges: np.ndarray[Any, Any], columns: Sequence[str] | None
-) -> Plan:
+def _data_plan(file: File, ranges: np.ndarray[Any, Any], columns: Sequence[str] | None) -> Plan:
     stripes = _stripes(file, ranges, columns)
     shown = tuple(
         Plan(

@@ -9,7 +9,7 @@ from nimblepy import _core
 from nimblepy.tree_types import LayoutNode
 
 if TYPE_CHECKING:
-    from nimblepy.reader import File
+    from nimblepy.file_base import FileBase as File
 
 
 def file_layout(file: File) -> LayoutNode:

@@ -26,7 +26,7 @@ from nimblepy.predicate_ast import (
 from nimblepy.predicate_bounds import bounds_for
 
 if TYPE_CHECKING:
-    from nimblepy.reader import File
+    from nimblepy.file_base import FileBase as File
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
 # Key values of an IN list (or products of several) that are looked up one by one.
@@ -77,9 +77,7 @@ def _count(ranges: Ranges) -> int:
 # ------------------------------------------------------------------ cluster index
 
 
-def _by_index(
-    file: File, conjuncts: tuple[Node, ...]
-) -> tuple[Ranges, tuple[str, ...]] | None:
+def _by_index(file: File, conjuncts: tuple[Node, ...]) -> tuple[Ranges, tuple[str, ...]] | None:
     """Rows by the leading key columns that conjuncts pin down; ``None``: the key is no help."""
     prefixes: list[tuple[pa.Scalar, ...]] = [()]
     used: list[str] = []
@@ -105,8 +103,7 @@ def _by_index(
         return np.empty((0, 2), dtype=np.uint64), tuple(used)
     names = [key.column for key in file._keys[: len(used)]]
     arrays = [
-        pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type)
-        for i in range(len(used))
+        pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type) for i in range(len(used))
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names)
     return _core.merge(_core.find_keys(core, batch, False)), tuple(used)

@@ -16,8 +16,7 @@ from nimblepy.row_filter import RowFilter, rows_for
 from nimblepy.tree_types import Plan
 
 if TYPE_CHECKING:
-    from nimblepy.reader import File
-
+    from nimblepy.file_base import FileBase as File
 
 
 class Scan:
@@ -62,14 +61,13 @@ class Scan:
     def to_table(self) -> pa.Table:
         """All rows of the scan."""
         if self._filter is None:
-            return pa.table(self._stream())
+            return stream_table(self._stream())
         return pa.Table.from_batches(self._filtered(), schema=self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream that decodes while it is read."""
-        if self._filter is None:
-            return pa.RecordBatchReader.from_stream(self._stream())
-        return pa.RecordBatchReader.from_batches(self.schema, self._filtered())
+        batches = stream_batches(self._stream()) if self._filter is None else self._filtered()
+        return pa.RecordBatchReader.from_batches(self.schema, batches)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows batch by batch; a batch is empty only where the whole result is."""
@@ -103,7 +101,9 @@ class Scan:
         return explain_scan(self)
 
     def __repr__(self) -> str:
-        columns = "all columns" if self._columns is None else ", ".join(self._columns) or "no column"
+        columns = (
+            "all columns" if self._columns is None else ", ".join(self._columns) or "no column"
+        )
         where = "" if self._filter is None else f" where {self._filter}"
         return f"<nimblepy.Scan of {columns} of {self._file!r}{where}>"
 
@@ -159,9 +159,27 @@ class Scan:
             if "do not fit in one array" not in str(error):
                 raise
             rows = arguments[0] if len(arguments) == 1 else np.arange(*arguments, dtype=np.uint64)
-            yield from pa.RecordBatchReader.from_stream(
+            yield from stream_batches(
                 self._projection.take(rows, max(1, len(rows) // 2), self._threads)
             )
+
+
+def stream_table(stream: Any) -> pa.Table:
+    """All batches of a core stream; what fails keeps its own exception type."""
+    try:
+        return pa.table(stream)
+    except (OSError, pa.ArrowInvalid):
+        stream.check_failure()
+        raise
+
+
+def stream_batches(stream: Any) -> Iterator[pa.RecordBatch]:
+    """The batches of a core stream one by one."""
+    try:
+        yield from pa.RecordBatchReader.from_stream(stream)
+    except (OSError, pa.ArrowInvalid):
+        stream.check_failure()
+        raise
 
 
 class FilterColumns:
@@ -209,9 +227,7 @@ def _checked_range(row_range: tuple[int, int] | None, num_rows: int) -> tuple[in
     try:
         begin, end = (int(value) for value in row_range)
     except (TypeError, ValueError):
-        raise InvalidArgumentError(
-            f"row_range: expected (begin, end), got {row_range!r}"
-        ) from None
+        raise InvalidArgumentError(f"row_range: expected (begin, end), got {row_range!r}") from None
     if not 0 <= begin <= end <= num_rows:
         raise InvalidArgumentError(
             f"row_range: expected 0 <= begin <= end <= {num_rows}, got ({begin}, {end})"

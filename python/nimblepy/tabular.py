@@ -44,13 +44,22 @@ def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
 
 
 def _length(data: Any) -> int | None:
+    # len() of a DuckDB relation would run its query: only frames that know their height count.
+    height = getattr(data, "height", None)
+    return height if isinstance(height, int) else None
+
+
+def check_column(name: str, column: pa.Array | pa.ChunkedArray) -> None:
+    """Refuses what Arrow's own cheap checks find wrong."""
     try:
-        return len(data)
-    except TypeError:
-        return None
+        column.validate()
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(f"column {name!r}: invalid data: {error}") from error
 
 
 def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        check_column(name, column)
     if table.num_columns == 0 and table.num_rows > 0:
         # Batches of a table without columns lose the number of rows.
         empty = pa.StructArray.from_buffers(pa.struct([]), table.num_rows, [None])

@@ -17,7 +17,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.progress import Progress
 from nimblepy.storage import RemoteSink, resolve
-from nimblepy.tabular import as_reader, slices
+from nimblepy.tabular import as_reader, check_column, slices
 from nimblepy.types import ColumnSummary, FileSummary, SortKey, as_sort_keys
 
 ClusterBy: TypeAlias = str | SortKey | Sequence[str | SortKey] | None
@@ -269,10 +269,7 @@ def _metadata_item(name: object, value: object) -> tuple[str, bytes]:
 def _check_data(batch: pa.RecordBatch) -> None:
     """What Arrow's own cheap checks find wrong, and nulls where the schema rules them out."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        try:
-            column.validate()
-        except pa.ArrowInvalid as error:
-            raise InvalidArgumentError(f"column {field.name!r}: invalid data: {error}") from error
+        check_column(field.name, column)
         if not field.nullable and column.null_count:
             raise InvalidArgumentError(
                 f"column {field.name!r} is declared without nulls but has {column.null_count}"

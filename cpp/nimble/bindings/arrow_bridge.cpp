@@ -55,10 +55,12 @@ int stream_next(ArrowArrayStream* s, ArrowArray* out) {
   auto* state = static_cast<StreamState*>(s->private_data);
   *out = ArrowArray{};
   try {
-    const Status status = state->source->next(out);
+    Status status = state->source->next(out);
     if (status) return 0;
     state->error = status.message();
-    return status.code() == StatusCode::kInvalidArgument ? EINVAL : EIO;
+    const bool argument = status.code() == StatusCode::kInvalidArgument;
+    state->source->failure = std::move(status);
+    return argument ? EINVAL : EIO;
   } catch (const std::bad_alloc&) {
     state->error = "out of memory";
     return ENOMEM;

@@ -63,6 +63,9 @@ class BatchSource {
   virtual ~BatchSource() = default;
   virtual const Field& schema() const = 0;
   virtual Status next(ArrowArray* out) = 0;
+  // The failure that ended the stream, for callers that want more than the
+  // text that Arrow's interface carries.
+  Status failure;
 };
 pybind11::object stream_capsule(std::shared_ptr<BatchSource> source);
 

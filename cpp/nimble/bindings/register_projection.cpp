@@ -20,12 +20,18 @@ class BatchStream {
   explicit BatchStream(std::shared_ptr<BatchSource> source)
       : source_(std::move(source)) {}
   py::object stream() {
-    if (!source_) raise(Status::invalid_argument("the stream is used up"));
-    return stream_capsule(std::move(source_));
+    if (used_) raise(Status::invalid_argument("the stream is used up"));
+    used_ = true;
+    return stream_capsule(source_);
+  }
+  // Raises what ended the stream too early, as the exception it is.
+  void check_failure() const {
+    if (!source_->failure) raise(source_->failure);
   }
 
  private:
   std::shared_ptr<BatchSource> source_;
+  bool used_ = false;
 };
 
 // Rows in a given order, a limited number a batch. Where the bytes of one
@@ -235,7 +241,8 @@ void register_projection(py::module_& m) {
       .def(
           "__arrow_c_stream__",
           [](BatchStream& s, const py::object&) { return s.stream(); },
-          py::arg("requested_schema") = py::none());
+          py::arg("requested_schema") = py::none())
+      .def("check_failure", &BatchStream::check_failure);
   py::class_<RowReader, std::shared_ptr<RowReader>>(m, "Projection")
       .def(py::init([](std::shared_ptr<FileReader> file,
                        const std::optional<std::vector<std::string>>& columns) {

@@ -8,6 +8,17 @@
 // StripeReader, the part that knows streams and their segments; layouts are in
 // column_reader.cc.
 namespace nimble {
+namespace {
+
+// Where in the file a damaged segment lies.
+Status at_segment(Status status, const SegmentRef& segment) {
+  return std::move(status).with_context(
+      "segment of " + std::to_string(segment.size) + " bytes at offset " +
+      std::to_string(segment.offset));
+}
+
+}  // namespace
+
 
 // ------------------------------------------------------------------ segments
 
@@ -103,7 +114,9 @@ Status StripeReader::decode_values(uint32_t stream, uint64_t begin,
     const auto stop =
         static_cast<uint32_t>(std::min<uint64_t>(end - base, kSegmentValues));
     NIMBLE_ASSIGN_OR_RETURN(const Segment s, segment(stream, index, from, stop));
-    NIMBLE_RETURN_IF_ERROR(s.decoder->decode(s.body, from, stop, to));
+    if (Status failed = s.decoder->decode(s.body, from, stop, to); !failed) {
+      return at_segment(std::move(failed), segment_ref(stream, index));
+    }
     const uint64_t n = stop - from;
     if (to.data != nullptr) to.data += n * width;
     to.bit_offset += n;
@@ -136,7 +149,10 @@ Status StripeReader::gather_values(uint32_t stream, const uint64_t* rows,
       NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
       body = fetched_->body(ref);
     }
-    NIMBLE_RETURN_IF_ERROR(d->gather(body, local.data(), local.size(), to));
+    if (Status failed = d->gather(body, local.data(), local.size(), to);
+        !failed) {
+      return at_segment(std::move(failed), ref);
+    }
     if (to.data != nullptr) to.data += local.size() * width;
     to.bit_offset += local.size();
   }

@@ -15,11 +15,11 @@ bool FetchedBodies::before(const Wanted& a, const Wanted& b) {
   return a.begin < b.begin;
 }
 
-uint8_t* FetchedBodies::buffer_of(const SegmentRef& segment) {
-  std::unique_ptr<uint8_t[]>& b = buffers_[segment.offset];
+FetchedBodies::Buffer& FetchedBodies::buffer_of(const SegmentRef& segment) {
+  Buffer& b = buffers_[segment.offset];
   // Kernels may look a few bytes past the end.
-  if (!b) b.reset(new uint8_t[segment.size + AlignedBuffer::kSlack]);
-  return b.get();
+  if (!b.bytes) b.bytes.reset(new uint8_t[segment.size + AlignedBuffer::kSlack]);
+  return b;
 }
 
 void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
@@ -27,11 +27,18 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
   ranges_.clear();
   decoder.append_ranges(begin, end, &ranges_);
   if (ranges_.empty()) return;
-  uint8_t* to = buffer_of(segment);
+  Buffer& buffer = buffer_of(segment);
   for (const ByteRange& r : ranges_) {
-    if (r.begin >= r.end) continue;
+    const auto covers = [&r](const ByteRange& f) {
+      return f.begin <= r.begin && r.end <= f.end;
+    };
+    if (r.begin >= r.end || std::any_of(buffer.filled.rbegin(),
+                                        buffer.filled.rend(), covers)) {
+      continue;
+    }
+    buffer.filled.push_back(r);
     wanted_.push_back({segment.offset + r.begin, segment.offset + r.end,
-                       to + r.begin});
+                       buffer.bytes.get() + r.begin});
   }
 }
 
@@ -39,7 +46,7 @@ SegmentBody FetchedBodies::body(const SegmentRef& segment) const {
   const auto it = buffers_.find(segment.offset);
   SegmentBody out;
   out.size = segment.size;
-  out.data = it == buffers_.end() ? nullptr : it->second.get();
+  out.data = it == buffers_.end() ? nullptr : it->second.bytes.get();
   return out;
 }
 

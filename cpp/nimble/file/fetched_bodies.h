@@ -36,12 +36,16 @@ class FetchedBodies {
     uint64_t begin, end;  // in the file
     uint8_t* to;
   };
+  struct Buffer {
+    std::unique_ptr<uint8_t[]> bytes;
+    std::vector<ByteRange> filled;  // or wanted: not to be wanted again
+  };
   struct Request {
     uint64_t begin, end;
     size_t first;  // of the wanted ranges it serves
   };
   static bool before(const Wanted& a, const Wanted& b);
-  uint8_t* buffer_of(const SegmentRef& segment);
+  Buffer& buffer_of(const SegmentRef& segment);
   // Ascending ranges joined where they are close.
   std::vector<Request> join(const std::vector<Wanted>& wanted) const;
 
@@ -50,7 +54,7 @@ class FetchedBodies {
   ReadStats* stats_;
   // By offset in the file. The memory of a segment is as large as the segment,
   // but only touched pages of it are ever backed.
-  std::map<uint64_t, std::unique_ptr<uint8_t[]>> buffers_;
+  std::map<uint64_t, Buffer> buffers_;
   std::vector<Wanted> wanted_;
   std::vector<ByteRange> ranges_;
 };

@@ -60,14 +60,18 @@ Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
         " that this version of nimblepy does not have; it was written by a "
         "newer one");
   }
-  if (!in_bounds(out.footer_offset, out.footer_size,
-                 file_size - kPostscriptSize)) {
+  // The footer ends where the postscript begins: bytes that were lost or added
+  // anywhere show here.
+  const uint64_t end = file_size - kPostscriptSize;
+  if (!in_bounds(out.footer_offset, out.footer_size, end) ||
+      out.footer_offset + out.footer_size != end) {
     return Status::corrupt(name + ": footer of " +
                            std::to_string(out.footer_size) +
                            " bytes at offset " +
                            std::to_string(out.footer_offset) +
-                           " does not lie in a file of " +
-                           std::to_string(file_size));
+                           " does not end at offset " + std::to_string(end) +
+                           ", where the postscript of a file of " +
+                           std::to_string(file_size) + " bytes begins");
   }
   return out;
 }

@@ -107,6 +107,11 @@ bool resolve_bytes(Field* f, std::string_view s) {
   return true;
 }
 
+bool is_run_end_type(const Field& f) {
+  return f.dictionary.empty() &&
+         (f.format == "s" || f.format == "i" || f.format == "l");
+}
+
 bool resolve_nested(Field* f, std::string_view s) {
   size_t want_children = 1;
   set(f, Layout::kList, Logical::kNested, 0, false);
@@ -115,13 +120,19 @@ bool resolve_nested(Field* f, std::string_view s) {
     f->wide_offsets = s.back() == 'L';
   } else if (s == "+m") {
     f->is_map = true;
-    if (f->children.size() == 1 && f->children[0].format != "+s") return false;
+    if (f->children.size() == 1 && (f->children[0].format != "+s" ||
+                                    f->children[0].children.size() != 2)) {
+      return false;
+    }
   } else if (s == "+s") {
     f->layout = Layout::kStruct;
     want_children = f->children.size();
   } else if (s == "+r") {
     f->layout = Layout::kRunEnd;
     want_children = 2;
+    if (f->children.size() == 2 && !is_run_end_type(f->children[0])) {
+      return false;
+    }
   } else if (s.substr(0, 3) == "+w:") {
     f->layout = Layout::kFixedList;
     int64_t n = 0;
@@ -133,7 +144,11 @@ bool resolve_nested(Field* f, std::string_view s) {
     for (std::string_view id : split(s.substr(4))) {
       int64_t v = 0;
       if (!parse_int(id, &v) || v < 0 || v > 127) return false;
-      f->type_ids.push_back(static_cast<int8_t>(v));
+      const auto type_id = static_cast<int8_t>(v);
+      if (std::count(f->type_ids.begin(), f->type_ids.end(), type_id) > 0) {
+        return false;
+      }
+      f->type_ids.push_back(type_id);
     }
     want_children = f->type_ids.size();
   } else {
@@ -346,34 +361,41 @@ bool has_dictionary(const Field& field) {
   return false;
 }
 
+namespace {
+
+bool find_below(const Field& at, std::string_view path, std::vector<int>* out) {
+  // The longest child name that `path` begins with comes first: names may hold
+  // dots. Where it leads nowhere, a shorter one may.
+  std::vector<int> candidates;
+  for (size_t i = 0; i < at.children.size(); ++i) {
+    const Field& c = at.children[i];
+    const std::string_view n = c.name;
+    const bool part = c.layout == Layout::kStruct && path.size() > n.size() &&
+                      path.starts_with(n) && path[n.size()] == '.';
+    if (path == n || part) candidates.push_back(static_cast<int>(i));
+  }
+  const auto name_size = [&at](int i) {
+    return at.children[static_cast<size_t>(i)].name.size();
+  };
+  std::stable_sort(candidates.begin(), candidates.end(), [&](int a, int b) {
+    return name_size(a) > name_size(b);
+  });
+  for (const int i : candidates) {
+    out->push_back(i);
+    if (name_size(i) == path.size()) return true;
+    const Field& child = at.children[static_cast<size_t>(i)];
+    if (find_below(child, path.substr(name_size(i) + 1), out)) return true;
+    out->pop_back();
+  }
+  return false;
+}
+
+}  // namespace
+
 Result<std::vector<int>> find_path(const Field& root, std::string_view path) {
   std::vector<int> out;
-  const Field* at = &root;
-  std::string_view rest = path;
-  while (true) {
-    const Field* next = nullptr;
-    size_t used = 0;
-    // The longest child name that `rest` begins with wins: names may hold dots.
-    for (size_t i = 0; i < at->children.size(); ++i) {
-      const std::string& n = at->children[i].name;
-      const bool whole = rest == n;
-      const bool part = rest.size() > n.size() && rest.substr(0, n.size()) == n &&
-                        rest[n.size()] == '.' &&
-                        at->children[i].layout == Layout::kStruct;
-      if ((whole || part) && (next == nullptr || n.size() > used)) {
-        if (next != nullptr) out.pop_back();
-        next = &at->children[i];
-        used = n.size();
-        out.push_back(static_cast<int>(i));
-      }
-    }
-    if (next == nullptr) {
-      return Status::not_found("no column '" + std::string(path) + "'");
-    }
-    if (used == rest.size()) return out;
-    rest = rest.substr(used + 1);
-    at = next;
-  }
+  if (find_below(root, path, &out)) return out;
+  return Status::not_found("no column '" + std::string(path) + "'");
 }
 
 }  // namespace nimble

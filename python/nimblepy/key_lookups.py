@@ -1,0 +1,289 @@
+"""Lookups by key: one row as a dict, many keys as a table, ranges and prefixes."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.columns import resolve_column
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.file_base import FileBase
+from nimblepy.keys import (
+    KeyColumns,
+    as_tuple,
+    key_columns,
+    probe_batch,
+    single_row,
+    typed_bound,
+    typed_prefix,
+)
+from nimblepy.types import SortKey
+
+_INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
+
+Ranges = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class KeyLookups(FileBase):
+    """The part of File that answers by key."""
+
+    def get(
+        self,
+        key: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        on: str | Sequence[str] | None = None,
+        default: Any = None,
+        null_equals: bool = False,
+    ) -> Any:
+        """One row as a dict of Python values, ``default`` where no row has the key.
+
+        Of several matches the first in file order. The fastest way to read one row from Python.
+
+        Args:
+            key: a scalar; a tuple or dict for a key of several columns.
+            null_equals: a null in ``key`` matches null keys instead of nothing.
+
+        Raises:
+            IndexUnavailableError: no index on the columns of ``on``.
+            InvalidArgumentError: a value of the wrong type, an unknown column.
+
+        Cost: two binary searches and one block a column, without I/O once these are in memory.
+        """
+        point = self._points.get(None if columns is None else tuple(columns))
+        if point is None:
+            point = self._make_point(columns)
+        if on is None:
+            row = point.get(key)
+            if row is not NotImplemented:
+                return default if row is None else row
+        ranges, _ = self._find([key], on, null_equals, one=True)
+        begin, end = int(ranges[0, 0]), int(ranges[0, 1])
+        return point.read(begin) if begin < end else default
+
+    def lookup(
+        self,
+        keys: Any,
+        *,
+        on: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        probe_row: str | None = None,
+        null_equals: bool = False,
+    ) -> pa.Table:
+        """All rows that match any of ``keys``, by probe position, then file order.
+
+        Args:
+            keys: Arrow array, numpy array, list of scalars or of tuples, or tabular data whose
+                columns are the key columns. A key given twice answers twice.
+            on: the indexed columns; the default is the cluster key. Leading columns of it match
+                every row that begins with these values.
+            probe_row: name of an int64 column to put first: position of the key that matched.
+            null_equals: nulls match null keys; otherwise a key with a null matches nothing.
+
+        Raises:
+            IndexUnavailableError, InvalidArgumentError: as :meth:`get`.
+
+        Cost: keys are sorted once; every key chunk and block they touch is read once.
+        """
+        ranges, _ = self._find(keys, on, null_equals)
+        rows, probes = _core.expand(ranges)
+        table = self._take(rows, columns)
+        if probe_row is None:
+            return table
+        if probe_row in table.column_names:
+            raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
+        return table.add_column(
+            0, pa.field(probe_row, pa.int64(), nullable=False), pa.array(probes)
+        )
+
+    def contains(
+        self, keys: Any, *, on: str | Sequence[str] | None = None, null_equals: bool = False
+    ) -> pa.BooleanArray:
+        """For each key whether any row has it. Reads the index only."""
+        ranges, _ = self._find(keys, on, null_equals)
+        return pa.array(ranges[:, 1] > ranges[:, 0])
+
+    def count(
+        self, keys: Any, *, on: str | Sequence[str] | None = None, null_equals: bool = False
+    ) -> pa.Int64Array:
+        """For each key how many rows have it. Reads the index only."""
+        ranges, _ = self._find(keys, on, null_equals)
+        return pa.array((ranges[:, 1] - ranges[:, 0]).astype(np.int64))
+
+    def row_ranges(
+        self,
+        keys: Any = None,
+        *,
+        lower: Any = None,
+        upper: Any = None,
+        prefix: Any = None,
+        on: str | Sequence[str] | None = None,
+        inclusive: str = "[)",
+        null_equals: bool = False,
+    ) -> pa.Table:
+        """The index's own answer: ``probe_row``, ``begin``, ``end`` (half-open file rows).
+
+        Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Keys that match nothing are left
+        out.
+        """
+        if keys is not None:
+            if lower is not None or upper is not None or prefix is not None:
+                raise InvalidArgumentError("row_ranges: give keys, or bounds, or a prefix")
+            ranges, _ = self._find(keys, on, null_equals)
+        elif prefix is not None:
+            if lower is not None or upper is not None:
+                raise InvalidArgumentError("row_ranges: give bounds or a prefix, not both")
+            ranges = np.array([self._prefix_rows(prefix, on)], dtype=np.uint64)
+        else:
+            found = self._range_rows(lower, upper, on, inclusive)
+            ranges = np.array([found], dtype=np.uint64)
+        hits = np.flatnonzero(ranges[:, 1] > ranges[:, 0])
+        return pa.table(
+            {
+                "probe_row": pa.array(hits.astype(np.int64)),
+                "begin": pa.array(ranges[hits, 0].astype(np.int64)),
+                "end": pa.array(ranges[hits, 1].astype(np.int64)),
+            }
+        )
+
+    def range(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        *,
+        on: str | Sequence[str] | None = None,
+        inclusive: str = "[)",
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> pa.Table:
+        """Rows between two bounds in key order, in key order.
+
+        Bounds are places in the order of the key: for a descending column ``lower`` is the larger
+        value, and an unbounded side takes in the nulls at that end. For rows by the values of a
+        column whatever its direction, use ``scan(filter=...)``; the index answers that as well.
+
+        Args:
+            lower, upper: a scalar or tuple; one shorter than the key stands for all keys that
+                begin with it; ``None`` is unbounded.
+            inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
+            limit: most rows to return.
+            reverse: largest key first; with ``limit`` the last rows of the range.
+        """
+        return self._rows(self._range_rows(lower, upper, on, inclusive), columns, limit, reverse)
+
+    def prefix(
+        self,
+        prefix: Any,
+        *,
+        on: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> pa.Table:
+        """Rows whose leading key columns equal ``prefix``, in key order.
+
+        Args:
+            prefix: a scalar or tuple; the last element may be :func:`nimblepy.starts_with`.
+        """
+        return self._rows(self._prefix_rows(prefix, on), columns, limit, reverse)
+
+    def _make_point(self, columns: Sequence[str] | None) -> Any:
+        projection = self._projection(columns)
+
+        def fallback(row: int, names: list[str]) -> Any:
+            return self._take(np.array([row], dtype=np.uint64), names).to_pylist()[0]
+
+        point = _core.PointReader(projection, fallback)
+        self._points[None if columns is None else tuple(columns)] = point
+        return point
+
+    def _find(
+        self,
+        keys: Any,
+        on: str | Sequence[str] | None,
+        null_equals: bool,
+        *,
+        one: bool = False,
+    ) -> tuple[Ranges, KeyColumns]:
+        """Row ranges of each key, and the key columns they were found by."""
+        self._check_names(on)
+        columns = key_columns(self._keys, self._key_types, on, _width(keys, on, self._keys))
+        if one and len(columns.names) > 1 and not isinstance(keys[0], (tuple, list, Mapping)):
+            raise InvalidArgumentError(
+                f"key {keys[0]!r}: the key has {len(columns.names)} columns "
+                f"({', '.join(columns.names)}); pass a tuple or a dict"
+            )
+        probes = probe_batch(keys, columns)
+        ranges = _core.find_keys(self._open, probes.batch, null_equals)
+        if probes.impossible is not None and probes.impossible.any():
+            ranges[probes.impossible] = 0
+        return ranges, columns
+
+    def _range_rows(
+        self, lower: Any, upper: Any, on: str | Sequence[str] | None, inclusive: str
+    ) -> tuple[int, int]:
+        if inclusive not in _INCLUSIVE:
+            raise InvalidArgumentError(
+                f"inclusive: expected one of {', '.join(map(repr, _INCLUSIVE))}, got {inclusive!r}"
+            )
+        columns = self._bound_columns(on, lower, upper)
+        low_inclusive, high_inclusive = _INCLUSIVE[inclusive]
+        low = typed_bound(lower, low_inclusive, columns, lower=True)
+        high = typed_bound(upper, high_inclusive, columns, lower=False)
+        if low is None or high is None:
+            return 0, 0
+        begin, end = _core.find_range(
+            self._open,
+            single_row(columns.names[: len(low.values)], low.values) if low.values else None,
+            low.inclusive,
+            single_row(columns.names[: len(high.values)], high.values) if high.values else None,
+            high.inclusive,
+            False,
+        )
+        return int(begin), int(end)
+
+    def _prefix_rows(self, prefix: Any, on: str | Sequence[str] | None) -> tuple[int, int]:
+        columns = self._bound_columns(on, prefix)
+        typed = typed_prefix(prefix, columns)
+        if typed is None:
+            return 0, 0
+        values, starts_with = typed
+        if not values:
+            return 0, self.num_rows
+        batch = single_row(columns.names[: len(values)], values)
+        begin, end = _core.find_prefix(self._open, batch, starts_with)
+        return int(begin), int(end)
+
+    def _check_names(self, on: str | Sequence[str] | None) -> None:
+        for name in [on] if isinstance(on, str) else on or ():
+            resolve_column(self._schema, name)
+
+    def _bound_columns(self, on: str | Sequence[str] | None, *bounds: Any) -> KeyColumns:
+        self._check_names(on)
+        columns = key_columns(self._keys, self._key_types, on)
+        if columns.given != tuple(builtins.range(len(columns.given))):
+            raise IndexUnavailableError(
+                f"bounds need the columns in key order: {', '.join(columns.names)}"
+            )
+        for bound in bounds:
+            n = 0 if bound is None else len(as_tuple(bound))
+            if n > len(columns.names):
+                raise InvalidArgumentError(
+                    f"bound {bound!r}: {n} values for the key ({', '.join(columns.names)})"
+                )
+        return columns
+
+
+def _width(keys: Any, on: Any, key: Sequence[SortKey]) -> int | None:
+    """Key columns that tuples name, where ``on`` does not say it: shorter ones are prefixes."""
+    if on is not None or not key:
+        return None
+    if isinstance(keys, (list, tuple)) and keys and isinstance(keys[0], (tuple, Mapping)):
+        return len(keys[0])
+    return None
