@@ -1,5 +1,6 @@
 #include "nimble/types/field.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <memory>
