@@ -1,0 +1,42 @@
+#include "nimble/base/parallel.h"
+
+#include "testing/check.h"
+
+namespace nimble {
+namespace {
+
+TEST(Parallel, EveryTaskOnce) {
+  for (const size_t n : {0, 1, 2, 7, 1000}) {
+    for (const uint32_t threads : {0, 1, 2, 8, 2000}) {
+      if (threads == 2000 && n > 7) continue;
+      std::vector<std::atomic<int>> runs(n);
+      parallel_for(n, threads, [&](size_t i) { ++runs[i]; });
+      int wrong = 0;
+      for (const auto& r : runs) wrong += r != 1;
+      CHECK_EQ(wrong, 0);
+    }
+  }
+}
+
+TEST(Parallel, TasksOverlap) {
+  // Two tasks that wait for each other end only if both run at once.
+  std::atomic<int> arrived{0};
+  parallel_for(2, 2, [&](size_t) {
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  CHECK_EQ(arrived.load(), 2);
+}
+
+TEST(Parallel, OneThreadIsTheCaller) {
+  const auto self = std::this_thread::get_id();
+  std::vector<size_t> order;
+  parallel_for(5, 1, [&](size_t i) {
+    CHECK(std::this_thread::get_id() == self);
+    order.push_back(i);
+  });
+  CHECK(order == std::vector<size_t>({0, 1, 2, 3, 4}));
+}
+
+}  // namespace
+}  // namespace nimble

@@ -1,0 +1,110 @@
+// A file appears whole or not at all.
+#include "nimble/io/writable_file.h"
+
+#include <cerrno>
+#include <unistd.h>
+
+#include "io/temp_dir.h"
+
+namespace nimble {
+namespace {
+
+using nimble::testing::TempDir;
+using Names = std::vector<std::string>;
+
+TEST(WritableFile, AppearsOnCommit) {
+  const TempDir dir;
+  {
+    auto file = create_local_file(dir.path("a.nimble"));
+    REQUIRE(file.has_value());
+    CHECK((*file)->append(as_bytes("hello ")));
+    CHECK((*file)->append({}));
+    CHECK((*file)->append(as_bytes("world")));
+    CHECK(!std::filesystem::exists(dir.path("a.nimble")));
+    CHECK((*file)->commit());
+    CHECK(dir.names() == Names{"a.nimble"});
+  }
+  CHECK(dir.names() == Names{"a.nimble"});
+  CHECK_EQ(dir.read("a.nimble"), "hello world");
+}
+
+TEST(WritableFile, LeavesNothingWithoutCommit) {
+  const TempDir dir;
+  {
+    auto file = create_local_file(dir.path("a.nimble"));
+    REQUIRE(file.has_value());
+    CHECK((*file)->append(as_bytes(std::string(3 << 20, 'x'))));
+    CHECK_EQ(dir.names().size(), 1);  // the temporary one
+  }
+  CHECK(dir.names().empty());
+}
+
+TEST(WritableFile, OldFileStaysUntilCommit) {
+  const TempDir dir;
+  const std::string path = dir.write("a.nimble", "old");
+  {
+    auto abandoned = create_local_file(path);
+    REQUIRE(abandoned.has_value());
+    CHECK((*abandoned)->append(as_bytes("new")));
+  }
+  CHECK_EQ(dir.read("a.nimble"), "old");
+  auto file = create_local_file(path);
+  REQUIRE(file.has_value());
+  CHECK((*file)->append(as_bytes("new")));
+  CHECK_EQ(dir.read("a.nimble"), "old");
+  CHECK((*file)->commit());
+  CHECK_EQ(dir.read("a.nimble"), "new");
+  CHECK(dir.names() == Names{"a.nimble"});
+}
+
+TEST(WritableFile, TwoWritersOfOnePathDoNotMix) {
+  const TempDir dir;
+  auto first = create_local_file(dir.path("a"));
+  auto second = create_local_file(dir.path("a"));
+  REQUIRE(first.has_value() && second.has_value());
+  CHECK((*first)->append(as_bytes("first")));
+  CHECK((*second)->append(as_bytes("second")));
+  CHECK((*first)->commit());
+  CHECK_EQ(dir.read("a"), "first");
+  CHECK((*second)->commit());
+  CHECK_EQ(dir.read("a"), "second");
+}
+
+TEST(WritableFile, BytesAroundTheBufferSize) {
+  const TempDir dir;
+  constexpr size_t kBuffer = size_t{1} << 20;
+  for (const size_t first : {size_t{1}, kBuffer - 1, kBuffer, kBuffer + 1}) {
+    for (const size_t second : {size_t{0}, size_t{1}, kBuffer, 2 * kBuffer}) {
+      auto file = create_local_file(dir.path("a"));
+      REQUIRE(file.has_value());
+      CHECK((*file)->append(as_bytes(std::string(first, 'a'))));
+      CHECK((*file)->append(as_bytes(std::string(second, 'b'))));
+      CHECK((*file)->append(as_bytes("end")));
+      CHECK((*file)->commit());
+      CHECK(dir.read("a") ==
+            std::string(first, 'a') + std::string(second, 'b') + "end");
+    }
+  }
+}
+
+TEST(WritableFile, RefusesWhatItCannotReplace) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path("sub"));
+  const auto directory = create_local_file(dir.path("sub"));
+  REQUIRE(!directory.has_value());
+  CHECK_EQ(directory.error().os_error(), EISDIR);
+  const auto missing = create_local_file(dir.path("none/a.nimble"));
+  REQUIRE(!missing.has_value());
+  CHECK_EQ(missing.error().os_error(), ENOENT);
+  // The target becomes a directory while the file is being written.
+  {
+    auto file = create_local_file(dir.path("late"));
+    REQUIRE(file.has_value());
+    std::filesystem::create_directory(dir.path("late"));
+    CHECK((*file)->commit().code() == StatusCode::kIoError);
+  }
+  CHECK(dir.names() == Names({"late", "sub"}));
+}
+
+}  // namespace
+}  // namespace nimble
