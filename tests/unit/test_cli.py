@@ -49,7 +49,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def nimble(source: Path, tmp_path: Path) -> Path:
     path = tmp_path / "out.nimble"
-    result = run("convert", source, path, "--cluster-by", "k", "--unique", "--hash-index", "name")
+    result = run("convert", source, path, "--cluster-by", "k", "--unique")
     assert result.exit_code == 0, result.output
     return path
 
@@ -111,7 +111,7 @@ def test_schema_and_inspect_as_json(nimble: Path) -> None:
     assert schema["cluster_by"] == ["k"]
     assert schema["unique"] is True
     assert [column["name"] for column in schema["columns"]] == ["k", "name", "loc"]
-    assert {index["kind"] for index in schema["indexes"]} == {"cluster", "hash"}
+    assert [index["kind"] for index in schema["indexes"]] == ["cluster"]
     inspection = json.loads(run("inspect", nimble, "--json").stdout)
     assert inspection["layout"]["kind"] == "file"
 
@@ -136,14 +136,12 @@ def test_stats_as_json_covers_every_column(nimble: Path) -> None:
 
 
 @needs_core
-def test_lookup_by_cluster_key_and_by_hash(nimble: Path) -> None:
+def test_lookup_by_cluster_key(nimble: Path) -> None:
     found = json_lines(run("lookup", nimble, "7", "3", "1000", "--json", "-c", "k,loc"))
     assert found == [
         {"k": 7, "loc": {"lat": 3.5, "tags": ["a"]}},
         {"k": 3, "loc": {"lat": 1.5, "tags": ["a"]}},
     ]
-    named = json_lines(run("lookup", nimble, "name [5], 15", "--on", "name", "--json"))
-    assert [row["k"] for row in named] == [15]
     assert "no row" in run("lookup", nimble, "1000").stderr
 
 
@@ -187,9 +185,7 @@ def test_explain_prints_plan_and_no_rows(nimble: Path) -> None:
 @needs_core
 def test_convert_reports_what_it_wrote(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "made.nimble"
-    result = run(
-        "convert", source, target, "--cluster-by", "k desc", "--sorted-index", "name", "--json"
-    )
+    result = run("convert", source, target, "--cluster-by", "k desc", "--json")
     assert json.loads(result.stdout)["num_rows"] == ROWS
     keys = [row["k"] for row in json_lines(run("scan", target, "--json", "-c", "k"))]
     assert keys == list(reversed(range(ROWS)))

@@ -17,7 +17,7 @@ def test_defaults_are_those_documented() -> None:
         "stripe_bytes": 64 << 20,
         "group_rows": 1 << 20,
         "group_bytes": 64 << 20,
-        "key_chunk_rows": 1024,
+        "key_chunk_rows": 2048,
         "restart_interval": 16,
         "cluster_bloom_bits_per_key": None,
         "statistics": True,

@@ -114,7 +114,8 @@ class Column {
   Status append_lists(const ArrayView& view, int64_t begin, int64_t count,
                       const std::string& path);
   void append_validity(const ArrayView& view, int64_t begin, int64_t count);
-  void append_strings(const ArrayView& view, int64_t begin, int64_t count);
+  Status append_strings(const ArrayView& view, int64_t begin, int64_t count,
+                        const std::string& path);
   // A run of strings without nulls: one copy of its bytes.
   void append_string_run(const ArrayView& view, int64_t begin, int64_t count,
                          uint64_t first);

@@ -77,12 +77,39 @@ void Column::append_fixed(const ArrayView& view, int64_t begin, int64_t count) {
   }
 }
 
-void Column::append_strings(const ArrayView& view, int64_t begin,
-                            int64_t count) {
+namespace {
+
+// Are the offsets around `count` strings ascending? Arrow's cheap checks look
+// at the last one only; all that lie below it are inside the data.
+template <class T>
+bool ascending(const T* offsets, int64_t count) {
+  T down = 0;
+  for (int64_t i = 0; i < count; ++i) down |= offsets[i + 1] < offsets[i];
+  return down == 0 && offsets[0] >= 0;
+}
+
+bool has_sound_offsets(const ArrayView& view, int64_t begin, int64_t count) {
+  if (view.field().is_view) return true;
+  const int64_t row = view.offset() + begin;
+  return view.field().wide_offsets
+             ? ascending(reinterpret_cast<const int64_t*>(view.buffer(1)) + row,
+                         count)
+             : ascending(reinterpret_cast<const int32_t*>(view.buffer(1)) + row,
+                         count);
+}
+
+}  // namespace
+
+Status Column::append_strings(const ArrayView& view, int64_t begin,
+                              int64_t count, const std::string& path) {
+  if (!has_sound_offsets(view, begin, count)) {
+    return Status::invalid_argument("column '" + path +
+                                    "': string offsets go down: invalid data");
+  }
   const uint64_t first = bytes.add_values(static_cast<uint64_t>(count));
   if (!view.may_have_nulls() && !field_->is_view && bytes.wide) {
     append_string_run(view, begin, count, first);
-    return;
+    return Status::ok();
   }
   uint64_t end = bytes.data.size();
   for (int64_t i = 0; i < count; ++i) {
@@ -91,6 +118,7 @@ void Column::append_strings(const ArrayView& view, int64_t begin,
     end += s.size();
     bytes.set_end(first + static_cast<uint64_t>(i), end);
   }
+  return Status::ok();
 }
 
 void Column::append_string_run(const ArrayView& view, int64_t begin,
@@ -249,7 +277,7 @@ Status Column::append(const ArrayView& view, int64_t begin, int64_t count,
                 values.data(), length_, static_cast<uint64_t>(count));
       break;
     case Layout::kBytes:
-      append_strings(view, begin, count);
+      NIMBLE_RETURN_IF_ERROR(append_strings(view, begin, count, path));
       break;
     case Layout::kList:
       NIMBLE_RETURN_IF_ERROR(append_lists(view, begin, count, path));

@@ -1,5 +1,6 @@
 #include "nimble/file/zone_map.h"
 
+#include "nimble/format/aligned_vector.h"
 #include "nimble/key/big_endian.h"
 #include "zone_map_generated.h"
 
@@ -49,9 +50,9 @@ Result<Zones> parse(const std::vector<uint8_t>& bytes, uint64_t num_rows) {
   const auto* rows = z.map->end_rows();
   const size_t n = rows == nullptr ? 0 : rows->size();
   const auto fits = [n](const flatbuffers::Vector<uint64_t>* v) {
-    return v != nullptr && v->size() == n;
+    return v != nullptr && v->size() == n && is_aligned(v);
   };
-  if (rows == nullptr || !fits(z.map->null_counts()) ||
+  if (rows == nullptr || !is_aligned(rows) || !fits(z.map->null_counts()) ||
       !fits(z.map->value_counts()) ||
       (z.map->nan_counts() != nullptr && !fits(z.map->nan_counts())) ||
       z.map->max_exact() == nullptr || z.map->max_exact()->size() != n ||

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "group_generated.h"
+#include "nimble/format/aligned_vector.h"
 #include "nimble/format/constants.h"
 
 namespace nimble {
@@ -144,6 +145,10 @@ Result<GroupView> GroupView::open(ByteSpan bytes, const StreamPlan& plan,
   uint64_t rows = 0;
   if (group.stripes() != nullptr) {
     for (const fb::Stripe* s : *group.stripes()) {
+      if (!is_aligned(s->values()) || !is_aligned(s->segment_offsets()) ||
+          !is_aligned(s->segment_sizes())) {
+        return corrupt_stripe(out.stripes_.size(), "arrays are not aligned");
+      }
       StripeView view;
       view.first_row = first_row + rows;
       view.rows = s->rows();
@@ -165,6 +170,9 @@ Result<GroupView> GroupView::open(ByteSpan bytes, const StreamPlan& plan,
                            std::to_string(num_rows));
   }
   if (const fb::ChunkDirectory* c = group.chunks(); c != nullptr) {
+    if (!is_aligned(c->chunk_end_rows()) || !is_aligned(c->chunk_ends())) {
+      return Status::corrupt("key chunks: arrays are not aligned");
+    }
     out.has_chunks_ = true;
     out.chunks_.chunk_end_rows = span_of(c->chunk_end_rows());
     out.chunks_.chunk_ends = span_of(c->chunk_ends());
