@@ -9,7 +9,8 @@ namespace nimble {
 // May 8-byte elements of a FlatBuffers vector, or null, be used in place?
 template <class Vector>
 bool is_aligned(const Vector* v) {
-  return v == nullptr || reinterpret_cast<uintptr_t>(v->Data()) % 8 == 0;
+  return v == nullptr || v->size() == 0 ||
+         reinterpret_cast<uintptr_t>(v->Data()) % 8 == 0;
 }
 
 }  // namespace nimble
