@@ -5,6 +5,7 @@ Both may only drop rows that provably fail; what is left is evaluated exactly by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ def _by_index(file: File, conjuncts: tuple[Node, ...]) -> tuple[Ranges, tuple[st
     return _core.merge(_core.find_keys(core, batch, False)), tuple(used)
 
 
-def _values_of(nodes: list[Node]) -> tuple[list[pa.Scalar], str] | None:
+def _values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], str] | None:
     """The values a column must have, from its equality conjuncts."""
     for node in nodes:
         if isinstance(node, Compare) and node.op == "==":
@@ -121,7 +122,7 @@ def _values_of(nodes: list[Node]) -> tuple[list[pa.Scalar], str] | None:
 
 def _last_column(
     file: File,
-    nodes: list[Node],
+    nodes: Sequence[Node],
     data_type: pa.DataType,
     prefixes: list[tuple[pa.Scalar, ...]],
     depth: int,

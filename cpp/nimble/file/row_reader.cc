@@ -6,6 +6,17 @@
 #include "nimble/base/parallel.h"
 
 namespace nimble {
+namespace {
+
+std::vector<std::pair<uint64_t, uint64_t>> sorted_with_places(
+    std::span<const uint64_t> rows) {
+  std::vector<std::pair<uint64_t, uint64_t>> out(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) out[i] = {rows[i], i};
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const RowReader>> RowReader::create(
     std::shared_ptr<const FileReader> file,
@@ -155,17 +166,16 @@ Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
       std::adjacent_find(rows.begin(), rows.end(),
                          std::greater_equal<uint64_t>()) == rows.end();
   if (ascending) return read_ascending(rows, threads, out);
-  std::vector<uint64_t> unique(rows.begin(), rows.end());
-  std::sort(unique.begin(), unique.end());
-  unique.erase(std::unique(unique.begin(), unique.end()), unique.end());
+  // Wanted rows ascending and once each, and for every place of the result
+  // which of them goes there.
+  std::vector<uint64_t> unique, places(rows.size());
+  unique.reserve(rows.size());
+  for (const auto& [row, place] : sorted_with_places(rows)) {
+    if (unique.empty() || unique.back() != row) unique.push_back(row);
+    places[place] = unique.size() - 1;
+  }
   Column read = make_output();
   NIMBLE_RETURN_IF_ERROR(read_ascending(unique, threads, &read));
-  std::vector<uint64_t> places(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    places[i] = static_cast<uint64_t>(
-        std::lower_bound(unique.begin(), unique.end(), rows[i]) -
-        unique.begin());
-  }
   out->append_rows(read, places.data(), places.size());
   return Status::ok();
 }
