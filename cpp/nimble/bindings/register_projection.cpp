@@ -232,7 +232,11 @@ py::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r) {
 std::vector<RowRange> ranges_from_numpy(
     const py::array_t<uint64_t, py::array::c_style>& r) {
   std::vector<RowRange> out(static_cast<size_t>(r.size()) / 2);
-  if (!out.empty()) std::memcpy(out.data(), r.data(), out.size() * 16);
+  const uint64_t* p = r.data();
+  for (RowRange& range : out) {
+    range.begin = *p++;
+    range.end = *p++;
+  }
   return out;
 }
 

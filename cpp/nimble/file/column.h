@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "nimble/base/aligned_buffer.h"
@@ -126,7 +128,8 @@ class Column {
   bool wide_;
   bool wants_views_ = false;
   bool codes_mapped_ = false;
-  std::string last_run_;  // kRunEnd: value key of the last appended run
+  // kRunEnd: value key of the last run; none where append_rows() made it.
+  std::optional<std::string> last_run_;
   uint64_t length_ = 0;
   uint64_t null_count_ = 0;
   const uint8_t* external_ = nullptr;

@@ -106,7 +106,7 @@ class ColumnExporter {
   Status add_offsets(const int64_t* from, size_t count) {
     if (!column_.field().wide_offsets) return add_converted<int32_t>(from, count);
     int64_t* to = make<int64_t>(count);
-    std::memcpy(to, from, count * 8);
+    if (count > 0) std::memcpy(to, from, count * 8);
     add(to);
     return Status::ok();
   }

@@ -116,6 +116,7 @@ void Column::gather_nested(const Column& from, const uint64_t* rows,
       break;
     case Layout::kRunEnd: {
       // One run a row, but repeats of one run stay one run.
+      last_run_.reset();
       for (uint64_t i = 0; i < count; ++i) {
         const auto row = static_cast<int64_t>(rows[i]);
         uint64_t lo = 0, hi = from.ends.size();

@@ -16,7 +16,7 @@ bool FetchedBodies::before(const Wanted& a, const Wanted& b) {
 }
 
 FetchedBodies::Buffer& FetchedBodies::buffer_of(const SegmentRef& segment) {
-  Buffer& b = buffers_[segment.offset];
+  Buffer& b = buffers_[{segment.offset, segment.size}];
   // Kernels may look a few bytes past the end.
   if (!b.bytes) b.bytes.reset(new uint8_t[segment.size + AlignedBuffer::kSlack]);
   return b;
@@ -43,7 +43,7 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
 }
 
 SegmentBody FetchedBodies::body(const SegmentRef& segment) const {
-  const auto it = buffers_.find(segment.offset);
+  const auto it = buffers_.find({segment.offset, segment.size});
   SegmentBody out;
   out.size = segment.size;
   out.data = it == buffers_.end() ? nullptr : it->second.bytes.get();

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "nimble/encoding/encoding.h"
@@ -52,9 +53,10 @@ class FetchedBodies {
   const ReadableFile& file_;
   RangeCache* cache_;
   ReadStats* stats_;
-  // By offset in the file. The memory of a segment is as large as the segment,
-  // but only touched pages of it are ever backed.
-  std::map<uint64_t, Buffer> buffers_;
+  // By offset in the file and size: a hostile file may say that segments of
+  // different sizes begin at one place. The memory of a segment is as large as
+  // the segment, but only touched pages of it are ever backed.
+  std::map<std::pair<uint64_t, uint64_t>, Buffer> buffers_;
   std::vector<Wanted> wanted_;
   std::vector<ByteRange> ranges_;
 };

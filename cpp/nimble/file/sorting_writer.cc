@@ -40,12 +40,16 @@ class Run {
  public:
   static Result<std::unique_ptr<Run>> open(const std::string& path,
                                            const KeyEncoder& encoder) {
+    // Neither mapped nor cached: pages of a mapping and kept blocks would count
+    // as memory that the budget does not know of, and are read once anyway.
     NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<LocalFile> file,
-                            LocalFile::open(path, /*map=*/true));
+                            LocalFile::open(path, /*map=*/false));
+    ReaderOptions options;
+    options.cache_bytes = 0;
     NIMBLE_ASSIGN_OR_RETURN(
         std::shared_ptr<const FileReader> reader,
         FileReader::open(std::shared_ptr<const ReadableFile>(std::move(file)),
-                         {}));
+                         options));
     auto run = std::make_unique<Run>();
     NIMBLE_ASSIGN_OR_RETURN(run->rows_, RowReader::create_all(std::move(reader)));
     run->encoder_ = &encoder;
@@ -111,7 +115,8 @@ Status SortingWriter::append(const ArrayView& root) {
     NIMBLE_RETURN_IF_ERROR(rows_.append(root, at, n, ""));
     const uint64_t used =
         rows_.data_bytes() + keys_.num_bytes() + keys_.size() * 16;
-    if (used >= writer_->options().sort_memory_bytes) {
+    // Buffers grow by doubling: what they hold may be half of what they take.
+    if (used >= writer_->options().sort_memory_bytes / 2) {
       NIMBLE_RETURN_IF_ERROR(spill());
     }
   }
