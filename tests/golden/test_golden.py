@@ -1,0 +1,92 @@
+"""Files of every format version read back as they were written, and today's writer makes the
+same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent
+if str(FOLDER) not in sys.path:
+    sys.path.insert(0, str(FOLDER))
+
+import pyarrow as pa  # noqa: E402
+from golden_rows import table_json  # noqa: E402
+from golden_tables import golden_files  # noqa: E402
+from make_golden import expectation, rows_wanted, write  # noqa: E402
+
+import nimblepy as nb  # noqa: E402
+
+
+def _version(directory: Path) -> int:
+    return int(directory.name[1:])
+
+
+VERSIONS = sorted((d for d in FOLDER.glob("v*") if d.is_dir()), key=_version)
+FILES = [path for directory in VERSIONS for path in sorted(directory.glob("*.nimble"))]
+
+
+def _id(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_id)
+def test_file_reads_back_as_its_json_says(path: Path) -> None:
+    want = json.loads(path.with_suffix(".json").read_text(encoding="ascii"))
+    for how in ({"mode": "mapped"}, {"mode": "bytes"}):
+        source = path.read_bytes() if how["mode"] == "bytes" else path
+        with nb.open(source) as file:
+            got = table_json(file.to_table())
+        got_columns, want_columns = got.pop("columns"), want["columns"]
+        assert got == {key: value for key, value in want.items() if key != "columns"}
+        assert [c["name"] for c in got_columns] == [c["name"] for c in want_columns]
+        for got_column, want_column in zip(got_columns, want_columns, strict=True):
+            assert got_column == want_column, f"{_id(path)}: column {want_column['name']!r}"
+
+
+@pytest.mark.parametrize("name", golden_files())
+def test_writer_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
+    if not VERSIONS:
+        pytest.skip("no golden files yet")
+    golden = VERSIONS[-1] / f"{name}.nimble"
+    assert golden.exists(), f"no {golden.parent.name}/{golden.name}: run make_golden.py"
+    now = write(name, tmp_path).read_bytes()
+    then = golden.read_bytes()
+    if now == then:
+        return
+    at = next((i for i, (a, b) in enumerate(zip(now, then, strict=False)) if a != b), -1)
+    pytest.fail(
+        f"{golden.parent.name}/{golden.name} is not what the writer makes today: {len(now)} bytes, "
+        f"it has {len(then)}, and they differ from byte {at} on. See tests/golden/README.md."
+    )
+
+
+@pytest.mark.parametrize("name", golden_files())
+def test_expectations_are_those_of_the_tables(name: str) -> None:
+    """The JSON is made from the rows given to the writer, never from what was read back."""
+    if not VERSIONS:
+        pytest.skip("no golden files yet")
+    golden = VERSIONS[-1] / f"{name}.json"
+    assert golden.read_text(encoding="ascii") == expectation(name)
+
+
+def test_writer_is_deterministic_over_batches_and_threads(tmp_path: Path) -> None:
+    table, keywords = golden_files()["stripes"]
+    paths = [tmp_path / "a", tmp_path / "b"]
+    nb.write(table, paths[0], **keywords)
+    batches = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=7))
+    nb.write(batches, paths[1], **keywords)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_clustered_rows_are_permuted_not_changed() -> None:
+    table, _ = golden_files()["cluster_all"]
+    assert sorted(rows_wanted("cluster_all")["row"].to_pylist()) == table["row"].to_pylist()
+
+
+def test_folder_stays_small() -> None:
+    assert sum(f.stat().st_size for f in FOLDER.rglob("*") if f.is_file()) < 1_000_000
