@@ -185,7 +185,6 @@ class IoStats:
     data_reads: int = 0
     metadata_reads: int = 0
     rounds: int = 0
-    cache_hits: int = 0
 
     def __sub__(self, earlier: IoStats) -> IoStats:
         """The reads between two snapshots of the same file."""
