@@ -268,7 +268,11 @@ def test_open_15_million_rows_costs_one_read_and_lookup_five(tmp_path: Path) -> 
     n = 15_000_000
     rng = np.random.default_rng(0)
     table = pa.table(
-        {"o_orderkey": np.arange(n) * 4 + 1, "a": rng.integers(0, 2**40, n), "b": np.round(rng.random(n) * 1e5, 2)}
+        {
+            "o_orderkey": np.arange(n) * 4 + 1,
+            "a": rng.integers(0, 2**40, n),
+            "b": np.round(rng.random(n) * 1e5, 2),
+        }
     )
     nb.write(table, tmp_path / "t.nimble", cluster_by="o_orderkey", presorted=True, unique=True)
     file = nb.open(tmp_path / "t.nimble", mmap=False)
