@@ -6,6 +6,7 @@
 namespace nimble {
 
 void set_bits(uint8_t* bits, uint64_t begin, uint64_t count, bool value) {
+  if (count == 0) return;  // `bits` may be null
   uint64_t at = begin;
   const uint64_t end = begin + count;
   for (; at < end && at % 8 != 0; ++at) set_bit(bits, at, value);
@@ -16,6 +17,7 @@ void set_bits(uint8_t* bits, uint64_t begin, uint64_t count, bool value) {
 
 void copy_bits(const uint8_t* from, uint64_t from_bit, uint8_t* to,
                uint64_t to_bit, uint64_t count) {
+  if (count == 0) return;
   uint64_t i = 0;
   for (; i < count && (to_bit + i) % 8 != 0; ++i) {
     set_bit(to, to_bit + i, get_bit(from, from_bit + i));

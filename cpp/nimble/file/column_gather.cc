@@ -16,6 +16,8 @@ void gather_values(const uint8_t* from, const uint64_t* rows, uint64_t n,
 void gather_fixed(const uint8_t* from, uint64_t width, const uint64_t* rows,
                   uint64_t n, uint8_t* to) {
   switch (width) {
+    case 0:
+      return;  // `from` may be null
     case 1:
       return gather_values<uint8_t>(from, rows, n, to);
     case 2:
@@ -74,8 +76,10 @@ void Column::append_rows(const Column& from, const uint64_t* rows,
       for (uint64_t i = 0; i < count; ++i) {
         const uint64_t begin = from.bytes.begin_of(rows[i]);
         const uint64_t size = from.bytes.end_of(rows[i]) - begin;
-        std::memcpy(bytes.data.data() + end, from.bytes.data.data() + begin,
-                    size);
+        if (size > 0) {
+          std::memcpy(bytes.data.data() + end, from.bytes.data.data() + begin,
+                      size);
+        }
         end += size;
         bytes.set_end(first + i, end);
       }
