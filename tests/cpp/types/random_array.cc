@@ -226,7 +226,7 @@ class RandomArray::Maker {
     auto e = make(f.children[0], static_cast<int64_t>(ends.size()));
     const size_t width = f.children[0].width;
     for (size_t i = 0; i < ends.size(); ++i) {
-      put_int(e->buffers[0].get() + (static_cast<size_t>(e->array.offset) + i) * width,
+      put_int(e->buffers.back().get() + (static_cast<size_t>(e->array.offset) + i) * width,
               ends[i], width);
     }
     n->children.push_back(std::move(e));

@@ -1,0 +1,251 @@
+// Keys to rows: duplicates over chunks, stripes and groups, and every bound,
+// against a scan of all keys.
+#include "nimble/file/key_lookup.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "file/columns.h"
+
+namespace nimble {
+namespace {
+
+using namespace nimble::testing;
+
+// A sorted int64 column (keys 0, 2, 4, ... with runs of duplicates, some long).
+struct Sorted {
+  Sorted(int64_t rows, Rng* rng) : field(struct_of({make_field("l")})) {
+    for (int64_t key = 0; static_cast<int64_t>(values.size()) < rows; key += 2) {
+      const uint64_t run = (*rng)() % 20 == 0 ? 150 : 1 + (*rng)() % 3;
+      values.insert(values.end(), run, key);
+    }
+    values.resize(static_cast<size_t>(rows));
+    leaf.length = root.length = rows;
+    leaf.n_buffers = 2;
+    leaf.buffers = leaf_buffers;
+    root.n_buffers = 1;
+    root.buffers = root_buffers;
+    root.n_children = 1;
+    root.children = &child;
+    leaf_buffers[1] = values.data();
+  }
+  ArrayView view() const { return *ArrayView::open(field, root, ""); }
+  RowRange find(int64_t key) const {
+    const auto [b, e] = std::equal_range(values.begin(), values.end(), key);
+    return {static_cast<uint64_t>(b - values.begin()),
+            static_cast<uint64_t>(e - values.begin())};
+  }
+
+  Field field;
+  std::vector<int64_t> values;
+  const void* leaf_buffers[2] = {nullptr, nullptr};
+  const void* root_buffers[1] = {nullptr};
+  ArrowArray leaf{}, root{};
+  ArrowArray* child = &leaf;
+};
+
+WriterOptions tiny(double bloom_bits = 0) {
+  WriterOptions o;
+  o.stripe_rows = 64;
+  o.group_rows = 200;
+  o.key_chunk_rows = 16;
+  o.restart_interval = 4;
+  o.cluster_by = {{{0}, {}}};
+  o.cluster_bloom_bits = bloom_bits;
+  return o;
+}
+
+ByteBuffer key_of(const FileReader& file, int64_t v) {
+  ByteBuffer out;
+  const KeyScalar value = KeyScalar::from_int(v);
+  CHECK(file.encoder()->encode_tuple({&value, 1}, &out));
+  return out;
+}
+
+// Empty answers may stand anywhere.
+bool same(const RowRange& a, const RowRange& b) {
+  return (a.empty() && b.empty()) || a == b;
+}
+
+TEST(KeyLookup, EveryKeyAndEveryGap) {
+  Rng rng(22);
+  const Sorted rows(1500, &rng);
+  for (const double bloom : {0.0, 10.0}) {
+    const Bytes bytes = write_file(rows.view(), tiny(bloom));
+    for (const Reader& file : {open_mapped(bytes), open_file(std::make_shared<CountingFile>(bytes))}) {
+      CHECK(file->footer().groups.size() > 5);
+      const GroupCache::Pin pin(file->groups());
+      KeyCursor shared(*file);
+      std::vector<int64_t> probes;
+      for (int64_t key = -3; key <= rows.values.back() + 3; ++key) probes.push_back(key);
+      std::shuffle(probes.begin(), probes.end(), rng);
+      for (const int64_t key : probes) {
+        const ByteBuffer k = key_of(*file, key);
+        const RowRange want = rows.find(key);
+        KeyCursor fresh(*file);
+        for (KeyCursor* cursor : {&shared, &fresh}) {
+          const auto lower = cursor->lower_bound(k.span());
+          REQUIRE(lower.has_value());
+          CHECK_EQ(*lower, want.begin);
+          const auto prefix = cursor->find_prefix(k.span());
+          REQUIRE(prefix.has_value());
+          CHECK(same(*prefix, want));
+          const auto whole = cursor->find_key(k.span());
+          REQUIRE(whole.has_value());
+          CHECK(same(*whole, want));
+        }
+      }
+    }
+  }
+}
+
+TEST(KeyLookup, BatchesInAnyOrderWithRepeats) {
+  Rng rng(23);
+  const Sorted rows(1500, &rng);
+  const Bytes bytes = write_file(rows.view(), tiny(12));
+  const Reader file = open_mapped(bytes);
+  for (const bool whole : {false, true}) {
+    KeyBuffer keys(file->encoder()->fixed_width());
+    std::vector<RowRange> want;
+    for (int i = 0; i < 2000; ++i) {
+      const auto key = static_cast<int64_t>(rng() % static_cast<uint64_t>(rows.values.back() + 9)) - 4;
+      keys.push_back(key_of(*file, key).span());
+      want.push_back(rows.find(key));
+    }
+    std::vector<RowRange> got;
+    const GroupCache::Pin pin(file->groups());
+    REQUIRE(find_keys(*file, keys, whole, &got).is_ok());
+    int wrong = 0;
+    for (size_t i = 0; i < want.size(); ++i) wrong += !same(got[i], want[i]);
+    CHECK_EQ(wrong, 0);
+  }
+}
+
+TEST(KeyLookup, RangesAndKeysOfRows) {
+  Rng rng(24);
+  const Sorted rows(900, &rng);
+  const Reader file = open_mapped(write_file(rows.view(), tiny()));
+  const GroupCache::Pin pin(file->groups());
+  KeyCursor cursor(*file);
+  for (int round = 0; round < 500; ++round) {
+    const auto bound = [&] { return static_cast<int64_t>(rng() % static_cast<uint64_t>(rows.values.back() + 6)) - 3; };
+    const int64_t lo = bound(), hi = bound();
+    KeyRange range;
+    uint64_t begin = 0, end = 900;
+    if (rng() % 8 != 0) {
+      range.lower = key_of(*file, lo);
+      begin = rows.find(lo).begin;
+    }
+    if (rng() % 8 != 0) {
+      range.upper = key_of(*file, hi);
+      end = rows.find(hi).begin;
+    }
+    const auto got = cursor.find_range(range);
+    REQUIRE(got.has_value());
+    CHECK(same(*got, {begin, end}));
+  }
+  ByteBuffer key;
+  for (uint64_t row = 0; row < 900; row += 7) {
+    REQUIRE(cursor.key_at(row, &key).is_ok());
+    CHECK(as_string(key.span()) == as_string(key_of(*file, rows.values[row]).span()));
+  }
+}
+
+TEST(KeyLookup, OneValueEverywhere) {
+  Rng rng(25);
+  Sorted rows(1000, &rng);
+  std::fill(rows.values.begin(), rows.values.end(), 7);
+  const Reader file = open_mapped(write_file(rows.view(), tiny()));
+  const GroupCache::Pin pin(file->groups());
+  KeyCursor cursor(*file);
+  for (const int64_t key : {6, 7, 8}) {
+    const auto got = cursor.find_prefix(key_of(*file, key).span());
+    REQUIRE(got.has_value());
+    CHECK(same(*got, rows.find(key)));
+  }
+}
+
+TEST(KeyLookup, NoRows) {
+  Rng rng(26);
+  const Sorted rows(0, &rng);
+  const Reader file = open_mapped(write_file(rows.view(), tiny()));
+  KeyBuffer keys(file->encoder()->fixed_width());
+  keys.push_back(key_of(*file, 1).span());
+  std::vector<RowRange> got;
+  CHECK(find_keys(*file, keys, true, &got));
+  CHECK(got.size() == 1 && got[0].empty());
+}
+
+TEST(KeyLookup, UnsortedAndRepeatedKeysAreRefusedWithTheirRow) {
+  Rng rng(27);
+  Sorted rows(500, &rng);
+  const auto refusal = [&rows](const WriterOptions& o) {
+    auto out = std::make_shared<std::vector<uint8_t>>();
+    auto writer = FileWriter::create(rows.field, o, std::make_unique<MemoryTarget>(out));
+    REQUIRE(writer.has_value());
+    KeyBuffer keys;
+    REQUIRE((*writer)->encoder()->encode(rows.view(), 0, 500, &keys).is_ok());
+    Status status = (*writer)->append(rows.view(), 0, 500, &keys);
+    CHECK(!(*writer)->finish().has_value());  // nothing after a failure
+    CHECK(out->empty());
+    return status;
+  };
+  for (size_t i = 0; i < 500; ++i) rows.values[i] = static_cast<int64_t>(i);
+  rows.values[321] = 5;
+  WriterOptions o = tiny();
+  const Status unsorted = refusal(o);
+  CHECK(unsorted.code() == StatusCode::kKeyOrder);
+  CHECK(unsorted.message().find("321") != std::string_view::npos);
+  rows.values[321] = 320;
+  o.unique = true;
+  const Status repeated = refusal(o);
+  CHECK(repeated.code() == StatusCode::kDuplicateKey);
+  CHECK(repeated.message().find("321") != std::string_view::npos);
+}
+
+// Groups come and go under the readers; run under TSan as well.
+TEST(KeyLookup, ThreadsWithATinyCache) {
+  Rng rng(28);
+  const Sorted rows(3000, &rng);
+  const Bytes bytes = write_file(rows.view(), tiny());
+  ReaderOptions options;
+  options.cache_bytes = 1000;  // less than one group
+  for (const Reader& file : {open_mapped(bytes, options),
+                             open_file(std::make_shared<CountingFile>(bytes), options)}) {
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> pool;
+    for (uint64_t t = 0; t < 4; ++t) {
+      pool.emplace_back([&, t] {
+        Rng mine(t);
+        const auto reader = RowReader::create_all(file);
+        for (int i = 0; i < 150; ++i) {
+          const auto row = mine() % 3000;
+          RowRange found;
+          {
+            const GroupCache::Pin pin(file->groups());
+            KeyCursor cursor(*file);
+            const auto got = cursor.find_prefix(key_of(*file, rows.values[row]).span());
+            if (!got) {
+              ++wrong;
+              continue;
+            }
+            found = *got;
+          }
+          wrong += !same(found, rows.find(rows.values[row]));
+          Column out = (*reader)->make_output();
+          if (!(*reader)->read_ranges({&found, 1}, 1, &out)) {
+            ++wrong;
+            continue;
+          }
+          const auto* v = reinterpret_cast<const int64_t*>(out.children[0].value_data());
+          for (uint64_t k = 0; k < found.size(); ++k) wrong += v[k] != rows.values[row];
+        }
+      });
+    }
+    for (std::thread& t : pool) t.join();
+    CHECK_EQ(wrong.load(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace nimble
