@@ -78,7 +78,8 @@ class GroupCache {
   // `kind` says what a read is counted as where the group must be loaded.
   Result<const LoadedGroup*> get(size_t group,
                                  ReadKind kind = ReadKind::kOpen) const {
-    const LoadedGroup* g = groups_[group].load(std::memory_order_acquire);
+    // In one order with Pin and evict(): a later pin must not see an older group.
+    const LoadedGroup* g = groups_[group].load(std::memory_order_seq_cst);
     if (g != nullptr) [[likely]] {
       return g;
     }
