@@ -1,4 +1,4 @@
-"""The compiled core; private. Arrow data crosses as PyCapsule pairs or through the stream protocol."""
+"""The compiled core; private. Arrow data crosses as PyCapsules or through the stream protocol."""
 
 from collections.abc import Callable
 from typing import Any

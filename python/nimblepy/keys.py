@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.predicate_ast import value_type
-from nimblepy.predicate_literal import family, is_bytes, is_text, place
+from nimblepy.predicate_literal import Place, family, is_bytes, is_text, place
 from nimblepy.types import SortKey, StartsWith
 
 
@@ -276,12 +276,26 @@ def _is_nan(value: Any) -> bool:
 
 
 def _place(name: str, data_type: pa.DataType, value: Any) -> Any:
+    quick = _plain_scalar(data_type, value)
+    if quick is not None:
+        return Place(exact=quick)
     try:
         return place(data_type, _temporal(data_type, value))
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"key {value!r} does not fit column {name!r}, which is {data_type}: {error}"
         ) from None
+
+
+def _plain_scalar(data_type: pa.DataType, value: Any) -> pa.Scalar | None:
+    """Ints of integer columns and text of text columns, which need no placing: the usual keys."""
+    plain = (type(value) is int and pa.types.is_integer(data_type)) or (
+        type(value) is str and is_text(data_type)
+    )
+    try:
+        return pa.scalar(value, data_type) if plain else None
+    except (pa.ArrowInvalid, OverflowError):  # beyond the column's values
+        return None
 
 
 def _temporal(data_type: pa.DataType, value: Any) -> Any:

@@ -67,16 +67,19 @@ void run_task(const Stream& stream, Effort effort, Task* task,
   Values values;
   values.type = stream.type;
   values.size = task->size;
-  values.empty_is_null = stream.type.kind == ValueKind::kBytes &&
-                         stream.column->null_count() > 0;
   std::vector<ByteSlice> slices;
   if (stream.type.kind == ValueKind::kBytes) {
     const BytesSink& b = stream.column->bytes;
     slices.resize(task->size);
+    // An encoding may store anything for a null, but an empty string is one.
+    values.empty_is_null = stream.column->null_count() > 0;
     uint64_t begin = b.begin_of(task->begin);
     for (uint32_t i = 0; i < task->size; ++i) {
       const uint64_t end = b.end_of(task->begin + i);
       slices[i] = {b.data.data() + begin, end - begin};
+      if (end == begin && stream.column->is_valid(task->begin + i)) {
+        values.empty_is_null = false;
+      }
       begin = end;
     }
     values.slices = slices.data();
