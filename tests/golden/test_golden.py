@@ -58,6 +58,10 @@ def test_writer_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
     then = golden.read_bytes()
     if now == then:
         return
+    if "zstd" in str(nb.open(golden).layout()):
+        # frames differ between versions of libzstd; what they hold may not
+        assert nb.open(now).to_table().equals(nb.open(golden).to_table())
+        return
     at = next((i for i, (a, b) in enumerate(zip(now, then, strict=False)) if a != b), -1)
     pytest.fail(
         f"{golden.parent.name}/{golden.name} is not what the writer makes today: {len(now)} bytes, "
