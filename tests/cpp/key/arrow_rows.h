@@ -170,7 +170,7 @@ inline std::unique_ptr<TestArray> batch(std::vector<std::unique_ptr<TestArray>> 
   return TestArray::structure("", std::move(columns), static_cast<int64_t>(rows));
 }
 
-inline std::string hex(ByteSpan bytes) {
+inline std::string key_hex(ByteSpan bytes) {
   std::string out;
   for (const uint8_t b : bytes) {
     out += "0123456789abcdef"[b >> 4];

@@ -18,7 +18,7 @@ ByteBuffer to_bytes(std::string_view s) {
 TEST(KeyBounds, Successor) {
   const auto next = [](std::string_view s) {
     ByteBuffer b = to_bytes(s);
-    return successor(&b) ? hex(b.span()) : std::string("none");
+    return successor(&b) ? key_hex(b.span()) : std::string("none");
   };
   CHECK_EQ(next("a"), std::string("62"));
   CHECK_EQ(next("a\xff"), std::string("62"));

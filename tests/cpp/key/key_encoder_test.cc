@@ -151,7 +151,7 @@ TEST(KeyEncoder, DictionariesEncodeTheirValues) {
     const auto coded = batch(std::move(a), 5), flat = batch(std::move(b), 5);
     const KeyEncoder encoder = make_encoder(coded->field(), {{true, false}});
     const KeyBuffer x = encode_all(encoder, *coded), y = encode_all(encoder, *flat);
-    for (size_t i = 0; i < 5; ++i) CHECK_EQ(hex(x.key(i)), hex(y.key(i)));
+    for (size_t i = 0; i < 5; ++i) CHECK_EQ(key_hex(x.key(i)), key_hex(y.key(i)));
   }
 }
 
@@ -182,7 +182,7 @@ TEST(KeyEncoder, StructLeavesAreNullBelowNullAncestors) {
   const KeyBuffer keys = encode_all(*encoder, *rows);
   // Rows 0..5 of the root are values 1, null, 3 (in: row 3), ... of x.
   const char* want[] = {"008001", "010000", "008003", "010000", "010000", "008006"};
-  for (size_t i = 0; i < 6; ++i) CHECK_EQ(hex(keys.key(i)), std::string(want[i]));
+  for (size_t i = 0; i < 6; ++i) CHECK_EQ(key_hex(keys.key(i)), std::string(want[i]));
 }
 
 TEST(KeyEncoder, RefusesWhatHasNoOrder) {

@@ -135,20 +135,20 @@ TEST(KeyVectors, ColumnsScalarsAndDecoder) {
     const KeyEncoder encoder = encoder_of(rows->field(), {v.order});
     KeyBuffer keys;
     REQUIRE(encoder.encode(rows->view(), 0, 2, &keys).is_ok());
-    CHECK_EQ(hex(keys.key(0)), std::string(v.hex));
-    CHECK_EQ(hex(keys.key(1)), std::string(v.hex));
+    CHECK_EQ(key_hex(keys.key(0)), std::string(v.hex));
+    CHECK_EQ(key_hex(keys.key(1)), std::string(v.hex));
     ByteBuffer scalar;
     CHECK(encoder.encode_scalar(0, v.scalar, &scalar).is_ok());
-    CHECK_EQ(hex(scalar.span()), std::string(v.hex));
+    CHECK_EQ(key_hex(scalar.span()), std::string(v.hex));
     if (v.scalar.kind == KeyScalar::Kind::kInt && encoder.columns()[0].kind != KeyKind::kWide) {
       uint8_t key[KeyEncoder::kMaxIntKey];
       const size_t n = encoder.encode_int_key(v.scalar.i, key);
-      CHECK_EQ(hex({key, n}), std::string(v.hex));
+      CHECK_EQ(key_hex({key, n}), std::string(v.hex));
     }
     if (encoder.columns()[0].kind == KeyKind::kBytes && v.cell) {
       std::vector<uint8_t> key(KeyEncoder::max_text_key(v.cell->size()));
       const size_t n = encoder.encode_text_key(*v.cell, key.data());
-      CHECK_EQ(hex({key.data(), n}), std::string(v.hex));
+      CHECK_EQ(key_hex({key.data(), n}), std::string(v.hex));
     }
   }
 }
@@ -162,9 +162,9 @@ TEST(KeyVectors, Tuples) {
   const KeyEncoder encoder = encoder_of(rows->field(), {kAsc, kAsc, kDesc});
   KeyBuffer keys;
   REQUIRE(encoder.encode(rows->view(), 0, 3, &keys).is_ok());
-  CHECK_EQ(hex(keys.key(0)), std::string("00303030300000800000000087ff"));
-  CHECK_EQ(hex(keys.key(1)), std::string("00303030303000008000000001"));
-  CHECK_EQ(hex(keys.key(2)), std::string("006100010000000000ff"));
+  CHECK_EQ(key_hex(keys.key(0)), std::string("00303030300000800000000087ff"));
+  CHECK_EQ(key_hex(keys.key(1)), std::string("00303030303000008000000001"));
+  CHECK_EQ(key_hex(keys.key(2)), std::string("006100010000000000ff"));
 }
 
 TEST(KeyVectors, IntKeyOutOfRange) {
