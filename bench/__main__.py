@@ -15,9 +15,11 @@ import sys
 from pathlib import Path
 
 from bench import charts, datasets, markdown, peers, report, run
+from bench.process import Settings
 from bench.workloads import BY_NAME, WORKLOADS
 
-PARTS = ("questions", "cold", "fresh", "write")
+PARTS = ("questions", "cold", "fresh", "write", "threads")
+MORE_PARTS = ("growth",)  # takes 5 GB of disk
 
 
 def names(text: str) -> list[str]:
@@ -30,16 +32,17 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--list", action="store_true", help="list workloads and peers")
-    add("--dataset", default="orders", choices=("orders", "events", "uuids"))
+    add("--dataset", default="orders", choices=datasets.NAMES)
     add("--sf", type=float, default=1, help="TPC-H scale factor (default 1: 1.5M rows)")
-    add("--rows", type=int, help="rows of events (1M) and uuids (5M)")
+    add("--rows", type=int, help="rows of a generated dataset (default: 1M or 5M)")
     add("--peers", type=names, default=list(peers.NAMES), help="default: all that are installed")
     add("--only", type=names, default=list(BY_NAME), help="workloads (default: all)")
-    add("--parts", type=names, default=list(PARTS), help=f"of {','.join(PARTS)} (default: all)")
+    add("--parts", type=names, default=list(PARTS), help=f"of {','.join(PARTS + MORE_PARTS)}")
     add("--rounds", type=int, default=7, help="turns of every peer (7)")
     add("--budget", type=float, default=0.15, help="seconds of a turn of quick questions (0.15)")
     add("--write-rounds", type=int, default=5, help="turns of every writer (5)")
-    add("--threads", type=int, default=1, help="threads each peer may use (1)")
+    add("--threads", type=names, default=["1"], help="threads a peer may use; 1,2: scans twice")
+    add("--patience", type=float, help="leave out who takes more seconds for a quick question")
     add("--rebuild", action="store_true", help="build the files of peers again")
     add("--build", type=Path, help="CMake build directory whose nimblepy is measured")
     add("--json", type=Path, help="write all results there")
@@ -55,7 +58,7 @@ def chosen_peers(wanted: list[str]) -> list[str]:
         sys.exit(f"bench: no peer {unknown[0]!r}: expected some of {', '.join(peers.NAMES)}")
     found = []
     for name in wanted:
-        if name == "nimblepy" or peers.installed_version(name) is not None:
+        if name.startswith("nimblepy") or peers.installed_version(name) is not None:
             found.append(name)
         else:
             run.say(f"{name} is left out: pip install {peers.peer_class(name).package}")
@@ -77,14 +80,15 @@ def main() -> int:
             sys.exit(f"bench: no workload {unknown[0]!r}: see --list")
         dataset = datasets.known(arguments.dataset, arguments.sf, arguments.rows)
         datasets.prepare(dataset)
-        settings = run.Settings(
+        settings = Settings(
             dataset=dataset,
             rounds=arguments.rounds,
-            threads=arguments.threads,
+            threads=tuple(map(int, arguments.threads)),
             budget=arguments.budget,
             build=arguments.build.resolve() if arguments.build else None,
             rebuild=arguments.rebuild,
             write_rounds=arguments.write_rounds,
+            patience=arguments.patience,
         )
         workloads = [w for w in WORKLOADS if w.name in arguments.only]
         peer_names = chosen_peers(arguments.peers)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from bench.datasets import Dataset, Keys
-from bench.peers import Nimble
+from bench.datasets import Dataset
+from bench.keys import Keys
+from bench.peers_nimble import Nimble
 
 COUNTERS = ("reads", "bytes_read", "index_reads", "data_reads", "rounds")
 
 
 def cold_reads(peer: Nimble, keys: Keys, dataset: Dataset, count: int) -> dict[str, Any]:
     """Reads of nimblepy by `io_stats`; every question goes to a file just opened."""
+    if not dataset.clustered:
+        raise NotImplementedError
     one = [dataset.summed]
     bloomed = peer.path.with_name("bloom.nimble")
     if not bloomed.exists():
         narrow = list(dict.fromkeys([*dataset.key, *dataset.few]))
-        peer.write(dataset.table().select(narrow), bloomed, bloom=True)
+        peer.write(dataset.table().select(narrow), bloomed, bloom_bits=10.0)
     cases: dict[str, Any] = {
         "get, all columns": (peer.path, lambda f, i: f.get(keys.present[i])),
         "get, 1 column": (peer.path, lambda f, i: f.get(keys.present[i], columns=one)),

@@ -213,7 +213,7 @@ def _categories(random: np.random.Generator, n: int, name: str, count: int) -> p
 
 
 def uuids(num_rows: int, *, seed: int = 1) -> pa.Table:
-    """Random version-4 UUIDs as 36-character strings with an int64 value, in random order."""
+    """Random version-4 UUIDs as 36-character strings with three columns, in random order."""
     random = np.random.default_rng(seed)
     raw = random.integers(0, 256, (num_rows, 16), dtype=np.uint8)
     raw[:, 6] = (raw[:, 6] & 0x0F) | 0x40
@@ -230,8 +230,43 @@ def uuids(num_rows: int, *, seed: int = 1) -> pa.Table:
         # from_buffers: no Python object per row
         ids = pa.StringArray.from_buffers(len(part), pa.py_buffer(offsets), pa.py_buffer(part))
         value = pa.array(random.integers(0, 1 << 62, len(part)))
-        pieces.append(pa.table({"id": ids, "value": value}))
+        amount = pa.array(np.round(random.random(len(part)) * 1_000, 2))
+        kind = _categories(random, len(part), "kind", 50)
+        pieces.append(pa.table({"id": ids, "value": value, "amount": amount, "kind": kind}))
     return pa.concat_tables(pieces)
+
+
+def unsorted(num_rows: int, *, seed: int = 1) -> pa.Table:
+    """Distinct random int64 keys in random order, with an int64, a price and a category."""
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "key": _mixed(random.permutation(num_rows).astype(np.uint64)).view(np.int64),
+            "value": random.integers(0, 1_000_000, num_rows),
+            "price": np.round(random.lognormal(3, 1, num_rows), 2),
+            "kind": _categories(random, num_rows, "kind", 50),
+        }
+    )
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """SplitMix64: distinct numbers stay distinct and look random, their differences too."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def numbers(num_rows: int, *, seed: int = 1) -> Iterator[pa.Table]:
+    """Growing int64 keys with gaps, and two columns; a piece at a time, for any number of rows."""
+    random = np.random.default_rng(seed)
+    last = 0
+    for begin in range(0, max(num_rows, 1), GENERATED_BATCH_ROWS):
+        n = min(GENERATED_BATCH_ROWS, num_rows - begin)
+        key = last + np.cumsum(random.integers(1, 8, n))
+        last = int(key[-1]) if n else last
+        amount = np.round(random.lognormal(3, 1, n), 2)
+        yield pa.table({"key": key, "value": random.integers(0, 1_000_000, n), "amount": amount})
 
 
 def main() -> None:

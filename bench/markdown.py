@@ -1,16 +1,28 @@
-"""The overview of a run as Markdown, for README.md: python -m bench --from-json R --markdown F."""
+"""The overview of a run as Markdown: python -m bench --from-json R --markdown F."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bench.report import UNITS, bars, number
-from bench.workloads import BY_NAME
+from bench.bars import OURS, Bar, bars, sizes
+from bench.report import UNITS, number
+from bench.run import workload_of
 
 
 def overview(found: dict[str, Any]) -> str:
-    """Medians of all systems, what was written, and the bars."""
-    parts = [facts(found), medians(found), storage(found), reached(found)]
+    """Medians of all systems, what was written, and everything else the run has numbers for."""
+    parts = [
+        facts(found),
+        medians(found),
+        omitted(found),
+        spreads(found),
+        storage(found),
+        fresh(found),
+        cold(found),
+        threads(found),
+        growth(found),
+        reached(bars(found)),
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -21,8 +33,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def facts(found: dict[str, Any]) -> str:
     config = found["config"]
-    begin, end = config["load_average"]
-    loaded = " (loaded by other work: noisy)" if max(begin, end) >= 1 else ""
+    begin, end = config["load_average"][0], config["load_average"][-1]
+    # the benchmark itself is a load of 1 at its end
+    loaded = " (loaded by other work: noisy)" if begin >= 1 or end >= 2 else ""
     versions = ", ".join(f"{n} {v}" for n, v in config["versions"].items() if n != "nimblepy")
     return (
         f"{config['dataset']}: {config['rows']:,} rows, {config['columns']} columns. "
@@ -34,37 +47,118 @@ def facts(found: dict[str, Any]) -> str:
 
 
 def medians(found: dict[str, Any]) -> str:
-    names = list(found["built"])
+    names = [n for n in found["built"] if any(n in t for t in found["workloads"].values())]
     rows = []
-    for name, times in found["workloads"].items():
-        divisor, unit = UNITS[BY_NAME[name].unit]
-        best = min(t["median"] for t in times.values())
+    for label, times in found["workloads"].items():
+        divisor, unit = UNITS[workload_of(label)[0].unit]
+        least = min(t["median"] for t in times.values())
         cells = []
         for peer in names:
             value = times.get(peer, {}).get("median")
             text = "" if value is None else number(value / divisor)
-            cells.append(f"**{text}**" if value == best else text)
-        rows.append([f"`{name}`, {unit}", *cells])
+            cells.append(f"**{text}**" if value == least else text)
+        rows.append([f"`{label}`, {unit}", *cells])
     return table(["median", *names], rows) if rows else ""
 
 
-def storage(found: dict[str, Any]) -> str:
-    if not found["write"]:
+def spreads(found: dict[str, Any]) -> str:
+    """p10 to p90 and p99 of nimblepy: what the medians hide."""
+    rows = []
+    for label, times in found["workloads"].items():
+        ours = times.get(OURS)
+        if ours is None:
+            continue
+        divisor, unit = UNITS[workload_of(label)[0].unit]
+        cells = [number(ours[k] / divisor) for k in ("p10", "median", "p90", "p99", "cpu")]
+        rows.append([f"`{label}`, {unit}", *cells])
+    return table(["nimblepy", "p10", "median", "p90", "p99", "processor"], rows) if rows else ""
+
+
+def omitted(found: dict[str, Any]) -> str:
+    if not found["left_out"]:
         return ""
+    slow = (f"`{label}`: {', '.join(names)}" for label, names in found["left_out"].items())
+    return f"Left out as too slow for the time there was: {'; '.join(slow)}."
+
+
+def storage(found: dict[str, Any]) -> str:
+    parts = []
+    if found["write"]:
+        rows = [
+            [label, number(w["seconds"]), number(w["cpu"]), f"{w['bytes'] / 1e6:,.1f}"]
+            for label, w in found["write"].items()
+        ]
+        parts.append(table(["write, presorted", "median s", "processor s", "MB"], rows))
+    size = sizes(found)
+    if size:
+        order = sorted(size, key=lambda name: size[name])
+        rows = [[name, f"{size[name] / 1e6:,.1f}"] for name in order]
+        parts.append(table(["on disk, index included", "MB"], rows))
+    return "\n\n".join(parts)
+
+
+def fresh(found: dict[str, Any]) -> str:
     rows = [
-        [label, number(w["seconds"]), number(w["cpu"]), f"{w['bytes'] / 1e6:,.1f}"]
-        for label, w in found["write"].items()
+        [
+            name,
+            number(f["open"] * 1e3),
+            number(f["first"] * 1e3),
+            number(f["rss_kib"] / 1024) if "rss_kib" in f else "",
+        ]
+        for name, f in found["fresh"].items()
     ]
-    return table(["write, presorted", "median s", "processor s", "MB"], rows)
+    return table(["fresh process", "open ms", "first get ms", "MiB grown"], rows) if rows else ""
 
 
-def reached(found: dict[str, Any]) -> str:
+def cold(found: dict[str, Any]) -> str:
+    parts = []
+    if found["cold"]:
+        rows = []
+        for name, c in found["cold"].items():
+            counts = [c["lookup"][k][1] for k in ("index_reads", "data_reads", "rounds")]
+            kib = number(c["lookup"]["bytes_read"][1] / 1024)
+            rows.append([name, f"{c['open']['reads'][1]:g}", *(f"{n:g}" for n in counts), kib])
+        head = ["cold, nimblepy (most)", "open", "index reads", "data reads", "rounds", "KiB"]
+        parts.append(table(head, rows))
+    if found["reads"]:
+        rows = [
+            [name, f"{r['open_calls']:g}", f"{r['calls']:g}", number(r["bytes"] / 1024)]
+            for name, r in found["reads"].items()
+        ]
+        parts.append(table(["read calls (mapped: none)", "open", "first get", "KiB"], rows))
+    return "\n\n".join(parts)
+
+
+def threads(found: dict[str, Any]) -> str:
+    if not found["threads"]:
+        return ""
+    counts = list(next(iter(found["threads"].values())))
     rows = [
-        [text, f"{number(limit)} {unit}", f"{number(value)} {unit}", _met(value, limit)]
-        for text, limit, value, unit in bars(found)
+        [f"`{question}`", *(number(rates[n] / 1e6) for n in counts)]
+        for question, rates in found["threads"].items()
     ]
-    return table(["bar", "at most", "measured", "met"], rows) if rows else ""
+    return table(["million keys a second, threads", *counts], rows)
 
 
-def _met(value: float, limit: float) -> str:
-    return "yes" if value <= limit else "**no**"
+def growth(found: dict[str, Any]) -> str:
+    if not found["growth"]:
+        return ""
+    labels = list(next(iter(found["growth"].values())))
+    rows = []
+    for question, times in found["growth"].items():
+        divisor, unit = UNITS[workload_of(question)[0].unit]
+        values = [times[label]["median"] / divisor for label in labels]
+        cells = [number(v) for v in values]
+        rows.append([f"`{question}`, {unit}", *cells, f"{number(values[-1] / values[0])} x"])
+    return table(["nimblepy", *labels, "ratio"], rows)
+
+
+def reached(wanted: list[Bar]) -> str:
+    """A row a bar: its limit, what was measured, and how far that is from it."""
+    rows = []
+    for bar in wanted:
+        limit = f"{'≥' if bar.at_least else '≤'} {number(bar.limit)} {bar.unit}"
+        text = f"{bar.text} ({bar.against})" if bar.against else bar.text
+        met = "yes" if bar.met else "**no**"
+        rows.append([text, limit, f"{number(bar.value)} {bar.unit}", f"{number(bar.ratio)} x", met])
+    return table(["bar", "limit", "measured", "to the bar", "met"], rows) if rows else ""

@@ -34,6 +34,7 @@ class Peer(ABC):
     package: str  # distribution that must be installed
     settings: str  # one line: the configuration, for the report
     borrows_file = False  # reads the file of the peer that has built it before
+    only: frozenset[str] | None = None  # workloads it is made for; None: all
 
     def __init__(self, dataset: Dataset, threads: int) -> None:
         self.dataset = dataset
@@ -46,6 +47,13 @@ class Peer(ABC):
     @property
     def file_name(self) -> str:
         return f"{self.name}.{self.package}"
+
+    @classmethod
+    def version(cls) -> str | None:
+        try:
+            return version(cls.package)
+        except PackageNotFoundError:
+            return None
 
     def prepare(self) -> None:  # noqa: B027 - most peers need it, not all
         """Imports and settings; not part of any time."""
@@ -99,9 +107,17 @@ class Peer(ABC):
         self.path.unlink(missing_ok=True)
 
     def key_equals(self, key: Any) -> pc.Expression:
-        values = key if len(self.key) > 1 else (key,)
+        values = as_values(key, self.key)
         tests = [pc.field(n) == self.literal(n, v) for n, v in zip(self.key, values, strict=True)]
         return all_of(tests)
+
+    def key_between(self, lower: Any, upper: Any) -> pc.Expression:
+        bounds = (self.literals(lower), self.literals(upper))
+        return between([pc.field(name) for name in self.key], *bounds)
+
+    def literals(self, key: Any) -> tuple[Any, ...]:
+        values = as_values(key, self.key)
+        return tuple(self.literal(n, v) for n, v in zip(self.key, values, strict=True))
 
     def literal(self, column: str, value: Any) -> pa.Scalar:
         """A scalar of the column's own type: otherwise Arrow casts the column, row by row."""
@@ -121,6 +137,23 @@ def all_of(tests: list[Any]) -> Any:
     return found
 
 
+def as_values(key: Any, columns: tuple[str, ...]) -> tuple[Any, ...]:
+    return key if len(columns) > 1 else (key,)
+
+
+def between(fields: list[Any], lower: tuple[Any, ...], upper: tuple[Any, ...]) -> Any:
+    """lower <= fields < upper as tuples compare, for anything with the operators of expressions.
+
+    The first column is bounded by itself as well, since that is what statistics can answer.
+    """
+    if len(fields) == 1:
+        return (fields[0] >= lower[0]) & (fields[0] < upper[0])
+    (first, last), (low, low_last), (high, high_last) = fields, lower, upper
+    outer = (first >= low) & (first <= high)
+    begun = (first > low) | (last >= low_last)
+    return outer & begun & ((first < high) | (last < high_last))
+
+
 def synced(path: Path) -> None:
     """What nimblepy does when it finishes a file: peers pay for a durable write too."""
     handle = os.open(path, os.O_RDONLY)
@@ -130,82 +163,30 @@ def synced(path: Path) -> None:
         os.close(handle)
 
 
-class Nimble(Peer):
-    name = "nimblepy"
-    package = "nimblepy"
-    settings = "cluster index on the key, default options, mapped"
-
-    @property
-    def file_name(self) -> str:
-        return "nimblepy.nimble"
-
-    def prepare(self) -> None:
-        import nimblepy
-        import nimblepy.reader  # loaded when first used: not part of the first open
-        import nimblepy.writer
-
-        self.nb = nimblepy
-
-    def build(self, table: pa.Table) -> None:
-        self.write(table, self.path)
-
-    def write(
-        self, table: pa.Table, path: Path, *, indexed: bool = True, bloom: bool = False
-    ) -> Any:
-        options = self.nb.WriteOptions(
-            threads=self.threads, cluster_bloom_bits_per_key=10.0 if bloom else None
-        )
-        if not indexed:
-            return self.nb.write(table, path, options=options)
-        return self.nb.write(
-            table, path, cluster_by=list(self.key), presorted=True, options=options
-        )
-
-    def open(self) -> None:
-        self.file = self.nb.open(self.path)
-
-    def close(self) -> None:
-        del self.file
-
-    def get(self, key: Any) -> dict[str, Any] | None:
-        return self.file.get(key)
-
-    def lookup(self, keys: pa.Table, columns: list[str]) -> pa.Table:
-        return self.file.lookup(keys, columns=columns)
-
-    def range(self, lower: Any, upper: Any, columns: list[str]) -> pa.Table:
-        return self.file.range(lower, upper, columns=columns)
-
-    def prefix(self, first: Any, columns: list[str]) -> pa.Table:
-        return self.file.prefix(first, columns=columns)
-
-    def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
-        return self.file.scan(columns, threads=self.threads).to_reader()
-
-    def to_table(self, columns: list[str] | None) -> pa.Table:
-        return self.file.scan(columns, threads=self.threads).to_table()
-
-    def filtered_sum(self, summed: str, column: str, lower: Any, upper: Any) -> Any:
-        field = pc.field(column)
-        passing = (field >= self.literal(column, lower)) & (field < self.literal(column, upper))
-        scan = self.file.scan([summed], filter=passing, threads=self.threads)
-        return pc.sum(scan.to_table()[summed]).as_py()
-
-
 # name -> module and class; the order is that of the report
 _HOMES = {
-    "nimblepy": ("peers", "Nimble"),
+    "nimblepy": ("peers_nimble", "Nimble"),
+    "nimblepy_bloom": ("peers_nimble", "NimbleBloom"),
+    "nimblepy_sorted": ("peers_nimble", "NimbleSorted"),
     "parquet": ("peers_parquet", "Parquet"),
     "parquet_8k": ("peers_parquet", "SmallGroups"),
-    "lmdb": ("peers_lmdb", "Lmdb"),
+    "lmdb": ("peers_kv", "Lmdb"),
+    "rocksdb": ("peers_kv", "RocksDb"),
+    "sqlite": ("peers_sqlite", "Sqlite"),
     "duckdb": ("peers_engines", "DuckDb"),
     "duckdb_parquet": ("peers_engines", "DuckDbParquet"),
     "polars": ("peers_engines", "Polars"),
     "lance": ("peers_formats", "Lance"),
     "vortex": ("peers_formats", "Vortex"),
     "vortex_take": ("peers_formats", "VortexTake"),
+    "arrow_mmap": ("peers_arrow", "ArrowMapped"),
 }
 NAMES = tuple(_HOMES)
+KEY_VALUE = ("lmdb", "rocksdb", "sqlite")
+NOT_DECODING = ("arrow_mmap",)  # hands out its file's own memory
+COLUMNAR = tuple(
+    n for n in NAMES if not n.startswith("nimblepy") and n not in KEY_VALUE + NOT_DECODING
+)
 
 
 def peer_class(name: str) -> type[Peer]:
@@ -215,7 +196,4 @@ def peer_class(name: str) -> type[Peer]:
 
 def installed_version(name: str) -> str | None:
     """Version of the peer's package, None where it is missing."""
-    try:
-        return version(peer_class(name).package)
-    except PackageNotFoundError:
-        return None
+    return peer_class(name).version()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.peers import Peer
+from bench.peers import Peer, as_values, between
 from bench.peers_parquet import Parquet
 
 
@@ -60,11 +60,17 @@ class DuckDb(Peer):
         return self.arrow(f"SELECT {names} FROM {self.source} t JOIN wanted w ON {same}")
 
     def range(self, lower: Any, upper: Any, columns: list[str]) -> pa.Table:
-        key = self.single_key()
-        return self.arrow(
-            f"SELECT {', '.join(columns)} FROM {self.source} WHERE {key} >= ? AND {key} < ?",
-            [lower, upper],
-        )
+        names, first = ", ".join(columns), self.key[0]
+        low, high = as_values(lower, self.key), as_values(upper, self.key)
+        if len(self.key) == 1:
+            tests = f"{first} >= ? AND {first} < ?"
+            return self.arrow(f"SELECT {names} FROM {self.source} WHERE {tests}", [*low, *high])
+        # as `between`: DuckDB's comparison of rows answers through no zone map
+        last = self.key[1]
+        tests = f"{first} BETWEEN ? AND ? AND ({first} > ? OR {last} >= ?)"
+        tests += f" AND ({first} < ? OR {last} < ?)"
+        values = [low[0], high[0], *low, *high]
+        return self.arrow(f"SELECT {names} FROM {self.source} WHERE {tests}", values)
 
     def prefix(self, first: Any, columns: list[str]) -> pa.Table:
         return self.arrow(
@@ -140,8 +146,12 @@ class Polars(Peer):
         return self.frame.join(wanted, on=list(self.key), how="semi").select(columns).collect()
 
     def range(self, lower: Any, upper: Any, columns: list[str]) -> Any:
-        key = self.pl.col(self.single_key())
-        return self.frame.filter((key >= lower) & (key < upper)).select(columns).collect()
+        bounds = []
+        for key in (lower, upper):
+            values = zip(self.key, as_values(key, self.key), strict=True)
+            bounds.append(tuple(self.literal_for(n, v) for n, v in values))
+        passing = between([self.pl.col(name) for name in self.key], *bounds)
+        return self.frame.filter(passing).select(columns).collect()
 
     def prefix(self, first: Any, columns: list[str]) -> Any:
         return self.frame.filter(self.pl.col(self.key[0]) == first).select(columns).collect()

@@ -48,10 +48,7 @@ class Lance(Peer):
         return self.data.to_table(columns, filter=f"{name} IN ({text})")
 
     def range(self, lower: Any, upper: Any, columns: list[str]) -> pa.Table:
-        key = self.single_key()
-        field = pc.field(key)
-        between = (field >= self.literal(key, lower)) & (field < self.literal(key, upper))
-        return self.data.to_table(columns, filter=between)
+        return self.data.to_table(columns, filter=self.key_between(lower, upper))
 
     def prefix(self, first: Any, columns: list[str]) -> pa.Table:
         passing = pc.field(self.key[0]) == self.literal(self.key[0], first)
@@ -88,6 +85,10 @@ class Vortex(Peer):
 
     def build(self, table: pa.Table) -> None:
         self.vx.io.write(table, str(self.path))
+        synced(self.path)
+
+    def write_compact(self, table: pa.Table) -> None:
+        self.vx.io.VortexWriteOptions.compact().write(table, str(self.path))
         synced(self.path)
 
     def open(self) -> None:
@@ -142,6 +143,11 @@ class VortexTake(Vortex):
     name = "vortex_take"
     borrows_file = True
     settings = "take of rows; the key column is in memory and searched by numpy (upper bound)"
+
+    def prepare(self) -> None:
+        super().prepare()
+        if not self.dataset.clustered:
+            raise NotImplementedError
 
     def open(self) -> None:
         super().open()

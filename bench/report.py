@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.workloads import BY_NAME
+from bench.bars import OURS, bars, sizes
+from bench.run import workload_of
 
-OURS = "nimblepy"
 UNITS = {"us": (1e3, "µs"), "ms": (1e6, "ms"), "ns_key": (1.0, "ns/key")}
 
 
@@ -26,6 +26,9 @@ def show(found: dict[str, Any], console: Console | None = None) -> None:
     configuration(found, console)
     for name, times in found["workloads"].items():
         console.print(workload_table(name, times))
+    for label, slow in found["left_out"].items():
+        text = ", ".join(f"{name} ({seconds:.1f} s a question)" for name, seconds in slow.items())
+        console.print(f"{label}: left out as too slow: {text}", highlight=False)
     if found["built"]:
         console.print(sizes_table(found))
     if found["write"]:
@@ -34,6 +37,12 @@ def show(found: dict[str, Any], console: Console | None = None) -> None:
         console.print(fresh_table(found))
     if found["cold"]:
         console.print(cold_table(found))
+    if found["reads"]:
+        console.print(reads_table(found))
+    if found["threads"]:
+        console.print(threads_table(found))
+    if found["growth"]:
+        console.print(growth_table(found))
     console.print(bars_table(found))
     for problem in found["problems"]:
         console.print(f"[red]problem:[/red] {problem}", highlight=False)
@@ -61,10 +70,10 @@ def titled(title: str, *headings: str) -> Table:
 
 
 def workload_table(name: str, times: dict[str, dict[str, float]]) -> Table:
-    workload = BY_NAME[name]
+    workload, threads = workload_of(name)
     divisor, unit = UNITS[workload.unit]
     table = titled(
-        f"{name}: {workload.meaning}",
+        f"{name}: {workload.meaning}" + (f", {threads} threads" if threads > 1 else ""),
         "system",
         f"median {unit}",
         "p99",
@@ -89,10 +98,12 @@ def workload_table(name: str, times: dict[str, dict[str, float]]) -> Table:
 
 def sizes_table(found: dict[str, Any]) -> Table:
     table = titled("size on disk, all indexes included; build", "system", "MB", "ratio", "build s")
-    ours = found["built"].get(OURS, {}).get("bytes")
-    for peer, built in sorted(found["built"].items(), key=lambda item: item[1]["bytes"]):
-        ratio = f"{number(built['bytes'] / ours)} x" if ours else ""
-        table.add_row(peer, f"{built['bytes'] / 1e6:,.1f}", ratio, number(built["seconds"]))
+    size = sizes(found)
+    for peer in sorted(size, key=lambda name: size[name]):
+        ratio = f"{number(size[peer] / size[OURS])} x" if OURS in size else ""
+        seconds = found["built"].get(peer, found["write"].get(peer, {})).get("seconds")
+        built = number(seconds) if seconds else ""
+        table.add_row(peer, f"{size[peer] / 1e6:,.1f}", ratio, built)
     return table
 
 
@@ -146,62 +157,41 @@ def cold_table(found: dict[str, Any]) -> Table:
     return table
 
 
-def bars_table(found: dict[str, Any]) -> Table:
-    table = titled("what must be reached", "bar", "limit", "measured", "met")
-    for text, limit, measured, unit in bars(found):
-        met = "yes" if measured <= limit else "[red]no[/red]"
-        table.add_row(text, f"{number(limit)} {unit}", f"{number(measured)} {unit}", met)
+def reads_table(found: dict[str, Any]) -> Table:
+    title = "read calls of a first get after an open, files in the page cache (mapped: none)"
+    table = titled(title, "system", "open calls", "open KiB", "get calls", "get KiB")
+    for name, r in found["reads"].items():
+        kib = (number(r[k] / 1024) for k in ("open_bytes", "bytes"))
+        table.add_row(name, f"{r['open_calls']:g}", next(kib), f"{r['calls']:g}", next(kib))
     return table
 
 
-def bars(found: dict[str, Any]) -> list[tuple[str, float, float, str]]:
-    """(what, most it may be, what it is, unit) of the bars this run has numbers for."""
-    out: list[tuple[str, float, float, str]] = []
-    times, write, built = found["workloads"], found["write"], found["built"]
-
-    def median(workload: str, peer: str = OURS, kind: str = "median") -> float | None:
-        return times.get(workload, {}).get(peer, {}).get(kind)
-
-    for workload, text, limit in (
-        ("get_hot", "get of one warm row as a dict", 5.0),
-        ("lookup_10k", "lookup of 10,000 random keys, a key", 1.5),
-    ):
-        value = median(workload)
-        if value is not None:
-            out.append((text, limit, value / 1e3, "µs"))
-    for workload, text in (("scan", "full scan, batches"), ("scan_table", "full scan, table")):
-        for kind, note in (("median", "time"), ("cpu", "processor time")):
-            ours, theirs = median(workload, kind=kind), median(workload, "parquet", kind)
-            if ours and theirs:
-                out.append((f"{text}: {note} of Parquet's", 1 / 3, ours / theirs, "x"))
-    if OURS in built and "parquet" in built:
-        out.append(("size of Parquet zstd's", 1.15, ratio(built, "bytes", OURS, "parquet"), "x"))
-    if OURS in write and "parquet" in write:
-        for kind in ("seconds", "cpu"):
-            value = ratio(write, kind, OURS, "parquet")
-            out.append((f"write: {kind} of Parquet zstd's", 1.0, value, "x"))
-    if "nimblepy, no index" in write:
-        for kind in ("fastest", "least_cpu"):
-            share = 1 - 1 / ratio(write, kind, OURS, "nimblepy, no index")
-            out.append((f"index share of write ({kind})", 5.0, 100 * share, "%"))
-        per_row = write[OURS]["index_bytes"] / found["config"]["rows"]
-        out.append(("index bytes a row", 3.0, per_row, "bytes"))
-    cold = found["cold"].get("lookup of one key, all columns")
-    if cold:
-        rounds = cold["lookup"]["rounds"][1] - cold["lookup"]["index_reads"][1]
-        out.append(("cold: rounds of data reads of a lookup", 1, rounds, "rounds"))
-    cold = found["cold"].get("get, all columns")
-    if cold:
-        out.append(("cold: reads to open", 1, cold["open"]["reads"][1], "reads"))
-        out.append(("cold: index reads of a get", 2, cold["lookup"]["index_reads"][1], "reads"))
-        rounds = cold["lookup"]["rounds"][1] - cold["lookup"]["index_reads"][1]
-        out.append(("cold: rounds of data reads of a get", 1, rounds, "rounds"))
-        columns = found["config"]["columns"]
-        out.append(("cold: data reads of a get", columns, cold["lookup"]["data_reads"][1], "reads"))
-        bloom = found["cold"]["get, absent key, Bloom filter"]["lookup"]["data_reads"][1]
-        out.append(("cold: data reads of an absent key, Bloom", 0, bloom, "reads"))
-    return out
+def threads_table(found: dict[str, Any]) -> Table:
+    counts = list(next(iter(found["threads"].values())))
+    headings = [f"{n} thread{'s' if n != '1' else ''}" for n in counts]
+    table = titled("keys a second on one open file, millions", "question", *headings)
+    for question, rates in found["threads"].items():
+        table.add_row(question, *(number(rates[n] / 1e6) for n in counts))
+    return table
 
 
-def ratio(table: dict[str, dict[str, float]], kind: str, ours: str, theirs: str) -> float:
-    return table[ours][kind] / table[theirs][kind]
+def growth_table(found: dict[str, Any]) -> Table:
+    labels = list(next(iter(found["growth"].values())))
+    table = titled("the same lookups in a larger file", "question", *labels, "ratio")
+    for question, times in found["growth"].items():
+        divisor, unit = UNITS[workload_of(question)[0].unit]
+        values = [times[label]["median"] / divisor for label in labels]
+        cells = (f"{number(v)} {unit}" for v in values)
+        table.add_row(question, *cells, f"{number(values[-1] / values[0])} x")
+    return table
+
+
+def bars_table(found: dict[str, Any]) -> Table:
+    table = titled("what must be reached", "bar", "limit", "measured", "to the bar", "met")
+    for bar in bars(found):
+        met = "yes" if bar.met else "[red]no[/red]"
+        limit = f"{'at least ' if bar.at_least else ''}{number(bar.limit)} {bar.unit}"
+        text = f"{bar.text} ({bar.against})" if bar.against else bar.text
+        ratio = f"{number(bar.ratio)} x"
+        table.add_row(text, limit, f"{number(bar.value)} {bar.unit}", ratio, met)
+    return table

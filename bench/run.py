@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,84 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import peers
-from bench.datasets import Dataset
-from bench.workloads import Workload
-
-ROOT = Path(__file__).resolve().parent.parent
-FRESH_ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Settings:
-    dataset: Dataset
-    rounds: int
-    threads: int
-    budget: float  # seconds of one peer's turn, for questions that are quick
-    build: Path | None
-    rebuild: bool
-    write_rounds: int
-
-
-class WorkerFailedError(RuntimeError):
-    """A peer broke; the message is its own traceback."""
-
-
-class Process:
-    """A worker process with one peer."""
-
-    def __init__(self, peer: str, settings: Settings, threads: int | None = None) -> None:
-        dataset = settings.dataset
-        threads = threads or settings.threads
-        command = [sys.executable, "-m", "bench.worker", "--peer", peer, "--dataset", dataset.name]
-        if dataset.name == "orders":
-            command += ["--sf", f"{dataset.size:g}"]
-        else:
-            command += ["--rows", f"{dataset.size:.0f}"]
-        command += ["--threads", str(threads)]
-        if settings.build and peer == "nimblepy":
-            command += ["--build", str(settings.build)]
-        # Polars and Lance take the size of their thread pools from here only
-        pools = {"POLARS_MAX_THREADS": str(threads), "LANCE_CPU_THREADS": str(threads)}
-        self.peer = peer
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, **pools},
-        )
-
-    def ask(self, do: str, **details: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps({"do": do, **details}) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise WorkerFailedError(f"{self.peer}: the process is gone") from None
-        line = self._process.stdout.readline()
-        if not line:
-            raise WorkerFailedError(f"{self.peer}: died of {do} (status {self._process.wait()})")
-        reply = json.loads(line)
-        if "error" in reply:
-            raise WorkerFailedError(f"{self.peer}: {do}: {reply['error']}")
-        return reply
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+from bench.process import ROOT, Process, Settings, WorkerFailedError
+from bench.workloads import BY_NAME, Workload
 
 
 @dataclass
@@ -102,10 +26,14 @@ class Results:
 
     config: dict[str, Any]
     workloads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    left_out: dict[str, dict[str, float]] = field(default_factory=dict)
     built: dict[str, dict[str, Any]] = field(default_factory=dict)
     write: dict[str, dict[str, Any]] = field(default_factory=dict)
     fresh: dict[str, dict[str, float]] = field(default_factory=dict)
     cold: dict[str, Any] = field(default_factory=dict)
+    reads: dict[str, dict[str, float]] = field(default_factory=dict)
+    threads: dict[str, dict[str, float]] = field(default_factory=dict)
+    growth: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -118,18 +46,19 @@ def configuration(settings: Settings, names: list[str]) -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         model = next((s.split(":")[1].strip() for s in lines if s.startswith("model name")), model)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    packages = {peers.peer_class(name).package for name in names} | {"pyarrow"}
+    versions = {peers.peer_class(name).package: peers.installed_version(name) for name in names}
+    table = settings.dataset.table()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{os.cpu_count()} cores, {model}, {memory >> 30} GiB",
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in sorted(packages)},
+        "versions": {"pyarrow": _version("pyarrow"), **versions, "nimblepy": _version("nimblepy")},
         "commit": _commit(),
         "nimblepy_build": "release" if settings.build else "installed",
         "dataset": settings.dataset.label,
-        "rows": settings.dataset.table().num_rows,
-        "columns": settings.dataset.table().num_columns,
-        "threads": settings.threads,
+        "rows": table.num_rows,
+        "columns": table.num_columns,
+        "threads": settings.threads[0],
         "rounds": settings.rounds,
         "state": "warm: files in the page cache, every question asked before it is timed",
         "settings": {name: peers.peer_class(name).settings for name in names},
@@ -175,66 +104,93 @@ def summary(times: list[int], processor: list[float], keys: int = 1) -> dict[str
 
 
 def run(settings: Settings, names: list[str], chosen: list[Workload], parts: set[str]) -> Results:
+    from bench import parts as extra
+
     results = Results(configuration(settings, names))
-    processes: dict[str, Process] = {}
-    try:
-        for name in names:
-            process = Process(name, settings)
-            try:
-                say(f"{name}: building and opening")
-                results.built[name] = process.ask(
-                    "build",
-                    # its writer changes from one commit to the next
-                    rebuild=settings.rebuild or name == "nimblepy",
-                )
-                opened = process.ask("open")
-            except WorkerFailedError as error:
-                results.problems.append(str(error))
-                say(f"{name} is left out: {error}")
-                process.close()
-                continue
-            if "unsupported" in results.built[name] or "unsupported" in opened:
-                say(f"{name} is left out: not made for {settings.dataset.name}")
-                del results.built[name]
-                process.close()
-                continue
-            processes[name] = process
+    with started(names, settings, results, settings.threads[0]) as processes:
+        working = list(processes)
         if "questions" in parts:
             for workload in chosen:
-                measure(workload, processes, settings, results)
-        if "cold" in parts and "nimblepy" in processes:
-            say("cold reads")
-            results.cold = processes["nimblepy"].ask("cold", count=100)
-    finally:
-        for process in processes.values():
-            process.close()
+                measure(workload, processes, settings, results, workload.name)
+        if "cold" in parts:
+            extra.measure_cold(processes, results)
+        if "threads" in parts:
+            extra.measure_threads(processes, settings, results)
+    for threads in settings.threads[1:] if "questions" in parts else ():
+        measure_scans(working, chosen, threads, settings, results)
     if "fresh" in parts:
-        measure_fresh(list(processes), settings, results)
+        extra.measure_fresh(working, settings, results)
     if "write" in parts:
-        measure_write(list(processes), settings, results)
+        extra.measure_write(working, settings, results)
+    if "growth" in parts:
+        extra.measure_growth(settings, results)
     results.config["load_average"].append(round(os.getloadavg()[0], 2))
     return results
 
 
+def measure_scans(
+    names: list[str], chosen: list[Workload], threads: int, settings: Settings, results: Results
+) -> None:
+    """The workloads that can use several threads, once more."""
+    workloads = [w for w in chosen if w.unit == "ms"]
+    if not workloads:
+        return
+    # only those that had an answer with one thread, so that nobody starts for nothing
+    able = {n for w in workloads for n in results.workloads.get(w.name, {})}
+    with started([n for n in names if n in able], settings, results, threads) as processes:
+        for workload in workloads:
+            measure(workload, processes, settings, results, f"{workload.name}@{threads}")
+
+
+@contextmanager
+def started(
+    names: list[str], settings: Settings, results: Results, threads: int
+) -> Iterator[dict[str, Process]]:
+    """A process for each peer that suits the dataset, its files built and open."""
+    with ExitStack() as stack:
+        processes: dict[str, Process] = {}
+        for name in names:
+            process = stack.enter_context(Process(name, settings, threads))
+            if start(process, settings, results, again=threads == settings.threads[0]):
+                processes[name] = process
+            else:
+                process.close()
+        yield processes
+
+
+def start(process: Process, settings: Settings, results: Results, *, again: bool) -> bool:
+    name = process.peer
+    say(f"{name}: building and opening")
+    # nimblepy's writer changes from one commit to the next
+    rebuild = again and (settings.rebuild or name.startswith("nimblepy"))
+    try:
+        built = process.ask("build", rebuild=rebuild)
+        opened = process.ask("open")
+    except WorkerFailedError as error:
+        results.problems.append(str(error))
+        say(f"{name} is left out: {error}")
+        return False
+    if "unsupported" in built or "unsupported" in opened:
+        say(f"{name} is left out: not made for {settings.dataset.name}")
+        return False
+    results.built[name] = built
+    return True
+
+
 def measure(
-    workload: Workload, processes: dict[str, Process], settings: Settings, results: Results
+    workload: Workload,
+    processes: dict[str, Process],
+    settings: Settings,
+    results: Results,
+    label: str,
 ) -> None:
     if workload.needs_prefix and len(settings.dataset.key) < 2:
         return
-    say(f"{workload.name}: {workload.meaning}")
-    answers: dict[str, str] = {}
-    for name, process in processes.items():
-        try:
-            found = process.ask("check", workload=workload.name).get("answer")
-        except WorkerFailedError as error:
-            results.problems.append(f"{workload.name}: {error}")
-            say(f"{workload.name}: left out: {error}")
-            continue
-        if found is not None:
-            answers[name] = found
+    say(f"{label}: {workload.meaning}")
+    answers = checked(workload, processes, settings, results, label)
     if len(set(answers.values())) > 1:
         # without equal answers the times mean nothing
-        problem = f"{workload.name}: answers differ: {answers}"
+        problem = f"{label}: answers differ: {answers}"
         results.problems.append(problem)
         say(problem)
         return
@@ -245,55 +201,40 @@ def measure(
             reply = processes[name].ask("time", workload=workload.name, budget=settings.budget)
             times[name] += reply["times"]
             processor[name].append(reply["cpu"])
-    results.workloads[workload.name] = {
-        name: summary(times[name], processor[name], workload.keys) for name in answers
-    }
-
-
-def measure_fresh(names: list[str], settings: Settings, results: Results) -> None:
-    say("first lookup in a fresh process")
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    for _ in range(FRESH_ROUNDS):
-        for name in names:
-            with Process(name, settings) as process:
-                reply = process.ask("fresh")
-                if "open" in reply:
-                    found[name].append(reply)
-    results.fresh = {
-        name: {key: statistics.median(r[key] for r in replies) for key in replies[0]}
-        for name, replies in found.items()
-        if replies
-    }
-
-
-def measure_write(names: list[str], settings: Settings, results: Results) -> None:
-    """Presorted rows in memory to a finished, synced file; nimblepy also without its index."""
-    say("write")
-    cores = os.cpu_count() or 1
-    cases: list[tuple[str, str, int, dict[str, Any]]] = []
-    if "nimblepy" in names:
-        cases.append(("nimblepy", "nimblepy", 1, {"indexed": True}))
-        cases.append(("nimblepy, no index", "nimblepy", 1, {"indexed": False}))
-        if cores > 1:
-            cases.append((f"nimblepy, {cores} threads", "nimblepy", cores, {"indexed": True}))
-    cases += [(n, n, 1, {}) for n in ("parquet", "vortex", "lance") if n in names]
-    processes = {label: Process(name, settings, threads) for label, name, threads, _ in cases}
-    found: dict[str, list[dict[str, float]]] = {label: [] for label in processes}
-    try:
-        for process in processes.values():
-            process.ask("touch")
-        for _ in range(settings.write_rounds):
-            for label, _, _, options in cases:
-                found[label].append(processes[label].ask("write", **options))
-                time.sleep(0.2)  # lets the disk settle between writers
-    finally:
-        for process in processes.values():
-            process.close()
-    results.write = {
-        label: {
-            **{key: statistics.median(r[key] for r in replies) for key in replies[0]},
-            "fastest": min(r["seconds"] for r in replies),
-            "least_cpu": min(r["cpu"] for r in replies),
+    if times:
+        results.workloads[label] = {
+            name: summary(times[name], processor[name], workload.keys) for name in answers
         }
-        for label, replies in found.items()
-    }
+
+
+def checked(
+    workload: Workload,
+    processes: dict[str, Process],
+    settings: Settings,
+    results: Results,
+    label: str,
+) -> dict[str, str]:
+    """Digests of the answers; who has none, or takes too long for one, is left out."""
+    answers: dict[str, str] = {}
+    for name, process in processes.items():
+        only = peers.peer_class(name).only
+        if only is not None and workload.name not in only:
+            continue
+        try:
+            reply = process.ask("check", workload=workload.name, patience=settings.patience)
+        except WorkerFailedError as error:
+            results.problems.append(f"{label}: {error}")
+            say(f"{label}: left out: {error}")
+            continue
+        if "slow" in reply:
+            results.left_out.setdefault(label, {})[name] = reply["slow"]
+            say(f"{label}: {name} is left out: {reply['slow']:.1f} s for one question")
+        elif reply.get("answer") is not None:
+            answers[name] = reply["answer"]
+    return answers
+
+
+def workload_of(label: str) -> tuple[Workload, int]:
+    """The workload of a label of the results, and its threads."""
+    name, _, threads = label.partition("@")
+    return BY_NAME[name], int(threads or 1)

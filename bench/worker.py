@@ -1,6 +1,6 @@
 """One peer in a process of its own; the coordinator (run.py) talks to it line by line in JSON.
 
-{"do": "build" | "open" | "check" | "time" | "write" | "cold" | "fresh", ...} -> {"...": ...}
+{"do": NAME, ...} -> {...}, where NAME is a method of Worker.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import argparse
 import gc
 import json
 import os
+import statistics
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -19,16 +21,19 @@ from typing import Any
 MAX_QUESTIONS = 2_000
 MAX_WARMING = 2.0  # seconds
 
+own_calls = own_bytes = 0  # of io_counts
+
 
 class Worker:
     def __init__(self, arguments: argparse.Namespace) -> None:
-        from bench import datasets, peers, workloads
+        from bench import datasets, keys, peers, workloads
 
         self.workloads = workloads
         self.dataset = datasets.known(arguments.dataset, arguments.sf, arguments.rows)
         self.peer = peers.peer_class(arguments.peer)(self.dataset, arguments.threads)
-        self.keys = datasets.Keys(self.dataset)
+        self.keys = keys.Keys(self.dataset)
         self.asked = 0
+        self.seen: dict[str, str] = {}  # digests of whole tables, which cost more than a scan
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
         """Builds the files where they are missing, or again where that is asked for."""
@@ -41,7 +46,8 @@ class Worker:
             self.peer.build(self.dataset.table())
             stamp.write_text(str(time.perf_counter() - start), "utf-8")
         seconds = float(stamp.read_text("utf-8"))
-        return {"seconds": seconds, "bytes": self.peer.size_bytes()}
+        borrowed = self.peer.borrows_file
+        return {"seconds": seconds, "bytes": self.peer.size_bytes(), "borrowed": borrowed}
 
     def open(self, _: dict[str, Any]) -> dict[str, Any]:
         """Opens, with the files in the page cache: a machine short of memory may have lost them."""
@@ -57,8 +63,13 @@ class Worker:
     def check(self, request: dict[str, Any]) -> dict[str, Any]:
         """The digest of the answers; questions asked here warm the peer as well."""
         workload = self.workloads.BY_NAME[request["workload"]]
+        start = time.perf_counter()
         try:
-            digest = self.workloads.answer(workload, self.peer, self.keys, self.dataset)
+            workload.ask(self.peer, self.keys, self.dataset, 0)
+            took, patience = time.perf_counter() - start, request.get("patience")
+            if patience and took > patience * workload.patience:
+                return {"slow": took}
+            digest = self.workloads.answer(workload, self.peer, self.keys, self.dataset, self.seen)
         except NotImplementedError:
             return {"answer": None}
         end = time.perf_counter() + MAX_WARMING
@@ -94,13 +105,15 @@ class Worker:
         table = self.dataset.table()
         path, kept = self.peer.path.with_name(f"written-{self.peer.path.name}"), self.peer.path
         self.peer.path = path
+        how = {
+            "indexed": lambda: self.peer.write(table, path),
+            "plain": lambda: self.peer.write(table, path, indexed=False),
+            "compact": lambda: self.peer.write(table, path, compression="compact"),
+            "peer": lambda: self.peer.build(table),
+            "peer_compact": lambda: self.peer.write_compact(table),
+        }[request["how"]]
         start, processor = time.perf_counter(), time.process_time()
-        if request.get("indexed") is False:
-            summary = self.peer.write(table, path, indexed=False)
-        elif request.get("indexed"):
-            summary = self.peer.write(table, path)
-        else:
-            summary = self.peer.build(table)
+        summary = how()
         took = time.perf_counter() - start, time.process_time() - processor
         size = self.peer.size_bytes()
         self.peer.remove()
@@ -120,6 +133,59 @@ class Worker:
         from bench.cold import cold_reads
 
         return cold_reads(self.peer, self.keys, self.dataset, request["count"])
+
+    def reads(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Read calls and bytes of a first `get` after an open, by the kernel's own count.
+
+        What is mapped makes none.
+        """
+        if not Path("/proc/self/io").exists():
+            raise NotImplementedError
+        opened, asked = [], []
+        for i in range(request["count"]):
+            self.peer.close()
+            before = io_counts()
+            self.peer.open()
+            middle = io_counts()
+            self.peer.get(self.keys.present[i])
+            after = io_counts()
+            opened.append([b - a for a, b in zip(before, middle, strict=True)])
+            asked.append([b - a for a, b in zip(middle, after, strict=True)])
+        median = statistics.median
+        return {
+            "open_calls": median(calls for calls, _ in opened),
+            "open_bytes": median(size for _, size in opened),
+            "calls": median(calls for calls, _ in asked),
+            "bytes": median(size for _, size in asked),
+        }
+
+    def threads(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Questions that several threads get through with one open file."""
+        ask = self.workloads.BY_NAME[request["workload"]].ask
+        barrier = threading.Barrier(request["threads"] + 1)
+        counts = [0] * request["threads"]
+        end = 0.0
+
+        def work(which: int) -> None:
+            i = which * 1_009
+            barrier.wait()
+            while time.perf_counter() < end:
+                ask(self.peer, self.keys, self.dataset, i)
+                i += 1
+                counts[which] += 1
+            barrier.wait()
+
+        team = [threading.Thread(target=work, args=(i,)) for i in range(request["threads"])]
+        for thread in team:
+            thread.start()
+        end = time.perf_counter() + request["seconds"]
+        start = time.perf_counter()
+        barrier.wait()
+        barrier.wait()
+        seconds = time.perf_counter() - start
+        for thread in team:
+            thread.join()
+        return {"questions": sum(counts), "seconds": seconds}
 
     def fresh(self, _: dict[str, Any]) -> dict[str, Any]:
         """What the first lookup costs a process that has just been started; imports excluded."""
@@ -141,6 +207,17 @@ def peak_memory_since_now() -> int | None:
     except OSError:
         return None
     return status("VmRSS")
+
+
+def io_counts() -> tuple[int, int]:
+    """Read calls and bytes of this process so far, less those of reading the counts."""
+    global own_calls, own_bytes
+    text = Path("/proc/self/io").read_text("utf-8")
+    values = dict(line.split(": ") for line in text.splitlines())
+    found = int(values["syscr"]) - own_calls, int(values["rchar"]) - own_bytes
+    own_calls += 2  # the text and its end
+    own_bytes += len(text)
+    return found
 
 
 def status(name: str) -> int:
@@ -176,6 +253,7 @@ def main() -> None:
             reply = {"error": traceback.format_exc()}
         answers.write(json.dumps(reply) + "\n")
         answers.flush()
+    os._exit(0)  # nothing is left to be written; engines take long to fold up
 
 
 if __name__ == "__main__":

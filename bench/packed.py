@@ -1,4 +1,4 @@
-"""LMDB: the embedded key-value store to beat at lookups.
+"""Rows and keys as bytes, for key-value stores.
 
 A value is a packed row: fixed-width fields in one `struct`, then the strings and lists.  A lookup
 decodes it, as every reader of a key-value store must: `get` to the same dict of Python values
@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import datetime
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from bench.peers import Peer
-
-MAP_BYTES = 1 << 37
-PUT_ROWS = 1 << 16
 EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 SIGN = 1 << 63
@@ -62,7 +58,12 @@ class Field:
         if pa.types.is_decimal(self.kind):
             # totals fit 64 bits: the low word of every pair
             words = np.frombuffer(column.buffers()[1], np.int64)
-            return words[2 * column.offset : 2 * (column.offset + len(column)) : 2].tolist()
+            low = words[2 * column.offset : 2 * (column.offset + len(column)) : 2].tolist()
+            if column.null_count == 0:
+                return low
+            return [
+                v if ok else None for v, ok in zip(low, column.is_valid().to_pylist(), strict=True)
+            ]
         return (column if self.raw == self.kind else column.view(self.raw)).to_pylist()
 
 
@@ -143,97 +144,52 @@ class Layout:
         return some
 
 
-class Lmdb(Peer):
-    name = "lmdb"
-    package = "lmdb"
-    settings = "packed row as value, decoded; read transaction kept open; no read-ahead"
+class KeyCodec:
+    """Bytes that sort as the key does: big-endian numbers, strings ended by a zero byte."""
 
-    def prepare(self) -> None:
-        import lmdb
+    def __init__(self, schema: pa.Schema, key: Sequence[str]) -> None:
+        self.parts = [self._part(schema.field(name).type) for name in key]
+        if len(key) == 1 and pa.types.is_string(schema.field(key[0]).type):
+            self.parts = [str.encode]  # needs no end
 
-        self.lmdb = lmdb
-        self.layout = Layout(self.schema)
-        self.integer = pa.types.is_integer(self.schema.field(self.key[-1]).type)
+    @staticmethod
+    def _part(kind: pa.DataType) -> Callable[[Any], bytes]:
+        if pa.types.is_integer(kind):
+            return lambda v: (v + SIGN).to_bytes(8)
+        if pa.types.is_timestamp(kind):
+            micro = datetime.timedelta(microseconds=1)
+            return lambda v: ((v - EPOCH) // micro + SIGN).to_bytes(8)
+        if pa.types.is_string(kind):
+            return lambda v: v.encode() + b"\0"
+        raise NotImplementedError(f"key of type {kind}")
 
-    def encoded(self, key: Any) -> bytes:
-        """Bytes that sort as the key does."""
-        if len(self.key) > 1:
-            text, ts = key
-            micros = (ts - EPOCH) // datetime.timedelta(microseconds=1)
-            return text.encode() + b"\0" + (micros + SIGN).to_bytes(8)
-        return (key + SIGN).to_bytes(8) if self.integer else key.encode()
+    def one(self, key: Any) -> bytes:
+        if len(self.parts) == 1:
+            return self.parts[0](key)
+        return b"".join([part(value) for part, value in zip(self.parts, key, strict=True)])
 
-    def encoded_all(self, keys: pa.Table) -> list[bytes]:
-        if len(self.key) > 1:
-            return [self.encoded(tuple(row.values())) for row in keys.to_pylist()]
-        if self.integer:
-            big = (keys[0].to_numpy().astype(np.uint64) + np.uint64(SIGN)).astype(">u8").tobytes()
+    def all(self, keys: pa.Table) -> list[bytes]:
+        if len(self.parts) > 1:
+            columns = [column.to_pylist() for column in keys.columns]
+            return [self.one(values) for values in zip(*columns, strict=True)]
+        if pa.types.is_integer(keys.schema.field(0).type):
+            big = (keys[0].to_numpy().view(np.uint64) + np.uint64(SIGN)).astype(">u8").tobytes()
             return [big[i : i + 8] for i in range(0, len(big), 8)]
         return [text.encode() for text in keys[0].to_pylist()]
 
-    def build(self, table: pa.Table) -> None:
-        environment = self.lmdb.open(
-            str(self.path), map_size=MAP_BYTES, sync=False, writemap=True, map_async=True
-        )
-        for batch in table.to_batches(PUT_ROWS):
-            keys = self.encoded_all(pa.table(batch.select(list(self.key))))
-            with environment.begin(write=True) as write:
-                pairs = zip(keys, self.layout.pack(batch), strict=True)
-                write.cursor().putmulti(pairs, append=True)
-        environment.sync(True)
-        environment.close()
+    def prefix(self, first: Any) -> tuple[bytes, bytes]:
+        """Half-open range of the keys whose first column is `first`."""
+        start = self.parts[0](first)
+        return start, (int.from_bytes(start) + 1).to_bytes(len(start))
 
-    def open(self) -> None:
-        self.environment = self.lmdb.open(
-            str(self.path), readonly=True, lock=False, readahead=False, map_size=MAP_BYTES
-        )
-        self.transaction = self.environment.begin()
 
-    def close(self) -> None:
-        self.transaction.abort()
-        self.environment.close()
-
-    def get(self, key: Any) -> dict[str, Any] | None:
-        value = self.transaction.get(self.encoded(key))
-        return None if value is None else self.layout.row(value)
-
-    def lookup(self, keys: pa.Table, columns: list[str]) -> Any:
-        pick = self.layout.picker(columns)
-        # measured: sorted keys, one get each, is 13 % quicker than getmulti
-        wanted = sorted(self.encoded_all(keys))
-        found = map(self.transaction.get, wanted)
-        return columns, [pick(value) for value in found if value is not None]
-
-    def range(self, lower: Any, upper: Any, columns: list[str]) -> Any:
-        return self._between(self.encoded(lower), self.encoded(upper), columns)
-
-    def prefix(self, first: Any, columns: list[str]) -> Any:
-        start = first.encode()
-        return self._between(start + b"\0", start + b"\1", columns)
-
-    def _between(self, lower: bytes, upper: bytes, columns: list[str]) -> Any:
-        pick = self.layout.picker(columns)
-        cursor = self.transaction.cursor()
-        rows = []
-        if cursor.set_range(lower):
-            for key, value in cursor:
-                if key >= upper:
-                    break
-                rows.append(pick(value))
-        return columns, rows
-
-    def size_bytes(self) -> int:
-        # the file is as long as the map and mostly a hole
-        return sum(p.stat().st_blocks * 512 for p in self.path.iterdir())
-
-    def as_table(self, answer: Any) -> pa.Table:
-        columns, rows = answer
-        places = [self.layout.names.index(name) for name in columns]
-        arrays = []
-        for i, place in enumerate(places):
-            field = self.layout.fields[place]
-            values = [row[i] for row in rows]
-            if field.python is not None:
-                values = [field.python(v) for v in values]
-            arrays.append(pa.array(values, field.kind))
-        return pa.table(arrays, names=columns)
+def as_table(layout: Layout, columns: list[str], rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Rows of a `Layout.picker` as Arrow, for the comparison of answers."""
+    arrays = []
+    for i, name in enumerate(columns):
+        field = layout.fields[layout.names.index(name)]
+        values = [row[i] for row in rows]
+        if field.python is not None:
+            values = [None if v is None else field.python(v) for v in values]
+        arrays.append(pa.array(values, field.kind))
+    return pa.table(arrays, names=columns)

@@ -1,0 +1,188 @@
+"""The benchmark's own arithmetic: what it reports must follow from what it measured."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from bench import bars, charts, datasets, markdown, packed
+from bench.run import Results, summary, workload_of
+
+UTC = datetime.UTC
+
+
+def times(**medians: float) -> dict[str, dict[str, float]]:
+    """Peers' medians in nanoseconds, as a run holds them."""
+    names = ("median", "p99", "p10", "p90", "min", "count", "cpu")
+    return {name: dict.fromkeys(names, value) for name, value in medians.items()}
+
+
+def run_of(dataset: str = "orders-10", **parts: Any) -> dict[str, Any]:
+    config = {
+        "date": "2026-11-21T00:00:00",
+        "machine": "2 cores",
+        "python": "3.11",
+        "versions": {"lmdb": "1"},
+        "commit": "abc",
+        "nimblepy_build": "release",
+        "dataset": dataset,
+        "rows": 1_000,
+        "columns": 9,
+        "threads": 1,
+        "rounds": 1,
+        "state": "warm",
+        "settings": {},
+        "load_average": [0.5, 1.5],
+    }
+    return Results(config, **parts).as_dict()
+
+
+def bar(found: dict[str, Any], text: str) -> bars.Bar:
+    return next(b for b in bars.bars(found) if b.text == text)
+
+
+def test_a_bar_is_a_ratio_to_the_peer_of_the_same_run() -> None:
+    found = run_of(workloads={"get_hot": times(nimblepy=2_000, lmdb=4_000)})
+    assert bar(found, "`get` hot").value == 2
+    ratio = bar(found, "`get` hot, to LMDB")
+    assert (ratio.value, ratio.met, ratio.against) == (0.5, True, "lmdb")
+
+
+def test_scans_are_held_against_the_fastest_peer_that_decodes() -> None:
+    peers = times(nimblepy=95, vortex=100, duckdb=120, arrow_mmap=1)
+    found = run_of(workloads={"scan@2": peers})
+    one = bar(found, "full scan, batches, 2 threads, to the fastest peer")
+    assert one.against == "vortex"
+    assert not one.met
+    assert one.ratio == pytest.approx(0.95 / 0.9)
+
+
+def test_ranges_are_held_against_columnar_peers_only() -> None:
+    peers = times(nimblepy=10, lmdb=1, vortex=100, arrow_mmap=1)
+    found = run_of(workloads={"range_1000": peers})
+    assert bar(found, "range of 1,000 rows, to the best columnar peer").against == "vortex"
+
+
+def test_a_bar_from_below_is_met_above_it() -> None:
+    found = run_of(threads={"lookup_10k": {"1": 1.0, "2": 1.9, "4": 1.9, "8": 1.0}})
+    assert bar(found, "lookups/s, 2 threads to 1").met
+    assert not bar(found, "lookups/s, 8 threads to 2").met
+
+
+def test_a_borrowed_file_is_nobodys_size() -> None:
+    built = {
+        "nimblepy": {"bytes": 100, "borrowed": False, "seconds": 1},
+        "parquet": {"bytes": 120, "borrowed": False, "seconds": 1},
+        "polars": {"bytes": 120, "borrowed": True, "seconds": 1},
+    }
+    assert bars.sizes(run_of(built=built)) == {"nimblepy": 100, "parquet": 120}
+    assert bar(run_of(built=built), "size with index, to the smallest peer").against == "parquet"
+
+
+def test_bars_of_other_tables_are_not_those_of_orders() -> None:
+    found = run_of("lineitem-1", workloads={"get_hot": times(nimblepy=2_000, lmdb=4_000)})
+    assert bars.bars(found) == []
+
+
+def test_an_overview_holds_every_workload_and_bar(tmp_path: Path) -> None:
+    built = {n: {"bytes": 1, "borrowed": False, "seconds": 1.0} for n in ("nimblepy", "lmdb")}
+    peers = times(nimblepy=2_000, lmdb=4_000)
+    found = run_of(workloads={"get_hot": peers, "scan@2": peers}, built=built)
+    text = markdown.overview(json.loads(json.dumps(found)))
+    assert "| `get_hot`, µs | **2** | 4 |" in text
+    assert "`scan@2`, ms" in text
+    assert "| `get` hot, to LMDB (lmdb) | ≤ 0.7 x | 0.5 x | 0.714 x | yes |" in text
+    assert [path.suffix for path in charts.draw(found, tmp_path)] == [".svg"]
+
+
+def test_the_summary_of_times_is_in_nanoseconds_of_a_key() -> None:
+    found = summary([1_000, 2_000, 3_000], [1e-6], keys=10)
+    assert (found["median"], found["min"], found["cpu"]) == (200, 100, 100)
+
+
+def test_a_label_names_workload_and_threads() -> None:
+    assert workload_of("scan@2")[0].name == "scan"
+    assert workload_of("scan@2")[1] == 2
+    assert workload_of("get")[1] == 1
+
+
+def test_datasets_have_readable_names() -> None:
+    assert datasets.known("orders", 10).label == "orders-10"
+    assert datasets.known("numbers", rows=100_000_000).label == "numbers-100M"
+    assert datasets.known("uuids").arguments == ["--dataset", "uuids", "--rows", "5000000"]
+    with pytest.raises(ValueError, match="no dataset 'x'"):
+        datasets.known("x")
+
+
+SCHEMA = pa.schema(
+    [
+        ("user", pa.string()),
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("on", pa.bool_()),
+        ("price", pa.decimal128(15, 2)),
+        ("day", pa.date32()),
+        ("score", pa.float32()),
+        ("feature", pa.list_(pa.float32())),
+    ]
+)
+
+
+def test_a_packed_row_comes_back() -> None:
+    from decimal import Decimal
+
+    rows = [
+        {
+            "user": "u1",
+            "ts": datetime.datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+            "on": True,
+            "price": Decimal("12.34"),
+            "day": datetime.date(1995, 3, 1),
+            "score": 0.5,
+            "feature": [1.0, 2.0],
+        },
+        {"user": "", **dict.fromkeys(SCHEMA.names[1:])},
+    ]
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    layout = packed.Layout(SCHEMA)
+    found = [layout.row(value) for value in layout.pack(table.to_batches()[0])]
+    assert found == rows
+
+
+@pytest.mark.parametrize(
+    ("schema", "key", "ordered"),
+    [
+        ([("k", pa.int64())], ["k"], [-(2**63), -1, 0, 1, 2**63 - 1]),
+        ([("k", pa.string())], ["k"], ["", "a", "ab", "b", "é"]),
+        (
+            [("a", pa.int64()), ("b", pa.int32())],
+            ["a", "b"],
+            [(-1, 5), (0, -7), (0, 1), (1, 0)],
+        ),
+        (
+            [("u", pa.string()), ("t", pa.timestamp("us", tz="UTC"))],
+            ["u", "t"],
+            [
+                ("a", datetime.datetime(1969, 1, 1, tzinfo=UTC)),
+                ("a", datetime.datetime(2024, 1, 1, tzinfo=UTC)),
+                ("ab", datetime.datetime(1960, 1, 1, tzinfo=UTC)),
+            ],
+        ),
+    ],
+)
+def test_encoded_keys_sort_as_the_keys(schema: Any, key: list[str], ordered: list[Any]) -> None:
+    codec = packed.KeyCodec(pa.schema(schema), key)
+    one_by_one = [codec.one(value) for value in ordered]
+    assert one_by_one == sorted(one_by_one)
+    rows = [value if len(key) > 1 else (value,) for value in ordered]
+    table = pa.Table.from_pylist(
+        [dict(zip(key, row, strict=True)) for row in rows], pa.schema(schema)
+    )
+    assert codec.all(table) == one_by_one
+    if len(key) > 1:
+        low, high = codec.prefix(rows[0][0])
+        inside = [value[0] == rows[0][0] for value in rows]
+        assert [low <= encoded < high for encoded in one_by_one] == inside
