@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from nimblepy.interop import scan_polars
+    from nimblepy.join import index_join
     from nimblepy.options import HashIndex, SortedIndex, WriteOptions
     from nimblepy.reader import File, Scan, open
     from nimblepy.tree_types import LayoutNode, Plan
@@ -52,6 +53,7 @@ _HOMES = {
     "WriteOptions": "options",
     "Writer": "writer",
     "convert": "conversion",
+    "index_join": "join",
     "open": "reader",
     "scan_polars": "interop",
     "starts_with": "types",
@@ -79,6 +81,7 @@ __all__ = [
     "WriteOptions",
     "Writer",
     "convert",
+    "index_join",
     "open",
     "scan_polars",
     "starts_with",

@@ -29,6 +29,10 @@ class ProbeKeys {
   ProbeKeys(const FileReader& file, const pybind11::object& batch,
             bool null_equals);
 
+  // Asks where each key is or would be: an absent one has the empty range of
+  // its place. Bloom filter and uniqueness, which know no places, are left out.
+  void find_places() { whole_ = false; }
+
   size_t size() const { return keys_.size(); }
   // Row range of each probe, in order. Call without the GIL.
   Status find(std::vector<RowRange>* out) const;

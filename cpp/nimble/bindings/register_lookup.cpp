@@ -94,9 +94,10 @@ py::tuple find_prefix(const FileReader& file, const py::object& values,
 }
 
 py::array_t<uint64_t> probe_keys(const FileReader& file, const py::object& batch,
-                                 bool null_equals) {
+                                 bool null_equals, bool places) {
   encoder_of(file);
-  const ProbeKeys probes(file, batch, null_equals);
+  ProbeKeys probes(file, batch, null_equals);
+  if (places) probes.find_places();
   std::vector<RowRange> ranges;
   Status status;
   {
@@ -218,7 +219,7 @@ Status ProbeKeys::find(std::vector<RowRange>* out) const {
 
 void register_lookup(py::module_& m) {
   m.def("find_keys", &probe_keys, py::arg("file"), py::arg("batch"),
-        py::arg("null_equals"));
+        py::arg("null_equals"), py::arg("places") = false);
   m.def("find_range", &find_range, py::arg("file"), py::arg("lower"),
         py::arg("lower_inclusive"), py::arg("upper"), py::arg("upper_inclusive"),
         py::arg("by_value"));

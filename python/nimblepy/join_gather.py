@@ -1,0 +1,72 @@
+"""Gathers rows of Arrow columns by position, for every type, nulls for missing rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+
+def gather(batch: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
+    """The rows of ``batch`` at ``positions``; a null position gives a row of nulls.
+
+    Args:
+        positions: int64 array; repeats are allowed.
+    """
+    arrays = [gather_array(column, positions) for column in batch.columns]
+    if not arrays:
+        return _rows_without_columns(len(positions))
+    fields = [field.with_nullable(True) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def gather_array(column: pa.Array, positions: pa.Array) -> pa.Array:
+    """One column of :func:`gather`."""
+    try:
+        return column.take(positions)
+    except pa.ArrowNotImplementedError:
+        pass
+    wanted = column.type
+    plain = _plain_type(wanted)
+    if plain is not None:
+        return column.cast(plain).take(positions).cast(wanted)
+    if pt.is_run_end_encoded(wanted):
+        values = gather_array(pc.run_end_decode(column), positions)
+        return pc.run_end_encode(values, run_end_type=wanted.run_end_type)
+    return _piece_by_piece(column, positions)
+
+
+def keep(batch: pa.RecordBatch, mask: np.ndarray[Any, Any]) -> pa.RecordBatch:
+    """The rows where ``mask`` is true; the batch itself where that is all of them."""
+    if mask.all():
+        return batch
+    kept = gather(batch, pa.array(np.flatnonzero(mask)))
+    if not batch.num_columns:
+        return kept
+    return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
+
+
+def _plain_type(data_type: pa.DataType) -> pa.DataType | None:
+    """The type with the same values that pyarrow can gather, for those it cannot."""
+    if pt.is_string_view(data_type):
+        return pa.large_string()
+    if pt.is_binary_view(data_type):
+        return pa.large_binary()
+    return None
+
+
+def _piece_by_piece(column: pa.Array, positions: pa.Array) -> pa.Array:
+    """Slow, for nested types that pyarrow cannot gather."""
+    if not len(positions):
+        return column.slice(0, 0)
+    null = pa.nulls(1, column.type) if positions.null_count else None
+    pieces = [null if at is None else column.slice(at, 1) for at in positions.to_pylist()]
+    return pa.concat_arrays(pieces)
+
+
+def _rows_without_columns(count: int) -> pa.RecordBatch:
+    empty = pa.StructArray.from_buffers(pa.struct([]), count, [None])
+    return pa.RecordBatch.from_struct_array(empty)
