@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nimblepy.conversion import convert
+    from nimblepy.dataset import Dataset, open_dataset
     from nimblepy.errors import (
         CorruptFileError,
         DuplicateKeyError,
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 # Public name -> module that defines it. A name missing here is not public.
 _HOMES = {
     "CorruptFileError": "errors",
+    "Dataset": "dataset",
     "DuplicateKeyError": "errors",
     "File": "reader",
     "FileSummary": "types",
@@ -55,6 +57,7 @@ _HOMES = {
     "convert": "conversion",
     "index_join": "join",
     "open": "reader",
+    "open_dataset": "dataset",
     "scan_polars": "interop",
     "starts_with": "types",
     "write": "writer",
@@ -62,6 +65,7 @@ _HOMES = {
 
 __all__ = [
     "CorruptFileError",
+    "Dataset",
     "DuplicateKeyError",
     "File",
     "FileSummary",
@@ -83,6 +87,7 @@ __all__ = [
     "convert",
     "index_join",
     "open",
+    "open_dataset",
     "scan_polars",
     "starts_with",
     "write",

@@ -33,3 +33,7 @@ class KeyOrderError(NimbleError):
 
 class DuplicateKeyError(NimbleError):
     """A cluster key declared unique occurs more than once. The message names key and rows."""
+
+
+class StaleFileError(NimbleError):
+    """A file is no longer the one that was planned with: it has been replaced in between."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from nimblepy import _core
 from nimblepy.columns import resolve_column
+from nimblepy.join_gather import gather_array
 from nimblepy.join_keys import key_array
 from nimblepy.join_plan import JoinPlan
 from nimblepy.keys import KeyColumns, key_columns
@@ -56,6 +57,17 @@ class ProbeKeys:
     between: str | None = None
     lower: pa.Array | None = None
     upper: pa.Array | None = None
+
+    def take(self, probes: Counts) -> ProbeKeys:
+        """The keys of some probe rows."""
+        at = pa.array(probes)
+        return replace(
+            self,
+            values=tuple(gather_array(value, at) for value in self.values),
+            usable=self.usable[probes],
+            lower=None if self.lower is None else gather_array(self.lower, at),
+            upper=None if self.upper is None else gather_array(self.upper, at),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +178,18 @@ def file_matches(file: File, keys: ProbeKeys) -> Matches:
 
     Cost: keys are sorted once; every key chunk they touch is read once.
     """
+    return Matches.of_segments(len(keys.usable), *file_segments(file, keys))
+
+
+def file_segments(file: File, keys: ProbeKeys) -> tuple[Counts, Rows, Rows]:
+    """The same as ranges: (probe row, begin, end), ordered by probe row; some may be empty."""
     if keys.between is not None:
         ranges = _between_ranges(file, keys)
     else:
         columns = key_columns(file._keys, file._key_types, keys.names)
         ranges = _core.find_keys(file._open, _batch(columns, keys.values), keys.null_equals)
     ranges[~keys.usable] = 0
-    probes = np.arange(len(ranges), dtype=np.int64)
-    return Matches.of_segments(len(ranges), probes, ranges[:, 0], ranges[:, 1])
+    return np.arange(len(ranges), dtype=np.int64), ranges[:, 0], ranges[:, 1]
 
 
 def _batch(columns: KeyColumns, values: tuple[pa.Array, ...]) -> pa.RecordBatch:

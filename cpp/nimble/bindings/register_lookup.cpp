@@ -26,7 +26,8 @@ KeyScalar scalar_at(const ArrayView& v, int64_t row) {
     return KeyScalar::from_bytes({p, f.width});
   }
   if (f.logical == Logical::kFloat) {
-    if (f.width == 2) return KeyScalar::from_double(half_to_double(load<uint16_t>(p)));
+    if (f.width == 2)
+      return KeyScalar::from_double(half_to_double(load<uint16_t>(p)));
     if (f.width == 4) return KeyScalar::from_double(double{load<float>(p)});
     return KeyScalar::from_double(load<double>(p));
   }
@@ -93,8 +94,9 @@ py::tuple find_prefix(const FileReader& file, const py::object& values,
   return py::make_tuple(r.begin, std::max(r.begin, r.end));
 }
 
-py::array_t<uint64_t> probe_keys(const FileReader& file, const py::object& batch,
-                                 bool null_equals, bool places) {
+py::array_t<uint64_t> probe_keys(const FileReader& file,
+                                 const py::object& batch, bool null_equals,
+                                 bool places) {
   encoder_of(file);
   ProbeKeys probes(file, batch, null_equals);
   if (places) probes.find_places();
@@ -106,6 +108,29 @@ py::array_t<uint64_t> probe_keys(const FileReader& file, const py::object& batch
   }
   check(status);
   return ranges_to_numpy(ranges);
+}
+
+// Encoded keys of all rows of a batch: (bytes, n + 1 offsets into them).
+// `orders` has (descending, nulls first) of each column.
+py::tuple encode_keys(const py::object& batch,
+                      const std::vector<std::pair<bool, bool>>& orders) {
+  const auto imported = ImportedArray::from_python(batch);
+  std::vector<KeyColumnSpec> specs;
+  for (size_t i = 0; i < orders.size(); ++i) {
+    specs.push_back(
+        {{static_cast<int>(i)}, {orders[i].first, orders[i].second}});
+  }
+  const KeyEncoder encoder =
+      unwrap(KeyEncoder::create(imported->field(), specs));
+  KeyBuffer keys;
+  const ArrayView& view = imported->view();
+  check(encoder.encode(view, 0, view.length(), &keys));
+  py::array_t<uint8_t> bytes(static_cast<py::ssize_t>(keys.num_bytes()));
+  std::copy_n(keys.data(), keys.num_bytes(), bytes.mutable_data());
+  py::array_t<uint64_t> offsets(static_cast<py::ssize_t>(keys.size() + 1));
+  uint64_t* offset = offsets.mutable_data();
+  for (size_t i = 0; i <= keys.size(); ++i) offset[i] = keys.offset(i);
+  return py::make_tuple(bytes, offsets);
 }
 
 // Row ranges to rows and the probes they answer: (rows, probes).
@@ -193,8 +218,8 @@ ProbeKeys::ProbeKeys(const FileReader& file, const py::object& batch,
   const size_t n = batch_->field().children.size();
   std::vector<KeyColumnSpec> specs;
   for (size_t i = 0; i < n; ++i) {
-    specs.push_back({{static_cast<int>(i)},
-                     file.footer().cluster->columns[i].order});
+    specs.push_back(
+        {{static_cast<int>(i)}, file.footer().cluster->columns[i].order});
   }
   const KeyEncoder encoder = unwrap(KeyEncoder::create(batch_->field(), specs));
   check(encoder.encode(view, 0, view.length(), &keys_));
@@ -220,9 +245,10 @@ Status ProbeKeys::find(std::vector<RowRange>* out) const {
 void register_lookup(py::module_& m) {
   m.def("find_keys", &probe_keys, py::arg("file"), py::arg("batch"),
         py::arg("null_equals"), py::arg("places") = false);
+  m.def("encode_keys", &encode_keys, py::arg("batch"), py::arg("orders"));
   m.def("find_range", &find_range, py::arg("file"), py::arg("lower"),
-        py::arg("lower_inclusive"), py::arg("upper"), py::arg("upper_inclusive"),
-        py::arg("by_value"));
+        py::arg("lower_inclusive"), py::arg("upper"),
+        py::arg("upper_inclusive"), py::arg("by_value"));
   m.def("find_prefix", &find_prefix, py::arg("file"), py::arg("values"),
         py::arg("starts_with"));
   m.def("expand", &expand, py::arg("ranges"));
