@@ -70,7 +70,10 @@ def open_dataset(
     if not versions:
         if version is not None:
             raise InvalidArgumentError(f"{path}: no manifest, so no version {version}")
-        manifest = manifest_of_files(path, list_directory(path, remote), remote)
+        names = [name for name in list_directory(path, remote) if name.endswith(".nimble")]
+        if not names:
+            raise InvalidArgumentError(f"{path}: no manifest and no *.nimble files")
+        manifest = manifest_of_files(path, names, remote)
     else:
         chosen = versions[-1] if version is None else version
         if chosen not in versions:
@@ -85,7 +88,7 @@ def manifest_of_files(directory: str, names: Sequence[str], filesystem: Any) -> 
     """The manifest that files have which nobody committed; opens each of them."""
     entries = []
     first: Any = None
-    for name in (name for name in names if name.endswith(".nimble") and name[0] not in "._"):
+    for name in names:
         with open_in(directory, name, filesystem, mmap=False, cache_bytes=1 << 20) as file:
             if first is None:
                 first = (name, file.schema, file.cluster_by)
@@ -100,7 +103,7 @@ def manifest_of_files(directory: str, names: Sequence[str], filesystem: Any) -> 
                     )
             entries.append(describe(file, name))
     if first is None:
-        raise InvalidArgumentError(f"{directory}: no manifest and no *.nimble files")
+        raise InvalidArgumentError(f"{directory}: no files")
     return Manifest(
         version=0, schema=first[1], cluster_by=tuple(first[2]), table=entries_table(entries)
     )

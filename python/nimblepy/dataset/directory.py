@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 from typing import Any
@@ -33,9 +34,15 @@ def is_directory(path: str, filesystem: Any) -> bool:
 
 
 def open_in(directory: str, name: str, filesystem: Any, *, mmap: bool, cache_bytes: int) -> File:
-    """Opens a file of a directory."""
+    """Opens a file of a directory; one that cannot be mapped for want of memory is read instead."""
     path = posixpath.join(directory, name)
-    return open_file(path, filesystem=filesystem, mmap=mmap, cache_bytes=cache_bytes)
+    try:
+        return open_file(path, filesystem=filesystem, mmap=mmap, cache_bytes=cache_bytes)
+    except OSError as error:
+        if not mmap or error.errno != errno.ENOMEM:
+            raise
+        # A limit on address space, such as spark.executor.pyspark.memory sets.
+        return open_file(path, filesystem=filesystem, mmap=False, cache_bytes=cache_bytes)
 
 
 def resolve_directory(directory: Any, filesystem: Any) -> tuple[Any, str]:
