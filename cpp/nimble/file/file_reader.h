@@ -24,7 +24,9 @@ class FileReader {
       std::shared_ptr<const ReadableFile> file, const ReaderOptions& options);
 
   const ReadableFile& file() const { return *file_; }
-  const std::shared_ptr<const ReadableFile>& file_owner() const { return file_; }
+  const std::shared_ptr<const ReadableFile>& file_owner() const {
+    return file_;
+  }
   const FileFooter& footer() const { return footer_; }
   const Postscript& postscript() const { return postscript_; }
   const StreamPlan& plan() const { return *plan_; }
@@ -55,14 +57,15 @@ class FileReader {
   // Reads a section and verifies its checksum. `what` is for messages.
   Result<std::vector<uint8_t>> read_section(const SectionRef& section,
                                             const std::string& what) const;
+  // Verifies the checksum of a section's bytes.
+  Status check_section(const SectionRef& section, ByteSpan bytes,
+                       const std::string& what) const;
   uint64_t memory_bytes() const;
 
  private:
   FileReader() = default;
   Status read_tail();
   Status prepare();
-  Status check_section(const SectionRef& section, ByteSpan bytes,
-                       const std::string& what) const;
   Result<std::shared_ptr<const DictionaryValues>> read_dictionary(
       const NodeSection& ref) const;
 

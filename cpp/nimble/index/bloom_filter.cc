@@ -33,13 +33,24 @@ NIMBLE_ALWAYS_INLINE bool block_contains(const uint8_t* block, uint64_t hash) {
 
 }  // namespace
 
-BloomFilterBuilder::BloomFilterBuilder(uint64_t num_keys, double bits_per_key) {
-  const double bits = static_cast<double>(num_keys) * std::max(0.0, bits_per_key);
+uint64_t bloom_num_blocks(uint64_t num_keys, double bits_per_key) {
+  const double bits =
+      static_cast<double>(num_keys) * std::max(0.0, bits_per_key);
   const double most = static_cast<double>(kMaxBlocks) * 256;
   // Written so that a NaN gives one block.
-  const uint64_t whole = bits > 0 ? static_cast<uint64_t>(std::min(bits, most)) : 0;
-  words_.resize(std::max<uint64_t>(1, div_ceil(whole, 256)) * kWords);
+  const uint64_t whole =
+      bits > 0 ? static_cast<uint64_t>(std::min(bits, most)) : 0;
+  return std::max<uint64_t>(1, div_ceil(whole, 256));
 }
+
+void bloom_insert(uint32_t* block, uint64_t hash) { set_bits(block, hash); }
+
+NIMBLE_CLONES bool bloom_contains(const uint8_t* block, uint64_t hash) {
+  return block_contains(block, hash);
+}
+
+BloomFilterBuilder::BloomFilterBuilder(uint64_t num_keys, double bits_per_key)
+    : words_(bloom_num_blocks(num_keys, bits_per_key) * kWords) {}
 
 void BloomFilterBuilder::insert(uint64_t hash) {
   set_bits(&words_[bloom_block(hash, words_.size() / kWords) * kWords], hash);
@@ -80,8 +91,8 @@ bool BloomFilter::might_contain(uint64_t hash) const {
       blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize, hash);
 }
 
-NIMBLE_CLONES void BloomFilter::might_contain(
-    std::span<const uint64_t> hashes, uint8_t* found) const {
+NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
+                                              uint8_t* found) const {
   constexpr size_t kAhead = 16;
   const auto block = [this](uint64_t hash) {
     return blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize;

@@ -19,6 +19,12 @@ inline uint64_t bloom_block(uint64_t hash, uint64_t num_blocks) {
   return ((hash >> 32) * num_blocks) >> 32;
 }
 
+// Blocks of a filter for so many keys: at least one.
+uint64_t bloom_num_blocks(uint64_t num_keys, double bits_per_key);
+// Sets, or looks for, the bits of a hash in its block of eight words.
+void bloom_insert(uint32_t* block, uint64_t hash);
+bool bloom_contains(const uint8_t* block, uint64_t hash);
+
 class BloomFilterBuilder {
  public:
   // 10 bits a key: about 1 % of absent keys are not ruled out.

@@ -57,6 +57,7 @@ FIELDS: dict[str, list[str]] = {
         "key_ends",
     ],
     "Group": ["stripes", "chunks"],
+    "HashIndex": ["num_rows", "num_entries", "num_keys", "partitions", "bloom_parts"],
     "ZoneMap": [
         "end_rows",
         "null_counts",

@@ -1,0 +1,220 @@
+#include "nimble/index/hash_index_writer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "hash_index_generated.h"
+#include "nimble/index/bloom_filter.h"
+#include "nimble/index/hash_index_partition.h"
+
+namespace nimble {
+namespace {
+
+// Entries of a partition on average. At 10 million rows it takes 160 KB: one
+// read of a cold lookup.
+constexpr uint64_t kPartitionEntries = 32768;
+// Different hashes in memory before they go to a file.
+constexpr size_t kHashBuffer = size_t{1} << 16;
+
+std::vector<fb::Section> to_fb(const std::vector<SectionRef>& sections) {
+  std::vector<fb::Section> out;
+  for (const SectionRef& s : sections) {
+    out.emplace_back(s.offset, s.size, s.checksum);
+  }
+  return out;
+}
+
+// Cuts ascending pairs into partitions.
+class PartitionCutter {
+ public:
+  PartitionCutter(uint64_t num_partitions, HashPartitionBuilder builder,
+                  const SectionSink& sink, std::vector<SectionRef>* out)
+      : num_partitions_(num_partitions),
+        builder_(std::move(builder)),
+        sink_(sink),
+        out_(*out) {}
+
+  Status add(HashRow pair) {
+    uint64_t fraction;
+    const uint64_t partition =
+        hash_digit(pair.hash, num_partitions_, &fraction);
+    if (partition != out_.size()) NIMBLE_RETURN_IF_ERROR(end_before(partition));
+    return builder_.add(fraction, pair.row);
+  }
+  // Writes what is pending as partition out.size(); those up to `partition`
+  // are empty.
+  Status end_before(uint64_t partition) {
+    if (!builder_.empty()) {
+      NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
+                              builder_.finish());
+      NIMBLE_ASSIGN_OR_RETURN(const SectionRef section, sink_(bytes));
+      out_.push_back(section);
+    }
+    out_.resize(partition);
+    return Status::ok();
+  }
+
+ private:
+  const uint64_t num_partitions_;
+  HashPartitionBuilder builder_;
+  const SectionSink& sink_;
+  std::vector<SectionRef>& out_;
+};
+
+// Fills the parts of a filter one after another, for ascending hashes.
+class BloomCutter {
+ public:
+  BloomCutter(uint64_t num_blocks, const SectionSink& sink,
+              std::vector<SectionRef>* out)
+      : num_blocks_(num_blocks), sink_(sink), out_(*out) {
+    begin_part();
+  }
+
+  Status add(uint64_t hash) {
+    const uint64_t block = bloom_block(hash, num_blocks_);
+    while (block >= first_ + kBloomPartBlocks)
+      NIMBLE_RETURN_IF_ERROR(end_part());
+    bloom_insert(&words_[(block - first_) * kWords], hash);
+    return Status::ok();
+  }
+  Status finish() {
+    while (first_ < num_blocks_) NIMBLE_RETURN_IF_ERROR(end_part());
+    return Status::ok();
+  }
+
+ private:
+  static constexpr size_t kWords = kBloomBlockSize / sizeof(uint32_t);
+
+  void begin_part() {
+    const uint64_t left = num_blocks_ - first_;
+    words_.assign(std::min(left, kBloomPartBlocks) * kWords, 0);
+  }
+  Status end_part() {
+    NIMBLE_ASSIGN_OR_RETURN(
+        const SectionRef section,
+        sink_({reinterpret_cast<const uint8_t*>(words_.data()),
+               words_.size() * sizeof(uint32_t)}));
+    out_.push_back(section);
+    first_ += words_.size() / kWords;
+    begin_part();
+    return Status::ok();
+  }
+
+  const uint64_t num_blocks_;
+  const SectionSink& sink_;
+  std::vector<SectionRef>& out_;
+  uint64_t first_ = 0;  // block of the part
+  std::vector<uint32_t> words_;
+};
+
+}  // namespace
+
+HashIndexWriter::HashIndexWriter(HashIndexOptions options)
+    : options_(std::move(options)),
+      sorter_(options_.memory_bytes, options_.spill_directory) {}
+
+Result<std::unique_ptr<HashIndexWriter>> HashIndexWriter::create(
+    HashIndexOptions options) {
+  // Written so that a NaN is refused.
+  if (!(options.load_factor > 0 && options.load_factor <= 1)) {
+    return Status::invalid_argument("hash index: load_factor is " +
+                                    std::to_string(options.load_factor) +
+                                    ", it must be above 0 and at most 1");
+  }
+  if (!(options.bloom_bits_per_key >= 0 && options.bloom_bits_per_key <= 64)) {
+    return Status::invalid_argument("hash index: bloom_bits_per_key is " +
+                                    std::to_string(options.bloom_bits_per_key) +
+                                    ", it must be 0 to 64");
+  }
+  return std::unique_ptr<HashIndexWriter>(
+      new HashIndexWriter(std::move(options)));
+}
+
+Status HashIndexWriter::add(const KeyBuffer& keys, size_t begin, size_t end,
+                            uint64_t first_row) {
+  for (size_t i = begin; i < end; ++i) {
+    NIMBLE_RETURN_IF_ERROR(
+        sorter_.add({key_hash64(keys.key(i)), first_row + (i - begin)}));
+  }
+  if (end > begin) {
+    num_rows_ = std::max(num_rows_, first_row + (end - begin));
+  }
+  return Status::ok();
+}
+
+Status HashIndexWriter::flush_hashes() {
+  if (hash_file_ == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(hash_file_,
+                            SpillFile::create(options_.spill_directory));
+  }
+  NIMBLE_RETURN_IF_ERROR(
+      hash_file_->append({reinterpret_cast<const uint8_t*>(hashes_.data()),
+                          hashes_.size() * sizeof(uint64_t)}));
+  hashes_.clear();
+  return Status::ok();
+}
+
+Status HashIndexWriter::remember(uint64_t hash) {
+  ++num_keys_;
+  if (options_.bloom_bits_per_key == 0) return Status::ok();
+  if (hashes_.size() == kHashBuffer) NIMBLE_RETURN_IF_ERROR(flush_hashes());
+  hashes_.push_back(hash);
+  return Status::ok();
+}
+
+Status HashIndexWriter::write_partitions(const SectionSink& sink) {
+  const uint64_t partitions =
+      std::max<uint64_t>(1, div_ceil(sorter_.size(), kPartitionEntries));
+  PartitionCutter cutter(partitions,
+                         HashPartitionBuilder(num_rows_, options_.load_factor),
+                         sink, &partitions_);
+  std::optional<uint64_t> last;
+  NIMBLE_RETURN_IF_ERROR(
+      sorter_.finish([&](std::span<const HashRow> pairs) -> Status {
+        for (const HashRow& pair : pairs) {
+          if (last != pair.hash) NIMBLE_RETURN_IF_ERROR(remember(pair.hash));
+          last = pair.hash;
+          NIMBLE_RETURN_IF_ERROR(cutter.add(pair));
+        }
+        return Status::ok();
+      }));
+  return cutter.end_before(partitions);
+}
+
+Status HashIndexWriter::write_bloom(const SectionSink& sink) {
+  if (options_.bloom_bits_per_key == 0) return Status::ok();
+  BloomCutter cutter(bloom_num_blocks(num_keys_, options_.bloom_bits_per_key),
+                     sink, &bloom_parts_);
+  if (hash_file_ != nullptr) {
+    NIMBLE_RETURN_IF_ERROR(flush_hashes());
+    const uint64_t end = hash_file_->size();
+    for (uint64_t at = 0; at < end; at += hashes_.size() * sizeof(uint64_t)) {
+      hashes_.resize(
+          std::min<uint64_t>(kHashBuffer, (end - at) / sizeof(uint64_t)));
+      NIMBLE_RETURN_IF_ERROR(
+          hash_file_->read_at(at, reinterpret_cast<uint8_t*>(hashes_.data()),
+                              hashes_.size() * sizeof(uint64_t)));
+      for (const uint64_t h : hashes_) NIMBLE_RETURN_IF_ERROR(cutter.add(h));
+    }
+  } else {
+    for (const uint64_t h : hashes_) NIMBLE_RETURN_IF_ERROR(cutter.add(h));
+  }
+  return cutter.finish();
+}
+
+Result<std::vector<uint8_t>> HashIndexWriter::finish(const SectionSink& sink) {
+  const uint64_t num_entries = sorter_.size();
+  NIMBLE_RETURN_IF_ERROR(write_partitions(sink));
+  NIMBLE_RETURN_IF_ERROR(write_bloom(sink));
+  flatbuffers::FlatBufferBuilder b;
+  const auto partitions = b.CreateVectorOfStructs(to_fb(partitions_));
+  const auto bloom = b.CreateVectorOfStructs(to_fb(bloom_parts_));
+  fb::FinishHashIndexBuffer(
+      b, fb::CreateHashIndex(b, num_rows_, num_entries, num_keys_, partitions,
+                             bloom));
+  return std::vector<uint8_t>(b.GetBufferPointer(),
+                              b.GetBufferPointer() + b.GetSize());
+}
+
+}  // namespace nimble

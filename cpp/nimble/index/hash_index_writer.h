@@ -1,0 +1,65 @@
+// HashIndexWriter: a hash index over encoded keys of rows in any order, built
+// within a memory budget. What is stored is row numbers and fingerprints, no
+// keys: answers are candidates. docs/format/hash_index.md.
+//
+//   add* finish
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nimble/format/footer.h"
+#include "nimble/index/hash_index_sorter.h"
+#include "nimble/key/key_buffer.h"
+
+namespace nimble {
+
+// Appends a section to the file that is being written.
+using SectionSink = std::function<Result<SectionRef>(ByteSpan)>;
+
+// Blocks of a part of the Bloom filter, which has a checksum of its own.
+inline constexpr uint64_t kBloomPartBlocks = 8192;
+
+struct HashIndexOptions {
+  double load_factor = 0.7;          // in (0, 1]: see docs/format/hash_index.md
+  double bloom_bits_per_key = 10.0;  // 0: no filter
+  uint64_t memory_bytes = uint64_t{64} << 20;
+  std::string spill_directory;  // see SpillFile
+};
+
+class HashIndexWriter {
+ public:
+  static Result<std::unique_ptr<HashIndexWriter>> create(
+      HashIndexOptions options);
+
+  // Keys [begin, end) are those of file rows first_row and following.
+  Status add(const KeyBuffer& keys, size_t begin, size_t end,
+             uint64_t first_row);
+  uint64_t num_entries() const { return sorter_.size(); }
+
+  // Writes partitions and the Bloom filter; gives the root, a FlatBuffer
+  // (schemas/hash_index.fbs) for the caller to store.
+  Result<std::vector<uint8_t>> finish(const SectionSink& sink);
+
+ private:
+  explicit HashIndexWriter(HashIndexOptions options);
+
+  Status write_partitions(const SectionSink& sink);
+  Status write_bloom(const SectionSink& sink);
+  Status remember(uint64_t hash);
+  Status flush_hashes();
+
+  HashIndexOptions options_;
+  HashRowSorter sorter_;
+  uint64_t num_rows_ = 0;  // the last row that has a key, and 1
+  uint64_t num_keys_ = 0;
+  std::vector<SectionRef> partitions_;
+  std::vector<SectionRef> bloom_parts_;
+  // Different hashes, ascending: how many there are sizes the filter.
+  std::vector<uint64_t> hashes_;
+  std::unique_ptr<SpillFile> hash_file_;
+};
+
+}  // namespace nimble
