@@ -37,6 +37,8 @@ class FileBase:
         self._key_types = tuple(resolve_column(self._schema, k.column).type for k in self._keys)
         self._projections: dict[tuple[str, ...] | None, Any] = {}
         self._points: dict[tuple[str, ...] | None, Any] = {}
+        # By columns and `on`; None where the cluster index does not answer.
+        self._range_readers: dict[tuple[Any, Any], _core.RangeReader | None] = {}
 
     @property
     def schema(self) -> pa.Schema:

@@ -22,7 +22,7 @@ from nimblepy.keys import (
     typed_bound,
     typed_prefix,
 )
-from nimblepy.types import SortKey
+from nimblepy.types import SortKey, StartsWith
 
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
 
@@ -175,6 +175,13 @@ class KeyLookups(FileBase):
             limit: most rows to return.
             reverse: largest key first; with ``limit`` the last rows of the range.
         """
+        reader = self._range_reader(columns, on)
+        if reader is not None:
+            found = reader.range(lower, upper, inclusive, limit, reverse)
+            if type(found) is pa.Table:
+                return found
+            if found is not NotImplemented:
+                return self._rows(found, columns, None, reverse)
         return self._rows(self._range_rows(lower, upper, on, inclusive), columns, limit, reverse)
 
     def prefix(
@@ -191,7 +198,40 @@ class KeyLookups(FileBase):
         Args:
             prefix: a scalar or tuple; the last element may be :func:`nimblepy.starts_with`.
         """
+        reader = self._range_reader(columns, on)
+        if reader is not None:
+            found = reader.prefix(prefix, limit, reverse)
+            if type(found) is pa.Table:
+                return found
+            if found is not NotImplemented:
+                return self._rows(found, columns, None, reverse)
         return self._rows(self._prefix_rows(prefix, on), columns, limit, reverse)
+
+    def _range_reader(
+        self, columns: Sequence[str] | None, on: str | Sequence[str] | None
+    ) -> _core.RangeReader | None:
+        """The prepared way from plain Python bounds to a table.
+
+        It says NotImplemented to what needs coercing, and is ``None`` where ``on`` is anything but
+        the first columns of the cluster key in key order: the way below through Arrow scalars then
+        answers, or says what is wrong.
+        """
+        if isinstance(columns, str):
+            return None
+        names = None if columns is None else tuple(columns)
+        wanted = on if on is None or isinstance(on, str) else tuple(on)
+        try:
+            return self._range_readers[names, wanted]
+        except KeyError:
+            pass
+        reader = None
+        key = tuple(k.column for k in self._keys)
+        leading = key if wanted is None else (wanted,) if isinstance(wanted, str) else wanted
+        if self._core is not None and leading and leading == key[: len(leading)]:
+            projection = self._projection(columns)
+            reader = _core.RangeReader(projection, len(leading), StartsWith)
+        self._range_readers[names, wanted] = reader
+        return reader
 
     def _make_point(self, columns: Sequence[str] | None) -> Any:
         projection = self._projection(columns)
@@ -232,6 +272,11 @@ class KeyLookups(FileBase):
             raise InvalidArgumentError(
                 f"inclusive: expected one of {', '.join(map(repr, _INCLUSIVE))}, got {inclusive!r}"
             )
+        reader = self._range_reader((), on)
+        if reader is not None:
+            found = reader.range_rows(lower, upper, inclusive)
+            if found is not NotImplemented:
+                return int(found[0]), int(found[1])
         columns = self._bound_columns(on, lower, upper)
         low_inclusive, high_inclusive = _INCLUSIVE[inclusive]
         low = typed_bound(lower, low_inclusive, columns, lower=True)
@@ -249,6 +294,11 @@ class KeyLookups(FileBase):
         return int(begin), int(end)
 
     def _prefix_rows(self, prefix: Any, on: str | Sequence[str] | None) -> tuple[int, int]:
+        reader = self._range_reader((), on)
+        if reader is not None:
+            found = reader.prefix_rows(prefix)
+            if found is not NotImplemented:
+                return int(found[0]), int(found[1])
         columns = self._bound_columns(on, prefix)
         typed = typed_prefix(prefix, columns)
         if typed is None:

@@ -176,6 +176,7 @@ class File(KeyLookups):
         self._core = None
         self._projections.clear()
         self._points.clear()
+        self._range_readers.clear()
 
     def __enter__(self) -> File:
         return self

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "nimble/base/bytes.h"
+#include "nimble/bindings/calendar.h"
 
 namespace py = pybind11;
 
@@ -24,27 +25,6 @@ int64_t signed_of(const uint8_t* p, uint32_t width) {
   }
 }
 
-struct Civil {
-  int64_t year;
-  int month, day;
-};
-
-// Days since 1970-01-01 to the proleptic Gregorian calendar: years begin in
-// March, so that the leap day is a year's last.
-Civil civil_of(int64_t days) {
-  constexpr int64_t kDaysTo1970 = 719468;  // from 0000-03-01
-  constexpr int64_t kEra = 146097;         // days in 400 years
-  const int64_t z = days + kDaysTo1970;
-  const int64_t era = (z >= 0 ? z : z - kEra + 1) / kEra;
-  const int64_t doe = z - era * kEra;
-  const int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-  const int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-  const int64_t mp = (5 * doy + 2) / 153;
-  const auto day = static_cast<int>(doy - (153 * mp + 2) / 5 + 1);
-  const auto month = static_cast<int>(mp < 10 ? mp + 3 : mp - 9);
-  return {yoe + era * 400 + (month <= 2), month, day};
-}
-
 int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
@@ -58,7 +38,8 @@ PyObject* out_of_range(const char* what) {
 }
 
 PyObject* decimal_class() {
-  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> storage;
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object>
+      storage;
   return storage
       .call_once_and_store_result(
           [] { return py::module_::import("decimal").attr("Decimal"); })
@@ -111,7 +92,9 @@ ValueMaker::ValueMaker(const Field& f) : width_(f.width) {
       break;
     case Logical::kTimestamp:
       kind_ = Kind::kTimestamp;
-      per_second_ = f.format[2] == 's' ? 1 : f.format[2] == 'm' ? 1000 : 1000000;
+      per_second_ = f.format[2] == 's'   ? 1
+                    : f.format[2] == 'm' ? 1000
+                                         : 1000000;
       break;
     default:
       kind_ = Kind::kDecimal;

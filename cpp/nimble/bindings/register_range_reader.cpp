@@ -1,0 +1,248 @@
+// _core.RangeReader: bounds or a prefix to a pyarrow.Table in one call.
+#include <algorithm>
+#include <numeric>
+
+#include "nimble/bindings/core_file.h"
+#include "nimble/bindings/errors.h"
+#include "nimble/bindings/python_keys.h"
+#include "nimble/file/key_lookup.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+// More rows than this are a stream of batches, which Python makes.
+constexpr uint64_t kMaxBatchRows = 65536;
+
+// "[)": are the ends part of the range? False for what is no such text.
+bool parse_inclusive(const py::handle& text, KeyBound* lower, KeyBound* upper) {
+  if (!PyUnicode_CheckExact(text.ptr()) ||
+      PyUnicode_GET_LENGTH(text.ptr()) != 2) {
+    return false;
+  }
+  const Py_UCS4 open = PyUnicode_READ_CHAR(text.ptr(), 0);
+  const Py_UCS4 close = PyUnicode_READ_CHAR(text.ptr(), 1);
+  lower->inclusive = open == '[';
+  upper->inclusive = close == ']';
+  return (open == '[' || open == '(') && (close == ']' || close == ')');
+}
+
+// What of the rows that were found is wanted.
+struct Wanted {
+  uint64_t limit = UINT64_MAX;
+  bool reverse = false;
+
+  // False where the limit is no count of rows.
+  bool parse(const py::handle& most, const py::handle& backwards) {
+    const int truth = PyObject_IsTrue(backwards.ptr());
+    if (truth < 0) throw py::error_already_set();
+    reverse = truth != 0;
+    if (most.is_none()) return true;
+    if (!PyLong_CheckExact(most.ptr())) return false;
+    int overflow = 0;
+    const long long n = PyLong_AsLongLongAndOverflow(most.ptr(), &overflow);
+    if (overflow != 0 || n < 0) return false;
+    limit = static_cast<uint64_t>(n);
+    return true;
+  }
+  RowRange cut(RowRange rows) const {
+    rows.end = std::max(rows.begin, rows.end);
+    const uint64_t n = std::min(limit, rows.size());
+    return reverse ? RowRange{rows.end - n, rows.end}
+                   : RowRange{rows.begin, rows.begin + n};
+  }
+};
+
+class RangeReader {
+ public:
+  // Bounds are about the first `width` key columns. `starts_with` is the class
+  // that marks a string prefix.
+  RangeReader(std::shared_ptr<RowReader> rows, size_t width,
+              py::object starts_with)
+      : rows_(std::move(rows)),
+        encoder_(*rows_->file().encoder()),
+        width_(width),
+        starts_with_(std::move(starts_with)) {
+    const py::module_ arrow = py::module_::import("pyarrow");
+    schema_ = arrow.attr("Schema").attr("_import_from_c_capsule")(
+        schema_capsule(rows_->schema()));
+    import_batch_ = arrow.attr("RecordBatch").attr("_import_from_c");
+    make_table_ = arrow.attr("Table").attr("from_batches");
+  }
+
+  // All four give NotImplemented where the arguments need keys.py; range() and
+  // prefix() give (begin, end) where the rows are too many for one batch.
+  py::object range(const py::handle& lower, const py::handle& upper,
+                   const py::handle& inclusive, const py::handle& limit,
+                   const py::handle& reverse) const {
+    Wanted wanted;
+    std::optional<KeyRange> keys = key_range(lower, upper, inclusive);
+    if (!keys || !wanted.parse(limit, reverse)) return not_implemented();
+    return read(*keys, wanted);
+  }
+  py::object prefix(const py::handle& value, const py::handle& limit,
+                    const py::handle& reverse) const {
+    Wanted wanted;
+    std::optional<KeyRange> keys = prefix_keys(value);
+    if (!keys || !wanted.parse(limit, reverse)) return not_implemented();
+    return read(*keys, wanted);
+  }
+  py::object range_rows(const py::handle& lower, const py::handle& upper,
+                        const py::handle& inclusive) const {
+    return find(key_range(lower, upper, inclusive));
+  }
+  py::object prefix_rows(const py::handle& value) const {
+    return find(prefix_keys(value));
+  }
+
+ private:
+  static py::object not_implemented() {
+    return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+  }
+
+  std::optional<KeyRange> key_range(const py::handle& lower,
+                                    const py::handle& upper,
+                                    const py::handle& inclusive) const {
+    KeyBound low, high;
+    if (!parse_inclusive(inclusive, &low, &high) || !bound_of(lower, &low) ||
+        !bound_of(upper, &high)) {
+      return std::nullopt;
+    }
+    return unwrap(key_order_range(encoder_, low, high));
+  }
+  bool bound_of(const py::handle& value, KeyBound* bound) const {
+    return value.is_none() ||
+           to_key_scalars(encoder_, width_, value, &bound->values);
+  }
+
+  // Values that are equal to the leading columns, the last of them maybe only
+  // the beginning of one. Nulls equal nothing: left to Python.
+  std::optional<KeyRange> prefix_keys(const py::handle& value) const {
+    std::vector<KeyScalar> values;
+    const bool tuple = PyTuple_CheckExact(value.ptr());
+    const auto n =
+        tuple ? static_cast<size_t>(PyTuple_GET_SIZE(value.ptr())) : 1;
+    if (n == 0 || n > width_) return std::nullopt;
+    values.resize(n);
+    bool starts = false;
+    for (size_t i = 0; i < n; ++i) {
+      const py::handle item = tuple ? PyTuple_GET_ITEM(value.ptr(), i) : value;
+      starts = i + 1 == n && Py_IS_TYPE(item.ptr(), starts_with_type());
+      if (starts ? !beginning_of(i, item, &values[i])
+                 : !to_key_scalar(encoder_.columns()[i], item, &values[i])) {
+        return std::nullopt;
+      }
+      if (values[i].kind == KeyScalar::Kind::kNull) return std::nullopt;
+    }
+    return unwrap(equal_range(encoder_, values, starts));
+  }
+  PyTypeObject* starts_with_type() const {
+    return reinterpret_cast<PyTypeObject*>(starts_with_.ptr());
+  }
+  bool beginning_of(size_t column, const py::handle& marked,
+                    KeyScalar* out) const {
+    const KeyColumn& c = encoder_.columns()[column];
+    // The marker, which the caller holds, keeps the text alive.
+    return c.kind == KeyKind::kBytes &&
+           to_key_scalar(c, py::object(marked.attr("prefix")), out);
+  }
+
+  py::object find(const std::optional<KeyRange>& keys) const {
+    if (!keys) return not_implemented();
+    Result<RowRange> found = RowRange{};
+    {
+      const py::gil_scoped_release nogil;
+      const GroupCache::Pin pin(rows_->file().groups());
+      found = KeyCursor(rows_->file()).find_range(*keys);
+    }
+    return tuple_of(Wanted{}.cut(unwrap(std::move(found))));
+  }
+  static py::tuple tuple_of(const RowRange& r) {
+    return py::make_tuple(r.begin, r.end);
+  }
+
+  py::object read(const KeyRange& keys, const Wanted& wanted) const {
+    RowRange found;
+    ArrowArray array{};
+    Status status;
+    {
+      const py::gil_scoped_release nogil;
+      status = find_and_read(keys, wanted, &found, &array);
+    }
+    check(status);
+    return array.release != nullptr ? table_of(&array) : tuple_of(found);
+  }
+
+  // Leaves `array` without a release where it takes more than one batch.
+  Status find_and_read(const KeyRange& keys, const Wanted& wanted,
+                       RowRange* found, ArrowArray* array) const {
+    {
+      const GroupCache::Pin pin(rows_->file().groups());
+      NIMBLE_ASSIGN_OR_RETURN(*found,
+                              KeyCursor(rows_->file()).find_range(keys));
+    }
+    *found = wanted.cut(*found);
+    if (found->size() > kMaxBatchRows) return Status::ok();
+    Column column = rows_->make_output();
+    NIMBLE_RETURN_IF_ERROR(rows_->read_ranges({found, 1}, 1, &column));
+    Status status;
+    if (wanted.reverse) {
+      std::vector<uint64_t> places(column.length());
+      std::iota(places.rbegin(), places.rend(), uint64_t{0});
+      Column reversed = rows_->make_output();
+      reversed.append_rows(column, places.data(), places.size());
+      status = std::move(reversed).export_array(array);
+    } else {
+      status = std::move(column).export_array(array);
+    }
+    // Its bytes do not fit in one array: several batches.
+    const bool large = status.code() == StatusCode::kInvalidArgument;
+    return large ? Status::ok() : std::move(status);
+  }
+
+  py::object table_of(ArrowArray* array) const {
+    struct Release {
+      ArrowArray* array;
+      ~Release() {
+        if (array->release != nullptr) array->release(array);
+      }
+    } const release{array};
+    py::list batches(1);
+    batches[0] = import_batch_(reinterpret_cast<uintptr_t>(array), schema_);
+    return make_table_(batches);
+  }
+
+  std::shared_ptr<RowReader> rows_;
+  const KeyEncoder& encoder_;
+  size_t width_;
+  py::object starts_with_, schema_, import_batch_, make_table_;
+};
+
+std::unique_ptr<RangeReader> make_reader(std::shared_ptr<RowReader> rows,
+                                         size_t width, py::type starts_with) {
+  const KeyEncoder* encoder = rows->file().encoder();
+  if (encoder == nullptr || width == 0 || width > encoder->columns().size()) {
+    raise(Status::invalid_argument("no cluster key of " +
+                                   std::to_string(width) + " columns"));
+  }
+  return std::make_unique<RangeReader>(std::move(rows), width,
+                                       std::move(starts_with));
+}
+
+}  // namespace
+
+void register_range_reader(py::module_& m) {
+  py::class_<RangeReader>(m, "RangeReader")
+      .def(py::init(&make_reader), py::arg("projection"), py::arg("width"),
+           py::arg("starts_with"))
+      .def("range", &RangeReader::range, py::arg("lower"), py::arg("upper"),
+           py::arg("inclusive"), py::arg("limit"), py::arg("reverse"))
+      .def("prefix", &RangeReader::prefix, py::arg("prefix"), py::arg("limit"),
+           py::arg("reverse"))
+      .def("range_rows", &RangeReader::range_rows, py::arg("lower"),
+           py::arg("upper"), py::arg("inclusive"))
+      .def("prefix_rows", &RangeReader::prefix_rows, py::arg("prefix"));
+}
+
+}  // namespace nimble
