@@ -5,6 +5,7 @@ python -m bench                      TPC-H orders at scale factor 1: some minute
 python -m bench --sf 10              15M rows: needs 10 GB of disk, half an hour
 python -m bench --only get,scan --peers nimblepy,lmdb,parquet
 python -m bench --dataset events
+python -m bench --suite bars --prepare; python -m bench --suite bars
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import charts, datasets, markdown, peers, report, run
+from bench import charts, datasets, markdown, peers, report, run, suite
 from bench.process import Settings
 from bench.workloads import BY_NAME, WORKLOADS
 
@@ -42,6 +43,10 @@ def parse() -> argparse.Namespace:
     add("--budget", type=float, default=0.15, help="seconds of a turn of quick questions (0.15)")
     add("--write-rounds", type=int, default=5, help="turns of every writer (5)")
     add("--threads", type=names, default=["1"], help="threads a peer may use; 1,2: scans twice")
+    add("--suite", choices=tuple(suite.SUITES), help="several runs that measure every bar")
+    add("--steps", type=names, default=[], help="datasets of the suite, as orders-10 (all)")
+    add("--prepare", action="store_true", help="only build the files of a suite")
+    add("--out", type=Path, default=Path("bench/results"), help="where a suite writes")
     add("--patience", type=float, help="leave out who takes more seconds for a quick question")
     add("--rebuild", action="store_true", help="build the files of peers again")
     add("--build", type=Path, help="CMake build directory whose nimblepy is measured")
@@ -72,6 +77,17 @@ def main() -> int:
             print(f"{workload.name:14} {workload.meaning}")
         print(f"peers: {', '.join(peers.NAMES)}")
         return 0
+    build = arguments.build.resolve() if arguments.build else None
+    if arguments.suite:
+        return suite.go(
+            arguments.suite,
+            chosen_peers(arguments.peers),
+            build,
+            arguments.out,
+            prepare=arguments.prepare,
+            budget=arguments.budget,
+            only=arguments.steps,
+        )
     if arguments.from_json:
         found = json.loads(arguments.from_json.read_text("utf-8"))
     else:
@@ -85,7 +101,7 @@ def main() -> int:
             rounds=arguments.rounds,
             threads=tuple(map(int, arguments.threads)),
             budget=arguments.budget,
-            build=arguments.build.resolve() if arguments.build else None,
+            build=build,
             rebuild=arguments.rebuild,
             write_rounds=arguments.write_rounds,
             patience=arguments.patience,

@@ -33,7 +33,7 @@ def bars(title: str, note: str, values: dict[str, float], unit: str, *, log: boo
     log: lengths are logarithmic, for values that span orders of magnitude; the note says so.
     """
     ordered = sorted(values.items(), key=lambda item: item[1])
-    room = WIDTH - LABEL - 110
+    room = WIDTH - LABEL - 136
     most = ordered[-1][1]
     least = ordered[0][1] / 2 if log else 0.0
     lines = []
@@ -94,6 +94,20 @@ def draw(found: dict[str, Any], folder: Path) -> list[Path]:
             f"{shorter}; logarithmic",
             medians("lookup_10k", 1),
             "ns a key",
+        ),
+        (
+            "range",
+            "1,000 neighbouring rows, 3 columns",
+            f"{shorter}; logarithmic",
+            medians("range_1000", 1e3),
+            "µs",
+        ),
+        (
+            "prefix",
+            "All rows of one user, 4 of 20 columns",
+            f"{shorter}; logarithmic",
+            medians("prefix", 1e3) if config["dataset"].startswith("events") else {},
+            "µs",
         ),
         ("scan", "Scan of all columns to Arrow", shorter, medians("scan", 1e6), "ms"),
         ("write", "Write of sorted rows, index included", shorter, written, "s"),

@@ -162,3 +162,48 @@ def reached(wanted: list[Bar]) -> str:
         met = "yes" if bar.met else "**no**"
         rows.append([text, limit, f"{number(bar.value)} {bar.unit}", f"{number(bar.ratio)} x", met])
     return table(["bar", "limit", "measured", "to the bar", "met"], rows) if rows else ""
+
+
+# rows of the README: what it is called there, workload
+SHOWN = (
+    ("one row by key, hot, as a dict", "get_hot"),
+    ("one row by key, random", "get"),
+    ("key that is not there", "get_absent"),
+    ("10,000 keys, 3 columns, per key", "lookup_10k"),
+    ("100,000 keys, 3 columns, per key", "lookup_100k"),
+    ("range of 1,000 rows", "range_1000"),
+    ("full scan to Arrow", "scan"),
+    ("two columns", "scan_two"),
+    ("filtered sum, 1 % pass", "filtered_sum"),
+)
+
+
+def comparison(found: dict[str, Any], names: dict[str, str]) -> str:
+    """The table of the README: `names` are peers and what they are called there."""
+    rows = []
+    for text, label in SHOWN:
+        times = {n: t["median"] for n, t in found["workloads"].get(label, {}).items() if n in names}
+        least = min(times.values(), default=0)
+        cells = []
+        for peer in names:
+            cell = duration(times[peer]) if peer in times else ""
+            cells.append(f"**{cell}**" if cell and times[peer] == least else cell)
+        rows.append([text, *cells])
+    size = {n: b for n, b in sizes(found).items() if n in names}
+    for text, cells in (
+        ("write, presorted, with index", [_seconds(found, n) for n in names]),
+        ("size", [f"{size[n] / 1e6:,.1f} MB" if n in size else "" for n in names]),
+    ):
+        rows.append([text, *cells])
+    return table(["", *names.values()], rows)
+
+
+def _seconds(found: dict[str, Any], peer: str) -> str:
+    return f"{number(found['write'][peer]['seconds'])} s" if peer in found["write"] else ""
+
+
+def duration(ns: float) -> str:
+    for unit, divisor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if ns >= divisor:
+            return f"{number(ns / divisor)} {unit}"
+    return f"{ns / 1e3:.2f} µs"

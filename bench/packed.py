@@ -67,6 +67,14 @@ class Field:
         return (column if self.raw == self.kind else column.view(self.raw)).to_pylist()
 
 
+def _read_text(value: bytes, begin: int, end: int) -> str:
+    return str(value[begin:end], "utf-8")
+
+
+def _read_floats(value: bytes, begin: int, end: int) -> list[float]:
+    return list(struct.unpack_from(f"<{(end - begin) // 4}f", value, begin))
+
+
 class Layout:
     """Null bits, fixed fields, lengths of the others, then their bytes."""
 
@@ -77,6 +85,10 @@ class Layout:
         self.loose = [i for i, f in enumerate(self.fields) if not f.fixed]
         codes = "".join(self.fields[i].code for i in self.fixed)
         self.head = struct.Struct("<Q" + codes + "I" * len(self.loose))
+        self.readers = [
+            _read_text if pa.types.is_string(self.fields[i].kind) else _read_floats
+            for i in self.loose
+        ]
         self.order = self.fixed + self.loose
         self.convert = [(self.names[i], self.fields[i].python) for i in self.order]
 
@@ -103,12 +115,9 @@ class Layout:
         """Null bits, then plain values in the order of `self.order`."""
         out = list(self.head.unpack_from(value))
         at = self.head.size
-        for i, place in enumerate(self.loose, 1 + len(self.fixed)):
+        for i, read in enumerate(self.readers, 1 + len(self.fixed)):
             end = at + out[i]
-            if pa.types.is_string(self.fields[place].kind):
-                out[i] = str(value[at:end], "utf-8")
-            else:
-                out[i] = list(struct.unpack_from(f"<{(end - at) // 4}f", value, at))
+            out[i] = read(value, at, end)
             at = end
         return out
 
@@ -137,9 +146,20 @@ class Layout:
 
             return only_fixed
 
+        first = 1 + len(self.fixed)
+        wanted = {place: i for i, place in enumerate(places) if place >= first}
+        last = max(wanted)
+
         def some(value: bytes) -> tuple[Any, ...]:
-            packed = self.unpack(value)
-            return tuple([packed[i] for i in places])
+            packed = self.head.unpack_from(value)
+            out = [packed[i] for i in places]
+            at = self.head.size
+            for place in range(first, last + 1):
+                end = at + packed[place]
+                if place in wanted:
+                    out[wanted[place]] = self.readers[place - first](value, at, end)
+                at = end
+            return tuple(out)
 
         return some
 

@@ -18,7 +18,6 @@ FRESH_ROUNDS = 5
 THREADS = (1, 2, 4, 8)
 THREAD_ROUNDS = 3
 THREADED = {"lookup_10k": 10_000, "get": 1}  # keys of one question
-GROWTH_ROWS = (1_000_000, 100_000_000)
 GROWTH_QUESTIONS = ("get_hot", "get", "get_absent", "lookup_10k", "range_1000")
 GROWTH_CHECK = "arrow_mmap"
 
@@ -72,13 +71,13 @@ def measure_growth(settings: Settings, results: Results) -> None:
     say("lookups in files that grow")
     with ExitStack() as stack:
         ours: dict[str, Process] = {}
-        for rows in GROWTH_ROWS:
+        for rows in settings.growth_rows:
             dataset = datasets.known("numbers", rows=rows)
             datasets.prepare(dataset)
             each = replace(settings, dataset=dataset)
             found = {n: stack.enter_context(Process(n, each)) for n in ("nimblepy", GROWTH_CHECK)}
             for name, process in found.items():
-                process.ask("build", rebuild=settings.rebuild and name == "nimblepy")
+                process.ask("build", rebuild=name == "nimblepy")
                 process.ask("open")
             for question in GROWTH_QUESTIONS:
                 label = f"{dataset.label}: {question}"
@@ -123,6 +122,7 @@ def measure_write(names: list[str], settings: Settings, results: Results) -> Non
     """Rows in memory to a finished, synced file; nimblepy also without its index."""
     say("write")
     cases = write_cases(names, os.cpu_count() or 1)
+    cases = [case for case in cases if not settings.writers or case[0] in settings.writers]
     found: dict[str, list[dict[str, float]]] = {label: [] for label, *_ in cases}
     with ExitStack() as stack:
         processes = {}

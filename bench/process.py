@@ -24,6 +24,8 @@ class Settings:
     build: Path | None = None
     rebuild: bool = False
     write_rounds: int = 5
+    writers: tuple[str, ...] = ()  # labels of parts.write_cases; none: all
+    growth_rows: tuple[int, ...] = (1_000_000, 100_000_000)
     patience: float | None = None  # seconds of one quick question; a slower peer is left out
 
 

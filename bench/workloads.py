@@ -38,7 +38,7 @@ class Workload:
     @property
     def patience(self) -> float:
         """How much longer than a quick question it may take, where slow peers are left out."""
-        return 30 if self.unit == "ms" else 1
+        return {"us": 1, "ns_key": 8, "ms": 30}[self.unit]
 
 
 def _hot(peer: Peer, keys: Keys, _: Dataset, __: int) -> Any:

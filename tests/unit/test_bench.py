@@ -186,3 +186,12 @@ def test_encoded_keys_sort_as_the_keys(schema: Any, key: list[str], ordered: lis
         low, high = codec.prefix(rows[0][0])
         inside = [value[0] == rows[0][0] for value in rows]
         assert [low <= encoded < high for encoded in one_by_one] == inside
+
+
+def test_a_picker_decodes_the_columns_asked_for() -> None:
+    schema = pa.schema([("a", pa.string()), ("b", pa.int64()), ("c", pa.string())])
+    layout = packed.Layout(schema)
+    batch = pa.Table.from_pylist([{"a": "x", "b": 7, "c": "yz"}], schema).to_batches()[0]
+    value = next(layout.pack(batch))
+    for columns, wanted in ((["b"], (7,)), (["c", "b"], ("yz", 7)), (["a", "c"], ("x", "yz"))):
+        assert layout.picker(columns)(value) == wanted
