@@ -1,209 +1,203 @@
-// Speed of key encoding, chunk building and seeking. One number a line.
-//
-//   g++ -std=c++20 -O3 -march=native -Icpp bench/micro/keys.cc
-//       cpp/nimble/{base,types,key}/*.cc
-//       cpp/nimble/index/{key_chunk*,cluster_index_writer,chunk_directory,bloom_filter}.cc -o keys
+// Keys: encoding rows, seeking in a key chunk and in a directory, sorting.
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <random>
-#include <string>
 
-#include "nimble/index/bloom_filter.h"
+#include "kernels.h"
 #include "nimble/index/chunk_directory.h"
 #include "nimble/index/cluster_index_writer.h"
-#include "nimble/key/key_sort.h"
 #include "nimble/key/key_encoder.h"
+#include "nimble/key/key_sort.h"
 
+namespace nimble::micro {
 namespace {
 
-using namespace nimble;
+constexpr size_t kKeys = 1 << 14;
+constexpr size_t kProbes = 1024;
 
-// Best of several runs, in nanoseconds an item.
-template <class Run>
-double time_of(size_t items, Run run) {
-  double best = 1e30;
-  for (int i = 0; i < 7; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    const std::chrono::duration<double, std::nano> took =
-        std::chrono::steady_clock::now() - start;
-    best = std::min(best, took.count() / static_cast<double>(items));
-  }
-  return best;
-}
-
-void print(const char* what, double ns) {
-  std::printf("%-44s %8.2f ns  %8.1f M/s\n", what, ns, 1e3 / ns);
-}
-
-uint64_t sink = 0;
-
-// One column of int64, int32 or text as an Arrow batch.
-struct Column {
+// One column of int64 or text as an Arrow batch.
+struct Source {
+  std::vector<int64_t> numbers;
+  std::string text;
+  std::vector<int32_t> offsets{0};
   Field root;
   ArrowArray array{}, child{};
   ArrowArray* children[1] = {&child};
   const void* none[1] = {nullptr};
   const void* buffers[3] = {nullptr, nullptr, nullptr};
 
-  Column(const char* format, size_t n, const void* values, const void* data) {
+  void set(const char* format) {
     root.format = "+s";
     root.children.emplace_back();
     root.children[0].format = format;
-    (void)root.resolve("").is_ok();
-    buffers[1] = values;
-    buffers[2] = data;
-    child.length = array.length = static_cast<int64_t>(n);
-    child.n_buffers = data != nullptr ? 3 : 2;
+    if (!root.resolve("")) fail("Field::resolve");
+    const bool is_text = *format == 'u';
+    buffers[1] = is_text ? static_cast<const void*>(offsets.data())
+                         : static_cast<const void*>(numbers.data());
+    buffers[2] = text.data();
+    child.length = array.length = static_cast<int64_t>(kKeys);
+    child.n_buffers = is_text ? 3 : 2;
     child.buffers = buffers;
     array.n_buffers = 1;
     array.buffers = none;
     array.n_children = 1;
     array.children = children;
   }
-  KeyBuffer encode() const {
-    KeyBuffer keys;
-    const auto encoder = KeyEncoder::create(root, {{{0}, {}}});
+
+  KeyEncoder encoder() const {
+    auto created = KeyEncoder::create(root, {{{0}, {}}});
+    if (!created) fail("KeyEncoder::create");
+    return std::move(*created);
+  }
+  void encode(const KeyEncoder& encoder, KeyBuffer* keys) const {
     const auto view = ArrayView::open(root, array, "");
-    (void)encoder->encode(*view, 0, array.length, &keys).is_ok();
-    return keys;
+    if (!view || !encoder.encode(*view, 0, array.length, keys)) fail("encode");
   }
 };
 
-void bench_encode(const char* name, const Column& column) {
-  const auto encoder = KeyEncoder::create(column.root, {{{0}, {}}});
-  const auto view = ArrayView::open(column.root, column.array, "");
-  KeyBuffer keys;
-  const auto n = static_cast<size_t>(column.array.length);
-  print(name, time_of(n * 10, [&] {
-          for (int i = 0; i < 10; ++i) {
-            keys.clear();
-            (void)encoder->encode(*view, 0, column.array.length, &keys).is_ok();
-          }
-        }));
-  sink += keys.num_bytes();
+using SourcePtr = std::shared_ptr<Source>;
+
+SourcePtr numbers(int64_t (*make)(size_t), bool sorted) {
+  auto source = std::make_shared<Source>();
+  for (size_t i = 0; i < kKeys; ++i) source->numbers.push_back(make(i));
+  if (sorted) std::sort(source->numbers.begin(), source->numbers.end());
+  source->set("l");
+  return source;
 }
 
-void bench_index(const std::string& name, const KeyBuffer& keys) {
-  const size_t n = keys.size();
-  GroupKeys group;
-  print((name + ": verify and build").c_str(), time_of(n, [&] {
-          ClusterIndexWriter writer({});
-          for (size_t at = 0; at < n; at += 65536) {
-            (void)writer.add(keys, at, std::min(n, at + 65536)).is_ok();
-          }
-          group = writer.finish_group();
-        }));
-  std::printf("%-44s %8.3f bytes a key\n", (name + ": chunks").c_str(),
-              static_cast<double>(group.blob.size()) / static_cast<double>(n));
-
-  std::mt19937_64 rng(1);
-  constexpr size_t kProbes = 4096;
-  std::vector<uint32_t> rows(kProbes);
-  // One chunk, in L1 or L2: the seek itself.
-  const ByteSpan first = group.blob.span().first(group.chunks[0].size);
-  for (auto& r : rows) r = static_cast<uint32_t>(rng() % group.chunks[0].num_keys);
-  print((name + ": open and seek").c_str(), time_of(kProbes, [&] {
-          for (const uint32_t r : rows) {
-            const auto chunk = KeyChunk::open(first, group.chunks[0].num_keys);
-            sink += *chunk->lower_bound(keys.key(r));
-          }
-        }));
-  const auto chunk = KeyChunk::open(first, group.chunks[0].num_keys);
-  print((name + ": seek").c_str(), time_of(kProbes, [&] {
-          for (const uint32_t r : rows) sink += *chunk->lower_bound(keys.key(r));
-        }));
-  std::sort(rows.begin(), rows.end());
-  print((name + ": seek, sorted batch").c_str(), time_of(kProbes, [&] {
-          uint32_t at = 0;
-          for (const uint32_t r : rows) {
-            at = *chunk->lower_bound_from(at, keys.key(r));
-          }
-          sink += at;
-        }));
-  std::vector<uint32_t> ends;
-  for (size_t i = 0; i < group.chunks.size(); ++i) {
-    ends.push_back(static_cast<uint32_t>(group.boundaries.offset(i + 1)));
+SourcePtr texts(std::string (*make)(size_t), bool sorted) {
+  std::vector<std::string> values;
+  for (size_t i = 0; i < kKeys; ++i) values.push_back(make(i));
+  if (sorted) std::sort(values.begin(), values.end());
+  auto source = std::make_shared<Source>();
+  for (const std::string& v : values) {
+    source->text += v;
+    source->offsets.push_back(static_cast<int32_t>(source->text.size()));
   }
-  const auto directory = ChunkDirectory::open(
-      {group.boundaries.data(), group.boundaries.num_bytes()}, ends);
-  for (auto& r : rows) r = static_cast<uint32_t>(rng() % n);
-  print((name + ": directory").c_str(), time_of(kProbes, [&] {
-          for (const uint32_t r : rows) sink += directory->find(keys.key(r));
-        }));
-  KeyBuffer decoded;
-  print((name + ": decode").c_str(), time_of(chunk->num_keys(), [&] {
-          decoded.reset(keys.fixed_width());
-          (void)chunk->decode(0, chunk->num_keys(), &decoded).is_ok();
-        }));
+  source->set("u");
+  return source;
 }
 
-void bench_sort(const char* name, const KeyBuffer& keys) {
-  std::vector<uint32_t> order;
-  print(name, time_of(keys.size(), [&] { sort_keys(keys, &order); }));
-  sink += order[0];
+Ready encode_rows(const SourcePtr& source) {
+  auto keys = std::make_shared<KeyBuffer>();
+  const KeyEncoder encoder = source->encoder();
+  source->encode(encoder, keys.get());
+  return {kKeys, [source, keys, encoder] {
+            keys->clear();
+            source->encode(encoder, keys.get());
+            sink = keys->num_bytes();
+          }};
 }
 
-void bench_bloom() {
-  constexpr size_t kKeys = 1 << 20;
-  std::mt19937_64 rng(1);
-  std::vector<uint64_t> hashes(kKeys);
-  for (auto& h : hashes) h = rng();
-  BloomFilterBuilder builder(kKeys, 10);
-  print("Bloom filter, 1.3 MB: insert", time_of(kKeys, [&] { builder.insert(hashes); }));
-  const auto filter = BloomFilter::open(builder.bytes());
-  std::vector<uint8_t> found(kKeys);
-  print("Bloom filter, 1.3 MB: probe", time_of(kKeys, [&] { filter->might_contain(hashes, found.data()); }));
-  sink += found[0];
+// The chunks of an index over sorted keys, and rows whose keys are looked for.
+struct Index {
+  KeyBuffer keys;
+  GroupKeys group;
+  std::vector<uint32_t> ends;
+  std::vector<uint32_t> probes;
+
+  explicit Index(const Source& source) {
+    source.encode(source.encoder(), &keys);
+    ClusterIndexWriter writer({});
+    if (!writer.add(keys, 0, keys.size())) fail("ClusterIndexWriter");
+    group = writer.finish_group();
+    for (size_t i = 0; i < group.chunks.size(); ++i) {
+      ends.push_back(static_cast<uint32_t>(group.boundaries.offset(i + 1)));
+    }
+  }
+  KeyChunk first() const {
+    const auto bytes = group.blob.span().first(group.chunks[0].size);
+    const auto chunk = KeyChunk::open(bytes, group.chunks[0].num_keys);
+    if (!chunk) fail("KeyChunk::open");
+    return *chunk;
+  }
+  void probe(uint64_t among) {
+    for (size_t i = 0; i < kProbes; ++i) {
+      probes.push_back(static_cast<uint32_t>(mix(i) % among));
+    }
+  }
+};
+
+Ready seek(const Source& source, KeyChunkMode mode, bool batch) {
+  auto index = std::make_shared<Index>(source);
+  const KeyChunk chunk = index->first();
+  if (chunk.mode() != mode) fail("the chunk has another form");
+  index->probe(chunk.num_keys());
+  if (batch) std::sort(index->probes.begin(), index->probes.end());
+  return {kProbes, [index, chunk, batch] {
+            uint32_t at = 0;
+            uint64_t sum = 0;
+            for (const uint32_t row : index->probes) {
+              const auto key = index->keys.key(row);
+              at = *chunk.lower_bound_from(batch ? at : 0, key);
+              sum += at;
+            }
+            sink = sum;
+          }};
+}
+
+Ready open_chunk(const Source& source) {
+  auto index = std::make_shared<Index>(source);
+  return {1, [index] { sink = index->first().num_keys(); }};
+}
+
+Ready find_chunk(const Source& source) {
+  auto index = std::make_shared<Index>(source);
+  index->probe(kKeys);
+  const auto& boundaries = index->group.boundaries;
+  auto opened = ChunkDirectory::open(
+      {boundaries.data(), boundaries.num_bytes()}, index->ends);
+  if (!opened) fail("ChunkDirectory::open");
+  auto directory = std::make_shared<ChunkDirectory>(std::move(*opened));
+  return {kProbes, [index, directory] {
+            uint64_t sum = 0;
+            for (const uint32_t row : index->probes) {
+              sum += directory->find(index->keys.key(row));
+            }
+            sink = sum;
+          }};
+}
+
+Ready sort(const Source& source) {
+  auto keys = std::make_shared<KeyBuffer>();
+  source.encode(source.encoder(), keys.get());
+  auto order = std::make_shared<std::vector<uint32_t>>();
+  return {kKeys, [keys, order] {
+            sort_keys(*keys, order.get());
+            sink = (*order)[0];
+          }};
+}
+
+int64_t order_key(size_t i) { return static_cast<int64_t>(i / 8 * 32 + i % 8); }
+int64_t random_key(size_t i) { return static_cast<int64_t>(mix(i)); }
+std::string user(size_t i) {
+  return "user_" + std::to_string(mix(i) % 1000000);
 }
 
 }  // namespace
 
-int main() {
-  constexpr size_t n = 1 << 17, rows = 1 << 20;
-  std::mt19937_64 rng(3);
-  std::vector<int64_t> numbers(rows);
-  std::vector<int32_t> small(n), offsets(rows + 1);
-  std::string text;
-  for (size_t i = 0; i < n; ++i) small[i] = static_cast<int32_t>(rng());
-  for (size_t i = 0; i < rows; ++i) numbers[i] = static_cast<int64_t>(i);
-  bench_encode("encode int64", Column("l", n, numbers.data(), nullptr));
-  bench_encode("encode int32", Column("i", n, small.data(), nullptr));
-  bench_encode("encode float64", Column("g", n, numbers.data(), nullptr));
-
-  const auto index_numbers = [&](const char* name, auto make) {
-    for (size_t i = 0; i < rows; ++i) numbers[i] = make(i);
-    std::sort(numbers.begin(), numbers.end());
-    bench_index(name, Column("l", rows, numbers.data(), nullptr).encode());
+std::vector<Kernel> key_kernels() {
+  constexpr auto kFixed = KeyChunkMode::kFixed;
+  constexpr auto kPrefix = KeyChunkMode::kPrefix;
+  const auto orders = [] { return numbers(order_key, true); };
+  const auto random = [] { return numbers(random_key, true); };
+  const auto users = [] { return texts(user, true); };
+  return {
+      {"key.encode_int64", "key",
+       [] { return encode_rows(numbers(random_key, false)); }},
+      {"key.encode_text", "key",
+       [] { return encode_rows(texts(user, false)); }},
+      {"key.open_chunk", "chunk", [=] { return open_chunk(*orders()); }},
+      {"key.seek_line", "key", [=] { return seek(*orders(), kFixed, false); }},
+      {"key.seek_random", "key",
+       [=] { return seek(*random(), kFixed, false); }},
+      {"key.seek_text", "key", [=] { return seek(*users(), kPrefix, false); }},
+      {"key.seek_batch_line", "key",
+       [=] { return seek(*orders(), kFixed, true); }},
+      {"key.seek_batch_text", "key",
+       [=] { return seek(*users(), kPrefix, true); }},
+      {"key.find_chunk", "key", [=] { return find_chunk(*random()); }},
+      {"key.sort_int64", "key",
+       [] { return sort(*numbers(random_key, false)); }},
   };
-  index_numbers("sequential", [](size_t i) { return static_cast<int64_t>(i); });
-  index_numbers("TPC-H orderkey", [](size_t i) { return static_cast<int64_t>(i / 8 * 32 + i % 8); });
-  index_numbers("TPC-H lineitem", [&](size_t i) { const size_t o = i / 4; return static_cast<int64_t>(o / 8 * 32 + o % 8); });
-  index_numbers("random int64", [&](size_t) { return static_cast<int64_t>(rng()); });
-  for (size_t i = 0; i < rows; ++i) numbers[i] = static_cast<int64_t>(rng());
-  bench_sort("sort random int64", Column("l", rows, numbers.data(), nullptr).encode());
-
-  const auto index_text = [&](const char* name, auto make) {
-    std::vector<std::string> values(rows);
-    for (size_t i = 0; i < rows; ++i) values[i] = make(i);
-    std::sort(values.begin(), values.end());
-    text.clear();
-    for (size_t i = 0; i < rows; ++i) {
-      text += values[i];
-      offsets[i + 1] = static_cast<int32_t>(text.size());
-    }
-    const Column column("u", rows, offsets.data(), text.data());
-    bench_encode((std::string("encode ") + name).c_str(), column);
-    bench_index(name, column.encode());
-  };
-  index_text("32 hex digits", [&](size_t) {
-    char s[40];
-    std::snprintf(s, sizeof s, "%016llx%016llx", static_cast<unsigned long long>(rng()),
-                  static_cast<unsigned long long>(rng()));
-    return std::string(s);
-  });
-  index_text("names like user_123", [&](size_t i) { return "user_" + std::to_string(i); });
-  bench_bloom();
-  return sink == 42 ? 1 : 0;
 }
+
+}  // namespace nimble::micro
