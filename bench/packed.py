@@ -189,13 +189,23 @@ class KeyCodec:
         return b"".join([part(value) for part, value in zip(self.parts, key, strict=True)])
 
     def all(self, keys: pa.Table) -> list[bytes]:
-        if len(self.parts) > 1:
-            columns = [column.to_pylist() for column in keys.columns]
-            return [self.one(values) for values in zip(*columns, strict=True)]
-        if pa.types.is_integer(keys.schema.field(0).type):
-            big = (keys[0].to_numpy().view(np.uint64) + np.uint64(SIGN)).astype(">u8").tobytes()
-            return [big[i : i + 8] for i in range(0, len(big), 8)]
-        return [text.encode() for text in keys[0].to_pylist()]
+        """The same for many, a column at a time."""
+        columns = [self._encoded(c.combine_chunks()) for c in keys.columns]
+        if len(columns) == 1:
+            return columns[0]
+        return [b"".join(parts) for parts in zip(*columns, strict=True)]
+
+    def _encoded(self, column: pa.Array) -> list[bytes]:
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0)
+        if pa.types.is_string(column.type):
+            end = b"" if len(self.parts) == 1 else b"\0"
+            return [text.encode() + end for text in column.to_pylist()]
+        if pa.types.is_timestamp(column.type):
+            column = column.view(pa.int64())
+        values = column.cast(pa.int64()).to_numpy()
+        big = (values.view(np.uint64) + np.uint64(SIGN)).astype(">u8").tobytes()
+        return [big[i : i + 8] for i in range(0, len(big), 8)]
 
     def prefix(self, first: Any) -> tuple[bytes, bytes]:
         """Half-open range of the keys whose first column is `first`."""
