@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
@@ -106,6 +105,8 @@ def evaluable(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def evaluate(expression: pc.Expression, batch: pa.RecordBatch) -> pa.ChunkedArray:
     """The value of ``expression`` for every row of ``batch``, which has at least one column."""
+    import pyarrow.acero as acero  # with pyarrow.dataset and pandas: not for whom it is not needed
+
     table = pa.Table.from_batches([batch])
     plan = acero.Declaration.from_sequence(
         [
