@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.explain import explain_keys, explain_rows, explain_scan
 from nimblepy.key_lookups import KeyLookups
 from nimblepy.scan import Scan
+from nimblepy.scoped import Scoped
 from nimblepy.storage import REMOTE_GAP, is_uri, resolve
 from nimblepy.tree_types import Plan
 
@@ -78,7 +78,7 @@ def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> An
     )
 
 
-class File(KeyLookups):
+class File(KeyLookups, Scoped):
     """An open file. Any number of threads may use one; it pickles by reopening its source.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes
@@ -177,17 +177,6 @@ class File(KeyLookups):
         self._projections.clear()
         self._points.clear()
         self._range_readers.clear()
-
-    def __enter__(self) -> File:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __len__(self) -> int:
         return self.num_rows

@@ -6,7 +6,6 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from nimblepy.columns import resolve_column
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.progress import Progress
+from nimblepy.scoped import Scoped
 from nimblepy.storage import RemoteSink, resolve
 from nimblepy.tabular import as_reader, check_column, slices
 from nimblepy.types import ColumnSummary, FileSummary, SortKey, as_sort_keys
@@ -24,7 +24,7 @@ ClusterBy: TypeAlias = str | SortKey | Sequence[str | SortKey] | None
 ProgressArg: TypeAlias = bool | Callable[[int, int | None], object] | None
 
 
-class Writer:
+class Writer(Scoped):
     """Writes one file, batch by batch. Use it as a context manager.
 
     Leaving the block finishes the file and makes it visible at ``path`` in one step; leaving it
@@ -136,19 +136,11 @@ class Writer:
             core.close()
             self._progress.finish()
 
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is None:
-            self.close()
-        else:
+    def _leave(self, failed: bool) -> None:
+        if failed:
             self.abort()
+        else:
+            self.close()
 
     def __repr__(self) -> str:
         state = "open" if self._core is not None else "finished" if self._summary else "given up"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,14 @@ from nimblepy.dataset.open_files import OpenFiles
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.join_gather import gather_array
 from nimblepy.reader import File
+from nimblepy.scoped import Scoped
 from nimblepy.tree_types import Plan
 from nimblepy.types import SortKey
 
 Rows = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-class DatasetBase:
+class DatasetBase(Scoped):
     """A manifest and the files of it that are open."""
 
     def __init__(
@@ -100,17 +100,6 @@ class DatasetBase:
     def close(self) -> None:
         """Closes all files; they open again when they are asked for."""
         self._open_files.clear()
-
-    def __enter__(self) -> DatasetBase:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __len__(self) -> int:
         return self.num_rows
