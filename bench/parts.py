@@ -14,9 +14,9 @@ from bench.process import Process, Settings, WorkerFailedError
 from bench.run import Results, checked, say, summary
 from bench.workloads import BY_NAME
 
-FRESH_ROUNDS = 5
+FRESH_ROUNDS = 3
 THREADS = (1, 2, 4, 8)
-THREAD_ROUNDS = 3
+THREAD_ROUNDS = 4
 THREADED = {"lookup_10k": 10_000, "get": 1}  # keys of one question
 GROWTH_QUESTIONS = ("get_hot", "get", "get_absent", "lookup_10k", "range_1000")
 GROWTH_CHECK = "arrow_mmap"

@@ -41,6 +41,7 @@ class Step:
         return datasets.known(self.dataset, self.size, int(self.size) if self.size else None)
 
 
+COMPACT = ("nimblepy, compact", "vortex, compact")
 SMALL = 100_000
 SUITES = {
     # everything once on little data: does the benchmark itself work?
@@ -58,24 +59,32 @@ SUITES = {
         Step("unsorted", SMALL, rounds=1),
         Step("lineitem", 0.01, rounds=1),
     ),
-    # some 15 minutes on two cores, the files of peers built before
+    # some 15 minutes on two idle cores, the files of peers built before
     "bars": (
         Step(
             "orders",
             10,
+            workloads=(*POINTS, "scan", "scan_two", "filtered_sum"),
             parts=("questions", "cold", "threads", "fresh", "write", "growth"),
             threads=(1, 2),
             rounds=3,
             write_rounds=2,
-            writers=("nimblepy", "nimblepy, no index", "nimblepy, 2 threads", "parquet"),
+            writers=("nimblepy", "nimblepy, 2 threads", "parquet"),
             patience=0.1,
             without=("polars", "duckdb_parquet"),
         ),
-        Step("events", parts=("questions", "write"), rounds=3, threads=(1, 2)),
-        Step("orders", 1, parts=("questions", "write", "cold"), rounds=5, write_rounds=5),
-        Step("uuids", workloads=POINTS, parts=("questions", "write"), rounds=3),
-        Step("unsorted", workloads=POINTS, rounds=3),
-        Step("lineitem", workloads=(*POINTS, "prefix"), rounds=3),
+        Step(
+            "events",
+            parts=("questions", "write"),
+            rounds=3,
+            threads=(1, 2),
+            writers=COMPACT,
+            patience=0.1,
+        ),
+        Step("uuids", workloads=POINTS, parts=("questions", "write"), rounds=3, writers=COMPACT),
+        Step("orders", 1, parts=("questions", "write"), threads=(1, 2), rounds=3, write_rounds=5),
+        Step("unsorted", workloads=POINTS, rounds=3, patience=0.1),
+        Step("lineitem", workloads=(*POINTS, "prefix"), rounds=3, patience=0.1),
     ),
 }
 

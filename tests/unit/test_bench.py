@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bench import bars, charts, datasets, markdown, packed
+from bench import bars, charts, datasets, markdown, packed, parts, peers, suite
 from bench.run import Results, summary, workload_of
+from bench.workloads import BY_NAME
 
 UTC = datetime.UTC
 
@@ -195,3 +196,20 @@ def test_a_picker_decodes_the_columns_asked_for() -> None:
     value = next(layout.pack(batch))
     for columns, wanted in ((["b"], (7,)), (["c", "b"], ("yz", 7)), (["a", "c"], ("x", "yz"))):
         assert layout.picker(columns)(value) == wanted
+
+
+@pytest.mark.parametrize("name", suite.SUITES)
+def test_the_steps_of_a_suite_ask_for_what_there_is(name: str) -> None:
+    written = {label for label, *_ in parts.write_cases(list(peers.NAMES), cores=2)}
+    for step in suite.SUITES[name]:
+        assert step.known().label
+        assert set(step.workloads) <= set(BY_NAME)
+        assert set(step.writers) <= written
+        assert set(step.without) <= set(peers.NAMES)
+
+
+def test_the_readmes_table_names_what_it_has() -> None:
+    workloads = {"get_hot": times(nimblepy=2_000, lmdb=4_000), "scan": times(nimblepy=68.9e6)}
+    text = markdown.comparison(run_of(workloads=workloads), {"nimblepy": "ours", "lmdb": "LMDB"})
+    assert "| one row by key, hot, as a dict | **2 µs** | 4 µs |" in text
+    assert "| full scan to Arrow | **68.9 ms** |  |" in text
