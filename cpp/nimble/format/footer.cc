@@ -83,15 +83,22 @@ Field get_schema(const fb::SchemaNode& n) {
   return f;
 }
 
-Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
+using KeyColumnVector = Vector<Offset<fb::KeyColumn>>;
+
+Offset<KeyColumnVector> put_key_columns(
+    Builder* b, const std::vector<KeyColumnRef>& keys) {
   std::vector<Offset<fb::KeyColumn>> columns;
-  for (const KeyColumnRef& k : c.columns) {
+  for (const KeyColumnRef& k : keys) {
     std::vector<uint32_t> path(k.path.begin(), k.path.end());
     const auto p = b->CreateVector(path);
     columns.push_back(fb::CreateKeyColumn(*b, p, k.order.descending,
                                           k.order.nulls_first));
   }
-  const auto cols = b->CreateVector(columns);
+  return b->CreateVector(columns);
+}
+
+Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
+  const auto cols = put_key_columns(b, c.columns);
   const auto bytes = b->CreateVector(c.key_bytes);
   const auto ends = b->CreateVector(c.key_ends);
   const auto first = b->CreateVector(c.first_key);
@@ -100,14 +107,14 @@ Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
                                c.num_keys);
 }
 
-// Checks a ClusterRoot against the schema and the groups, then copies it.
-Result<ClusterRoot> get_cluster(const fb::ClusterRoot& c, const Field& schema,
-                                size_t num_groups) {
-  ClusterRoot out;
-  if (c.columns() == nullptr || c.columns()->size() == 0) {
-    return Status::corrupt("footer: a cluster index without key columns");
+// The key columns of an index, each checked against the schema.
+Result<std::vector<KeyColumnRef>> get_key_columns(
+    const KeyColumnVector* columns, const Field& schema) {
+  std::vector<KeyColumnRef> out;
+  if (columns == nullptr || columns->size() == 0) {
+    return Status::corrupt("footer: an index without key columns");
   }
-  for (const fb::KeyColumn* k : *c.columns()) {
+  for (const fb::KeyColumn* k : *columns) {
     KeyColumnRef ref;
     const Field* at = &schema;
     if (k->path() == nullptr || k->path()->size() == 0) {
@@ -121,8 +128,16 @@ Result<ClusterRoot> get_cluster(const fb::ClusterRoot& c, const Field& schema,
       ref.path.push_back(static_cast<int>(step));
     }
     ref.order = {k->descending(), k->nulls_first()};
-    out.columns.push_back(std::move(ref));
+    out.push_back(std::move(ref));
   }
+  return out;
+}
+
+// Checks a ClusterRoot against the schema and the groups, then copies it.
+Result<ClusterRoot> get_cluster(const fb::ClusterRoot& c, const Field& schema,
+                                size_t num_groups) {
+  ClusterRoot out;
+  NIMBLE_ASSIGN_OR_RETURN(out.columns, get_key_columns(c.columns(), schema));
   out.unique = c.unique();
   if (c.key_bytes() != nullptr) {
     out.key_bytes.assign(c.key_bytes()->begin(), c.key_bytes()->end());
@@ -182,6 +197,45 @@ Status get_groups(const fb::Footer& footer, uint64_t limit, FileFooter* out) {
   return Status::ok();
 }
 
+using IndexVector = Vector<Offset<fb::SecondaryIndex>>;
+
+Offset<IndexVector> put_indexes(Builder* b,
+                                const std::vector<SecondaryIndexRef>& indexes) {
+  if (indexes.empty()) return 0;  // as footers were before there were any
+  std::vector<Offset<fb::SecondaryIndex>> refs;
+  for (const SecondaryIndexRef& i : indexes) {
+    const auto columns = put_key_columns(b, i.columns);
+    const fb::Section root = to_fb(i.root);
+    refs.push_back(fb::CreateSecondaryIndex(
+        *b, static_cast<uint8_t>(i.kind), columns, &root, i.num_keys,
+        i.size_bytes, i.has_bloom));
+  }
+  return b->CreateVector(refs);
+}
+
+Status get_indexes(const IndexVector* indexes, uint64_t limit,
+                   FileFooter* out) {
+  if (indexes == nullptr) return Status::ok();
+  for (const fb::SecondaryIndex* i : *indexes) {
+    const auto kind = static_cast<IndexKind>(i->kind());
+    if (kind != IndexKind::kHash && kind != IndexKind::kSorted) continue;
+    if (i->root() == nullptr) {
+      return Status::corrupt("footer: an index without a root");
+    }
+    SecondaryIndexRef ref;
+    ref.kind = kind;
+    NIMBLE_ASSIGN_OR_RETURN(ref.columns,
+                            get_key_columns(i->columns(), out->schema));
+    ref.root = from_fb(*i->root());
+    NIMBLE_RETURN_IF_ERROR(check_section(ref.root, limit, "index root"));
+    ref.num_keys = i->num_keys();
+    ref.size_bytes = i->size_bytes();
+    ref.has_bloom = i->has_bloom();
+    out->indexes.push_back(std::move(ref));
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 std::vector<uint8_t> FileFooter::serialize() const {
@@ -210,11 +264,12 @@ std::vector<uint8_t> FileFooter::serialize() const {
   const auto optional_v = b.CreateVector(optional_refs);
   const auto bytes_v = b.CreateVector(node_bytes);
   const auto writer_v = b.CreateString(writer);
+  const auto indexes_v = put_indexes(&b, indexes);
   fb::FinishFooterBuffer(
       b, fb::CreateFooter(b, num_rows, schema_node, groups_v, cluster_root,
                           zones_v, dictionaries_v, metadata_v, optional_v,
                           bytes_v, key_stream_bytes, index_bytes, num_stripes,
-                          writer_v));
+                          writer_v, indexes_v));
   return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
 }
 
@@ -274,6 +329,7 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
                                            limit, "optional section"));
     }
   }
+  NIMBLE_RETURN_IF_ERROR(get_indexes(footer.indexes(), limit, &out));
   if (footer.node_bytes() != nullptr) {
     out.node_bytes.assign(footer.node_bytes()->begin(), footer.node_bytes()->end());
   }

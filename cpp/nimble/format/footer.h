@@ -51,6 +51,21 @@ struct OptionalSection {
   SectionRef section;
 };
 
+enum class IndexKind : uint8_t {  // persisted: never renumber
+  kHash = 1,
+  kSorted = 2,
+};
+
+// One secondary index, as the footer lists it.
+struct SecondaryIndexRef {
+  IndexKind kind = IndexKind::kSorted;
+  std::vector<KeyColumnRef> columns;
+  SectionRef root;
+  uint64_t num_keys = 0;
+  uint64_t size_bytes = 0;
+  bool has_bloom = false;
+};
+
 struct FileFooter {
   uint64_t num_rows = 0;
   Field schema;  // the root struct
@@ -65,6 +80,7 @@ struct FileFooter {
   uint64_t index_bytes = 0;
   uint64_t num_stripes = 0;
   std::string writer;
+  std::vector<SecondaryIndexRef> indexes;  // of kinds that are known
 
   std::vector<uint8_t> serialize() const;
   // `bytes` has passed its checksum; sections must lie below `limit`.

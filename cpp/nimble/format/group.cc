@@ -170,19 +170,27 @@ Result<GroupView> GroupView::open(ByteSpan bytes, const StreamPlan& plan,
                            std::to_string(num_rows));
   }
   if (const fb::ChunkDirectory* c = group.chunks(); c != nullptr) {
-    if (!is_aligned(c->chunk_end_rows()) || !is_aligned(c->chunk_ends())) {
-      return Status::corrupt("key chunks: arrays are not aligned");
-    }
     out.has_chunks_ = true;
-    out.chunks_.chunk_end_rows = span_of(c->chunk_end_rows());
-    out.chunks_.chunk_ends = span_of(c->chunk_ends());
-    out.chunks_.key_stream_offset = c->key_stream_offset();
-    if (c->key_bytes() != nullptr) {
-      out.chunks_.key_bytes = {c->key_bytes()->data(), c->key_bytes()->size()};
-    }
-    out.chunks_.key_ends = span_of(c->key_ends());
-    NIMBLE_RETURN_IF_ERROR(check_chunks(out.chunks_, rows, limit));
+    NIMBLE_ASSIGN_OR_RETURN(out.chunks_, open_chunks(*c, rows, limit));
   }
+  return out;
+}
+
+Result<ChunkDirectoryRef> open_chunks(const fb::ChunkDirectory& directory,
+                                      uint64_t rows, uint64_t limit) {
+  const fb::ChunkDirectory& d = directory;
+  if (!is_aligned(d.chunk_end_rows()) || !is_aligned(d.chunk_ends())) {
+    return Status::corrupt("key chunks: arrays are not aligned");
+  }
+  ChunkDirectoryRef out;
+  out.chunk_end_rows = span_of(d.chunk_end_rows());
+  out.chunk_ends = span_of(d.chunk_ends());
+  out.key_stream_offset = d.key_stream_offset();
+  if (d.key_bytes() != nullptr) {
+    out.key_bytes = {d.key_bytes()->data(), d.key_bytes()->size()};
+  }
+  out.key_ends = span_of(d.key_ends());
+  NIMBLE_RETURN_IF_ERROR(check_chunks(out, rows, limit));
   return out;
 }
 

@@ -72,6 +72,14 @@ struct ChunkDirectoryRef {
   std::span<const uint32_t> key_ends;
 };
 
+namespace fb {
+struct ChunkDirectory;  // of group.fbs
+}
+// Checks a directory (of a verified FlatBuffer that outlives the result) of
+// chunks with `rows` keys in all, whose bytes lie below `limit`.
+Result<ChunkDirectoryRef> open_chunks(const fb::ChunkDirectory& directory,
+                                      uint64_t rows, uint64_t limit);
+
 class GroupView {
  public:
   // `bytes` has passed its checksum and is copied only where it is not

@@ -5,19 +5,15 @@
 //   add* finish
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "nimble/format/footer.h"
 #include "nimble/index/hash_index_sorter.h"
+#include "nimble/index/section_sink.h"
 #include "nimble/key/key_buffer.h"
 
 namespace nimble {
-
-// Appends a section to the file that is being written.
-using SectionSink = std::function<Result<SectionRef>(ByteSpan)>;
 
 // Blocks of a part of the Bloom filter, which has a checksum of its own.
 inline constexpr uint64_t kBloomPartBlocks = 8192;
@@ -42,6 +38,9 @@ class HashIndexWriter {
   // Writes partitions and the Bloom filter; gives the root, a FlatBuffer
   // (schemas/hash_index.fbs) for the caller to store.
   Result<std::vector<uint8_t>> finish(const SectionSink& sink);
+  // Of what finish() wrote.
+  uint64_t num_keys() const { return num_keys_; }
+  bool has_bloom() const { return !bloom_parts_.empty(); }
 
  private:
   explicit HashIndexWriter(HashIndexOptions options);

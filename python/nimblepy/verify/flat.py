@@ -47,6 +47,17 @@ FIELDS: dict[str, list[str]] = {
         "index_bytes",
         "num_stripes",
         "writer",
+        "indexes",
+    ],
+    "SecondaryIndex": ["kind", "columns", "root", "num_keys", "size_bytes", "has_bloom"],
+    "SortedGroup": ["chunks"],
+    "SortedRoot": [
+        "row_width",
+        "num_entries",
+        "groups",
+        "key_bytes",
+        "key_ends",
+        "first_entry",
     ],
     "Stripe": ["rows", "values", "segment_offsets", "segment_sizes", "head_ends", "heads"],
     "ChunkDirectory": [
@@ -153,4 +164,11 @@ def root(data: bytes, identifier: bytes, name: str) -> Table:
     """The root table of a buffer with this identifier."""
     if len(data) < 16 or data[4:8] != identifier:
         raise CorruptFileError(f"not a FlatBuffer {identifier.decode()!r}: {data[:8].hex()}")
+    return Table(data, struct.unpack_from("<I", data)[0], name)
+
+
+def unnamed_root(data: bytes, name: str) -> Table:
+    """The root table of a buffer that has no identifier."""
+    if len(data) < 16:
+        raise CorruptFileError(f"not a FlatBuffer: {data.hex()}")
     return Table(data, struct.unpack_from("<I", data)[0], name)

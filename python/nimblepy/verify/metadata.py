@@ -50,6 +50,16 @@ class Cluster:
 
 
 @dataclass(frozen=True)
+class SecondaryIndex:
+    kind: int  # 1 hash, 2 sorted
+    columns: list[KeyColumn]
+    root: Section
+    num_keys: int
+    size_bytes: int
+    has_bloom: bool
+
+
+@dataclass(frozen=True)
 class NodeSection:
     node: int
     section: Section
@@ -68,6 +78,7 @@ class Footer:
     optional_sections: list[tuple[str, Section]]
     num_stripes: int
     key_stream_bytes: int
+    indexes: list[SecondaryIndex]
     place: Section  # of the footer itself
 
 
@@ -131,8 +142,8 @@ def _schema(t: Table, depth: int = 0) -> SchemaNode:
     )
 
 
-def _cluster(t: Table) -> Cluster:
-    columns = [
+def _key_columns(t: Table) -> list[KeyColumn]:
+    return [
         KeyColumn(
             [int(step) for step in c.numbers("path", "<u4")],
             c.number("descending", "<B") != 0,
@@ -140,6 +151,21 @@ def _cluster(t: Table) -> Cluster:
         )
         for c in t.tables("columns", "KeyColumn")
     ]
+
+
+def _index(t: Table) -> SecondaryIndex:
+    return SecondaryIndex(
+        kind=t.number("kind", "<B"),
+        columns=_key_columns(t),
+        root=Section(*(t.struct("root", "<3Q") or (0, 0, 0))),
+        num_keys=t.number("num_keys"),
+        size_bytes=t.number("size_bytes"),
+        has_bloom=t.number("has_bloom", "<B") != 0,
+    )
+
+
+def _cluster(t: Table) -> Cluster:
+    columns = _key_columns(t)
     boundaries = pieces(t.raw("key_bytes"), t.numbers("key_ends", "<u4"), "group boundaries")
     bloom = Section(*(t.struct("bloom", "<3Q") or (0, 0, 0)))
     unique = t.number("unique", "<B") != 0
@@ -188,6 +214,7 @@ def read_footer(data: bytes) -> Footer:
         ],
         num_stripes=t.number("num_stripes"),
         key_stream_bytes=t.number("key_stream_bytes"),
+        indexes=[_index(i) for i in t.tables("indexes", "SecondaryIndex")],
         place=place,
     )
 
@@ -202,19 +229,22 @@ def _stripe(t: Table) -> Stripe:
     )
 
 
+def read_chunks(t: Table) -> Chunks:
+    chunks = Chunks(
+        end_rows=t.numbers("chunk_end_rows").tolist(),
+        ends=t.numbers("chunk_ends").tolist(),
+        offset=t.number("key_stream_offset"),
+        boundaries=pieces(t.raw("key_bytes"), t.numbers("key_ends", "<u4"), "boundaries"),
+    )
+    if not len(chunks.end_rows) == len(chunks.ends) == len(chunks.boundaries) > 0:
+        raise CorruptFileError("key chunks: arrays of different lengths")
+    return chunks
+
+
 def read_group(raw: bytes) -> Group:
     t = root(raw, b"NPYG", "Group")
     c = t.table("chunks", "ChunkDirectory")
-    chunks = None
-    if c is not None:
-        chunks = Chunks(
-            end_rows=c.numbers("chunk_end_rows").tolist(),
-            ends=c.numbers("chunk_ends").tolist(),
-            offset=c.number("key_stream_offset"),
-            boundaries=pieces(c.raw("key_bytes"), c.numbers("key_ends", "<u4"), "boundaries"),
-        )
-        if not len(chunks.end_rows) == len(chunks.ends) == len(chunks.boundaries) > 0:
-            raise CorruptFileError("key chunks: arrays of different lengths")
+    chunks = None if c is None else read_chunks(c)
     return Group([_stripe(s) for s in t.tables("stripes", "Stripe")], chunks)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from nimblepy.errors import CorruptFileError
 from nimblepy.verify.chunks import BloomFilter, check_boundaries, check_order, read_chunk
 from nimblepy.verify.columns import StripeData
+from nimblepy.verify.indexes import CHECKS
 from nimblepy.verify.keys import stripe_keys
 from nimblepy.verify.metadata import MAGIC, Group, ZoneMap, read_zone_map
 from nimblepy.verify.reader import Container, Source
@@ -41,6 +43,7 @@ class _Walk:
         self.num_stripes = 0
         self.zones: dict[int, tuple[ZoneMap, int]] = {}
         self.bloom: BloomFilter | None = None
+        self.index_keys: list[list[bytes]] = [[] for _ in file.footer.indexes]
 
     def attempt(self, what: str, action: Callable[[], None]) -> None:
         try:
@@ -60,8 +63,18 @@ class _Walk:
             self.attempt(f"group {index}", one_group)
             first_row = end_row
         self.attempt("footer", lambda: self.totals(first_row))
+        self.secondary_indexes()
         self.attempt("dictionaries", self.dictionaries)
         self.attempt("layout", self.coverage)
+
+    def secondary_indexes(self) -> None:
+        for number, index in enumerate(self.file.footer.indexes):
+            check, keys = CHECKS.get(index.kind), self.index_keys[number]
+            if check is None:
+                self.problems.append(f"index {number}: kind {index.kind} is not known")
+            else:
+                self.attempt(f"index {number}", partial(check, self.file, index, keys))
+                self.file.tally["secondary indexes"] += 1
 
     def open_side_sections(self) -> None:
         footer = self.file.footer
@@ -106,6 +119,8 @@ class _Walk:
         cluster = self.file.footer.cluster
         if cluster is not None:
             keys += stripe_keys(data, cluster.columns, self.file.dictionary)
+        for index, index_keys in zip(self.file.footer.indexes, self.index_keys, strict=True):
+            index_keys += stripe_keys(data, index.columns, self.file.dictionary)
 
     def keys(self, index: int, group: Group, expected: list[bytes], first_row: int) -> None:
         """Compares the keys of a group's rows with its part of the index."""

@@ -1,0 +1,14 @@
+// SectionSink: where an index puts its parts while it is built. It writes the
+// bytes as one section of the file, at a multiple of 8, and says where.
+#pragma once
+
+#include <functional>
+
+#include "nimble/base/result.h"
+#include "nimble/format/footer.h"
+
+namespace nimble {
+
+using SectionSink = std::function<Result<SectionRef>(ByteSpan)>;
+
+}  // namespace nimble

@@ -1,0 +1,52 @@
+// SortedIndexWriter: takes the encoded keys of all rows in file order and
+// writes them sorted, each with its row, as key chunks.
+// docs/format/sorted_index.md.
+//
+//   add* finish
+#pragma once
+
+#include "nimble/index/cluster_index_writer.h"
+#include "nimble/index/key_row_sorter.h"
+#include "nimble/index/section_sink.h"
+
+namespace nimble {
+
+struct SortedIndexOptions {
+  uint32_t chunk_keys = 1024;
+  uint32_t chunks_per_group = 512;
+  KeyChunkOptions chunk;
+  uint64_t memory_bytes = uint64_t{64} << 20;  // more than this spills
+  std::string spill_directory;                 // as of SpillFile
+};
+
+class SortedIndexWriter {
+ public:
+  explicit SortedIndexWriter(const SortedIndexOptions& options);
+
+  // Keys [begin, end) belong to the rows after those of the last call.
+  Status add(const KeyBuffer& keys, size_t begin, size_t end) {
+    return sorter_.add(keys, begin, end);
+  }
+  uint64_t num_rows() const { return sorter_.num_rows(); }
+  // Writes key streams and directories; returns the root's bytes.
+  Result<std::vector<uint8_t>> finish(const SectionSink& sink);
+
+ private:
+  struct Group {
+    SectionRef section;
+    uint64_t end_place = 0;
+  };
+  Status write_group(const SectionSink& sink);
+  std::vector<uint8_t> serialize_root(uint32_t row_width) const;
+
+  SortedIndexOptions options_;
+  KeyRowSorter sorter_;
+  ClusterIndexWriter chunks_;
+  std::vector<Group> groups_;
+  std::vector<uint8_t> key_bytes_;
+  std::vector<uint32_t> key_ends_;
+  ByteBuffer first_entry_;
+  uint64_t num_entries_ = 0;
+};
+
+}  // namespace nimble
