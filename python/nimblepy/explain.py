@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nimblepy import _core
 from nimblepy.keys import KeyColumns
 from nimblepy.tree_types import Plan
 
 if TYPE_CHECKING:
     from nimblepy.file_base import FileBase as File
+    from nimblepy.registry import Index
     from nimblepy.scan import Scan
 
 # Stripes that are listed one by one.
@@ -53,6 +55,38 @@ def explain_rows(
     )
 
 
+def explain_secondary(
+    file: File,
+    index: Index,
+    kind: str,
+    rows: np.ndarray[Any, Any],
+    columns: Sequence[str] | None,
+    *,
+    probes: int | None = None,
+) -> Plan:
+    """A lookup, range or prefix whose rows a secondary index has found."""
+    wanted = np.unique(rows)
+    ranges = np.column_stack((wanted, wanted + np.uint64(1)))
+    data = _data_plan(file, _core.merge(ranges), columns)
+    asked = f"{probes} keys" if probes is not None else "2 bounds"
+    searched = Plan(
+        text=f"{index.kind} index: {asked}",
+        details=(("rows", len(rows)),),
+        index=str(index),
+    )
+    details: tuple[tuple[str, Any], ...] = (("rows", len(rows)),)
+    if probes is not None:
+        details = (("keys", probes), *details)
+    return Plan(
+        text=kind,
+        details=details,
+        children=(searched, data),
+        reads=data.reads,
+        bytes=data.bytes,
+        index=str(index),
+    )
+
+
 def explain_scan(scan: Scan) -> Plan:
     """A scan: what the index and zone maps leave, and what is evaluated on it."""
     file = scan._file
@@ -63,6 +97,10 @@ def explain_scan(scan: Scan) -> Plan:
     if found.index_used:
         index = _index_name(file, [key.column for key in file._keys])
         children.append(Plan(text=f"cluster index: {' and '.join(found.index_used)}", index=index))
+    for secondary, used in found.secondary:
+        index = index or str(secondary)
+        text = f"{secondary.kind} index: {' and '.join(used)}"
+        children.append(Plan(text=text, index=str(secondary)))
     if found.zones_used:
         children.append(Plan(text=f"zone maps: {' and '.join(found.zones_used)}"))
     if scan._filter is not None:

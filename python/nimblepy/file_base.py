@@ -12,6 +12,7 @@ from nimblepy import _core
 from nimblepy.columns import resolve_column
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.layout import file_layout
+from nimblepy.registry import Index, indexes_of
 from nimblepy.scan import stream_table
 from nimblepy.tree_types import LayoutNode
 from nimblepy.types import IndexInfo, IoStats, SortKey
@@ -35,8 +36,12 @@ class FileBase:
             for name, descending, nulls_first in core.key_columns
         )
         self._key_types = tuple(resolve_column(self._schema, k.column).type for k in self._keys)
+        self._indexes: tuple[Index, ...] = indexes_of(core, self._schema, self._keys)
+        # What the registry chose, by columns and whether bounds were wanted.
+        self._chosen: dict[tuple[tuple[str, ...] | None, bool], Index] = {}
         self._projections: dict[tuple[str, ...] | None, Any] = {}
-        self._points: dict[tuple[str, ...] | None, Any] = {}
+        # By columns, or by columns and `on`.
+        self._points: dict[Any, Any] = {}
         # By columns and `on`; None where the cluster index does not answer.
         self._range_readers: dict[tuple[Any, Any], _core.RangeReader | None] = {}
 
@@ -76,18 +81,31 @@ class FileBase:
 
     @property
     def indexes(self) -> list[IndexInfo]:
+        """The cluster index, then the secondary ones in the order they were written in."""
         core = self._open
-        if not self._keys:
-            return []
-        return [
+        found = [
             IndexInfo(
+                kind=index.kind,
+                columns=index.keys,
+                size_bytes=size_bytes,
+                num_keys=num_keys,
+                has_bloom=has_bloom,
+            )
+            for index, (_, _, num_keys, size_bytes, has_bloom) in zip(
+                (i for i in self._indexes if i.number >= 0), core.indexes, strict=True
+            )
+        ]
+        if self._keys:
+            mine = int(core.index_bytes) - sum(info.size_bytes for info in found)
+            cluster = IndexInfo(
                 kind="cluster",
                 columns=self._keys,
-                size_bytes=int(core.index_bytes),
+                size_bytes=mine,
                 num_keys=self.num_rows,
                 has_bloom=bool(core.has_bloom),
             )
-        ]
+            found.insert(0, cluster)
+        return found
 
     @property
     def io_stats(self) -> IoStats:
@@ -152,14 +170,7 @@ class FileBase:
         limit: int | None,
         reverse: bool,
     ) -> pa.Table:
-        begin, end = rows
-        if limit is not None:
-            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                raise InvalidArgumentError(f"limit: expected an int >= 0, got {limit!r}")
-            if reverse:
-                begin = max(begin, end - limit)
-            else:
-                end = min(end, begin + limit)
+        begin, end = limited(rows, limit, reverse)
         if reverse:
             return self._take(np.arange(begin, end, dtype=np.uint64)[::-1].copy(), columns)
         projection = self._projection(columns)
@@ -172,3 +183,13 @@ class FileBase:
                     raise
         rows_wanted = np.array([[begin, end]], dtype=np.uint64)
         return stream_table(projection.scan(rows_wanted, RANGE_ROWS, 0))
+
+
+def limited(rows: tuple[int, int], limit: int | None, reverse: bool) -> tuple[int, int]:
+    """The first ``limit`` of a range, or the last ones."""
+    begin, end = rows
+    if limit is None:
+        return rows
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise InvalidArgumentError(f"limit: expected an int >= 0, got {limit!r}")
+    return (max(begin, end - limit), end) if reverse else (begin, min(end, begin + limit))

@@ -12,7 +12,6 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.columns import resolve_column
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.file_base import FileBase
 from nimblepy.keys import (
     KeyColumns,
     as_tuple,
@@ -22,14 +21,21 @@ from nimblepy.keys import (
     typed_bound,
     typed_prefix,
 )
+from nimblepy.registry import CLUSTER
+from nimblepy.secondary import (
+    Names,
+    SecondaryLookups,
+    check_one,
+    inclusive_sides,
+    prefix_places,
+    range_table,
+)
 from nimblepy.types import SortKey, StartsWith
-
-_INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-class KeyLookups(FileBase):
+class KeyLookups(SecondaryLookups):
     """The part of File that answers by key."""
 
     def get(
@@ -55,13 +61,22 @@ class KeyLookups(FileBase):
 
         Cost: two binary searches and one block a column, without I/O once these are in memory.
         """
-        point = self._points.get(None if columns is None else tuple(columns))
+        place: Any = None if columns is None else tuple(columns)
+        if on is not None:
+            place = (place, on if isinstance(on, str) else tuple(on))
+        point = self._points.get(place)
         if point is None:
-            point = self._make_point(columns)
-        if on is None:
-            row = point.get(key)
-            if row is not NotImplemented:
-                return default if row is None else row
+            point = self._points[place] = self._make_point(columns, on)
+        row = point.get(key)
+        if row is not NotImplemented:
+            return default if row is None else row
+        index = self._secondary(on)
+        if index is not None and isinstance(point, _NoPointReader):
+            found, _ = self._lookup_in(index, [key], on, columns, null_equals, one=True)
+            return found.slice(0, 1).to_pylist()[0] if found.num_rows else default
+        if index is not None:
+            _, rows = self._find_in(index, [key], on, null_equals, one=True)
+            return point.read(int(rows[0])) if len(rows) else default
         ranges, _ = self._find([key], on, null_equals, one=True)
         begin, end = int(ranges[0, 0]), int(ranges[0, 1])
         return point.read(begin) if begin < end else default
@@ -90,9 +105,13 @@ class KeyLookups(FileBase):
 
         Cost: keys are sorted once; every key chunk and block they touch is read once.
         """
-        ranges, _ = self._find(keys, on, null_equals)
-        rows, probes = _core.expand(ranges)
-        table = self._take(rows, columns)
+        index = self._secondary(on)
+        if index is not None:
+            table, probes = self._lookup_in(index, keys, on, columns, null_equals)
+        else:
+            ranges, _ = self._find(keys, on, null_equals)
+            rows, probes = _core.expand(ranges)
+            table = self._take(rows, columns)
         if probe_row is None:
             return table
         if probe_row in table.column_names:
@@ -105,6 +124,9 @@ class KeyLookups(FileBase):
         self, keys: Any, *, on: str | Sequence[str] | None = None, null_equals: bool = False
     ) -> pa.BooleanArray:
         """For each key whether any row has it. Reads the index only."""
+        index = self._secondary(on)
+        if index is not None:
+            return pa.array(self._count_in(index, keys, on, null_equals) > 0)
         ranges, _ = self._find(keys, on, null_equals)
         return pa.array(ranges[:, 1] > ranges[:, 0])
 
@@ -112,6 +134,9 @@ class KeyLookups(FileBase):
         self, keys: Any, *, on: str | Sequence[str] | None = None, null_equals: bool = False
     ) -> pa.Int64Array:
         """For each key how many rows have it. Reads the index only."""
+        index = self._secondary(on)
+        if index is not None:
+            return pa.array(self._count_in(index, keys, on, null_equals).astype(np.int64))
         ranges, _ = self._find(keys, on, null_equals)
         return pa.array((ranges[:, 1] - ranges[:, 0]).astype(np.int64))
 
@@ -131,9 +156,13 @@ class KeyLookups(FileBase):
         Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Keys that match nothing are left
         out.
         """
+        bounded = lower is not None or upper is not None or prefix is not None
+        index = self._secondary(on, ordered=keys is None)
+        if keys is not None and bounded:
+            raise InvalidArgumentError("row_ranges: give keys, or bounds, or a prefix")
+        if index is not None:
+            return self._ranges_in(index, keys, (lower, upper, inclusive), prefix, on, null_equals)
         if keys is not None:
-            if lower is not None or upper is not None or prefix is not None:
-                raise InvalidArgumentError("row_ranges: give keys, or bounds, or a prefix")
             ranges, _ = self._find(keys, on, null_equals)
         elif prefix is not None:
             if lower is not None or upper is not None:
@@ -143,13 +172,7 @@ class KeyLookups(FileBase):
             found = self._range_rows(lower, upper, on, inclusive)
             ranges = np.array([found], dtype=np.uint64)
         hits = np.flatnonzero(ranges[:, 1] > ranges[:, 0])
-        return pa.table(
-            {
-                "probe_row": pa.array(hits.astype(np.int64)),
-                "begin": pa.array(ranges[hits, 0].astype(np.int64)),
-                "end": pa.array(ranges[hits, 1].astype(np.int64)),
-            }
-        )
+        return range_table(hits, ranges[hits])
 
     def range(
         self,
@@ -182,6 +205,10 @@ class KeyLookups(FileBase):
                 return found
             if found is not NotImplemented:
                 return self._rows(found, columns, None, reverse)
+        index = self._secondary(on, ordered=True)
+        if index is not None:
+            places = self._range_places(index, on, lower, upper, inclusive)
+            return self._rows_in(index, places, columns, limit, reverse)
         return self._rows(self._range_rows(lower, upper, on, inclusive), columns, limit, reverse)
 
     def prefix(
@@ -205,6 +232,10 @@ class KeyLookups(FileBase):
                 return found
             if found is not NotImplemented:
                 return self._rows(found, columns, None, reverse)
+        index = self._secondary(on, ordered=True)
+        if index is not None:
+            places = prefix_places(self, index, on, prefix)
+            return self._rows_in(index, places, columns, limit, reverse)
         return self._rows(self._prefix_rows(prefix, on), columns, limit, reverse)
 
     def _range_reader(
@@ -233,15 +264,30 @@ class KeyLookups(FileBase):
         self._range_readers[names, wanted] = reader
         return reader
 
-    def _make_point(self, columns: Sequence[str] | None) -> Any:
+    def _find_rows(self, keys: Any, on: Names = None, null_equals: bool = False) -> tuple[Any, Any]:
+        """Rows of each key through any index, as two uint64 arrays ``(ends, rows)``.
+
+        Rows of key i are ``rows[ends[i - 1]:ends[i]]``, ascending; a key that matches nothing has
+        none. Internal, but stable: joins are built on it. ``keys``, ``on`` and ``null_equals`` are
+        those of :meth:`lookup`.
+        """
+        index = self._secondary(on)
+        if index is not None:
+            return self._find_in(index, keys, on, null_equals)
+        ranges, _ = self._find(keys, on, null_equals)
+        rows, _ = _core.expand(ranges)
+        return np.cumsum(ranges[:, 1] - ranges[:, 0], dtype=np.uint64), rows
+
+    def _make_point(self, columns: Sequence[str] | None, on: Names) -> Any:
         projection = self._projection(columns)
+        index = self._secondary(on)
 
         def fallback(row: int, names: list[str]) -> Any:
             return self._take(np.array([row], dtype=np.uint64), names).to_pylist()[0]
 
-        point = _core.PointReader(projection, fallback)
-        self._points[None if columns is None else tuple(columns)] = point
-        return point
+        if index is not None and index.kind == "hash" and not self._open.is_mapped:
+            return _NoPointReader()  # _lookup_in() has a way with fewer rounds of reads
+        return _core.PointReader(projection, fallback, CLUSTER if index is None else index.number)
 
     def _find(
         self,
@@ -254,11 +300,8 @@ class KeyLookups(FileBase):
         """Row ranges of each key, and the key columns they were found by."""
         self._check_names(on)
         columns = key_columns(self._keys, self._key_types, on, _width(keys, on, self._keys))
-        if one and len(columns.names) > 1 and not isinstance(keys[0], (tuple, list, Mapping)):
-            raise InvalidArgumentError(
-                f"key {keys[0]!r}: the key has {len(columns.names)} columns "
-                f"({', '.join(columns.names)}); pass a tuple or a dict"
-            )
+        if one:
+            check_one(keys[0], columns.names)
         probes = probe_batch(keys, columns)
         ranges = _core.find_keys(self._open, probes.batch, null_equals)
         if probes.impossible is not None and probes.impossible.any():
@@ -268,17 +311,13 @@ class KeyLookups(FileBase):
     def _range_rows(
         self, lower: Any, upper: Any, on: str | Sequence[str] | None, inclusive: str
     ) -> tuple[int, int]:
-        if inclusive not in _INCLUSIVE:
-            raise InvalidArgumentError(
-                f"inclusive: expected one of {', '.join(map(repr, _INCLUSIVE))}, got {inclusive!r}"
-            )
+        low_inclusive, high_inclusive = inclusive_sides(inclusive)
         reader = self._range_reader((), on)
         if reader is not None:
             found = reader.range_rows(lower, upper, inclusive)
             if found is not NotImplemented:
                 return int(found[0]), int(found[1])
         columns = self._bound_columns(on, lower, upper)
-        low_inclusive, high_inclusive = _INCLUSIVE[inclusive]
         low = typed_bound(lower, low_inclusive, columns, lower=True)
         high = typed_bound(upper, high_inclusive, columns, lower=False)
         if low is None or high is None:
@@ -328,6 +367,13 @@ class KeyLookups(FileBase):
                     f"bound {bound!r}: {n} values for the key ({', '.join(columns.names)})"
                 )
         return columns
+
+
+class _NoPointReader:
+    """Stands in where no prepared way is the best one."""
+
+    def get(self, key: Any) -> Any:
+        return NotImplemented
 
 
 def _width(keys: Any, on: Any, key: Sequence[SortKey]) -> int | None:

@@ -21,8 +21,10 @@ def file_layout(file: File) -> LayoutNode:
         groups.append(_group(number, metadata, stripes, chunks, key_bytes, nodes))
     sections = [
         LayoutNode(
-            name=_section_name(kind, node, nodes),
-            kind="index" if kind == "bloom" else "section",
+            name=_section_name(kind, node, nodes)
+            if kind != "index"
+            else str(next(i for i in file._indexes if i.number == node)),
+            kind="index" if kind in ("bloom", "index") else "section",
             size_bytes=size,
         )
         for kind, node, size in _core.sections(core)

@@ -111,6 +111,7 @@ class WriteOptions:
         statistics: zone maps for all columns (True), none (False), or the listed ones.
         zone_rows: rows that share one zone-map entry.
         sort_memory_bytes: memory for rows being sorted; more than this spills to disk.
+        index_memory_bytes: memory for all secondary indexes being built; more spills to disk.
         threads: threads that encode; ``None`` is one per core.
 
     Raises:
@@ -128,6 +129,7 @@ class WriteOptions:
     statistics: bool | Sequence[str] = True
     zone_rows: int = 8192
     sort_memory_bytes: int = 512 << 20
+    index_memory_bytes: int = 256 << 20
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -143,7 +145,8 @@ class WriteOptions:
         for name in ("stripe_bytes", "group_bytes"):
             _check_count(owner, name, getattr(self, name), 1024)
         # Less than 1 MiB would make a spill file of every few rows.
-        _check_count(owner, "sort_memory_bytes", self.sort_memory_bytes, 1 << 20)
+        for name in ("sort_memory_bytes", "index_memory_bytes"):
+            _check_count(owner, name, getattr(self, name), 1 << 20)
         if self.threads is not None:
             _check_count(owner, "threads", self.threads, 1)
         _check_bloom(owner, "cluster_bloom_bits_per_key", self.cluster_bloom_bits_per_key)

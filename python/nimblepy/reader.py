@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.explain import explain_keys, explain_rows, explain_scan
+from nimblepy.explain import explain_keys, explain_rows, explain_scan, explain_secondary
 from nimblepy.key_lookups import KeyLookups
 from nimblepy.scan import Scan
 from nimblepy.scoped import Scoped
+from nimblepy.secondary import prefix_places, rows_at
 from nimblepy.storage import REMOTE_GAP, is_uri, resolve
 from nimblepy.tree_types import Plan
 
@@ -157,6 +158,21 @@ class File(KeyLookups, Scoped):
 
         Cost: the index is really searched, so that row ranges are exact; no data is read.
         """
+        asked = on is not None or keys is not None or prefix is not None
+        index = self._secondary(on, ordered=keys is None) if asked and filter is None else None
+        if index is not None:
+            if keys is not None:
+                one = not _is_many(keys)
+                ends, found_rows = self._find_in(index, [keys] if one else keys, on, False, one=one)
+                return explain_secondary(
+                    self, index, "lookup", found_rows, columns, probes=len(ends)
+                )
+            if prefix is not None:
+                places = prefix_places(self, index, on, prefix)
+            else:
+                places = self._range_places(index, on, lower, upper, inclusive)
+            kind = "prefix" if prefix is not None else "range"
+            return explain_secondary(self, index, kind, rows_at(self, index, places), columns)
         if keys is not None:
             many = keys if _is_many(keys) else [keys]
             ranges, found = self._find(many, on, False, one=many is not keys)

@@ -1,11 +1,10 @@
-"""From a filter's conjuncts to file rows: the cluster index first, then zone maps.
+"""From a filter's conjuncts to file rows: indexes first, then zone maps.
 
-Both may only drop rows that provably fail; what is left is evaluated exactly by the scan.
+They may only drop rows that provably fail; what is left is evaluated exactly by the scan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.keys import single_row
+from nimblepy.index_filter import pin, rows_by_indexes
 from nimblepy.predicate_ast import (
     And,
     Compare,
@@ -28,10 +27,9 @@ from nimblepy.predicate_bounds import bounds_for
 
 if TYPE_CHECKING:
     from nimblepy.file_base import FileBase as File
+    from nimblepy.registry import Index
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
-# Key values of an IN list (or products of several) that are looked up one by one.
-MAX_KEYS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +40,17 @@ class RowFilter:
         ranges: disjoint ascending file row ranges, shape (n, 2).
         index_used: the conjuncts that the cluster index answered, as text.
         zones_used: the conjuncts that dropped rows through zone maps, as text.
+        secondary: secondary indexes that were asked, and the conjuncts that each answered.
     """
 
     ranges: Ranges
     index_used: tuple[str, ...] = ()
     zones_used: tuple[str, ...] = ()
+    secondary: tuple[tuple[Index, tuple[str, ...]], ...] = ()
+
+    def scattered_rows(self) -> Ranges | None:
+        """The rows one by one where a secondary index found them: few, and mostly alone."""
+        return _core.expand(self.ranges)[0] if self.secondary else None
 
 
 def rows_for(file: File, conjuncts: tuple[Node, ...], begin: int, end: int) -> RowFilter:
@@ -57,6 +61,12 @@ def rows_for(file: File, conjuncts: tuple[Node, ...], begin: int, end: int) -> R
     if found is not None:
         index_ranges, used = found
         ranges = _core.intersect(ranges, index_ranges)
+    secondary = rows_by_indexes(file, conjuncts, _count(ranges))
+    if secondary is not None:
+        rows, chosen = secondary
+        single = np.column_stack((rows, rows + np.uint64(1)))
+        ranges = _core.intersect(ranges, _core.merge(single))
+        return RowFilter(ranges, used, (), tuple((f.index, f.used) for f in chosen))
     zones: list[str] = []
     for node in conjuncts:
         if len(ranges) == 0:
@@ -75,100 +85,14 @@ def _count(ranges: Ranges) -> int:
     return int((ranges[:, 1] - ranges[:, 0]).sum())
 
 
-# ------------------------------------------------------------------ cluster index
-
-
 def _by_index(file: File, conjuncts: tuple[Node, ...]) -> tuple[Ranges, tuple[str, ...]] | None:
     """Rows by the leading key columns that conjuncts pin down; ``None``: the key is no help."""
-    prefixes: list[tuple[pa.Scalar, ...]] = [()]
-    used: list[str] = []
-    core = file._open
-    for key, data_type in zip(file._keys, file._key_types, strict=True):
-        mine = [
-            node
-            for node in conjuncts
-            if isinstance(node, (Compare, In, StartsWith)) and node.column.name == key.column
-        ]
-        values = _values_of(mine)
-        if values is not None and len(prefixes) * len(values[0]) <= MAX_KEYS:
-            prefixes = [(*prefix, value) for prefix in prefixes for value in values[0]]
-            used.append(values[1])
-            continue
-        last = _last_column(file, mine, data_type, prefixes, len(used))
-        if last is None:
-            break
-        return last[0], (*used, *last[1])
-    if not used:
+    if not file._keys:
         return None
-    if not prefixes:
-        return np.empty((0, 2), dtype=np.uint64), tuple(used)
-    names = [key.column for key in file._keys[: len(used)]]
-    arrays = [
-        pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type) for i in range(len(used))
-    ]
-    batch = pa.RecordBatch.from_arrays(arrays, names)
-    return _core.merge(_core.find_keys(core, batch, False)), tuple(used)
-
-
-def _values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], str] | None:
-    """The values a column must have, from its equality conjuncts."""
-    for node in nodes:
-        if isinstance(node, Compare) and node.op == "==":
-            return [node.value], str(node)
-        if isinstance(node, In):
-            return list(node.values), str(node)
-    return None
-
-
-def _last_column(
-    file: File,
-    nodes: Sequence[Node],
-    data_type: pa.DataType,
-    prefixes: list[tuple[pa.Scalar, ...]],
-    depth: int,
-) -> tuple[Ranges, tuple[str, ...]] | None:
-    """Rows by a range on the next key column, for each of few prefixes."""
-    if len(prefixes) > 1000:
+    found = pin(file, file._indexes[0], conjuncts)
+    if found is None or found.places is None:
         return None
-    parts: Ranges | None = None
-    used: list[str] = []
-    names = [key.column for key in file._keys[: depth + 1]]
-    for node in nodes:
-        if isinstance(node, Compare) and node.op == "!=":
-            continue
-        found = [_range_of(file, names, prefix, node, data_type) for prefix in prefixes]
-        ranges = _core.merge(
-            np.array(found, dtype=np.uint64).reshape(-1, 2)
-            if found
-            else np.empty((0, 2), dtype=np.uint64)
-        )
-        parts = ranges if parts is None else _core.intersect(parts, ranges)
-        used.append(str(node))
-    return None if parts is None else (parts, tuple(used))
-
-
-def _range_of(
-    file: File, names: list[str], prefix: tuple[pa.Scalar, ...], node: Node, data_type: pa.DataType
-) -> tuple[int, int]:
-    core = file._open
-    if isinstance(node, StartsWith):
-        value = pa.scalar(node.prefix, node.column.value_type)
-        begin, end = _core.find_prefix(core, single_row(names, [*prefix, value]), True)
-        return int(begin), int(end)
-    assert isinstance(node, Compare)
-    (bound,) = bounds_for(node.column.value_type, node.op, node.value)
-    # An open side still ends where the leading columns change.
-    low = [*prefix] if bound.lower is None else [*prefix, bound.lower]
-    high = [*prefix] if bound.upper is None else [*prefix, bound.upper]
-    begin, end = _core.find_range(
-        core,
-        single_row(names[: len(low)], low) if low else None,
-        bound.lower is None or bound.lower_inclusive,
-        single_row(names[: len(high)], high) if high else None,
-        bound.upper is None or bound.upper_inclusive,
-        True,
-    )
-    return int(begin), int(end)
+    return _core.merge(found.places), found.used  # places of the cluster index are rows
 
 
 # ------------------------------------------------------------------ zone maps

@@ -131,7 +131,12 @@ class Scan:
         assert self._filter is not None
         left = self._limit
         inputs = FilterColumns(self._file, self._filter)
-        for begin, end in _pieces(self.rows().ranges, self._batch_rows):
+        found = self.rows()
+        scattered = found.scattered_rows()
+        if scattered is not None:
+            yield from self._filtered_rows(inputs, scattered)
+            return
+        for begin, end in _pieces(found.ranges, self._batch_rows):
             if left == 0:
                 return
             mask = self._filter.mask(inputs.read(begin, end, self._threads))
@@ -141,6 +146,23 @@ class Scan:
                 left -= len(passing)
             if len(passing):
                 yield from self._read_passing(begin, end, passing)
+
+    def _filtered_rows(
+        self, inputs: FilterColumns, rows: np.ndarray[Any, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        """Passing ones of rows that lie anywhere."""
+        assert self._filter is not None
+        left = self._limit
+        for at in range(0, len(rows), self._batch_rows):
+            piece = rows[at : at + self._batch_rows]
+            mask = self._filter.mask(inputs.read_rows(piece, self._threads))
+            passing = piece[mask.to_numpy(zero_copy_only=False)][:left]
+            if left is not None:
+                left -= len(passing)
+            if len(passing):
+                yield from self._batches(self._projection.take_batch, passing)
+            if left == 0:
+                return
 
     def _read_passing(
         self, begin: int, end: int, passing: np.ndarray[Any, Any]
@@ -194,9 +216,14 @@ class FilterColumns:
         self._projection = file._projection([".".join(path) for path in self._paths])
 
     def read(self, begin: int, end: int, threads: int) -> pa.RecordBatch:
-        flat = pa.RecordBatch._import_from_c_capsule(
-            *self._projection.range_batch(begin, end, threads)
-        )
+        return self._nested(self._projection.range_batch(begin, end, threads))
+
+    def read_rows(self, rows: np.ndarray[Any, Any], threads: int) -> pa.RecordBatch:
+        """The same of rows that lie anywhere."""
+        return self._nested(self._projection.take_batch(rows, threads))
+
+    def _nested(self, capsules: tuple[object, object]) -> pa.RecordBatch:
+        flat = pa.RecordBatch._import_from_c_capsule(*capsules)
         if all(len(path) == 1 for path in self._paths):
             return flat
         tree: dict[str, Any] = {}

@@ -143,6 +143,7 @@ class FileSummary:
         index_bytes: bytes of all indexes, included in ``size_bytes``.
         stripes: number of stripes.
         columns: one summary per top-level column, in schema order.
+        index_seconds: time that building secondary indexes took, part of the write.
     """
 
     num_rows: int
@@ -150,6 +151,7 @@ class FileSummary:
     index_bytes: int
     stripes: int
     columns: tuple[ColumnSummary, ...] = ()
+    index_seconds: float = 0.0
 
     def __str__(self) -> str:
         per_row = f", {self.size_bytes / self.num_rows:.2f} bytes a row" if self.num_rows else ""

@@ -71,10 +71,6 @@ class Writer(Scoped):
         for name, given in (("unique", unique), ("presorted", presorted)):
             if given and not keys:
                 raise InvalidArgumentError(f"{name}=True needs a cluster key: pass cluster_by")
-        if indexes:
-            raise InvalidArgumentError(
-                "indexes: this version writes no secondary indexes; use cluster_by"
-            )
         remote, local = resolve(path, filesystem)
         self._path = local
         folder = tempfile.gettempdir() if remote else os.path.dirname(os.path.abspath(local))
@@ -85,6 +81,8 @@ class Writer(Scoped):
         core_options = _core_options(
             self._schema, keys, unique, options or WriteOptions(), metadata
         )
+        core_options["indexes"] = _index_specs(self._schema, indexes)
+        core_options["spill_directory"] = folder
         target = RemoteSink(remote, local) if remote else local
         self._core: Any = _core.Writer(
             target, self._schema, core_options, bool(keys) and not presorted, spill_path
@@ -243,11 +241,45 @@ def _core_options(
         "sort_memory_bytes": options.sort_memory_bytes,
         "threads": options.threads or 0,
         "unique": unique,
-        "cluster_by": [
-            (_path_indices(schema, key.column), key.descending, key.nulls_first) for key in keys
-        ],
+        "index_memory_bytes": options.index_memory_bytes,
+        "cluster_by": _key_columns(schema, keys),
         "metadata": [_metadata_item(name, value) for name, value in (metadata or {}).items()],
     }
+
+
+def _key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[tuple[list[int], bool, bool]]:
+    return [(_path_indices(schema, key.column), key.descending, key.nulls_first) for key in keys]
+
+
+def _index_specs(
+    schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex]
+) -> list[dict[str, Any]]:
+    """What the core is told of each index; refuses two that answer the same."""
+    if isinstance(indexes, (HashIndex, SortedIndex)):
+        indexes = (indexes,)
+    seen: set[Any] = set()
+    specs = []
+    for index in indexes:
+        if not isinstance(index, (HashIndex, SortedIndex)):
+            raise InvalidArgumentError(
+                f"indexes: expected nb.HashIndex or nb.SortedIndex, got {index!r}"
+            )
+        is_hash = isinstance(index, HashIndex)
+        keys = as_sort_keys(index.columns)
+        if (is_hash, keys) in seen:
+            raise InvalidArgumentError(f"indexes: {index!r} is given twice")
+        seen.add((is_hash, keys))
+        specs.append(
+            {
+                "kind": "hash" if is_hash else "sorted",
+                "columns": _key_columns(schema, keys),
+                "load_factor": index.load_factor if isinstance(index, HashIndex) else 0.7,
+                "bloom_bits": (index.bloom_bits_per_key or 0.0)
+                if isinstance(index, HashIndex)
+                else 0.0,
+            }
+        )
+    return specs
 
 
 def _metadata_item(name: object, value: object) -> tuple[str, bytes]:
@@ -297,5 +329,6 @@ def _summary(schema: pa.Schema, done: Mapping[str, Any]) -> FileSummary:
         size_bytes=done["size_bytes"],
         index_bytes=done["index_bytes"],
         stripes=done["stripes"],
+        index_seconds=done["index_seconds"],
         columns=columns,
     )

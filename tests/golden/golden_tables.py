@@ -259,6 +259,26 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             },
         ),
     }
+    files["indexes"] = (
+        keyed(),
+        {
+            "options": _small(),
+            "indexes": [
+                nb.SortedIndex([nb.SortKey("t", descending=True), "n"]),
+                nb.HashIndex(["t", "n"]),
+                nb.HashIndex("f", bloom_bits_per_key=None, load_factor=0.5),
+                nb.SortedIndex(nb.SortKey("f", nulls_first=True)),
+            ],
+        },
+    )
+    files["indexes_beside_cluster"] = (
+        keyed(),
+        {
+            "options": _small(),
+            "cluster_by": "n",
+            "indexes": [nb.SortedIndex("row"), nb.HashIndex("t", bloom_bits_per_key=12.0)],
+        },
+    )
     for level in ("balanced", "fast", "compact"):
         files[f"encodings_{level}"] = (
             encodings(),

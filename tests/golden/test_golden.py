@@ -48,6 +48,19 @@ def test_file_reads_back_as_its_json_says(path: Path) -> None:
             assert got_column == want_column, f"{_id(path)}: column {want_column['name']!r}"
 
 
+@pytest.mark.parametrize("path", FILES, ids=_id)
+def test_indexes_of_a_file_lead_to_all_rows(path: Path) -> None:
+    with nb.open(path) as file:
+        file.verify()
+        table = file.to_table()
+        for index in file.indexes:
+            on = [key.column for key in index.columns]
+            counts = file.count(table.select(on), on=on, null_equals=True).to_pylist()
+            assert min(counts, default=1) >= 1
+            if index.kind != "hash":
+                assert file.range(on=on).num_rows == file.num_rows
+
+
 @pytest.mark.parametrize("name", golden_files())
 def test_writer_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
     if not VERSIONS:

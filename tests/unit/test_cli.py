@@ -191,6 +191,31 @@ def test_convert_reports_what_it_wrote(source: Path, tmp_path: Path) -> None:
     assert keys == list(reversed(range(ROWS)))
 
 
+@needs_core
+def test_secondary_indexes_are_written_listed_and_asked(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "made.nimble"
+    how = ["--hash-index", "name", "--sorted-index", "loc.lat desc, name", "--cluster-by", "k"]
+    result = run("convert", source, target, *how)
+    assert result.exit_code == 0, result.output
+    schema = json.loads(run("schema", target, "--json").stdout)
+    assert [(i["kind"], i["columns"]) for i in schema["indexes"]] == [
+        ("cluster", ["k"]),
+        ("hash", ["name"]),
+        ("sorted", ["loc.lat desc", "name"]),
+    ]
+    shown = run("inspect", target).stdout
+    assert "hash index on name" in shown
+    assert "sorted index on loc.lat desc, name" in shown
+    lookup = run("lookup", target, "name [3], 3", "--on", "name", "--json", "-c", "k")
+    assert json_lines(lookup) == [{"k": 3}]
+    between = run(
+        "range", target, "--lower", "1.5", "--upper", "0.5", "--on", "loc.lat", "--json", "-c", "k"
+    )
+    assert json_lines(between) == [{"k": 3}, {"k": 2}]
+    check_one_line(run("range", target, "--lower", "x", "--on", "name"), "hash (name)")
+    assert run("verify", target).exit_code == 0
+
+
 def test_values_json_lacks_become_text() -> None:
     times = pa.record_batch(
         {

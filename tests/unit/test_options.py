@@ -23,6 +23,7 @@ def test_defaults_are_those_documented() -> None:
         "statistics": True,
         "zone_rows": 8192,
         "sort_memory_bytes": 512 << 20,
+        "index_memory_bytes": 256 << 20,
         "threads": None,
     }
 

@@ -45,6 +45,10 @@ class ProbeKeys {
   bool whole_ = false;
 };
 
+// Names, directions and null placement of key columns, as Python sees them.
+pybind11::list sort_keys_of(const FileReader& file,
+                            const std::vector<KeyColumnRef>& columns);
+
 pybind11::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r);
 std::vector<RowRange> ranges_from_numpy(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& r);
@@ -52,6 +56,7 @@ std::vector<RowRange> ranges_from_numpy(
 void register_file(pybind11::module_& m);
 void register_projection(pybind11::module_& m);
 void register_lookup(pybind11::module_& m);
+void register_index(pybind11::module_& m);
 void register_inspect(pybind11::module_& m);
 void register_writer(pybind11::module_& m);
 void register_point_reader(pybind11::module_& m);

@@ -47,16 +47,17 @@ py::dict stats_of(const FileReader& f) {
 }
 
 py::list key_columns_of(const FileReader& f) {
+  return f.footer().cluster ? sort_keys_of(f, f.footer().cluster->columns)
+                            : py::list();
+}
+
+// (kind, columns, keys, bytes, has a Bloom filter) of the secondary indexes.
+py::list indexes_of(const FileReader& f) {
   py::list out;
-  if (!f.footer().cluster) return out;
-  for (const KeyColumnRef& c : f.footer().cluster->columns) {
-    std::string name;
-    const Field* at = &f.footer().schema;
-    for (const int step : c.path) {
-      at = &at->children[static_cast<size_t>(step)];
-      name += (name.empty() ? "" : ".") + at->name;
-    }
-    out.append(py::make_tuple(name, c.order.descending, c.order.nulls_first));
+  for (const SecondaryIndexRef& i : f.footer().indexes) {
+    out.append(py::make_tuple(i.kind == IndexKind::kHash ? "hash" : "sorted",
+                              sort_keys_of(f, i.columns), i.num_keys,
+                              i.size_bytes, i.has_bloom));
   }
   return out;
 }
@@ -70,6 +71,21 @@ py::list metadata_of(const FileReader& f) {
 }
 
 }  // namespace
+
+py::list sort_keys_of(const FileReader& f,
+                      const std::vector<KeyColumnRef>& columns) {
+  py::list out;
+  for (const KeyColumnRef& c : columns) {
+    std::string name;
+    const Field* at = &f.footer().schema;
+    for (const int step : c.path) {
+      at = &at->children[static_cast<size_t>(step)];
+      name += (name.empty() ? "" : ".") + at->name;
+    }
+    out.append(py::make_tuple(name, c.order.descending, c.order.nulls_first));
+  }
+  return out;
+}
 
 void register_file(py::module_& m) {
   m.def("open_path", &open_path, py::arg("path"), py::arg("mmap"),
@@ -126,6 +142,7 @@ void register_file(py::module_& m) {
                              [](const FileReader& f) {
                                return f.footer().index_bytes;
                              })
+      .def_property_readonly("indexes", &indexes_of)
       .def_property_readonly("stats", &stats_of)
       .def("reset_stats", [](const FileReader& f) { f.stats()->reset(); })
       .def_property_readonly("memory_bytes", &FileReader::memory_bytes)

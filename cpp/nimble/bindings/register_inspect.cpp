@@ -61,6 +61,9 @@ py::list sections_of(const FileReader& f) {
   for (const NodeSection& z : f.footer().zones) {
     out.append(py::make_tuple("zone_map", z.node, z.section.size));
   }
+  for (size_t i = 0; i < f.footer().indexes.size(); ++i) {
+    out.append(py::make_tuple("index", i, f.footer().indexes[i].size_bytes));
+  }
   if (f.footer().cluster) {
     out.append(py::make_tuple("bloom", 0, f.footer().cluster->bloom.size));
   }

@@ -5,6 +5,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/python_values.h"
+#include "nimble/file/index_lookup.h"
 #include "nimble/file/key_lookup.h"
 
 namespace py = pybind11;
@@ -16,9 +17,20 @@ class PointReader {
  public:
   // `fallback(row, columns)` gives a dict of the columns that ValueMaker does
   // not know; of all columns where the file is not mapped.
-  PointReader(std::shared_ptr<RowReader> rows, py::object fallback)
+  // Keys are those of a secondary index, or of the cluster index where `index`
+  // is below 0.
+  PointReader(std::shared_ptr<RowReader> rows, py::object fallback,
+              int64_t index)
       : rows_(std::move(rows)), fallback_(std::move(fallback)) {
     const FileReader& f = rows_->file();
+    if (index >= 0) {
+      Result<const IndexLookup*> opened = nullptr;
+      {
+        const py::gil_scoped_release nogil;
+        opened = f.index(static_cast<size_t>(index));
+      }
+      lookup_ = unwrap(std::move(opened));
+    }
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
       const Field& field = rows_->schema().children[i];
       Getter g;
@@ -39,7 +51,8 @@ class PointReader {
   // Row of the first match of a key of one int or text column; None where
   // there is no match; NotImplemented where the key needs Python's help.
   py::object find(const py::handle& key) const {
-    const KeyEncoder* encoder = rows_->file().encoder();
+    const KeyEncoder* encoder =
+        lookup_ != nullptr ? &lookup_->encoder() : rows_->file().encoder();
     if (encoder == nullptr || encoder->columns().size() != 1) {
       return not_implemented();
     }
@@ -119,12 +132,24 @@ class PointReader {
     return py::reinterpret_borrow<py::object>(Py_NotImplemented);
   }
 
+  // The first row that the secondary index has for a key.
+  Result<RowRange> find_secondary(ByteSpan key) const {
+    KeyBuffer keys;
+    keys.push_back(key);
+    LookupAnswer answer;
+    NIMBLE_RETURN_IF_ERROR(lookup_->find_keys(keys, true, &answer));
+    return answer.ranges.empty() ? RowRange{} : answer.ranges.front();
+  }
+
   py::object find_bytes(ByteSpan key) const {
     const FileReader& f = rows_->file();
     Result<RowRange> found = RowRange{};
     if (f.file().mapped() != nullptr) {
       const GroupCache::Pin pin(f.groups());
-      found = KeyCursor(f).find_key(key);
+      found = lookup_ ? find_secondary(key) : KeyCursor(f).find_key(key);
+    } else if (lookup_ != nullptr) {
+      const py::gil_scoped_release nogil;
+      found = find_secondary(key);
     } else {
       const py::gil_scoped_release nogil;
       const GroupCache::Pin pin(f.groups());
@@ -188,6 +213,7 @@ class PointReader {
   }
 
   std::shared_ptr<RowReader> rows_;
+  const IndexLookup* lookup_ = nullptr;  // null: the cluster index
   py::object fallback_;
   std::vector<Getter> getters_;
   py::list others_;  // names of columns that are not direct
@@ -197,8 +223,8 @@ class PointReader {
 
 void register_point_reader(py::module_& m) {
   py::class_<PointReader>(m, "PointReader")
-      .def(py::init<std::shared_ptr<RowReader>, py::object>(), py::arg("projection"),
-           py::arg("fallback"))
+      .def(py::init<std::shared_ptr<RowReader>, py::object, int64_t>(),
+           py::arg("projection"), py::arg("fallback"), py::arg("index") = -1)
       .def("find", &PointReader::find, py::arg("key"))
       .def("read", &PointReader::read, py::arg("row"))
       .def("get", &PointReader::get_row, py::arg("key"));

@@ -66,6 +66,7 @@ class CoreWriter {
     out["num_rows"] = s.num_rows;
     out["size_bytes"] = s.size_bytes;
     out["index_bytes"] = s.index_bytes;
+    out["index_seconds"] = s.index_seconds;
     out["stripes"] = s.num_stripes;
     out["column_bytes"] = s.column_bytes;
     out["column_encodings"] = s.column_encodings;
@@ -97,6 +98,15 @@ class CoreWriter {
   KeyBuffer keys_;
 };
 
+std::vector<KeyColumnRef> key_columns(const py::handle& keys) {
+  std::vector<KeyColumnRef> out;
+  for (const py::handle key : keys) {
+    const auto t = key.cast<std::tuple<std::vector<int>, bool, bool>>();
+    out.push_back({std::get<0>(t), {std::get<1>(t), std::get<2>(t)}});
+  }
+  return out;
+}
+
 WriterOptions make_options(const py::dict& d) {
   WriterOptions o;
   const auto effort = d["compression"].cast<std::string>();
@@ -116,10 +126,18 @@ WriterOptions make_options(const py::dict& d) {
   o.sort_memory_bytes = d["sort_memory_bytes"].cast<uint64_t>();
   o.threads = d["threads"].cast<uint32_t>();
   o.unique = d["unique"].cast<bool>();
-  for (const py::handle key : d["cluster_by"]) {
-    const auto t = key.cast<std::tuple<std::vector<int>, bool, bool>>();
-    o.cluster_by.push_back({std::get<0>(t), {std::get<1>(t), std::get<2>(t)}});
+  o.index_memory_bytes = d["index_memory_bytes"].cast<uint64_t>();
+  o.spill_directory = d["spill_directory"].cast<std::string>();
+  for (const py::handle index : d["indexes"]) {
+    IndexSpec spec;
+    spec.kind = index["kind"].cast<std::string>() == "hash" ? IndexKind::kHash
+                                                            : IndexKind::kSorted;
+    spec.columns = key_columns(index["columns"]);
+    spec.load_factor = index["load_factor"].cast<double>();
+    spec.bloom_bits = index["bloom_bits"].cast<double>();
+    o.indexes.push_back(std::move(spec));
   }
+  o.cluster_by = key_columns(d["cluster_by"]);
   for (const py::handle pair : d["metadata"]) {
     const auto p = pair.cast<py::tuple>();
     o.metadata.emplace_back(p[0].cast<std::string>(),

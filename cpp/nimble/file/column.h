@@ -95,6 +95,10 @@ class Column {
   // ---- to Arrow (column_export.cc)
   // Moves the buffers out; this column must not be used afterwards.
   Status export_array(ArrowArray* out) &&;
+  // The buffers on loan: `out` is good while this column is and does not
+  // change. Byte strings have the offsets that this column has, 64-bit in
+  // `wide` ones whatever the field's format says (see key_columns.h).
+  Status lend_array(ArrowArray* out) const;
 
   // Where a writer maps codes into the file's dictionary; null for readers.
   DictionaryValues* mapper = nullptr;

@@ -1,5 +1,6 @@
 // Column: its buffers as an Arrow array. The array keeps the column alive;
 // only offsets of another width are made anew.
+#include <cassert>
 #include <limits>
 #include <memory>
 
@@ -40,8 +41,11 @@ const void* address(const uint8_t* p) {
 
 class ColumnExporter {
  public:
+  // Without an owner the buffers are on loan.
   ColumnExporter(const Column& column, std::shared_ptr<const void> owner)
-      : column_(column), holder_(std::make_unique<Holder>()) {
+      : column_(column),
+        lends_(owner == nullptr),
+        holder_(std::make_unique<Holder>()) {
     holder_->owner = std::move(owner);
   }
 
@@ -113,9 +117,12 @@ class ColumnExporter {
 
   Status add_strings() {
     const BytesSink& b = column_.bytes;
-    if (column_.field().is_view) return add_views();
+    if (column_.field().is_view && !lends_) return add_views();
     if (b.count == 0) {
       add(address(nullptr));
+    } else if (lends_) {
+      assert(b.wide);
+      add(b.offsets.data());
     } else if (b.wide == column_.field().wide_offsets) {
       if (!b.wide && b.data.size() > size_t{INT32_MAX}) return too_long();
       add(b.offsets.data());
@@ -202,6 +209,10 @@ class ColumnExporter {
     const Field& f = column_.field();
     if (f.layout == Layout::kDictionary) {
       std::shared_ptr<const DictionaryValues> values = column_.dictionary;
+      if (lends_ && column_.mapper != nullptr) {
+        return ColumnExporter(column_.mapper->values, nullptr)
+            .run(&holder_->dictionary);
+      }
       // A column that never got a row has not looked for its dictionary.
       if (!values) values = std::make_shared<DictionaryValues>(f.dictionary[0]);
       return ColumnExporter(values->values, values).run(&holder_->dictionary);
@@ -236,12 +247,17 @@ class ColumnExporter {
   }
 
   const Column& column_;
+  const bool lends_;
   std::unique_ptr<Holder> holder_;
 };
 
 Status Column::export_array(ArrowArray* out) && {
   auto owned = std::make_shared<const Column>(std::move(*this));
   return ColumnExporter(*owned, owned).run(out);
+}
+
+Status Column::lend_array(ArrowArray* out) const {
+  return ColumnExporter(*this, nullptr).run(out);
 }
 
 }  // namespace nimble

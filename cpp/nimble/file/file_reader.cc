@@ -4,6 +4,7 @@
 
 #include "nimble/base/hash.h"
 #include "nimble/file/column_reader.h"
+#include "nimble/file/index_lookup.h"
 
 namespace nimble {
 namespace {
@@ -38,7 +39,8 @@ Status FileReader::read_tail() {
   const ByteSpan last = ByteSpan(tail).last(kPostscriptSize);
   NIMBLE_ASSIGN_OR_RETURN(postscript_, Postscript::parse(last, size, name));
   ByteSpan footer;
-  if (postscript_.footer_offset >= begin) {
+  const bool one_read = postscript_.footer_offset >= begin;
+  if (one_read) {
     footer = ByteSpan(tail).subspan(postscript_.footer_offset - begin,
                                     postscript_.footer_size);
   } else {
@@ -57,6 +59,12 @@ Status FileReader::read_tail() {
   auto parsed = FileFooter::parse(footer, postscript_.footer_offset);
   if (!parsed) return std::move(parsed).error().with_context(name);
   footer_ = std::move(parsed).value();
+  range_cache_ = std::make_unique<RangeCache>(options_.cache_bytes);
+  // Roots of secondary indexes mostly lie in what has been read.
+  if (one_read && !footer_.indexes.empty() && file_->mapped() == nullptr) {
+    range_cache_->put(begin, std::make_shared<const std::vector<uint8_t>>(
+                                 std::move(tail)));
+  }
   return Status::ok();
 }
 
@@ -64,7 +72,9 @@ Status FileReader::prepare() {
   plan_ = std::make_unique<StreamPlan>(footer_.schema);
   groups_ = std::make_unique<GroupCache>(*file_, footer_, *plan_, stats_.get(),
                                          options_.cache_bytes);
-  range_cache_ = std::make_unique<RangeCache>(options_.cache_bytes);
+  for (size_t i = 0; i < footer_.indexes.size(); ++i) {
+    indexes_.push_back(std::make_unique<OpenIndex>());
+  }
   if (!footer_.cluster) return Status::ok();
   std::vector<KeyColumnSpec> specs;
   for (const KeyColumnRef& c : footer_.cluster->columns) {
@@ -92,6 +102,17 @@ size_t FileReader::group_of(uint64_t row) const {
 Result<std::vector<uint8_t>> FileReader::read_section(
     const SectionRef& section, const std::string& what) const {
   std::vector<uint8_t> bytes(section.size);
+  uint64_t at = 0;
+  if (file_->mapped() == nullptr) {
+    const RangeCache::Bytes known =
+        range_cache_->find(section.offset, section.size, &at);
+    if (known != nullptr) {
+      const uint8_t* from = known->data() + (section.offset - at);
+      bytes.assign(from, from + section.size);
+      NIMBLE_RETURN_IF_ERROR(check_section(section, bytes, what));
+      return bytes;
+    }
+  }
   NIMBLE_RETURN_IF_ERROR(
       file_->read_at({section.offset, section.size, bytes.data()}));
   stats_->add(ReadKind::kIndex, 1, section.size);
@@ -132,6 +153,19 @@ Result<const BloomFilter*> FileReader::bloom(uint64_t probes) const {
   NIMBLE_ASSIGN_OR_RETURN(lazy_->bloom_filter, BloomFilter::open(bytes));
   lazy_->bloom.store(&*lazy_->bloom_filter, std::memory_order_release);
   return &*lazy_->bloom_filter;
+}
+
+Result<const IndexLookup*> FileReader::index(size_t i) const {
+  OpenIndex& slot = *indexes_[i];
+  if (const auto* ready = slot.ready.load(std::memory_order_acquire)) {
+    return ready;
+  }
+  const std::lock_guard lock(slot.mutex);
+  if (slot.owner == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(slot.owner, open_secondary_lookup(*this, i));
+    slot.ready.store(slot.owner.get(), std::memory_order_release);
+  }
+  return slot.owner.get();
 }
 
 Result<std::shared_ptr<const DictionaryValues>> FileReader::dictionary(

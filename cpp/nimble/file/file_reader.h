@@ -18,6 +18,8 @@
 
 namespace nimble {
 
+class IndexLookup;  // index_lookup.h
+
 class FileReader {
  public:
   static Result<std::shared_ptr<const FileReader>> open(
@@ -45,6 +47,9 @@ class FileReader {
   // about. Null where there is none, and where the file is not mapped and
   // loading it would cost more than the probes so far could have saved.
   Result<const BloomFilter*> bloom(uint64_t probes) const;
+
+  // Secondary index i of the footer, opened on first use and kept.
+  Result<const IndexLookup*> index(size_t i) const;
 
   // The values of a dictionary column (a node of plan()), read on first use.
   Result<std::shared_ptr<const DictionaryValues>> dictionary(
@@ -89,6 +94,12 @@ class FileReader {
     std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;
     std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
   };
+  struct OpenIndex {
+    std::mutex mutex;
+    std::atomic<const IndexLookup*> ready{nullptr};
+    std::shared_ptr<const IndexLookup> owner;
+  };
+  std::vector<std::unique_ptr<OpenIndex>> indexes_;
   std::unique_ptr<Lazy> lazy_ = std::make_unique<Lazy>();
 };
 

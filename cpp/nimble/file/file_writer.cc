@@ -104,6 +104,8 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
     root.unique = o.unique;
     w->footer_.cluster = std::move(root);
   }
+  NIMBLE_ASSIGN_OR_RETURN(w->secondary_,
+                          SecondaryIndexWriter::create(w->schema_, o));
   attach_dictionaries(&w->stripe_, &w->dictionaries_);
   for (uint32_t n = 0; o.statistics && n < w->plan_.nodes().size(); ++n) {
     if (!ZoneBuilder::has_zones(w->plan_, n)) continue;
@@ -272,6 +274,7 @@ Status FileWriter::flush_stripe() {
                                        options_.threads, &encoded));
   parallel_for(zones_.size(), options_.threads,
                [&](size_t i) { zones_[i].add_stripe(stripe_, num_rows_); });
+  NIMBLE_RETURN_IF_ERROR(secondary_.add_stripe(stripe_));
   remember_encodings(encoded);
   StripeMeta meta;
   if (group_.empty()) group_begin_ = position_;
@@ -394,6 +397,7 @@ WriteSummary FileWriter::summary() const {
   out.index_bytes = footer_.index_bytes;
   out.num_stripes = footer_.num_stripes;
   out.num_groups = footer_.groups.size();
+  out.index_seconds = secondary_.seconds();
   const auto& tops = plan_.node(0).children;
   for (size_t i = 0; i < tops.size(); ++i) {
     const uint32_t end = i + 1 < tops.size()
@@ -414,8 +418,12 @@ Result<WriteSummary> FileWriter::finish() {
   NIMBLE_RETURN_IF_ERROR(flush_stripe());
   NIMBLE_RETURN_IF_ERROR(finish_group());
   NIMBLE_RETURN_IF_ERROR(write_dictionaries());
+  const auto sink = [this](ByteSpan bytes) { return write_section(bytes); };
+  NIMBLE_RETURN_IF_ERROR(secondary_.finish(sink));
   NIMBLE_RETURN_IF_ERROR(write_zones());
   NIMBLE_RETURN_IF_ERROR(write_bloom());
+  // Roots are near the footer, so that opening the file mostly reads them.
+  NIMBLE_RETURN_IF_ERROR(secondary_.write_roots(sink, &footer_));
   footer_.num_rows = num_rows_;
   if (footer_.cluster) footer_.cluster->num_keys = num_rows_;
   footer_.schema = schema_;

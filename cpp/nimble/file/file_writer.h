@@ -12,6 +12,7 @@
 #include "nimble/file/column.h"
 #include "nimble/file/dictionary_values.h"
 #include "nimble/file/options.h"
+#include "nimble/file/secondary_index_writer.h"
 #include "nimble/file/stripe_encoder.h"
 #include "nimble/file/zone_builder.h"
 #include "nimble/format/group.h"
@@ -35,6 +36,7 @@ struct WriteSummary {
   uint64_t index_bytes = 0;
   uint64_t num_stripes = 0;
   uint64_t num_groups = 0;
+  double index_seconds = 0;  // spent on secondary indexes
   // A top-level column each: encoded bytes, and how its first segment of
   // values is encoded.
   std::vector<uint64_t> column_bytes;
@@ -99,6 +101,7 @@ class FileWriter {
   StreamPlan plan_;
   std::optional<KeyEncoder> encoder_;
   std::optional<ClusterIndexWriter> index_;
+  SecondaryIndexWriter secondary_;
   std::vector<uint64_t> bloom_hashes_;
   std::vector<ZoneBuilder> zones_;
   DictionaryList dictionaries_;

@@ -11,6 +11,14 @@
 
 namespace nimble {
 
+// One secondary index to build.
+struct IndexSpec {
+  IndexKind kind = IndexKind::kSorted;
+  std::vector<KeyColumnRef> columns;
+  double load_factor = 0.7;     // hash
+  double bloom_bits = 10.0;     // hash: a key; 0: no filter
+};
+
 struct WriterOptions {
   Effort effort = Effort::kBalanced;
   uint64_t stripe_rows = 131072;
@@ -27,6 +35,10 @@ struct WriterOptions {
   uint32_t threads = 0;  // 0: one a processor
   std::vector<KeyColumnRef> cluster_by;
   bool unique = false;
+  std::vector<IndexSpec> indexes;
+  // Of all secondary indexes while they are built; more spills.
+  uint64_t index_memory_bytes = uint64_t{256} << 20;
+  std::string spill_directory;  // empty: TMPDIR, or /tmp
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 

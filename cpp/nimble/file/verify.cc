@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/file/index_lookup.h"
 #include "nimble/file/key_lookup.h"
 #include "nimble/file/row_reader.h"
 #include "nimble/file/zone_map.h"
@@ -67,6 +68,44 @@ class KeyChecker {
   ByteBuffer stored_, last_;
 };
 
+// The secondary indexes against the rows.
+class IndexChecker {
+ public:
+  Status open(const FileReader& file) {
+    for (size_t i = 0; i < file.footer().indexes.size(); ++i) {
+      NIMBLE_ASSIGN_OR_RETURN(const IndexLookup* index, file.index(i));
+      indexes_.push_back(index);
+    }
+    return Status::ok();
+  }
+  bool empty() const { return indexes_.empty(); }
+
+  Status check(const ArrayView& rows, uint64_t first_row) {
+    for (size_t i = 0; i < indexes_.size(); ++i) {
+      keys_.clear();
+      NIMBLE_RETURN_IF_ERROR(
+          indexes_[i]->encoder().encode(rows, 0, rows.length(), &keys_));
+      NIMBLE_RETURN_IF_ERROR(
+          named(i, indexes_[i]->check_rows(keys_, first_row)));
+    }
+    return Status::ok();
+  }
+  Status finish() const {
+    for (size_t i = 0; i < indexes_.size(); ++i) {
+      NIMBLE_RETURN_IF_ERROR(named(i, indexes_[i]->check_order()));
+    }
+    return Status::ok();
+  }
+
+ private:
+  static Status named(size_t i, Status status) {
+    return std::move(status).with_context("index " + std::to_string(i));
+  }
+
+  std::vector<const IndexLookup*> indexes_;
+  KeyBuffer keys_;
+};
+
 }  // namespace
 
 Status verify_file(const FileReader& file) {
@@ -75,6 +114,8 @@ Status verify_file(const FileReader& file) {
   NIMBLE_ASSIGN_OR_RETURN(const auto rows, RowReader::create_all(borrowed));
   const GroupCache::Pin pin(file.groups());
   KeyChecker keys(file);
+  IndexChecker indexes;
+  NIMBLE_RETURN_IF_ERROR(indexes.open(file));
   for (uint64_t at = 0; at < file.num_rows(); at += kBatchRows) {
     const RowRange range{at, std::min(file.num_rows(), at + kBatchRows)};
     Column column = rows->make_output();
@@ -82,13 +123,16 @@ Status verify_file(const FileReader& file) {
     ArrowArray array{};
     NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&array));
     Status status;
-    if (file.encoder() != nullptr) {
+    if (file.encoder() != nullptr || !indexes.empty()) {
       auto view = ArrayView::open(rows->schema(), array, "");
-      status = view ? keys.check(*view, at) : std::move(view).error();
+      if (!view) status = std::move(view).error();
+      if (status && file.encoder() != nullptr) status = keys.check(*view, at);
+      if (status) status = indexes.check(*view, at);
     }
     array.release(&array);
     NIMBLE_RETURN_IF_ERROR(status.is_ok() ? Status() : std::move(status));
   }
+  NIMBLE_RETURN_IF_ERROR(indexes.finish());
   for (const NodeSection& z : file.footer().zones) {
     NIMBLE_RETURN_IF_ERROR(prune_rows(file, z.node, {}).has_value()
                                ? Status()
