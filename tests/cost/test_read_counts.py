@@ -263,6 +263,41 @@ def test_explain_promises_the_reads_that_happen(opened: Any) -> None:
     assert "cluster" in plan.index
 
 
+def _events(n: int) -> pa.Table:
+    """Many columns whose blocks' checksums lie in the metadata, as a feature store has."""
+    rng = np.random.default_rng(5)
+    columns: dict[str, Any] = {
+        "user": pa.array([f"u{i // 1_000:09d}" for i in range(n)]),
+        "ts": pa.array(np.sort(rng.integers(0, 2**50, n)), pa.timestamp("us", "UTC")),
+        "ratio": rng.random(n),
+        "feature": pa.FixedSizeListArray.from_arrays(
+            pa.array(rng.random(n * 8).astype(np.float32)), 8
+        ),
+    }
+    for i in range(8):
+        scores = rng.normal(0, 1, n).astype(np.float32)
+        columns[f"score_{i}"] = pa.array(scores, mask=rng.random(n) < 0.05)
+    return pa.table(columns)
+
+
+def test_get_cold_key_of_a_wide_file_reads_at_most_64_kib(tmp_path: Path) -> None:
+    n = 300_000
+    table = _events(n)
+    nb.write(table, tmp_path / "t.nimble", cluster_by=["user", "ts"], presorted=True)
+    content = (tmp_path / "t.nimble").read_bytes()
+    rows = [3, n // 2, n - 3]
+    keys = [tuple(row.values()) for row in table.select(["user", "ts"]).take(rows).to_pylist()]
+    for key in keys:
+        for name in ("ts", "ratio", "score_3", "feature"):
+            source = CountingSource(content)
+            file = nb.open(source)
+            source.log.clear()
+            file.reset_io_stats()
+            assert file.get(key, [name]) is not None
+            assert sum(size for _, size in source.log) <= 64 << 10, (name, source.log)
+            assert file.io_stats.rounds <= 3
+
+
 @pytest.mark.slow
 def test_open_15_million_rows_costs_one_read_and_lookup_five(tmp_path: Path) -> None:
     n = 15_000_000

@@ -11,9 +11,9 @@ namespace nimble {
 namespace {
 
 constexpr char kWriterName[] = "nimblepy 0.1.0";
-// A group's metadata is one read of a cold lookup: it ends before it gets
-// larger than this, whatever the rows.
-constexpr uint64_t kMaxGroupMetadata = uint64_t{1} << 20;
+// A group's metadata is one read of a cold lookup, which is to take 64 KiB in
+// all: it ends before stripes like its own would make it larger than this.
+constexpr uint64_t kMaxGroupMetadata = 36 * 1024;
 
 Status check_columns(const Field& schema) {
   for (size_t i = 0; i < schema.children.size(); ++i) {
@@ -288,7 +288,7 @@ Status FileWriter::flush_stripe() {
   for (const StripeMeta& s : group_) metadata += metadata_bytes(s);
   const bool full = num_rows_ - group_first_row_ >= options_.group_rows ||
                     position_ - group_begin_ >= options_.group_bytes ||
-                    metadata >= kMaxGroupMetadata;
+                    metadata + metadata / group_.size() > kMaxGroupMetadata;
   return full ? finish_group() : Status::ok();
 }
 
