@@ -51,10 +51,22 @@ INTS: list[Any] = [
         np.uint8(9),
     ),
     *(Colour.RED, decimal.Decimal(7), pa.scalar(12, pa.int8()), dt.date(1970, 1, 1), (), (3,), [4]),
-    *((None,), (3, 4), {"k": 3}, float("nan")),
+    *((None,), (3, 4), {"k": 3}, float("nan"), np.uint64(2**63 + 1), np.bool_(True)),
+    *(np.int8(-3), (np.int32(5),), np.float64(3.0), np.timedelta64(3, "s"), np.array(3)),
 ]
 FLOATS: list[Any] = [None, 0.0, -0.0, 1.5, 0.1, 3, True, 2**60 + 1, float("nan"), float("inf")]
-FLOATS += [-float("inf"), np.float32(0.5), decimal.Decimal("0.1"), "x", (1.5,), (float("nan"),)]
+FLOATS += [
+    np.float64(2.5),
+    np.float64("nan"),
+    np.int64(3),
+    np.bool_(True),
+    -float("inf"),
+    np.float32(0.5),
+    decimal.Decimal("0.1"),
+    "x",
+    (1.5,),
+    (float("nan"),),
+]
 DAYS: list[Any] = [None, dt.date(1970, 1, 5), dt.datetime(1970, 1, 5), dt.date(1, 1, 1), 7]
 DAYS += [dt.date(9999, 12, 31), dt.date(1970, 3, 1), np.datetime64("1970-01-09"), "1970-01-01"]
 TIMES: list[Any] = [

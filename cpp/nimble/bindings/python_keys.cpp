@@ -76,11 +76,30 @@ bool bytes_of(const KeyColumn& column, PyObject* v, KeyScalar* out) {
   return true;
 }
 
+// What iterating over a numpy array gives.
+bool is_numpy_integer(PyObject* v) {
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> storage;
+  const py::object& integer =
+      storage
+          .call_once_and_store_result(
+              [] { return py::module_::import("numpy").attr("integer"); })
+          .get_stored();
+  return PyObject_TypeCheck(v, reinterpret_cast<PyTypeObject*>(integer.ptr()));
+}
+
 bool int_of(PyObject* v, KeyScalar* out) {
-  if (!PyLong_CheckExact(v)) return false;
   int overflow = 0;
-  *out = KeyScalar::from_int(PyLong_AsLongLongAndOverflow(v, &overflow));
-  return overflow == 0;
+  if (PyLong_CheckExact(v)) {
+    *out = KeyScalar::from_int(PyLong_AsLongLongAndOverflow(v, &overflow));
+    return overflow == 0;
+  }
+  if (!is_numpy_integer(v)) return false;
+  const auto exact = py::reinterpret_steal<py::object>(PyNumber_Index(v));
+  if (!exact) {  // a timedelta64, which numpy counts among its integers
+    PyErr_Clear();
+    return false;
+  }
+  return PyLong_CheckExact(exact.ptr()) && int_of(exact.ptr(), out);
 }
 
 // The value by the column's logical type, whether or not it is in its range.
@@ -97,7 +116,7 @@ bool value_of(const KeyColumn& column, PyObject* v, KeyScalar* out) {
       *out = KeyScalar::from_bool(v == Py_True);
       return true;
     case Logical::kFloat:
-      if (!PyFloat_CheckExact(v)) return false;
+      if (!PyFloat_Check(v)) return false;  // numpy's doubles are floats
       *out = KeyScalar::from_double(PyFloat_AS_DOUBLE(v));
       return true;
     case Logical::kDate:

@@ -1,7 +1,7 @@
 // Python values as key values: those that mean one value of their column and
-// nothing else. Everything else (numbers of other kinds, values that the
-// column cannot hold, Arrow scalars) is left to nimblepy/keys.py, so that
-// there is one place that coerces.
+// nothing else, numpy's integers and doubles among them. Everything else
+// (numbers of other kinds, values that the column cannot hold, Arrow scalars)
+// is left to nimblepy/keys.py, so that there is one place that coerces.
 #pragma once
 
 #include <pybind11/pybind11.h>
