@@ -1,10 +1,14 @@
 #include "nimble/io/range_cache.h"
 
+#include <iterator>
+
 namespace nimble {
 
 RangeCache::Bytes RangeCache::find(uint64_t offset, uint64_t size,
                                    uint64_t* begin) {
   const std::lock_guard lock(mutex_);
+  // No stretch lies inside another: of those that begin early enough the last
+  // reaches furthest.
   auto it = by_offset_.upper_bound(offset);
   if (it == by_offset_.begin()) return nullptr;
   const auto entry = (--it)->second;
@@ -19,11 +23,19 @@ RangeCache::Bytes RangeCache::find(uint64_t offset, uint64_t size,
 void RangeCache::put(uint64_t offset, Bytes bytes) {
   if (bytes->size() > capacity_) return;
   const std::lock_guard lock(mutex_);
-  if (const auto it = by_offset_.find(offset); it != by_offset_.end()) {
-    if (it->second->bytes->size() >= bytes->size()) return;
-    used_ -= it->second->bytes->size();
-    recent_.erase(it->second);
-    by_offset_.erase(it);
+  // No stretch ever lies inside another.
+  const auto end_of = [](const Entry& e) { return e.offset + e.bytes->size(); };
+  const uint64_t end = offset + bytes->size();
+  auto at = by_offset_.upper_bound(offset);
+  if (at != by_offset_.begin()) {
+    const auto before = std::prev(at);
+    if (end_of(*before->second) >= end) return;  // another thread's, as good
+    if (before->first == offset) at = before;
+  }
+  while (at != by_offset_.end() && end_of(*at->second) <= end) {
+    used_ -= at->second->bytes->size();
+    recent_.erase(at->second);
+    at = by_offset_.erase(at);
   }
   used_ += bytes->size();
   recent_.push_front({offset, std::move(bytes)});

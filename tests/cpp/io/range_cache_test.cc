@@ -45,6 +45,25 @@ TEST(RangeCache, CoversPartsOfAStretch) {
   CHECK(!holds(&cache, 140, 20));
 }
 
+TEST(RangeCache, FindsTheStretchThatCoversAmongThoseThatOverlap) {
+  RangeCache cache(1000);
+  cache.put(100, stretch(100, 100));
+  cache.put(120, stretch(120, 10));  // inside another: nothing new
+  CHECK_EQ(cache.memory_bytes(), 100);
+  CHECK(holds(&cache, 150, 50));
+  cache.put(150, stretch(150, 100));  // overlaps
+  CHECK_EQ(cache.memory_bytes(), 200);
+  CHECK(holds(&cache, 100, 100));
+  CHECK(holds(&cache, 150, 100));
+  CHECK(!holds(&cache, 149, 100));
+  cache.put(100, stretch(100, 150));  // covers both
+  CHECK_EQ(cache.memory_bytes(), 150);
+  CHECK(holds(&cache, 100, 150));
+  cache.put(50, stretch(50, 300));
+  CHECK_EQ(cache.memory_bytes(), 300);
+  CHECK(holds(&cache, 249, 101));
+}
+
 TEST(RangeCache, LeastRecentlyUsedGoesFirst) {
   RangeCache cache(300);
   for (const uint64_t at : {0, 1000, 2000}) cache.put(at, stretch(at, 100));
