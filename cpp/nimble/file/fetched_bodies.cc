@@ -9,6 +9,23 @@ namespace {
 // One request moves at most this much.
 constexpr uint64_t kMaxRequest = uint64_t{16} << 20;
 
+// Adds a range that is not empty to ascending ranges, joined where they touch;
+// false if all of it is there already. Mostly it goes to the end.
+bool add_range(const ByteRange& range, std::vector<ByteRange>* ranges) {
+  const auto before = [](const ByteRange& r, uint64_t at) { return r.end < at; };
+  const auto first = std::lower_bound(ranges->begin(), ranges->end(),
+                                      range.begin, before);
+  auto last = first;
+  ByteRange all = range;
+  for (; last != ranges->end() && last->begin <= range.end; ++last) {
+    if (last->begin <= range.begin && range.end <= last->end) return false;
+    all.begin = std::min(all.begin, last->begin);
+    all.end = std::max(all.end, last->end);
+  }
+  ranges->insert(ranges->erase(first, last), all);
+  return true;
+}
+
 }  // namespace
 
 bool FetchedBodies::before(const Wanted& a, const Wanted& b) {
@@ -29,14 +46,7 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
   if (ranges_.empty()) return;
   Buffer& buffer = buffer_of(segment);
   for (const ByteRange& r : ranges_) {
-    const auto covers = [&r](const ByteRange& f) {
-      return f.begin <= r.begin && r.end <= f.end;
-    };
-    if (r.begin >= r.end || std::any_of(buffer.filled.rbegin(),
-                                        buffer.filled.rend(), covers)) {
-      continue;
-    }
-    buffer.filled.push_back(r);
+    if (r.begin >= r.end || !add_range(r, &buffer.filled)) continue;
     wanted_.push_back({segment.offset + r.begin, segment.offset + r.end,
                        buffer.bytes.get() + r.begin});
   }
@@ -75,7 +85,6 @@ void FetchedBodies::count(uint64_t* reads, uint64_t* bytes) {
     ++*reads;
     *bytes += r.end - r.begin;
   }
-  wanted_.clear();
 }
 
 Status FetchedBodies::fetch() {

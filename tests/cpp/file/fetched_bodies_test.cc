@@ -72,6 +72,50 @@ TEST(FetchedBodies, CloseRangesAreOneRead) {
   CHECK_EQ(s.file.rounds.load(), 1);
 }
 
+TEST(FetchedBodies, CountingReadsNothingAndForgetsNothing) {
+  Setup s;
+  FetchedBodies f(s.file, &s.cache, &s.stats);
+  f.want(kFirst, s.decoder, 100, 110);
+  f.want(kSecond, s.decoder, 0, 10);
+  for (int again = 0; again < 2; ++again) {
+    uint64_t reads = 0, bytes = 0;
+    f.count(&reads, &bytes);
+    CHECK_EQ(reads, 2);
+    CHECK_EQ(bytes, 20);
+  }
+  CHECK_EQ(s.file.reads.load(), 0);
+  CHECK(f.fetch());
+  CHECK_EQ(s.file.reads.load(), 2);
+  CHECK(s.right(f, kFirst, 100, 110));
+  CHECK(s.right(f, kSecond, 0, 10));
+}
+
+TEST(FetchedBodies, NothingIsWantedTwiceHoweverItWasPieced) {
+  Setup s(0);  // a cache would hide it
+  s.file.gap = 0;
+  FetchedBodies f(s.file, &s.cache, &s.stats);
+  // Neighbours, in any order, and with a gap at [300, 310).
+  for (uint32_t i = 0; i < 30; ++i) {
+    const uint32_t at = i * 7 % 30 * 10;
+    f.want(kFirst, s.decoder, at, at + 10);
+  }
+  f.want(kFirst, s.decoder, 310, 400);
+  CHECK(f.fetch());
+  CHECK_EQ(s.file.read_bytes.load(), 390);
+  for (const auto& [begin, end] : {std::pair{0u, 300u}, {5u, 295u}, {310u, 400u}}) {
+    f.want(kFirst, s.decoder, begin, end);
+    CHECK(f.fetch());
+    CHECK_EQ(s.file.read_bytes.load(), 390);
+  }
+  f.want(kFirst, s.decoder, 295, 315);
+  CHECK(f.fetch());
+  CHECK_EQ(s.file.read_bytes.load(), 410);
+  f.want(kFirst, s.decoder, 0, 400);
+  CHECK(f.fetch());
+  CHECK_EQ(s.file.read_bytes.load(), 410);
+  CHECK(s.right(f, kFirst, 0, 400));
+}
+
 TEST(FetchedBodies, TheCacheAnswersTheNextOne) {
   Setup s;
   for (int round = 0; round < 3; ++round) {
