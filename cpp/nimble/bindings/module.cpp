@@ -10,4 +10,5 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   nimble::register_point_reader(m);
   nimble::register_range_reader(m);
   nimble::register_inspect(m);
+  nimble::register_bloom(m);
 }
