@@ -329,6 +329,28 @@ Status HashIndex::find_fetched(std::span<const uint64_t> hashes,
   return Status::ok();
 }
 
+// -------------------------------------------------------------------- check
+
+Status HashIndex::check() const {
+  uint64_t rows = 0;
+  std::vector<Bytes> held;
+  for (uint64_t i = 0; i < partitions_.size(); ++i) {
+    if (partitions_[i].size == 0) continue;
+    NIMBLE_RETURN_IF_ERROR(fetch({&i, 1}, &held));
+    auto opened = HashPartition::open(*held[0], num_rows_);
+    if (!opened) return corrupt(std::move(opened).error(), i);
+    if (Status s = opened->count_rows(&rows); !s) return corrupt(std::move(s), i);
+  }
+  std::vector<uint8_t> part;
+  for (const SectionRef& s : bloom_sections_) {
+    NIMBLE_ASSIGN_OR_RETURN(part, file_.read_section(s, "Bloom filter part"));
+  }
+  if (rows == num_entries_) return Status::ok();
+  return Status::corrupt(file_.file().name() + ": hash index: " +
+                         std::to_string(rows) + " rows in its partitions, " +
+                         std::to_string(num_entries_) + " in its root");
+}
+
 // ------------------------------------------------------------------- lookup
 
 Status HashIndex::find(const KeyBuffer& keys, CandidateRows* out) const {

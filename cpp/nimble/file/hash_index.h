@@ -50,6 +50,8 @@ class HashIndex {
   Status find(const KeyBuffer& keys, CandidateRows* out) const;
   Status find_hashes(std::span<const uint64_t> hashes,
                      CandidateRows* out) const;
+  // Reads everything: are there as many rows as the root says?
+  Status check() const;
   // Appends the candidate rows of one key.
   Status find_one(ByteSpan key, std::vector<uint64_t>* rows) const {
     return find_hash(key_hash64(key), rows);

@@ -191,6 +191,19 @@ Status HashPartition::find(const Place& place,
   return Status::ok();
 }
 
+Status HashPartition::count_rows(uint64_t* count) const {
+  std::vector<uint64_t> rows;
+  for (uint64_t i = 0; i < num_entries_; ++i) {
+    const uint64_t value = bits(entries_, i, entry_bits_) >> fingerprint_bits_;
+    rows.clear();
+    if (value >= num_rows_) {
+      NIMBLE_RETURN_IF_ERROR(read_list(value - num_rows_, &rows));
+    }
+    *count += value < num_rows_ ? 1 : rows.size();
+  }
+  return Status::ok();
+}
+
 Status HashPartition::read_list(uint64_t at,
                                 std::vector<uint64_t>* rows) const {
   if (at >= lists_.size()) {

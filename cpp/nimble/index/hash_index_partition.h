@@ -105,6 +105,8 @@ class HashPartition {
   }
   // Appends the candidate rows, ascending.
   Status find(const Place& place, std::vector<uint64_t>* rows) const;
+  // Adds the number of rows of all entries.
+  Status count_rows(uint64_t* count) const;
 
  private:
   static uint64_t bits(const uint8_t* from, uint64_t i, uint32_t width) {

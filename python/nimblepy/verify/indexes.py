@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nimblepy.errors import CorruptFileError
 from nimblepy.verify.chunks import check_boundaries, read_chunk
 from nimblepy.verify.flat import root, unnamed_root
+from nimblepy.verify.hash_index import HashIndex
 from nimblepy.verify.metadata import Chunks, SecondaryIndex, Section, pieces, read_chunks
 from nimblepy.verify.reader import Container
 
@@ -76,4 +77,17 @@ def _entries(file: Container, chunks: Chunks) -> list[bytes]:
     return out
 
 
-CHECKS: dict[int, Callable[[Container, SecondaryIndex, list[bytes]], None]] = {2: check_sorted}
+def check_hash(file: Container, index: SecondaryIndex, keys: list[bytes]) -> None:
+    """Every row is an entry at the place of its key's hash, and nothing else is."""
+    parts = _Sizes(file, "hash index")
+    stored = HashIndex(parts.section(index.root, "root"), parts.section)
+    stored.check(keys)
+    found = (stored.root.num_keys, parts.total, stored.bloom is not None)
+    if found != (index.num_keys, index.size_bytes, index.has_bloom):
+        raise CorruptFileError(f"the footer says {index}; keys, bytes and filter are {found}")
+
+
+CHECKS: dict[int, Callable[[Container, SecondaryIndex, list[bytes]], None]] = {
+    1: check_hash,
+    2: check_sorted,
+}
