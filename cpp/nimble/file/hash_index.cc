@@ -68,7 +68,8 @@ Status HashIndex::parse(const std::vector<uint8_t>& root) {
   num_keys_ = index->num_keys();
   partitions_ = from_fb(index->partitions());
   bloom_sections_ = from_fb(index->bloom_parts());
-  if (num_rows_ > file_.num_rows() || num_entries_ > num_rows_ ||
+  // Every row is an entry.
+  if (num_rows_ != file_.num_rows() || num_entries_ != num_rows_ ||
       num_keys_ > num_entries_ || partitions_.empty()) {
     return Status::corrupt(
         std::to_string(num_keys_) + " keys of " + std::to_string(num_entries_) +

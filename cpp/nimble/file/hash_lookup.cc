@@ -4,6 +4,7 @@
 
 #include "nimble/file/hash_index.h"
 #include "nimble/file/row_keys.h"
+#include "nimble/key/key_sort.h"
 
 namespace nimble {
 namespace {
@@ -33,6 +34,12 @@ class HashLookup final : public IndexLookup {
 
   Status find_keys(const KeyBuffer& keys, bool whole,
                    LookupAnswer* out) const override {
+    if (whole && keys.size() == 1) {
+      thread_local std::vector<uint64_t> rows;
+      rows.clear();
+      NIMBLE_RETURN_IF_ERROR(index_->find_one(keys.key(0), &rows));
+      if (rows.size() <= 1) return find_one(keys.key(0), rows, out);
+    }
     return settle(
         keys, whole, [out](uint64_t row) { out->add(row); },
         [out] { out->finish_request(); });
@@ -61,25 +68,38 @@ class HashLookup final : public IndexLookup {
     return no_order();
   }
 
+  // Equal keys are looked up once: the rows of each may be all of the file.
   Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
-    CandidateRows found;
-    NIMBLE_RETURN_IF_ERROR(candidates(keys, true, &found));
-    uint64_t begin = 0;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const auto first = found.rows.begin() + static_cast<int64_t>(begin);
-      const auto last =
-          found.rows.begin() + static_cast<int64_t>(found.ends[i]);
-      if (!std::binary_search(first, last, first_row + i)) {
-        return Status::corrupt("row " + std::to_string(first_row + i) +
-                               ": the hash index does not lead to it");
+    std::vector<uint64_t> order, rows;
+    sort_keys(keys, &order);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const ByteSpan key = keys.key(order[i]);
+      if (i == 0 || compare_bytes(key, keys.key(order[i - 1])) != 0) {
+        rows.clear();
+        NIMBLE_RETURN_IF_ERROR(index_->find_one(key, &rows));
       }
-      begin = found.ends[i];
+      const uint64_t row = first_row + order[i];
+      if (std::binary_search(rows.begin(), rows.end(), row)) continue;
+      return Status::corrupt("row " + std::to_string(row) +
+                             ": the hash index does not lead to it");
     }
     return Status::ok();
   }
-  Status check_order() const override { return Status::ok(); }
+  // There are as many entries as rows: with each row's found, there is no
+  // other one.
+  Status check_order() const override { return index_->check(); }
 
  private:
+  // The answer for a key that has at most one candidate.
+  Status find_one(ByteSpan key, const std::vector<uint64_t>& rows,
+                  LookupAnswer* out) const {
+    for (const uint64_t row : rows) {
+      NIMBLE_ASSIGN_OR_RETURN(const bool same, row_keys_->is_key(row, key));
+      if (same) out->add(row);
+    }
+    out->finish_request();
+    return Status::ok();
+  }
   static Status no_order() {
     return Status::not_found("a hash index has no order");
   }
