@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         NimbleError,
         UnsupportedVersionError,
     )
+    from nimblepy.indexing import add_index, drop_index
     from nimblepy.interop import scan_polars
     from nimblepy.join import index_join
     from nimblepy.options import HashIndex, SortedIndex, WriteOptions
@@ -54,7 +55,9 @@ _HOMES = {
     "UnsupportedVersionError": "errors",
     "WriteOptions": "options",
     "Writer": "writer",
+    "add_index": "indexing",
     "convert": "conversion",
+    "drop_index": "indexing",
     "index_join": "join",
     "open": "reader",
     "open_dataset": "dataset",
@@ -84,7 +87,9 @@ __all__ = [
     "UnsupportedVersionError",
     "WriteOptions",
     "Writer",
+    "add_index",
     "convert",
+    "drop_index",
     "index_join",
     "open",
     "open_dataset",

@@ -61,7 +61,6 @@ void register_inspect(pybind11::module_& m);
 void register_writer(pybind11::module_& m);
 void register_point_reader(pybind11::module_& m);
 void register_range_reader(pybind11::module_& m);
-void register_bloom(pybind11::module_& m);
 
 using FilePtr = std::shared_ptr<FileReader>;
 

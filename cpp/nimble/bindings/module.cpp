@@ -1,4 +1,5 @@
 #include "nimble/bindings/core_file.h"
+#include "nimble/bindings/index_tools.h"
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   m.doc() = "The compiled core of nimblepy; private, see nimblepy's own names.";
@@ -11,4 +12,5 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   nimble::register_range_reader(m);
   nimble::register_inspect(m);
   nimble::register_bloom(m);
+  nimble::register_index_rewriter(m);
 }

@@ -4,6 +4,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/index_tools.h"
 #include "nimble/index/bloom_filter.h"
 
 namespace py = pybind11;

@@ -4,6 +4,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/python_file.h"
+#include "nimble/bindings/writer_options.h"
 #include "nimble/file/sorting_writer.h"
 
 namespace py = pybind11;
@@ -98,15 +99,6 @@ class CoreWriter {
   KeyBuffer keys_;
 };
 
-std::vector<KeyColumnRef> key_columns(const py::handle& keys) {
-  std::vector<KeyColumnRef> out;
-  for (const py::handle key : keys) {
-    const auto t = key.cast<std::tuple<std::vector<int>, bool, bool>>();
-    out.push_back({std::get<0>(t), {std::get<1>(t), std::get<2>(t)}});
-  }
-  return out;
-}
-
 WriterOptions make_options(const py::dict& d) {
   WriterOptions o;
   const auto effort = d["compression"].cast<std::string>();
@@ -128,15 +120,7 @@ WriterOptions make_options(const py::dict& d) {
   o.unique = d["unique"].cast<bool>();
   o.index_memory_bytes = d["index_memory_bytes"].cast<uint64_t>();
   o.spill_directory = d["spill_directory"].cast<std::string>();
-  for (const py::handle index : d["indexes"]) {
-    IndexSpec spec;
-    spec.kind = index["kind"].cast<std::string>() == "hash" ? IndexKind::kHash
-                                                            : IndexKind::kSorted;
-    spec.columns = key_columns(index["columns"]);
-    spec.load_factor = index["load_factor"].cast<double>();
-    spec.bloom_bits = index["bloom_bits"].cast<double>();
-    o.indexes.push_back(std::move(spec));
-  }
+  o.indexes = index_specs(d["indexes"]);
   o.cluster_by = key_columns(d["cluster_by"]);
   for (const py::handle pair : d["metadata"]) {
     const auto p = pair.cast<py::tuple>();
@@ -147,6 +131,30 @@ WriterOptions make_options(const py::dict& d) {
 }
 
 }  // namespace
+
+std::vector<KeyColumnRef> key_columns(const py::handle& keys) {
+  std::vector<KeyColumnRef> out;
+  for (const py::handle key : keys) {
+    const auto t = key.cast<std::tuple<std::vector<int>, bool, bool>>();
+    out.push_back({std::get<0>(t), {std::get<1>(t), std::get<2>(t)}});
+  }
+  return out;
+}
+
+std::vector<IndexSpec> index_specs(const py::handle& indexes) {
+  std::vector<IndexSpec> out;
+  for (const py::handle index : indexes) {
+    IndexSpec spec;
+    spec.kind = index["kind"].cast<std::string>() == "hash"
+                    ? IndexKind::kHash
+                    : IndexKind::kSorted;
+    spec.columns = key_columns(index["columns"]);
+    spec.load_factor = index["load_factor"].cast<double>();
+    spec.bloom_bits = index["bloom_bits"].cast<double>();
+    out.push_back(std::move(spec));
+  }
+  return out;
+}
 
 void register_writer(py::module_& m) {
   py::class_<CoreWriter>(m, "Writer")

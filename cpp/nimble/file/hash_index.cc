@@ -340,7 +340,8 @@ Status HashIndex::check() const {
     NIMBLE_RETURN_IF_ERROR(fetch({&i, 1}, &held));
     auto opened = HashPartition::open(*held[0], num_rows_);
     if (!opened) return corrupt(std::move(opened).error(), i);
-    if (Status s = opened->count_rows(&rows); !s) return corrupt(std::move(s), i);
+    if (Status s = opened->count_rows(&rows); !s)
+      return corrupt(std::move(s), i);
   }
   std::vector<uint8_t> part;
   for (const SectionRef& s : bloom_sections_) {

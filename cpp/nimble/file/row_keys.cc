@@ -32,9 +32,9 @@ Status decode_value(const FileReader& file, const LoadedGroup& group,
       const Decoder* decoder,
       group.decoder(stripe, stream, index, file.plan().streams()[stream]));
   const uint32_t segment = stripe.first_segment[stream] + index;
-  const SegmentBody body{
-      file.file().mapped() + stripe.segment_offsets[segment],
-      stripe.segment_sizes[segment], true, &file.stats()->touches};
+  const SegmentBody body{file.file().mapped() + stripe.segment_offsets[segment],
+                         stripe.segment_sizes[segment], true,
+                         &file.stats()->touches};
   const auto local = static_cast<uint32_t>(row % kSegmentValues);
   return decoder->gather(body, &local, 1, out);
 }

@@ -1,0 +1,83 @@
+// _core.IndexRewriter: an existing file's bytes with other secondary indexes.
+#include <pybind11/stl.h>
+
+#include "nimble/bindings/core_file.h"
+#include "nimble/bindings/errors.h"
+#include "nimble/bindings/index_tools.h"
+#include "nimble/bindings/python_file.h"
+#include "nimble/bindings/writer_options.h"
+#include "nimble/file/index_rewriter.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+class CoreIndexRewriter {
+ public:
+  CoreIndexRewriter(const FilePtr& file, const py::object& target,
+                    const std::vector<size_t>& drop, const py::dict& options) {
+    IndexChange change;
+    change.drop = drop;
+    change.add = index_specs(options["indexes"]);
+    change.options.index_memory_bytes =
+        options["index_memory_bytes"].cast<uint64_t>();
+    change.options.spill_directory =
+        options["spill_directory"].cast<std::string>();
+    change.options.key_chunk_rows = options["key_chunk_rows"].cast<uint32_t>();
+    change.options.restart_interval =
+        options["restart_interval"].cast<uint32_t>();
+    std::unique_ptr<WritableFile> out =
+        py::isinstance<py::str>(target)
+            ? unwrap(create_local_file(target.cast<std::string>()))
+            : open_python_sink(target);
+    rewriter_ =
+        unwrap(IndexRewriter::create(file, std::move(change), std::move(out)));
+  }
+
+  uint64_t step() {
+    Result<uint64_t> rows = uint64_t{0};
+    {
+      const py::gil_scoped_release nogil;
+      rows = rewriter().step();
+    }
+    return unwrap(std::move(rows));
+  }
+  void finish() {
+    Status status;
+    {
+      const py::gil_scoped_release nogil;
+      status = rewriter().finish();
+    }
+    close();
+    check(status);
+  }
+  // Leaves nothing behind unless finish() came first.
+  void close() {
+    const py::gil_scoped_release nogil;
+    rewriter_.reset();
+  }
+
+ private:
+  IndexRewriter& rewriter() {
+    if (rewriter_ == nullptr) raise(Status::invalid_argument("closed"));
+    return *rewriter_;
+  }
+
+  std::unique_ptr<IndexRewriter> rewriter_;
+};
+
+}  // namespace
+
+void register_index_rewriter(py::module_& m) {
+  py::class_<CoreIndexRewriter>(m, "IndexRewriter")
+      .def(py::init<const FilePtr&, const py::object&,
+                    const std::vector<size_t>&, const py::dict&>(),
+           py::arg("file"), py::arg("target"), py::arg("drop"),
+           py::arg("options"))
+      .def("step", &CoreIndexRewriter::step)
+      .def("finish", &CoreIndexRewriter::finish)
+      .def("close", &CoreIndexRewriter::close);
+}
+
+}  // namespace nimble
