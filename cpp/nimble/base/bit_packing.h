@@ -51,14 +51,27 @@ void unpack_tail32(uint32_t width, const uint8_t* packed, uint32_t n,
 void unpack_tail64(uint32_t width, const uint8_t* packed, uint32_t n,
                    uint64_t base, uint8_t* out);
 
+// Where value i of a full block begins: the byte of its word, and the bit in
+// that. What the word does not hold is 128 bytes further on.
+struct PackedPlace {
+  uint32_t byte;
+  uint32_t shift;
+};
+template <class T>
+inline PackedPlace packed_place(uint32_t width, uint32_t i) {
+  constexpr uint32_t kBits = sizeof(T) * 8;
+  constexpr uint32_t kLanes = kPackValues / kBits;
+  const uint32_t bit = i / kLanes * width;
+  return {(bit / kBits * kLanes + i % kLanes) * uint32_t{sizeof(T)},
+          bit % kBits};
+}
+
 // Value i of a full block, without its base.
 template <class T>
 inline T extract_packed(uint32_t width, const uint8_t* packed, uint32_t i) {
   constexpr uint32_t kBits = sizeof(T) * 8;
-  constexpr uint32_t kLanes = kPackValues / kBits;
-  const uint32_t bit = i / kLanes * width;
-  const uint32_t shift = bit % kBits;
-  const uint8_t* p = packed + (bit / kBits * kLanes + i % kLanes) * sizeof(T);
+  const auto [byte, shift] = packed_place<T>(width, i);
+  const uint8_t* p = packed + byte;
   if (width == 0) return 0;
   T v = static_cast<T>(load<T>(p) >> shift);
   if (shift + width > kBits) {

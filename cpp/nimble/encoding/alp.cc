@@ -242,6 +242,9 @@ class AlpDecoder final : public Decoder {
     if (!patches_) return Status::ok();
     return patches_->apply_gather(body, rows, count, out.data);
   }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    ints_.prefetch(body, row);
+  }
   std::string describe() const override {
     std::string text = "alp e=" + std::to_string(exponents_.e) +
                        " f=" + std::to_string(exponents_.f);

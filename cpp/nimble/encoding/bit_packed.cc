@@ -277,7 +277,9 @@ Status BitPackedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     pick_values(scratch, width, rows + first, n, block * kBlockValues, to);
     return Status::ok();
   };
-  NIMBLE_RETURN_IF_ERROR(for_row_groups(rows, count, gather_block));
+  const auto ask = [&](uint32_t row) { BitPackedDecoder::prefetch(body, row); };
+  NIMBLE_RETURN_IF_ERROR(
+      for_row_groups_ahead(body, rows, count, ask, gather_block));
   if (!patches_) return Status::ok();
   return patches_->apply_gather(body, rows, count, out.data);
 }

@@ -39,6 +39,10 @@ class BitPackedDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    if (type().width == 8) return blocks_.prefetch<uint64_t>(body, row);
+    blocks_.prefetch<uint32_t>(body, row);
+  }
   std::string describe() const override;
   size_t memory_bytes() const override;
 

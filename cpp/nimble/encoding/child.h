@@ -74,6 +74,9 @@ class Child {
                 const Output& out) const {
     return decoder_->gather(body(segment), rows, count, out);
   }
+  void prefetch(const SegmentBody& segment, uint32_t row) const {
+    decoder_->prefetch(body(segment), row);
+  }
   std::string describe() const { return decoder_->describe(); }
   size_t memory_bytes() const {
     return decoder_->memory_bytes() + inline_body_.capacity();

@@ -106,6 +106,14 @@ class DeltaDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    // All differences up to the row are added up; the processor follows the
+    // lines of a block once it has seen two.
+    type().width == 8 ? blocks_.prefetch<uint64_t>(body, row)
+                      : blocks_.prefetch<uint32_t>(body, row);
+    __builtin_prefetch(body.data + blocks_.range(row / kBlockValues).begin +
+                       64);
+  }
   std::string describe() const override {
     return "delta " + blocks_.describe();
   }
@@ -202,8 +210,10 @@ Status DeltaDecoder::gather_even(const SegmentBody& body, uint32_t block,
 
 Status DeltaDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                             size_t count, const Output& out) const {
-  return for_row_groups(
-      rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+  const auto ask = [&](uint32_t row) { DeltaDecoder::prefetch(body, row); };
+  return for_row_groups_ahead(
+      body, rows, count, ask,
+      [&](uint32_t block, size_t first, size_t n) -> Status {
         if (blocks_.width(block) == 0) {
           return gather_even(body, block, rows + first, n,
                              out.data + first * type().width);

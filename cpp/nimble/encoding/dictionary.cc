@@ -53,6 +53,9 @@ class DictionaryDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    codes_.prefetch(body, row);
+  }
   std::string describe() const override {
     return "dictionary n=" + std::to_string(values_.size()) + " (" +
            values_.describe() + ") of " + codes_.describe();

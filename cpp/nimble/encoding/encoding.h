@@ -117,6 +117,11 @@ class Decoder {
   // single values where few are wanted of a block, else decodes the block.
   virtual Status gather(const SegmentBody& body, const uint32_t* rows,
                         size_t count, const Output& out) const = 0;
+  // Tells the processor which bytes gather() of this row is about to need, as
+  // far as the head alone says where they are. Only for stable bodies.
+  virtual void prefetch(const SegmentBody& body, uint32_t row) const {
+    (void)body, (void)row;
+  }
   // Rows [begin, end) as they lie in the body, verified: what a mapped file can
   // hand on without a copy, as long as the body lives. Null where the body
   // holds something else than the values themselves.

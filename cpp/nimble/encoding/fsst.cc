@@ -30,6 +30,9 @@ class FsstDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    blocks_.prefetch(body, row);
+  }
   std::string describe() const override {
     return "fsst symbols=" + std::to_string(table_.size()) + " " +
            blocks_.describe();
@@ -111,12 +114,13 @@ void FsstDecoder::reserve(uint32_t rows, BytesSink* sink) const {
   const uint64_t bound = FsstTable::decompressed_bound(blocks_.part_size());
   const uint64_t raw = std::min(raw_size_, bound);
   const uint64_t share = rows == size() ? raw : raw / size() * rows;
-  sink->data.reserve(sink->data.size() + share +
-                     std::min(bound, FsstTable::decompressed_bound(kMeasureAbove)));
+  sink->data.reserve(
+      sink->data.size() + share +
+      std::min(bound, FsstTable::decompressed_bound(kMeasureAbove)));
 }
 
-Status FsstDecoder::decode(const SegmentBody& body, uint32_t begin, uint32_t end,
-                           const Output& out) const {
+Status FsstDecoder::decode(const SegmentBody& body, uint32_t begin,
+                           uint32_t end, const Output& out) const {
   if (begin >= end) return Status::ok();
   BytesSink* sink = out.bytes;
   uint64_t at = sink->add_values(end - begin);
@@ -156,16 +160,14 @@ Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                            size_t count, const Output& out) const {
   BytesSink* sink = out.bytes;
   const uint64_t at = sink->add_values(count);
-  for (size_t i = 0; i < count;) {
-    const uint32_t b = blocks_.block_of(rows[i]);
-    size_t j = i + 1;
-    while (j < count && blocks_.block_of(rows[j]) == b) ++j;
+  const auto ask = [&](uint32_t row) { blocks_.prefetch(body, row); };
+  const auto gather_rows = [&](uint32_t b, size_t i, size_t n) -> Status {
     StringBlock block;
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
-    NIMBLE_RETURN_IF_ERROR(gather_block(block, rows + i, j - i, at + i, sink));
-    i = j;
-  }
-  return Status::ok();
+    return gather_block(block, rows + i, n, at + i, sink);
+  };
+  return for_row_groups_ahead(body, rows, count, ask, gather_rows,
+                              blocks_.shift());
 }
 
 Status FsstDecoder::gather_block(const StringBlock& block, const uint32_t* rows,
@@ -222,7 +224,8 @@ Result<std::unique_ptr<Decoder>> open_fsst(ByteReader* head,
   }
   NIMBLE_ASSIGN_OR_RETURN(const FsstTable table, FsstTable::open(head));
   const uint64_t raw_size = head->get_varint();
-  NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks, StringBlocks::open(head, context));
+  NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks,
+                          StringBlocks::open(head, context));
   return std::unique_ptr<Decoder>(std::make_unique<FsstDecoder>(
       context, table, raw_size, std::move(blocks)));
 }

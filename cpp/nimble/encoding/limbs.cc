@@ -52,6 +52,9 @@ class LimbsDecoder final : public Decoder {
       return Status::ok();
     });
   }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    for (const Child& limb : limbs_) limb.prefetch(body, row);
+  }
   std::string describe() const override {
     std::string text = "limbs";
     for (const Child& limb : limbs_) text += " (" + limb.describe() + ")";

@@ -78,6 +78,9 @@ class NarrowDecoder final : public Decoder {
       return Status::ok();
     });
   }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    child_.prefetch(body, row);
+  }
   std::string describe() const override {
     return "narrow " + child_.describe();
   }

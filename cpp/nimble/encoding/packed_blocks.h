@@ -57,6 +57,24 @@ class PackedBlocks {
                            {p + 8, static_cast<size_t>(r.end - r.begin - 8)},
                            load<uint64_t>(p));
   }
+  // The lines of the block's fields and of the row's packed value.
+  template <class Word>
+  void prefetch(const SegmentBody& body, uint32_t row) const {
+    const uint32_t block = row / kBlockValues;
+    const uint8_t* p = body.data + begin_of(block);
+    __builtin_prefetch(p);
+    const uint8_t* packed = p + 8 * (1 + fields_);
+    const uint32_t w = width(block), i = row % kBlockValues;
+    if (rows(block) < kBlockValues) {
+      __builtin_prefetch(packed + uint64_t{i} * w / 8);
+      return;
+    }
+    const PackedPlace at = packed_place<Word>(w, i);
+    __builtin_prefetch(packed + at.byte);
+    if (at.shift + w > sizeof(Word) * 8) {
+      __builtin_prefetch(packed + at.byte + 128);
+    }
+  }
   // "w=12" or "w=3..17".
   std::string describe() const;
   size_t memory_bytes() const {

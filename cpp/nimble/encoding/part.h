@@ -52,18 +52,49 @@ Status for_blocks(uint32_t begin, uint32_t end, F&& f) {
   return Status::ok();
 }
 
+inline constexpr uint32_t kBlockShift = 10;
+static_assert(1u << kBlockShift == kBlockValues);
+
 // Calls f(block, first, n) -> Status for every run of rows[first, first + n)
-// that lies in one block.
+// that lies in one block of 2^shift rows.
 template <class F>
-Status for_row_groups(const uint32_t* rows, size_t count, F&& f) {
+Status for_row_groups(const uint32_t* rows, size_t count, F&& f,
+                      uint32_t shift = kBlockShift) {
   for (size_t i = 0; i < count;) {
-    const uint32_t block = rows[i] / kBlockValues;
+    const uint32_t block = rows[i] >> shift;
     size_t j = i + 1;
-    while (j < count && rows[j] / kBlockValues == block) ++j;
+    while (j < count && rows[j] >> shift == block) ++j;
     NIMBLE_RETURN_IF_ERROR(f(block, i, j - i));
     i = j;
   }
   return Status::ok();
+}
+
+// Rows that many places ahead of the one being taken are on their way from
+// memory: enough to overlap their cache misses, not more than a core can have
+// in flight.
+inline constexpr size_t kRowsAhead = 16;
+// Closer than this on average, rows share cache lines and pages: the processor
+// finds out by itself.
+inline constexpr uint32_t kRowsApart = 64;
+
+// for_row_groups() with prefetch(row) for rows that lie ahead. Of rows[0, count)
+// where the bytes of different rows are far from each other.
+template <class P, class F>
+Status for_row_groups_ahead(const SegmentBody& body, const uint32_t* rows,
+                            size_t count, P&& prefetch, F&& f,
+                            uint32_t shift = kBlockShift) {
+  const bool far = body.stable && count > 1 &&
+                   rows[count - 1] - rows[0] > count * kRowsApart;
+  if (!far) return for_row_groups(rows, count, f, shift);
+  size_t asked = 0;
+  return for_row_groups(
+      rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+        const size_t end = std::min(count, first + n + kRowsAhead);
+        for (; asked < end; ++asked) prefetch(rows[asked]);
+        return f(block, first, n);
+      },
+      shift);
 }
 
 // Up to this many rows of a block are taken one by one, more by decoding it:

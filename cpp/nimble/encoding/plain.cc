@@ -97,6 +97,7 @@ Status PlainDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                             size_t count, const Output& out) const {
   uint32_t verified = UINT32_MAX;
   for (size_t i = 0; i < count; ++i) {
+    if (body.stable) PlainDecoder::prefetch(body, rows[i]);
     if (rows[i] / unit_ == verified) continue;
     verified = rows[i] / unit_;
     NIMBLE_RETURN_IF_ERROR(verify(body, rows[i], rows[i] + 1));

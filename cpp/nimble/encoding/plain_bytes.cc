@@ -20,6 +20,9 @@ class PlainBytesDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    blocks_.prefetch(body, row);
+  }
   std::string describe() const override {
     return "plain bytes " + blocks_.describe();
   }
@@ -43,7 +46,8 @@ Status PlainBytesDecoder::decode(const SegmentBody& body, uint32_t begin,
     sink->data.reserve(sink->data.size() + blocks_.part_size());
   }
   uint64_t ends[kBlockValues];
-  for (uint32_t b = blocks_.block_of(begin); b <= blocks_.block_of(end - 1); ++b) {
+  for (uint32_t b = blocks_.block_of(begin); b <= blocks_.block_of(end - 1);
+       ++b) {
     StringBlock block;
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
     NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
@@ -62,16 +66,14 @@ Status PlainBytesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                                  size_t count, const Output& out) const {
   BytesSink* sink = out.bytes;
   const uint64_t at = sink->add_values(count);
-  for (size_t i = 0; i < count;) {
-    const uint32_t b = blocks_.block_of(rows[i]);
-    size_t j = i + 1;
-    while (j < count && blocks_.block_of(rows[j]) == b) ++j;
+  const auto ask = [&](uint32_t row) { blocks_.prefetch(body, row); };
+  const auto gather_rows = [&](uint32_t b, size_t i, size_t n) -> Status {
     StringBlock block;
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
-    NIMBLE_RETURN_IF_ERROR(gather_block(block, rows + i, j - i, at + i, sink));
-    i = j;
-  }
-  return Status::ok();
+    return gather_block(block, rows + i, n, at + i, sink);
+  };
+  return for_row_groups_ahead(body, rows, count, ask, gather_rows,
+                              blocks_.shift());
 }
 
 Status PlainBytesDecoder::gather_block(const StringBlock& block,
@@ -107,12 +109,13 @@ Status encode_plain_bytes(const Values& values, SegmentBuilder* out) {
   return Status::ok();
 }
 
-Result<std::unique_ptr<Decoder>> open_plain_bytes(ByteReader* head,
-                                                  const DecodeContext& context) {
+Result<std::unique_ptr<Decoder>> open_plain_bytes(
+    ByteReader* head, const DecodeContext& context) {
   if (context.type.kind != ValueKind::kBytes) {
     return Status::corrupt("plain bytes hold strings only");
   }
-  NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks, StringBlocks::open(head, context));
+  NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks,
+                          StringBlocks::open(head, context));
   return std::unique_ptr<Decoder>(
       std::make_unique<PlainBytesDecoder>(context, std::move(blocks)));
 }

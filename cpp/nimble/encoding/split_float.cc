@@ -139,6 +139,10 @@ class SplitFloatDecoder final : public Decoder {
       return Status::ok();
     });
   }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    high_.prefetch(body, row);
+    low_.prefetch(body, row);
+  }
   std::string describe() const override {
     return "split float low=" + std::to_string(low_bits_) + " (" +
            high_.describe() + ") (" + low_.describe() + ")";

@@ -31,6 +31,21 @@ void store_ends(const uint64_t* ends, uint32_t n, uint64_t base, End* out) {
 
 }  // namespace
 
+void PackedLengths::set_width(uint32_t width) {
+  width_ = width;
+  mask_ = (uint64_t{1} << width) - 1;
+  // A load may begin 7 bits before the first field; the sum of all must fit
+  // two fields.
+  fields_ = width == 0 ? 0 : (64 - 7) / width;
+  if (width < 6) fields_ = std::min(fields_, 1u << width);
+  fields_ &= ~1u;
+  pairs_ = ones_ = 0;
+  for (uint32_t i = 0; i < fields_; i += 2) {
+    ones_ |= uint64_t{1} << (i * width);
+    pairs_ |= mask_ << (i * width);
+  }
+}
+
 PackedLengths PackedLengths::write(std::span<const uint64_t> lengths,
                                    ByteBuffer* head) {
   PackedLengths out;
@@ -40,8 +55,7 @@ PackedLengths PackedLengths::write(std::span<const uint64_t> lengths,
     min = std::min(min, n);
     max = std::max(max, n);
   }
-  out.width_ = length_width(min, max);
-  out.mask_ = (uint64_t{1} << out.width_) - 1;
+  out.set_width(length_width(min, max));
   head->put_u8(static_cast<uint8_t>(out.width_));
   if (out.width_ == 0) {
     out.fixed_ = max;
@@ -60,7 +74,7 @@ Result<PackedLengths> PackedLengths::open(ByteReader* head) {
                            " bits or " + std::to_string(out.fixed_) +
                            " bytes; at most 48 bits are possible");
   }
-  out.mask_ = (uint64_t{1} << out.width_) - 1;
+  out.set_width(out.width_);
   return out;
 }
 
@@ -96,7 +110,8 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
   // Whole blocks pack whole bytes, or the rounding below is in their favour.
   const uint64_t rows = context.num_values;
   const uint64_t least = out.num_blocks_ * kChecksumBytes +
-                         rows * lengths.width() / 8 + rows * lengths.fixed_length();
+                         rows * lengths.width() / 8 +
+                         rows * lengths.fixed_length();
   if (out.part_.size < least) {
     return Status::corrupt("string blocks of " + std::to_string(rows) +
                            " rows need " + std::to_string(least) +
@@ -124,7 +139,8 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
   const uint32_t first_row = index << shift_;
   const uint32_t rows = std::min(1u << shift_, num_rows_ - first_row);
   const uint64_t overhead = kChecksumBytes + lengths_.packed_size(rows);
-  if (NIMBLE_UNLIKELY(end > part_.size || begin > end || end - begin < overhead ||
+  if (NIMBLE_UNLIKELY(end > part_.size || begin > end ||
+                      end - begin < overhead ||
                       !in_bounds(part_.begin, part_.size, body.size))) {
     return Status::corrupt("string block " + std::to_string(index) + " at [" +
                            std::to_string(begin) + ", " + std::to_string(end) +
@@ -143,6 +159,29 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
   return Status::ok();
 }
 
+void StringBlocks::prefetch(const SegmentBody& body, uint32_t row) const {
+  const uint32_t index = block_of(row);
+  const uint64_t begin = start_of(index), end = start_of(index + 1);
+  if (begin > end || end > part_.size) return;  // read() says what is wrong
+  const uint32_t rows = std::min(1u << shift_, num_rows_ - (index << shift_));
+  const uint64_t in_block = row - (index << shift_);
+  const uint8_t* p = body.data + part_.begin + begin;
+  const uint64_t lengths = lengths_.packed_size(rows);
+  // All lengths up to the row's are summed.
+  for (uint64_t at = 0;
+       at <=
+       kChecksumBytes + lengths_.packed_size(static_cast<uint32_t>(in_block));
+       at += 64) {
+    __builtin_prefetch(p + at);
+  }
+  // Its bytes lie about where they would if all strings were equally long.
+  const uint64_t bytes =
+      end - begin - std::min(end - begin, kChecksumBytes + lengths);
+  const uint8_t* string =
+      p + kChecksumBytes + lengths + bytes * in_block / rows;
+  for (int line = -1; line <= 1; ++line) __builtin_prefetch(string + 64 * line);
+}
+
 Status StringBlocks::read_ends(const StringBlock& block, uint64_t* ends) const {
   lengths_.running_ends(block.packed, block.rows, ends);
   if (NIMBLE_UNLIKELY(ends[block.rows - 1] != block.size)) {
@@ -156,12 +195,13 @@ Status StringBlocks::read_ends(const StringBlock& block, uint64_t* ends) const {
 
 std::string StringBlocks::describe() const {
   std::string out = "rows=" + std::to_string(1u << shift_);
-  if (lengths_.width() > 0) return out + " w=" + std::to_string(lengths_.width());
+  if (lengths_.width() > 0)
+    return out + " w=" + std::to_string(lengths_.width());
   return out + " length=" + std::to_string(lengths_.fixed_length());
 }
 
-void write_string_blocks(std::span<const uint64_t> lengths, const CopyRows& copy,
-                         SegmentBuilder* out) {
+void write_string_blocks(std::span<const uint64_t> lengths,
+                         const CopyRows& copy, SegmentBuilder* out) {
   const uint32_t n = static_cast<uint32_t>(lengths.size());
   uint64_t total = 0;
   for (const uint64_t length : lengths) total += length;

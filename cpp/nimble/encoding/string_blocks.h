@@ -48,13 +48,39 @@ class PackedLengths {
     const uint64_t word = load<uint64_t>(packed - 8 + byte_end);
     return (word >> (64 - width_ - (byte_end * 8 - bit_end))) & mask_;
   }
+  // Length `begin` + .. + length `end` - 1.
+  uint64_t sum(const uint8_t* packed, uint32_t begin, uint32_t end) const {
+    if (width_ == 0) return (end - begin) * fixed_;
+    uint64_t total = 0;
+    for (; fields_ > 1 && end - begin >= fields_; begin += fields_) {
+      total += sum_fields(packed, begin);
+    }
+    for (; begin < end; ++begin) total += get(packed, begin);
+    return total;
+  }
   // ends[i] = length 0 + .. + length i, for `rows` rows.
   void running_ends(const uint8_t* packed, uint32_t rows, uint64_t* ends) const;
 
  private:
+  void set_width(uint32_t width);
+  // Lengths `row` .. `row` + fields_ - 1, loaded as one word: neighbours are
+  // added in fields twice as wide, those by a multiplication.
+  uint64_t sum_fields(const uint8_t* packed, uint32_t row) const {
+    const uint64_t bit_end = (uint64_t{row} + fields_) * width_;
+    const uint64_t byte_end = (bit_end + 7) / 8;
+    const uint64_t word = load<uint64_t>(packed - 8 + byte_end) >>
+                          (64 - fields_ * width_ - (byte_end * 8 - bit_end));
+    const uint64_t pairs = (word & pairs_) + ((word >> width_) & pairs_);
+    return ((pairs * ones_) >> ((fields_ - 2) * width_)) &
+           (mask_ | mask_ << width_);
+  }
+
   uint32_t width_ = 0;
+  uint32_t fields_ = 0;  // lengths that are summed at once: even, or 0
   uint64_t mask_ = 0;
   uint64_t fixed_ = 0;
+  uint64_t pairs_ = 0;  // every other of the fields
+  uint64_t ones_ = 0;   // the lowest bit of each of these
 };
 
 // Steps through one block's lengths in ascending row order.
@@ -65,11 +91,7 @@ class LengthCursor {
 
   // Moves to `row`, not before the current one.
   void seek(uint32_t row) {
-    if (lengths_.width() == 0) {
-      begin_ = row * lengths_.fixed_length();
-    } else {
-      for (; row_ < row; ++row_) begin_ += lengths_.get(packed_, row_);
-    }
+    begin_ += lengths_.sum(packed_, row_, row);
     row_ = row;
     length_ = lengths_.get(packed_, row);
   }
@@ -100,6 +122,7 @@ class StringBlocks {
   static Result<StringBlocks> open(ByteReader* head, const DecodeContext& context);
 
   uint32_t num_blocks() const { return num_blocks_; }
+  uint32_t shift() const { return shift_; }  // blocks of 2^shift rows
   uint32_t block_of(uint32_t row) const { return row >> shift_; }
   const PackedLengths& lengths() const { return lengths_; }
   uint64_t part_size() const { return part_.size; }
@@ -108,6 +131,8 @@ class StringBlocks {
                      std::vector<ByteRange>* out) const;
   // Finds, bounds-checks and verifies block `index`.
   Status read(const SegmentBody& body, uint32_t index, StringBlock* out) const;
+  // The row's lengths, and its bytes about where they should be.
+  void prefetch(const SegmentBody& body, uint32_t row) const;
   // ends[0 .. block.rows), checked to end at block.size.
   Status read_ends(const StringBlock& block, uint64_t* ends) const;
   // "rows=256 w=6", for describe().

@@ -32,8 +32,8 @@ class TemplateDecoder final : public Decoder {
     const auto some = [&](uint32_t block, uint32_t from, uint32_t to) {
       const uint32_t row = block * kBlockValues;
       for (size_t k = 0; k < limbs_.size(); ++k) {
-        NIMBLE_RETURN_IF_ERROR(limbs_[k].decode(body, row + from, row + to,
-                                                values.output(k)));
+        NIMBLE_RETURN_IF_ERROR(
+            limbs_[k].decode(body, row + from, row + to, values.output(k)));
       }
       return append(values, to - from, first + row + from - begin, out.bytes);
     };
@@ -54,6 +54,9 @@ class TemplateDecoder final : public Decoder {
     }
     return Status::ok();
   }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    for (const Child& limb : limbs_) limb.prefetch(body, row);
+  }
   std::string describe() const override;
   size_t memory_bytes() const override {
     size_t sum = sizeof *this;
@@ -62,17 +65,22 @@ class TemplateDecoder final : public Decoder {
   }
 
  private:
-  // Up to one block of values of each limb.
+  // Up to one block of values of each limb; of a few rows without the heap.
   struct Scratch {
     Scratch(size_t limbs, size_t rows)
-        : stride(std::min<size_t>(rows, kBlockValues) + 8),
-          buffer(limbs * stride * 8) {}
+        : stride(std::min<size_t>(rows, kBlockValues) + 8), data(few) {
+      if (limbs * stride <= std::size(few)) return;
+      buffer.resize(limbs * stride * 8);
+      data = buffer.as<uint64_t>();
+    }
     Output output(size_t limb) {
       Output out;
-      out.data = buffer.data() + limb * stride * 8;
+      out.data = reinterpret_cast<uint8_t*>(data + limb * stride);
       return out;
     }
     size_t stride;  // 64 bytes more than the rows: children may overshoot
+    uint64_t* data;
+    uint64_t few[48];
     AlignedBuffer buffer;
   };
 
@@ -95,12 +103,13 @@ Status TemplateDecoder::append(const Scratch& values, size_t n, uint64_t index,
                                BytesSink* sink) const {
   const size_t at = sink->data.size();
   sink->data.resize(at + n * length_);
-  if (!formatter_.format(values.buffer.as<uint64_t>(), values.stride, n,
+  if (!formatter_.format(values.data, values.stride, n,
                          sink->data.data() + at)) {
     return Status::corrupt("a value of " + shape_ +
                            " has more digits than its limb");
   }
-  for (size_t i = 0; i < n; ++i) sink->set_end(index + i, at + (i + 1) * length_);
+  for (size_t i = 0; i < n; ++i)
+    sink->set_end(index + i, at + (i + 1) * length_);
   return Status::ok();
 }
 

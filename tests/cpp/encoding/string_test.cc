@@ -15,14 +15,16 @@ void check_offsets(const std::vector<uint64_t>& entries) {
   auto opened = PackedOffsets::open(&reader, entries.size());
   REQUIRE(opened.has_value());
   CHECK_EQ(reader.remaining(), 0);
-  for (size_t i = 0; i < entries.size(); ++i) CHECK_EQ(opened->get(i), entries[i]);
+  for (size_t i = 0; i < entries.size(); ++i)
+    CHECK_EQ(opened->get(i), entries[i]);
 }
 
 TEST(PackedOffsets, GivesBackAnyEntry) {
   check_offsets({});
   check_offsets({0});
   check_offsets({7, 7, 7});
-  check_offsets({uint64_t{1} << 52, (uint64_t{1} << 52) + 1, uint64_t{1} << 54});
+  check_offsets(
+      {uint64_t{1} << 52, (uint64_t{1} << 52) + 1, uint64_t{1} << 54});
   std::vector<uint64_t> even, uneven, bent;
   for (uint64_t i = 0; i < 3000; ++i) {
     even.push_back(i * 4104);
@@ -74,6 +76,12 @@ TEST(PackedLengths, EveryWidthComesBack) {
       CHECK_EQ(opened->get(block.data() + 8, i), lengths[i]);
       CHECK_EQ(ends[i], sum += lengths[i]);
     }
+    for (uint32_t from = 0; from <= 37; ++from) {
+      for (uint32_t to = from; to <= 37; ++to) {
+        CHECK_EQ(opened->sum(block.data() + 8, from, to),
+                 (to > 0 ? ends[to - 1] : 0) - (from > 0 ? ends[from - 1] : 0));
+      }
+    }
   }
 }
 
@@ -104,11 +112,13 @@ TEST(PlainBytes, LargeSegmentsComeBack) {
 
 TEST(PlainBytes, SizesAtBlockEdges) {
   for (const uint32_t n : kSizes) {
-    check_encoding("short strings",
-                   bytes_sample(n, [](uint32_t i) {
-                     return std::to_string(mix(i) >> (mix(i + 7) % 64));
-                   }),
-                   encode_plain_bytes);
+    check_encoding(
+        "short strings",
+        bytes_sample(n,
+                     [](uint32_t i) {
+                       return std::to_string(mix(i) >> (mix(i + 7) % 64));
+                     }),
+        encode_plain_bytes);
   }
 }
 
