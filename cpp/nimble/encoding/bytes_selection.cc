@@ -144,14 +144,17 @@ void Selection::consider_repeats() {
   if (sample.repeated < std::min(kMinRepeats, sample.rows / 2)) return;
   DistinctLimits limits;
   limits.max_values = values_.size / 2;
-  limits.max_bytes = std::min(
-      sizes_.total / 2 + 64,
-      is_compact() ? kMaxCompactDictionaryBytes : kMaxDictionaryBytes);
+  limits.max_bytes =
+      std::min(sizes_.total / 2 + 64,
+               is_compact() ? kMaxCompactDictionaryBytes : kMaxDictionaryBytes);
   if (!distinct_.build(values_, limits) || distinct_.count() == 0) return;
   const Values strings = distinct_.distinct();
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < strings.size; ++i) bytes += strings.slices[i].size;
-  const uint64_t codes = sizes_.rows * bit_width_of(strings.size - 1) / 8;
+  const uint64_t codes =
+      is_compact() && strings.size <= kMaxByteCodes
+          ? static_cast<uint64_t>(code_entropy(distinct_) / 8)
+          : sizes_.rows * bit_width_of(strings.size - 1) / 8;
   offer(Choice::kDictionary, codes + nested_size(strings.size, bytes));
 }
 
@@ -197,7 +200,8 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   // Lookups of a template need no dictionary, and no string is copied twice:
   // it may be a little larger.
   const uint64_t size = out->body.size() - body;
-  if (size <= std::min(best_size_ + best_size_ / 8, sizes_.plain)) return true;
+  const uint64_t tolerance = is_compact() ? 0 : best_size_ / 8;
+  if (size <= std::min(best_size_ + tolerance, sizes_.plain)) return true;
   out->head.resize(head);
   out->body.resize(body);
   return false;
@@ -205,12 +209,16 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
 
 Status Selection::encode_best(SegmentBuilder* out) const {
   switch (best_) {
-    case Choice::kDictionary: return encode_dictionary(distinct_, context_, out);
+    case Choice::kDictionary:
+      return encode_dictionary(distinct_, context_, out);
     case Choice::kRunLength:
       return encode_run_length(values_, run_ends_, context_, out);
-    case Choice::kFsst: return encode_fsst(values_, table_, out);
-    case Choice::kZstd: return encode_zstd_blocks(values_, context_, out);
-    case Choice::kPlain: break;
+    case Choice::kFsst:
+      return encode_fsst(values_, table_, out);
+    case Choice::kZstd:
+      return encode_zstd_blocks(values_, context_, out);
+    case Choice::kPlain:
+      break;
   }
   return encode_plain_bytes(values_, out);
 }

@@ -13,7 +13,8 @@ Status encode_dictionary(const DistinctValues& distinct,
   out->head.put_u8(static_cast<uint8_t>(EncodingId::kDictionary));
   out->head.put_varint(distinct.count());
   EncodeContext codes = context;
-  codes.random_access_only |= context.effort != Effort::kCompact;
+  codes.random_access_only |=
+      context.effort != Effort::kCompact && !distinct.is_by_frequency();
   NIMBLE_RETURN_IF_ERROR(encode_child(distinct.codes(), codes, 0, out));
   return encode_child(distinct.distinct(), context, kInlineDictionaryBytes,
                       out);

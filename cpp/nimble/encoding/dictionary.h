@@ -13,7 +13,8 @@ namespace nimble {
 // Wider fixed values are not put in dictionaries or runs.
 inline constexpr uint32_t kMaxNestedWidth = 256;
 
-// `distinct` of distinct.build(values).
+// `distinct` of distinct.build(values). Codes in order of frequency may have
+// exceptions, others are bit-packed.
 Status encode_dictionary(const DistinctValues& distinct,
                          const EncodeContext& context, SegmentBuilder* out);
 // Fixed widths and kBytes.

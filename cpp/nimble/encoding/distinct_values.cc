@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "nimble/base/hash.h"
 #include "nimble/encoding/int_values.h"
@@ -32,6 +34,7 @@ bool same(ByteSpan a, ByteSpan b) {
 
 bool DistinctValues::build(const Values& values, const DistinctLimits& limits) {
   type_ = values.type;
+  is_by_frequency_ = false;
   rows_.clear();
   codes_.resize(values.size);
   const bool done = is_int(values.type) ? add_small_ints(values, limits)
@@ -146,10 +149,36 @@ void DistinctValues::sort(const Values& values) {
     }
   }
   for (uint32_t& code : codes_) code = place[code];
+  narrow();
+}
+
+void DistinctValues::narrow() {
   const uint32_t width = code_width(count());
   narrow_codes_.resize(codes_.size() * width);
   narrow_ints32(codes_.data(), static_cast<uint32_t>(codes_.size()), width,
                 narrow_codes_.data());
+}
+
+void DistinctValues::order_by_frequency() {
+  is_by_frequency_ = true;
+  std::vector<uint32_t> rows_with(count());
+  for (const uint32_t code : codes_) ++rows_with[code];
+  std::vector<uint32_t> order(count());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return rows_with[a] > rows_with[b];
+  });
+  const std::vector<uint8_t> fixed = std::exchange(fixed_, {});
+  const std::vector<ByteSlice> slices = std::exchange(slices_, {});
+  std::vector<uint32_t> place(count());
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    place[order[i]] = i;
+    if (!slices.empty()) slices_.push_back(slices[order[i]]);
+    const auto at = fixed.begin() + int64_t{order[i]} * type_.width;
+    if (!fixed.empty()) fixed_.insert(fixed_.end(), at, at + type_.width);
+  }
+  for (uint32_t& code : codes_) code = place[code];
+  narrow();
 }
 
 Values DistinctValues::distinct() const {
@@ -167,6 +196,19 @@ Values DistinctValues::codes() const {
   v.size = static_cast<uint32_t>(codes_.size());
   v.data = narrow_codes_.data();
   return v;
+}
+
+double code_entropy(const DistinctValues& distinct) {
+  std::vector<uint32_t> rows_with(distinct.count());
+  const Values codes = distinct.codes();
+  for (uint32_t i = 0; i < codes.size; ++i) {
+    ++rows_with[load_int(codes.type, codes.data, i)];
+  }
+  double bits = 0;
+  for (const uint32_t n : rows_with) {
+    if (n > 0) bits -= n * std::log2(static_cast<double>(n) / codes.size);
+  }
+  return bits;
 }
 
 }  // namespace nimble

@@ -20,9 +20,13 @@ class DistinctValues {
   bool build(const Values& values, const DistinctLimits& limits);
 
   uint32_t count() const { return static_cast<uint32_t>(rows_.size()); }
-  // Distinct values in ascending order (ints by value, all else by bytes), as
-  // Values that borrow from this object and from the input.
+  // Distinct values in ascending order (ints by value, all else by bytes) until
+  // order_by_frequency(), as Values that borrow from this object and the input.
   Values distinct() const;
+  // Renumbers: the most frequent value first, of equally frequent ones the
+  // smaller. Then the codes of rare values are large, and can be exceptions.
+  void order_by_frequency();
+  bool is_by_frequency() const { return is_by_frequency_; }
   // Code of every row: its value's place in distinct(). Unsigned integers of
   // code_width(count()) bytes; borrows from this object.
   Values codes() const;
@@ -33,6 +37,7 @@ class DistinctValues {
   template <class Key>
   bool add_words(const Values& values, uint32_t most);
   void sort(const Values& values);
+  void narrow();
 
   ValueType type_;
   std::vector<uint32_t> rows_;   // first row of each distinct value
@@ -40,7 +45,13 @@ class DistinctValues {
   std::vector<uint8_t> narrow_codes_;
   std::vector<uint8_t> fixed_;  // the distinct values
   std::vector<ByteSlice> slices_;
+  bool is_by_frequency_ = false;
 };
+
+// Codes of one byte number so many values.
+inline constexpr uint32_t kMaxByteCodes = 256;
+// Bits that all codes of `distinct` need at least, coded by frequency.
+double code_entropy(const DistinctValues& distinct);
 
 // Bytes of a code for `count` distinct values: 1, 2 or 4.
 inline uint32_t code_width(uint64_t count) {

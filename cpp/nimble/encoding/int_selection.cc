@@ -131,6 +131,19 @@ void add_patched(const Values& values, const EncodeContext& context,
                   });
 }
 
+// Do all neighbours differ by the same, as the ends of lists of one length do?
+// Delta then computes a row from two numbers.
+bool is_even(const Values& values) {
+  const auto at = [&](uint32_t i) {
+    return load_int(values.type, values.data, i);
+  };
+  const uint64_t difference = at(1) - at(0);
+  for (uint32_t i = 2; i < values.size; ++i) {
+    if (at(i) - at(i - 1) != difference) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Status select_ints(const Values& values, const EncodeContext& context,
@@ -144,6 +157,10 @@ Status select_ints(const Values& values, const EncodeContext& context,
     return is_plain ? encode_plain(values, to)
                     : encode_bit_packed(values, stats, to);
   };
+  if (values.size >= kMinSelectionValues && context.random_access_only &&
+      is_even(values)) {
+    return encode_delta(values, out);
+  }
   if (context.random_access_only || context.effort == Effort::kFast ||
       values.size < kMinSelectionValues ||
       context.depth >= kMaxSelectionDepth) {

@@ -79,6 +79,9 @@ constexpr double kMaxSparseExceptions = 0.1;
 // Bits of a run's end: a position in a segment.
 constexpr double kRunEndBits = 17;
 
+// What compact hopes that codes shrink to by their frequencies.
+constexpr double kLikelyEntropy = 0.8;
+
 void add_dictionary(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     Candidates* candidates) {
@@ -87,7 +90,10 @@ void add_dictionary(const Values& values, const EncodeContext& context,
   limits.max_bytes = context.effort == Effort::kBalanced
                          ? kMaxBalancedDictionaryBytes
                          : kMaxDictionaryBytes;
-  const double bits = bit_width_of(sample.distinct - 1);
+  // Compact codes are compressed by how often each occurs.
+  const bool by_frequency = context.effort == Effort::kCompact;
+  const double bits =
+      bit_width_of(sample.distinct - 1) * (by_frequency ? kLikelyEntropy : 1);
   const double bytes = (values.size * bits + sample.distinct * value_bits) / 8;
   const double limit = candidates->limit();
   candidates->add(
@@ -95,9 +101,13 @@ void add_dictionary(const Values& values, const EncodeContext& context,
         DistinctValues distinct;
         if (!distinct.build(values, limits)) return false;
         const double real =
-            values.size / 8.0 * bit_width_of(distinct.count() - 1) +
-            distinct.count() * value_bits / 8;
-        if (real >= limit * kRepetitionShare) return false;
+            by_frequency && distinct.count() <= kMaxByteCodes
+                ? code_entropy(distinct) / 8
+                : values.size / 8.0 * bit_width_of(distinct.count() - 1);
+        if (real + distinct.count() * value_bits / 8 >=
+            limit * kRepetitionShare) {
+          return false;
+        }
         NIMBLE_RETURN_IF_ERROR(encode_dictionary(distinct, context, out));
         return true;
       });
@@ -166,9 +176,11 @@ Result<bool> is_zstd_worth(const Values& values, const EncodeContext& context,
   const bool is_hopeless =
       context.effort == Effort::kBalanced && best > plain * kHopeless;
   if ((!is_compact && !is_hopeless) || context.random_access_only ||
-      context.depth > 0 || plain < kMinZstdBytes) {
+      plain < kMinZstdBytes) {
     return false;
   }
+  // Inside others only codes of a byte: their frequencies are what it uses.
+  if (context.depth > 0 && (!is_compact || values.type.width > 1)) return false;
   Values probe = values;
   probe.size = std::min(values.size, kZstdProbeValues);
   probe.data += uint64_t{(values.size - probe.size) / 2} * values.type.width;

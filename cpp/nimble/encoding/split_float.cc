@@ -1,16 +1,19 @@
 #include "nimble/encoding/split_float.h"
 
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "nimble/base/bit_packing.h"
 #include "nimble/encoding/bit_packed.h"
 #include "nimble/encoding/child.h"
+#include "nimble/encoding/dictionary.h"
 #include "nimble/encoding/part.h"
 
 namespace nimble {
 namespace {
 
-constexpr uint32_t kSamples = 256;
+constexpr uint32_t kSamples = 512;
 constexpr uint32_t kHighBits = 16;  // at most
 
 uint64_t float_bits(const Values& values, uint64_t i) {
@@ -21,6 +24,30 @@ uint64_t float_bits(const Values& values, uint64_t i) {
 }  // namespace
 
 // --------------------------------------------------------------------- encode
+
+namespace {
+
+// Bits a value of codes that number `counts` values, the most frequent first,
+// of which those that do not fit the width are exceptions: position, code and
+// what the exceptions' own encoding adds.
+double code_bits(const std::vector<uint32_t>& counts, uint32_t total) {
+  constexpr double kExceptionBits = 28;
+  const uint32_t most = bit_width_of(counts.size() - 1);
+  double best = most;
+  uint64_t held = 0;
+  size_t next = 0;
+  for (uint32_t width = 0; width < most; ++width) {
+    for (; next < counts.size() && next < size_t{1} << width; ++next) {
+      held += counts[next];
+    }
+    const double exceptions = 1 - static_cast<double>(held) / total;
+    if (exceptions > 0.1) continue;
+    best = std::min(best, width + exceptions * kExceptionBits);
+  }
+  return best;
+}
+
+}  // namespace
 
 FloatSplit choose_float_split(const Values& values) {
   const uint32_t bits = values.type.width * 8;
@@ -33,19 +60,57 @@ FloatSplit choose_float_split(const Values& values) {
   }
   std::sort(sorted, sorted + n);
   for (uint32_t low = bits - kHighBits; low < bits; ++low) {
-    uint64_t distinct = 1;
+    std::vector<uint32_t> counts{1};
     for (uint32_t i = 1; i < n; ++i) {
-      distinct += sorted[i] >> low != sorted[i - 1] >> low;
+      if (sorted[i] >> low != sorted[i - 1] >> low) counts.push_back(0);
+      ++counts.back();
     }
+    std::sort(counts.begin(), counts.end(), std::greater<>());
     const uint64_t range = (sorted[n - 1] >> low) - (sorted[0] >> low);
-    // As dictionary codes or as a range of integers.
-    const uint32_t code_bits =
-        std::min(bit_width_of(distinct - 1), bit_width_of(range));
-    const double total = low + code_bits;
+    // As a range of integers or as codes, of which a sample tells something
+    // only while it has most of them many times.
+    double high = bit_width_of(range);
+    if (counts.size() <= n / 8) high = std::min(high, code_bits(counts, n));
+    const double total = low + high;
     if (total < best.bits_per_value) best = {low, total};
   }
   return best;
 }
+
+namespace {
+
+// High bits in a dictionary that begins with the most frequent ones: where a
+// few exponents are nearly all of them, the others become exceptions.
+Status encode_high_codes(const Values& high, const EncodeContext& context,
+                         SegmentBuilder* out) {
+  DistinctValues distinct;
+  if (!distinct.build(high, {})) {
+    return Status::invalid_argument("high bits have too many values");
+  }
+  distinct.order_by_frequency();
+  return encode_dictionary(distinct, context, out);
+}
+
+// The better of that dictionary and what integers get.
+Status encode_high(const Values& high, const EncodeContext& parent,
+                   SegmentBuilder* out) {
+  EncodeContext context = parent;
+  ++context.depth;
+  SegmentBuilder coded;
+  NIMBLE_RETURN_IF_ERROR(encode_high_codes(high, context, &coded));
+  SegmentBuilder other;
+  NIMBLE_RETURN_IF_ERROR(encode_values(high, context, &other));
+  const bool takes_codes = coded.head.size() + coded.body.size() <
+                           other.head.size() + other.body.size();
+  return encode_child_with(
+      [&](SegmentBuilder* to) {
+        return takes_codes ? encode_high_codes(high, context, to)
+                           : encode_values(high, context, to);
+      },
+      0, out);
+}
+
+}  // namespace
 
 Status encode_split_float(const Values& values, uint32_t low_bits_count,
                           const EncodeContext& context, SegmentBuilder* out) {
@@ -64,7 +129,7 @@ Status encode_split_float(const Values& values, uint32_t low_bits_count,
   child.type = ValueType::unsigned_int(2);
   child.size = values.size;
   child.data = reinterpret_cast<const uint8_t*>(high.data());
-  NIMBLE_RETURN_IF_ERROR(encode_child(child, context, 0, out));
+  NIMBLE_RETURN_IF_ERROR(encode_high(child, context, out));
   child.type = ValueType::unsigned_int(width);
   child.data = low.data();
   return encode_child_with(
