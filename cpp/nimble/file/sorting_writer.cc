@@ -12,8 +12,13 @@
 namespace nimble {
 namespace {
 
-// Rows of a run that are in memory at a time while merging.
-constexpr uint64_t kMergeRows = 16384;
+// Rows of a run that are in memory at a time while merging: what the budget
+// has room for, but not so few that blocks are decoded again and again.
+constexpr uint64_t kMinMergeRows = 1024;
+constexpr uint64_t kMaxMergeRows = 16384;
+// A run's stripes are held twice while they are encoded. Runs are read once,
+// from begin to end: larger ones would gain nothing.
+constexpr uint64_t kRunStripeRows = 16384;
 
 // A column as an Arrow array, and back as a view: what KeyEncoder reads.
 class ExportedRows {
@@ -39,7 +44,8 @@ class ExportedRows {
 class Run {
  public:
   static Result<std::unique_ptr<Run>> open(const std::string& path,
-                                           const KeyEncoder& encoder) {
+                                           const KeyEncoder& encoder,
+                                           uint64_t window_rows) {
     // Neither mapped nor cached: pages of a mapping and kept blocks would count
     // as memory that the budget does not know of, and are read once anyway.
     NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<LocalFile> file,
@@ -51,8 +57,10 @@ class Run {
         FileReader::open(std::shared_ptr<const ReadableFile>(std::move(file)),
                          options));
     auto run = std::make_unique<Run>();
-    NIMBLE_ASSIGN_OR_RETURN(run->rows_, RowReader::create_all(std::move(reader)));
+    NIMBLE_ASSIGN_OR_RETURN(run->rows_,
+                            RowReader::create_all(std::move(reader)));
     run->encoder_ = &encoder;
+    run->window_rows_ = window_rows;
     NIMBLE_RETURN_IF_ERROR(run->load());
     return run;
   }
@@ -74,7 +82,7 @@ class Run {
     keys_.clear();
     at_ = 0;
     const uint64_t end =
-        std::min(rows_->file().num_rows(), next_row_ + kMergeRows);
+        std::min(rows_->file().num_rows(), next_row_ + window_rows_);
     if (next_row_ == end) return Status::ok();
     Column out = rows_->make_output();
     const RowRange range{next_row_, end};
@@ -90,6 +98,7 @@ class Run {
   KeyBuffer keys_;
   size_t at_ = 0;
   uint64_t next_row_ = 0;
+  uint64_t window_rows_ = 0;
 };
 
 }  // namespace
@@ -113,10 +122,8 @@ Status SortingWriter::append(const ArrayView& root) {
     const int64_t n = std::min(kStep, root.length() - at);
     NIMBLE_RETURN_IF_ERROR(writer_->encoder()->encode(root, at, n, &keys_));
     NIMBLE_RETURN_IF_ERROR(rows_.append(root, at, n, ""));
-    const uint64_t used =
-        rows_.data_bytes() + keys_.num_bytes() + keys_.size() * 16;
     // Buffers grow by doubling: what they hold may be half of what they take.
-    if (used >= writer_->options().sort_memory_bytes / 2) {
+    if (used_bytes() >= writer_->options().sort_memory_bytes / 2) {
       NIMBLE_RETURN_IF_ERROR(spill());
     }
   }
@@ -132,6 +139,7 @@ Status SortingWriter::spill() {
   WriterOptions options;
   options.effort = Effort::kFast;
   options.statistics = false;
+  options.stripe_rows = kRunStripeRows;
   options.threads = writer_->options().threads;
   NIMBLE_ASSIGN_OR_RETURN(
       std::unique_ptr<FileWriter> run,
@@ -143,17 +151,36 @@ Status SortingWriter::spill() {
   run_paths_.push_back(path);
   NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const WriteSummary done,
                           run->finish());
+  spilled_bytes_ += used_bytes();
+  spilled_rows_ += rows_.length();
   rows_.clear();
   keys_.clear();
   return Status::ok();
 }
 
+uint64_t SortingWriter::used_bytes() const {
+  return rows_.data_bytes() + keys_.num_bytes() + keys_.size() * 16;
+}
+
+// Half of the budget for the windows of all runs; a window is held twice, as
+// decoded and as an array.
+uint64_t SortingWriter::merge_rows() const {
+  const uint64_t row_bytes = div_ceil(spilled_bytes_, spilled_rows_);
+  const uint64_t rows = writer_->options().sort_memory_bytes / 4 /
+                        (row_bytes * run_paths_.size());
+  return std::clamp(rows, kMinMergeRows, kMaxMergeRows);
+}
+
 Status SortingWriter::merge_runs() {
   const KeyEncoder& encoder = *writer_->encoder();
   writer_->set_codes_mapped();
+  // What was sorted is on disk: its memory is free for the merge.
+  rows_ = Column(writer_->schema(), /*wide=*/true);
+  keys_ = KeyBuffer();
   std::vector<std::unique_ptr<Run>> runs;
   for (const std::string& path : run_paths_) {
-    NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<Run> run, Run::open(path, encoder));
+    NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<Run> run,
+                            Run::open(path, encoder, merge_rows()));
     runs.push_back(std::move(run));
   }
   // A heap of runs, the smallest key on top; of equal keys the earlier run's

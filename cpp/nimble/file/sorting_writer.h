@@ -29,6 +29,8 @@ class SortingWriter {
 
  private:
   Status spill();
+  uint64_t used_bytes() const;
+  uint64_t merge_rows() const;
   Status merge_runs();
 
   std::unique_ptr<FileWriter> writer_;
@@ -36,6 +38,8 @@ class SortingWriter {
   Column rows_;
   KeyBuffer keys_;
   std::vector<std::string> run_paths_;
+  uint64_t spilled_bytes_ = 0;
+  uint64_t spilled_rows_ = 0;
 };
 
 }  // namespace nimble
