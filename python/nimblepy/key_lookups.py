@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.columns import resolve_column
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.file_base import RESULT_ROWS
 from nimblepy.keys import (
     KeyColumns,
+    Probes,
     as_tuple,
     key_columns,
     probe_batch,
@@ -64,22 +67,23 @@ class KeyLookups(SecondaryLookups):
         place: Any = None if columns is None else tuple(columns)
         if on is not None:
             place = (place, on if isinstance(on, str) else tuple(on))
-        point = self._points.get(place)
-        if point is None:
-            point = self._points[place] = self._make_point(columns, on)
-        row = point.get(key)
+        try:
+            get, read = self._points[place]
+        except KeyError:
+            get, read = self._points[place] = self._make_point(columns, on)
+        row = get(key)
         if row is not NotImplemented:
             return default if row is None else row
         index = self._secondary(on)
-        if index is not None and isinstance(point, _NoPointReader):
+        if index is not None and read is None:
             found, _ = self._lookup_in(index, [key], on, columns, null_equals, one=True)
             return found.slice(0, 1).to_pylist()[0] if found.num_rows else default
         if index is not None:
             _, rows = self._find_in(index, [key], on, null_equals, one=True)
-            return point.read(int(rows[0])) if len(rows) else default
+            return read(int(rows[0])) if len(rows) else default
         ranges, _ = self._find([key], on, null_equals, one=True)
         begin, end = int(ranges[0, 0]), int(ranges[0, 1])
-        return point.read(begin) if begin < end else default
+        return read(begin) if begin < end else default
 
     def lookup(
         self,
@@ -103,15 +107,14 @@ class KeyLookups(SecondaryLookups):
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`get`.
 
-        Cost: keys are sorted once; every key chunk and block they touch is read once.
+        Cost: keys are sorted once; every key chunk and block they touch is read once. Columns
+        of the key are not read: matching keys have their values. One thread; the GIL is free.
         """
         index = self._secondary(on)
         if index is not None:
             table, probes = self._lookup_in(index, keys, on, columns, null_equals)
         else:
-            ranges, _ = self._find(keys, on, null_equals)
-            rows, probes = _core.expand(ranges)
-            table = self._take(rows, columns)
+            table, probes = self._matches(keys, on, columns, null_equals)
         if probe_row is None:
             return table
         if probe_row in table.column_names:
@@ -278,16 +281,47 @@ class KeyLookups(SecondaryLookups):
         rows, _ = _core.expand(ranges)
         return np.cumsum(ranges[:, 1] - ranges[:, 0], dtype=np.uint64), rows
 
-    def _make_point(self, columns: Sequence[str] | None, on: Names) -> Any:
+    def _make_point(self, columns: Sequence[str] | None, on: Names) -> tuple[Any, Any]:
+        """Functions that read one row as a dict: by key, and by its number (or None)."""
         projection = self._projection(columns)
         index = self._secondary(on)
+        this = weakref.ref(self)  # C++ objects are not looked at for cycles
 
         def fallback(row: int, names: list[str]) -> Any:
-            return self._take(np.array([row], dtype=np.uint64), names).to_pylist()[0]
+            file = this()
+            assert file is not None
+            return file._take(np.array([row], dtype=np.uint64), names).to_pylist()[0]
 
         if index is not None and index.kind == "hash" and not self._open.is_mapped:
-            return _NoPointReader()  # _lookup_in() has a way with fewer rounds of reads
-        return _core.PointReader(projection, fallback, CLUSTER if index is None else index.number)
+            return _no_getter, None  # _lookup_in() has a way with fewer rounds of reads
+        point = _core.PointReader(projection, fallback, CLUSTER if index is None else index.number)
+        # The core takes tuples in the order of the key, whole.
+        own_order = on is None or len(self._keys) == 1 or index is not None
+        return (point.getter() if own_order else _no_getter), point.read
+
+    def _matches(
+        self,
+        keys: Any,
+        on: str | Sequence[str] | None,
+        columns: Sequence[str] | None,
+        null_equals: bool,
+    ) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
+        """The rows of :meth:`lookup`, and for each the position of its key."""
+        probes, _ = self._probes(keys, on)
+        projection = self._projection(columns)
+        try:
+            found = _core.lookup_batch(
+                projection, probes.batch, null_equals, probes.impossible, RESULT_ROWS
+            )
+        except InvalidArgumentError as error:
+            if "do not fit in one array" not in str(error):
+                raise
+            found = None
+        if found is not None:
+            batch = pa.RecordBatch._import_from_c_capsule(found[0], found[1])
+            return pa.Table.from_batches([batch]), found[2]
+        rows, numbers = _core.expand(self._ranges(probes, null_equals))
+        return self._take(rows, columns), numbers
 
     def _find(
         self,
@@ -298,15 +332,24 @@ class KeyLookups(SecondaryLookups):
         one: bool = False,
     ) -> tuple[Ranges, KeyColumns]:
         """Row ranges of each key, and the key columns they were found by."""
+        probes, columns = self._probes(keys, on, one=one)
+        return self._ranges(probes, null_equals), columns
+
+    def _ranges(self, probes: Probes, null_equals: bool) -> Ranges:
+        ranges = _core.find_keys(self._open, probes.batch, null_equals)
+        if probes.impossible is not None and probes.impossible.any():
+            ranges[probes.impossible] = 0
+        return ranges
+
+    def _probes(
+        self, keys: Any, on: str | Sequence[str] | None, *, one: bool = False
+    ) -> tuple[Probes, KeyColumns]:
+        """``keys`` as the core takes them, and the key columns they have."""
         self._check_names(on)
         columns = key_columns(self._keys, self._key_types, on, _width(keys, on, self._keys))
         if one:
             check_one(keys[0], columns.names)
-        probes = probe_batch(keys, columns)
-        ranges = _core.find_keys(self._open, probes.batch, null_equals)
-        if probes.impossible is not None and probes.impossible.any():
-            ranges[probes.impossible] = 0
-        return ranges, columns
+        return probe_batch(keys, columns), columns
 
     def _range_rows(
         self, lower: Any, upper: Any, on: str | Sequence[str] | None, inclusive: str
@@ -369,11 +412,9 @@ class KeyLookups(SecondaryLookups):
         return columns
 
 
-class _NoPointReader:
+def _no_getter(key: Any) -> Any:
     """Stands in where no prepared way is the best one."""
-
-    def get(self, key: Any) -> Any:
-        return NotImplemented
+    return NotImplemented
 
 
 def _width(keys: Any, on: Any, key: Sequence[SortKey]) -> int | None:

@@ -193,6 +193,30 @@ def test_contains_count_and_row_ranges_read_no_data_columns(opened: Any) -> None
     assert opened.io_stats.reads > 0
 
 
+@pytest.mark.parametrize("mmap", [True, False])
+def test_lookup_of_key_columns_reads_the_index_alone(written: tuple[str, Any], mmap: bool) -> None:
+    file = nb.open(written[0], mmap=mmap)
+    keys = [3 * row for row in range(0, N, 1_000)]
+    file.reset_io_stats()
+    assert file.lookup(keys, columns=["k"])["k"].to_pylist() == keys
+    assert file.io_stats.data_reads == 0
+    if mmap:
+        assert file.get(keys[7], ["k"]) == {"k": keys[7]}
+        assert file.io_stats.data_reads == 0
+
+
+def test_lookup_touches_a_block_once_a_batch(written: tuple[str, Any]) -> None:
+    file = nb.open(written[0])
+    keys = np.random.default_rng(3).permutation(N)[:20_000] * 3
+    file.reset_io_stats()
+    file.lookup(keys, columns=["a"])
+    blocks = len(np.unique(keys // 3 % 50_000 // 1024 + keys // 3 // 50_000 * 1024))
+    assert file.io_stats.data_reads == blocks
+    before = file.io_stats.reads
+    file.lookup(keys[::-1].copy(), columns=["a", "k"])
+    assert file.io_stats.reads == before
+
+
 def test_lookup_same_key_again_reads_nothing(opened: Any) -> None:
     first = opened.lookup([333_333 * 3])
     got = opened.get(333_333 * 3)

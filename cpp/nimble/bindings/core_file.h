@@ -11,6 +11,7 @@
 
 #include "nimble/bindings/arrow_bridge.h"
 #include "nimble/file/file_reader.h"
+#include "nimble/file/find_keys.h"
 #include "nimble/file/row_reader.h"
 #include "nimble/key/key_bounds.h"
 
@@ -34,10 +35,19 @@ class ProbeKeys {
   void find_places() { whole_ = false; }
 
   size_t size() const { return keys_.size(); }
-  // Row range of each probe, in order. Call without the GIL.
-  Status find(std::vector<RowRange>* out) const;
+  // The row range of each probe. Call without the GIL.
+  Result<FoundKeys> find() const;
+  // Of the columns of `reader` those that every found row shares with its
+  // probe: the probes hold their values in the file's own type and form.
+  std::vector<uint8_t> known_columns(const RowReader& reader) const;
+  // Appends the values that the probes have of a known column.
+  Status append_known(const RowReader& reader, size_t column,
+                      const std::vector<uint64_t>& probes, Column* out) const;
 
  private:
+  // The column of the batch that a column of `reader` is; none: size().
+  size_t key_column(const RowReader& reader, size_t column) const;
+
   const FileReader& file_;
   std::unique_ptr<ImportedArray> batch_;
   KeyBuffer keys_;
@@ -57,6 +67,7 @@ void register_file(pybind11::module_& m);
 void register_projection(pybind11::module_& m);
 void register_lookup(pybind11::module_& m);
 void register_index(pybind11::module_& m);
+void register_key_batch(pybind11::module_& m);
 void register_inspect(pybind11::module_& m);
 void register_writer(pybind11::module_& m);
 void register_point_reader(pybind11::module_& m);

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   nimble::register_projection(m);
   nimble::register_lookup(m);
   nimble::register_index(m);
+  nimble::register_key_batch(m);
   nimble::register_point_reader(m);
   nimble::register_range_reader(m);
   nimble::register_inspect(m);

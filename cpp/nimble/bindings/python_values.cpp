@@ -160,6 +160,16 @@ PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
   char digits[48];
   char* at = digits + sizeof digits;
   int count = 0;
+  // Numbers of 64 bits first: dividing 128 by 10 costs as much as all of them.
+  if (u >> 64 == 0 && scale_ >= 0 && scale_ <= 38) {
+    for (auto low = static_cast<uint64_t>(u); low != 0 || count <= scale_;
+         low /= 10) {
+      if (count == scale_ && scale_ > 0) *--at = '.';
+      *--at = static_cast<char>('0' + static_cast<int>(low % 10));
+      ++count;
+    }
+    u = 0;
+  }
   while (u != 0 || count <= scale_) {
     if (count == scale_ && scale_ > 0) *--at = '.';
     *--at = static_cast<char>('0' + static_cast<int>(u % 10));

@@ -94,22 +94,6 @@ py::tuple find_prefix(const FileReader& file, const py::object& values,
   return py::make_tuple(r.begin, std::max(r.begin, r.end));
 }
 
-py::array_t<uint64_t> probe_keys(const FileReader& file,
-                                 const py::object& batch, bool null_equals,
-                                 bool places) {
-  encoder_of(file);
-  ProbeKeys probes(file, batch, null_equals);
-  if (places) probes.find_places();
-  std::vector<RowRange> ranges;
-  Status status;
-  {
-    const py::gil_scoped_release nogil;
-    status = probes.find(&ranges);
-  }
-  check(status);
-  return ranges_to_numpy(ranges);
-}
-
 // Encoded keys of all rows of a batch: (bytes, n + 1 offsets into them).
 // `orders` has (descending, nulls first) of each column.
 py::tuple encode_keys(const py::object& batch,
@@ -211,40 +195,7 @@ std::vector<KeyScalar> scalars_of(const ArrayView& row) {
   return out;
 }
 
-ProbeKeys::ProbeKeys(const FileReader& file, const py::object& batch,
-                     bool null_equals)
-    : file_(file), batch_(ImportedArray::from_python(batch)) {
-  const ArrayView& view = batch_->view();
-  const size_t n = batch_->field().children.size();
-  std::vector<KeyColumnSpec> specs;
-  for (size_t i = 0; i < n; ++i) {
-    specs.push_back(
-        {{static_cast<int>(i)}, file.footer().cluster->columns[i].order});
-  }
-  const KeyEncoder encoder = unwrap(KeyEncoder::create(batch_->field(), specs));
-  check(encoder.encode(view, 0, view.length(), &keys_));
-  whole_ = n == file.footer().cluster->columns.size();
-  for (const ArrayView& c : view.children()) {
-    if (null_equals || !c.may_have_nulls()) continue;
-    has_null_.resize(keys_.size());
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      has_null_[i] |= !c.is_valid(view.child_row(static_cast<int64_t>(i)));
-    }
-  }
-}
-
-Status ProbeKeys::find(std::vector<RowRange>* out) const {
-  const GroupCache::Pin pin(file_.groups());
-  NIMBLE_RETURN_IF_ERROR(find_keys(file_, keys_, whole_, out));
-  for (size_t i = 0; i < has_null_.size(); ++i) {
-    if (has_null_[i] != 0) (*out)[i] = RowRange{};
-  }
-  return Status::ok();
-}
-
 void register_lookup(py::module_& m) {
-  m.def("find_keys", &probe_keys, py::arg("file"), py::arg("batch"),
-        py::arg("null_equals"), py::arg("places") = false);
   m.def("encode_keys", &encode_keys, py::arg("batch"), py::arg("orders"));
   m.def("find_range", &find_range, py::arg("file"), py::arg("lower"),
         py::arg("lower_inclusive"), py::arg("upper"),

@@ -4,6 +4,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/python_keys.h"
 #include "nimble/bindings/python_values.h"
 #include "nimble/file/index_lookup.h"
 #include "nimble/file/key_lookup.h"
@@ -13,7 +14,44 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-class PointReader {
+// A stream of the row, ready to decode one value.
+struct OneValue {
+  const Decoder* decoder = nullptr;
+  SegmentBody body;
+  uint32_t row = 0;  // of the segment
+
+  void prefetch() const { decoder->prefetch(body, row); }
+  Status read(const Output& out) const {
+    return decoder->gather(body, &row, 1, out);
+  }
+};
+
+// The row of the file that is read, and where its streams are.
+struct RowPlace {
+  const FileReader& file;
+  const LoadedGroup& group;
+  const StripeView& stripe;
+  uint64_t row;  // of the stripe
+
+  Result<OneValue> stream(uint32_t number) const {
+    if (row >= stripe.values[number]) {
+      return Status::corrupt("stream " + std::to_string(number) + " has only " +
+                             std::to_string(stripe.values[number]) + " values");
+    }
+    const auto index = static_cast<uint32_t>(row / kSegmentValues);
+    OneValue out;
+    NIMBLE_ASSIGN_OR_RETURN(
+        out.decoder,
+        group.decoder(stripe, number, index, file.plan().streams()[number]));
+    const uint32_t segment = stripe.first_segment[number] + index;
+    out.body = {file.file().mapped() + stripe.segment_offsets[segment],
+                stripe.segment_sizes[segment], true, &file.stats()->touches};
+    out.row = static_cast<uint32_t>(row % kSegmentValues);
+    return out;
+  }
+};
+
+class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
   // `fallback(row, columns)` gives a dict of the columns that ValueMaker does
   // not know; of all columns where the file is not mapped.
@@ -23,6 +61,7 @@ class PointReader {
               int64_t index)
       : rows_(std::move(rows)), fallback_(std::move(fallback)) {
     const FileReader& f = rows_->file();
+    encoder_ = f.encoder();
     if (index >= 0) {
       Result<const IndexLookup*> opened = nullptr;
       {
@@ -30,110 +69,117 @@ class PointReader {
         opened = f.index(static_cast<size_t>(index));
       }
       lookup_ = unwrap(std::move(opened));
+      encoder_ = &lookup_->encoder();
     }
+    if (encoder_ != nullptr) key_columns_ = encoder_->columns().size();
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
-      const Field& field = rows_->schema().children[i];
-      Getter g;
-      g.name = py::str(field.name);
-      PyUnicode_InternInPlace(&g.name.ptr());
-      const SchemaNode& n = f.plan().node(rows_->node(i));
-      g.direct = ValueMaker::knows(field) && !rows_->is_nested(i) &&
-                 n.values != kNoStream && f.file().mapped() != nullptr;
-      if (g.direct) g.maker = ValueMaker(field);
-      if (!g.direct) others_.append(g.name);
-      g.layout = field.layout;
-      g.validity = n.validity;
-      g.values = n.values;
-      getters_.push_back(std::move(g));
+      add_column(i);
     }
   }
 
-  // Row of the first match of a key of one int or text column; None where
-  // there is no match; NotImplemented where the key needs Python's help.
-  py::object find(const py::handle& key) const {
-    const KeyEncoder* encoder =
-        lookup_ != nullptr ? &lookup_->encoder() : rows_->file().encoder();
-    if (encoder == nullptr || encoder->columns().size() != 1) {
-      return not_implemented();
-    }
-    const KeyColumn& column = encoder->columns()[0];
-    if (column.logical == Logical::kInt && PyLong_CheckExact(key.ptr())) {
-      int overflow = 0;
-      const long long v = PyLong_AsLongLongAndOverflow(key.ptr(), &overflow);
-      uint8_t bytes[KeyEncoder::kMaxIntKey];
-      const size_t n = overflow != 0 ? 0 : encoder->encode_int_key(v, bytes);
-      // Out of the column's range: maybe beyond int64, maybe not there at all.
-      if (n == 0) return not_implemented();
-      return find_bytes({bytes, n});
-    }
-    if (column.logical == Logical::kText && PyUnicode_CheckExact(key.ptr())) {
-      Py_ssize_t size = 0;
-      const char* text = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
-      if (text == nullptr) throw py::error_already_set();
-      uint8_t small[256];
-      if (KeyEncoder::max_text_key(static_cast<size_t>(size)) > sizeof small) {
-        return not_implemented();
-      }
-      const size_t n = encoder->encode_text_key(
-          {text, static_cast<size_t>(size)}, small);
-      if (n == 0) return not_implemented();
-      return find_bytes({small, n});
-    }
-    return not_implemented();
+  // get(key) as a Python function without the cost of a bound method: the row
+  // as a dict, None where no row has the key, NotImplemented where the key
+  // needs Python's help.
+  py::object getter() const {
+    using Owner = std::shared_ptr<const PointReader>;
+    static PyMethodDef definition = {"get", &PointReader::call_get, METH_O,
+                                     nullptr};
+    const py::capsule owner(new Owner(shared_from_this()),
+                            [](void* p) { delete static_cast<Owner*>(p); });
+    return py::reinterpret_steal<py::object>(
+        PyCFunction_New(&definition, owner.ptr()));
   }
 
-  // The row as a dict.
-  py::dict read(uint64_t row) const {
-    py::dict out;
+  // A row of the file as a dict.
+  py::object read(uint64_t row) const {
     const FileReader& f = rows_->file();
     if (row >= f.num_rows()) {
       raise(Status::invalid_argument("row " + std::to_string(row) +
                                      " of a file of " +
                                      std::to_string(f.num_rows()) + " rows"));
     }
-    // One round of reads for all of them.
-    py::dict others;
-    if (!others_.empty()) others = fallback_(row, others_);
-    if (f.file().mapped() == nullptr) return others;
     const GroupCache::Pin pin(f.groups());
-    const LoadedGroup* group = unwrap(f.groups().get(f.group_of(row)));
-    const StripeView& stripe = group->view().stripe_of(row);
-    const uint64_t local = row - stripe.first_row;
-    for (size_t i = 0; i < getters_.size(); ++i) {
-      const Getter& g = getters_[i];
-      PyObject* value = g.direct ? get(g, i, *group, stripe, local)
-                                 : py::object(others[g.name]).release().ptr();
-      if (value == nullptr) throw py::error_already_set();
-      const int failed = PyDict_SetItem(out.ptr(), g.name.ptr(), value);
-      Py_DECREF(value);
-      if (failed != 0) throw py::error_already_set();
-    }
-    return out;
-  }
-
-  // find() and read() in one call: the dict, None, or NotImplemented.
-  py::object get_row(const py::handle& key) const {
-    py::object row = find(key);
-    if (!PyLong_CheckExact(row.ptr())) return row;
-    return read(PyLong_AsUnsignedLongLong(row.ptr()));
+    return read_pinned(row, nullptr);
   }
 
  private:
   struct Getter {
     py::object name;
-    bool direct = false;
     ValueMaker maker;
+    bool direct = false;
+    // The part of the key that a row which was found by it has here.
+    std::optional<size_t> key_part;
     Layout layout = Layout::kFixed;
     uint32_t validity = kNoStream;
     uint32_t values = kNoStream;
   };
+  // Columns whose bytes are on their way at once.
+  static constexpr size_t kAhead = 32;
 
-  static py::object not_implemented() {
-    return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+  void add_column(size_t i) {
+    const FileReader& f = rows_->file();
+    const Field& field = rows_->schema().children[i];
+    Getter g;
+    g.name = py::str(field.name);
+    PyUnicode_InternInPlace(&g.name.ptr());
+    const SchemaNode& n = f.plan().node(rows_->node(i));
+    g.direct = ValueMaker::knows(field) && !rows_->is_nested(i) &&
+               n.values != kNoStream && f.file().mapped() != nullptr;
+    if (g.direct) g.maker = ValueMaker(field);
+    if (!g.direct) others_.append(g.name);
+    // Only where equal keys are equal objects.
+    const bool is_same =
+        field.logical == Logical::kInt || field.logical == Logical::kText;
+    const bool by_cluster = lookup_ == nullptr && g.direct && is_same;
+    for (size_t k = 0; k < key_columns_ && by_cluster; ++k) {
+      const std::vector<int>& path = f.footer().cluster->columns[k].path;
+      if (path.size() != 1) continue;
+      const auto top = static_cast<size_t>(path[0]);
+      if (f.plan().node(0).children[top] == rows_->node(i)) g.key_part = k;
+    }
+    g.layout = field.layout;
+    g.validity = n.validity;
+    g.values = n.values;
+    blank_[g.name] = py::none();
+    getters_.push_back(std::move(g));
   }
 
-  // The first row that the secondary index has for a key.
-  Result<RowRange> find_secondary(ByteSpan key) const {
+  static PyObject* call_get(PyObject* owner, PyObject* key) {
+    const auto* self = static_cast<std::shared_ptr<const PointReader>*>(
+        PyCapsule_GetPointer(owner, nullptr));
+    try {
+      return (*self)->get(key).release().ptr();
+    } catch (py::error_already_set& e) {
+      e.restore();
+    } catch (const std::exception& e) {
+      PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+  }
+
+  py::object get(PyObject* key) const {
+    uint8_t bytes[256];
+    const ByteSpan encoded = encode(key, bytes);
+    if (encoded.empty()) {
+      return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    }
+    const FileReader& f = rows_->file();
+    const GroupCache::Pin pin(f.groups());
+    Result<RowRange> found = RowRange{};
+    if (f.file().mapped() != nullptr) {
+      found = find(encoded);
+    } else {
+      const py::gil_scoped_release nogil;
+      found = find(encoded);
+    }
+    const RowRange r = unwrap(std::move(found));
+    if (r.empty()) return py::none();
+    return read_pinned(r.begin, key);
+  }
+
+  // The first rows of a key.
+  Result<RowRange> find(ByteSpan key) const {
+    if (lookup_ == nullptr) return KeyCursor(rows_->file()).find_key(key);
     KeyBuffer keys;
     keys.push_back(key);
     LookupAnswer answer;
@@ -141,93 +187,159 @@ class PointReader {
     return answer.ranges.empty() ? RowRange{} : answer.ranges.front();
   }
 
-  py::object find_bytes(ByteSpan key) const {
-    const FileReader& f = rows_->file();
-    Result<RowRange> found = RowRange{};
-    if (f.file().mapped() != nullptr) {
-      const GroupCache::Pin pin(f.groups());
-      found = lookup_ ? find_secondary(key) : KeyCursor(f).find_key(key);
-    } else if (lookup_ != nullptr) {
-      const py::gil_scoped_release nogil;
-      found = find_secondary(key);
-    } else {
-      const py::gil_scoped_release nogil;
-      const GroupCache::Pin pin(f.groups());
-      found = KeyCursor(f).find_key(key);
+  // The encoded form of a key; empty where nimblepy/keys.py has to look at it.
+  ByteSpan encode(PyObject* key, uint8_t (&bytes)[256]) const {
+    if (key_columns_ != 1) return encode_tuple(key);
+    const KeyEncoder& encoder = *encoder_;
+    const Logical logical = encoder.columns()[0].logical;
+    if (logical == Logical::kInt && PyLong_CheckExact(key)) {
+      int overflow = 0;
+      const long long v = PyLong_AsLongLongAndOverflow(key, &overflow);
+      // Out of the column's range: maybe beyond int64, maybe not there at all.
+      if (overflow != 0) return {};
+      return {bytes, encoder.encode_int_key(v, bytes)};
     }
-    const RowRange r = unwrap(std::move(found));
-    if (r.empty()) return py::none();
-    return py::int_(r.begin);
-  }
-
-  // Decodes one value of a stream into `out`.
-  Status decode(const LoadedGroup& group, const StripeView& stripe,
-                uint32_t stream, uint64_t row, const Output& out) const {
-    const FileReader& f = rows_->file();
-    if (row >= stripe.values[stream]) {
-      return Status::corrupt("stream " + std::to_string(stream) + " has only " +
-                             std::to_string(stripe.values[stream]) + " values");
-    }
-    const auto index = static_cast<uint32_t>(row / kSegmentValues);
-    NIMBLE_ASSIGN_OR_RETURN(
-        const Decoder* d,
-        group.decoder(stripe, stream, index, f.plan().streams()[stream]));
-    const uint32_t segment = stripe.first_segment[stream] + index;
-    const SegmentBody body{f.file().mapped() + stripe.segment_offsets[segment],
-                           stripe.segment_sizes[segment], true,
-                           &f.stats()->touches};
-    const auto local = static_cast<uint32_t>(row % kSegmentValues);
-    return d->gather(body, &local, 1, out);
-  }
-
-  PyObject* get(const Getter& g, size_t column, const LoadedGroup& group,
-                const StripeView& stripe, uint64_t row) const {
-    alignas(64) uint8_t value[32 + AlignedBuffer::kSlack];
-    Output to;
-    to.data = value;
-    Status status;
-    if (g.validity != kNoStream && stripe.values[g.validity] > 0) {
-      status = decode(group, stripe, g.validity, row, to);
-      if (status && (value[0] & 1) == 0) return Py_NewRef(Py_None);
-    }
-    if (status && g.layout == Layout::kBytes) {
-      thread_local BytesSink sink;
-      sink.data.clear();
-      sink.count = 0;
-      sink.wide = true;
-      to = Output{nullptr, 0, &sink};
-      status = decode(group, stripe, g.values, row, to);
-      if (status) {
-        const uint8_t* p = sink.data.size() > 0 ? sink.data.data() : value;
-        return g.maker.make(p, sink.data.size());
+    if (logical == Logical::kText && PyUnicode_CheckExact(key)) {
+      Py_ssize_t size = 0;
+      const char* text = PyUnicode_AsUTF8AndSize(key, &size);
+      if (text == nullptr) throw py::error_already_set();
+      const auto n = static_cast<size_t>(size);
+      if (KeyEncoder::max_text_key(n) <= sizeof bytes) {
+        return {bytes, encoder.encode_text_key({text, n}, bytes)};
       }
     }
-    if (status) status = decode(group, stripe, g.values, row, to);
-    if (!status) {
-      raise(std::move(status).with_context(
-          rows_->file().file().name() + ": column '" +
-          rows_->schema().children[column].name + "'"));
+    return PyTuple_Check(key) ? ByteSpan{} : encode_tuple(key);
+  }
+
+  // The same for keys of any type and number of columns.
+  ByteSpan encode_tuple(PyObject* key) const {
+    thread_local std::vector<KeyScalar> values;
+    thread_local ByteBuffer encoded;
+    // Tuples for a secondary index may be in an order of their own.
+    if (encoder_ == nullptr || (lookup_ != nullptr && key_columns_ != 1) ||
+        !to_key_scalars(*encoder_, key_columns_, key, &values) ||
+        values.size() != key_columns_) {
+      return {};
     }
-    if (g.layout == Layout::kBool) value[0] &= 1;
-    return g.maker.make(value, 0);
+    for (const KeyScalar& v : values) {
+      if (v.kind == KeyScalar::Kind::kNull) return {};
+    }
+    encoded.clear();
+    check(encoder_->encode_tuple(values, &encoded));
+    return encoded.span();
+  }
+
+  // `key` is the one that the row was found by, or null.
+  py::object read_pinned(uint64_t row, PyObject* key) const {
+    const FileReader& f = rows_->file();
+    // One round of reads for all of them.
+    py::object others;
+    if (!others_.empty()) others = fallback_(row, others_);
+    if (f.file().mapped() == nullptr) return others;
+    const LoadedGroup& group = *unwrap(f.groups().get(f.group_of(row)));
+    const StripeView& stripe = group.view().stripe_of(row);
+    const RowPlace place{f, group, stripe, row - stripe.first_row};
+    // Copied rather than built: its table has the right size and the keys.
+    py::object out =
+        py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));
+    if (!out) throw py::error_already_set();
+    for (size_t i = 0; i < getters_.size(); i += kAhead) {
+      fill(place, i, std::min(getters_.size(), i + kAhead), key, others,
+           out.ptr());
+    }
+    return out;
+  }
+
+  // Columns [begin, end): first all bytes are asked for, then used.
+  void fill(const RowPlace& place, size_t begin, size_t end, PyObject* key,
+            const py::object& others, PyObject* out) const {
+    OneValue values[kAhead];
+    for (size_t i = begin; i < end; ++i) {
+      const Getter& g = getters_[i];
+      if (!g.direct || (g.key_part && key != nullptr)) continue;
+      auto value = place.stream(g.values);
+      if (!value) fail(std::move(value).error(), i);
+      values[i - begin] = *value;
+      values[i - begin].prefetch();
+    }
+    for (size_t i = begin; i < end; ++i) {
+      const Getter& g = getters_[i];
+      PyObject* made = nullptr;
+      if (!g.direct) {
+        made = py::object(others[g.name]).release().ptr();
+      } else if (g.key_part && key != nullptr) {
+        made = Py_NewRef(
+            key_columns_ == 1
+                ? key
+                : PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(*g.key_part)));
+      } else {
+        made = make(place, i, values[i - begin]);
+      }
+      if (made == nullptr) throw py::error_already_set();
+      const int failed = PyDict_SetItem(out, g.name.ptr(), made);
+      Py_DECREF(made);
+      if (failed != 0) throw py::error_already_set();
+    }
+  }
+
+  // The value as a new reference; null with a Python error set.
+  PyObject* make(const RowPlace& place, size_t column,
+                 const OneValue& value) const {
+    const Getter& g = getters_[column];
+    alignas(64) uint8_t bytes[32 + AlignedBuffer::kSlack];
+    Output to;
+    to.data = bytes;
+    if (g.validity != kNoStream && place.stripe.values[g.validity] > 0) {
+      auto validity = place.stream(g.validity);
+      if (!validity) fail(std::move(validity).error(), column);
+      if (Status s = validity->read(to); !s) fail(std::move(s), column);
+      if ((bytes[0] & 1) == 0) return Py_NewRef(Py_None);
+    }
+    if (g.layout == Layout::kBytes) return make_bytes(column, value);
+    if (Status s = value.read(to); !s) fail(std::move(s), column);
+    if (g.layout == Layout::kBool) bytes[0] &= 1;
+    return g.maker.make(bytes, 0);
+  }
+
+  PyObject* make_bytes(size_t column, const OneValue& value) const {
+    thread_local BytesSink kept;  // its memory
+    BytesSink& sink = kept;
+    sink.data.clear();
+    sink.count = 0;
+    sink.wide = true;
+    if (Status s = value.read(Output{nullptr, 0, &sink}); !s) {
+      fail(std::move(s), column);
+    }
+    static const uint8_t nothing = 0;
+    const size_t size = sink.data.size();
+    return getters_[column].maker.make(size > 0 ? sink.data.data() : &nothing,
+                                       size);
+  }
+
+  [[noreturn]] void fail(Status status, size_t column) const {
+    raise(std::move(status).with_context(
+        rows_->file().file().name() + ": column '" +
+        rows_->schema().children[column].name + "'"));
   }
 
   std::shared_ptr<RowReader> rows_;
-  const IndexLookup* lookup_ = nullptr;  // null: the cluster index
   py::object fallback_;
+  const IndexLookup* lookup_ = nullptr;  // null: the cluster index
+  const KeyEncoder* encoder_ = nullptr;  // of keys; null: no index
+  size_t key_columns_ = 0;
   std::vector<Getter> getters_;
+  py::dict blank_;   // every name, no value
   py::list others_;  // names of columns that are not direct
 };
 
 }  // namespace
 
 void register_point_reader(py::module_& m) {
-  py::class_<PointReader>(m, "PointReader")
+  py::class_<PointReader, std::shared_ptr<PointReader>>(m, "PointReader")
       .def(py::init<std::shared_ptr<RowReader>, py::object, int64_t>(),
            py::arg("projection"), py::arg("fallback"), py::arg("index") = -1)
-      .def("find", &PointReader::find, py::arg("key"))
-      .def("read", &PointReader::read, py::arg("row"))
-      .def("get", &PointReader::get_row, py::arg("key"));
+      .def("getter", &PointReader::getter)
+      .def("read", &PointReader::read, py::arg("row"));
 }
 
 }  // namespace nimble

@@ -19,6 +19,14 @@
 
 namespace nimble {
 
+// Where a key chunk lies in the file, and which rows of it are its own.
+struct ChunkPlace {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  uint64_t first_row = 0;  // file row
+  uint32_t num_keys = 0;
+};
+
 // One loaded group. Decoders are made on first use.
 class LoadedGroup {
  public:
@@ -32,6 +40,14 @@ class LoadedGroup {
   // File row of the group's first row.
   uint64_t first_row() const { return first_row_; }
   const ChunkDirectory& chunks() const { return chunks_; }
+  ChunkPlace chunk_place(size_t chunk) const {
+    const ChunkDirectoryRef& d = view_.chunks();
+    const uint64_t begin = chunk == 0 ? 0 : d.chunk_ends[chunk - 1];
+    const uint64_t row = chunk == 0 ? 0 : d.chunk_end_rows[chunk - 1];
+    return {d.key_stream_offset + begin, d.chunk_ends[chunk] - begin,
+            first_row_ + row,
+            static_cast<uint32_t>(d.chunk_end_rows[chunk] - row)};
+  }
   // Segment `index` of a stream of a stripe; `type` is the stream's.
   Result<const Decoder*> decoder(const StripeView& stripe, uint32_t stream,
                                  uint32_t index, ValueType type) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nimble/file/hash_lookup.h"
+#include "nimble/file/find_keys.h"
 #include "nimble/file/key_lookup.h"
 #include "nimble/file/sorted_index.h"
 #include "nimble/index/cluster_index_writer.h"

@@ -2,16 +2,47 @@
 
 #include <algorithm>
 
-#include "nimble/base/hash.h"
-#include "nimble/key/key_sort.h"
-
 namespace nimble {
+namespace {
+
+// The chunk in `bytes`, its checksum compared first if `verify`.
+Result<KeyChunk> checked_chunk(const FileReader& file, const LoadedGroup& group,
+                               size_t chunk, bool verify, ByteSpan bytes) {
+  Status status = verify ? KeyChunk::verify_checksum(bytes) : Status();
+  if (status) {
+    if (verify) group.set_chunk_verified(chunk);
+    auto opened = KeyChunk::open(bytes, group.chunk_place(chunk).num_keys);
+    if (opened) [[likely]]
+      return opened;
+    status = std::move(opened).error();
+  }
+  return std::move(status).with_context(
+      file.file().name() + ": key chunk " + std::to_string(chunk) +
+      " at offset " + std::to_string(group.chunk_place(chunk).offset));
+}
+
+}  // namespace
+
+Result<KeyChunk> open_mapped_chunk(const FileReader& file,
+                                   const LoadedGroup& group, size_t chunk) {
+  const ChunkPlace place = group.chunk_place(chunk);
+  const bool verify = !group.chunk_verified(chunk);
+  if (verify) file.stats()->add(ReadKind::kIndex, 1, place.size);
+  return checked_chunk(
+      file, group, chunk, verify,
+      {file.file().mapped() + place.offset, static_cast<size_t>(place.size)});
+}
+
+Status ends_before_boundary(const FileReader& file, size_t group) {
+  return Status::corrupt(file.file().name() + ": stripe group " +
+                         std::to_string(group) +
+                         " ends before its boundary key");
+}
 
 Status KeyCursor::open_group(size_t group) {
   if (group_ != nullptr && group_index_ == group) return Status::ok();
   has_chunk_ = false;
-  NIMBLE_ASSIGN_OR_RETURN(group_,
-                          file_.groups().get(group, ReadKind::kIndex));
+  NIMBLE_ASSIGN_OR_RETURN(group_, file_.groups().get(group, ReadKind::kIndex));
   group_index_ = group;
   return Status::ok();
 }
@@ -19,49 +50,33 @@ Status KeyCursor::open_group(size_t group) {
 Status KeyCursor::open_chunk(size_t chunk) {
   if (has_chunk_ && chunk_index_ == chunk) return Status::ok();
   has_chunk_ = false;
-  const ChunkDirectoryRef& d = group_->view().chunks();
-  const uint64_t begin = chunk == 0 ? 0 : d.chunk_ends[chunk - 1];
-  const uint64_t size = d.chunk_ends[chunk] - begin;
-  const uint64_t offset = d.key_stream_offset + begin;
-  const uint64_t first = chunk == 0 ? 0 : d.chunk_end_rows[chunk - 1];
-  const auto fail = [&](Status s) {
-    return std::move(s).with_context(file_.file().name() + ": key chunk " +
-                                     std::to_string(chunk) + " at offset " +
-                                     std::to_string(offset));
-  };
-  ByteSpan bytes;
-  bool verify = true;
-  if (const uint8_t* map = file_.file().mapped()) {
-    bytes = {map + offset, size};
-    verify = !group_->chunk_verified(chunk);
-    if (verify) file_.stats()->add(ReadKind::kIndex, 1, size);
+  if (file_.file().mapped() != nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(chunk_, open_mapped_chunk(file_, *group_, chunk));
   } else {
-    uint64_t at = 0;
-    owner_ = file_.range_cache()->find(offset, size, &at);
-    if (owner_ == nullptr) {
-      auto read = std::make_shared<std::vector<uint8_t>>(size);
-      NIMBLE_RETURN_IF_ERROR(file_.file().read_at({offset, size, read->data()}));
-      file_.stats()->add(ReadKind::kIndex, 1, size);
-      file_.stats()->rounds.fetch_add(1, std::memory_order_relaxed);
-      owner_ = read;
-      at = offset;
-      file_.range_cache()->put(offset, std::move(read));
-    }
-    bytes = ByteSpan(*owner_).subspan(offset - at, size);
+    NIMBLE_RETURN_IF_ERROR(read_chunk(chunk));
   }
-  if (verify) {
-    if (Status s = KeyChunk::verify_checksum(bytes); !s) return fail(std::move(s));
-    group_->set_chunk_verified(chunk);
-  }
-  auto opened = KeyChunk::open(
-      bytes, static_cast<uint32_t>(d.chunk_end_rows[chunk] - first));
-  if (!opened) return fail(std::move(opened).error());
-  chunk_ = std::move(opened).value();
   chunk_index_ = chunk;
-  chunk_first_row_ = group_->first_row() + first;
-  last_ = 0;
-  last_target_.clear();
+  chunk_first_row_ = group_->chunk_place(chunk).first_row;
   has_chunk_ = true;
+  return Status::ok();
+}
+
+Status KeyCursor::read_chunk(size_t chunk) {
+  const auto [offset, size, first_row, num_keys] = group_->chunk_place(chunk);
+  uint64_t at = 0;
+  owner_ = file_.range_cache()->find(offset, size, &at);
+  if (owner_ == nullptr) {
+    auto read = std::make_shared<std::vector<uint8_t>>(size);
+    NIMBLE_RETURN_IF_ERROR(file_.file().read_at({offset, size, read->data()}));
+    file_.stats()->add(ReadKind::kIndex, 1, size);
+    file_.stats()->rounds.fetch_add(1, std::memory_order_relaxed);
+    owner_ = read;
+    at = offset;
+    file_.range_cache()->put(offset, std::move(read));
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      chunk_, checked_chunk(file_, *group_, chunk, true,
+                            ByteSpan(*owner_).subspan(offset - at, size)));
   return Status::ok();
 }
 
@@ -73,24 +88,74 @@ Result<bool> KeyCursor::seek_chunk(ByteSpan target) {
   const size_t chunk = group_->chunks().find(target);
   // The group's last boundary is its last key, which is >= target.
   if (chunk == group_->chunks().size()) {
-    return Status::corrupt(file_.file().name() + ": stripe group " +
-                           std::to_string(group) +
-                           " ends before its boundary key");
+    return ends_before_boundary(file_, group);
+  }
+  if (const uint8_t* map = file_.file().mapped()) {
+    // Its header, and its key about where that should be: one miss, not two.
+    const ChunkPlace place = group_->chunk_place(chunk);
+    __builtin_prefetch(map + place.offset);
+    const double part = group_->chunks().place_in(chunk, target);
+    __builtin_prefetch(
+        map + place.offset +
+        static_cast<uint64_t>(static_cast<double>(place.size) * part));
   }
   NIMBLE_RETURN_IF_ERROR(open_chunk(chunk));
   return true;
 }
 
+Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
+                                 ByteSpan probe, bool whole, bool unique,
+                                 ByteBuffer* scratch) {
+  ChunkAnswer out;
+  NIMBLE_ASSIGN_OR_RETURN(out.begin, chunk.lower_bound(probe));
+  out.end = out.begin;
+  if (whole) {
+    // No key is the beginning of another: the next chunk cannot have it.
+    if (out.begin == chunk.num_keys()) return out;
+    NIMBLE_ASSIGN_OR_RETURN(const bool found, chunk.matches(out.begin, probe));
+    if (!found) return out;
+    ++out.end;
+    if (unique) return out;
+    if (out.end < chunk.num_keys()) {
+      NIMBLE_ASSIGN_OR_RETURN(const bool again, chunk.matches(out.end, probe));
+      if (!again) return out;
+    }
+  }
+  out.ends_here = false;
+  scratch->clear();
+  scratch->put_bytes(probe);
+  if (out.begin == chunk.num_keys() || !successor(scratch)) return out;
+  // Mostly the range ends in the same chunk, close to where it begins.
+  NIMBLE_ASSIGN_OR_RETURN(out.end,
+                          chunk.lower_bound_from(out.begin, scratch->span()));
+  out.ends_here = out.end < chunk.num_keys() ||
+                  compare_bytes(boundary, scratch->span()) >= 0;
+  return out;
+}
+
 Result<uint64_t> KeyCursor::lower_bound(ByteSpan target) {
   NIMBLE_ASSIGN_OR_RETURN(const bool inside, seek_chunk(target));
   if (!inside) return file_.num_rows();
-  const bool ascending =
-      last_ > 0 && compare_bytes(last_target_.span(), target) <= 0;
+  NIMBLE_ASSIGN_OR_RETURN(const uint32_t at, chunk_->lower_bound(target));
+  return chunk_first_row_ + at;
+}
+
+Result<uint64_t> KeyCursor::end_of(ByteSpan prefix) {
+  successor_.clear();
+  successor_.put_bytes(prefix);
+  if (!successor(&successor_)) return file_.num_rows();
+  return lower_bound(successor_.span());
+}
+
+Result<RowRange> KeyCursor::find_here(ByteSpan key, bool whole) {
   NIMBLE_ASSIGN_OR_RETURN(
-      last_, chunk_->lower_bound_from(ascending ? last_ : 0, target));
-  last_target_.clear();
-  last_target_.put_bytes(target);
-  return chunk_first_row_ + last_;
+      const ChunkAnswer found,
+      search_chunk(*chunk_, group_->chunks().boundary(chunk_index_), key, whole,
+                   file_.footer().cluster->unique, &successor_));
+  const uint64_t begin = chunk_first_row_ + found.begin;
+  if (found.ends_here) return RowRange{begin, chunk_first_row_ + found.end};
+  NIMBLE_ASSIGN_OR_RETURN(const uint64_t end, end_of(key));
+  return RowRange{begin, std::max(begin, end)};
 }
 
 Result<RowRange> KeyCursor::find_prefix(ByteSpan prefix) {
@@ -101,23 +166,9 @@ Result<RowRange> KeyCursor::find_prefix(ByteSpan prefix) {
        compare_bytes(first.first(prefix.size()), prefix) != 0)) {
     return RowRange{};
   }
-  NIMBLE_ASSIGN_OR_RETURN(const uint64_t begin, lower_bound(prefix));
-  if (begin == file_.num_rows()) return RowRange{begin, begin};
-  successor_.clear();
-  successor_.put_bytes(prefix);
-  if (!successor(&successor_)) return RowRange{begin, file_.num_rows()};
-  // Mostly the range ends in the same chunk, close to where it begins.
-  if (last_ < chunk_->num_keys()) {
-    NIMBLE_ASSIGN_OR_RETURN(const uint32_t end,
-                            chunk_->lower_bound_from(last_, successor_.span()));
-    const bool ends_here =
-        end < chunk_->num_keys() ||
-        compare_bytes(group_->chunks().boundary(chunk_index_),
-                      successor_.span()) >= 0;
-    if (ends_here) return RowRange{begin, chunk_first_row_ + end};
-  }
-  NIMBLE_ASSIGN_OR_RETURN(const uint64_t end, lower_bound(successor_.span()));
-  return RowRange{begin, end};
+  NIMBLE_ASSIGN_OR_RETURN(const bool inside, seek_chunk(prefix));
+  if (!inside) return RowRange{file_.num_rows(), file_.num_rows()};
+  return find_here(prefix, false);
 }
 
 Result<RowRange> KeyCursor::find_key(ByteSpan key) {
@@ -127,17 +178,12 @@ Result<RowRange> KeyCursor::find_key(ByteSpan key) {
 }
 
 Result<RowRange> KeyCursor::find_whole(ByteSpan key) {
-  if (!file_.footer().cluster->unique) return find_prefix(key);
-  // At most one row: where it ends needs no second bound, which might lie in
-  // another chunk or group.
   if (compare_bytes(key, file_.footer().cluster->first_key) < 0) {
     return RowRange{};
   }
-  NIMBLE_ASSIGN_OR_RETURN(const uint64_t row, lower_bound(key));
-  if (row == file_.num_rows() || last_ == chunk_->num_keys()) return RowRange{};
-  NIMBLE_RETURN_IF_ERROR(chunk_->key_at(last_, &found_));
-  if (compare_bytes(found_.span(), key) != 0) return RowRange{};
-  return RowRange{row, row + 1};
+  NIMBLE_ASSIGN_OR_RETURN(const bool inside, seek_chunk(key));
+  if (!inside) return RowRange{};
+  return find_here(key, true);
 }
 
 Result<RowRange> KeyCursor::find_range(const KeyRange& range) {
@@ -160,37 +206,6 @@ Status KeyCursor::key_at(uint64_t row, ByteBuffer* key) {
       std::upper_bound(ends.begin(), ends.end(), in_group) - ends.begin());
   NIMBLE_RETURN_IF_ERROR(open_chunk(chunk));
   return chunk_->key_at(static_cast<uint32_t>(row - chunk_first_row_), key);
-}
-
-Status find_keys(const FileReader& file, const KeyBuffer& keys, bool whole,
-                 std::vector<RowRange>* out) {
-  const size_t n = keys.size();
-  out->assign(n, RowRange{});
-  if (n == 0 || file.num_rows() == 0) return Status::ok();
-  std::vector<uint8_t> maybe(n, 1);
-  if (whole) {
-    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file.bloom(n));
-    if (bloom != nullptr) {
-      std::vector<uint64_t> hashes(n);
-      for (size_t i = 0; i < n; ++i) hashes[i] = key_hash64(keys.key(i));
-      bloom->might_contain(hashes, maybe.data());
-    }
-  }
-  std::vector<uint64_t> order;
-  sort_keys(keys, &order);
-  KeyCursor cursor(file);
-  size_t last = n;
-  for (const uint64_t i : order) {
-    if (maybe[i] == 0) continue;
-    if (last < n && compare_bytes(keys.key(i), keys.key(last)) == 0) {
-      (*out)[i] = (*out)[last];
-      continue;
-    }
-    NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole ? cursor.find_whole(keys.key(i))
-                                             : cursor.find_prefix(keys.key(i)));
-    last = i;
-  }
-  return Status::ok();
 }
 
 }  // namespace nimble

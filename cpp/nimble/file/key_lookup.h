@@ -1,4 +1,4 @@
-// KeyLookup: encoded keys to file rows through the cluster index. One bound is
+// KeyCursor: encoded keys to file rows through the cluster index. One bound is
 // at most one group (level 2) and one key chunk (level 3) that no cache holds.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace nimble {
 
-// Finds bounds, cheapest in ascending order: the group and chunk found last
-// stay open. Not thread-safe; make one a thread or a batch.
+// Finds bounds; the group and chunk found last stay open. Not thread-safe;
+// make one a thread or a batch.
 class KeyCursor {
  public:
   explicit KeyCursor(const FileReader& file) : file_(file) {}
@@ -29,10 +29,15 @@ class KeyCursor {
   Result<RowRange> find_range(const KeyRange& range);
   // Replaces *key by the key of a file row.
   Status key_at(uint64_t row, ByteBuffer* key);
+  // Where the rows end whose keys begin with `prefix`.
+  Result<uint64_t> end_of(ByteSpan prefix);
 
  private:
+  // The rows of a key or prefix that seek_chunk() has found the chunk of.
+  Result<RowRange> find_here(ByteSpan key, bool whole);
   Status open_group(size_t group);
   Status open_chunk(size_t chunk);
+  Status read_chunk(size_t chunk);  // of a file that is not mapped
   // Makes the chunk that may hold `target` current; false: after all keys.
   Result<bool> seek_chunk(ByteSpan target);
 
@@ -44,16 +49,25 @@ class KeyCursor {
   std::optional<KeyChunk> chunk_;
   RangeCache::Bytes owner_;      // of a chunk that is not mapped
   uint64_t chunk_first_row_ = 0;  // file row
-  uint32_t last_ = 0;             // answer of the last search in the chunk
-  ByteBuffer last_target_;
   ByteBuffer successor_;
-  ByteBuffer found_;
 };
 
-// Row ranges of many whole keys or prefixes, in the order of `keys`. Probes
-// are sorted once; groups and chunks are opened once each. `keys` hold whole
-// keys if `whole`.
-Status find_keys(const FileReader& file, const KeyBuffer& keys, bool whole,
-                 std::vector<RowRange>* out);
+// A key chunk of a mapped file, verified where it was not yet.
+Result<KeyChunk> open_mapped_chunk(const FileReader& file,
+                                   const LoadedGroup& group, size_t chunk);
+// A group whose last key lies below its boundary.
+Status ends_before_boundary(const FileReader& file, size_t group);
+
+// What one chunk says of the keys that begin with a probe, or equal it.
+struct ChunkAnswer {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  bool ends_here = true;  // false: `end` may lie in a later chunk
+};
+// `boundary` is the chunk's in its directory. A probe that is `whole` equals
+// the keys it finds; only one if `unique`.
+Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
+                                 ByteSpan probe, bool whole, bool unique,
+                                 ByteBuffer* scratch);
 
 }  // namespace nimble

@@ -1,19 +1,22 @@
 #include "nimble/file/row_reader.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "nimble/base/parallel.h"
+#include "nimble/key/key_sort.h"
 
 namespace nimble {
 namespace {
 
-std::vector<std::pair<uint64_t, uint64_t>> sorted_with_places(
-    std::span<const uint64_t> rows) {
-  std::vector<std::pair<uint64_t, uint64_t>> out(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) out[i] = {rows[i], i};
-  std::sort(out.begin(), out.end());
-  return out;
+// Places of rows, by row: big-endian, rows are keys.
+std::vector<uint64_t> sorted_places(std::span<const uint64_t> rows) {
+  KeyBuffer keys(8);
+  uint8_t* to = keys.extend_fixed(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i)
+    store(to + 8 * i, swap_bytes(rows[i]));
+  std::vector<uint64_t> order;
+  sort_keys(keys, &order);
+  return order;
 }
 
 }  // namespace
@@ -79,24 +82,29 @@ Status RowReader::read_column(const StripeReader& reader, size_t column,
 }
 
 Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
-                       uint64_t begin, uint64_t count) const {
+                       uint64_t begin, uint64_t count,
+                       std::span<const uint8_t> known) const {
   if (file_->file().mapped() != nullptr) return Status::ok();
-  for (const Projected& p : columns_) {
-    NIMBLE_RETURN_IF_ERROR(rows != nullptr
-                               ? reader.want_rows(p.node, rows, count)
-                               : reader.want_range(p.node, begin, begin + count));
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!known.empty() && known[i] != 0) continue;
+    const Projected& p = columns_[i];
+    NIMBLE_RETURN_IF_ERROR(
+        rows != nullptr ? reader.want_rows(p.node, rows, count)
+                        : reader.want_range(p.node, begin, begin + count));
   }
   return Status::ok();
 }
 
 Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
-                              uint64_t begin, uint64_t count, uint32_t threads,
+                              uint64_t begin, uint64_t count,
+                              std::span<const uint8_t> known, uint32_t threads,
                               Column* out) const {
   std::vector<Status> status(columns_.size());
   // What is fetched on the way is shared, so only mapped files go parallel;
   // and starting a thread costs as much as decoding some thousand values.
   const bool alone = file_->file().mapped() == nullptr || count < 8192;
   parallel_for(columns_.size(), alone ? 1 : threads, [&](size_t i) {
+    if (!known.empty() && known[i] != 0) return;
     status[i] = read_column(reader, i, rows, begin, count, &out->children[i]);
   });
   for (size_t i = 0; i < status.size(); ++i) {
@@ -119,12 +127,14 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
       const uint64_t begin = range.begin - stripe.first_row;
       const uint64_t count =
           std::min(range.end - stripe.first_row, stripe.rows) - begin;
-      FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());
-      const StripeReader reader(*file_, file_->plan(), *group, stripe, &fetched);
-      NIMBLE_RETURN_IF_ERROR(want(reader, nullptr, begin, count));
+      FetchedBodies fetched(file_->file(), file_->range_cache(),
+                            file_->stats());
+      const StripeReader reader(*file_, file_->plan(), *group, stripe,
+                                &fetched);
+      NIMBLE_RETURN_IF_ERROR(want(reader, nullptr, begin, count, {}));
       NIMBLE_RETURN_IF_ERROR(fetched.fetch());
       NIMBLE_RETURN_IF_ERROR(
-          read_stripe(reader, nullptr, begin, count, threads, out));
+          read_stripe(reader, nullptr, begin, count, {}, threads, out));
       range.begin += count;
     }
   }
@@ -132,6 +142,7 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
 }
 
 Status RowReader::read_ascending(std::span<const uint64_t> rows,
+                                 std::span<const uint8_t> known,
                                  uint32_t threads, Column* out) const {
   const GroupCache::Pin pin(file_->groups());
   std::vector<uint64_t> local;
@@ -146,10 +157,10 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
     }
     FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());
     const StripeReader reader(*file_, file_->plan(), *group, stripe, &fetched);
-    NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size()));
+    NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size(), known));
     NIMBLE_RETURN_IF_ERROR(fetched.fetch());
-    NIMBLE_RETURN_IF_ERROR(
-        read_stripe(reader, local.data(), 0, local.size(), threads, out));
+    NIMBLE_RETURN_IF_ERROR(read_stripe(reader, local.data(), 0, local.size(),
+                                       known, threads, out));
   }
   return Status::ok();
 }
@@ -158,25 +169,40 @@ Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
                        Column* out) const {
   for (const uint64_t r : rows) {
     if (r < file_->num_rows()) continue;
-    return Status::invalid_argument("row " + std::to_string(r) +
-                                    " of a file of " +
-                                    std::to_string(file_->num_rows()) + " rows");
+    return Status::invalid_argument(
+        "row " + std::to_string(r) + " of a file of " +
+        std::to_string(file_->num_rows()) + " rows");
   }
   const bool ascending =
       std::adjacent_find(rows.begin(), rows.end(),
                          std::greater_equal<uint64_t>()) == rows.end();
-  if (ascending) return read_ascending(rows, threads, out);
+  if (ascending) return read_ascending(rows, {}, threads, out);
   // Wanted rows ascending and once each, and for every place of the result
   // which of them goes there.
   std::vector<uint64_t> unique, places(rows.size());
   unique.reserve(rows.size());
-  for (const auto& [row, place] : sorted_with_places(rows)) {
-    if (unique.empty() || unique.back() != row) unique.push_back(row);
+  for (const uint64_t place : sorted_places(rows)) {
+    if (unique.empty() || unique.back() != rows[place]) {
+      unique.push_back(rows[place]);
+    }
     places[place] = unique.size() - 1;
   }
+  return take_placed(unique, places, {}, threads, out);
+}
+
+Status RowReader::take_placed(std::span<const uint64_t> rows,
+                              std::span<const uint64_t> places,
+                              std::span<const uint8_t> known, uint32_t threads,
+                              Column* out) const {
+  if (places.empty()) return read_ascending(rows, known, threads, out);
   Column read = make_output();
-  NIMBLE_RETURN_IF_ERROR(read_ascending(unique, threads, &read));
-  out->append_rows(read, places.data(), places.size());
+  NIMBLE_RETURN_IF_ERROR(read_ascending(rows, known, threads, &read));
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!known.empty() && known[i] != 0) continue;
+    out->children[i].append_rows(read.children[i], places.data(),
+                                 places.size());
+  }
+  out->add_rows(places.size());
   return Status::ok();
 }
 

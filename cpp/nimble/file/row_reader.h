@@ -38,6 +38,14 @@ class RowReader {
   // Appends rows in the given order, repeats included.
   Status take(std::span<const uint64_t> rows, uint32_t threads,
               Column* out) const;
+  // The same with the order already known: `rows` are those that are wanted,
+  // ascending and once each, and `places` says of every row of the result
+  // which of them it is; empty: 0, 1, 2, ... Columns with a mark in `known`
+  // are left for the caller to append; empty: none.
+  Status take_placed(std::span<const uint64_t> rows,
+                     std::span<const uint64_t> places,
+                     std::span<const uint8_t> known, uint32_t threads,
+                     Column* out) const;
 
  private:
   struct Projected {
@@ -48,15 +56,17 @@ class RowReader {
 
   RowReader() = default;
   Status read_stripe(const StripeReader& reader, const uint64_t* rows,
-                     uint64_t begin, uint64_t count, uint32_t threads,
+                     uint64_t begin, uint64_t count,
+                     std::span<const uint8_t> known, uint32_t threads,
                      Column* out) const;
   Status read_column(const StripeReader& reader, size_t column,
                      const uint64_t* rows, uint64_t begin, uint64_t count,
                      Column* out) const;
   Status want(const StripeReader& reader, const uint64_t* rows, uint64_t begin,
-              uint64_t count) const;
+              uint64_t count, std::span<const uint8_t> known) const;
   // Strictly ascending rows.
-  Status read_ascending(std::span<const uint64_t> rows, uint32_t threads,
+  Status read_ascending(std::span<const uint64_t> rows,
+                        std::span<const uint8_t> known, uint32_t threads,
                         Column* out) const;
 
   std::shared_ptr<const FileReader> file_;

@@ -21,8 +21,8 @@ Result<ChunkDirectory> ChunkDirectory::open(
   if (key_ends.empty()) return out;
   size_t shared = out.boundary(0).size();
   for (size_t i = 1; i < out.size(); ++i) {
-    shared = std::min(shared, shared_prefix(out.boundary(0).first(shared),
-                                            out.boundary(i)));
+    shared = std::min(
+        shared, shared_prefix(out.boundary(0).first(shared), out.boundary(i)));
   }
   out.prefix_ = out.boundary(0).first(shared);
   out.heads_.reserve(out.size());
@@ -33,6 +33,14 @@ Result<ChunkDirectory> ChunkDirectory::open(
   return out;
 }
 
+double ChunkDirectory::place_in(size_t i, ByteSpan target) const {
+  const uint64_t low = i == 0 ? heads_[0] : heads_[i - 1], high = heads_[i];
+  const uint64_t at = head(target);
+  if (at <= low) return 0;
+  if (at >= high) return 1;
+  return static_cast<double>(at - low) / static_cast<double>(high - low);
+}
+
 size_t ChunkDirectory::find_from(size_t start, ByteSpan target) const {
   const size_t n = size();
   if (start >= n) return n;
@@ -40,8 +48,7 @@ size_t ChunkDirectory::find_from(size_t start, ByteSpan target) const {
   const int c = compare_bytes(target.first(skip), prefix_);
   // A target that is part of the prefix compares below it: before all.
   if (c != 0) return c < 0 ? start : n;
-  const ByteSpan rest = target.subspan(skip);
-  const uint64_t head = head_of(rest.data(), rest.size());
+  const uint64_t head = this->head(target);
   size_t low = start;
   if (start > 0) {  // the answer is probably near
     size_t step = 1;

@@ -29,8 +29,16 @@ class ChunkDirectory {
   size_t find(ByteSpan target) const { return find_from(0, target); }
   // The same for targets in ascending order, `start` being the last answer.
   size_t find_from(size_t start, ByteSpan target) const;
+  // About how far inside chunk i, which find() gave, the target lies: 0 to 1,
+  // as if the keys between two boundaries were at equal distances.
+  double place_in(size_t i, ByteSpan target) const;
 
  private:
+  uint64_t head(ByteSpan target) const {
+    const ByteSpan rest = target.subspan(std::min(prefix_.size(), target.size()));
+    return head_of(rest.data(), rest.size());
+  }
+
   ByteSpan bytes_;
   std::span<const uint32_t> ends_;
   ByteSpan prefix_;              // of all boundaries

@@ -143,17 +143,19 @@ void KeyChunk::narrow(uint64_t target, uint32_t* low, uint32_t* high) const {
   }
 }
 
-uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
+bool KeyChunk::fixed_target(ByteSpan rest, uint64_t* target) const {
   const size_t have = std::min<size_t>(rest.size(), suffix_size_);
   const uint32_t unused = 64 - 8 * suffix_size_;
+  *target = suffix_size_ > 0 ? head_of(rest.data(), have) >> unused : 0;
+  if (rest.size() <= suffix_size_) return true;
+  // Longer than the keys: the first key behind those that it begins with.
+  const uint64_t top = suffix_size_ == 0 ? 0 : ~uint64_t{0} >> unused;
+  return (*target)++ != top;
+}
+
+uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
   uint64_t target = 0;
-  if (suffix_size_ > 0) target = head_of(rest.data(), have) >> unused;
-  if (rest.size() > suffix_size_) {
-    // Longer than the keys: the first key behind those that it begins with.
-    const uint64_t top = suffix_size_ == 0 ? 0 : ~uint64_t{0} >> unused;
-    if (target == top) return num_keys_;
-    ++target;
-  }
+  if (!fixed_target(rest, &target)) return num_keys_;
   if (fixed_at(start) >= target) return start;
   if (fixed_at(num_keys_ - 1) < target) return num_keys_;
   uint32_t low = start + 1, high = num_keys_;
@@ -177,9 +179,40 @@ uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
   return low;
 }
 
+Result<bool> KeyChunk::matches(uint32_t i, ByteSpan key) const {
+  if (compare_prefix(&key) != 0) return false;
+  if (mode_ == KeyChunkMode::kPrefix) return prefix_matches(i, key);
+  uint64_t target = 0;
+  if (key.size() != suffix_size_) return false;
+  if (suffix_size_ == 0) return true;
+  fixed_target(key, &target);
+  return (fixed_at(i) ^ target) << (64 - 8 * suffix_size_) == 0;
+}
+
+void KeyChunk::prefetch(ByteSpan target) const {
+  if (mode_ == KeyChunkMode::kPrefix) {
+    // The search begins in the middle; usual chunks have two lines of restarts.
+    const uint64_t size = uint64_t{num_restarts_} * offset_size_;
+    __builtin_prefetch(restarts_ + size / 4);
+    __builtin_prefetch(restarts_ + size / 2);
+    __builtin_prefetch(restarts_ + size / 4 * 3);
+    return;
+  }
+  uint64_t number = 0;
+  if (compare_prefix(&target) != 0 || !fixed_target(target, &number)) return;
+  uint32_t low = 0, high = num_keys_;
+  if (slope_ != 0) narrow(number, &low, &high);
+  const uint8_t* first = packed_ + uint64_t{low} * width_ / 8;
+  const uint8_t* last = packed_ + uint64_t{std::max(low, high)} * width_ / 8;
+  __builtin_prefetch(first);
+  if (last - first >= 64) __builtin_prefetch(first + (last - first) / 2);
+  __builtin_prefetch(last);
+}
+
 Status KeyChunk::key_at(uint32_t i, ByteBuffer* key) const {
   if (i >= num_keys_) {
-    return Status::invalid_argument("key " + std::to_string(i) + " of a chunk of " +
+    return Status::invalid_argument("key " + std::to_string(i) +
+                                    " of a chunk of " +
                                     std::to_string(num_keys_));
   }
   if (mode_ == KeyChunkMode::kPrefix) {
@@ -207,8 +240,8 @@ Status KeyChunk::decode(uint32_t begin, uint32_t end, KeyBuffer* out) const {
   } else if (out->fixed_width() == size) {
     out->extend_fixed(n);
   } else {
-    return broken("its keys have " + std::to_string(size) + " bytes instead of " +
-                  std::to_string(out->fixed_width()));
+    return broken("its keys have " + std::to_string(size) +
+                  " bytes instead of " + std::to_string(out->fixed_width()));
   }
   uint8_t* to = out->data() + out->num_bytes() - n * size;
   for (uint32_t i = begin; i < end; ++i, to += size) {

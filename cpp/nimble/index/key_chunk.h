@@ -45,6 +45,11 @@ class KeyChunk {
   // being the answer for the previous one. Searches near `start` first.
   Result<uint32_t> lower_bound_from(uint32_t start, ByteSpan target) const;
 
+  // Is key i, i < num_keys(), this one?
+  Result<bool> matches(uint32_t i, ByteSpan key) const;
+  // Tells the processor which bytes lower_bound(target) is about to need.
+  void prefetch(ByteSpan target) const;
+
   // Replaces *key by key i.
   Status key_at(uint32_t i, ByteBuffer* key) const;
   // Appends keys [begin, end). `out` must have offsets, or the keys' width.
@@ -59,6 +64,9 @@ class KeyChunk {
   int compare_prefix(ByteSpan* target) const;
 
   uint64_t fixed_at(uint64_t i) const;
+  // The target, behind the common prefix, as a number to compare keys with;
+  // false where it is above all that a key can be.
+  bool fixed_target(ByteSpan rest, uint64_t* target) const;
   uint32_t fixed_lower_bound(uint32_t start, ByteSpan rest) const;
   // Narrows [*low, *high) around the first value >= target with the line.
   void narrow(uint64_t target, uint32_t* low, uint32_t* high) const;
@@ -74,6 +82,7 @@ class KeyChunk {
   bool compare_restart(uint64_t restart, ByteSpan rest, int* sign) const;
   bool find_restart(uint64_t from, ByteSpan rest, uint64_t* restart) const;
   Result<uint32_t> prefix_lower_bound(uint32_t start, ByteSpan rest) const;
+  Result<bool> prefix_matches(uint32_t i, ByteSpan rest) const;
   // Keys [begin, end) one after the other in *key, each appended to *out
   // where that is not null.
   Status prefix_decode(uint32_t begin, uint32_t end, ByteBuffer* key,

@@ -115,6 +115,21 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start,
   return std::max(start, static_cast<uint32_t>(i));
 }
 
+Result<bool> KeyChunk::prefix_matches(uint32_t i, ByteSpan rest) const {
+  const uint64_t restart = i / restart_interval_;
+  size_t at = restart_at(restart);
+  // Bytes that the keys so far share with `rest`, and the last key's size.
+  size_t matched = 0, size = 0;
+  for (uint64_t k = restart * restart_interval_; k <= i; ++k) {
+    Entry entry;
+    if (!read_entry(&at, &entry) || entry.shared > size) return malformed(k);
+    size = entry.shared + entry.suffix.size();
+    if (entry.shared > matched) continue;
+    matched = match(entry.suffix, rest, entry.shared);
+  }
+  return size == rest.size() && matched == size;
+}
+
 Status KeyChunk::prefix_decode(uint32_t begin, uint32_t end, ByteBuffer* key,
                                KeyBuffer* out) const {
   const uint64_t restart = begin / restart_interval_;

@@ -1,6 +1,7 @@
 // Keys to rows: duplicates over chunks, stripes and groups, and every bound,
 // against a scan of all keys.
 #include "nimble/file/key_lookup.h"
+#include "nimble/file/probe_rows.h"
 
 #include <algorithm>
 #include <thread>
@@ -15,7 +16,8 @@ using namespace nimble::testing;
 // A sorted int64 column (keys 0, 2, 4, ... with runs of duplicates, some long).
 struct Sorted {
   Sorted(int64_t rows, Rng* rng) : field(struct_of({make_field("l")})) {
-    for (int64_t key = 0; static_cast<int64_t>(values.size()) < rows; key += 2) {
+    for (int64_t key = 0; static_cast<int64_t>(values.size()) < rows;
+         key += 2) {
       const uint64_t run = (*rng)() % 20 == 0 ? 150 : 1 + (*rng)() % 3;
       values.insert(values.end(), run, key);
     }
@@ -67,17 +69,41 @@ bool same(const RowRange& a, const RowRange& b) {
   return (a.empty() && b.empty()) || a == b;
 }
 
+// The result has the rows of every probe in the order of the probes.
+void check_result_rows(const FoundKeys& found) {
+  const auto got = probe_rows(found, 1 << 20);
+  REQUIRE(got.has_value());
+  std::vector<uint64_t> rows, probes;
+  for (size_t i = 0; i < found.ranges.size(); ++i) {
+    for (uint64_t r = found.ranges[i].begin; r < found.ranges[i].end; ++r) {
+      rows.push_back(r);
+      probes.push_back(i);
+    }
+  }
+  CHECK(got->probes == probes);
+  CHECK(std::is_sorted(got->rows.begin(), got->rows.end()));
+  std::vector<uint64_t> placed = got->rows;
+  if (!got->places.empty()) {
+    placed.clear();
+    for (const uint64_t p : got->places) placed.push_back(got->rows[p]);
+  }
+  CHECK(placed == rows);
+}
+
 TEST(KeyLookup, EveryKeyAndEveryGap) {
   Rng rng(22);
   const Sorted rows(1500, &rng);
   for (const double bloom : {0.0, 10.0}) {
     const Bytes bytes = write_file(rows.view(), tiny(bloom));
-    for (const Reader& file : {open_mapped(bytes), open_file(std::make_shared<CountingFile>(bytes))}) {
+    for (const Reader& file :
+         {open_mapped(bytes),
+          open_file(std::make_shared<CountingFile>(bytes))}) {
       CHECK(file->footer().groups.size() > 5);
       const GroupCache::Pin pin(file->groups());
       KeyCursor shared(*file);
       std::vector<int64_t> probes;
-      for (int64_t key = -3; key <= rows.values.back() + 3; ++key) probes.push_back(key);
+      for (int64_t key = -3; key <= rows.values.back() + 3; ++key)
+        probes.push_back(key);
       std::shuffle(probes.begin(), probes.end(), rng);
       for (const int64_t key : probes) {
         const ByteBuffer k = key_of(*file, key);
@@ -103,22 +129,48 @@ TEST(KeyLookup, BatchesInAnyOrderWithRepeats) {
   Rng rng(23);
   const Sorted rows(1500, &rng);
   const Bytes bytes = write_file(rows.view(), tiny(12));
-  const Reader file = open_mapped(bytes);
-  for (const bool whole : {false, true}) {
-    KeyBuffer keys(file->encoder()->fixed_width());
-    std::vector<RowRange> want;
-    for (int i = 0; i < 2000; ++i) {
-      const auto key = static_cast<int64_t>(rng() % static_cast<uint64_t>(rows.values.back() + 9)) - 4;
-      keys.push_back(key_of(*file, key).span());
-      want.push_back(rows.find(key));
+  ReaderOptions one_group;
+  one_group.cache_bytes = 1000;
+  for (const Reader& file : {open_mapped(bytes), open_mapped(bytes, one_group),
+                             open_file(std::make_shared<CountingFile>(bytes))})
+    for (const bool whole : {false, true}) {
+      KeyBuffer keys(file->encoder()->fixed_width());
+      std::vector<RowRange> want;
+      for (int i = 0; i < 2000; ++i) {
+        const auto key =
+            static_cast<int64_t>(
+                rng() % static_cast<uint64_t>(rows.values.back() + 9)) -
+            4;
+        keys.push_back(key_of(*file, key).span());
+        want.push_back(rows.find(key));
+      }
+      const GroupCache::Pin pin(file->groups());
+      const auto got = find_keys(*file, keys, whole);
+      REQUIRE(got.has_value());
+      int wrong = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        wrong += !same(got->ranges[i], want[i]);
+        wrong += !whole && got->ranges[i].begin != want[i].begin;
+      }
+      CHECK_EQ(wrong, 0);
+      check_result_rows(*got);
     }
-    std::vector<RowRange> got;
-    const GroupCache::Pin pin(file->groups());
-    REQUIRE(find_keys(*file, keys, whole, &got).is_ok());
-    int wrong = 0;
-    for (size_t i = 0; i < want.size(); ++i) wrong += !same(got[i], want[i]);
-    CHECK_EQ(wrong, 0);
-  }
+}
+
+TEST(KeyLookup, ResultRowsOfDamagedOrTooManyRanges) {
+  FoundKeys found;
+  found.ranges = {{4, 6}, {}, {0, 4}, {4, 6}};
+  found.order = {2, 0, 3, 1};
+  check_result_rows(found);
+  CHECK(probe_rows(found, 8).has_value());
+  CHECK(!probe_rows(found, 7).has_value());
+  found.ranges[3] = {5, 7};  // overlaps another key's rows
+  CHECK(!probe_rows(found, 100).has_value());
+  found.ranges = {{3, 4}, {4, 5}};
+  found.order = {0, 1};
+  const auto in_place = probe_rows(found, 2);
+  REQUIRE(in_place.has_value());
+  CHECK(in_place->places.empty() && in_place->rows.size() == 2);
 }
 
 TEST(KeyLookup, RangesAndKeysOfRows) {
@@ -128,7 +180,11 @@ TEST(KeyLookup, RangesAndKeysOfRows) {
   const GroupCache::Pin pin(file->groups());
   KeyCursor cursor(*file);
   for (int round = 0; round < 500; ++round) {
-    const auto bound = [&] { return static_cast<int64_t>(rng() % static_cast<uint64_t>(rows.values.back() + 6)) - 3; };
+    const auto bound = [&] {
+      return static_cast<int64_t>(
+                 rng() % static_cast<uint64_t>(rows.values.back() + 6)) -
+             3;
+    };
     const int64_t lo = bound(), hi = bound();
     KeyRange range;
     uint64_t begin = 0, end = 900;
@@ -147,7 +203,8 @@ TEST(KeyLookup, RangesAndKeysOfRows) {
   ByteBuffer key;
   for (uint64_t row = 0; row < 900; row += 7) {
     REQUIRE(cursor.key_at(row, &key).is_ok());
-    CHECK(as_string(key.span()) == as_string(key_of(*file, rows.values[row]).span()));
+    CHECK(as_string(key.span()) ==
+          as_string(key_of(*file, rows.values[row]).span()));
   }
 }
 
@@ -171,9 +228,9 @@ TEST(KeyLookup, NoRows) {
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
   KeyBuffer keys(file->encoder()->fixed_width());
   keys.push_back(key_of(*file, 1).span());
-  std::vector<RowRange> got;
-  CHECK(find_keys(*file, keys, true, &got));
-  CHECK(got.size() == 1 && got[0].empty());
+  const auto got = find_keys(*file, keys, true);
+  REQUIRE(got.has_value());
+  CHECK(got->ranges.size() == 1 && got->ranges[0].empty());
 }
 
 TEST(KeyLookup, UnsortedAndRepeatedKeysAreRefusedWithTheirRow) {
@@ -181,7 +238,8 @@ TEST(KeyLookup, UnsortedAndRepeatedKeysAreRefusedWithTheirRow) {
   Sorted rows(500, &rng);
   const auto refusal = [&rows](const WriterOptions& o) {
     auto out = std::make_shared<std::vector<uint8_t>>();
-    auto writer = FileWriter::create(rows.field, o, std::make_unique<MemoryTarget>(out));
+    auto writer =
+        FileWriter::create(rows.field, o, std::make_unique<MemoryTarget>(out));
     REQUIRE(writer.has_value());
     KeyBuffer keys;
     REQUIRE((*writer)->encoder()->encode(rows.view(), 0, 500, &keys).is_ok());
@@ -210,8 +268,9 @@ TEST(KeyLookup, ThreadsWithATinyCache) {
   const Bytes bytes = write_file(rows.view(), tiny());
   ReaderOptions options;
   options.cache_bytes = 1000;  // less than one group
-  for (const Reader& file : {open_mapped(bytes, options),
-                             open_file(std::make_shared<CountingFile>(bytes), options)}) {
+  for (const Reader& file :
+       {open_mapped(bytes, options),
+        open_file(std::make_shared<CountingFile>(bytes), options)}) {
     std::atomic<int> wrong{0};
     std::vector<std::thread> pool;
     for (uint64_t t = 0; t < 4; ++t) {
@@ -224,7 +283,8 @@ TEST(KeyLookup, ThreadsWithATinyCache) {
           {
             const GroupCache::Pin pin(file->groups());
             KeyCursor cursor(*file);
-            const auto got = cursor.find_prefix(key_of(*file, rows.values[row]).span());
+            const auto got =
+                cursor.find_prefix(key_of(*file, rows.values[row]).span());
             if (!got) {
               ++wrong;
               continue;
@@ -237,8 +297,10 @@ TEST(KeyLookup, ThreadsWithATinyCache) {
             ++wrong;
             continue;
           }
-          const auto* v = reinterpret_cast<const int64_t*>(out.children[0].value_data());
-          for (uint64_t k = 0; k < found.size(); ++k) wrong += v[k] != rows.values[row];
+          const auto* v =
+              reinterpret_cast<const int64_t*>(out.children[0].value_data());
+          for (uint64_t k = 0; k < found.size(); ++k)
+            wrong += v[k] != rows.values[row];
         }
       });
     }

@@ -31,6 +31,9 @@ TEST(ChunkDirectory, FindsLikeStdLowerBound) {
         if (directory->find(as_bytes(probe)) != want || last != want) {
           return fail(set.name.c_str(), static_cast<int>(n), "wrong chunk");
         }
+        if (want == directory->size()) continue;
+        const double place = directory->place_in(want, as_bytes(probe));
+        CHECK(place >= 0 && place <= 1);
       }
     }
   }
@@ -56,7 +59,8 @@ TEST(ChunkDirectory, HostileEnds) {
 
 TEST(ChunkDirectory, UnsortedBoundariesGiveSomeAnswer) {
   std::mt19937_64 rng(3);
-  Keys keys = generate(50, [&](size_t) { return big_endian(rng(), 1 + rng() % 8); });
+  Keys keys =
+      generate(50, [&](size_t) { return big_endian(rng(), 1 + rng() % 8); });
   std::shuffle(keys.begin(), keys.end(), rng);
   const Boundaries b(keys);
   const auto directory = ChunkDirectory::open(as_bytes(b.bytes), b.ends);

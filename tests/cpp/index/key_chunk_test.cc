@@ -46,9 +46,17 @@ void check_seeks(const KeyChunk& chunk, const Keys& keys, uint64_t seed) {
     const auto next = chunk.lower_bound_from(last, as_bytes(probe));
     REQUIRE(next.has_value());
     CHECK_EQ(*next, want);
-    const auto middle = chunk.lower_bound_from(chunk.num_keys() / 2, as_bytes(probe));
+    const auto middle =
+        chunk.lower_bound_from(chunk.num_keys() / 2, as_bytes(probe));
     REQUIRE(middle.has_value());
     CHECK_EQ(*middle, std::max(chunk.num_keys() / 2, want));
+    for (uint32_t i = want > 0 ? want - 1 : 0;
+         i < chunk.num_keys() && i <= want + 1; ++i) {
+      const auto same = chunk.matches(i, as_bytes(probe));
+      REQUIRE(same.has_value());
+      CHECK_EQ(*same, keys[i] == probe);
+    }
+    chunk.prefetch(as_bytes(probe));
     last = *next;
   }
 }
@@ -65,7 +73,8 @@ TEST(KeyChunk, SeeksLikeStdLowerBound) {
           check_reads(chunk, set.keys);
           check_seeks(chunk, set.keys, n + interval);
           if (failures > before) {
-            fail(set.name.c_str(), static_cast<int>(interval), "in this key set");
+            fail(set.name.c_str(), static_cast<int>(interval),
+                 "in this key set");
             return;
           }
           if (allow_fixed && chunk.mode() == KeyChunkMode::kFixed) break;
@@ -90,14 +99,16 @@ TEST(KeyChunk, DocumentedBytes) {
   for (const uint64_t v : {1000, 1010, 1023, 1030}) {
     numbers.push_back(std::string(1, '\0') + big_endian(v + (1ull << 63)));
   }
-  CHECK_EQ(to_hex_text(build(to_buffer(numbers), 16, true)),
-           std::string("7319452a51f49e6d01040700800000000000020220e803000000000000"
-                       "000000000a000000300000000000000000"));
+  CHECK_EQ(
+      to_hex_text(build(to_buffer(numbers), 16, true)),
+      std::string("7319452a51f49e6d01040700800000000000020220e803000000000000"
+                  "000000000a000000300000000000000000"));
   const Keys words = {std::string("\0apple\0", 7), std::string("\0apply\0", 7),
                       std::string("\0banana\0", 8)};
-  CHECK_EQ(to_hex_text(build(to_buffer(words), 2, true)),
-           std::string("c2448467067c5d0f02030100020212000000066170706c65004279000762"
-                       "616e616e610000000a00"));
+  CHECK_EQ(
+      to_hex_text(build(to_buffer(words), 2, true)),
+      std::string("c2448467067c5d0f02030100020212000000066170706c65004279000762"
+                  "616e616e610000000a00"));
 }
 
 TEST(KeyChunk, ModeIsTheSmaller) {
@@ -164,7 +175,8 @@ TEST(KeyChunk, OutOfRangeIsRefused) {
 
 // Every call on bytes that are not a chunk: an answer or an error, never
 // anything that a sanitizer objects to.
-void exercise(const std::vector<uint8_t>& bytes, uint32_t n, const Keys& probes) {
+void exercise(const std::vector<uint8_t>& bytes, uint32_t n,
+              const Keys& probes) {
   // An exact allocation, so that a read past its end is seen.
   const std::unique_ptr<uint8_t[]> copy(new uint8_t[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), copy.get());
@@ -179,6 +191,11 @@ void exercise(const std::vector<uint8_t>& bytes, uint32_t n, const Keys& probes)
   }
   ByteBuffer key;
   (void)chunk->key_at(n - 1, &key).is_ok();
+  for (const std::string& probe : probes) {
+    chunk->prefetch(as_bytes(probe));
+    (void)chunk->matches(0, as_bytes(probe)).has_value();
+    (void)chunk->matches(n - 1, as_bytes(probe)).has_value();
+  }
   KeyBuffer all;
   (void)chunk->decode(0, n, &all).is_ok();
 }
@@ -193,13 +210,16 @@ TEST(KeyChunk, HostileBytesGiveAnAnswerOrAnError) {
       const ByteBuffer good = build(keys, 4, allow_fixed);
       std::vector<uint8_t> bytes(good.data(), good.data() + good.size());
       for (size_t size = 0; size < bytes.size(); size += 1 + size / 60) {
-        exercise({bytes.begin(), bytes.begin() + static_cast<long>(size)}, 40, probes);
+        exercise({bytes.begin(), bytes.begin() + static_cast<long>(size)}, 40,
+                 probes);
         CHECK(!KeyChunk::verify_checksum({bytes.data(), size}).is_ok());
       }
       for (int i = 0; i < 300; ++i) {
         std::vector<uint8_t> bad = bytes;
         // Most of what matters is at the front.
-        const size_t at = i % 2 ? rng() % bad.size() : 8 + rng() % std::min<size_t>(40, bad.size() - 8);
+        const size_t at =
+            i % 2 ? rng() % bad.size()
+                  : 8 + rng() % std::min<size_t>(40, bad.size() - 8);
         bad[at] ^= static_cast<uint8_t>(1u << (rng() % 8));
         CHECK(!KeyChunk::verify_checksum(bad).is_ok());
         exercise(bad, 40, probes);

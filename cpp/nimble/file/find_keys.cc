@@ -1,0 +1,234 @@
+#include "nimble/file/find_keys.h"
+
+#include <algorithm>
+
+#include "nimble/base/hash.h"
+#include "nimble/file/key_lookup.h"
+#include "nimble/key/key_sort.h"
+
+namespace nimble {
+namespace {
+
+// Probes that lie between two stages of one: by then the bytes asked for have
+// come. A core has some twenty misses in flight.
+constexpr size_t kStage = 8;
+
+// Looks for ascending probes in one group of a mapped file. Every probe goes
+// through three stages, kStage probes apart, so that their misses overlap:
+// its chunk is named, opened, searched.
+class GroupFinder {
+ public:
+  GroupFinder(const FileReader& file, const KeyBuffer& keys, bool whole,
+              std::vector<RowRange>* out)
+      : file_(file),
+        keys_(keys),
+        whole_(whole),
+        unique_(file.footer().cluster->unique),
+        out_(out) {}
+
+  Status find(size_t group, std::span<const uint64_t> probes) {
+    NIMBLE_ASSIGN_OR_RETURN(group_,
+                            file_.groups().get(group, ReadKind::kIndex));
+    index_ = group;
+    last_chunk_ = 0;
+    opened_ = SIZE_MAX;
+    const size_t n = probes.size();
+    for (size_t i = 0; i < n + 2 * kStage; ++i) {
+      if (i < n) NIMBLE_RETURN_IF_ERROR(name_chunk(i, probes[i]));
+      if (i >= kStage && i - kStage < n) {
+        NIMBLE_RETURN_IF_ERROR(open_chunk(i - kStage));
+      }
+      if (i >= 2 * kStage) {
+        NIMBLE_RETURN_IF_ERROR(search(i - 2 * kStage));
+      }
+    }
+    return Status::ok();
+  }
+
+  // The rows of these probes go on in a later chunk, maybe of another group:
+  // looked for when no group is in use that loading one might drop.
+  Status find_ends() {
+    KeyCursor cursor(file_);
+    for (const uint64_t probe : open_ended_) {
+      NIMBLE_ASSIGN_OR_RETURN(const uint64_t end,
+                              cursor.end_of(keys_.key(probe)));
+      RowRange& range = (*out_)[probe];
+      range.end = std::max(range.begin, end);
+    }
+    return Status::ok();
+  }
+
+ private:
+  static constexpr size_t kSlots = 4 * kStage;  // a power of two
+  struct Step {
+    uint64_t probe = 0;
+    size_t chunk = 0;
+    size_t slot = 0;  // of its opened chunk
+  };
+  struct Opened {
+    std::optional<KeyChunk> chunk;
+    uint64_t first_row = 0;  // file row
+  };
+
+  Step& step(size_t i) { return steps_[i % kSlots]; }
+
+  Status name_chunk(size_t i, uint64_t probe) {
+    const ChunkDirectory& chunks = group_->chunks();
+    const size_t chunk = chunks.find_from(last_chunk_, keys_.key(probe));
+    // The group's last boundary is its last key, which is >= the probe.
+    if (chunk == chunks.size()) return ends_before_boundary(file_, index_);
+    step(i) = {probe, chunk, 0};
+    if (chunk != last_chunk_ || i == 0) {
+      const uint8_t* bytes =
+          file_.file().mapped() + group_->chunk_place(chunk).offset;
+      __builtin_prefetch(bytes);
+      __builtin_prefetch(bytes + 64);
+    }
+    last_chunk_ = chunk;
+    return Status::ok();
+  }
+
+  Status open_chunk(size_t i) {
+    Step& s = step(i);
+    if (s.chunk != opened_) {
+      slot_ = (slot_ + 1) % kSlots;
+      NIMBLE_ASSIGN_OR_RETURN(slots_[slot_].chunk,
+                              open_mapped_chunk(file_, *group_, s.chunk));
+      slots_[slot_].first_row = group_->chunk_place(s.chunk).first_row;
+      opened_ = s.chunk;
+    }
+    s.slot = slot_;
+    slots_[slot_].chunk->prefetch(keys_.key(s.probe));
+    return Status::ok();
+  }
+
+  Status search(size_t i) {
+    const Step& s = step(i);
+    const Opened& opened = slots_[s.slot];
+    const ByteSpan key = keys_.key(s.probe);
+    NIMBLE_ASSIGN_OR_RETURN(
+        const ChunkAnswer found,
+        search_chunk(*opened.chunk, group_->chunks().boundary(s.chunk), key,
+                     whole_, unique_, &scratch_));
+    (*out_)[s.probe] = {opened.first_row + found.begin,
+                        opened.first_row + found.end};
+    if (!found.ends_here) open_ended_.push_back(s.probe);
+    return Status::ok();
+  }
+
+  const FileReader& file_;
+  const KeyBuffer& keys_;
+  const bool whole_;
+  const bool unique_;
+  std::vector<RowRange>* out_;
+  std::vector<uint64_t> open_ended_;
+  const LoadedGroup* group_ = nullptr;
+  size_t index_ = 0;
+  size_t last_chunk_ = 0;
+  size_t opened_ = 0;
+  size_t slot_ = 0;
+  Step steps_[kSlots];
+  Opened slots_[kSlots];
+  ByteBuffer scratch_;
+};
+
+// Which of the probes the Bloom filter rules out; empty where it is not asked.
+Result<std::vector<uint8_t>> ask_filter(const FileReader& file,
+                                        const KeyBuffer& keys) {
+  std::vector<uint8_t> maybe;
+  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file.bloom(keys.size()));
+  if (bloom == nullptr) return maybe;
+  maybe.resize(keys.size());
+  std::vector<uint64_t> hashes(keys.size());
+  for (size_t i = 0; i < hashes.size(); ++i)
+    hashes[i] = key_hash64(keys.key(i));
+  bloom->might_contain(hashes, maybe.data());
+  return maybe;
+}
+
+// Probes in key order, without those that need no search: repeats, keys the
+// filter knows to be absent, keys before the first or after the last.
+std::vector<uint64_t> worth_searching(const FileReader& file,
+                                      const KeyBuffer& keys,
+                                      std::span<const uint64_t> order,
+                                      std::span<const uint8_t> maybe) {
+  std::vector<uint64_t> out;
+  out.reserve(order.size());
+  const ByteSpan first = file.footer().cluster->first_key;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const ByteSpan key = keys.key(order[i]);
+    if (!maybe.empty() && maybe[order[i]] == 0) continue;
+    if (i > 0 && compare_bytes(key, keys.key(order[i - 1])) == 0) continue;
+    if (out.empty() && compare_bytes(key, first) < 0 &&
+        compare_bytes(key, first.first(std::min(key.size(), first.size()))) !=
+            0) {
+      continue;
+    }
+    out.push_back(order[i]);
+  }
+  return out;
+}
+
+Status find_mapped(const FileReader& file, const KeyBuffer& keys, bool whole,
+                   std::span<const uint64_t> probes,
+                   std::vector<RowRange>* out) {
+  const ChunkDirectory& groups = file.group_boundaries();
+  GroupFinder finder(file, keys, whole, out);
+  size_t group = 0;
+  while (!probes.empty()) {
+    group = groups.find_from(group, keys.key(probes[0]));
+    if (group == groups.size()) {  // after all keys, as are the others
+      for (const uint64_t probe : probes) {
+        (*out)[probe] = {file.num_rows(), file.num_rows()};
+      }
+      break;
+    }
+    // Those up to the group's boundary.
+    const ByteSpan boundary = groups.boundary(group);
+    const auto end =
+        std::partition_point(probes.begin(), probes.end(), [&](uint64_t probe) {
+          return compare_bytes(keys.key(probe), boundary) <= 0;
+        });
+    const auto n = static_cast<size_t>(end - probes.begin());
+    NIMBLE_RETURN_IF_ERROR(finder.find(group, probes.first(n)));
+    probes = probes.subspan(n);
+  }
+  return finder.find_ends();
+}
+
+}  // namespace
+
+Result<FoundKeys> find_keys(const FileReader& file, const KeyBuffer& keys,
+                            bool whole) {
+  FoundKeys out;
+  out.ranges.resize(keys.size());
+  if (keys.empty()) return out;
+  sort_keys(keys, &out.order);
+  if (file.num_rows() == 0) return out;
+  std::vector<uint8_t> maybe;
+  if (whole) {
+    NIMBLE_ASSIGN_OR_RETURN(maybe, ask_filter(file, keys));
+  }
+  const std::vector<uint64_t> probes =
+      worth_searching(file, keys, out.order, maybe);
+  if (file.file().mapped() != nullptr) {
+    NIMBLE_RETURN_IF_ERROR(find_mapped(file, keys, whole, probes, &out.ranges));
+  } else {
+    KeyCursor cursor(file);
+    for (const uint64_t i : probes) {
+      NIMBLE_ASSIGN_OR_RETURN(out.ranges[i],
+                              whole ? cursor.find_whole(keys.key(i))
+                                    : cursor.find_prefix(keys.key(i)));
+    }
+  }
+  // Repeats have the answer of the first of them.
+  for (size_t i = 1; i < out.order.size(); ++i) {
+    const uint64_t before = out.order[i - 1], now = out.order[i];
+    if (compare_bytes(keys.key(before), keys.key(now)) == 0) {
+      out.ranges[now] = out.ranges[before];
+    }
+  }
+  return out;
+}
+
+}  // namespace nimble
