@@ -26,7 +26,7 @@ from nimblepy.dataset.manifest import (
 from nimblepy.dataset.scan import DatasetScan
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.join import index_join
-from nimblepy.key_lookups import _width
+from nimblepy.key_probes import _width
 from nimblepy.keys import key_columns, probe_batch
 from nimblepy.reader import _is_many
 from nimblepy.tree_types import Plan

@@ -14,7 +14,7 @@ from nimblepy.dataset.bounds import EncodedKeys, Indices
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.join_gather import gather
 from nimblepy.join_matches import Matches, ProbeKeys, Rows, file_segments
-from nimblepy.key_lookups import _width
+from nimblepy.key_probes import _width
 from nimblepy.keys import (
     KeyColumns,
     as_tuple,
