@@ -89,7 +89,8 @@ def main() -> int:
             only=arguments.steps,
         )
     if arguments.from_json:
-        found = json.loads(arguments.from_json.read_text("utf-8"))
+        # results of older runs lack the parts that came later
+        found = run.Results({}).as_dict() | json.loads(arguments.from_json.read_text("utf-8"))
     else:
         unknown = [name for name in arguments.only if name not in BY_NAME]
         if unknown:

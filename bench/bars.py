@@ -131,7 +131,9 @@ def _scans(times: Times) -> Iterator[Bar]:
 
 def sizes(found: dict[str, Any]) -> dict[str, float]:
     """Bytes on disk of every system that has files of its own, indexes included."""
-    out = {name: built["bytes"] for name, built in found["built"].items() if not built["borrowed"]}
+    out = {
+        name: built["bytes"] for name, built in found["built"].items() if not built.get("borrowed")
+    }
     for label, w in found["write"].items():
         if label in out or "compact" in label:
             out[label] = w["bytes"]
