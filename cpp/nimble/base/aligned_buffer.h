@@ -1,12 +1,11 @@
 // AlignedBuffer: growable bytes at a 64-byte boundary, not zero-filled, with
 // kSlack writable bytes past capacity() so that kernels may overshoot. What
-// Arrow arrays are made of: release() hands the memory to an exported array.
+// exported Arrow arrays are made of; large ones are used again (buffer_pool.h).
 #pragma once
 
-#include <cstdlib>
-#include <memory>
 #include <new>
 
+#include "nimble/base/buffer_pool.h"
 #include "nimble/base/bytes.h"
 
 namespace nimble {
@@ -25,7 +24,7 @@ class AlignedBuffer {
   }
   AlignedBuffer(const AlignedBuffer&) = delete;
   AlignedBuffer& operator=(const AlignedBuffer&) = delete;
-  ~AlignedBuffer() { std::free(data_); }
+  ~AlignedBuffer() { free_memory(); }
 
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
@@ -45,11 +44,11 @@ class AlignedBuffer {
   void reserve(size_t n) {
     if (n <= capacity_ && data_ != nullptr) return;
     size_t cap = capacity_ * 2 > n ? capacity_ * 2 : n;
-    cap = round_up(cap + kSlack, kAlignment);
-    auto* p = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, cap));
+    cap += kSlack;
+    auto* p = static_cast<uint8_t*>(allocate_buffer(&cap));
     if (p == nullptr) throw std::bad_alloc();
     if (size_ > 0) std::memcpy(p, data_, size_);
-    std::free(data_);
+    free_memory();
     data_ = p;
     capacity_ = cap - kSlack;
   }
@@ -63,13 +62,6 @@ class AlignedBuffer {
     if (n > 0) std::memcpy(data_ + at, p, n);
   }
   void clear() { size_ = 0; }
-  // The caller frees the memory with std::free.
-  uint8_t* release() {
-    uint8_t* p = data_;
-    data_ = nullptr;
-    size_ = capacity_ = 0;
-    return p;
-  }
   void swap(AlignedBuffer& o) noexcept {
     std::swap(data_, o.data_);
     std::swap(size_, o.size_);
@@ -77,6 +69,10 @@ class AlignedBuffer {
   }
 
  private:
+  void free_memory() {
+    if (data_ != nullptr) free_buffer(data_, capacity_ + kSlack);
+  }
+
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
   size_t capacity_ = 0;

@@ -1,0 +1,120 @@
+// ReadAhead: results of tasks in the order of the tasks, made by threads that
+// run ahead of whoever takes them. With one thread nothing runs ahead: a task
+// is done when its result is asked for.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace nimble {
+
+template <class T>
+class ReadAhead {
+ public:
+  using Task = std::function<T()>;
+
+  // `claim` gives the next task, an empty one at the end. One thread at a time
+  // calls it; tasks run side by side, and up to `threads` + 1 results wait.
+  ReadAhead(std::function<Task()> claim, uint32_t threads)
+      : claim_(std::move(claim)), threads_(threads) {}
+  ~ReadAhead() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    room_.notify_all();
+    for (std::thread& t : workers_) t.join();
+  }
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // The next result, nothing at the end. What a task throws is thrown here.
+  std::optional<T> next() {
+    if (threads_ <= 1) {
+      const Task task = claim_();
+      if (!task) return std::nullopt;
+      return task();
+    }
+    if (workers_.empty()) {
+      for (uint32_t i = 0; i < threads_; ++i) {
+        workers_.emplace_back([this] { work(); });
+      }
+    }
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [this] {
+      return slots_.empty() ? ended_ : slots_.front()->done;
+    });
+    if (slots_.empty()) return std::nullopt;
+    const std::unique_ptr<Slot> slot = std::move(slots_.front());
+    slots_.pop_front();
+    lock.unlock();
+    room_.notify_one();
+    if (slot->thrown) std::rethrow_exception(slot->thrown);
+    return std::move(slot->result);
+  }
+
+ private:
+  struct Slot {
+    bool done = false;
+    std::optional<T> result;
+    std::exception_ptr thrown;
+  };
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      room_.wait(lock, [this] {
+        return stopped_ || ended_ || slots_.size() <= threads_;
+      });
+      if (stopped_ || ended_) return;
+      slots_.push_back(std::make_unique<Slot>());
+      Slot* const slot = slots_.back().get();
+      Task task;
+      try {
+        task = claim_();
+        if (!task) slots_.pop_back();
+      } catch (...) {
+        slot->thrown = std::current_exception();
+        slot->done = true;
+      }
+      if (!task) {
+        ended_ = true;
+        break;
+      }
+      lock.unlock();
+      run(task, slot);
+      lock.lock();
+      slot->done = true;
+      ready_.notify_all();
+    }
+    ready_.notify_all();
+    room_.notify_all();
+  }
+
+  static void run(const Task& task, Slot* slot) {
+    try {
+      slot->result = task();
+    } catch (...) {
+      slot->thrown = std::current_exception();
+    }
+  }
+
+  std::function<Task()> claim_;
+  const uint32_t threads_;
+  std::mutex mutex_;
+  std::condition_variable ready_;  // a slot is done, or there are no more
+  std::condition_variable room_;   // a slot was taken, or all is over
+  std::deque<std::unique_ptr<Slot>> slots_;  // in order of the tasks
+  bool ended_ = false;
+  bool stopped_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace nimble

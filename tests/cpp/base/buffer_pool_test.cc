@@ -1,0 +1,96 @@
+#include "nimble/base/buffer_pool.h"
+
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "nimble/base/aligned_buffer.h"
+#include "testing/check.h"
+
+namespace nimble {
+namespace {
+
+TEST(BufferPool, GivesWhatWasAskedForAligned) {
+  for (const size_t wanted :
+       {size_t{1}, size_t{100}, kPooledBytes - 64, kPooledBytes - 63,
+        kPooledBytes - 1, kPooledBytes,
+        kPooledBytes + 1, size_t{524352}, size_t{1} << 20,
+        (size_t{1} << 20) + 64, size_t{5} << 20, (size_t{33} << 20) + 1}) {
+    size_t size = wanted;
+    auto* p = static_cast<uint8_t*>(allocate_buffer(&size));
+    CHECK(p != nullptr);
+    CHECK(size >= wanted);
+    CHECK(size <= wanted + wanted / 8 + 64);
+    CHECK_EQ(reinterpret_cast<uintptr_t>(p) % 64, 0);
+    std::memset(p, 1, size);
+    free_buffer(p, size);
+  }
+}
+
+TEST(BufferPool, RefusesTheImpossible) {
+  size_t size = SIZE_MAX - 64;
+  CHECK(allocate_buffer(&size) == nullptr);
+}
+
+TEST(BufferPool, BuffersInUseDoNotOverlap) {
+  struct Block {
+    uint8_t* p;
+    size_t size;
+    uint8_t mark;
+  };
+  std::vector<Block> blocks;
+  for (uint32_t i = 0; i < 2000; ++i) {
+    if (i % 3 == 2) {
+      const size_t at = i * 7919 % blocks.size();
+      for (const size_t k : {size_t{0}, blocks[at].size - 1}) {
+        CHECK_EQ(blocks[at].p[k], blocks[at].mark);
+      }
+      free_buffer(blocks[at].p, blocks[at].size);
+      blocks.erase(blocks.begin() + static_cast<ptrdiff_t>(at));
+      continue;
+    }
+    size_t size = kPooledBytes + i * 104729 % 3000000;
+    auto* p = static_cast<uint8_t*>(allocate_buffer(&size));
+    const auto mark = static_cast<uint8_t>(i);
+    p[0] = p[size - 1] = mark;
+    blocks.push_back({p, size, mark});
+    if (blocks.size() > 60) {
+      free_buffer(blocks[0].p, blocks[0].size);
+      blocks.erase(blocks.begin());
+    }
+  }
+  for (const Block& b : blocks) {
+    CHECK_EQ(b.p[0], b.mark);
+    CHECK_EQ(b.p[b.size - 1], b.mark);
+    free_buffer(b.p, b.size);
+  }
+  CHECK(idle_buffer_bytes() <= kMaxIdleBytes);
+}
+
+TEST(BufferPool, ThreadsFreeWhatOthersAllocate) {
+  std::vector<AlignedBuffer> made(64);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&made, t] {
+      for (size_t i = t; i < made.size(); i += 4) {
+        made[i].resize(100000 + i);
+        made[i].data()[i] = static_cast<uint8_t>(i);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (size_t i = 0; i < made.size(); ++i) CHECK_EQ(made[i].data()[i], i);
+  threads.clear();
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&made, t] {
+      for (size_t i = t; i < made.size(); i += 4) {
+        made[(i + 1) % made.size()] = AlignedBuffer();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+}  // namespace nimble
