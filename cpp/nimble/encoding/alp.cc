@@ -6,6 +6,7 @@
 
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/patches.h"
+#include "nimble/encoding/value_test.h"
 
 namespace nimble {
 namespace {
@@ -194,6 +195,50 @@ bool to_ints(const Values& values, const AlpExponents& x,
 
 // --------------------------------------------------------------------- decode
 
+// The least integer in [-most, most] of which the value is not below `bound`
+// (above it, where `above`); most + 1 where there is none. Values grow with
+// their integers, so this is a search.
+template <class F>
+int64_t first_int(F bound, bool above, const AlpExponents& x) {
+  const auto most = static_cast<int64_t>(kMost<F>);
+  int64_t low = -most;
+  int64_t high = most + 1;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    const F v = value_of<F>(middle, kPower[x.f], kInverse[x.e]);
+    if (above ? v > bound : v >= bound) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+// The range of integers whose values lie in a range of floats. Exceptions
+// aside, there are no others: encoders keep to [-most, most].
+template <class F>
+void set_int_range(const Bounds<double>& floats, const AlpExponents& x,
+                   ValueTest* out) {
+  const int64_t low = first_int(static_cast<F>(floats.low), false, x);
+  const int64_t high = first_int(static_cast<F>(floats.high), true, x) - 1;
+  if (low > high) return;
+  out->shape = ValueTest::Shape::kRange;
+  out->ints.low = static_cast<uint64_t>(low);
+  out->ints.high = static_cast<uint64_t>(high);
+}
+
+ValueTest int_range(const ValueTest& test, const AlpExponents& x) {
+  const uint32_t width = test.type.width;
+  ValueTest out = test.derived(ValueType::signed_int(width));
+  if (width == 8) {
+    set_int_range<double>(test.floats, x, &out);
+  } else {
+    set_int_range<float>(test.floats, x, &out);
+  }
+  return out;
+}
+
 class AlpDecoder final : public Decoder {
  public:
   AlpDecoder(const DecodeContext& context, const AlpExponents& x, Child ints,
@@ -244,6 +289,19 @@ class AlpDecoder final : public Decoder {
   }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     ints_.prefetch(body, row);
+  }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override {
+    if (test.shape != ValueTest::Shape::kRange) {
+      return filter_decoded(body, test, selection);
+    }
+    const size_t words = num_blocks_of(size()) * kSelectionWords;
+    const std::vector<uint64_t> before(selection,
+                                       selection + (patches_ ? words : 0));
+    NIMBLE_RETURN_IF_ERROR(
+        ints_.filter(body, int_range(test, exponents_), selection));
+    if (!patches_) return Status::ok();
+    return patches_->apply_filter(body, test, before.data(), selection);
   }
   std::string describe() const override {
     std::string text = "alp e=" + std::to_string(exponents_.e) +

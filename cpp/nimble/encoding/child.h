@@ -77,6 +77,10 @@ class Child {
   void prefetch(const SegmentBody& segment, uint32_t row) const {
     decoder_->prefetch(body(segment), row);
   }
+  Status filter(const SegmentBody& segment, const ValueTest& test,
+                uint64_t* selection) const {
+    return decoder_->filter(body(segment), test, selection);
+  }
   std::string describe() const { return decoder_->describe(); }
   size_t memory_bytes() const {
     return decoder_->memory_bytes() + inline_body_.capacity();

@@ -1,6 +1,8 @@
 #include "nimble/encoding/constant.h"
 
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/part.h"
+#include "nimble/encoding/value_test.h"
 
 namespace nimble {
 
@@ -44,6 +46,19 @@ class ConstantDecoder final : public Decoder {
   Status gather(const SegmentBody&, const uint32_t*, size_t count,
                 const Output& out) const override {
     repeat(count, out);
+    return Status::ok();
+  }
+  Status filter(const SegmentBody&, const ValueTest& test,
+                uint64_t* selection) const override {
+    const bool pass =
+        type().kind == ValueKind::kBytes
+            ? passes(test, std::string_view(
+                               reinterpret_cast<const char*>(value_.data()),
+                               value_.size()))
+            : passes(test, value_.data());
+    if (!pass) {
+      std::memset(selection, 0, num_blocks_of(size()) * kSelectionWords * 8);
+    }
     return Status::ok();
   }
   std::string describe() const override { return "constant"; }

@@ -1,8 +1,10 @@
 #include "nimble/encoding/dictionary.h"
 
+#include "nimble/base/compiler.h"
 #include "nimble/encoding/child.h"
 #include "nimble/encoding/int_values.h"
 #include "nimble/encoding/part.h"
+#include "nimble/encoding/value_test.h"
 
 namespace nimble {
 
@@ -22,10 +24,16 @@ Status encode_dictionary(const DistinctValues& distinct,
 
 namespace {
 
+// Strings up to this long are copied as this many bytes.
+constexpr uint64_t kShortString = 16;
+// Room is made for so many bytes a value without looking at the values.
+constexpr uint64_t kGenerousLength = 64;
+
 // The whole dictionary in memory.
 struct DecodedValues {
   AlignedBuffer fixed;
   BytesSink bytes;
+  uint64_t longest = 0;  // of bytes
 
   size_t memory_bytes() const {
     return fixed.capacity() + bytes.data.capacity() + bytes.offsets.capacity();
@@ -57,6 +65,8 @@ class DictionaryDecoder final : public Decoder {
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     codes_.prefetch(body, row);
   }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override;
   std::string describe() const override {
     return "dictionary n=" + std::to_string(values_.size()) + " (" +
            values_.describe() + ") of " + codes_.describe();
@@ -77,6 +87,10 @@ class DictionaryDecoder final : public Decoder {
   Status check_codes(const Scratch& codes, uint32_t n) const;
   Status gather_few(const SegmentBody& body, const Scratch& codes, uint32_t n,
                     const Output& out, uint8_t* to) const;
+
+  // The test of codes that `test` of values comes down to.
+  ValueTest test_of_codes(const DecodedValues& values,
+                          const ValueTest& test) const;
 
   Child codes_;
   Child values_;
@@ -119,6 +133,11 @@ Status DictionaryDecoder::load_values(const SegmentBody& body,
     to.data = decoded->fixed.data();
   }
   NIMBLE_RETURN_IF_ERROR(values_.decode(body, 0, values_.size(), to));
+  for (uint64_t i = 0; i < decoded->bytes.count; ++i) {
+    decoded->longest =
+        std::max(decoded->longest,
+                 decoded->bytes.end_of(i) - decoded->bytes.begin_of(i));
+  }
   if (decoded_.compare_exchange_strong(*out, decoded.get(),
                                        std::memory_order_acq_rel)) {
     *out = decoded.release();
@@ -167,29 +186,53 @@ Status DictionaryDecoder::look_up(const DecodedValues& values,
   return Status::ok();
 }
 
+// Appends the strings of n codes at `to`, of which `ends` counts; returns
+// where they end. Short ones are one fixed-size copy: both buffers have slack.
+template <class Code, class End>
+NIMBLE_ALWAYS_INLINE uint64_t copy_strings(const Code* codes, uint32_t n,
+                                           const DecodedValues& values,
+                                           uint8_t* to, uint64_t at,
+                                           End* ends) {
+  const uint64_t* starts = values.bytes.offsets.as<uint64_t>();
+  const uint8_t* from = values.bytes.data.data();
+  const bool all_short = values.longest <= kShortString;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint64_t begin = starts[codes[i]];
+    const uint64_t size = starts[codes[i] + uint64_t{1}] - begin;
+    if (all_short || size <= kShortString) {
+      std::memcpy(to + at, from + begin, kShortString);
+    } else {
+      std::memcpy(to + at, from + begin, size);
+    }
+    at += size;
+    ends[i] = static_cast<End>(at);
+  }
+  return at;
+}
+
 Status DictionaryDecoder::look_up_bytes(const DecodedValues& values,
                                         const Scratch& codes, uint32_t n,
                                         BytesSink* sink) const {
   const uint64_t first = sink->add_values(n);
   const uint64_t* starts = values.bytes.offsets.as<uint64_t>();
-  const uint8_t* from = values.bytes.data.data();
   with_codes(codes, codes_.decoder().type().width, [&](const auto* c) {
-    uint64_t added = 0;
-    for (uint32_t i = 0; i < n; ++i) added += starts[c[i] + 1] - starts[c[i]];
-    uint64_t at = sink->data.size();
-    sink->data.resize(at + added);
-    uint8_t* to = sink->data.data();
-    for (uint32_t i = 0; i < n; ++i) {
-      const uint64_t size = starts[c[i] + 1] - starts[c[i]];
-      // Both buffers have slack: short strings are one fixed-size copy.
-      if (size <= 16) {
-        std::memcpy(to + at, from + starts[c[i]], 16);
-      } else {
-        std::memcpy(to + at, from + starts[c[i]], size);
+    const uint64_t at = sink->data.size();
+    // Room for the longest, where that is little; else for what there is.
+    uint64_t room = uint64_t{n} * values.longest;
+    if (values.longest > kGenerousLength) {
+      room = 0;
+      for (uint32_t i = 0; i < n; ++i) {
+        room += starts[c[i] + uint64_t{1}] - starts[c[i]];
       }
-      at += size;
-      sink->set_end(first + i, at);
     }
+    sink->data.reserve(at + room);
+    uint8_t* const to = sink->data.data();
+    const uint64_t end =
+        sink->wide ? copy_strings(c, n, values, to, at,
+                                  sink->offsets.as<uint64_t>() + first + 1)
+                   : copy_strings(c, n, values, to, at,
+                                  sink->offsets.as<uint32_t>() + first + 1);
+    sink->data.resize(end);
   });
   return Status::ok();
 }
@@ -199,6 +242,12 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
   if (begin >= end) return Status::ok();
   const DecodedValues* values = nullptr;
   NIMBLE_RETURN_IF_ERROR(load_values(body, &values));
+  if (values->bytes.count > 0) {
+    // A guess at all of it, so that the buffer does not grow again and again.
+    const uint64_t mean = values->bytes.data.size() / values->bytes.count + 1;
+    out.bytes->data.reserve(out.bytes->data.size() +
+                            (end - begin) * std::min(mean, kGenerousLength));
+  }
   Scratch codes;
   return for_blocks(
       begin, end, [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
@@ -247,6 +296,48 @@ Status DictionaryDecoder::gather_few(const SegmentBody& body,
     std::memcpy(to + uint64_t{i} * type().width, value, type().width);
   }
   return Status::ok();
+}
+
+// --------------------------------------------------------------------- filter
+
+ValueTest DictionaryDecoder::test_of_codes(const DecodedValues& values,
+                                           const ValueTest& test) const {
+  ValueTest out;  // not negated: test.negated is in the table already
+  out.type = codes_.decoder().type();
+  out.table.resize(values_.size());
+  const uint64_t* starts = values.bytes.offsets.as<uint64_t>();
+  const auto* bytes = reinterpret_cast<const char*>(values.bytes.data.data());
+  uint32_t first = values_.size(), end = 0, count = 0;
+  for (uint32_t i = 0; i < values_.size(); ++i) {
+    const bool pass =
+        type().kind == ValueKind::kBytes
+            ? passes(test, std::string_view(bytes + starts[i],
+                                            starts[i + 1] - starts[i]))
+            : passes(test, values.fixed.data() + uint64_t{i} * type().width);
+    out.table[i] = pass ? 1 : 0;
+    if (!pass) continue;
+    first = std::min(first, i);
+    end = i + 1;
+    ++count;
+  }
+  if (count == 0) return out;
+  out.ints.low = first;
+  out.ints.high = end - 1;
+  const bool is_range = end - first == count;
+  out.shape = is_range ? ValueTest::Shape::kRange : ValueTest::Shape::kTable;
+  return out;
+}
+
+Status DictionaryDecoder::filter(const SegmentBody& body, const ValueTest& test,
+                                 uint64_t* selection) const {
+  const DecodedValues* values = decoded_.load(std::memory_order_acquire);
+  const uint32_t wanted =
+      count_selected(selection, num_blocks_of(size()) * kSelectionWords);
+  if (wanted == 0) return Status::ok();
+  // A few rows cost less than asking every value, as in gather().
+  if (wanted < values_.size() / 8) return filter_decoded(body, test, selection);
+  NIMBLE_RETURN_IF_ERROR(load_values(body, &values));
+  return codes_.filter(body, test_of_codes(*values, test), selection);
 }
 
 }  // namespace

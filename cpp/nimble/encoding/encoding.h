@@ -31,6 +31,8 @@
 
 namespace nimble {
 
+struct ValueTest;  // value_test.h
+
 inline constexpr uint32_t kBlockValues = 1024;
 inline constexpr uint32_t kSegmentValues = 131072;
 // Encodings nest at most this deep; a head that goes deeper is corrupt.
@@ -122,6 +124,12 @@ class Decoder {
   virtual void prefetch(const SegmentBody& body, uint32_t row) const {
     (void)body, (void)row;
   }
+  // Clears the bits of `selection` (bit i is row i; room for whole blocks, no
+  // bit set past size()) whose value does not pass `test`, which is of type().
+  // Blocks without a selected row are not touched. Override filter() where the
+  // question can be asked of encoded values.
+  virtual Status filter(const SegmentBody& body, const ValueTest& test,
+                        uint64_t* selection) const;
   // Rows [begin, end) as they lie in the body, verified: what a mapped file can
   // hand on without a copy, as long as the body lives. Null where the body
   // holds something else than the values themselves.
@@ -139,6 +147,10 @@ class Decoder {
 
  protected:
   Decoder(ValueType type, uint32_t size) : type_(type), size_(size) {}
+
+  // filter() by decoding what is selected.
+  Status filter_decoded(const SegmentBody& body, const ValueTest& test,
+                        uint64_t* selection) const;
 
  private:
   ValueType type_;

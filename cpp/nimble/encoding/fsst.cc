@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/fsst_compressor.h"
 #include "nimble/encoding/string_blocks.h"
+#include "nimble/encoding/value_test.h"
 
 namespace nimble {
 namespace {
@@ -12,6 +14,9 @@ namespace {
 // More codes than this are measured before room is made for what they give:
 // eight bytes a code would be too generous.
 constexpr uint64_t kMeasureAbove = 65536;
+
+// Tests that need more bytes of a string than these decompress all of it.
+constexpr uint64_t kMostDeciding = 256;
 
 class FsstDecoder final : public Decoder {
  public:
@@ -33,6 +38,8 @@ class FsstDecoder final : public Decoder {
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     blocks_.prefetch(body, row);
   }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override;
   std::string describe() const override {
     return "fsst symbols=" + std::to_string(table_.size()) + " " +
            blocks_.describe();
@@ -47,6 +54,9 @@ class FsstDecoder final : public Decoder {
                       uint64_t at, BytesSink* sink) const;
   Status gather_block(const StringBlock& block, const uint32_t* rows,
                       size_t count, uint64_t first, BytesSink* sink) const;
+
+  Status filter_block(const StringBlock& block, const ValueTest& test,
+                      uint64_t enough, uint64_t* selection) const;
 
   FsstTable table_;
   uint64_t raw_size_;
@@ -71,7 +81,16 @@ Status decompress_together(const FsstTable& table, const CodeRun& run,
                            uint8_t* out) {
   uint32_t positions[FsstTable::kMaxTogether + 1];
   const uint64_t n = run.ends[run.count - 1] - run.begin;
-  if (!table.decompress_together(run.codes + run.begin, n, out, positions)) {
+  const uint8_t* const codes = run.codes + run.begin;
+  if (n == 0 || std::memchr(codes, kFsstEscape, n) == nullptr) {
+    table.decompress_plain(codes, n, out, positions);
+    for (uint32_t i = 0; i < run.count; ++i) {
+      run.ends[i] =
+          table.place_of(codes, n, run.ends[i] - run.begin, positions);
+    }
+    return Status::ok();
+  }
+  if (!table.decompress_together(codes, n, out, positions)) {
     return trailing_escape(run.first_row + run.count - 1);
   }
   uint32_t highest = 0;
@@ -188,6 +207,53 @@ Status FsstDecoder::gather_block(const StringBlock& block, const uint32_t* rows,
     if (NIMBLE_UNLIKELY(out == nullptr)) return trailing_escape(rows[i]);
     sink->data.resize(static_cast<size_t>(out - start));
     sink->set_end(first + i, sink->data.size());
+  }
+  return Status::ok();
+}
+
+// Bytes of a string that decide a test of it; 0: all of them may be needed.
+uint64_t deciding_bytes(const ValueTest& test) {
+  if (test.shape != ValueTest::Shape::kRange) return 0;
+  const ByteBounds& b = test.bytes;
+  // One byte more than a bound tells a longer string from an equal one.
+  return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);
+}
+
+Status FsstDecoder::filter(const SegmentBody& body, const ValueTest& test,
+                           uint64_t* selection) const {
+  const uint64_t enough = deciding_bytes(test);
+  if (enough == 0 || enough > kMostDeciding) {
+    return filter_decoded(body, test, selection);
+  }
+  for (uint32_t b = 0; b < blocks_.num_blocks(); ++b) {
+    const uint32_t begin = blocks_.first_row(b);
+    const uint32_t end = begin + blocks_.rows(b);
+    const auto* bits = reinterpret_cast<const uint8_t*>(selection);
+    if (count_bits(bits, begin, end - begin) == 0) continue;
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
+    NIMBLE_RETURN_IF_ERROR(filter_block(block, test, enough, selection));
+  }
+  return Status::ok();
+}
+
+Status FsstDecoder::filter_block(const StringBlock& block,
+                                 const ValueTest& test, uint64_t enough,
+                                 uint64_t* selection) const {
+  uint64_t ends[kBlockValues];
+  NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
+  auto* const bits = reinterpret_cast<uint8_t*>(selection);
+  uint8_t text[kMostDeciding + 16];
+  for (uint32_t i = 0; i < block.rows; ++i) {
+    const uint64_t row = uint64_t{block.first_row} + i;
+    if (!get_bit(bits, row)) continue;
+    const uint8_t* codes = block.bytes + (i > 0 ? ends[i - 1] : 0);
+    const uint8_t* end =
+        table_.decompress_front(codes, block.bytes + ends[i], enough, text);
+    if (NIMBLE_UNLIKELY(end == nullptr)) return trailing_escape(row);
+    const auto size = std::min(enough, static_cast<uint64_t>(end - text));
+    const std::string_view front(reinterpret_cast<const char*>(text), size);
+    if (!passes(test, front)) clear_bit(bits, row);
   }
   return Status::ok();
 }

@@ -119,6 +119,34 @@ bool FsstTable::decompress_together(const uint8_t* codes, uint64_t n,
   return true;
 }
 
+uint64_t FsstTable::decompress_plain(const uint8_t* codes, uint64_t n,
+                                     uint8_t* out, uint32_t* fourths) const {
+  const uint64_t* const bytes = bytes_.data();
+  const uint8_t* const lengths = lengths_.data();
+  uint8_t* to = out;
+  const auto put = [&](uint64_t code) {
+    store(to, bytes[code]);
+    to += lengths[code];
+  };
+  const auto mark = [&](uint64_t i) {
+    fourths[i / 4] = static_cast<uint32_t>(to - out);
+  };
+  uint64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const uint64_t eight = load<uint64_t>(codes + i);
+    mark(i);
+    for (uint32_t k = 0; k < 4; ++k) put((eight >> (8 * k)) & 0xff);
+    mark(i + 4);
+    for (uint32_t k = 4; k < 8; ++k) put((eight >> (8 * k)) & 0xff);
+  }
+  for (; i < n; ++i) {
+    if (i % 4 == 0) mark(i);
+    put(codes[i]);
+  }
+  if (n % 4 == 0) mark(n);
+  return static_cast<uint64_t>(to - out);
+}
+
 uint64_t FsstTable::decompressed_size(const uint8_t* codes,
                                       const uint8_t* end) const {
   uint64_t size = 0;

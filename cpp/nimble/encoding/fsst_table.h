@@ -47,7 +47,24 @@ class FsstTable {
   // symbol has decompress to nothing.
   uint8_t* decompress(const uint8_t* codes, const uint8_t* end,
                       uint8_t* out) const;
-  // The same for the n codes of many strings together, without a branch a
+  // The same, but stops once there are `enough` bytes; `out` has room for
+  // enough + 8.
+  uint8_t* decompress_front(const uint8_t* codes, const uint8_t* end,
+                            uint64_t enough, uint8_t* out) const {
+    const uint8_t* const stop = out + enough;
+    while (codes < end && out < stop) {
+      const uint8_t code = *codes++;
+      if (code != kFsstEscape) {
+        store(out, bytes_[code]);
+        out += lengths_[code];
+        continue;
+      }
+      if (codes == end) return nullptr;
+      *out++ = *codes++;
+    }
+    return out;
+  }
+  // decompress() for the n codes of many strings together, without a branch a
   // string: positions[i] becomes the place in the output of code i,
   // positions[n] the end, and kInEscape that of an escaped byte. False where
   // the codes end within an escape. n <= kMaxTogether.
@@ -55,6 +72,26 @@ class FsstTable {
   static constexpr uint32_t kInEscape = UINT32_MAX;
   bool decompress_together(const uint8_t* codes, uint64_t n, uint8_t* out,
                            uint32_t* positions) const;
+  // The same for codes without an escape, which is about twice as fast:
+  // fourths[i] becomes the place in the output of code 4 * i, up to n / 4.
+  // Returns the bytes of output.
+  uint64_t decompress_plain(const uint8_t* codes, uint64_t n, uint8_t* out,
+                            uint32_t* fourths) const;
+  // The place of code `i` <= n after decompress_plain().
+  uint32_t place_of(const uint8_t* codes, uint64_t n, uint64_t i,
+                    const uint32_t* fourths) const {
+    uint32_t at = fourths[i / 4];
+    const uint64_t begin = i / 4 * 4;
+    if (begin + 4 > n) {
+      for (uint64_t k = begin; k < i; ++k) at += lengths_[codes[k]];
+      return at;
+    }
+    // Codes from i on become escapes, which have no length.
+    const uint32_t four =
+        load<uint32_t>(codes + begin) | ~uint32_t{0} << (8 * (i - begin));
+    return at + lengths_[four & 0xff] + lengths_[(four >> 8) & 0xff] +
+           lengths_[(four >> 16) & 0xff];
+  }
   // Output bytes of these codes, exactly (where they are well-formed).
   uint64_t decompressed_size(const uint8_t* codes, const uint8_t* end) const;
   // Room for any n codes: each store writes 8 bytes.

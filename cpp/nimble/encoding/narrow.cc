@@ -3,6 +3,7 @@
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/child.h"
 #include "nimble/encoding/part.h"
+#include "nimble/encoding/value_test.h"
 
 namespace nimble {
 namespace {
@@ -40,6 +41,29 @@ bool cut_words(const Values& values, uint64_t* low) {
 }
 
 // ---------------------------------------------------------------------- decode
+
+// What fits in 8 bytes of what a test of wide values asks for.
+ValueTest narrow_test(const ValueTest& test) {
+  const WideInt least{uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0},
+                      ~uint64_t{0}};
+  const WideInt most{~uint64_t{0} >> 1, 0, 0, 0};
+  const Bounds<WideInt>& from = test.wides;
+  ValueTest out = test.derived(ValueType::signed_int(8));
+  if (test.shape == ValueTest::Shape::kNothing ||
+      compare_wide(from.high, least) < 0 || compare_wide(most, from.low) < 0) {
+    return out;
+  }
+  out.shape = test.shape;
+  out.ints.low = compare_wide(from.low, least) < 0 ? least[0] : from.low[0];
+  out.ints.high = compare_wide(most, from.high) < 0 ? most[0] : from.high[0];
+  for (const WideInt& v : from.set) {
+    if (compare_wide(v, least) < 0 || compare_wide(most, v) < 0) continue;
+    out.ints.set.push_back(v[0]);
+  }
+  // Shape, low and high follow from what is left of a set.
+  if (test.shape == ValueTest::Shape::kSet) out.set_int_bounds();
+  return out;
+}
 
 class NarrowDecoder final : public Decoder {
  public:
@@ -80,6 +104,10 @@ class NarrowDecoder final : public Decoder {
   }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     child_.prefetch(body, row);
+  }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override {
+    return child_.filter(body, narrow_test(test), selection);
   }
   std::string describe() const override {
     return "narrow " + child_.describe();

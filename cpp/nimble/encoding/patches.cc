@@ -1,5 +1,7 @@
 #include "nimble/encoding/patches.h"
 
+#include "nimble/encoding/value_test.h"
+
 #include "nimble/base/hash.h"
 
 namespace nimble {
@@ -232,6 +234,31 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
         }
         return Status::ok();
       });
+}
+
+Status Patches::apply_filter(const SegmentBody& body, const ValueTest& test,
+                             const uint64_t* before,
+                             uint64_t* selection) const {
+  uint16_t rows[kBlockValues];
+  for (uint32_t b = 0; positions_.start(b) < count(); ++b) {
+    const uint32_t first = positions_.start(b);
+    const uint32_t n = positions_.start(b + 1) - first;
+    const uint64_t* const wanted = before + b * kSelectionWords;
+    if (n == 0 || count_selected(wanted, kSelectionWords) == 0) continue;
+    NIMBLE_RETURN_IF_ERROR(positions_.read(body, b, rows));
+    // One a block: of blocks in between nothing may have been read.
+    ValueCursor cursor(values_, body, width_, first + n);
+    uint64_t* const words = selection + b * kSelectionWords;
+    for (uint32_t i = 0; i < n; ++i) {
+      const uint64_t bit = uint64_t{1} << (rows[i] % 64);
+      if ((wanted[rows[i] / 64] & bit) == 0) continue;
+      const uint8_t* value = nullptr;
+      NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value));
+      words[rows[i] / 64] &= ~bit;
+      if (passes(test, value)) words[rows[i] / 64] |= bit;
+    }
+  }
+  return Status::ok();
 }
 
 }  // namespace nimble

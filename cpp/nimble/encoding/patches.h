@@ -80,6 +80,10 @@ class Patches {
   // The same for gathered rows: value i of `data` is of rows[i].
   Status apply_gather(const SegmentBody& body, const uint32_t* rows,
                       size_t count, uint8_t* data) const;
+  // For filters: asks `test` of the exceptions among the rows that `before`
+  // selects, and sets or clears their bits in `selection` accordingly.
+  Status apply_filter(const SegmentBody& body, const ValueTest& test,
+                      const uint64_t* before, uint64_t* selection) const;
   // Of the values.
   std::string describe() const { return values_.describe(); }
   size_t memory_bytes() const {

@@ -6,6 +6,7 @@
 #include "nimble/encoding/constant.h"
 #include "nimble/encoding/dictionary.h"
 #include "nimble/encoding/part.h"
+#include "nimble/encoding/value_test.h"
 
 namespace nimble {
 
@@ -158,6 +159,8 @@ class RunLengthDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override;
   std::string describe() const override {
     return "run length n=" + std::to_string(values_.size()) + " (" +
            values_.describe() + ") ends " + ends_.describe();
@@ -292,6 +295,50 @@ Status RunLengthDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     to.data += chunk * type().width;
     to.bit_offset += chunk;
     return values_.gather(body, runs, size, to);
+  });
+}
+
+// --------------------------------------------------------------------- filter
+
+Status RunLengthDecoder::filter(const SegmentBody& body, const ValueTest& test,
+                                uint64_t* selection) const {
+  // Runs with rows in blocks of which something is selected: only what these
+  // blocks need may be read.
+  std::vector<uint64_t> runs(num_blocks_of(values_.size()) * kSelectionWords);
+  auto* const run_bits = reinterpret_cast<uint8_t*>(runs.data());
+  const auto for_wanted = [&](auto&& f) -> Status {
+    for (uint32_t b = 0; b < first_runs_.size(); ++b) {
+      uint64_t* const words = selection + b * kSelectionWords;
+      if (count_selected(words, kSelectionWords) == 0) continue;
+      NIMBLE_RETURN_IF_ERROR(f(b, first_runs_[b], run_limit(b), words));
+    }
+    return Status::ok();
+  };
+  NIMBLE_RETURN_IF_ERROR(for_wanted(
+      [&](uint32_t, uint32_t first, uint32_t limit, uint64_t*) -> Status {
+        fill_bits(run_bits, first, limit - first, true);
+        return Status::ok();
+      }));
+  NIMBLE_RETURN_IF_ERROR(values_.filter(body, test, runs.data()));
+  alignas(64) uint32_t ends[kBlockValues + 1 + AlignedBuffer::kSlack / 4];
+  Output out;
+  out.data = reinterpret_cast<uint8_t*>(ends);
+  return for_wanted([&](uint32_t block, uint32_t first, uint32_t limit,
+                        uint64_t* words) -> Status {
+    NIMBLE_RETURN_IF_ERROR(ends_.decode(body, first, limit, out));
+    const uint32_t begin = block * kBlockValues;
+    const uint32_t end = begin + block_rows(block, size());
+    uint32_t row = begin;
+    for (uint32_t run = first; run < limit && row < end; ++run) {
+      const uint32_t to = std::min(ends[run - first], end);
+      if (to <= row) return broken(row);
+      if (!get_bit(run_bits, run)) {
+        fill_bits(reinterpret_cast<uint8_t*>(words), row - begin, to - row,
+                  false);
+      }
+      row = to;
+    }
+    return row == end ? Status::ok() : broken(row);
   });
 }
 

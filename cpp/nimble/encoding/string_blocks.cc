@@ -136,9 +136,8 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
                           StringBlock* out) const {
   const uint64_t begin = start_of(index);
   const uint64_t end = start_of(index + 1);
-  const uint32_t first_row = index << shift_;
-  const uint32_t rows = std::min(1u << shift_, num_rows_ - first_row);
-  const uint64_t overhead = kChecksumBytes + lengths_.packed_size(rows);
+  const uint32_t num_rows = rows(index);
+  const uint64_t overhead = kChecksumBytes + lengths_.packed_size(num_rows);
   if (NIMBLE_UNLIKELY(end > part_.size || begin > end ||
                       end - begin < overhead ||
                       !in_bounds(part_.begin, part_.size, body.size))) {
@@ -154,8 +153,8 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
   out->packed = block + kChecksumBytes;
   out->bytes = block + overhead;
   out->size = end - begin - overhead;
-  out->first_row = first_row;
-  out->rows = rows;
+  out->first_row = first_row(index);
+  out->rows = num_rows;
   return Status::ok();
 }
 

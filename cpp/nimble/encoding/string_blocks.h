@@ -9,6 +9,7 @@
 // docs/format/encodings_strings.md has the bytes.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 
@@ -119,11 +120,16 @@ struct StringBlock {
 class StringBlocks {
  public:
   // Reads what write_string_blocks() wrote.
-  static Result<StringBlocks> open(ByteReader* head, const DecodeContext& context);
+  static Result<StringBlocks> open(ByteReader* head,
+                                   const DecodeContext& context);
 
   uint32_t num_blocks() const { return num_blocks_; }
   uint32_t shift() const { return shift_; }  // blocks of 2^shift rows
   uint32_t block_of(uint32_t row) const { return row >> shift_; }
+  uint32_t first_row(uint32_t block) const { return block << shift_; }
+  uint32_t rows(uint32_t block) const {
+    return std::min(1u << shift_, num_rows_ - first_row(block));
+  }
   const PackedLengths& lengths() const { return lengths_; }
   uint64_t part_size() const { return part_.size; }
 
@@ -168,8 +174,8 @@ using CopyRows =
     std::function<void(uint32_t begin, uint32_t end, uint8_t* out)>;
 
 // Writes head (from k on) and body of strings with these lengths.
-void write_string_blocks(std::span<const uint64_t> lengths, const CopyRows& copy,
-                         SegmentBuilder* out);
+void write_string_blocks(std::span<const uint64_t> lengths,
+                         const CopyRows& copy, SegmentBuilder* out);
 
 // Bytes of body that write_string_blocks() needs, for choosing encodings.
 uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,

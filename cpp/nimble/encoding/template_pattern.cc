@@ -44,7 +44,8 @@ struct Positions {
   // The kind that holds all digits in [begin, end).
   std::optional<DigitKind> kind(uint32_t begin, uint32_t end) const {
     const auto none = [&](const uint8_t* seen) {
-      return std::all_of(seen + begin, seen + end, [](uint8_t b) { return !b; });
+      return std::all_of(seen + begin, seen + end,
+                         [](uint8_t b) { return !b; });
     };
     if (none(not_decimal)) return DigitKind::kDecimal;
     if (none(not_lower)) return DigitKind::kHexLower;
@@ -54,7 +55,8 @@ struct Positions {
 };
 
 // Appends the digits of one run: to the last limb where kind and room allow.
-void add_run(DigitKind kind, uint32_t digits, std::vector<TemplateLimb>* limbs) {
+void add_run(DigitKind kind, uint32_t digits,
+             std::vector<TemplateLimb>* limbs) {
   const uint32_t most = max_digits(kind);
   if (!limbs->empty() && limbs->back().kind == kind &&
       limbs->back().digits + digits <= most) {
@@ -166,11 +168,40 @@ Result<TemplatePattern> TemplatePattern::open(ByteReader* head) {
   }
   NIMBLE_RETURN_IF_ERROR(head->status("template"));
   if (digits == 0 || digits != out.digit_positions.size()) {
-    return Status::corrupt(
-        "template has " + std::to_string(out.digit_positions.size()) +
-        " digits, its limbs " + std::to_string(digits));
+    return Status::corrupt("template has " +
+                           std::to_string(out.digit_positions.size()) +
+                           " digits, its limbs " + std::to_string(digits));
   }
   return out;
+}
+
+namespace {
+
+bool is_digit(uint8_t c, DigitKind kind) {
+  if (c >= '0' && c <= '9') return true;
+  if (kind == DigitKind::kHexLower) return c >= 'a' && c <= 'f';
+  return kind == DigitKind::kHexUpper && c >= 'A' && c <= 'F';
+}
+
+}  // namespace
+
+bool TemplatePattern::fits(ByteSpan string) const {
+  if (string.size() != length) return false;
+  size_t digit = 0;  // of digit_positions
+  for (const TemplateLimb& limb : limbs) {
+    for (uint32_t d = 0; d < limb.digits; ++d) {
+      if (!is_digit(string[digit_positions[digit++]], limb.kind)) return false;
+    }
+  }
+  digit = 0;
+  for (uint32_t p = 0; p < length; ++p) {
+    if (digit < digit_positions.size() && digit_positions[digit] == p) {
+      ++digit;
+    } else if (literals[p] != string[p]) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void TemplatePattern::parse(const uint8_t* string, uint64_t* values) const {
@@ -189,7 +220,8 @@ void TemplatePattern::parse(const uint8_t* string, uint64_t* values) const {
 
 TemplateFormatter::TemplateFormatter(const TemplatePattern& pattern)
     : length_(pattern.length) {
-  std::copy(pattern.literals.begin(), pattern.literals.end(), literals_.begin());
+  std::copy(pattern.literals.begin(), pattern.literals.end(),
+            literals_.begin());
   for (const TemplateLimb& limb : pattern.limbs) {
     uint64_t limit = 1;  // wraps to 0 for 16 hexadecimal digits
     for (uint32_t d = 0; d < limb.digits; ++d) {

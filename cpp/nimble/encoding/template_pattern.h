@@ -37,6 +37,8 @@ struct TemplatePattern {
   void write(ByteBuffer* head) const;
   static Result<TemplatePattern> open(ByteReader* head);
 
+  // Is this string of the pattern, byte for byte?
+  bool fits(ByteSpan string) const;
   // Limb values of a string that fits, to `limbs`.
   void parse(const uint8_t* string, uint64_t* values) const;
 };

@@ -4,6 +4,7 @@
 
 #include "nimble/encoding/child.h"
 #include "nimble/encoding/part.h"
+#include "nimble/encoding/value_test.h"
 
 namespace nimble {
 namespace {
@@ -15,6 +16,7 @@ class TemplateDecoder final : public Decoder {
   TemplateDecoder(const DecodeContext& context, const TemplatePattern& pattern,
                   std::vector<Child> limbs)
       : Decoder(context.type, context.num_values),
+        pattern_(pattern),
         length_(pattern.length),
         formatter_(pattern),
         limbs_(std::move(limbs)),
@@ -57,6 +59,8 @@ class TemplateDecoder final : public Decoder {
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     for (const Child& limb : limbs_) limb.prefetch(body, row);
   }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override;
   std::string describe() const override;
   size_t memory_bytes() const override {
     size_t sum = sizeof *this;
@@ -93,6 +97,7 @@ class TemplateDecoder final : public Decoder {
                 BytesSink* sink) const;
   static std::string shape_of(const TemplatePattern& pattern);
 
+  TemplatePattern pattern_;
   uint32_t length_;
   TemplateFormatter formatter_;
   std::vector<Child> limbs_;
@@ -110,6 +115,33 @@ Status TemplateDecoder::append(const Scratch& values, size_t n, uint64_t index,
   }
   for (size_t i = 0; i < n; ++i)
     sink->set_end(index + i, at + (i + 1) * length_);
+  return Status::ok();
+}
+
+// A string equals another one of the pattern where all their limbs do.
+Status TemplateDecoder::filter(const SegmentBody& body, const ValueTest& test,
+                               uint64_t* selection) const {
+  const ByteBounds& b = test.bytes;
+  const bool is_equality = test.shape == ValueTest::Shape::kRange && b.low &&
+                           b.high && *b.low == *b.high && b.low_inclusive &&
+                           b.high_inclusive;
+  if (!is_equality || test.negated) {
+    return filter_decoded(body, test, selection);
+  }
+  const std::string& wanted = *b.low;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(wanted.data());
+  if (!pattern_.fits({bytes, wanted.size()})) {
+    std::memset(selection, 0, num_blocks_of(size()) * kSelectionWords * 8);
+    return Status::ok();
+  }
+  uint64_t values[kMaxTemplateLength] = {};
+  pattern_.parse(bytes, values);
+  for (size_t k = 0; k < limbs_.size(); ++k) {
+    ValueTest limb = test.derived(kLimbType);
+    limb.shape = ValueTest::Shape::kRange;
+    limb.ints.low = limb.ints.high = values[k];
+    NIMBLE_RETURN_IF_ERROR(limbs_[k].filter(body, limb, selection));
+  }
   return Status::ok();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "encoding/filter_conformance.h"
 #include "nimble/base/bitmap.h"
 #include "testing/check.h"
 
@@ -236,6 +237,21 @@ void check_hostile(const std::string& what, const Sample& sample,
   if (exact && some && *some != expected(sample, rows)) {
     report(what + " damaged body, gather", status);
   }
+  const std::vector<ValueTest> tests = tests_for(sample);
+  for (size_t t = 0; t < tests.size(); t += 5) {
+    std::vector<uint64_t> selection(div_ceil(sample.size, kBlockValues) *
+                                    kSelectionWords);
+    fill_bits(reinterpret_cast<uint8_t*>(selection.data()), 0, sample.size,
+              true);
+    status = decoder->filter(body, tests[t], selection.data());
+    for (uint32_t i = 0; exact && status.is_ok() && i < sample.size; ++i) {
+      const bool got = (selection[i / 64] >> (i % 64) & 1) != 0;
+      if (got != passes_plainly(tests[t], sample, i)) {
+        report(what + " damaged body, filter", status);
+        break;
+      }
+    }
+  }
 }
 
 void check_damage(const std::string& what, const Sample& sample,
@@ -345,6 +361,8 @@ void check_encoding(const std::string& what, const Sample& sample,
   check_values(what + " (" + decoder->describe() +
                    ", n=" + std::to_string(sample.size) + ")",
                sample, *decoder, body);
+  check_filters(what + " (" + decoder->describe() + ")", sample, *decoder,
+                body);
   if (sample.size <= 5000) check_damage(what, sample, encoded);
 }
 
