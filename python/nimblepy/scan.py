@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy import _core
 from nimblepy.columns import resolve_column
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.predicate import Filter, parse_filter
+from nimblepy.native_filter import split
+from nimblepy.predicate import Filter, make_filter, parse_filter
 from nimblepy.row_filter import RowFilter, rows_for
 from nimblepy.tree_types import Plan
 
 if TYPE_CHECKING:
     from nimblepy.file_base import FileBase as File
+
+
+class _Native(NamedTuple):
+    """A filter that the core evaluates on encoded data, and what it leaves to pyarrow."""
+
+    rows: Any  # _core.RowFilter
+    residual: Filter | None
 
 
 class Scan:
@@ -77,22 +86,25 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
-        """Number of rows; reads only what the filter needs."""
+        """Number of rows; reads only what the filter needs, and decodes little of that."""
         if self._filter is None:
             rows = max(0, self._end - self._begin)
-        else:
-            counting = Scan(
-                self._file,
-                columns=[],
-                filter=None,
-                row_range=(self._begin, self._end),
-                batch_rows=self._batch_rows,
-                threads=self._threads or None,
-                limit=self._limit,
-            )
-            counting._filter = self._filter
-            return sum(batch.num_rows for batch in counting._filtered())
-        return rows if self._limit is None else min(rows, self._limit)
+            return rows if self._limit is None else min(rows, self._limit)
+        native = self._native()
+        if native is not None and native.residual is None:
+            rows = int(native.rows.count(self.rows().ranges, self._threads))
+            return rows if self._limit is None else min(rows, self._limit)
+        counting = Scan(
+            self._file,
+            columns=[],
+            filter=None,
+            row_range=(self._begin, self._end),
+            batch_rows=self._batch_rows,
+            threads=self._threads or None,
+            limit=self._limit,
+        )
+        counting._filter = self._filter
+        return sum(batch.num_rows for batch in counting._filtered())
 
     def explain(self) -> Plan:
         """What running the scan touches, without reading data."""
@@ -127,51 +139,63 @@ class Scan:
             np.array(ranges, dtype=np.uint64).reshape(-1, 2), self._batch_rows, self._threads
         )
 
-    def _filtered(self) -> Iterator[pa.RecordBatch]:
+    def _native(self) -> _Native | None:
+        """What the core evaluates of the filter; ``None`` where that is nothing."""
         assert self._filter is not None
+        spec, residual = split(self._filter.node)
+        if spec is None:
+            return None
+        left = None if residual is None else make_filter(residual, self._file.schema)
+        return _Native(_core.RowFilter(self._file._open, spec), left)
+
+    def _filtered(self) -> Iterator[pa.RecordBatch]:
+        batches = self._passing_batches()
         left = self._limit
-        inputs = FilterColumns(self._file, self._filter)
+        if left is None:
+            yield from batches
+            return
+        while left > 0 and (batch := next(batches, None)) is not None:
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+
+    def _passing_batches(self) -> Iterator[pa.RecordBatch]:
+        assert self._filter is not None
         found = self.rows()
         scattered = found.scattered_rows()
         if scattered is not None:
-            yield from self._filtered_rows(inputs, scattered)
+            # An index has named the rows: few of any block, so all is asked of just these.
+            inputs = FilterColumns(self._file, self._filter)
+            for at in range(0, len(scattered), self._batch_rows):
+                rows = scattered[at : at + self._batch_rows]
+                mask = self._filter.mask(inputs.read(rows, self._threads))
+                yield from self._read_passing(rows[mask.to_numpy(zero_copy_only=False)])
             return
-        for begin, end in _pieces(found.ranges, self._batch_rows):
-            if left == 0:
-                return
-            mask = self._filter.mask(inputs.read(begin, end, self._threads))
-            passing = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-            if left is not None:
-                passing = passing[:left]
-                left -= len(passing)
-            if len(passing):
-                yield from self._read_passing(begin, end, passing)
+        ranges = found.ranges
+        native = self._native()
+        if native is not None and native.residual is None:
+            yield from stream_batches(
+                self._projection.scan(ranges, self._batch_rows, self._threads, native.rows)
+            )
+            return
+        residual = self._filter if native is None else native.residual
+        assert residual is not None
+        inputs = FilterColumns(self._file, residual)
+        for begin, end in _pieces(ranges, self._batch_rows):
+            rows = np.arange(begin, end, dtype=np.uint64)
+            if native is not None:
+                piece = np.array([[begin, end]], dtype=np.uint64)
+                rows = native.rows.rows(piece, self._threads)
+            if len(rows):
+                mask = residual.mask(inputs.read(rows, self._threads))
+                yield from self._read_passing(rows[mask.to_numpy(zero_copy_only=False)])
 
-    def _filtered_rows(
-        self, inputs: FilterColumns, rows: np.ndarray[Any, Any]
-    ) -> Iterator[pa.RecordBatch]:
-        """Passing ones of rows that lie anywhere."""
-        assert self._filter is not None
-        left = self._limit
-        for at in range(0, len(rows), self._batch_rows):
-            piece = rows[at : at + self._batch_rows]
-            mask = self._filter.mask(inputs.read_rows(piece, self._threads))
-            passing = piece[mask.to_numpy(zero_copy_only=False)][:left]
-            if left is not None:
-                left -= len(passing)
-            if len(passing):
-                yield from self._batches(self._projection.take_batch, passing)
-            if left == 0:
-                return
-
-    def _read_passing(
-        self, begin: int, end: int, passing: np.ndarray[Any, Any]
-    ) -> Iterator[pa.RecordBatch]:
-        if len(passing) == end - begin:
+    def _read_passing(self, rows: np.ndarray[Any, Any]) -> Iterator[pa.RecordBatch]:
+        if len(rows) == 0:
+            return
+        if int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+            begin, end = int(rows[0]), int(rows[-1]) + 1
             yield from self._batches(self._projection.range_batch, begin, end)
         else:
-            # Picking rows costs more than a range only where nearly all of them pass.
-            rows = passing.astype(np.uint64) + np.uint64(begin)
             yield from self._batches(self._projection.take_batch, rows)
 
     def _batches(self, read: Any, *arguments: Any) -> Iterator[pa.RecordBatch]:
@@ -215,15 +239,17 @@ class FilterColumns:
         self._schema = file.schema
         self._projection = file._projection([".".join(path) for path in self._paths])
 
-    def read(self, begin: int, end: int, threads: int) -> pa.RecordBatch:
-        return self._nested(self._projection.range_batch(begin, end, threads))
-
-    def read_rows(self, rows: np.ndarray[Any, Any], threads: int) -> pa.RecordBatch:
-        """The same of rows that lie anywhere."""
-        return self._nested(self._projection.take_batch(rows, threads))
-
-    def _nested(self, capsules: tuple[object, object]) -> pa.RecordBatch:
-        flat = pa.RecordBatch._import_from_c_capsule(*capsules)
+    def read(self, rows: np.ndarray[Any, Any], threads: int) -> pa.RecordBatch:
+        """The columns at some ascending rows, at least one."""
+        begin, end = int(rows[0]), int(rows[-1]) + 1
+        whole = end - begin == len(rows)
+        flat = pa.RecordBatch._import_from_c_capsule(
+            *(
+                self._projection.range_batch(begin, end, threads)
+                if whole
+                else self._projection.take_batch(rows, threads)
+            )
+        )
         if all(len(path) == 1 for path in self._paths):
             return flat
         tree: dict[str, Any] = {}

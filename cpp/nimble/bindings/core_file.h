@@ -62,9 +62,14 @@ pybind11::list sort_keys_of(const FileReader& file,
 pybind11::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r);
 std::vector<RowRange> ranges_from_numpy(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& r);
+// The same, merged; raises where one ends past the file.
+std::vector<RowRange> rows_of_file(
+    const pybind11::array_t<uint64_t, pybind11::array::c_style>& ranges,
+    const FileReader& file);
 
 void register_file(pybind11::module_& m);
 void register_projection(pybind11::module_& m);
+void register_filter(pybind11::module_& m);
 void register_lookup(pybind11::module_& m);
 void register_index(pybind11::module_& m);
 void register_key_batch(pybind11::module_& m);

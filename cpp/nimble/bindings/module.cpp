@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   nimble::register_writer(m);
   nimble::register_file(m);
   nimble::register_projection(m);
+  nimble::register_filter(m);
   nimble::register_lookup(m);
   nimble::register_index(m);
   nimble::register_key_batch(m);

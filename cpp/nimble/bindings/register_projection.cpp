@@ -3,9 +3,10 @@
 
 #include <algorithm>
 
+#include "nimble/base/parallel.h"
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
-#include "nimble/base/parallel.h"
+#include "nimble/file/batch_scan.h"
 
 namespace py = pybind11;
 
@@ -38,8 +39,8 @@ class BatchStream {
 // batch do not fit in Arrow's 32-bit offsets, its rows are halved.
 class TakeSource final : public BatchSource {
  public:
-  TakeSource(std::shared_ptr<const RowReader> reader, std::vector<uint64_t> rows,
-             uint64_t batch_rows, uint32_t threads)
+  TakeSource(std::shared_ptr<const RowReader> reader,
+             std::vector<uint64_t> rows, uint64_t batch_rows, uint32_t threads)
       : reader_(std::move(reader)),
         rows_(std::move(rows)),
         batch_rows_(std::max<uint64_t>(1, batch_rows)),
@@ -75,69 +76,13 @@ class TakeSource final : public BatchSource {
 // Disjoint ascending ranges, in batches.
 class ScanSource final : public BatchSource {
  public:
-  ScanSource(std::shared_ptr<const RowReader> reader, std::vector<RowRange> ranges,
-             uint64_t batch_rows, uint32_t threads)
-      : reader_(std::move(reader)),
-        ranges_(std::move(ranges)),
-        batch_rows_(std::max<uint64_t>(1, batch_rows)),
-        threads_(threads) {}
-
-  const Field& schema() const override { return reader_->schema(); }
-  Status next(ArrowArray* out) override {
-    *out = ArrowArray{};
-    for (uint64_t want = batch_rows_; !done();) {
-      const std::vector<RowRange> part = peek(want);
-      Column column = reader_->make_output();
-      // One range inside one stripe may be handed out where it lies.
-      column.set_wants_views(part.size() == 1 && in_one_stripe(part[0]));
-      NIMBLE_RETURN_IF_ERROR(reader_->read_ranges(part, threads_, &column));
-      Status status = std::move(column).export_array(out);
-      const uint64_t rows = count_rows(part);
-      if (status) {
-        skip(rows);
-        return status;
-      }
-      if (rows <= 1) return status;
-      want = rows / 2;
-    }
-    return Status::ok();
-  }
+  template <class... Args>
+  explicit ScanSource(Args&&... args) : scan_(std::forward<Args>(args)...) {}
+  const Field& schema() const override { return scan_.schema(); }
+  Status next(ArrowArray* out) override { return scan_.next(out); }
 
  private:
-  bool done() const { return at_ == ranges_.size(); }
-  bool in_one_stripe(const RowRange& r) const {
-    const FileReader& f = reader_->file();
-    const GroupCache::Pin pin(f.groups());
-    const auto group = f.groups().get(f.group_of(r.begin));
-    if (!group) return false;
-    const StripeView& s = (*group)->view().stripe_of(r.begin);
-    return r.end <= s.first_row + s.rows;
-  }
-  std::vector<RowRange> peek(uint64_t rows) const {
-    std::vector<RowRange> out;
-    for (size_t i = at_; i < ranges_.size() && rows > 0; ++i) {
-      RowRange r = ranges_[i];
-      r.end = std::min(r.end, r.begin + rows);
-      rows -= r.size();
-      if (!r.empty()) out.push_back(r);
-    }
-    return out;
-  }
-  void skip(uint64_t rows) {
-    while (!done()) {
-      const uint64_t n = std::min(rows, ranges_[at_].size());
-      ranges_[at_].begin += n;
-      rows -= n;
-      if (!ranges_[at_].empty()) return;
-      ++at_;
-    }
-  }
-
-  std::shared_ptr<const RowReader> reader_;
-  std::vector<RowRange> ranges_;
-  uint64_t batch_rows_;
-  uint32_t threads_;
-  size_t at_ = 0;
+  BatchScan scan_;
 };
 
 uint32_t threads_or_default(uint32_t threads) {
@@ -152,17 +97,13 @@ BatchStream take(const std::shared_ptr<RowReader>& reader, const Rows& rows,
 }
 
 BatchStream scan(const std::shared_ptr<RowReader>& reader, const Rows& ranges,
-                 uint64_t batch_rows, uint32_t threads) {
-  std::vector<RowRange> r = ranges_from_numpy(ranges);
-  for (const RowRange& range : r) {
-    if (range.end <= reader->file().num_rows()) continue;
-    raise(Status::invalid_argument(
-        "rows [" + std::to_string(range.begin) + ", " +
-        std::to_string(range.end) + ") of a file of " +
-        std::to_string(reader->file().num_rows())));
+                 uint64_t batch_rows, uint32_t threads,
+                 const std::shared_ptr<RowFilter>& filter) {
+  if (filter && &filter->file() != &reader->file()) {
+    raise(Status::invalid_argument("the filter is of another file"));
   }
   return BatchStream(std::make_shared<ScanSource>(
-      reader, merge_ranges(std::move(r)), batch_rows,
+      reader, filter, rows_of_file(ranges, reader->file()), batch_rows,
       threads_or_default(threads)));
 }
 
@@ -170,7 +111,8 @@ BatchStream scan(const std::shared_ptr<RowReader>& reader, const Rows& ranges,
 py::tuple take_batch(const RowReader& reader, const Rows& rows,
                      uint32_t threads) {
   Column out = reader.make_output();
-  const std::span<const uint64_t> r(rows.data(), static_cast<size_t>(rows.size()));
+  const std::span<const uint64_t> r(rows.data(),
+                                    static_cast<size_t>(rows.size()));
   Status status;
   {
     const py::gil_scoped_release nogil;
@@ -223,7 +165,8 @@ py::list plan_reads(const RowReader& reader, const Rows& ranges) {
 }  // namespace
 
 py::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r) {
-  py::array_t<uint64_t> out({static_cast<py::ssize_t>(r.size()), py::ssize_t{2}});
+  py::array_t<uint64_t> out(
+      {static_cast<py::ssize_t>(r.size()), py::ssize_t{2}});
   static_assert(sizeof(RowRange) == 16);
   if (!r.empty()) std::memcpy(out.mutable_data(), r.data(), r.size() * 16);
   return out;
@@ -250,9 +193,8 @@ void register_projection(py::module_& m) {
   py::class_<RowReader, std::shared_ptr<RowReader>>(m, "Projection")
       .def(py::init([](std::shared_ptr<FileReader> file,
                        const std::optional<std::vector<std::string>>& columns) {
-             auto made = columns
-                             ? RowReader::create(std::move(file), *columns)
-                             : RowReader::create_all(std::move(file));
+             auto made = columns ? RowReader::create(std::move(file), *columns)
+                                 : RowReader::create_all(std::move(file));
              return std::const_pointer_cast<RowReader>(unwrap(std::move(made)));
            }),
            py::arg("file"), py::arg("columns"))
@@ -264,7 +206,7 @@ void register_projection(py::module_& m) {
       .def("range_batch", &range_batch, py::arg("begin"), py::arg("end"),
            py::arg("threads"))
       .def("scan", &scan, py::arg("ranges"), py::arg("batch_rows"),
-           py::arg("threads"))
+           py::arg("threads"), py::arg("filter") = nullptr)
       .def("plan_reads", &plan_reads, py::arg("ranges"));
 }
 

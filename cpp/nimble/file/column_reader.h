@@ -37,6 +37,15 @@ class StripeReader {
   Status want_range(uint32_t node, uint64_t begin, uint64_t end) const;
   Status want_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
+  // Clears the bits of `selection`, room for a segment, of which bit i is row
+  // segment * kSegmentValues + i and none past the stripe's rows is set, whose
+  // value fails. What stands at a null counts as its value: ask filter_valid()
+  // first, which clears the bits of rows that are null in the node itself.
+  Status filter_values(uint32_t node, uint32_t segment, const ValueTest& test,
+                       uint64_t* selection) const;
+  Status filter_valid(uint32_t node, uint32_t segment,
+                      uint64_t* selection) const;
+
   // Makes the rows that were appended to `out` from `at` on null where the
   // struct `parent` above them is.
   Status mask_with_parent(uint32_t parent, const uint64_t* rows, uint64_t begin,
@@ -51,6 +60,12 @@ class StripeReader {
   // The segment ready to decode [begin, end) of it.
   Result<Segment> segment(uint32_t stream, uint32_t index, uint32_t begin,
                           uint32_t end) const;
+  Result<Segment> selected_segment(uint32_t stream, uint32_t index,
+                                   const uint64_t* selection) const;
+  Status filter_stream(uint32_t stream, uint32_t segment, const ValueTest& test,
+                       uint64_t* selection) const;
+  // Where in the file a damaged segment lies.
+  static Status at_segment(Status status, const SegmentRef& segment);
   SegmentRef segment_ref(uint32_t stream, uint32_t index) const {
     return stripe_.segment(stripe_.first_segment[stream] + index);
   }
@@ -67,8 +82,8 @@ class StripeReader {
                        uint64_t count, Column* out) const;
   Status read_leaf(uint32_t node, const uint64_t* rows, uint64_t begin,
                    uint64_t count, Column* out) const;
-  bool try_view(uint32_t stream, uint64_t begin, uint64_t end,
-                Column* out, Status* status) const;
+  bool try_view(uint32_t stream, uint64_t begin, uint64_t end, Column* out,
+                Status* status) const;
   Result<std::vector<uint64_t>> ends_of(uint32_t stream, uint64_t begin,
                                         uint64_t end) const;
 

@@ -8,17 +8,12 @@
 // StripeReader, the part that knows streams and their segments; layouts are in
 // column_reader.cc.
 namespace nimble {
-namespace {
 
-// Where in the file a damaged segment lies.
-Status at_segment(Status status, const SegmentRef& segment) {
+Status StripeReader::at_segment(Status status, const SegmentRef& segment) {
   return std::move(status).with_context(
       "segment of " + std::to_string(segment.size) + " bytes at offset " +
       std::to_string(segment.offset));
 }
-
-}  // namespace
-
 
 // ------------------------------------------------------------------ segments
 
@@ -113,7 +108,8 @@ Status StripeReader::decode_values(uint32_t stream, uint64_t begin,
     const auto from = static_cast<uint32_t>(begin - base);
     const auto stop =
         static_cast<uint32_t>(std::min<uint64_t>(end - base, kSegmentValues));
-    NIMBLE_ASSIGN_OR_RETURN(const Segment s, segment(stream, index, from, stop));
+    NIMBLE_ASSIGN_OR_RETURN(const Segment s,
+                            segment(stream, index, from, stop));
     if (Status failed = s.decoder->decode(s.body, from, stop, to); !failed) {
       return at_segment(std::move(failed), segment_ref(stream, index));
     }
@@ -242,7 +238,8 @@ Status StripeReader::read_leaf(uint32_t node, const uint64_t* rows,
   if (layout == Layout::kFixed || layout == Layout::kDictionary) {
     if (stream == kNoStream) return Status::ok();  // values without bytes
     Status status;
-    if (rows == nullptr && try_view(stream, begin, begin + count, out, &status)) {
+    if (rows == nullptr &&
+        try_view(stream, begin, begin + count, out, &status)) {
       return status;
     }
     to.data = out->extend_values(count);
