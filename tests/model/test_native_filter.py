@@ -91,6 +91,7 @@ def _table() -> pa.Table:
 
 
 TABLE = _table()
+PLAIN = TABLE.drop_columns(["view"])  # pyarrow cannot filter views
 OPS: list[Callable[[Any, Any], pc.Expression]] = [
     lambda a, b: a == b,
     lambda a, b: a != b,
@@ -151,7 +152,7 @@ def test_native_filter_any_encoding_equals_pyarrow(file: Any, seed: int) -> None
     rng = random.Random(seed)
     for _ in range(12):
         expression = _filter(rng)
-        want = TABLE.filter(expression)
+        want = PLAIN.filter(expression)
         threads = rng.choice([1, 3])
         scan = file.scan(["row", "text"], filter=expression, threads=threads)
         assert_same_table(scan.to_table(), want.select(["row", "text"]))
@@ -166,14 +167,14 @@ def test_native_filter_of_types_pyarrow_cannot_compare(file: Any) -> None:
             want = [row for row, v in enumerate(values) if v == values[at]]
             assert found["row"].to_pylist() == want
     n = pc.field("loc", "n")
-    want = TABLE.filter(n > 4)["row"]
+    want = PLAIN.filter(n > 4)["row"]
     assert file.scan(["row"], filter=n > 4).to_table()["row"] == want
-    assert file.scan(filter="loc.n IS NULL").count() == TABLE.filter(n.is_null()).num_rows
+    assert file.scan(filter="loc.n IS NULL").count() == PLAIN.filter(n.is_null()).num_rows
 
 
 def test_native_filter_batches_are_full_ordered_and_never_empty(file: Any) -> None:
     condition = pc.field("small") < 700
-    want = TABLE.filter(condition)["row"].combine_chunks()
+    want = PLAIN.filter(condition)["row"].combine_chunks()
     for threads in (1, 2):
         scan = file.scan(["row"], filter=condition, batch_rows=10_000, threads=threads)
         batches = list(scan.to_batches())
@@ -200,7 +201,7 @@ def test_native_filter_leaves_to_pyarrow_only_what_it_must() -> None:
 def test_native_filter_with_a_residual_reads_it_where_the_rest_passes(file: Any) -> None:
     sql = "small < 20 AND text LIKE '%ironic%' AND few <> 'low'"
     ironic = pc.match_substring(pc.field("text"), "ironic")
-    want = TABLE.filter((pc.field("small") < 20) & ironic & (pc.field("few") != "low"))
+    want = PLAIN.filter((pc.field("small") < 20) & ironic & (pc.field("few") != "low"))
     assert file.scan(["row"], filter=sql).to_table()["row"] == want["row"]
     assert file.scan(filter=sql).count() == want.num_rows
 
@@ -208,7 +209,7 @@ def test_native_filter_with_a_residual_reads_it_where_the_rest_passes(file: Any)
 def test_native_filter_decodes_only_blocks_with_rows_that_pass(path: str) -> None:
     file = nb.open(path)
     bytes_of = {}
-    for filter in ("day >= DATE '1990-01-01'", "day = DATE '1995-03-03' AND row < 3000"):
+    for filter in ("day >= DATE '1990-01-01'", "day = DATE '1995-03-03' AND \"row\" < 20000"):
         file = nb.open(path)
         scan = file.scan(["text", "noise"], filter=filter)
         scan.count()
@@ -218,7 +219,7 @@ def test_native_filter_decodes_only_blocks_with_rows_that_pass(path: str) -> Non
     whole, few = bytes_of.values()
     size = Path(path).stat().st_size
     assert whole[2] > N / 2
-    assert 0 < few[2] < 10
+    assert 0 < few[2] < 60
     # Counting reads what the filter needs; of the rest, blocks with rows that pass are read.
     assert whole[0] < size / 5
     assert few[1] - few[0] < (whole[1] - whole[0]) / 10

@@ -25,8 +25,10 @@ NIMBLE_ALWAYS_INLINE uint64_t eight_bits(const uint8_t* bytes) {
   return (load<uint64_t>(bytes) * 0x0102040810204080ull) >> 56;
 }
 
-void narrow_selection(const Passed& passed, uint32_t n, bool negated,
+// What stands behind the last value would spoil the bits of its neighbours.
+void narrow_selection(Passed& passed, uint32_t n, bool negated,
                       uint64_t* selection) {
+  std::memset(passed.bytes + n, 0, 64 - n % 64);
   const uint64_t flip = negated ? ~uint64_t{0} : 0;
   for (uint32_t i = 0; i < n; i += 64) {
     uint64_t word = 0;
