@@ -26,6 +26,7 @@ from nimblepy.dataset.commit import (
 )
 from nimblepy.dataset.manifest import read_manifest
 from nimblepy.errors import StaleFileError
+from nimblepy.predicate import parse_filter
 from nimblepy.types import as_sort_keys
 
 
@@ -224,6 +225,25 @@ def test_dataset_scan_is_that_of_its_rows(tmp_path: Path) -> None:
         ds.scan(filter="q = 5")
     with pytest.raises(nb.InvalidArgumentError, match="rows"):
         ds.take([50])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    ["k = 17", "k < 20", "k <= 20", "k > 29", "k >= 30", "k IN (3, 44)", "k BETWEEN 19 AND 20",
+     "k = 5 AND v = 'v5'", "k = 1000", "k <> 3", "v = 'v30'", "k = 3 OR v = 'v44'", "1 = 0"],
+)  # fmt: skip
+def test_dataset_filter_on_the_first_key_column_leaves_few_files(
+    tmp_path: Path, text: str, descending: bool
+) -> None:
+    key = nb.SortKey("k", descending=descending)
+    tables = [numbers(i, i + 10) for i in range(0, 50, 10)]
+    ds = make_dataset(tmp_path, tables, [key], presorted=False)
+    want = pa.concat_tables(tables).filter(parse_filter(text, ds.schema).expression)
+    assert sorted(ds.to_table(filter=text).column("k").to_pylist()) == want.column("k").to_pylist()
+    assert ds.scan(filter=text).count() == want.num_rows
+    most = {"k = 17": 1, "k < 20": 3, "k > 29": 3, "k IN (3, 44)": 2, "k = 1000": 0, "1 = 0": 0}
+    assert ds._open_files.opened <= most.get(text, 5)
 
 
 def test_dataset_of_no_rows_answers_with_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import posixpath
 from typing import Any
@@ -34,15 +33,9 @@ def is_directory(path: str, filesystem: Any) -> bool:
 
 
 def open_in(directory: str, name: str, filesystem: Any, *, mmap: bool, cache_bytes: int) -> File:
-    """Opens a file of a directory; one that cannot be mapped for want of memory is read instead."""
+    """Opens a file of a directory."""
     path = posixpath.join(directory, name)
-    try:
-        return open_file(path, filesystem=filesystem, mmap=mmap, cache_bytes=cache_bytes)
-    except OSError as error:
-        if not mmap or error.errno != errno.ENOMEM:
-            raise
-        # A limit on address space, such as spark.executor.pyspark.memory sets.
-        return open_file(path, filesystem=filesystem, mmap=False, cache_bytes=cache_bytes)
+    return open_file(path, filesystem=filesystem, mmap=mmap, cache_bytes=cache_bytes)
 
 
 def resolve_directory(directory: Any, filesystem: Any) -> tuple[Any, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.dataset.pruning import files_for
 from nimblepy.predicate import parse_filter
 from nimblepy.scan import Scan, _checked_range
 from nimblepy.tree_types import Plan
@@ -37,8 +38,12 @@ class DatasetScan:
         self._dataset = dataset
         self._columns = None if columns is None else list(columns)
         self._filter = filter
-        if filter is not None:
-            parse_filter(filter, dataset.schema)  # refuses what is wrong before anything is read
+        self._files: set[int] | None = None
+        if filter is not None:  # what is wrong is refused before anything is read
+            parsed = parse_filter(filter, dataset.schema)
+            self._files = files_for(dataset._manifest, parsed.conjuncts)
+            if parsed.matches_nothing:
+                self._files = set()
         self._begin, self._end = _checked_range(row_range, dataset.num_rows)
         self._batch_rows = batch_rows
         self._threads = threads
@@ -95,12 +100,18 @@ class DatasetScan:
             if left == 0:
                 return
 
+    def _left(self) -> list[int]:
+        """Files that the filter leaves."""
+        return (
+            sorted(self._files) if self._files is not None else list(range(self._dataset.num_files))
+        )
+
     def _scans(self) -> Iterator[Scan]:
         """The scans of the files that the rows lie in, without a limit."""
         firsts = self._dataset._manifest.first_rows.tolist()
         for i, (begin, end) in enumerate(pairwise(firsts)):
             first, last = max(begin, self._begin), min(end, self._end)
-            if first >= last:
+            if first >= last or (self._files is not None and i not in self._files):
                 continue
             yield Scan(
                 self._dataset._file(i),
