@@ -229,6 +229,8 @@ def _take(build: BuildSide, rows: Any, names: list[str]) -> pa.RecordBatch:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         raise InvalidArgumentError(

@@ -185,11 +185,31 @@ def file_segments(file: File, keys: ProbeKeys) -> tuple[Counts, Rows, Rows]:
     """The same as ranges: (probe row, begin, end), ordered by probe row; some may be empty."""
     if keys.between is not None:
         ranges = _between_ranges(file, keys)
+    elif not by_cluster_key(file.cluster_by, keys.names):
+        return _secondary_segments(file, keys)
     else:
         columns = key_columns(file._keys, file._key_types, keys.names)
         ranges = _core.find_keys(file._open, _batch(columns, keys.values), keys.null_equals)
     ranges[~keys.usable] = 0
     return np.arange(len(ranges), dtype=np.int64), ranges[:, 0], ranges[:, 1]
+
+
+def by_cluster_key(cluster_by: Sequence[SortKey], names: Sequence[str]) -> bool:
+    """Whether the columns are the first ones of the cluster key, in any order."""
+    return sorted(key.column for key in cluster_by[: len(names)]) == sorted(names)
+
+
+def _secondary_segments(file: File, keys: ProbeKeys) -> tuple[Counts, Rows, Rows]:
+    """Matches by a secondary index, one row each."""
+    find: Any = getattr(file, "_find_rows", None)
+    if find is None:  # says which indexes there are
+        key_columns(file._keys, file._key_types, keys.names)
+    at = np.flatnonzero(keys.usable)
+    asked = keys if len(at) == len(keys.usable) else keys.take(at)
+    batch = pa.RecordBatch.from_arrays(list(asked.values), names=list(keys.names))
+    ends, rows = find(batch, list(keys.names), keys.null_equals)
+    counts = np.diff(ends.astype(np.int64), prepend=np.int64(0))
+    return np.repeat(at, counts), rows, rows + np.uint64(1)
 
 
 def _batch(columns: KeyColumns, values: tuple[pa.Array, ...]) -> pa.RecordBatch:

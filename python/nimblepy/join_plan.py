@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,11 +84,16 @@ def plan_join(
     how: str,
     columns: Sequence[str] | None,
     condition: pc.Expression | str | None,
-    suffix: str,
+    suffix: str = "",
+    prefix: str | None = None,
     null_equals: bool,
     between: Mapping[str, tuple[str, str]] | None,
 ) -> JoinPlan:
     """Checks every name and type of a join.
+
+    Args:
+        suffix: appended to names that both sides have.
+        prefix: put before every name of the build side, instead of a suffix.
 
     Raises:
         InvalidArgumentError: unknown or ambiguous columns, types that do not compare, a bad
@@ -106,8 +112,14 @@ def plan_join(
         raise IndexUnavailableError(
             "on: no equality column, and `between` is not on the first column of the cluster key"
         )
-    output = _output(probe, build.schema, build_keys, columns, suffix, how)
-    parsed, residual = _residual(probe, build.schema, condition, suffix, ranges)
+
+    def shown(name: str) -> str:
+        if prefix is not None:
+            return prefix + name
+        return name + suffix if name in probe.names else name
+
+    output = _output(probe, build.schema, build_keys, columns, shown, how)
+    parsed, residual = _residual(probe, build.schema, condition, shown, ranges)
     return JoinPlan(
         how=how,
         probe_keys=tuple(p for p, _ in pairs),
@@ -198,7 +210,7 @@ def _output(
     build: pa.Schema,
     build_keys: tuple[str, ...],
     columns: Sequence[str] | None,
-    suffix: str,
+    shown_as: Callable[[str], str],
     how: str,
 ) -> tuple[tuple[str, str], ...]:
     if isinstance(columns, str):
@@ -207,17 +219,16 @@ def _output(
         return ()
     # The equality columns are in the result already, on the probe's side.
     wanted = [n for n in build.names if n not in build_keys] if columns is None else list(columns)
-    taken = set(probe.names)
-    output = []
+    output = [(name, shown_as(name)) for name in wanted]
     for name in wanted:
         resolve_column(build, name)
-        shown = name if name not in taken else name + suffix
-        if shown in taken:
-            raise InvalidArgumentError(
-                f"columns: {shown!r} would be in the result twice; choose another suffix or columns"
-            )
-        taken.add(shown)
-        output.append((name, shown))
+    counts = Counter([*probe.names, *(shown for _, shown in output)])
+    clashes = [shown for _, shown in output if counts[shown] > 1]
+    if clashes:
+        raise InvalidArgumentError(
+            f"columns: {', '.join(map(repr, dict.fromkeys(clashes)))} would be in the result "
+            "twice; choose other columns, or another suffix or prefix"
+        )
     return tuple(output)
 
 
@@ -225,14 +236,14 @@ def _residual(
     probe: pa.Schema,
     build: pa.Schema,
     condition: pc.Expression | str | None,
-    suffix: str,
+    shown_as: Callable[[str], str],
     ranges: Sequence[Between],
 ) -> tuple[Filter | None, tuple[tuple[str, str], ...]]:
     """The parsed condition, and the build columns that it and the ranges left over read."""
     wanted = {item.column: item.column for item in ranges if not item.by_index}
     if condition is None:
         return None, tuple(wanted.items())
-    shown = {name: name if name not in probe.names else name + suffix for name in build.names}
+    shown = {name: shown_as(name) for name in build.names}
     fields = [pa.field(new, build.field(old).type) for old, new in shown.items()]
     parsed = parse_filter(condition, pa.schema([*probe, *fields]))
     used = {resolve_column(pa.schema([*probe, *fields]), n).path[0] for n in parsed.columns}

@@ -13,7 +13,7 @@ from nimblepy.dataset.base import DatasetBase
 from nimblepy.dataset.bounds import EncodedKeys, Indices
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.join_gather import gather
-from nimblepy.join_matches import Matches, ProbeKeys, Rows, file_segments
+from nimblepy.join_matches import Matches, ProbeKeys, Rows, by_cluster_key, file_segments
 from nimblepy.key_probes import _width
 from nimblepy.keys import (
     KeyColumns,
@@ -45,10 +45,7 @@ class KeyedDataset(DatasetBase):
 
         Cost: a binary search over the files' bounds, then that of the one file that can have it.
         """
-        found = key_columns(self._keys, self._key_types, on, _width([key], on, self._keys))
-        batch = probe_batch([key], found).batch
-        _, files = self._files_of(batch, batch)
-        for i in files.tolist():
+        for i in self._files_with(key, on):
             row = self._file(i).get(key, columns, on=on, default=_MISSING, null_equals=null_equals)
             if row is not _MISSING:
                 return row
@@ -123,6 +120,8 @@ class KeyedDataset(DatasetBase):
 
     def _find(self, keys: Any, on: str | Sequence[str] | None, null_equals: bool) -> Matches:
         self._check_names(on)
+        if self._is_secondary(on):
+            return self._find_in_all(keys, on, null_equals)
         columns = key_columns(self._keys, self._key_types, on, _width(keys, on, self._keys))
         probes = probe_batch(keys, columns)
         usable = np.ones(probes.batch.num_rows, dtype=np.bool_)
@@ -137,6 +136,8 @@ class KeyedDataset(DatasetBase):
     def _join_matches(self, keys: ProbeKeys) -> Matches:
         """Rows of all files that match each key."""
         names = [*keys.names, *([keys.between] if keys.between is not None else [])]
+        if not by_cluster_key(self._keys, names):
+            return self._secondary_matches(keys)
         columns = key_columns(self._keys, self._key_types, names)
         low, high = _ends(columns, keys)
         at = np.flatnonzero(keys.usable)
@@ -150,6 +151,42 @@ class KeyedDataset(DatasetBase):
             probe, begin, end = file_segments(self._file(i), keys.take(mine))
             first = np.uint64(self._first_row(i))
             segments.append((mine[probe], begin + first, end + first))
+        return _matches(len(keys.usable), segments)
+
+    def _is_secondary(self, on: str | Sequence[str] | None) -> bool:
+        """A secondary index may answer; of those no bounds are known, so every file is asked."""
+        if on is None or (self.num_files and not hasattr(self._file(0), "_find_rows")):
+            return False
+        return not by_cluster_key(self._keys, [on] if isinstance(on, str) else list(on))
+
+    def _files_with(self, key: Any, on: str | Sequence[str] | None) -> Sequence[int]:
+        """Files that can have a key, in order."""
+        self._check_names(on)
+        if self._is_secondary(on):
+            return range(self.num_files)
+        found = key_columns(self._keys, self._key_types, on, _width([key], on, self._keys))
+        batch = probe_batch([key], found).batch
+        _, files = self._files_of(batch, batch)
+        return [int(i) for i in files]
+
+    def _find_in_all(self, keys: Any, on: str | Sequence[str] | None, null_equals: bool) -> Matches:
+        segments: list[tuple[Any, Any, Any]] = []
+        num_probes = 0
+        for i in range(self.num_files):
+            ends, rows = self._file(i)._find_rows(keys, on, null_equals)  # type: ignore[attr-defined]
+            counts = np.diff(ends.astype(np.int64), prepend=np.int64(0))
+            num_probes = len(counts)
+            begin = rows + np.uint64(self._first_row(i))
+            probe = np.repeat(np.arange(num_probes, dtype=np.int64), counts)
+            segments.append((probe, begin, begin + np.uint64(1)))
+        return _matches(num_probes, segments)
+
+    def _secondary_matches(self, keys: ProbeKeys) -> Matches:
+        segments: list[tuple[Any, Any, Any]] = []
+        for i in range(self.num_files):
+            probe, begin, end = file_segments(self._file(i), keys)
+            first = np.uint64(self._first_row(i))
+            segments.append((probe, begin + first, end + first))
         return _matches(len(keys.usable), segments)
 
     def _files_of(self, low: pa.RecordBatch, high: pa.RecordBatch) -> tuple[Indices, Indices]:
