@@ -1,0 +1,36 @@
+"""nimble files in Spark 4, from PySpark alone: no jar, nothing to configure.
+
+    import nimblepy.spark as ns
+
+    df = spark.read.format("nimble").load("dim.nimble")
+    ns.write(df, "dim/", cluster_by="k")
+    ns.index_join(facts, "dim/", on="k", how="left")
+
+docs/spark.md says what is possible, what it costs, and which of Spark's traps it avoids.
+"""
+
+from __future__ import annotations
+
+try:
+    import pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError('nimblepy.spark needs PySpark: pip install "nimblepy[spark]"') from error
+
+from nimblepy.spark.estimate import JoinEstimate
+from nimblepy.spark.join import explain_join, index_join, index_join_rdd
+from nimblepy.spark.lookup import lookup_expr, register_lookup
+from nimblepy.spark.source import NimbleDataSource, register, scan
+from nimblepy.spark.write import write
+
+__all__ = [
+    "JoinEstimate",
+    "NimbleDataSource",
+    "explain_join",
+    "index_join",
+    "index_join_rdd",
+    "lookup_expr",
+    "register",
+    "register_lookup",
+    "scan",
+    "write",
+]

@@ -1,0 +1,51 @@
+"""Functions that travel to executors by value, so that they can say when nimblepy is not there.
+
+Nothing here may import nimblepy, pyarrow or pyspark at its top: an executor without nimblepy must
+be able to load it.
+"""
+
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+
+class NimbleMissingOnExecutor(ImportError):
+    """nimblepy cannot be imported where the task runs."""
+
+
+def task_function(kind: str, payload: bytes) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """The function ``kind`` of nimblepy.spark.tasks, over ``payload``: pickled arguments."""
+    try:
+        from nimblepy.spark import tasks
+    except ImportError as error:
+        raise NimbleMissingOnExecutor(
+            f"nimblepy cannot be imported on executor {socket.gethostname()} by "
+            f"{sys.executable} (Python {sys.version.split()[0]}): {error}. Install the nimblepy "
+            "wheel in the executors' Python environment (same Python version as the driver; "
+            "PYSPARK_PYTHON names it, spark.archives can ship it); --py-files cannot carry the "
+            "compiled core."
+        ) from error
+    import pickle
+
+    function: Callable[[Iterable[Any]], Iterator[Any]]
+    function = getattr(tasks, kind)(*pickle.loads(payload))
+    return function
+
+
+def over_items(kind: str, payload: bytes) -> Callable[[Any], Any]:
+    """An iterator function of batches, of rows, or of tuples of arrays."""
+
+    def run(items: Any) -> Any:
+        yield from task_function(kind, payload)(items)
+
+    return run
+
+
+def over_single_arrays(kind: str, payload: bytes) -> Callable[[Any], Any]:
+    """An iterator function of one array a batch, which Spark does not put in a tuple."""
+
+    def run(arrays: Any) -> Any:
+        yield from task_function(kind, payload)((array,) for array in arrays)
+
+    return run

@@ -1,0 +1,162 @@
+"""Whether an index join or Spark's own join over a scan is cheaper, estimated without a job.
+
+The costs were measured on two cores with warm files (docs/spark.md says how); they are processor
+time, and what matters here is their ratio.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DateType,
+    FloatType,
+    IntegerType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from nimblepy.dataset.dataset import Dataset
+from nimblepy.spark.schemas import selected
+
+# Microseconds of processor time.
+PROBE_COST = 1.4  # one key looked up, with its way to Python and back
+PROBE_COLUMN_COST = 0.15  # each column fetched for it
+SCAN_COST = 0.12  # one row of the files into the JVM
+SCAN_COLUMN_COST = 0.05  # each column of it
+HASH_COST = 0.25  # one row against a broadcast table
+MERGE_COST = 0.45  # one row of either side shuffled, sorted and merged
+# Spark broadcasts a side whose estimated size is below this.
+BROADCAST_BYTES = 10 << 20
+_STATISTICS = re.compile(
+    r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) (\w+)(?:, rowCount=([\d.E+]+))?"
+)
+_UNITS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30, "TIB": 40, "PIB": 50, "EIB": 60}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinEstimate:
+    """Processor seconds of each way to join. Prints as a table.
+
+    Attributes:
+        strategy: ``"index"`` or ``"scan"``.
+        probe_rows: rows of the probe side; ``None`` where Spark does not know.
+        build_rows: rows of the files.
+        index_seconds, broadcast_seconds, sort_merge_seconds: ``None`` where it is not known.
+        reason: the choice in one sentence.
+    """
+
+    strategy: str
+    probe_rows: int | None
+    build_rows: int
+    index_seconds: float | None
+    broadcast_seconds: float | None
+    sort_merge_seconds: float | None
+    reason: str
+
+    def __str__(self) -> str:
+        def shown(seconds: float | None) -> str:
+            return "     ?" if seconds is None else f"{seconds:10.2f} s"
+
+        rows = "?" if self.probe_rows is None else f"{self.probe_rows:,}"
+        return "\n".join(
+            [
+                f"join of {rows} probe rows with {self.build_rows:,} rows: {self.strategy}",
+                f"  index join                 {shown(self.index_seconds)}",
+                f"  scan and broadcast probe   {shown(self.broadcast_seconds)}",
+                f"  scan and sort-merge        {shown(self.sort_merge_seconds)}",
+                f"  {self.reason}",
+            ]
+        )
+
+
+def estimate_join(
+    probe: DataFrame,
+    dataset: Dataset,
+    *,
+    on: Any,
+    columns: Sequence[str] | None = None,
+    probe_rows: int | None = None,
+) -> JoinEstimate:
+    """The costs of joining ``probe`` with a dataset."""
+    rows, size = _probe_size(probe)
+    rows = probe_rows if probe_rows is not None else rows
+    num_columns = len(selected(dataset.schema, columns))
+    build_rows = dataset.num_rows
+    if rows is None:
+        return JoinEstimate(
+            strategy="index",
+            probe_rows=None,
+            build_rows=build_rows,
+            index_seconds=None,
+            broadcast_seconds=None,
+            sort_merge_seconds=None,
+            reason="Spark does not know how many rows the probe has; pass probe_rows=...",
+        )
+    index = rows * (PROBE_COST + PROBE_COLUMN_COST * num_columns) / 1e6
+    scan = build_rows * (SCAN_COST + SCAN_COLUMN_COST * num_columns) / 1e6
+    broadcast = scan + build_rows * HASH_COST / 1e6 + rows * HASH_COST / 1e6
+    merge = scan + (rows + build_rows) * MERGE_COST / 1e6
+    small = size is not None and size <= BROADCAST_BYTES
+    own = min(broadcast, merge) if small else merge
+    strategy = "index" if index <= own else "scan"
+    share = rows / max(1, build_rows)
+    reason = f"{share:.2%} of the files' rows are looked up: " + (
+        "fewer than a scan pays for" if strategy == "index" else "a scan costs less"
+    )
+    return JoinEstimate(
+        strategy=strategy,
+        probe_rows=rows,
+        build_rows=build_rows,
+        index_seconds=index,
+        broadcast_seconds=broadcast if small else None,
+        sort_merge_seconds=merge,
+        reason=reason,
+    )
+
+
+def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:
+    """(rows, bytes) of the probe by Spark's statistics; works on Connect, where only text is."""
+    connected: Any = probe
+    if "connect" in type(probe).__module__:
+        text = str(connected._explain_string(mode="cost"))
+    else:
+        jdf = connected._jdf
+        jvm = connected.sparkSession._jvm
+        text = str(jvm.PythonSQLUtils.explainString(jdf.queryExecution(), "cost"))
+    found = _STATISTICS.search(text)
+    if found is None:
+        return None, None
+    number, unit, count = found.groups()
+    size = int(float(number) * 2 ** _UNITS.get(unit.upper(), 0))
+    if size >= 1 << 60:  # Spark's way to say that it does not know
+        return None, None
+    if count is not None:
+        return int(float(count)), size
+    return max(1, size // _row_bytes(probe.schema)), size
+
+
+def _row_bytes(schema: StructType) -> int:
+    """What Spark counts for a row of these types."""
+    size = 8
+    for field in schema:
+        kind = field.dataType
+        if isinstance(kind, (StringType, BinaryType)):
+            size += 20
+        elif isinstance(kind, (BooleanType, ByteType)):
+            size += 1
+        elif isinstance(kind, ShortType):
+            size += 2
+        elif isinstance(kind, (IntegerType, FloatType, DateType)):
+            size += 4
+        else:
+            size += 8
+    return size

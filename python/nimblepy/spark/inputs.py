@@ -1,0 +1,129 @@
+"""What a path means: one file, a directory, a glob, or a list of these; checked on the driver."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from nimblepy.dataset.dataset import Dataset, manifest_of_files, open_dataset
+from nimblepy.dataset.directory import is_directory, resolve_directory
+from nimblepy.dataset.manifest import Manifest
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.join_matches import BuildSide
+from nimblepy.storage import is_uri
+
+_OPTIONS: dict[str, Any] = {
+    "filesystem": None,
+    "mmap": True,
+    "cache_bytes": 64 << 20,
+    "max_open_files": 64,
+}
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """Files as the driver has seen them; travels to the workers.
+
+    Attributes:
+        directory: path or URI that the names of the files are relative to.
+        version: of the directory's manifest; 0: there is none, and ``manifest`` is shipped.
+    """
+
+    directory: str
+    version: int
+    manifest: Manifest | None
+
+    def open(self) -> Dataset:
+        """The dataset of these files, as they were when the driver looked."""
+        if self.manifest is None:
+            return open_dataset(self.directory, version=self.version, **_OPTIONS)
+        remote, path = resolve_directory(self.directory, None)
+        return Dataset(path, self.manifest, remote, dict(_OPTIONS), source=self.directory)
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        """Tells these files from all others, and from later ones of the same names."""
+        if self.manifest is None:
+            return self.directory, str(self.version)
+        digest = hashlib.sha256()
+        for entry in self.manifest.entries():
+            digest.update(f"{entry.file}\0{entry.identity}\0".encode())
+        return self.directory, digest.hexdigest()
+
+
+def build_side(dataset: Dataset) -> BuildSide:
+    """What a join asks: a file where there is one only, which saves looking for it."""
+    return dataset._file(0) if dataset.num_files == 1 else dataset
+
+
+def find_input(path: str | os.PathLike[str] | Sequence[str]) -> InputFiles:
+    """The files that a path means.
+
+    Args:
+        path: a file, a directory (with a manifest or just files), a glob, or a list of files.
+
+    Raises:
+        FileNotFoundError: nothing is there; the message names it.
+        InvalidArgumentError: files of different columns or keys; two are named.
+        CorruptFileError: a damaged file or manifest; it is named.
+    """
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    texts = [_local(os.fspath(item)) for item in paths]
+    if not texts:
+        raise InvalidArgumentError("path: none given")
+    files: list[str] = []
+    for text in texts:
+        if is_uri(text):
+            remote, inside = resolve_directory(text, None)
+            if is_directory(inside, remote):
+                return _directory_input(text, len(texts))
+            files.append(text)
+        elif os.path.isdir(text):
+            return _directory_input(os.path.abspath(text), len(texts))
+        elif os.path.exists(text):
+            files.append(os.path.abspath(text))
+        else:
+            files += _globbed(text)
+    return _file_input(files)
+
+
+def _local(text: str) -> str:
+    return (
+        text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
+    )
+
+
+def _globbed(text: str) -> list[str]:
+    found = sorted(os.path.abspath(name) for name in glob.glob(text) if os.path.isfile(name))
+    if not found:
+        what = "no file matches" if glob.has_magic(text) else "no such file or directory"
+        raise FileNotFoundError(f"{text}: {what} (every executor must see the same path)")
+    return found
+
+
+def _directory_input(directory: str, given: int) -> InputFiles:
+    if given > 1:
+        raise InvalidArgumentError(
+            f"path: {directory} is a directory; give one directory, or a list of files"
+        )
+    dataset = open_dataset(directory, **_OPTIONS)
+    manifest = None if dataset.version else dataset._manifest
+    return InputFiles(directory, dataset.version, manifest)
+
+
+def _file_input(files: list[str]) -> InputFiles:
+    if any(is_uri(name) for name in files):
+        directory = posixpath.dirname(files[0])
+        if any(posixpath.dirname(name) != directory for name in files):
+            raise InvalidArgumentError("path: remote files must be in one directory")
+    else:
+        directory = os.path.commonpath([os.path.dirname(name) for name in files])
+    names = [posixpath.relpath(name, directory) for name in dict.fromkeys(files)]
+    remote, path = resolve_directory(directory, None)
+    return InputFiles(directory, 0, manifest_of_files(path, names, remote))

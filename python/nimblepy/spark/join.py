@@ -1,0 +1,277 @@
+"""Joins of a DataFrame or RDD with files, through their index: the files are not shuffled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
+
+from nimblepy.dataset.dataset import Dataset
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.join_plan import JoinPlan
+from nimblepy.spark.estimate import JoinEstimate, estimate_join
+from nimblepy.spark.inputs import InputFiles, build_side, find_input
+from nimblepy.spark.scan_join import scan_join
+from nimblepy.spark.schemas import arrow_schema, selected, spark_schema
+from nimblepy.spark.shipping import array_udf, iterator_function
+from nimblepy.spark.tasks import JoinSpec
+
+ENGINES = ("arrow", "map_in_arrow", "rdd")
+STRATEGIES = ("index", "scan", "auto")
+On = str | Sequence[str] | Mapping[str, str]
+
+
+def index_join(
+    probe_df: DataFrame,
+    path: Any,
+    *,
+    on: On,
+    how: str = "inner",
+    columns: Sequence[str] | None = None,
+    condition: Any = None,
+    between: Mapping[str, tuple[str, str]] | None = None,
+    prefix: str | None = None,
+    null_equals: bool = False,
+    engine: str = "arrow",
+    strategy: str = "index",
+) -> DataFrame:
+    """Joins a DataFrame with nimble files: every task looks its rows' keys up in their index.
+
+    Args:
+        path: a file, directory or glob that every executor sees; or a list of files.
+        on: equal columns: a name, several, or ``{probe column: file column}``; leading columns of
+            the cluster key are enough.
+        how: ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``.
+        columns: of the files; the default is all but those of ``on``.
+        condition: SQL text, or a pyarrow expression, over the joined row. A left join keeps rows
+            none of whose matches pass, once and with nulls.
+        between: ``{file column: (lower, upper)}`` with probe columns, both included.
+        prefix: put before the names of the files' columns, in the result and in ``condition``.
+        null_equals: null keys match null keys.
+        engine: ``"arrow"`` sends only the columns that the join reads to Python;
+            ``"map_in_arrow"`` and ``"rdd"`` (``RDD.mapPartitions``) send whole rows.
+        strategy: ``"index"``; ``"scan"``: Spark's own join over a scan of the files, which also
+            takes ``"right"`` and ``"full"``; ``"auto"``: what :func:`explain_join` finds cheaper.
+
+    Raises:
+        InvalidArgumentError: unknown or clashing names (those are listed), types that do not
+            compare, a ``how`` that needs ``strategy="scan"``.
+        IndexUnavailableError: no index on the columns of ``on``.
+        OSError, CorruptFileError: no such file, or a damaged one; it is named.
+
+    Cost: opens the files' footers (of a directory: its manifest) on the driver; no job.
+    """
+    for name, value, known in (("engine", engine, ENGINES), ("strategy", strategy, STRATEGIES)):
+        if value not in known:
+            raise InvalidArgumentError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    files = find_input(path)
+    join: dict[str, Any] = {
+        "on": on,
+        "how": how,
+        "columns": columns,
+        "condition": condition,
+        "between": between,
+        "prefix": prefix,
+        "null_equals": null_equals,
+    }
+    if strategy == "auto":
+        estimate = estimate_join(probe_df, files.open(), on=on, columns=columns)
+        strategy = estimate.strategy
+    if strategy == "scan":
+        return scan_join(probe_df, path, files.open(), **join)
+    if how in ("right", "full", "outer", "right_outer", "full_outer", "fullouter", "rightouter"):
+        raise InvalidArgumentError(
+            f"how={how!r} returns rows of the files that nothing matches, which no index finds; "
+            'use strategy="scan"'
+        )
+    prepared = prepare(probe_df.schema, files, **join)
+    if engine == "map_in_arrow":
+        return _map_in_arrow(probe_df, prepared)
+    if engine == "rdd":
+        return _by_rdd(probe_df, prepared)
+    return _by_arrow_udf(probe_df, prepared)
+
+
+def index_join_rdd(
+    probe_rdd: Any, path: Any, *, key: Any, how: str = "inner", columns: Sequence[str] | None = None
+) -> Any:
+    """Joins an RDD with nimble files by ``RDD.mapPartitions``: pairs (row, match).
+
+    Args:
+        key: name or position of the key in a row, several of them, or a function of a row.
+        how: inner and left give a pair for every match, its dict second (left: ``None`` without
+            one); semi and anti give (row, ``None``).
+        columns: of the match; the default is all.
+    """
+    if how not in ("inner", "left", "semi", "anti"):
+        raise InvalidArgumentError(f"how: expected inner, left, semi or anti, got {how!r}")
+    files = find_input(path)
+    selected(files.open().schema, columns)  # refuses unknown names before a job runs
+    wanted = None if columns is None else list(columns)
+    return probe_rdd.mapPartitions(iterator_function("keyed_rows", files, key, how, wanted))
+
+
+def explain_join(
+    probe_df: DataFrame,
+    path: Any,
+    *,
+    on: On,
+    columns: Sequence[str] | None = None,
+    probe_rows: int | None = None,
+) -> JoinEstimate:
+    """Estimates an index join against Spark's own join over a scan, and says which and why.
+
+    Args:
+        probe_rows: rows of the probe, where they are known better than from Spark's statistics.
+    """
+    dataset = find_input(path).open()
+    return estimate_join(probe_df, dataset, on=on, columns=columns, probe_rows=probe_rows)
+
+
+@dataclass(frozen=True)
+class PreparedJoin:
+    """A join that has been checked on the driver.
+
+    Attributes:
+        reads: the probe columns that the join reads.
+        added: the columns it adds.
+    """
+
+    spec: JoinSpec
+    plan: JoinPlan
+    reads: tuple[str, ...]
+    probe: StructType
+    added: StructType
+
+
+def prepare(
+    probe: StructType,
+    files: InputFiles,
+    *,
+    on: On,
+    how: str,
+    columns: Sequence[str] | None,
+    condition: Any,
+    between: Mapping[str, tuple[str, str]] | None,
+    prefix: str | None,
+    null_equals: bool,
+) -> PreparedJoin:
+    """Checks names and types of a join and settles what its tasks get."""
+    if isinstance(condition, Column):
+        raise InvalidArgumentError(
+            "condition: pass SQL text or a pyarrow expression; it is evaluated beside the index"
+        )
+    dataset = files.open()
+    schema = arrow_schema(probe)
+    pairs = _pairs(on)
+    spec = JoinSpec(
+        files=files,
+        probe=schema,
+        on=pairs,
+        how=how,
+        columns=tuple(_columns(dataset, columns, [b for _, b in pairs])),
+        target=pa.schema([]),
+        condition=condition,
+        between=None if between is None else dict(between),
+        null_equals=null_equals,
+        prefix=prefix or "",
+    )
+    # A join without rows: tasks make their own from the batches that arrive.
+    plan = spec.plan(schema, build_side(dataset))
+    chosen = selected(dataset.schema, [name for name, _ in plan.output])
+    added = StructType(
+        [
+            StructField(shown, field.dataType, field.nullable or how == "left")
+            for (_, shown), field in zip(plan.output, spark_schema(chosen), strict=True)
+        ]
+    )
+    reads = tuple(name for name in schema.names if name in _probe_columns(plan))
+    spec = JoinSpec(
+        **{
+            **{name: getattr(spec, name) for name in JoinSpec.__dataclass_fields__},
+            "target": arrow_schema(added),
+        }
+    )
+    return PreparedJoin(spec, plan, reads, probe, added)
+
+
+def _pairs(on: On) -> tuple[tuple[str, str], ...]:
+    if isinstance(on, str):
+        return ((on, on),)
+    if isinstance(on, Mapping):
+        return tuple(on.items())
+    return tuple((name, name) for name in on)
+
+
+def _columns(dataset: Dataset, columns: Sequence[str] | None, keys: Sequence[str]) -> list[str]:
+    if columns is not None:
+        return list(columns)
+    return [name for name in dataset.schema.names if name not in keys]
+
+
+def _probe_columns(plan: JoinPlan) -> set[str]:
+    used = set(plan.probe_keys)
+    for item in plan.between:
+        used |= {item.lower, item.upper}
+    if plan.condition is not None:
+        used |= {name.split(".")[0] for name in plan.condition.columns}
+        used |= set(plan.condition.columns)
+    return used
+
+
+def lookup_column(join: PreparedJoin, kind: str = "lookup_arrays") -> Column:
+    """The lookup as a column: ``array<struct>`` of matches, or boolean whether there is one."""
+    found: Column = lookup_udf(join, kind)(*(F.col(_quoted(name)) for name in join.reads))
+    return found
+
+
+def lookup_udf(join: PreparedJoin, kind: str = "lookup_arrays") -> Any:
+    """The function of :func:`lookup_column`."""
+    spec = join.spec
+    reads = pa.schema([spec.probe.field(name) for name in join.reads])
+    shipped = JoinSpec(
+        **{
+            **{name: getattr(spec, name) for name in JoinSpec.__dataclass_fields__},
+            "probe": reads,
+        }
+    )
+    result = BooleanType() if kind == "exists_arrays" else ArrayType(join.added, False)
+    return array_udf(kind, len(join.reads), result, shipped)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
+    how = join.spec.how
+    if how in ("semi", "anti"):
+        found = lookup_column(join, "exists_arrays")
+        return probe.filter(found if how == "semi" else ~found)
+    explode = F.inline if how == "inner" else F.inline_outer
+    # In one select, or the optimizer would infer a filter that runs the lookup a second time.
+    return probe.select("*", explode(lookup_column(join)))
+
+
+def _result_type(join: PreparedJoin) -> StructType:
+    return StructType([*join.probe.fields, *join.added.fields])
+
+
+def _map_in_arrow(probe: DataFrame, join: PreparedJoin) -> DataFrame:
+    result = _result_type(join)
+    run = iterator_function("joined_batches", join.spec, arrow_schema(result))
+    return probe.mapInArrow(run, result)
+
+
+def _by_rdd(probe: DataFrame, join: PreparedJoin) -> DataFrame:
+    result = _result_type(join)
+    run = iterator_function(
+        "joined_rows", join.spec, arrow_schema(result), join.probe.json(), result.json()
+    )
+    rows = probe.rdd.mapPartitions(run)
+    return probe.sparkSession.createDataFrame(rows, result, verifySchema=False)

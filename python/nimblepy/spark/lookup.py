@@ -1,0 +1,93 @@
+"""Lookups in expressions and in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.spark.inputs import find_input
+from nimblepy.spark.join import PreparedJoin, lookup_udf, prepare
+from nimblepy.spark.schemas import selected, spark_schema
+
+
+def lookup_expr(path: Any, *key_cols: str | Column, columns: Sequence[str] | None = None) -> Column:
+    """All rows of the files with these key values, as a column of ``array<struct>``.
+
+    Use it once, in ``inline`` or ``inline_outer``: ``df.select("*", F.inline(lookup_expr(...)))``.
+
+    Args:
+        key_cols: columns, or names of columns, of the first key columns in their order.
+        columns: of the files; the default is all but the key columns given.
+    """
+    join = _prepared(path, len(key_cols), columns)
+    given = (F.col(c) if isinstance(c, str) else c for c in key_cols)
+    found: Column = lookup_udf(join)(*given)
+    return found
+
+
+def register_lookup(
+    spark: SparkSession, name: str, path: Any, columns: Sequence[str] | None = None
+) -> None:
+    """Registers SQL functions over the files' cluster key.
+
+    ``FROM fact f, LATERAL name(f.k) d`` is an inner join and ``LATERAL name_outer(f.k) d`` a left
+    join; ``name_lookup(k)`` is the ``array<struct>`` of matches, ``name_exists(k)`` whether there
+    is one.
+
+    Raises:
+        InvalidArgumentError: ``name`` is not a plain identifier.
+        IndexUnavailableError: the files have no cluster key.
+    """
+    if not name.isidentifier():
+        raise InvalidArgumentError(f"register_lookup: {name!r} is not a plain name")
+    join = _prepared(path, None, columns)
+    spark.udf.register(f"{name}_lookup", lookup_udf(join))
+    spark.udf.register(f"{name}_exists", lookup_udf(join, "exists_arrays"))
+    keys = [f"k{i}" for i in range(len(join.reads))]
+    given = ", ".join(
+        f"{key} {join.probe[read].dataType.simpleString()}"
+        for key, read in zip(keys, join.reads, strict=True)
+    )
+    fields = ", ".join(
+        f"`{field.name}` {field.dataType.simpleString()}" for field in join.added.fields
+    )
+    for suffix, function in (("", "inline"), ("_outer", "inline_outer")):
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY FUNCTION {name}{suffix}({given}) RETURNS TABLE({fields}) "
+            f"RETURN SELECT {function}({name}_lookup({', '.join(keys)}))"
+        )
+
+
+def _prepared(path: Any, width: int | None, columns: Sequence[str] | None) -> PreparedJoin:
+    """The lookup by the first ``width`` key columns; ``None``: all of them."""
+    files = find_input(path)
+    dataset = files.open()
+    keys = [key.column for key in dataset.cluster_by]
+    if not keys:
+        raise IndexUnavailableError(f"{path}: these files have no cluster key")
+    if width is not None and not 1 <= width <= len(keys):
+        raise InvalidArgumentError(
+            f"{width} key columns given; the cluster key is ({', '.join(keys)})"
+        )
+    used = keys[:width]
+    types = spark_schema(selected(dataset.schema, used))
+    # The probe's columns are called like none of the files'.
+    probe = StructType(
+        [StructField(f"__key_{i}", field.dataType) for i, field in enumerate(types.fields)]
+    )
+    return prepare(
+        probe,
+        files,
+        on={f"__key_{i}": name for i, name in enumerate(used)},
+        how="inner",
+        columns=columns,
+        condition=None,
+        between=None,
+        prefix=None,
+        null_equals=False,
+    )

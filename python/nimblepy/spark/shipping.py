@@ -1,0 +1,38 @@
+"""Task functions as Spark ships them: by value, and with the type hints that it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle as _cloudpickle
+from pyspark.sql import functions as _functions
+from pyspark.sql.types import DataType
+
+from nimblepy.spark import bootstrap
+
+# Without the annotations that PySpark leaves out.
+cloudpickle: Any = _cloudpickle
+F: Any = _functions
+
+cloudpickle.register_pickle_by_value(bootstrap)
+
+
+def iterator_function(kind: str, *arguments: Any) -> Callable[[Any], Any]:
+    """For ``mapInArrow`` and ``mapPartitions``."""
+    return bootstrap.over_items(kind, cloudpickle.dumps(arguments))
+
+
+def array_udf(kind: str, num_arguments: int, result: DataType, *arguments: Any) -> Any:
+    """An iterator ``arrow_udf`` of so many columns."""
+    payload = cloudpickle.dumps(arguments)
+    if num_arguments == 1:
+        run = bootstrap.over_single_arrays(kind, payload)
+        run.__annotations__ = {"arrays": Iterator[pa.Array], "return": Iterator[pa.Array]}
+    else:
+        run = bootstrap.over_items(kind, payload)
+        many = Iterator[tuple[pa.Array, ...]]
+        run.__annotations__ = {"items": many, "return": Iterator[pa.Array]}
+    run.__name__ = f"nimble_{kind}"
+    return F.arrow_udf(run, result)

@@ -1,0 +1,209 @@
+"""The data source ``nimble``: scans of files, directories and globs in Arrow batches.
+
+It does not take Spark's pushed filters: Spark 4.3 keeps those of one query for the next over the
+same DataFrame or view, and then returns wrong rows. Columns, filters and keys come as options, or
+through :func:`scan`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from nimblepy.columns import resolve_column
+from nimblepy.dataset.dataset import Dataset
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.keys import key_columns, probe_batch
+from nimblepy.predicate import parse_filter
+from nimblepy.spark.inputs import find_input
+from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
+from nimblepy.spark.splits import Piece, ScanSpec, file_scan, plan_parts
+from nimblepy.spark.worker_cache import open_cached
+
+# The option in which :func:`scan` hands over what is no text.
+SCAN_OPTION = "nimblescan"
+
+
+class NimbleDataSource(DataSource):
+    """``spark.read.format("nimble")`` and ``df.write.format("nimble")``.
+
+    Options of a read: ``columns`` ("a, b"), ``filter`` (SQL text), ``parts`` (how many partitions).
+    Options of a write: see :mod:`nimblepy.spark.write`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "nimble"
+
+    def schema(self) -> StructType:
+        dataset = find_input(_paths(self.options)).open()
+        return spark_schema(selected(dataset.schema, _names(self.options.get("columns"))))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return NimbleReader(schema, dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        from nimblepy.spark.write import NimbleWriter
+
+        return NimbleWriter(schema, dict(self.options), overwrite)
+
+
+class NimblePart(InputPartition):
+    """Pieces of files that one task reads."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        super().__init__(None)
+        self.pieces = pieces
+
+
+class NimbleReader(DataSourceReader):
+    """Reads exactly the columns of the schema that it is given."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        extra = _unpacked(options.get(SCAN_OPTION))
+        files = extra.pop("files", None) or find_input(_paths(options))
+        self._dataset: Dataset | None = files.open()
+        for field in schema.fields:
+            resolve_column(self._dataset.schema, field.name)
+        self._target = arrow_schema(schema)
+        self._spec = ScanSpec(
+            files=files,
+            columns=tuple(schema.names),
+            filter=extra.get("filter", options.get("filter")),
+            key_range=extra.get("key_range"),
+            keys=extra.get("keys"),
+            parts=int(options["parts"]) if "parts" in options else None,
+        )
+
+    def partitions(self) -> Sequence[InputPartition]:
+        dataset = self._dataset or self._spec.files.open()
+        return [NimblePart(part) for part in plan_parts(self._spec, dataset)] or [NimblePart([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, NimblePart)
+        dataset = open_cached(self._spec.files)
+        for piece in partition.pieces:
+            for batch in self._batches(dataset, piece):
+                if batch.num_rows:
+                    yield conform(batch, self._target)
+
+    def _batches(self, dataset: Dataset, piece: Piece) -> Iterator[pa.RecordBatch]:
+        if piece.rows is None:
+            yield from file_scan(self._spec, dataset._file(piece.file), piece).to_batches()
+            return
+        table = dataset._take(piece.rows, list(self._spec.columns))
+        if self._spec.filter is None:
+            yield from table.to_batches()
+            return
+        parsed = parse_filter(self._spec.filter, dataset.schema)
+        columns = list(dict.fromkeys([*self._spec.columns, *parsed.columns]))
+        for batch in dataset._take(piece.rows, columns).to_batches():
+            yield parsed.apply(batch).select(list(self._spec.columns))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_dataset": None}
+
+
+def register(spark: SparkSession) -> None:
+    """Registers the data source ``nimble``; not needed where ``pyspark_nimble`` is installed."""
+    spark.dataSource.register(NimbleDataSource)
+
+
+def read_files(
+    spark: SparkSession, path: Any, *, columns: Sequence[str] | None = None, **extra: Any
+) -> DataFrame:
+    """A DataFrame over files; ``extra`` goes to the reader as it is."""
+    register(spark)
+    reader = spark.read.format("nimble")
+    if columns is not None:
+        reader = reader.option("columns", json.dumps(list(columns)))
+    if extra:
+        packed = base64.b64encode(pickle.dumps(extra)).decode()
+        reader = reader.option(SCAN_OPTION, packed)
+    paths = [path] if not isinstance(path, (list, tuple)) else list(path)
+    texts = [str(item) for item in paths]
+    return reader.load(texts[0] if len(texts) == 1 else texts)
+
+
+def scan(
+    spark: SparkSession,
+    path: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: Any = None,
+    key_range: tuple[Any, Any] | tuple[Any, Any, str] | None = None,
+    keys: Any = None,
+) -> DataFrame:
+    """A DataFrame over some columns and rows of files; index and zone maps find the rows.
+
+    Args:
+        columns: names; the default is all.
+        filter: SQL text or a pyarrow expression; only rows that pass are returned.
+        key_range: (lower, upper), or with ``"[)"``, ``"[]"``, ``"()"``, ``"(]"`` third, as for
+            :meth:`nimblepy.File.range`.
+        keys: keys to look up, in any form that :meth:`nimblepy.File.lookup` takes; each matching
+            row is returned once.
+
+    Raises:
+        InvalidArgumentError, IndexUnavailableError, OSError, CorruptFileError: now, not in a task.
+    """
+    files = find_input(path)
+    dataset = files.open()
+    extra: dict[str, Any] = {"files": files}
+    if filter is not None:
+        parse_filter(filter, dataset.schema)
+        extra["filter"] = filter
+    if key_range is not None:
+        if len(key_range) not in (2, 3):
+            raise InvalidArgumentError(f"key_range: expected (lower, upper), got {key_range!r}")
+        lower, upper, inclusive = (*key_range, "[)")[:3]
+        dataset._range_files(lower, upper, None, inclusive)
+        extra["key_range"] = (lower, upper, inclusive)
+    if keys is not None:
+        if key_range is not None:
+            raise InvalidArgumentError("scan: give keys or a key_range, not both")
+        extra["keys"] = _key_table(dataset, keys)
+    selected(dataset.schema, columns)
+    return read_files(spark, path, columns=columns, **extra)
+
+
+def _key_table(dataset: Dataset, keys: Any) -> pa.Table:
+    """The keys that are possible at all, in the key's types."""
+    from nimblepy.key_lookups import _width
+
+    width = _width(keys, None, dataset._keys)
+    found = key_columns(dataset._keys, dataset._key_types, None, width)
+    probes = probe_batch(keys, found)
+    table = pa.Table.from_batches([probes.batch])
+    if probes.impossible is not None:
+        table = table.filter(pa.array(~probes.impossible))
+    return table
+
+
+def _unpacked(text: str | None) -> dict[str, Any]:
+    return dict(pickle.loads(base64.b64decode(text))) if text else {}
+
+
+def _paths(options: Any) -> Any:
+    if "paths" in options:
+        return json.loads(options["paths"])
+    if "path" not in options:
+        raise InvalidArgumentError('nimble: no path; use .load("...") or OPTIONS (path "...")')
+    return options["path"]
+
+
+def _names(text: str | None) -> list[str] | None:
+    """``"a, b"``, or a JSON list for names with commas."""
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        return [str(name) for name in json.loads(text)]
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,170 @@
+"""Which rows of which files a scan reads, cut into parts for the tasks."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.dataset.dataset import Dataset
+from nimblepy.reader import File
+from nimblepy.scan import Scan
+from nimblepy.spark.inputs import InputFiles
+
+# Files whose stripes are looked at one by one; of more, whole files are parts.
+MOST_OPENED = 32
+# Bytes that a part should not exceed, and rows below which it is not worth a task.
+PART_BYTES = 64 << 20
+LEAST_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class ScanSpec:
+    """A scan as it travels to the workers.
+
+    Attributes:
+        columns: names, in the order of the result.
+        filter: SQL text or a pyarrow expression.
+        key_range: (lower, upper, inclusive), as for ``File.range``.
+        keys: one row a key, with the key columns' names.
+        parts: number of parts wanted; ``None``: from the machine and the size.
+    """
+
+    files: InputFiles
+    columns: tuple[str, ...]
+    filter: Any = None
+    key_range: tuple[Any, Any, str] | None = None
+    keys: pa.Table | None = None
+    parts: int | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one file: a range, or for lookups single rows of the dataset."""
+
+    file: int
+    begin: int
+    end: int
+    rows: Any = None
+
+
+def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
+    """The pieces of each part; index and zone maps have dropped what cannot pass."""
+    if spec.keys is not None:
+        return _parts_of_keys(spec, dataset)
+    pieces = _pieces(spec, dataset)
+    rows = sum(piece.end - piece.begin for piece in pieces)
+    if not rows:
+        return []
+    share = rows / max(1, dataset.num_rows)
+    wanted = spec.parts or max(
+        2 * _processors(), math.ceil(dataset.size_bytes * share / PART_BYTES)
+    )
+    most = rows if spec.parts else max(LEAST_ROWS, math.ceil(rows / wanted))
+    size = max(1, math.ceil(rows / wanted)) if spec.parts else most
+    exact = dataset.num_files <= MOST_OPENED
+    cut = [
+        small
+        for piece in pieces
+        for small in _cut(piece, size, _stripe_ends(dataset._file(piece.file)) if exact else None)
+    ]
+    return _packed(cut, size)
+
+
+def _pieces(spec: ScanSpec, dataset: Dataset) -> list[Piece]:
+    firsts = dataset._manifest.first_rows
+    if spec.key_range is not None:
+        lower, upper, inclusive = spec.key_range
+        found = [
+            Piece(i, *dataset._file(i)._range_rows(lower, upper, None, inclusive))
+            for i in dataset._range_files(lower, upper, None, inclusive)
+        ]
+    else:
+        left = dataset.scan(filter=spec.filter)._left()
+        found = [Piece(i, 0, int(firsts[i + 1] - firsts[i])) for i in left]
+    found = [piece for piece in found if piece.begin < piece.end]
+    if spec.filter is None or len(found) > MOST_OPENED:
+        return found
+    return [narrow for piece in found for narrow in _narrowed(spec, dataset, piece)]
+
+
+def _narrowed(spec: ScanSpec, dataset: Dataset, piece: Piece) -> list[Piece]:
+    """What index and zone maps leave of a piece, without its gaps where those are large."""
+    ranges = file_scan(spec, dataset._file(piece.file), piece).rows().ranges.tolist()
+    merged: list[list[int]] = []
+    for begin, end in ranges:
+        if merged and begin - merged[-1][1] < LEAST_ROWS:
+            merged[-1][1] = end
+        else:
+            merged.append([begin, end])
+    return [Piece(piece.file, begin, end) for begin, end in merged]
+
+
+def file_scan(spec: ScanSpec, file: File, piece: Piece) -> Scan:
+    """The scan of one piece; a task has one processor."""
+    return Scan(
+        file,
+        columns=list(spec.columns),
+        filter=spec.filter,
+        row_range=(piece.begin, piece.end),
+        batch_rows=LEAST_ROWS,
+        threads=1,
+        limit=None,
+    )
+
+
+def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
+    assert spec.keys is not None
+    on = spec.keys.column_names
+    matches = dataset._find(spec.keys, on, False)
+    rows = np.unique(matches.rows(0, matches.num_matches))
+    if not len(rows):
+        return []
+    wanted = spec.parts or min(2 * _processors(), math.ceil(len(rows) / LEAST_ROWS))
+    return [[Piece(0, 0, len(part), part)] for part in np.array_split(rows, wanted) if len(part)]
+
+
+def _stripe_ends(file: File) -> list[int]:
+    """Rows at which stripes end."""
+    sizes = [node.rows or 0 for node in file.layout().walk() if node.kind == "stripe"]
+    return list(accumulate(sizes))
+
+
+def _cut(piece: Piece, size: int, ends: Sequence[int] | None) -> list[Piece]:
+    """A piece in pieces of about ``size`` rows that end where stripes do."""
+    if ends is None:
+        return [piece]
+    out = []
+    begin = piece.begin
+    for end in (*(e for e in ends if piece.begin < e < piece.end), piece.end):
+        if end == piece.end or end - begin >= size:
+            while end - begin > 2 * size:  # stripes larger than a part
+                out.append(Piece(piece.file, begin, begin + size))
+                begin += size
+            out.append(Piece(piece.file, begin, end))
+            begin = end
+    return out
+
+
+def _packed(pieces: Sequence[Piece], size: int) -> list[list[Piece]]:
+    """Small pieces together, up to about ``size`` rows a part."""
+    parts: list[list[Piece]] = []
+    held = 0
+    for piece in pieces:
+        rows = piece.end - piece.begin
+        if not parts or held + rows > size * 5 // 4:
+            parts.append([])
+            held = 0
+        parts[-1].append(piece)
+        held += rows
+    return parts
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,271 @@
+"""What Spark tasks run: the partition function of the index join in the shapes Spark wants.
+
+Each function takes the pickled arguments once and returns a generator function over the batches of
+a partition; ``bootstrap.py`` calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.join_batches import join_batches
+from nimblepy.join_plan import JoinPlan, plan_join
+from nimblepy.spark.inputs import InputFiles, build_side
+from nimblepy.spark.schemas import conform, conform_array
+from nimblepy.spark.worker_cache import open_cached
+
+# Rows that one lookup answers: more of them touch each block of the file once.
+LOOKUP_ROWS = 65_536
+# Most matches of one array that goes back to the JVM.
+MOST_MATCHES = 262_144
+# Name of the column that numbers the probe rows of a lookup.
+_PROBE_ROW = "__nimble_probe_row"
+
+Arrays = tuple[pa.Array, ...]
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A join as it travels to the workers.
+
+    Attributes:
+        probe: the probe columns that the join reads, as Spark sends them.
+        columns: columns of the files to return.
+        target: Spark's Arrow types of those, with their names in the result.
+        condition: SQL text, or a pyarrow expression.
+    """
+
+    files: InputFiles
+    probe: pa.Schema
+    on: tuple[tuple[str, str], ...]
+    how: str
+    columns: tuple[str, ...]
+    target: pa.Schema
+    condition: Any
+    between: dict[str, tuple[str, str]] | None
+    null_equals: bool
+    prefix: str
+
+    def plan(self, probe: pa.Schema, build: Any, how: str | None = None) -> JoinPlan:
+        return plan_join(
+            probe,
+            build,
+            on=dict(self.on),
+            how=how or self.how,
+            columns=list(self.columns),
+            condition=self.condition,
+            prefix=self.prefix,
+            null_equals=self.null_equals,
+            between=self.between,
+        )
+
+
+def lookup_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
+    """For each batch of key columns an array with the list of matching rows of every key."""
+
+    def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
+        build = build_side(open_cached(spec.files))
+        numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
+        plan = spec.plan(numbered, build, "inner")
+        for rows in _gathered(batches, spec.probe):
+            numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
+            probe = pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
+            yield from _lists(join_batches(plan, build, [probe]), rows.num_rows, spec.target)
+
+    return run
+
+
+def exists_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
+    """For each batch of key columns whether the keys have a match."""
+
+    def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
+        build = build_side(open_cached(spec.files))
+        numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
+        plan = spec.plan(numbered, build, "semi")
+        for rows in _gathered(batches, spec.probe):
+            numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
+            probe = pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
+            found = np.zeros(rows.num_rows, dtype=np.bool_)
+            for batch in join_batches(plan, build, [probe]):
+                found[batch.column(_PROBE_ROW).to_numpy()] = True
+            yield pa.array(found)
+
+    return run
+
+
+def joined_batches(
+    spec: JoinSpec, schema: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Probe batches to joined batches with the types of ``schema``."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        build = build_side(open_cached(spec.files))
+        plan = None
+        for batch in batches:
+            if plan is None:
+                plan = spec.plan(batch.schema, build)
+            for joined in join_batches(plan, build, [batch]):
+                yield conform(joined, _in_zones_of(schema, batch.schema))
+
+    return run
+
+
+def joined_rows(
+    spec: JoinSpec, schema: pa.Schema, probe_json: str, result_json: str
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Spark rows to joined Spark rows, for ``RDD.mapPartitions``."""
+    from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
+    from pyspark.sql.types import StructType
+
+    probe_type = StructType.fromJson(__import__("json").loads(probe_json))
+    result_type = StructType.fromJson(__import__("json").loads(result_json))
+
+    def batches(rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        for some in chunks(rows, LOOKUP_ROWS):
+            table = LocalDataToArrowConversion.convert(some, probe_type, False)
+            yield from table.combine_chunks().to_batches()
+
+    def run(rows: Iterable[Any]) -> Iterator[Any]:
+        for batch in joined_batches(spec, schema)(batches(rows)):
+            yield from ArrowTableToRowsConversion.convert(
+                pa.Table.from_batches([batch]), result_type
+            )
+
+    return run
+
+
+def keyed_rows(
+    files: InputFiles, key: Any, how: str, columns: list[str] | None
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Rows of any RDD to pairs (row, match as a dict or ``None``)."""
+    key_of = _key_function(key)
+
+    def run(rows: Iterable[Any]) -> Iterator[Any]:
+        dataset = open_cached(files)
+        for some in chunks(rows, LOOKUP_ROWS):
+            keys = [key_of(row) for row in some]
+            if how in ("semi", "anti"):
+                found = dataset.contains(keys).to_pylist()
+                yield from (
+                    (r, None) for r, hit in zip(some, found, strict=True) if hit == (how == "semi")
+                )
+                continue
+            table = dataset.lookup(keys, columns=columns, probe_row=_PROBE_ROW)
+            probes = table.column(0).to_pylist()
+            matches = table.drop_columns([_PROBE_ROW]).to_pylist() if probes else []
+            yield from _pairs(some, probes, matches, how == "left")
+
+    return run
+
+
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    some: list[Any] = []
+    for item in items:
+        some.append(item)
+        if len(some) == size:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def _pairs(
+    rows: list[Any], probes: list[int], matches: list[Any], left: bool
+) -> Iterator[tuple[Any, Any]]:
+    at = 0
+    for i, row in enumerate(rows):
+        if left and (at == len(probes) or probes[at] != i):
+            yield row, None
+        while at < len(probes) and probes[at] == i:
+            yield row, matches[at]
+            at += 1
+
+
+def _key_function(key: Any) -> Callable[[Any], Any]:
+    if callable(key):
+        return key  # type: ignore[no-any-return]
+    if isinstance(key, (list, tuple)):
+        return lambda row: tuple(row[name] for name in key)
+    return lambda row: row[key]
+
+
+def _gathered(batches: Iterable[Arrays], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Spark's small batches as larger ones, in the same order."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for arrays in batches:
+        fields = [
+            pa.field(field.name, array.type) for field, array in zip(schema, arrays, strict=True)
+        ]
+        held.append(pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields)))
+        count += held[-1].num_rows
+        if count >= LOOKUP_ROWS:
+            yield _one(held)
+            held, count = [], 0
+    if held:
+        yield _one(held)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _lists(
+    joined: Iterable[pa.RecordBatch], num_probes: int, target: pa.Schema
+) -> Iterator[pa.Array]:
+    """Joined rows as one list of rows a probe row, in arrays of bounded size."""
+    held: list[pa.RecordBatch] = []
+    first = 0
+    for batch in joined:
+        held.append(batch)
+        if sum(piece.num_rows for piece in held) < MOST_MATCHES:
+            continue
+        # The last probe row may go on in the next batch.
+        last = int(batch.column(_PROBE_ROW)[-1].as_py())
+        if last > first:
+            rows = pa.Table.from_batches(held)
+            numbers = rows.column(_PROBE_ROW).to_numpy()
+            done = int(np.searchsorted(numbers, last))
+            yield _list_array(rows.slice(0, done), first, last, target)
+            held, first = rows.slice(done).to_batches(), last
+    rows = pa.Table.from_batches(held) if held else None
+    yield _list_array(rows, first, num_probes, target)
+
+
+def _list_array(rows: pa.Table | None, first: int, last: int, target: pa.Schema) -> pa.Array:
+    """Lists of the probe rows ``first`` to ``last``."""
+    data_type = pa.list_(pa.struct(list(target)))
+    if rows is None or not rows.num_rows:
+        offsets = pa.array(np.zeros(last - first + 1, dtype=np.int32))
+        return pa.ListArray.from_arrays(offsets, pa.array([], data_type.value_type), data_type)
+    numbers = rows.column(_PROBE_ROW).to_numpy()
+    counts = np.bincount(numbers - first, minlength=last - first)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]).astype(np.int32)
+    columns = rows.columns[len(rows.columns) - len(target) :] if len(target) else []
+    arrays = [
+        conform_array(_combined(column), field)
+        for column, field in zip(columns, target, strict=True)
+    ]
+    if arrays:
+        values = pa.StructArray.from_arrays(arrays, fields=list(target))
+    else:
+        values = pa.StructArray.from_buffers(pa.struct([]), rows.num_rows, [None])
+    return pa.ListArray.from_arrays(pa.array(offsets), values, data_type)
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    array = column.combine_chunks()
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _in_zones_of(schema: pa.Schema, probe: pa.Schema) -> pa.Schema:
+    """``schema`` with the probe's own types for its columns: Spark sends the session's zone."""
+    rest = list(schema)[len(probe) :]
+    return pa.schema([*probe, *rest])

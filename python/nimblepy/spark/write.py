@@ -1,0 +1,246 @@
+"""Writes DataFrames as datasets: tasks stage files, the commit publishes them in one step.
+
+Options of ``df.write.format("nimble")``: ``cluster_by`` ("a, b desc nulls first"), ``hash_index``
+and ``sorted_index`` (columns of an index; several are divided by ``;``), ``write_options`` (JSON of
+:class:`nimblepy.WriteOptions`). Each task sorts its own rows; :func:`write` also gives the files
+disjoint key ranges.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StringType, StructType
+
+from nimblepy.columns import resolve_column
+from nimblepy.dataset.commit import discard, newest_manifest, publish, staging_folder
+from nimblepy.dataset.manifest import FileEntry, describe
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.reader import open as open_file
+from nimblepy.spark.inputs import _local
+from nimblepy.spark.schemas import arrow_schema, conform
+from nimblepy.storage import is_uri
+from nimblepy.types import SortKey, as_sort_keys, parse_sort_keys
+from nimblepy.writer import Writer
+
+BATCH_OPTION = "nimblebatch"
+INDEXES_OPTION = "nimbleindexes"
+
+
+@dataclass
+class StagedFile(WriterCommitMessage):
+    """What a task has written; ``None`` for a task without rows."""
+
+    entry: FileEntry | None
+
+
+class NimbleWriter(DataSourceArrowWriter):
+    """One write job. It is made once on the driver; tasks and commit get copies of it."""
+
+    def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
+        self._directory = _target(options)
+        self._overwrite = overwrite
+        current = None if overwrite else newest_manifest(self._directory)
+        self._schema = _adopted(arrow_schema(schema), None if current is None else current.schema)
+        if "cluster_by" in options:
+            self._keys = _parsed_keys(options["cluster_by"])
+        else:
+            self._keys = () if current is None else current.cluster_by
+        for key in self._keys:
+            resolve_column(self._schema, key.column)
+            _check_collation(schema, key.column)
+        self._indexes = _indexes(options)
+        self._options = _write_options(options.get("write_options"))
+        self._batch = json.loads(options[BATCH_OPTION]) if BATCH_OPTION in options else None
+        self._job = uuid.uuid4().hex
+        # Refuses what no file could have before any task runs; nothing is left of it.
+        self._probe()
+
+    def _probe(self) -> None:
+        folder = staging_folder(self._directory, self._job)
+        os.makedirs(folder, exist_ok=True)
+        try:
+            self._open(os.path.join(folder, "probe.nimble")).abort()
+        finally:
+            discard(self._directory, self._job)
+
+    def _open(self, path: str) -> Writer:
+        return Writer(
+            path,
+            self._schema,
+            cluster_by=list(self._keys) or None,
+            indexes=self._indexes,
+            options=self._options,
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+        name = f"{part:05d}-{attempt}-{uuid.uuid4().hex[:8]}.nimble"
+        path = os.path.join(staging_folder(self._directory, self._job), name)
+        writer = None
+        try:
+            for batch in iterator:
+                if not batch.num_rows:
+                    continue
+                if writer is None:
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    writer = self._open(path)
+                writer.write(conform(batch, self._schema))
+            if writer is None:
+                return StagedFile(None)
+            writer.close()
+        except BaseException:
+            if writer is not None:
+                writer.abort()
+            raise
+        with open_file(path, mmap=False, cache_bytes=1 << 20) as file:
+            return StagedFile(describe(file, name))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        entries = [m.entry for m in messages if isinstance(m, StagedFile) and m.entry is not None]
+        publish(
+            self._directory,
+            self._job,
+            entries,
+            schema=self._schema,
+            cluster_by=self._keys,
+            overwrite=self._overwrite,
+            batch=None if self._batch is None else (self._batch[0], int(self._batch[1])),
+        )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        # Messages are incomplete here, and an attempt may still write: a later commit sweeps it.
+        discard(self._directory, self._job)
+
+
+def write(
+    df: DataFrame,
+    directory: Any,
+    *,
+    cluster_by: Any,
+    files: int | None = None,
+    indexes: Sequence[HashIndex | SortedIndex] = (),
+    mode: str = "overwrite",
+    options: WriteOptions | None = None,
+    batch: tuple[str, int] | None = None,
+) -> None:
+    """Writes a DataFrame as files with disjoint key ranges, each sorted and indexed.
+
+    Readers see the old data or the new, never a part. Equal keys are in one file.
+
+    Args:
+        cluster_by: the cluster key, as for :func:`nimblepy.write`.
+        files: most files to write; the default is ``spark.sql.shuffle.partitions``, which Spark
+            may coalesce.
+        mode: ``"overwrite"`` replaces all data, ``"append"`` adds to it.
+        batch: (name, number): nothing is added where this or a later batch of that name has been;
+            for ``foreachBatch``, whose batches may come again.
+
+    Raises:
+        InvalidArgumentError: unknown columns, types without an order, a path that is not local.
+        pyspark errors: a task failed; the dataset is as it was.
+
+    Cost: one shuffle by key ranges; every task sorts natively, on disk where memory is short.
+    """
+    if mode not in ("overwrite", "append"):
+        raise InvalidArgumentError(f"mode: expected 'overwrite' or 'append', got {mode!r}")
+    keys = as_sort_keys(cluster_by)
+    if not keys:
+        raise InvalidArgumentError("cluster_by: no column given")
+    order = [_ordered(key) for key in keys]
+    ranged = df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
+    from nimblepy.spark.source import register
+
+    register(df.sparkSession)
+    writer = ranged.write.format("nimble").mode(mode)
+    writer = writer.option("cluster_by", json.dumps([_key_fields(key) for key in keys]))
+    if options is not None:
+        writer = writer.option("write_options", json.dumps(asdict(options)))
+    if indexes:
+        packed = base64.b64encode(pickle.dumps(list(indexes))).decode()
+        writer = writer.option(INDEXES_OPTION, packed)
+    if batch is not None:
+        writer = writer.option(BATCH_OPTION, json.dumps([batch[0], int(batch[1])]))
+    writer.save(str(directory))
+
+
+def _ordered(key: SortKey) -> Any:
+    """The key column in the order of the file: Spark's nulls are first by default, ours last."""
+    column = F.col(".".join(f"`{part}`" for part in key.column.split(".")))
+    if key.descending:
+        return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
+
+
+def _key_fields(key: SortKey) -> list[Any]:
+    return [key.column, key.descending, key.nulls_first]
+
+
+def _parsed_keys(text: str) -> tuple[SortKey, ...]:
+    if text.lstrip().startswith("["):
+        return tuple(SortKey(c, descending=d, nulls_first=n) for c, d, n in json.loads(text))
+    return parse_sort_keys(text)
+
+
+def _adopted(schema: pa.Schema, current: pa.Schema | None) -> pa.Schema:
+    """The dataset's schema where rows of ``schema`` fit into it: those without nulls may."""
+    if current is None or schema.names != current.names:
+        return schema
+    pairs = list(zip(schema, current, strict=True))
+    fits = all(new.type == old.type and (old.nullable or not new.nullable) for new, old in pairs)
+    return current if fits else schema
+
+
+def _target(options: dict[str, str]) -> str:
+    if "path" not in options:
+        raise InvalidArgumentError("nimble: no path to write to; use .save(directory)")
+    path = _local(options["path"])
+    if is_uri(path):
+        raise InvalidArgumentError(
+            f"{path}: commits need a directory that every executor has mounted; write there, then "
+            "copy the directory"
+        )
+    return os.path.abspath(path)
+
+
+def _check_collation(schema: StructType, name: str) -> None:
+    field = next((f for f in schema.fields if f.name == name), None)
+    kind = None if field is None else field.dataType
+    if isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY":
+        raise InvalidArgumentError(
+            f"cluster_by: column {name!r} has the collation {kind.collation}; keys are ordered by "
+            "their bytes, so cast it to STRING COLLATE UTF8_BINARY"
+        )
+
+
+def _indexes(options: dict[str, str]) -> list[HashIndex | SortedIndex]:
+    found: list[HashIndex | SortedIndex] = []
+    if INDEXES_OPTION in options:
+        found += pickle.loads(base64.b64decode(options[INDEXES_OPTION]))
+    for text in filter(None, options.get("hash_index", "").split(";")):
+        found.append(HashIndex([name.strip() for name in text.split(",")]))
+    for text in filter(None, options.get("sorted_index", "").split(";")):
+        found.append(SortedIndex(list(parse_sort_keys(text))))
+    return found
+
+
+def _write_options(text: str | None) -> WriteOptions:
+    if text is None:
+        return WriteOptions(threads=1)
+    given = json.loads(text)
+    return WriteOptions(**{**given, "threads": given.get("threads") or 1})

@@ -1,0 +1,255 @@
+"""The index join against Spark's own join: every how, engine, key type, null and duplicate."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import nimblepy as nb
+
+pytest.importorskip("pyspark")
+import nimblepy.spark as ns
+from dataset_files import make_dataset
+
+HOWS = ("inner", "left", "semi", "anti")
+DAY = dt.date(2024, 1, 1)
+VALUES: dict[str, tuple[pa.DataType, Any]] = {
+    "int": (pa.int32(), lambda i: i - 5),
+    "bigint": (pa.int64(), lambda i: i * 10**15),
+    "string": (pa.string(), lambda i: ("", "a", "a\0", "é", "𝄞")[i % 5] + "x" * (i // 5)),
+    "binary": (pa.binary(), lambda i: bytes([i, 255 - i]) * (i % 3)),
+    "date": (pa.date32(), lambda i: DAY + dt.timedelta(days=i)),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        lambda i: dt.datetime(2024, 3, 31, i % 24, i, tzinfo=dt.UTC),
+    ),
+    "double": (pa.float64(), lambda i: (0.0, -0.0, float("nan"), float("inf"), 0.5 * i)[i % 5]),
+    "decimal": (pa.decimal128(20, 3), lambda i: decimal.Decimal(i) / 8),
+    "boolean": (pa.bool_(), lambda i: i % 2 == 0),
+}
+
+
+def side(kind: str, n: int, seed: int, value: str) -> pa.Table:
+    """Keys with nulls and duplicates, half of which the other side has."""
+    data_type, make = VALUES[kind]
+    rng = np.random.default_rng(seed)
+    keys = [None if rng.random() < 0.1 else make(int(rng.integers(0, 30))) for _ in range(n)]
+    columns = {"k": pa.array(keys, data_type), value: pa.array(range(n), pa.int64())}
+    columns[f"{value}2"] = pa.array(rng.integers(0, 10, n), mask=rng.random(n) < 0.2)
+    return pa.table(columns)
+
+
+def frame(spark: Any, table: pa.Table, parts: int = 3) -> Any:
+    return spark.createDataFrame(table).repartition(parts)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_join_is_sparks_own(spark: Any, rows: Any, tmp_path: Path, kind: str) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(side(kind, 60, 1, "v"), path, cluster_by="k")
+    probe = frame(spark, side(kind, 80, 2, "p")).cache()
+    for how in HOWS:
+        joined = ns.index_join(probe, path, on="k", how=how)
+        own = ns.index_join(probe, path, on="k", how=how, strategy="scan")
+        assert joined.columns == own.columns
+        assert rows(joined) == rows(own), how
+    safe = ns.index_join(probe, path, on="k", null_equals=True)
+    own = ns.index_join(probe, path, on="k", null_equals=True, strategy="scan")
+    assert rows(safe) == rows(own)
+    probe.unpersist()
+
+
+@pytest.mark.parametrize("engine", ["map_in_arrow", "rdd"])
+def test_engines_agree(spark: Any, rows: Any, tmp_path: Path, engine: str) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(side("timestamp", 60, 1, "v"), path, cluster_by="k")
+    probe = frame(spark, side("timestamp", 80, 2, "p")).cache()
+    for how in HOWS:
+        arguments: dict[str, Any] = {"on": "k", "how": how, "condition": "v2 > p2"}
+        want = rows(ns.index_join(probe, path, **arguments))
+        assert rows(ns.index_join(probe, path, engine=engine, **arguments)) == want, how
+    probe.unpersist()
+
+
+def test_join_with_residual_conditions_is_sparks_own(spark: Any, rows: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(side("int", 90, 1, "v"), path, cluster_by=["k", "v2"])
+    probe = frame(spark, side("int", 80, 2, "p")).cache()
+    between = {"v2": ("p2", "p")}
+    for how in HOWS:
+        for extra in ({"condition": "v2 < p2 AND v > 3"}, {"between": between}):
+            own = ns.index_join(probe, path, on="k", how=how, strategy="scan", **extra)
+            assert rows(ns.index_join(probe, path, on="k", how=how, **extra)) == rows(own)
+    expression = pc.field("v2") < pc.field("p2")
+    text = rows(ns.index_join(probe, path, on="k", condition="v2 < p2"))
+    assert rows(ns.index_join(probe, path, on="k", condition=expression)) == text
+    probe.unpersist()
+
+
+def test_join_on_composite_and_prefix_keys_of_many_files(
+    spark: Any, rows: Any, tmp_path: Path
+) -> None:
+    table = pa.table({"a": [i // 4 for i in range(40)], "b": [f"b{i % 4}" for i in range(40)]})
+    table = table.append_column("v", pa.array(range(40)))
+    directory = str(tmp_path / "d")
+    make_dataset(directory, [table.slice(i, 8) for i in range(0, 40, 8)], ["a", "b"])
+    probe = frame(spark, pa.table({"x": [3, 3, 9, 77], "y": ["b1", "zz", "b0", "b0"]}), 2)
+    for on in ({"x": "a", "y": "b"}, {"x": "a"}):
+        for how in HOWS:
+            own = ns.index_join(probe, directory, on=on, how=how, strategy="scan")
+            assert rows(ns.index_join(probe, directory, on=on, how=how)) == rows(own)
+
+
+def test_lookup_runs_once(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": range(100), "v": range(100)}), path, cluster_by="k")
+    probe = spark.range(50).selectExpr("id AS k", "id AS p", "id AS unused")
+    for how in HOWS:
+        joined = ns.index_join(probe, path, on="k", how=how)
+        if how in ("inner", "left"):
+            joined = joined.filter("v > 2 AND p < 40").select("k", "v")
+        plan = joined._jdf.queryExecution().executedPlan().toString()
+        assert plan.count("nimble_") - plan.count("pythonUDF") <= plan.count("ArrowEvalPython")
+        assert plan.count("ArrowEvalPython ") + plan.count("ArrowEvalPython[") == 1, plan
+        assert "Exchange" not in plan
+
+
+def test_names_that_clash_are_listed(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1], "v": [1], "w": [1]}), path, cluster_by="k")
+    probe = frame(spark, pa.table({"k": [1], "v": [2], "w": [3]}), 1)
+    for strategy in ("index", "scan"):
+        with pytest.raises(nb.InvalidArgumentError, match="'v', 'w' would be"):
+            ns.index_join(probe, path, on="k", strategy=strategy)
+        joined = ns.index_join(
+            probe, path, on="k", prefix="d_", condition="d_v < v", strategy=strategy
+        )
+        assert joined.columns == ["k", "v", "w", "d_v", "d_w"]
+        assert [tuple(row) for row in joined.collect()] == [(1, 2, 3, 1, 1)]
+
+
+def test_what_cannot_be_meant_is_refused(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1, 2], "v": [1, 2]}), path, cluster_by="k")
+    probe = frame(spark, pa.table({"k": [1, 9], "t": ["1", "9"]}), 1)
+    refused = {
+        "strategy": {"on": "k", "how": "right"},
+        "expected one of arrow": {"on": "k", "engine": "pandas"},
+        "expected one of index": {"on": "k", "strategy": "guess"},
+        "does not compare": {"on": {"t": "k"}},
+        "no column 'q'": {"on": {"q": "k"}},
+        "unknown column 'q'": {"on": "k", "columns": ["q"]},
+        "SQL text": {"on": "k", "condition": probe.k > 1},
+    }
+    for message, arguments in refused.items():
+        with pytest.raises(nb.InvalidArgumentError, match=message):
+            ns.index_join(probe, path, **arguments)
+    with pytest.raises(nb.IndexUnavailableError, match="no index on"):
+        ns.index_join(probe, path, on={"k": "v"}, columns=[])
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        ns.index_join(probe, str(tmp_path / "nowhere"), on="k")
+    full = ns.index_join(probe.select("k"), path, on="k", how="full", strategy="scan")
+    assert sorted(full.collect(), key=repr) == [(1, 1), (2, 2), (9, None)]
+
+
+def test_strategy_auto_and_its_reason(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    n = 200_000
+    nb.write(pa.table({"k": np.arange(n), "v": np.arange(n)}), path, cluster_by="k")
+    few, all_keys = (spark.range(m).withColumnRenamed("id", "k") for m in (10, 5 * n))
+    estimate = ns.explain_join(few, path, on="k")
+    assert (estimate.strategy, estimate.build_rows) == ("index", n)
+    assert estimate.probe_rows is not None
+    assert 5 <= estimate.probe_rows <= 10  # from bytes: Spark counts rows of few sources
+    assert "fewer than a scan pays for" in str(estimate)
+    assert ns.explain_join(all_keys, path, on="k").strategy == "scan"
+    assert ns.explain_join(few, path, on="k", probe_rows=10 * n).strategy == "scan"
+    assert ns.index_join(few, path, on="k", strategy="auto").count() == 10
+    assert ns.index_join(all_keys, path, on="k", strategy="auto").count() == n
+
+
+def test_rdd_join_gives_pairs(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1, 1, 2], "v": ["a", "b", "c"]}), path, cluster_by="k")
+    rdd = spark.sparkContext.parallelize([{"k": 1}, {"k": 5}, {"k": 2}], 2)
+    left = ns.index_join_rdd(rdd, path, key="k", how="left", columns=["v"]).collect()
+    assert left == [
+        ({"k": 1}, {"v": "a"}), ({"k": 1}, {"v": "b"}), ({"k": 5}, None), ({"k": 2}, {"v": "c"})
+    ]  # fmt: skip
+    by_function = ns.index_join_rdd(rdd, path, key=lambda row: row["k"], how="anti").collect()
+    assert by_function == [({"k": 5}, None)]
+    assert ns.index_join_rdd(rdd, path, key="k").count() == 3
+
+
+def test_sql_functions(spark: Any, rows: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1, 1, 2], "v": ["a", "b", "c"]}), path, cluster_by="k")
+    ns.register_lookup(spark, "dim", path)
+    probe = spark.range(1, 4).withColumnRenamed("id", "k").selectExpr("k", "k * 2 AS p")
+    probe.createOrReplaceTempView("fact")
+
+    def sql(text: str) -> list[Any]:
+        return rows(spark.sql(text))
+
+    assert sql("SELECT f.k, d.v FROM fact f, LATERAL dim(f.k) d") == [(1, "a"), (1, "b"), (2, "c")]
+    outer = "SELECT f.k, d.v FROM fact f, LATERAL dim_outer(f.k) d WHERE f.p > 2"
+    assert sql(outer) == [(2, "c"), (3, None)]
+    plan = spark.sql(outer)._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("ArrowEvalPython ") + plan.count("ArrowEvalPython[") == 1
+    assert plan.index("ArrowEvalPython") < plan.index("Filter")  # the filter is below the lookup
+    assert sql("SELECT k FROM fact WHERE NOT dim_exists(k)") == [(3,)]
+    assert sql("SELECT k, size(dim_lookup(k)) FROM fact") == [(1, 2), (2, 1), (3, 0)]
+    from pyspark.sql import functions as F
+
+    lookup = ns.lookup_expr(path, "k", columns=["v"])
+    assert rows(probe.select("k", F.inline_outer(lookup))) == sql(
+        "SELECT f.k, d.v FROM fact f, LATERAL dim_outer(f.k) d"
+    )
+    with pytest.raises(nb.InvalidArgumentError, match="plain name"):
+        ns.register_lookup(spark, "a b", path)
+
+
+def test_many_matches_come_back_in_bounded_arrays() -> None:
+    from nimblepy.spark import tasks
+
+    target = pa.schema([pa.field("v", pa.int64())])
+    schema = pa.schema([pa.field(tasks._PROBE_ROW, pa.int64()), *target])
+    counts = [3, 0, 500_000, 1, 0, 2]
+    probes = np.repeat(np.arange(6), counts)
+    joined = pa.table([pa.array(probes), pa.array(np.arange(len(probes)))], schema=schema)
+    arrays = list(tasks._lists(joined.to_batches(50_000), 6, target))
+    assert sum(len(array) for array in arrays) == 6
+    lists = [value for array in arrays for value in pc.list_value_length(array).to_pylist()]
+    assert lists == counts
+    assert len(arrays) > 1
+    got = pa.concat_arrays([array.flatten() for array in arrays])
+    assert got.field("v").to_pylist() == list(range(len(probes)))
+
+
+def test_executor_without_the_package_says_what_to_do() -> None:
+    from nimblepy.spark.shipping import cloudpickle, iterator_function
+
+    shipped = cloudpickle.dumps(iterator_function("joined_batches", "spec"))
+    code = (
+        "import pickle, sys\n"
+        "sys.modules['nimblepy'] = None\n"  # as if it were not installed
+        "run = pickle.loads(sys.stdin.buffer.read())\n"
+        "list(run(iter([])))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=shipped, capture_output=True, check=False
+    )
+    message = done.stderr.decode()
+    assert "NimbleMissingOnExecutor" in message
+    assert "Install the nimblepy wheel in the executors' Python environment" in message
+    assert pickle.loads(shipped) is not None

@@ -1,0 +1,72 @@
+"""What a Python worker does on its own; no JVM is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+pytest.importorskip("pyspark")
+from dataset_files import make_dataset
+from nimblepy.spark import worker_cache
+from nimblepy.spark.inputs import find_input
+from nimblepy.spark.worker_cache import open_cached
+
+
+def test_worker_keeps_few_datasets_open_and_knows_a_replaced_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_cache, "MOST", 2)
+    monkeypatch.setattr(worker_cache, "_open", type(worker_cache._open)())
+    path = str(tmp_path / "t.nimble")
+    nb.write(pa.table({"k": [1]}), path, cluster_by="k")
+    first = find_input(path)
+    assert open_cached(first) is open_cached(find_input(path))
+    nb.write(pa.table({"k": [1, 2]}), path, cluster_by="k")
+    second = find_input(path)
+    assert second.key != first.key
+    assert open_cached(second).num_rows == 2
+    for i in range(3):
+        make_dataset(tmp_path / f"d{i}", [pa.table({"k": [i]})], "k")
+        assert open_cached(find_input(str(tmp_path / f"d{i}"))).get(i) == {"k": i}
+    assert len(worker_cache._open) == 2
+
+
+def test_a_dataset_travels_as_its_version(tmp_path: Path) -> None:
+    import pickle
+
+    tables = [pa.table({"k": range(i * 10, i * 10 + 10)}) for i in range(200)]
+    make_dataset(tmp_path / "d", tables, "k", options=nb.WriteOptions(statistics=False))
+    files = find_input(str(tmp_path / "d"))
+    make_dataset(tmp_path / "d", [pa.table({"k": [5000]})], "k")
+    shipped = pickle.dumps(files)
+    assert len(shipped) < 1000  # not the list of files
+    assert pickle.loads(shipped).open().num_rows == 2000
+
+
+def test_file_that_cannot_be_mapped_is_read(tmp_path: Path) -> None:
+    # spark.executor.pyspark.memory limits a worker's address space
+    path = str(tmp_path / "t.nimble")
+    values = np.random.default_rng(0).random(6_000_000)
+    nb.write(pa.table({"k": np.arange(6_000_000), "v": values}), path, cluster_by="k")
+    code = f"""
+import resource, psutil
+from nimblepy.spark.inputs import find_input
+from nimblepy.spark.worker_cache import open_cached
+files = find_input({path!r})
+limit = psutil.Process().memory_info().vms + (24 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+dataset = open_cached(files)
+assert dataset.get(77)["v"] == {float(values[77])!r}
+assert not dataset._file(0)._open.is_mapped
+print("read")
+"""
+    pytest.importorskip("psutil")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "read\n", done.stderr
