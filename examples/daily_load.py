@@ -1,0 +1,53 @@
+"""A day's rows appended every day, with lookups between; a day that comes twice is added once.
+
+python examples/daily_load.py
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import nimblepy as nb
+import nimblepy.spark as ns
+
+START = dt.date(2024, 1, 1)
+
+
+def day_of_sales(spark: Any, number: int, rows: int) -> Any:
+    """What arrives on one day: sales of some products."""
+    day = START + dt.timedelta(days=number)
+    return spark.range(rows).select(
+        F.lit(day).alias("day"),
+        (F.col("id") * 7919 % 1000).alias("product"),
+        (F.col("id") % 100 / 4).alias("price"),
+    )
+
+
+def main(spark: Any, folder: str, days: int = 5, rows: int = 20_000) -> nb.Dataset:
+    """Loads some days and looks at the dataset after each."""
+    sales = f"{folder}/sales"
+    for number in [*range(days), days - 1]:  # the last day is loaded twice by accident
+        ns.write(
+            day_of_sales(spark, number, rows),
+            sales,
+            cluster_by=["day", "product"],
+            mode="append",
+            batch=("daily", number),
+        )
+        ds = nb.open_dataset(sales)
+        print(f"day {number}: version {ds.version}, {ds.num_files} files, {ds.num_rows:,} rows")
+    last = START + dt.timedelta(days=days - 1)
+    print(ds.explain([(last, 7)]))  # one file can have the key
+    print(ds.lookup([(last, 7)]).num_rows, "sales of product 7 on the last day")
+    print(ns.scan(spark, sales, filter=f"day = DATE '{last}'").count(), "sales on the last day")
+    return ds
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        main(SparkSession.builder.master("local[2]").getOrCreate(), scratch)
