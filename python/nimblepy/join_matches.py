@@ -200,14 +200,11 @@ def by_cluster_key(cluster_by: Sequence[SortKey], names: Sequence[str]) -> bool:
 
 
 def _secondary_segments(file: File, keys: ProbeKeys) -> tuple[Counts, Rows, Rows]:
-    """Matches by a secondary index, one row each."""
-    find: Any = getattr(file, "_find_rows", None)
-    if find is None:  # says which indexes there are
-        key_columns(file._keys, file._key_types, keys.names)
+    """Matches by a secondary index, one row each; without one the error names those there are."""
     at = np.flatnonzero(keys.usable)
     asked = keys if len(at) == len(keys.usable) else keys.take(at)
     batch = pa.RecordBatch.from_arrays(list(asked.values), names=list(keys.names))
-    ends, rows = find(batch, list(keys.names), keys.null_equals)
+    ends, rows = file._find_rows(batch, list(keys.names), keys.null_equals)
     counts = np.diff(ends.astype(np.int64), prepend=np.int64(0))
     return np.repeat(at, counts), rows, rows + np.uint64(1)
 

@@ -210,6 +210,19 @@ def test_dataset_without_a_key_scans(tmp_path: Path) -> None:
         ds.get(3)
 
 
+def test_dataset_secondary_index_asks_every_file(tmp_path: Path) -> None:
+    tables = [numbers(0, 5), numbers(5, 9)]
+    ds = make_dataset(tmp_path, tables, "k", indexes=[nb.HashIndex("v")])
+    assert ds.lookup(["v7", "zz", "v1"], on="v").column("k").to_pylist() == [7, 1]
+    assert ds.get("v8", on="v") == {"k": 8, "v": "v8"}
+    assert ds.get("zz", on="v") is None
+    assert ds.contains(["v7", "zz"], on="v").to_pylist() == [True, False]
+    probe = pa.table({"v": ["v8", "q", None, "v0"]})
+    assert ds.index_join(probe, on="v", how="left").column("k").to_pylist() == [8, None, None, 0]
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column"):
+        ds.lookup([1], on="q")
+
+
 def test_dataset_scan_is_that_of_its_rows(tmp_path: Path) -> None:
     ds = make_dataset(tmp_path, [numbers(i, i + 10) for i in range(0, 50, 10)], "k")
     assert ds.scan(row_range=(8, 23)).to_table().column("k").to_pylist() == list(range(8, 23))

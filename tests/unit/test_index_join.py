@@ -98,6 +98,17 @@ def test_join_nullability_follows_the_join(store: Store) -> None:
     left.validate(full=True)
 
 
+@pytest.mark.parametrize("index", [nb.HashIndex("e"), nb.SortedIndex("e")], ids=["hash", "sorted"])
+def test_join_on_a_secondary_index(store: Store, index: Any) -> None:
+    table = pa.table({"k": [1, 2, 3, 4], "e": ["b", "a", None, "b"]})
+    file = store(table, cluster_by="k", indexes=[index])
+    probe = pa.table({"e": ["b", "z", None, "a"], "p": [0, 1, 2, 3]})
+    joined = nb.index_join(probe, file, on="e", how="left")
+    assert joined.column("k").to_pylist() == [1, 4, None, None, 2]
+    assert nb.index_join(probe, file, on="e", how="anti").column("p").to_pylist() == [1, 2]
+    assert nb.index_join(probe, file, on="e", null_equals=True).num_rows == 4
+
+
 @pytest.mark.parametrize(
     ("values", "build", "matched"),
     [

@@ -155,7 +155,7 @@ class KeyedDataset(DatasetBase):
 
     def _is_secondary(self, on: str | Sequence[str] | None) -> bool:
         """A secondary index may answer; of those no bounds are known, so every file is asked."""
-        if on is None or (self.num_files and not hasattr(self._file(0), "_find_rows")):
+        if on is None or not self.num_files:
             return False
         return not by_cluster_key(self._keys, [on] if isinstance(on, str) else list(on))
 
@@ -173,7 +173,7 @@ class KeyedDataset(DatasetBase):
         segments: list[tuple[Any, Any, Any]] = []
         num_probes = 0
         for i in range(self.num_files):
-            ends, rows = self._file(i)._find_rows(keys, on, null_equals)  # type: ignore[attr-defined]
+            ends, rows = self._file(i)._find_rows(keys, on, null_equals)
             counts = np.diff(ends.astype(np.int64), prepend=np.int64(0))
             num_probes = len(counts)
             begin = rows + np.uint64(self._first_row(i))
