@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from nimblepy.dataset.dataset import Dataset
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.join_matches import find_matches, probe_keys
 from nimblepy.join_plan import JoinPlan
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
 from nimblepy.spark.inputs import InputFiles, build_side, find_input
@@ -183,6 +184,10 @@ def prepare(
     )
     # A join without rows: tasks make their own from the batches that arrive.
     plan = spec.plan(schema, build_side(dataset))
+    if dataset.num_files:  # a lookup of no keys says now which indexes are missing
+        nothing = [pa.array([], field.type) for field in schema]
+        none = pa.RecordBatch.from_arrays(nothing, schema=schema)
+        find_matches(dataset._file(0), probe_keys(plan, dataset._file(0), none))
     chosen = selected(dataset.schema, [name for name, _ in plan.output])
     added = StructType(
         [

@@ -121,7 +121,6 @@ def read_files(
     spark: SparkSession, path: Any, *, columns: Sequence[str] | None = None, **extra: Any
 ) -> DataFrame:
     """A DataFrame over files; ``extra`` goes to the reader as it is."""
-    register(spark)
     reader = spark.read.format("nimble")
     if columns is not None:
         reader = reader.option("columns", json.dumps(list(columns)))

@@ -164,9 +164,6 @@ def write(
         raise InvalidArgumentError("cluster_by: no column given")
     order = [_ordered(key) for key in keys]
     ranged = df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
-    from nimblepy.spark.source import register
-
-    register(df.sparkSession)
     writer = ranged.write.format("nimble").mode(mode)
     writer = writer.option("cluster_by", json.dumps([_key_fields(key) for key in keys]))
     if options is not None:
