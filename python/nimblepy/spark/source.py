@@ -176,7 +176,7 @@ def scan(
 
 def _key_table(dataset: Dataset, keys: Any) -> pa.Table:
     """The keys that are possible at all, in the key's types."""
-    from nimblepy.key_lookups import _width
+    from nimblepy.key_probes import _width
 
     width = _width(keys, None, dataset._keys)
     found = key_columns(dataset._keys, dataset._key_types, None, width)
