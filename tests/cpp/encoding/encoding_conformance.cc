@@ -245,8 +245,8 @@ void check_hostile(const std::string& what, const Sample& sample,
               true);
     status = decoder->filter(body, tests[t], selection.data());
     for (uint32_t i = 0; exact && status.is_ok() && i < sample.size; ++i) {
-      const bool got = (selection[i / 64] >> (i % 64) & 1) != 0;
-      if (got != passes_plainly(tests[t], sample, i)) {
+      const bool passes = (selection[i / 64] >> (i % 64) & 1) != 0;
+      if (passes != passes_plainly(tests[t], sample, i)) {
         report(what + " damaged body, filter", status);
         break;
       }
