@@ -1,5 +1,7 @@
 // Decoder::filter as it works for every encoding: blocks without a selected
 // row are skipped, of blocks with few these are taken, others are decoded.
+#include <bit>
+
 #include "nimble/base/bit_packing.h"
 #include "nimble/encoding/encoding.h"
 #include "nimble/encoding/part.h"
@@ -63,6 +65,38 @@ Status filter_few(const Decoder& decoder, const SegmentBody& body,
   return Status::ok();
 }
 
+// Rows of a block from the first selected one to the last.
+struct RowSpan {
+  uint32_t begin;
+  uint32_t end;
+};
+
+// At least one row is selected.
+RowSpan selected_span(const uint64_t* selection) {
+  uint32_t low = 0;
+  while (selection[low] == 0) ++low;
+  uint32_t high = kSelectionWords - 1;
+  while (selection[high] == 0) --high;
+  return {low * 64 + static_cast<uint32_t>(std::countr_zero(selection[low])),
+          high * 64 + static_cast<uint32_t>(std::bit_width(selection[high]))};
+}
+
+// Tests values that are those of the rows of `span`.
+void test_span(const BlockValues& values, const ValueTest& test, RowSpan span,
+               uint64_t* selection) {
+  const uint32_t n = span.end - span.begin;
+  uint64_t passed[kSelectionWords];
+  for (uint32_t i = 0; i < n; i += 64) {
+    passed[i / 64] = n - i >= 64 ? ~uint64_t{0} : low_bits(n - i);
+  }
+  values.test(test, n, passed);
+  for (uint32_t i = 0; i < n; ++i) {
+    if ((passed[i / 64] >> (i % 64) & 1) != 0) continue;
+    const uint32_t at = span.begin + i;
+    selection[at / 64] &= ~(uint64_t{1} << (at % 64));
+  }
+}
+
 }  // namespace
 
 Status Decoder::filter(const SegmentBody& body, const ValueTest& test,
@@ -84,8 +118,17 @@ Status Decoder::filter_decoded(const SegmentBody& body, const ValueTest& test,
           filter_few(*this, body, test, first, &values, words));
       continue;
     }
-    NIMBLE_RETURN_IF_ERROR(decode(body, first, first + n, values.output()));
-    values.test(test, n, words);
+    // No further than what is selected: a parent may have had only the bytes
+    // of these rows read.
+    const RowSpan span = selected_span(words);
+    if (span.begin == 0 && span.end == n) {
+      NIMBLE_RETURN_IF_ERROR(decode(body, first, first + n, values.output()));
+      values.test(test, n, words);
+    } else {
+      NIMBLE_RETURN_IF_ERROR(
+          decode(body, first + span.begin, first + span.end, values.output()));
+      test_span(values, test, span, words);
+    }
   }
   return Status::ok();
 }
