@@ -116,7 +116,11 @@ class KeyLookups(KeyProbes):
     def contains(
         self, keys: Any, *, on: str | Sequence[str] | None = None, null_equals: bool = False
     ) -> pa.BooleanArray:
-        """For each key whether any row has it. Reads the index only."""
+        """For each key whether any row has it.
+
+        Cost: the index only; a hash index holds no keys, so the key columns of rows that it names
+        are read as well.
+        """
         index = self._secondary(on)
         if index is not None:
             return pa.array(self._count_in(index, keys, on, null_equals) > 0)
@@ -126,7 +130,7 @@ class KeyLookups(KeyProbes):
     def count(
         self, keys: Any, *, on: str | Sequence[str] | None = None, null_equals: bool = False
     ) -> pa.Int64Array:
-        """For each key how many rows have it. Reads the index only."""
+        """For each key how many rows have it. Cost: as :meth:`contains`."""
         index = self._secondary(on)
         if index is not None:
             return pa.array(self._count_in(index, keys, on, null_equals).astype(np.int64))
