@@ -12,6 +12,7 @@
 #include "nimble/file/options.h"
 #include "nimble/format/postscript.h"
 #include "nimble/index/bloom_filter.h"
+#include "nimble/index/key_source.h"
 #include "nimble/io/range_cache.h"
 #include "nimble/io/readable_file.h"
 #include "nimble/key/key_encoder.h"
@@ -42,6 +43,9 @@ class FileReader {
 
   // Cluster key: null / empty where the file has none.
   const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
+  // Where sampled key chunks find the other keys. Null in files that hold all
+  // keys in chunks.
+  Result<const KeySource*> key_columns() const;
   const ChunkDirectory& group_boundaries() const { return group_boundaries_; }
   // The filter over whole keys, for a caller with `probes` keys to ask it
   // about. Null where there is none, and where the file is not mapped and
@@ -91,6 +95,8 @@ class FileReader {
     std::atomic<uint64_t> bloom_probes{0};
     std::optional<BloomFilter> bloom_filter;
     std::vector<uint8_t> bloom_bytes;
+    std::atomic<const KeySource*> key_columns{nullptr};
+    std::shared_ptr<const KeySource> key_columns_owner;
     std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;
     std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
   };

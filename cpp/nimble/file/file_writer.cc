@@ -4,6 +4,8 @@
 
 #include "nimble/base/hash.h"
 #include "nimble/base/parallel.h"
+#include "nimble/file/row_keys.h"
+#include "nimble/format/constants.h"
 #include "nimble/format/postscript.h"
 #include "nimble/key/key_decoder.h"
 
@@ -47,6 +49,20 @@ std::vector<KeyColumnSpec> specs_of(const std::vector<KeyColumnRef>& columns) {
   return out;
 }
 
+// One key in so many is stored where keys are long. A lookup reads as many
+// from their columns.
+uint32_t key_sample_step(Effort effort) {
+  switch (effort) {
+    case Effort::kFast:
+      return 0;
+    case Effort::kCompact:
+      return 64;
+    case Effort::kBalanced:
+      break;
+  }
+  return 16;
+}
+
 uint64_t metadata_bytes(const StripeMeta& s) {
   return s.heads.size() + s.values.size() * 8 + s.segment_offsets.size() * 20;
 }
@@ -60,8 +76,8 @@ void attach_dictionaries(Column* column, DictionaryList* dictionaries) {
     void visit(Column* c) {
       if (c->field().layout == Layout::kDictionary) {
         if (next == list->size()) {
-          list->push_back(std::make_unique<DictionaryValues>(
-              c->field().dictionary[0]));
+          list->push_back(
+              std::make_unique<DictionaryValues>(c->field().dictionary[0]));
         }
         c->mapper = (*list)[next++].get();
       }
@@ -94,6 +110,9 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
     ClusterIndexOptions index;
     index.chunk_keys = o.key_chunk_rows;
     index.chunk.restart_interval = o.restart_interval;
+    if (can_read_keys(w->schema_, *w->encoder_)) {
+      index.chunk.sample_step = key_sample_step(o.effort);
+    }
     index.unique = o.unique;
     index.describe = [decoder = KeyDecoder(*w->encoder_)](ByteSpan key) {
       return decoder.to_text(key);
@@ -175,7 +194,8 @@ Status FileWriter::append_rows(const Column& from, const uint64_t* rows,
     const uint64_t n = std::min({room(), count, uint64_t{8192}});
     if (index_) {
       gathered_keys_.reset(keys->fixed_width());
-      for (uint64_t i = 0; i < n; ++i) gathered_keys_.push_back(keys->key(rows[i]));
+      for (uint64_t i = 0; i < n; ++i)
+        gathered_keys_.push_back(keys->key(rows[i]));
       NIMBLE_RETURN_IF_ERROR(add_keys(&gathered_keys_, 0, n));
     }
     stripe_.append_rows(from, rows, n);
@@ -215,8 +235,9 @@ Result<SectionRef> FileWriter::write_section(ByteSpan bytes) {
   return ref;
 }
 
-Status FileWriter::write_encoded(const StreamPlan& plan, EncodedStripe&& encoded,
-                                 uint64_t rows, StripeMeta* meta,
+Status FileWriter::write_encoded(const StreamPlan& plan,
+                                 EncodedStripe&& encoded, uint64_t rows,
+                                 StripeMeta* meta,
                                  std::vector<uint64_t>* node_bytes) {
   meta->rows = rows;
   meta->values = std::move(encoded.values);
@@ -253,10 +274,11 @@ void FileWriter::remember_encodings(const EncodedStripe& encoded) {
     const auto top = std::find(tops.begin(), tops.end(), plan_.node_of(s));
     if (values > 0 && top != tops.end() && plan_.node(*top).validity != s) {
       ByteReader head(encoded.segments[segment].head.span());
-      const auto n = static_cast<uint32_t>(
-          std::min<uint64_t>(values, kSegmentValues));
+      const auto n =
+          static_cast<uint32_t>(std::min<uint64_t>(values, kSegmentValues));
       const auto decoder = open_decoder(
-          &head, {plan_.streams()[s], n, encoded.segments[segment].body.size(), 0});
+          &head,
+          {plan_.streams()[s], n, encoded.segments[segment].body.size(), 0});
       if (decoder) {
         encodings_[static_cast<size_t>(top - tops.begin())] =
             (*decoder)->describe();
@@ -294,6 +316,7 @@ Status FileWriter::flush_stripe() {
 
 Status FileWriter::write_key_stream(ChunkDirectoryMeta* chunks) {
   const GroupKeys keys = index_->finish_group();
+  if (keys.has_samples) required_features_ |= kFeatureSampledKeys;
   NIMBLE_RETURN_IF_ERROR(align_to(8));
   chunks->key_stream_offset = position_;
   uint64_t rows = 0, bytes = 0;
@@ -432,6 +455,7 @@ Result<WriteSummary> FileWriter::finish() {
   NIMBLE_ASSIGN_OR_RETURN(const SectionRef footer,
                           write_section(footer_.serialize()));
   Postscript postscript;
+  postscript.required_features = required_features_;
   postscript.footer_offset = footer.offset;
   postscript.footer_size = footer.size;
   postscript.footer_checksum = footer.checksum;

@@ -115,6 +115,7 @@ class FileWriter {
   uint64_t group_begin_ = 0;
   std::vector<StripeMeta> group_;
   FileFooter footer_;
+  uint64_t required_features_ = 0;
   std::vector<std::string> encodings_;
   // The first failure: nothing can be written after it.
   bool failed_ = false;

@@ -10,8 +10,7 @@ namespace nimble {
 Status KeyCursor::open_group(size_t group) {
   if (group_ != nullptr && group_index_ == group) return Status::ok();
   has_chunk_ = false;
-  NIMBLE_ASSIGN_OR_RETURN(group_,
-                          file_.groups().get(group, ReadKind::kIndex));
+  NIMBLE_ASSIGN_OR_RETURN(group_, file_.groups().get(group, ReadKind::kIndex));
   group_index_ = group;
   return Status::ok();
 }
@@ -40,7 +39,8 @@ Status KeyCursor::open_chunk(size_t chunk) {
     owner_ = file_.range_cache()->find(offset, size, &at);
     if (owner_ == nullptr) {
       auto read = std::make_shared<std::vector<uint8_t>>(size);
-      NIMBLE_RETURN_IF_ERROR(file_.file().read_at({offset, size, read->data()}));
+      NIMBLE_RETURN_IF_ERROR(
+          file_.file().read_at({offset, size, read->data()}));
       file_.stats()->add(ReadKind::kIndex, 1, size);
       file_.stats()->rounds.fetch_add(1, std::memory_order_relaxed);
       owner_ = read;
@@ -50,11 +50,14 @@ Status KeyCursor::open_chunk(size_t chunk) {
     bytes = ByteSpan(*owner_).subspan(offset - at, size);
   }
   if (verify) {
-    if (Status s = KeyChunk::verify_checksum(bytes); !s) return fail(std::move(s));
+    if (Status s = KeyChunk::verify_checksum(bytes); !s)
+      return fail(std::move(s));
     group_->set_chunk_verified(chunk);
   }
+  NIMBLE_ASSIGN_OR_RETURN(const KeySource* source, file_.key_columns());
   auto opened = KeyChunk::open(
-      bytes, static_cast<uint32_t>(d.chunk_end_rows[chunk] - first));
+      bytes, static_cast<uint32_t>(d.chunk_end_rows[chunk] - first), source,
+      group_->first_row() + first);
   if (!opened) return fail(std::move(opened).error());
   chunk_ = std::move(opened).value();
   chunk_index_ = chunk;

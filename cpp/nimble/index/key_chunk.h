@@ -1,41 +1,61 @@
 // Key chunks: the leaves of the cluster and sorted indexes. A chunk holds
 // sorted encoded keys and finds the first one >= a target without being
-// decoded. Two forms, the smaller is taken; docs/format/key_chunks.md.
+// decoded. Two forms, the smaller is taken; where both are large, every n-th
+// key only, the others being in the key columns. docs/format/key_chunks.md.
 #pragma once
+
+#include <memory>
 
 #include "nimble/base/byte_buffer.h"
 #include "nimble/base/result.h"
+#include "nimble/index/key_source.h"
 #include "nimble/key/key_buffer.h"
 
 namespace nimble {
 
 enum class KeyChunkMode : uint8_t {
-  kFixed = 1,   // integers around a line, bit-packed
-  kPrefix = 2,  // front-coded byte strings with restart points
+  kFixed = 1,    // integers around a line, bit-packed
+  kPrefix = 2,   // front-coded byte strings with restart points
+  kSampled = 3,  // every n-th key in one of these forms; required feature bit
 };
 
 struct KeyChunkOptions {
   uint32_t restart_interval = 16;
   bool allow_fixed = true;  // false only to test the other form
+  // Of keys that take more than kMaxKeyBytes each, every n-th is stored, the
+  // others are left to their columns; 0: never.
+  uint32_t sample_step = 0;
 };
 
+// Bytes a key above which keys are worth sampling.
+inline constexpr uint64_t kMaxKeyBytes = 3;
+// A search reads up to so many keys from their columns.
+inline constexpr uint32_t kMaxSampleStep = 1024;
+
 // Appends a chunk of keys [begin, end): sorted, 1 to 2^24 of them, at most
-// kMaxChunkBytes in all.
+// kMaxChunkBytes in all. True where they were sampled.
 inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 31;
-void build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
+bool build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
                      const KeyChunkOptions& options, ByteBuffer* out);
 
 // A view of a chunk's bytes, cheap to open for every lookup. Nothing in the
 // bytes is trusted: whatever they hold, a call gives an answer or kCorrupt.
 class KeyChunk {
  public:
-  // Reads the header; `num_keys` is what the index says about the chunk.
-  static Result<KeyChunk> open(ByteSpan bytes, uint32_t num_keys);
+  // Reads the header; `num_keys` is what the index says about the chunk. A
+  // sampled chunk of file rows from `first_row` on asks `source` for keys and
+  // is corrupt without one. A copy is used by one thread at a time.
+  static Result<KeyChunk> open(ByteSpan bytes, uint32_t num_keys,
+                               const KeySource* source = nullptr,
+                               uint64_t first_row = 0);
   // The checksum is verified once, when the bytes are first touched.
   static Status verify_checksum(ByteSpan bytes);
 
   uint32_t num_keys() const { return num_keys_; }
+  // Of the stored keys: kFixed or kPrefix.
   KeyChunkMode mode() const { return mode_; }
+  // Every so many keys are stored.
+  uint32_t step() const { return step_; }
 
   // Position of the first key >= target; num_keys() where there is none.
   Result<uint32_t> lower_bound(ByteSpan target) const {
@@ -51,7 +71,23 @@ class KeyChunk {
   Status decode(uint32_t begin, uint32_t end, KeyBuffer* out) const;
 
  private:
-  Status read(ByteSpan bytes, uint32_t num_keys);
+  // The keys of the rows behind a sample, until the next one.
+  struct Window {
+    uint32_t sample;
+    KeyBuffer keys;
+  };
+
+  Status read(ByteSpan bytes, uint32_t num_keys, const KeySource* source,
+              uint64_t first_row);
+  Status open_form(uint8_t form, ByteSpan body);
+  Status open_sampled(ByteSpan body, const KeySource* source,
+                      uint64_t first_row);
+  Result<const KeyBuffer*> window(uint32_t sample) const;
+  Result<uint32_t> sampled_lower_bound(uint32_t start, ByteSpan target) const;
+  Status sampled_key_at(uint32_t i, ByteBuffer* key) const;
+  // Of the stored keys.
+  Result<uint32_t> stored_lower_bound(uint32_t start, ByteSpan target) const;
+  Status stored_key_at(uint32_t i, ByteBuffer* key) const;
   Status open_fixed(ByteSpan body);
   Status open_prefix(ByteSpan body);
   // Where target lies against the common prefix: -1 before all keys, 1 after
@@ -81,7 +117,14 @@ class KeyChunk {
 
   KeyChunkMode mode_ = KeyChunkMode::kFixed;
   uint32_t num_keys_ = 0;
+  uint32_t num_stored_ = 0;
   ByteSpan prefix_;  // what all keys begin with
+
+  // kSampled: keys 0, step, 2 * step ... are stored.
+  uint32_t step_ = 1;
+  const KeySource* source_ = nullptr;
+  uint64_t first_row_ = 0;
+  mutable std::shared_ptr<const Window> window_;  // the one read last
 
   // kFixed: key i ends in base + (slope * i >> shift) + packed value i, as
   // suffix_size bytes, big-endian.
