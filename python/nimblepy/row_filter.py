@@ -5,6 +5,7 @@ They may only drop rows that provably fail; what is left is evaluated exactly by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from nimblepy.registry import Index
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
+# A filter lets about 1 in 100 absent values pass: of more than these, some do in every stripe.
+MAX_BLOOM_VALUES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ def _by_zones(file: File, node: Node) -> Ranges | None:
             if op == "!=":
                 return _prune(file, node, "valid")
             bounds = bounds_for(column.value_type, op, value)
-            return _union(
+            zones = _union(
                 _prune(
                     file,
                     node,
@@ -131,18 +134,30 @@ def _by_zones(file: File, node: Node) -> Ranges | None:
                 )
                 for b in bounds
             )
+            return _by_blooms(file, node, [value], zones) if op == "==" else zones
         case In(_, values) if len(values) <= 64:
-            return _union(
+            zones = _union(
                 _prune(file, node, "range", (value, True), (value, True)) for value in values
             )
+            return _by_blooms(file, node, values, zones)
         case In(_, values):
             # Long lists: what lies between the smallest and the largest value.
             items = sorted(values, key=lambda scalar: scalar.as_py())
-            return _prune(file, node, "range", (items[0], True), (items[-1], True))
+            zones = _prune(file, node, "range", (items[0], True), (items[-1], True))
+            return _by_blooms(file, node, values, zones)
         case StartsWith(column, prefix):
             low = pa.scalar(prefix, column.value_type)
             return _prune(file, node, "range", (low, True), (None, True))
     return None
+
+
+def _by_blooms(file: File, node: Any, values: Sequence[pa.Scalar], ranges: Ranges) -> Ranges:
+    """What Bloom filters of the column, if it has them, leave of ``ranges``."""
+    core = file._open
+    if not core.has_column_blooms or not 0 < len(values) <= MAX_BLOOM_VALUES or len(ranges) == 0:
+        return ranges
+    batch = pa.RecordBatch.from_arrays([pa.array(values, values[0].type)], ["value"])
+    return _core.prune_equal(core, node.column.name, batch, ranges)
 
 
 def _union(parts: Any) -> Ranges:
