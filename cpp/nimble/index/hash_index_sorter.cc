@@ -41,6 +41,7 @@ using Counts = std::array<size_t, (size_t{1} << kMaxDigit) + 1>;
 void scatter(const HashRow* from, size_t n, uint64_t low, uint32_t shift,
              uint32_t digit, HashRow* to, Counts* ends) {
   const uint64_t mask = (uint64_t{1} << digit) - 1;
+  if (digit == 0) shift = 0;  // one bucket; `shift` may be all 64 bits
   const auto bucket = [&](const HashRow& p) {
     return static_cast<size_t>(((p.hash - low) >> shift) & mask);
   };
