@@ -1,1 +1,1 @@
-"""Spark workloads: the index join, scans and writes beside Spark's own over Parquet."""
+"""Spark workloads: index joins, scans and writes beside Spark's own over Parquet."""
