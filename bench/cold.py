@@ -7,6 +7,7 @@ from typing import Any
 
 from bench.datasets import Dataset
 from bench.keys import Keys
+from bench.peers import NoGoodAnswer
 from bench.peers_nimble import Nimble
 
 COUNTERS = ("reads", "bytes_read", "index_reads", "data_reads", "rounds")
@@ -15,7 +16,7 @@ COUNTERS = ("reads", "bytes_read", "index_reads", "data_reads", "rounds")
 def cold_reads(peer: Nimble, keys: Keys, dataset: Dataset, count: int) -> dict[str, Any]:
     """Reads of nimblepy by `io_stats`; every question goes to a file just opened."""
     if not dataset.clustered:
-        raise NotImplementedError
+        raise NoGoodAnswer
     one = [dataset.summed]
     bloomed = peer.path.with_name("bloom.nimble")
     if not bloomed.exists():

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.peers import NoGoodAnswer
+
 EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 SIGN = 1 << 63
@@ -47,7 +49,7 @@ class Field:
         elif pa.types.is_integer(kind):
             self.code = {8: "b", 16: "h", 32: "i", 64: "q"}[kind.bit_width]
         elif not (pa.types.is_string(kind) or pa.types.is_list(kind)):
-            raise NotImplementedError(f"column of type {kind}")
+            raise NoGoodAnswer(f"column of type {kind}")
 
     @property
     def fixed(self) -> bool:
@@ -181,7 +183,7 @@ class KeyCodec:
             return lambda v: ((v - EPOCH) // micro + SIGN).to_bytes(8)
         if pa.types.is_string(kind):
             return lambda v: v.encode() + b"\0"
-        raise NotImplementedError(f"key of type {kind}")
+        raise NoGoodAnswer(f"key of type {kind}")
 
     def one(self, key: Any) -> bytes:
         if len(self.parts) == 1:

@@ -2,7 +2,7 @@
 
 A peer builds its files, opens them, and answers questions in its own best way: what it returns is
 its natural result, and `as_table` turns that into Arrow afterwards, outside the measured time.  A
-question a peer has no good answer for raises NotImplementedError and is left out of the report.
+question a peer has no good answer for raises NoGoodAnswer and is left out of the report.
 
 Each peer runs in a process of its own (worker.py), so imports of packages wait until it is made.
 """
@@ -22,6 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.datasets import Dataset
+
+
+class NoGoodAnswer(Exception):
+    """A peer cannot do what is asked, or no user would do it that way."""
 
 
 class Peer(ABC):
@@ -73,25 +77,25 @@ class Peer(ABC):
         """All columns of one row."""
 
     def lookup(self, keys: pa.Table, columns: list[str]) -> Any:
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def range(self, lower: Any, upper: Any, columns: list[str]) -> Any:
         """Rows with lower <= key < upper."""
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def prefix(self, first: Any, columns: list[str]) -> Any:
         """Rows whose first key column is `first`."""
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def batches(self, columns: list[str] | None) -> Iterable[Any]:
         """All rows, in pieces that need not be kept."""
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def to_table(self, columns: list[str] | None) -> Any:
         return pa.Table.from_batches(self.batches(columns))
 
     def filtered_sum(self, summed: str, column: str, lower: Any, upper: Any) -> Any:
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def as_table(self, answer: Any) -> pa.Table:
         return answer
@@ -126,7 +130,7 @@ class Peer(ABC):
     def single_key(self) -> str:
         """The key column, where only that is supported."""
         if len(self.key) > 1:
-            raise NotImplementedError
+            raise NoGoodAnswer
         return self.key[0]
 
 

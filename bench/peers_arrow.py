@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.peers import Peer, as_values, synced
+from bench.peers import NoGoodAnswer, Peer, as_values, synced
 
 
 class ArrowMapped(Peer):
@@ -27,7 +27,7 @@ class ArrowMapped(Peer):
 
     def prepare(self) -> None:
         if not self.dataset.clustered:
-            raise NotImplementedError  # there is no order to search in
+            raise NoGoodAnswer  # there is no order to search in
 
     def build(self, table: pa.Table) -> None:
         whole = table.combine_chunks()
@@ -52,7 +52,7 @@ class ArrowMapped(Peer):
             offsets = np.frombuffer(column.buffers()[1], np.int32)
             width = int(offsets[1] - offsets[0])
             if int(offsets[len(column)]) != width * len(column):
-                raise NotImplementedError  # numpy searches strings of one width only
+                raise NoGoodAnswer  # numpy searches strings of one width only
             return np.frombuffer(column.buffers()[2], f"S{width}")[: len(column)]
         kind = np.int32 if column.type.bit_width == 32 else np.int64
         return np.frombuffer(column.buffers()[1], kind)[: len(column)]

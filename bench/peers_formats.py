@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.peers import Peer, synced
+from bench.peers import NoGoodAnswer, Peer, synced
 
 
 class Lance(Peer):
@@ -147,13 +147,13 @@ class VortexTake(Vortex):
     def prepare(self) -> None:
         super().prepare()
         if not self.dataset.clustered:
-            raise NotImplementedError
+            raise NoGoodAnswer
 
     def open(self) -> None:
         super().open()
         column = self.single_key()
         if not pa.types.is_integer(self.schema.field(column).type):
-            raise NotImplementedError
+            raise NoGoodAnswer
         self.keys = self.file.to_arrow([column]).read_all()[column].to_numpy()
 
     def take(self, rows: np.ndarray[Any, Any], columns: list[str] | None) -> pa.Table:
@@ -176,13 +176,13 @@ class VortexTake(Vortex):
         return self.take(np.arange(begin, end, dtype=np.uint64), columns)
 
     def prefix(self, first: Any, columns: list[str]) -> pa.Table:
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def to_table(self, columns: list[str] | None) -> pa.Table:
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def filtered_sum(self, summed: str, column: str, lower: Any, upper: Any) -> Any:
-        raise NotImplementedError
+        raise NoGoodAnswer

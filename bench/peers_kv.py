@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench import packed
-from bench.peers import Peer
+from bench.peers import NoGoodAnswer, Peer
 
 MAP_BYTES = 1 << 37
 PUT_ROWS = 1 << 16
@@ -31,7 +31,7 @@ class KeyValue(Peer):
             yield zip(keys, self.layout.pack(batch), strict=True)
 
     def between(self, lower: bytes, upper: bytes, columns: list[str]) -> Any:
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def range(self, lower: Any, upper: Any, columns: list[str]) -> Any:
         return self.between(self.codec.one(lower), self.codec.one(upper), columns)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.peers import Peer
+from bench.peers import NoGoodAnswer, Peer
 
 
 class Nimble(Peer):
@@ -70,7 +70,7 @@ class Nimble(Peer):
 
     def range(self, lower: Any, upper: Any, columns: list[str]) -> pa.Table:
         if not self.dataset.clustered:
-            raise NotImplementedError  # a hash has no order
+            raise NoGoodAnswer  # a hash has no order
         return self.file.range(lower, upper, columns=columns)
 
     def prefix(self, first: Any, columns: list[str]) -> pa.Table:
@@ -100,7 +100,7 @@ class NimbleBloom(Nimble):
     def prepare(self) -> None:
         super().prepare()
         if not self.dataset.clustered:
-            raise NotImplementedError  # the hash index has its own filter already
+            raise NoGoodAnswer  # the hash index has its own filter already
 
 
 class NimbleSorted(Nimble):
@@ -113,7 +113,7 @@ class NimbleSorted(Nimble):
     def prepare(self) -> None:
         super().prepare()
         if self.dataset.clustered:
-            raise NotImplementedError
+            raise NoGoodAnswer
 
     def index(self) -> Any:
         return self.nb.SortedIndex(list(self.key))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from bench.peers import Peer, all_of, as_values, synced
+from bench.peers import NoGoodAnswer, Peer, all_of, as_values, synced
 
 
 class Parquet(Peer):
@@ -86,7 +86,7 @@ class SmallGroups(Parquet):
 
     def prepare(self) -> None:
         if not self.dataset.clustered:
-            raise NotImplementedError  # every group spans all keys
+            raise NoGoodAnswer  # every group spans all keys
 
     def open(self) -> None:
         super().open()
@@ -132,7 +132,7 @@ class SmallGroups(Parquet):
         return whole.slice(row, 1).to_pylist()[0]
 
     def lookup(self, keys: pa.Table, columns: list[str]) -> pa.Table:
-        raise NotImplementedError  # random keys hit every group: the plain file does better
+        raise NoGoodAnswer  # random keys hit every group: the plain file does better
 
     def range(self, lower: Any, upper: Any, columns: list[str]) -> pa.Table:
         first, last = (as_values(key, self.key)[0] for key in (lower, upper))
@@ -143,10 +143,10 @@ class SmallGroups(Parquet):
         return self.read(self.groups(first, first), columns, passing)
 
     def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
-        raise NotImplementedError  # small groups are for lookups
+        raise NoGoodAnswer  # small groups are for lookups
 
     def to_table(self, columns: list[str] | None) -> pa.Table:
-        raise NotImplementedError
+        raise NoGoodAnswer
 
     def filtered_sum(self, summed: str, column: str, lower: Any, upper: Any) -> Any:
-        raise NotImplementedError
+        raise NoGoodAnswer

@@ -21,6 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.peers import NoGoodAnswer
+
 # questions of one timing: quick ones are repeated until the budget is used up
 MAX_QUESTIONS = 2_000
 MAX_WARMING = 2.0  # seconds
@@ -77,7 +79,7 @@ class Worker:
             if request.get("digest", True):
                 asked = (workload, self.peer, self.keys, self.dataset, self.seen)
                 digest = self.workloads.answer(*asked)
-        except NotImplementedError:
+        except (NoGoodAnswer, pa.ArrowNotImplementedError):
             return {"answer": None}
         end = time.perf_counter() + MAX_WARMING
         for i in range(workload.warm):
@@ -148,7 +150,7 @@ class Worker:
         What is mapped makes none.
         """
         if not Path("/proc/self/io").exists():
-            raise NotImplementedError
+            raise NoGoodAnswer
         opened, asked = [], []
         for i in range(request["count"]):
             self.peer.close()
@@ -262,7 +264,7 @@ def main() -> None:
         try:
             worker = worker or Worker(arguments)
             reply = getattr(worker, request["do"])(request)
-        except NotImplementedError:
+        except (NoGoodAnswer, pa.ArrowNotImplementedError):
             reply = {"unsupported": True}
         except Exception:
             reply = {"error": traceback.format_exc()}
