@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Scoped:
+class Scoped(ABC):
     """Closed at the end of a ``with`` block."""
 
+    @abstractmethod
     def close(self) -> object:
-        raise NotImplementedError
+        """Gives back what is held; once more does nothing."""
 
     def _leave(self, failed: bool) -> None:
         """The end of the block; ``failed``: an exception ended it."""
