@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         InvalidArgumentError,
         KeyOrderError,
         NimbleError,
+        StaleFileError,
         UnsupportedVersionError,
     )
     from nimblepy.indexing import add_index, drop_index
@@ -52,6 +53,7 @@ _HOMES = {
     "Scan": "reader",
     "SortKey": "types",
     "SortedIndex": "options",
+    "StaleFileError": "errors",
     "UnsupportedVersionError": "errors",
     "WriteOptions": "options",
     "Writer": "writer",
@@ -84,6 +86,7 @@ __all__ = [
     "Scan",
     "SortKey",
     "SortedIndex",
+    "StaleFileError",
     "UnsupportedVersionError",
     "WriteOptions",
     "Writer",

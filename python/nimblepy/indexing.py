@@ -7,7 +7,6 @@ a new footer, and takes the old one's place in one step.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from nimblepy.progress import Progress
 from nimblepy.reader import File
 from nimblepy.reader import open as open_file
 from nimblepy.registry import CLUSTER, Index, names_of
-from nimblepy.storage import RemoteSink, resolve
+from nimblepy.storage import locate
 from nimblepy.types import IndexInfo, as_sort_keys
 from nimblepy.writer import ProgressArg, _index_specs
 
@@ -137,19 +136,16 @@ def _rewrite(
     filesystem: Any,
 ) -> list[IndexInfo]:
     goal = path if output is None else output
-    remote, local = resolve(goal, filesystem)
+    place = locate(goal, filesystem)
     chosen = options or WriteOptions()
     core_options = {
         "indexes": specs,
         "index_memory_bytes": chosen.index_memory_bytes,
         "key_chunk_rows": chosen.key_chunk_rows,
         "restart_interval": min(chosen.restart_interval, 2**31 - 1),
-        "spill_directory": tempfile.gettempdir()
-        if remote
-        else os.path.dirname(os.path.abspath(local)),
+        "spill_directory": place.spill_folder,
     }
-    target = RemoteSink(remote, local) if remote else local
-    rewriter = _core.IndexRewriter(file._open, target, drop, core_options)
+    rewriter = _core.IndexRewriter(file._open, place.sink(), drop, core_options)
     shown = Progress(progress, file.num_rows)
     try:
         while rows := rewriter.step():

@@ -14,10 +14,11 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.explain import explain_keys, explain_rows, explain_scan, explain_secondary
 from nimblepy.key_lookups import KeyLookups
+from nimblepy.remote_file import REMOTE_GAP
 from nimblepy.scan import Scan
 from nimblepy.scoped import Scoped
 from nimblepy.secondary import prefix_places, rows_at
-from nimblepy.storage import REMOTE_GAP, is_uri, resolve
+from nimblepy.storage import is_uri, locate
 from nimblepy.tree_types import Plan
 
 __all__ = ["File", "Scan", "open"]
@@ -36,7 +37,8 @@ def open(
     Args:
         source: a path, a URI (``s3://...``), bytes, memoryview, :class:`pyarrow.Buffer`, or a
             seekable binary file object.
-        filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of ``source``.
+        filesystem: :class:`pyarrow.fs.FileSystem`, fsspec file system or obstore store of
+            ``source``.
         mmap: map a local file into memory; otherwise it is read with ``pread``. A mapped file must
             not be truncated in place while it is open (replacing it by renaming is safe).
         cache_bytes: bound on index groups and on blocks of files that are not mapped.
@@ -47,6 +49,7 @@ def open(
         CorruptFileError: not a nimblepy file, or a damaged one.
         UnsupportedVersionError: written by a newer version.
         OSError: the file is missing or cannot be read.
+        StaleFileError: raised by later reads of a remote file that was replaced since.
 
     Cost: one read of the file's last 64 KiB (footers larger than that: one more).
     """
@@ -63,10 +66,10 @@ def open(
 
 def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> Any:
     if isinstance(source, (str, os.PathLike)):
-        remote, path = resolve(source, filesystem)
-        if remote is None:
-            return _core.open_path(path, mmap, cache_bytes)
-        return _core.open_python(remote.open_input_file(path), path, REMOTE_GAP, cache_bytes)
+        place = locate(source, filesystem)
+        if place.is_local:
+            return _core.open_path(place.path, mmap, cache_bytes)
+        return _core.open_python(place.open(), place.path, REMOTE_GAP, cache_bytes)
     if isinstance(source, (bytes, bytearray, memoryview, pa.Buffer)):
         return _core.open_buffer(source, cache_bytes)
     if hasattr(source, "read") and hasattr(source, "seek"):

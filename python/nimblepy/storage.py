@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import posixpath
+import tempfile
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
+from nimblepy import object_store
+from nimblepy.arrow_object import ArrowObject
 from nimblepy.errors import InvalidArgumentError
-
-# Ranges of a remote file closer than this are one request: a round trip costs more than the bytes.
-REMOTE_GAP = 64 * 1024
+from nimblepy.object_store import ObjectSink, StoredObject
+from nimblepy.remote_file import RemoteFile
 
 
 def is_uri(path: str) -> bool:
@@ -49,6 +52,50 @@ def resolve(path: str | os.PathLike[str], filesystem: Any) -> tuple[Any, str]:
     if filesystem.type_name == "local":
         return None, text
     return filesystem, text
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one file lies."""
+
+    path: str  # a local path, or the path in `store`
+    store: Any = None  # a pyarrow file system or an obstore store; None: local
+
+    @property
+    def is_local(self) -> bool:
+        return self.store is None
+
+    @property
+    def spill_folder(self) -> str:
+        """Where what exceeds a memory budget goes while the file is written."""
+        if not self.is_local:
+            return tempfile.gettempdir()
+        return os.path.dirname(os.path.abspath(self.path))
+
+    def open(self) -> RemoteFile:
+        """Cost: one request (pyarrow file systems: two)."""
+        if object_store.is_store(self.store):
+            return RemoteFile(StoredObject(self.store, self.path))
+        return RemoteFile(ArrowObject(self.store, self.path))
+
+    def sink(self) -> Any:
+        """What the core writes to: the path itself where it is local."""
+        if self.is_local:
+            return self.path
+        if object_store.is_store(self.store):
+            return ObjectSink(self.store, self.path)
+        return RemoteSink(self.store, self.path)
+
+
+def locate(path: str | os.PathLike[str], filesystem: Any) -> Place:
+    """The place of a path, a URI, or a path in ``filesystem``."""
+    if filesystem is not None and object_store.is_store(filesystem):
+        return Place(os.fspath(path), filesystem)
+    if filesystem is None and isinstance(path, str) and object_store.serves(path):
+        store, inner = object_store.locate(path)
+        return Place(inner, store)
+    store, inner = resolve(path, filesystem)
+    return Place(inner, store)
 
 
 class RemoteSink:

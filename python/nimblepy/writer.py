@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -16,7 +15,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.progress import Progress
 from nimblepy.scoped import Scoped
-from nimblepy.storage import RemoteSink, resolve
+from nimblepy.storage import locate
 from nimblepy.tabular import as_reader, check_column, slices
 from nimblepy.types import ColumnSummary, FileSummary, SortKey, as_sort_keys
 
@@ -71,9 +70,9 @@ class Writer(Scoped):
         for name, given in (("unique", unique), ("presorted", presorted)):
             if given and not keys:
                 raise InvalidArgumentError(f"{name}=True needs a cluster key: pass cluster_by")
-        remote, local = resolve(path, filesystem)
-        self._path = local
-        folder = tempfile.gettempdir() if remote else os.path.dirname(os.path.abspath(local))
+        place = locate(path, filesystem)
+        self._path = place.path
+        folder = place.spill_folder
 
         def spill_path() -> str:
             return os.path.join(folder, f".nimble-sort-{uuid.uuid4().hex}.nimble-tmp")
@@ -83,9 +82,8 @@ class Writer(Scoped):
         )
         core_options["indexes"] = _index_specs(self._schema, indexes)
         core_options["spill_directory"] = folder
-        target = RemoteSink(remote, local) if remote else local
         self._core: Any = _core.Writer(
-            target, self._schema, core_options, bool(keys) and not presorted, spill_path
+            place.sink(), self._schema, core_options, bool(keys) and not presorted, spill_path
         )
 
     @property

@@ -19,6 +19,7 @@ class PythonFile final : public ReadableFile {
   PythonFile(py::object file, std::string name, uint64_t gap)
       : file_(std::move(file)), name_(std::move(name)), gap_(gap) {
     positioned_ = py::hasattr(file_, "read_at");
+    rounds_ = py::hasattr(file_, "read_many");
     if (py::hasattr(file_, "size") && positioned_) {
       size_ = file_.attr("size")().cast<uint64_t>();
     } else {
@@ -36,21 +37,13 @@ class PythonFile final : public ReadableFile {
   uint64_t coalesce_gap() const override { return gap_; }
 
   Status read_at(const ReadRequest& r) const override {
-    if (!in_bounds(r.offset, r.size, size_)) {
-      return Status::corrupt(name_ + ": wanted " + std::to_string(r.size) +
-                             " bytes at offset " + std::to_string(r.offset) +
-                             " of a file of " + std::to_string(size_));
-    }
+    NIMBLE_RETURN_IF_ERROR(check(r));
     const py::gil_scoped_acquire gil;
     try {
       for (uint64_t done = 0; done < r.size;) {
-        const uint64_t n = read_some(r.offset + done, r.size - done, r.out + done);
-        if (n == 0) {
-          return Status::corrupt(name_ + ": ended at byte " +
-                                 std::to_string(r.offset + done) +
-                                 " while being read; it had " +
-                                 std::to_string(size_) + " when opened");
-        }
+        const uint64_t n =
+            read_some(r.offset + done, r.size - done, r.out + done);
+        if (n == 0) return ended(r.offset + done);
         done += n;
       }
     } catch (py::error_already_set& e) {
@@ -59,7 +52,54 @@ class PythonFile final : public ReadableFile {
     return Status::ok();
   }
 
+  Status read_many(std::span<const ReadRequest> requests) const override {
+    if (!rounds_ || requests.empty()) return ReadableFile::read_many(requests);
+    for (const ReadRequest& r : requests) NIMBLE_RETURN_IF_ERROR(check(r));
+    const py::gil_scoped_acquire gil;
+    try {
+      py::list ranges;
+      for (const ReadRequest& r : requests) {
+        ranges.append(py::make_tuple(r.offset, r.size));
+      }
+      const py::list found(file_.attr("read_many")(ranges));
+      if (found.size() != requests.size()) {
+        return Status::io_error(name_ + ": read_many gave " +
+                                std::to_string(found.size()) + " of " +
+                                std::to_string(requests.size()) + " ranges");
+      }
+      for (size_t i = 0; i < requests.size(); ++i) {
+        const ReadRequest& r = requests[i];
+        const uint64_t n = copy(found[i], r.size, r.out);
+        if (n != r.size) return ended(r.offset + n);
+      }
+    } catch (py::error_already_set& e) {
+      return python_failed(&e, name_);
+    }
+    return Status::ok();
+  }
+
  private:
+  Status check(const ReadRequest& r) const {
+    if (in_bounds(r.offset, r.size, size_)) return Status::ok();
+    return Status::corrupt(name_ + ": wanted " + std::to_string(r.size) +
+                           " bytes at offset " + std::to_string(r.offset) +
+                           " of a file of " + std::to_string(size_));
+  }
+  Status ended(uint64_t at) const {
+    return Status::corrupt(name_ + ": ended at byte " + std::to_string(at) +
+                           " while being read; it had " +
+                           std::to_string(size_) + " when opened");
+  }
+  // How many bytes of a Python buffer went to `out`: `size` at most.
+  static uint64_t copy(const py::handle& bytes, uint64_t size, uint8_t* out) {
+    const py::buffer_info info =
+        py::reinterpret_borrow<py::buffer>(bytes).request();
+    const auto n = std::min<uint64_t>(
+        size, static_cast<uint64_t>(info.size * info.itemsize));
+    std::memcpy(out, info.ptr, n);
+    return n;
+  }
+
   uint64_t read_some(uint64_t offset, uint64_t size, uint8_t* out) const {
     py::object bytes;
     if (positioned_) {
@@ -75,11 +115,7 @@ class PythonFile final : public ReadableFile {
       file_.attr("seek")(offset);
       bytes = file_.attr("read")(size);
     }
-    const py::buffer_info info = py::buffer(bytes).request();
-    const auto n = std::min<uint64_t>(
-        size, static_cast<uint64_t>(info.size * info.itemsize));
-    std::memcpy(out, info.ptr, n);
-    return n;
+    return copy(bytes, size, out);
   }
 
   py::object file_;
@@ -87,6 +123,7 @@ class PythonFile final : public ReadableFile {
   uint64_t gap_;
   uint64_t size_ = 0;
   bool positioned_ = false;
+  bool rounds_ = false;  // has read_many
   mutable std::mutex mutex_;
 };
 
@@ -127,8 +164,8 @@ class PythonSink final : public WritableFile {
     if (buffer_.empty()) return Status::ok();
     const py::gil_scoped_acquire gil;
     try {
-      sink_.attr("write")(
-          py::bytes(reinterpret_cast<const char*>(buffer_.data()), buffer_.size()));
+      sink_.attr("write")(py::bytes(
+          reinterpret_cast<const char*>(buffer_.data()), buffer_.size()));
     } catch (py::error_already_set& e) {
       return python_failed(&e, "the output");
     }

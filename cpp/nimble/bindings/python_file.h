@@ -14,7 +14,8 @@
 namespace nimble {
 
 // A seekable binary file object, or one that has read_at(size, offset) as
-// pyarrow's files do.
+// pyarrow's files do. Where it has read_many([(offset, size), ...]), a round of
+// reads is one call.
 std::shared_ptr<const ReadableFile> open_python_file(
     const pybind11::object& file, std::string name, uint64_t coalesce_gap);
 

@@ -1,0 +1,118 @@
+"""A real S3 server on loopback (moto), behind a door that delays, fails and cuts answers short."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+BUCKET = "nimble-tests"
+KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+
+
+@dataclass
+class Faults:
+    """What happens to requests for objects, and what has happened so far."""
+
+    app: Any
+    delay: float = 0.0  # seconds
+    fail: float = 0.0  # share of answers that are 503
+    cut: float = 0.0  # share of answers whose body ends early
+    forbid: bool = False
+    random: random.Random = field(default_factory=lambda: random.Random(7))
+    methods: list[str] = field(default_factory=list)
+    most_at_once: int = 0
+    failed: int = 0
+
+    def __post_init__(self) -> None:
+        self._now = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        with self._lock:
+            self.methods.append(environ["REQUEST_METHOD"])
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+            draw = self.random.random()
+        try:
+            return self._answer(environ, start, draw)
+        finally:
+            with self._lock:
+                self._now -= 1
+
+    def _answer(
+        self, environ: dict[str, Any], start: Callable[..., Any], draw: float
+    ) -> Iterable[bytes]:
+        time.sleep(self.delay)
+        if self.forbid:
+            return self._error(start, "403 Forbidden", "AccessDenied")
+        if draw < self.fail:
+            self.failed += 1
+            return self._error(start, "503 Slow Down", "SlowDown")
+        body = b"".join(self.app(environ, start))
+        if draw < self.fail + self.cut and environ["REQUEST_METHOD"] == "GET":
+            self.failed += 1
+            return [body[: len(body) // 2]]  # the header names the whole length
+        return [body]
+
+    @staticmethod
+    def _error(start: Callable[..., Any], status: str, code: str) -> list[bytes]:
+        body = f"<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
+        start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+        return [body]
+
+    def reset(self) -> None:
+        self.delay = self.fail = self.cut = 0.0
+        self.forbid = False
+        self.methods.clear()
+        self.most_at_once = self.failed = 0
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    faults: Faults
+
+    def obstore(self) -> Any:
+        from obstore.store import S3Store
+
+        return S3Store(BUCKET, endpoint=self.url, client_options={"allow_http": True}, **KEYS)
+
+    def arrow(self) -> Any:
+        from pyarrow import fs
+
+        return fs.SubTreeFileSystem(
+            BUCKET,
+            fs.S3FileSystem(
+                access_key="test",
+                secret_key="test",
+                region="us-east-1",
+                scheme="http",
+                allow_bucket_creation=True,
+                endpoint_override=self.url.removeprefix("http://"),
+            ),
+        )
+
+
+@contextmanager
+def serve() -> Iterator[Server]:
+    """A server of this process, on a free port of loopback, with an empty bucket."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    faults = Faults(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, faults, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    found = Server(f"http://127.0.0.1:{server.server_port}", faults)
+    found.arrow().base_fs.create_dir(BUCKET)
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()

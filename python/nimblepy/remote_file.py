@@ -1,0 +1,167 @@
+"""A remote file as the core reads it: rounds of ranges, tried again, all of one version."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from nimblepy.errors import NimbleError
+
+# Ranges of a remote file closer than this are one request: a round trip costs more than the bytes.
+REMOTE_GAP = 64 * 1024
+# What opening reads in one request: the core's first read is of these bytes.
+TAIL_BYTES = 64 * 1024
+# A longer range is fetched as several at once: one connection is slower than the store.
+PART_BYTES = 8 << 20
+CONNECTIONS = 32
+
+T = TypeVar("T")
+
+
+class RangeSource(Protocol):
+    """One object of a store. Whatever it raises names the object."""
+
+    @property
+    def name(self) -> str: ...
+
+    def tail(self, size: int) -> tuple[int, bytes]:
+        """The object's size and its last bytes, ``size`` or all; they fix the version."""
+        ...
+
+    def read(self, offset: int, size: int) -> Any:
+        """These bytes of that version, fewer only if the answer was cut short.
+
+        Raises:
+            StaleFileError: the object has been replaced.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a request that failed for a passing reason is made, and how long in all."""
+
+    attempts: int = 5
+    first_delay: float = 0.05
+    most_delay: float = 2.0
+    seconds: float = 60.0
+
+    def run(self, request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
+        """Delays double and are shortened at random, so that many readers do not come back at once.
+
+        Raises:
+            OSError: the last failure, with how often it was tried.
+        """
+        end = time.monotonic() + self.seconds
+        delay = self.first_delay
+        for attempt in range(1, self.attempts + 1):
+            try:
+                return request()
+            except Exception as error:
+                if is_permanent(error):
+                    raise
+                if attempt == self.attempts or time.monotonic() + delay > end:
+                    raise OSError(f"{error} (tried {attempt} times)") from error
+            sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(2 * delay, self.most_delay)
+        raise AssertionError("attempts is at least 1")
+
+
+_PERMANENT = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    NimbleError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    MemoryError,
+)
+
+
+def is_permanent(error: Exception) -> bool:
+    """Whether the same request would fail again: what is missing, forbidden, replaced or wrong."""
+    return isinstance(error, _PERMANENT)
+
+
+class ShortReadError(OSError):
+    """An answer ended before the range that was asked for; worth another try."""
+
+
+class RemoteFile:
+    """Positioned reads of one object, from any thread.
+
+    Cost: one request to open; a round of reads is one request a range, all at once.
+    """
+
+    def __init__(self, source: RangeSource, retries: Retries | None = None) -> None:
+        self._source = source
+        self._retries = retries or Retries()
+        self._size, self._tail = self._retries.run(lambda: source.tail(TAIL_BYTES))
+
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, size: int, offset: int) -> Any:
+        return self.read_many([(offset, size)])[0]
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        """The bytes of each (offset, size)."""
+        parts = [part for offset, size in ranges for part in _parts(offset, size)]
+        if len(parts) == 1:
+            return [self._read(parts[0])]
+        found = iter(list(connections().map(self._read, parts)))
+        joined = []
+        for _, size in ranges:
+            pieces = [next(found) for _ in range(_count(size))]
+            joined.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return joined
+
+    def _read(self, part: tuple[int, int]) -> Any:
+        offset, size = part
+        begin = self._size - len(self._tail)
+        if offset >= begin:
+            return memoryview(self._tail)[offset - begin : offset - begin + size]
+        return self._retries.run(lambda: self._request(offset, size))
+
+    def _request(self, offset: int, size: int) -> Any:
+        found = self._source.read(offset, size)
+        if len(found) != size:
+            raise ShortReadError(
+                f"{self._source.name}: got {len(found)} of {size} bytes at offset {offset}"
+            )
+        return found
+
+
+def _count(size: int) -> int:
+    return max(1, -(-size // PART_BYTES))
+
+
+def _parts(offset: int, size: int) -> list[tuple[int, int]]:
+    begins = range(offset, offset + max(size, 1), PART_BYTES)
+    return [(begin, min(PART_BYTES, offset + size - begin)) for begin in begins]
+
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def connections() -> ThreadPoolExecutor:
+    """The threads that wait for stores, shared by all files of the process."""
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="nimblepy-remote")
+    return _pool
+
+
+def _after_fork() -> None:
+    global _pool
+    _pool = None  # its threads did not come along
+
+
+os.register_at_fork(after_in_child=_after_fork)
