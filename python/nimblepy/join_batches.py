@@ -42,15 +42,38 @@ def join_batches(
         batches: with the columns that ``plan`` was made for.
         output_rows: most rows of a returned batch.
     """
+    for _, joined in joined_by_batch(plan, build, batches, output_rows=output_rows):
+        yield from joined
+
+
+def joined_by_batch(
+    plan: JoinPlan,
+    build: BuildSide,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    output_rows: int = OUTPUT_ROWS,
+) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
+    """As :func:`join_batches`, but says which probe batch the joined ones are of.
+
+    Returns:
+        Pairs of a probe batch and its joined batches, which must be used up before the next pair.
+    """
+    pieces = (piece for batch in batches for piece in slices(batch))
+    held = next(pieces, None)
+    if held is None:
+        return
+    following = next(pieces, None)
+    if following is None:  # nothing to overlap with
+        yield held, _pieces(plan, build, held, output_rows)
+        return
     with ThreadPoolExecutor(1, thread_name_prefix="nimble-join") as ahead:
-        pending = None
-        for piece in (piece for batch in batches for piece in slices(batch)):
-            started = ahead.submit(_start, _pieces(plan, build, piece, output_rows))
-            if pending is not None:
-                yield from _rest(*pending.result())
-            pending = started
-        if pending is not None:
-            yield from _rest(*pending.result())
+        started = ahead.submit(_start, _pieces(plan, build, held, output_rows))
+        while following is not None:
+            next_started = ahead.submit(_start, _pieces(plan, build, following, output_rows))
+            yield held, _rest(*started.result())
+            held, started = following, next_started
+            following = next(pieces, None)
+        yield held, _rest(*started.result())
 
 
 def _start(

@@ -227,13 +227,43 @@ def test_many_matches_come_back_in_bounded_arrays() -> None:
     counts = [3, 0, 500_000, 1, 0, 2]
     probes = np.repeat(np.arange(6), counts)
     joined = pa.table([pa.array(probes), pa.array(np.arange(len(probes)))], schema=schema)
-    arrays = list(tasks._lists(joined.to_batches(50_000), 6, target))
+    arrays = list(tasks._lists(joined.to_batches(50_000), 0, 6, target))
     assert sum(len(array) for array in arrays) == 6
     lists = [value for array in arrays for value in pc.list_value_length(array).to_pylist()]
     assert lists == counts
     assert len(arrays) > 1
     got = pa.concat_arrays([array.flatten() for array in arrays])
     assert got.field("v").to_pylist() == list(range(len(probes)))
+
+
+def test_batches_of_any_size_are_answered_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from nimblepy import tabular
+    from nimblepy.spark import tasks
+    from nimblepy.spark.inputs import find_input
+    from nimblepy.spark.join import prepare
+
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1, 1, 2, 5], "v": [10, 11, 20, 50]}), path, cluster_by="k")
+    probe = StructType([StructField("k", LongType())])
+    join = prepare(
+        probe, find_input(path), on="k", how="inner", columns=None, condition=None, between=None,
+        prefix=None, null_equals=False,
+    )  # fmt: skip
+    keys = [1, 7, None, 2, 5, 1, 9, 9, 2, 2, 3]
+    want = [[10, 11], [], [], [20], [50], [10, 11], [], [], [20], [20], []]
+    monkeypatch.setattr(tabular, "BATCH_ROWS", 3)  # the join cuts what it gets
+    for size, gathered in ((11, 1), (4, 1), (4, 6), (1, 5), (1, 1)):
+        monkeypatch.setattr(tasks, "LOOKUP_ROWS", gathered)
+        batches = [(pa.array(keys[i : i + size], pa.int64()),) for i in range(0, 11, size)]
+        arrays = list(tasks.lookup_arrays(join.spec)(batches))
+        assert [[row["v"] for row in rows] for a in arrays for rows in a.to_pylist()] == want
+        found = [hit for a in tasks.exists_arrays(join.spec)(batches) for hit in a.to_pylist()]
+        assert found == [bool(rows) for rows in want]
+    assert list(tasks.lookup_arrays(join.spec)([])) == []
 
 
 def test_executor_without_the_package_says_what_to_do() -> None:

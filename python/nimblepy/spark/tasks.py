@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.join_batches import join_batches
+from nimblepy.join_batches import join_batches, joined_by_batch
 from nimblepy.join_plan import JoinPlan, plan_join
 from nimblepy.spark.inputs import InputFiles, build_side
 from nimblepy.spark.schemas import conform, conform_array
@@ -69,13 +69,8 @@ def lookup_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Ar
     """For each batch of key columns an array with the list of matching rows of every key."""
 
     def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
-        build = build_side(open_cached(spec.files))
-        numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
-        plan = spec.plan(numbered, build, "inner")
-        for rows in _gathered(batches, spec.probe):
-            numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
-            probe = pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
-            yield from _lists(join_batches(plan, build, [probe]), rows.num_rows, spec.target)
+        for rows, joined in _numbered_join(spec, "inner", batches):
+            yield from _lists(joined, _first(rows), rows.num_rows, spec.target)
 
     return run
 
@@ -84,18 +79,29 @@ def exists_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Ar
     """For each batch of key columns whether the keys have a match."""
 
     def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
-        build = build_side(open_cached(spec.files))
-        numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
-        plan = spec.plan(numbered, build, "semi")
-        for rows in _gathered(batches, spec.probe):
-            numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
-            probe = pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
+        for rows, joined in _numbered_join(spec, "semi", batches):
             found = np.zeros(rows.num_rows, dtype=np.bool_)
-            for batch in join_batches(plan, build, [probe]):
-                found[batch.column(_PROBE_ROW).to_numpy()] = True
+            for batch in joined:
+                found[batch.column(_PROBE_ROW).to_numpy() - _first(rows)] = True
             yield pa.array(found)
 
     return run
+
+
+def _numbered_join(
+    spec: JoinSpec, how: str, batches: Iterable[Arrays]
+) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
+    """The join of columns that Spark sends, with the number of the probe row in every result."""
+    build = build_side(open_cached(spec.files))
+    numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
+    plan = spec.plan(numbered, build, how)
+
+    def probes() -> Iterator[pa.RecordBatch]:
+        for rows in _gathered(batches, spec.probe):
+            numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
+            yield pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
+
+    return joined_by_batch(plan, build, probes())
 
 
 def joined_batches(
@@ -215,12 +221,21 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
+def _first(rows: pa.RecordBatch) -> int:
+    """Number of the first probe row: not 0 where the join has cut a batch."""
+    return int(rows.column(_PROBE_ROW)[0].as_py()) if rows.num_rows else 0
+
+
 def _lists(
-    joined: Iterable[pa.RecordBatch], num_probes: int, target: pa.Schema
+    joined: Iterable[pa.RecordBatch], first: int, num_probes: int, target: pa.Schema
 ) -> Iterator[pa.Array]:
-    """Joined rows as one list of rows a probe row, in arrays of bounded size."""
+    """Joined rows as one list of rows a probe row, in arrays of bounded size.
+
+    Args:
+        first: number of the first of the ``num_probes`` probe rows.
+    """
     held: list[pa.RecordBatch] = []
-    first = 0
+    end = first + num_probes
     for batch in joined:
         held.append(batch)
         if sum(piece.num_rows for piece in held) < MOST_MATCHES:
@@ -234,7 +249,7 @@ def _lists(
             yield _list_array(rows.slice(0, done), first, last, target)
             held, first = rows.slice(done).to_batches(), last
     rows = pa.Table.from_batches(held) if held else None
-    yield _list_array(rows, first, num_probes, target)
+    yield _list_array(rows, first, end, target)
 
 
 def _list_array(rows: pa.Table | None, first: int, last: int, target: pa.Schema) -> pa.Array:
