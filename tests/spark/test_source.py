@@ -16,6 +16,7 @@ import nimblepy as nb
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
 from dataset_files import make_dataset
+from nimblepy.spark import splits
 from nimblepy.spark.source import NimbleReader
 from nimblepy.spark.splits import ScanSpec, plan_parts
 
@@ -65,6 +66,9 @@ def test_every_type_arrives_exactly(spark: Any, tmp_path: Path) -> None:
     empty = dict.fromkeys(row) | {"k": 2}
     nb.write(pa.Table.from_pylist([row, empty], schema=schema), tmp_path / "t.nimble")
     frame = load(spark, str(tmp_path / "t.nimble"))
+    few = ns.scan(spark, str(tmp_path / "t.nimble"), filter="k < 3")  # answered by the driver
+    assert few.schema == frame.schema
+    assert few.orderBy("k").collect() == frame.orderBy("k").collect()
     types = {field.name: field.dataType.simpleString() for field in frame.schema}
     assert types == {
         "k": "bigint", "i8": "tinyint", "u32": "bigint", "u64": "decimal(20,0)", "f": "float",
@@ -144,7 +148,16 @@ def test_partitions_follow_stripes_and_the_number_wanted(numbers: str) -> None:
     assert len(small) == 1  # too few rows for more than one task
 
 
-def test_scan_by_keys_ranges_and_filters(spark: Any, numbers: str) -> None:
+@pytest.mark.parametrize("by_driver", [True, False])
+def test_scan_by_keys_ranges_and_filters(
+    spark: Any, numbers: str, by_driver: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not by_driver:
+        monkeypatch.setattr(splits, "FEW_FILES", -1)
+        monkeypatch.setattr(splits, "FEW_ROWS", -1)
+    plan = ns.scan(spark, numbers, keys=[5])._jdf.queryExecution().executedPlan().toString()
+    assert ("LocalTableScan" in plan) == by_driver
+
     def keys(**arguments: Any) -> list[int]:
         return sorted(row.k for row in ns.scan(spark, numbers, **arguments).collect())
 
@@ -159,6 +172,14 @@ def test_scan_by_keys_ranges_and_filters(spark: Any, numbers: str) -> None:
         ns.scan(spark, numbers, filter="q = 1")
     with pytest.raises(nb.InvalidArgumentError, match="not both"):
         ns.scan(spark, numbers, keys=[1], key_range=(1, 2))
+
+
+def test_rows_that_a_scan_has_read_are_those_of_its_time(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.nimble")
+    nb.write(pa.table({"k": range(10)}), path, cluster_by="k")
+    few = ns.scan(spark, path, key_range=(3, 5))
+    nb.write(pa.table({"k": [4]}), path, cluster_by="k")
+    assert sorted(row.k for row in few.collect()) == [3, 4]
 
 
 def test_faults_are_named_on_the_driver(spark: Any, tmp_path: Path, numbers: str) -> None:

@@ -25,7 +25,7 @@ from nimblepy.keys import key_columns, probe_batch
 from nimblepy.predicate import parse_filter
 from nimblepy.spark.inputs import find_input
 from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
-from nimblepy.spark.splits import Piece, ScanSpec, file_scan, plan_parts
+from nimblepy.spark.splits import Piece, ScanSpec, few_rows, plan_parts, read_piece
 from nimblepy.spark.worker_cache import open_cached
 
 # The option in which :func:`scan` hands over what is no text.
@@ -91,22 +91,9 @@ class NimbleReader(DataSourceReader):
         assert isinstance(partition, NimblePart)
         dataset = open_cached(self._spec.files)
         for piece in partition.pieces:
-            for batch in self._batches(dataset, piece):
+            for batch in read_piece(self._spec, dataset, piece):
                 if batch.num_rows:
                     yield conform(batch, self._target)
-
-    def _batches(self, dataset: Dataset, piece: Piece) -> Iterator[pa.RecordBatch]:
-        if piece.rows is None:
-            yield from file_scan(self._spec, dataset._file(piece.file), piece).to_batches()
-            return
-        table = dataset._take(piece.rows, list(self._spec.columns))
-        if self._spec.filter is None:
-            yield from table.to_batches()
-            return
-        parsed = parse_filter(self._spec.filter, dataset.schema)
-        columns = list(dict.fromkeys([*self._spec.columns, *parsed.columns]))
-        for batch in dataset._take(piece.rows, columns).to_batches():
-            yield parsed.apply(batch).select(list(self._spec.columns))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_dataset": None}
@@ -151,6 +138,9 @@ def scan(
         keys: keys to look up, in any form that :meth:`nimblepy.File.lookup` takes; each matching
             row is returned once.
 
+    Where index and zone maps leave few rows, they are read now, and the DataFrame has them; it
+    needs no Python worker. Otherwise tasks read stripes.
+
     Raises:
         InvalidArgumentError, IndexUnavailableError, OSError, CorruptFileError: now, not in a task.
     """
@@ -170,8 +160,19 @@ def scan(
         if key_range is not None:
             raise InvalidArgumentError("scan: give keys or a key_range, not both")
         extra["keys"] = _key_table(dataset, keys)
-    selected(dataset.schema, columns)
-    return read_files(spark, path, columns=columns, **extra)
+    schema = spark_schema(selected(dataset.schema, columns))
+    spec = ScanSpec(columns=tuple(schema.names), **extra)
+    pieces = few_rows(spec, dataset)
+    if pieces is None:
+        return read_files(spark, path, columns=columns, **extra)
+    return spark.createDataFrame(_read_now(spec, dataset, pieces, arrow_schema(schema)), schema)
+
+
+def _read_now(
+    spec: ScanSpec, dataset: Dataset, pieces: Sequence[Piece], target: pa.Schema
+) -> pa.Table:
+    batches = [batch for piece in pieces for batch in read_piece(spec, dataset, piece)]
+    return pa.Table.from_batches([conform(batch, target) for batch in batches], target)
 
 
 def _key_table(dataset: Dataset, keys: Any) -> pa.Table:

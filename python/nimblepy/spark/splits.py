@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.dataset.dataset import Dataset
+from nimblepy.predicate import parse_filter
 from nimblepy.reader import File
 from nimblepy.scan import Scan
 from nimblepy.spark.inputs import InputFiles
@@ -22,6 +23,9 @@ MOST_OPENED = 32
 # Bytes that a part should not exceed, and rows below which it is not worth a task.
 PART_BYTES = 64 << 20
 LEAST_ROWS = 65_536
+# Rows and files up to which a scan is answered by the driver, which costs less than one task.
+FEW_ROWS = 8_192
+FEW_FILES = 4
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,44 @@ def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
     cut = [
         small
         for piece in pieces
-        for small in _cut(piece, size, _stripe_ends(dataset._file(piece.file)) if exact else None)
+        for small in _cut(piece, size, dataset._file(piece.file) if exact else None)
     ]
     return _packed(cut, size)
+
+
+def few_rows(spec: ScanSpec, dataset: Dataset) -> list[Piece] | None:
+    """All that a scan reads where index and zone maps leave few rows of few files.
+
+    ``None`` where they leave more, or where nothing but reading could tell.
+    """
+    if spec.keys is not None:
+        found = _rows_of_keys(spec, dataset)
+        return [Piece(0, 0, len(found), found)] if len(found) <= FEW_ROWS else None
+    if spec.key_range is not None:
+        lower, upper, inclusive = spec.key_range
+        files = len(dataset._range_files(lower, upper, None, inclusive))
+    elif spec.filter is not None:
+        files = len(dataset.scan(filter=spec.filter)._left())
+    else:
+        return None
+    if files > FEW_FILES:
+        return None
+    pieces = _pieces(spec, dataset)
+    return pieces if sum(piece.end - piece.begin for piece in pieces) <= FEW_ROWS else None
+
+
+def read_piece(spec: ScanSpec, dataset: Dataset, piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece that pass the filter, in the columns of the scan."""
+    if piece.rows is None:
+        yield from file_scan(spec, dataset._file(piece.file), piece).to_batches()
+        return
+    if spec.filter is None:
+        yield from dataset._take(piece.rows, list(spec.columns)).to_batches()
+        return
+    parsed = parse_filter(spec.filter, dataset.schema)
+    columns = list(dict.fromkeys([*spec.columns, *parsed.columns]))
+    for batch in dataset._take(piece.rows, columns).to_batches():
+        yield parsed.apply(batch).select(list(spec.columns))
 
 
 def _pieces(spec: ScanSpec, dataset: Dataset) -> list[Piece]:
@@ -120,28 +159,32 @@ def file_scan(spec: ScanSpec, file: File, piece: Piece) -> Scan:
 
 
 def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
-    assert spec.keys is not None
-    on = spec.keys.column_names
-    matches = dataset._find(spec.keys, on, False)
-    rows = np.unique(matches.rows(0, matches.num_matches))
+    rows = _rows_of_keys(spec, dataset)
     if not len(rows):
         return []
     wanted = spec.parts or min(2 * _processors(), math.ceil(len(rows) / LEAST_ROWS))
     return [[Piece(0, 0, len(part), part)] for part in np.array_split(rows, wanted) if len(part)]
 
 
+def _rows_of_keys(spec: ScanSpec, dataset: Dataset) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Rows that have one of the keys, each once."""
+    assert spec.keys is not None
+    matches = dataset._find(spec.keys, spec.keys.column_names, False)
+    return np.unique(matches.rows(0, matches.num_matches))
+
+
 def _stripe_ends(file: File) -> list[int]:
     """Rows at which stripes end."""
-    sizes = [node.rows or 0 for node in file.layout().walk() if node.kind == "stripe"]
-    return list(accumulate(sizes))
+    return [first + rows for group in _core.layout(file._open) for first, rows, _ in group[1]]
 
 
-def _cut(piece: Piece, size: int, ends: Sequence[int] | None) -> list[Piece]:
+def _cut(piece: Piece, size: int, file: File | None) -> list[Piece]:
     """A piece in pieces of about ``size`` rows that end where stripes do."""
-    if ends is None:
+    if file is None or piece.end - piece.begin <= size:
         return [piece]
     out = []
     begin = piece.begin
+    ends = _stripe_ends(file)
     for end in (*(e for e in ends if piece.begin < e < piece.end), piece.end):
         if end == piece.end or end - begin >= size:
             while end - begin > 2 * size:  # stripes larger than a part
