@@ -10,12 +10,7 @@ _Ranges = NDArray[np.uint64]  # shape (n, 2): half-open file row ranges
 
 class Writer:
     def __init__(
-        self,
-        target: str | object,
-        schema: object,
-        options: dict[str, Any],
-        sort: bool,
-        spill_path: Callable[[], str],
+        self, target: str | object, schema: object, options: dict[str, Any], sort: bool
     ) -> None: ...
     def write(self, batch: object) -> None: ...
     def finish(self) -> dict[str, Any]: ...

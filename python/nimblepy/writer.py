@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -72,18 +71,13 @@ class Writer(Scoped):
                 raise InvalidArgumentError(f"{name}=True needs a cluster key: pass cluster_by")
         place = locate(path, filesystem)
         self._path = place.path
-        folder = place.spill_folder
-
-        def spill_path() -> str:
-            return os.path.join(folder, f".nimble-sort-{uuid.uuid4().hex}.nimble-tmp")
-
         core_options = _core_options(
             self._schema, keys, unique, options or WriteOptions(), metadata
         )
         core_options["indexes"] = _index_specs(self._schema, indexes)
-        core_options["spill_directory"] = folder
+        core_options["spill_directory"] = place.spill_folder
         self._core: Any = _core.Writer(
-            place.sink(), self._schema, core_options, bool(keys) and not presorted, spill_path
+            place.sink(), self._schema, core_options, bool(keys) and not presorted
         )
 
     @property

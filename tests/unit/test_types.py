@@ -131,7 +131,7 @@ def test_layout_prints_and_converts_to_json() -> None:
 
 def test_errors_form_one_tree() -> None:
     names = [name for name in nb.__all__ if name.endswith("Error")]
-    assert len(names) == 7
+    assert len(names) == 8
     assert all(issubclass(getattr(nb, name), nb.NimbleError) for name in names)
     assert issubclass(nb.InvalidArgumentError, ValueError)
     assert not issubclass(nb.NimbleError, OSError)

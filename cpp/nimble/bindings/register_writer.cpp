@@ -15,8 +15,7 @@ namespace {
 class CoreWriter {
  public:
   CoreWriter(const py::object& target, const py::object& schema,
-             const WriterOptions& options, bool sort,
-             const py::object& spill_path) {
+             const WriterOptions& options, bool sort) {
     const py::object capsule = schema.attr("__arrow_c_schema__")();
     auto* c = static_cast<ArrowSchema*>(
         PyCapsule_GetPointer(capsule.ptr(), "arrow_schema"));
@@ -32,17 +31,7 @@ class CoreWriter {
       writer_ = std::move(writer);
       return;
     }
-    // The callable may be let go of by a thread that does not hold the GIL.
-    const std::shared_ptr<py::object> callable(
-        new py::object(spill_path), [](py::object* o) {
-          const py::gil_scoped_acquire gil;
-          delete o;
-        });
-    sorting_ = std::make_unique<SortingWriter>(
-        std::move(writer), [callable]() -> std::string {
-          const py::gil_scoped_acquire gil;
-          return (*callable)().cast<std::string>();
-        });
+    sorting_ = std::make_unique<SortingWriter>(std::move(writer));
   }
 
   void write(const py::object& batch) {
@@ -159,13 +148,12 @@ std::vector<IndexSpec> index_specs(const py::handle& indexes) {
 void register_writer(py::module_& m) {
   py::class_<CoreWriter>(m, "Writer")
       .def(py::init([](const py::object& target, const py::object& schema,
-                       const py::dict& options, bool sort,
-                       const py::object& spill_path) {
-             return std::make_unique<CoreWriter>(
-                 target, schema, make_options(options), sort, spill_path);
+                       const py::dict& options, bool sort) {
+             return std::make_unique<CoreWriter>(target, schema,
+                                                 make_options(options), sort);
            }),
            py::arg("target"), py::arg("schema"), py::arg("options"),
-           py::arg("sort"), py::arg("spill_path"))
+           py::arg("sort"))
       .def("write", &CoreWriter::write, py::arg("batch"))
       .def("finish", &CoreWriter::finish)
       .def("close", &CoreWriter::close);

@@ -1,12 +1,10 @@
 #include "nimble/file/sorting_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "nimble/file/file_reader.h"
 #include "nimble/file/row_reader.h"
-#include "nimble/io/local_file.h"
+#include "nimble/io/spilled_file.h"
 #include "nimble/key/key_sort.h"
 
 namespace nimble {
@@ -43,19 +41,16 @@ class ExportedRows {
 // One sorted run, a window of rows at a time.
 class Run {
  public:
-  static Result<std::unique_ptr<Run>> open(const std::string& path,
-                                           const KeyEncoder& encoder,
-                                           uint64_t window_rows) {
-    // Neither mapped nor cached: pages of a mapping and kept blocks would count
-    // as memory that the budget does not know of, and are read once anyway.
-    NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<LocalFile> file,
-                            LocalFile::open(path, /*map=*/false));
+  static Result<std::unique_ptr<Run>> open(
+      std::shared_ptr<const SpillFile> file, const KeyEncoder& encoder,
+      uint64_t window_rows) {
+    // Not cached: kept blocks would count as memory that the budget does not
+    // know of, and are read once anyway.
     ReaderOptions options;
     options.cache_bytes = 0;
     NIMBLE_ASSIGN_OR_RETURN(
         std::shared_ptr<const FileReader> reader,
-        FileReader::open(std::shared_ptr<const ReadableFile>(std::move(file)),
-                         options));
+        FileReader::open(spill_source(std::move(file)), options));
     auto run = std::make_unique<Run>();
     NIMBLE_ASSIGN_OR_RETURN(run->rows_,
                             RowReader::create_all(std::move(reader)));
@@ -103,16 +98,9 @@ class Run {
 
 }  // namespace
 
-SortingWriter::SortingWriter(std::unique_ptr<FileWriter> writer,
-                             std::function<std::string()> spill_path)
-    : writer_(std::move(writer)),
-      spill_path_(std::move(spill_path)),
-      rows_(writer_->schema(), /*wide=*/true) {
+SortingWriter::SortingWriter(std::unique_ptr<FileWriter> writer)
+    : writer_(std::move(writer)), rows_(writer_->schema(), /*wide=*/true) {
   attach_dictionaries(&rows_, &writer_->dictionaries());
-}
-
-SortingWriter::~SortingWriter() {
-  for (const std::string& path : run_paths_) ::unlink(path.c_str());
 }
 
 Status SortingWriter::append(const ArrayView& root) {
@@ -133,9 +121,9 @@ Status SortingWriter::append(const ArrayView& root) {
 Status SortingWriter::spill() {
   std::vector<uint64_t> order;
   sort_keys(keys_, &order);
-  const std::string path = spill_path_();
-  NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
-                          create_local_file(path));
+  NIMBLE_ASSIGN_OR_RETURN(
+      std::shared_ptr<SpillFile> file,
+      SpillFile::create(writer_->options().spill_directory));
   WriterOptions options;
   options.effort = Effort::kFast;
   options.statistics = false;
@@ -143,12 +131,12 @@ Status SortingWriter::spill() {
   options.threads = writer_->options().threads;
   NIMBLE_ASSIGN_OR_RETURN(
       std::unique_ptr<FileWriter> run,
-      FileWriter::create(writer_->schema(), options, std::move(file)));
+      FileWriter::create(writer_->schema(), options, spill_target(file)));
   // The run's codes are those of the file's dictionaries so far.
   run->share_dictionaries(writer_->dictionaries());
   NIMBLE_RETURN_IF_ERROR(
       run->append_rows(rows_, order.data(), order.size(), nullptr));
-  run_paths_.push_back(path);
+  runs_.push_back(std::move(file));
   NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const WriteSummary done,
                           run->finish());
   spilled_bytes_ += used_bytes();
@@ -166,8 +154,8 @@ uint64_t SortingWriter::used_bytes() const {
 // decoded and as an array.
 uint64_t SortingWriter::merge_rows() const {
   const uint64_t row_bytes = div_ceil(spilled_bytes_, spilled_rows_);
-  const uint64_t rows = writer_->options().sort_memory_bytes / 4 /
-                        (row_bytes * run_paths_.size());
+  const uint64_t rows =
+      writer_->options().sort_memory_bytes / 4 / (row_bytes * runs_.size());
   return std::clamp(rows, kMinMergeRows, kMaxMergeRows);
 }
 
@@ -178,9 +166,9 @@ Status SortingWriter::merge_runs() {
   rows_ = Column(writer_->schema(), /*wide=*/true);
   keys_ = KeyBuffer();
   std::vector<std::unique_ptr<Run>> runs;
-  for (const std::string& path : run_paths_) {
+  for (const std::shared_ptr<const SpillFile>& file : runs_) {
     NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<Run> run,
-                            Run::open(path, encoder, merge_rows()));
+                            Run::open(file, encoder, merge_rows()));
     runs.push_back(std::move(run));
   }
   // A heap of runs, the smallest key on top; of equal keys the earlier run's
@@ -224,7 +212,7 @@ Status SortingWriter::merge_runs() {
 }
 
 Result<WriteSummary> SortingWriter::finish() {
-  if (run_paths_.empty()) {
+  if (runs_.empty()) {
     std::vector<uint64_t> order;
     sort_keys(keys_, &order);
     NIMBLE_RETURN_IF_ERROR(

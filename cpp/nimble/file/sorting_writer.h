@@ -4,28 +4,23 @@
 // finish() merges the spilled runs.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "nimble/file/file_writer.h"
+#include "nimble/io/spill_file.h"
 
 namespace nimble {
 
 class SortingWriter {
  public:
-  // `spill_path` gives a new path for a run; runs are deleted when done with.
-  SortingWriter(std::unique_ptr<FileWriter> writer,
-                std::function<std::string()> spill_path);
-  ~SortingWriter();
-  SortingWriter(const SortingWriter&) = delete;
-  SortingWriter& operator=(const SortingWriter&) = delete;
+  // Runs go to the writer's spill directory, as files without a name.
+  explicit SortingWriter(std::unique_ptr<FileWriter> writer);
 
   const Field& schema() const { return writer_->schema(); }
   Status append(const ArrayView& root);
   Result<WriteSummary> finish();
-  size_t num_runs() const { return run_paths_.size(); }
+  size_t num_runs() const { return runs_.size(); }
 
  private:
   Status spill();
@@ -34,10 +29,9 @@ class SortingWriter {
   Status merge_runs();
 
   std::unique_ptr<FileWriter> writer_;
-  std::function<std::string()> spill_path_;
   Column rows_;
   KeyBuffer keys_;
-  std::vector<std::string> run_paths_;
+  std::vector<std::shared_ptr<const SpillFile>> runs_;
   uint64_t spilled_bytes_ = 0;
   uint64_t spilled_rows_ = 0;
 };

@@ -21,10 +21,17 @@ Result<std::unique_ptr<SpillFile>> SpillFile::create(std::string directory) {
     const char* named = std::getenv("TMPDIR");
     directory = named != nullptr && *named != '\0' ? named : "/tmp";
   }
-  std::string path = directory + "/.nimble-spill-XXXXXX";
-  const int fd = ::mkostemp(path.data(), O_CLOEXEC);
-  if (fd < 0) return Status::io_error(directory, errno);
-  ::unlink(path.c_str());
+#ifdef O_TMPFILE
+  int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+#else
+  int fd = -1;
+#endif
+  if (fd < 0) {  // where the file system has no such files: named for a moment
+    std::string path = directory + "/.nimble-spill-XXXXXX.nimble-tmp";
+    fd = ::mkostemps(path.data(), sizeof(".nimble-tmp") - 1, O_CLOEXEC);
+    if (fd < 0) return Status::io_error(directory, errno);
+    ::unlink(path.c_str());
+  }
   return std::unique_ptr<SpillFile>(new SpillFile(std::move(directory), fd));
 }
 

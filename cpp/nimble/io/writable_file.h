@@ -18,8 +18,9 @@ class WritableFile {
   virtual Status commit() = 0;
 };
 
-// Writes "<dir>/.<name>.<pid>-<n>.nimble-tmp" and renames it to `path` on
+// Writes a temporary file (temporary_file.h) and renames it to `path` on
 // commit, after fsync; then syncs the directory.
-Result<std::unique_ptr<WritableFile>> create_local_file(const std::string& path);
+Result<std::unique_ptr<WritableFile>> create_local_file(
+    const std::string& path);
 
 }  // namespace nimble

@@ -2,11 +2,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 
 #include "nimble/base/byte_buffer.h"
+#include "nimble/io/temporary_file.h"
 #include "nimble/io/writable_file.h"
 
 namespace nimble {
@@ -42,18 +42,10 @@ class WritableLocalFile final : public WritableFile {
   Status commit() override {
     NIMBLE_RETURN_IF_ERROR(flush());
     if (::fsync(fd_) != 0) return error();
-    if (::close(fd_) != 0) {
-      fd_ = -1;
-      const Status status = error();
-      ::unlink(temp_.c_str());
-      return Status::io_error(path_, status.os_error());
-    }
+    // Renamed before it is closed: an unlocked temporary file is fair game.
+    if (::rename(temp_.c_str(), path_.c_str()) != 0) return error();
+    ::close(fd_);  // synced: nothing is left that could fail
     fd_ = -1;
-    if (::rename(temp_.c_str(), path_.c_str()) != 0) {
-      Status status = error();
-      ::unlink(temp_.c_str());
-      return status;
-    }
     return sync_directory();
   }
 
@@ -114,20 +106,13 @@ class WritableLocalFile final : public WritableFile {
 
 Result<std::unique_ptr<WritableFile>> create_local_file(
     const std::string& path) {
-  static std::atomic<uint64_t> counter{0};
-  struct stat st {};
+  struct stat st{};
   if (::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
     return Status::io_error(path, EISDIR);
   }
-  const size_t slash = path.rfind('/');
-  const size_t name = slash == std::string::npos ? 0 : slash + 1;
-  const std::string temp = path.substr(0, name) + "." + path.substr(name) + "." +
-                           std::to_string(::getpid()) + "-" +
-                           std::to_string(counter.fetch_add(1)) + ".nimble-tmp";
-  const int fd = ::open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                        0666);
-  if (fd < 0) return Status::io_error(path, errno);
-  return std::unique_ptr<WritableFile>(new WritableLocalFile(path, temp, fd));
+  NIMBLE_ASSIGN_OR_RETURN(TemporaryFile temp, create_temporary(path));
+  return std::unique_ptr<WritableFile>(
+      new WritableLocalFile(path, std::move(temp.path), temp.fd));
 }
 
 }  // namespace nimble

@@ -17,14 +17,15 @@ struct Sorted {
   size_t num_runs;
 };
 
+// Runs go to `dir`.
 Sorted sort_through_file(const std::vector<ArrayView>& batches, WriterOptions o,
                          const TempDir& dir) {
+  o.spill_directory = dir.path("");
   auto out = std::make_shared<std::vector<uint8_t>>();
   auto writer = FileWriter::create(batches[0].field(), std::move(o),
                                    std::make_unique<MemoryTarget>(out));
   REQUIRE(writer.has_value());
-  int next = 0;
-  SortingWriter sorting(std::move(*writer), [&] { return dir.path("run" + std::to_string(next++)); });
+  SortingWriter sorting(std::move(*writer));
   for (const ArrayView& b : batches) {
     const Status status = sorting.append(b);
     if (!status) fail(__FILE__, __LINE__, std::string(status.message()));
@@ -58,12 +59,14 @@ Texts expected(const std::vector<ArrayView>& batches, const WriterOptions& o) {
   for (const ArrayView& b : batches) {
     KeyBuffer buffer;
     REQUIRE(encoder->encode(b, 0, b.length(), &buffer).is_ok());
-    for (size_t i = 0; i < buffer.size(); ++i) keys.emplace_back(as_string(buffer.key(i)));
+    for (size_t i = 0; i < buffer.size(); ++i)
+      keys.emplace_back(as_string(buffer.key(i)));
     for (std::string& s : row_texts(b)) texts.push_back(std::move(s));
   }
   std::vector<size_t> order(keys.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return keys[a] < keys[b]; });
   Texts out;
   for (const size_t i : order) out.push_back(texts[i]);
   return out;
@@ -85,14 +88,15 @@ TEST(SortingWriter, AnyBudgetIsAStableSort) {
         std::vector<KeyColumnRef>{{{0}, {true, true}}, {{1}, {}}}}) {
     WriterOptions o = by(key);
     const Texts want = expected(batches, o);
-    for (const uint64_t budget : {uint64_t{1}, uint64_t{60000}, uint64_t{1} << 30}) {
+    for (const uint64_t budget :
+         {uint64_t{1}, uint64_t{60000}, uint64_t{1} << 30}) {
       const TempDir dir;
       o.sort_memory_bytes = budget;
       const Sorted got = sort_through_file(batches, o, dir);
       CHECK(got.texts == want);
       CHECK(budget != 1 || got.num_runs > 3);
       CHECK(budget != uint64_t{1} << 30 || got.num_runs == 0);
-      CHECK(dir.names().empty());  // runs are deleted
+      CHECK(dir.names().empty());  // runs have no names
     }
   }
 }
@@ -100,7 +104,8 @@ TEST(SortingWriter, AnyBudgetIsAStableSort) {
 TEST(SortingWriter, LongRunsOfOneKeyKeepTheirOrder) {
   Rng rng(30);
   // A key of one bit and a column that tells rows apart.
-  const Field root = struct_of({make_field("b"), make_field("l"), make_field("u")});
+  const Field root =
+      struct_of({make_field("b"), make_field("l"), make_field("u")});
   std::vector<std::unique_ptr<RandomArray>> arrays;
   std::vector<ArrayView> batches;
   for (int i = 0; i < 5; ++i) {
@@ -113,22 +118,23 @@ TEST(SortingWriter, LongRunsOfOneKeyKeepTheirOrder) {
   CHECK(sort_through_file(batches, o, dir).texts == expected(batches, o));
 }
 
-TEST(SortingWriter, LeavesNoRunsBehindWhenAbandoned) {
+TEST(SortingWriter, NeedsItsDirectoryOnlyToSpill) {
   Rng rng(31);
-  const TempDir dir;
   const Field root = struct_of({make_field("i")});
   const RandomArray rows(root, 100, &rng);
-  {
+  for (const uint64_t budget : {uint64_t{1}, uint64_t{1} << 20}) {
     auto out = std::make_shared<std::vector<uint8_t>>();
     WriterOptions o = by({{{0}, {}}});
-    o.sort_memory_bytes = 1;
-    auto writer = FileWriter::create(root, o, std::make_unique<MemoryTarget>(out));
+    o.sort_memory_bytes = budget;
+    o.spill_directory = "/nonexistent-directory";
+    auto writer =
+        FileWriter::create(root, o, std::make_unique<MemoryTarget>(out));
     REQUIRE(writer.has_value());
-    SortingWriter sorting(std::move(*writer), [&] { return dir.path("run"); });
-    CHECK(sorting.append(rows.view()));
-    CHECK_EQ(dir.names().size(), 1);
+    SortingWriter sorting(std::move(*writer));
+    const Status status = sorting.append(rows.view());
+    CHECK(status.is_ok() == (budget > 1));
+    if (budget == 1) CHECK(status.code() == StatusCode::kIoError);
   }
-  CHECK(dir.names().empty());
 }
 
 }  // namespace

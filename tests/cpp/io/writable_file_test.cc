@@ -1,8 +1,8 @@
 // A file appears whole or not at all.
 #include "nimble/io/writable_file.h"
 
-#include <cerrno>
 #include <unistd.h>
+#include <cerrno>
 
 #include "io/temp_dir.h"
 
@@ -104,6 +104,36 @@ TEST(WritableFile, RefusesWhatItCannotReplace) {
     CHECK((*file)->commit().code() == StatusCode::kIoError);
   }
   CHECK(dir.names() == Names({"late", "sub"}));
+}
+
+// What a killed process leaves: the file, and a lock that the system let go of.
+TEST(WritableFile, RemovesTheRemainsOfTheDead) {
+  const TempDir dir;
+  dir.write(".a.0.nimble-tmp", "half");
+  dir.write(".a.1.nimble-tmp", "another half");
+  dir.write(".b.0.nimble-tmp", "of another file");
+  auto file = create_local_file(dir.path("a"));
+  REQUIRE(file.has_value());
+  CHECK(dir.names() == Names({".a.0.nimble-tmp", ".b.0.nimble-tmp"}));
+  CHECK((*file)->append(as_bytes("whole")));
+  CHECK((*file)->commit());
+  CHECK(dir.names() == Names({".b.0.nimble-tmp", "a"}));
+  CHECK_EQ(dir.read("a"), "whole");
+}
+
+TEST(WritableFile, LeavesTheTemporaryFilesOfTheLivingAlone) {
+  const TempDir dir;
+  auto first = create_local_file(dir.path("a"));
+  REQUIRE(first.has_value());
+  CHECK((*first)->append(as_bytes("first")));
+  for (int i = 0; i < 3; ++i) {
+    auto other = create_local_file(dir.path("a"));
+    REQUIRE(other.has_value());
+    CHECK_EQ(dir.names().size(), 2);
+  }
+  CHECK((*first)->commit());
+  CHECK_EQ(dir.read("a"), "first");
+  CHECK(dir.names() == Names{"a"});
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+// Temporary files beside the file they will become: ".<name>.<n>.nimble-tmp".
+//
+// A writer holds a lock on its temporary file, which the system lets go of
+// however the process ends. One that nobody has locked is the remains of a
+// dead writer, and the next writer of that name removes it.
+#pragma once
+
+#include <string>
+
+#include "nimble/base/result.h"
+
+namespace nimble {
+
+struct TemporaryFile {
+  std::string path;
+  int fd = -1;  // open for writing and locked
+};
+
+// For a file that will be renamed to `target` before `fd` is closed.
+Result<TemporaryFile> create_temporary(const std::string& target);
+
+}  // namespace nimble
