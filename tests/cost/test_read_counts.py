@@ -322,6 +322,86 @@ def test_get_cold_key_of_a_wide_file_reads_at_most_64_kib(tmp_path: Path) -> Non
             assert file.io_stats.rounds <= 3
 
 
+def _long_keys(n: int) -> dict[str, pa.Table]:
+    """Keys of which the index holds samples only."""
+    rng = np.random.default_rng(8)
+    raw = rng.bytes(16 * n)
+    ids = sorted(raw[16 * i : 16 * i + 16].hex() for i in range(n))
+    users = [f"user-{u * 7919 % 100_003:06d}" for u in np.sort(rng.zipf(1.3, n) % 5_000)]
+    table = pa.table(
+        {
+            "id": [f"{i[:8]}-{i[8:12]}-{i[12:16]}-{i[16:20]}-{i[20:]}" for i in ids],
+            "user": users,
+            "at": pa.array(rng.integers(0, 2**50, n), pa.timestamp("us", "UTC")),
+            "value": rng.integers(0, 2**62, n),
+            "name": [f"name of {v}" for v in rng.integers(0, 10**9, n)],
+        }
+    )
+    return {"id": table, "user,at": table.sort_by([("user", "ascending"), ("at", "ascending")])}
+
+
+@pytest.fixture(scope="module", params=["id", "user,at"])
+def sampled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[bytes, list[Any], pa.Table]:
+    n = 300_000
+    table, names = _long_keys(n)[request.param], request.param.split(",")
+    path = tmp_path_factory.mktemp("sampled") / "t.nimble"
+    summary = nb.write(table, path, cluster_by=names, presorted=True)
+    assert summary.index_bytes < 4 * n
+    rows = [0, 5, n // 2 + 7, n - 1]
+    keys = [tuple(row.values()) for row in table.select(names).take(rows).to_pylist()]
+    return path.read_bytes(), keys if len(names) > 1 else [key[0] for key in keys], table
+
+
+@pytest.mark.parametrize("name", ["value", "name"])
+def test_get_cold_key_of_a_sampled_index_is_three_rounds_and_64_kib(
+    sampled: tuple[bytes, list[Any], pa.Table], name: str
+) -> None:
+    content, keys, table = sampled
+    for key in keys:
+        for read in (
+            lambda f, k: f.get(k, [name]),
+            lambda f, k: f.lookup([k], columns=[name]).num_rows or None,
+            lambda f, k: f.prefix(k, columns=[name]).num_rows or None,
+        ):
+            source = CountingSource(content)
+            file = nb.open(source)
+            source.log.clear()
+            file.reset_io_stats()
+            assert read(file, key) is not None
+            assert sum(size for _, size in source.log) <= 64 << 10, (name, source.log)
+            assert file.io_stats.rounds <= 3
+            assert file.io_stats.index_reads <= 2
+    assert table.num_rows == 300_000
+
+
+def test_contains_of_a_sampled_index_reads_key_columns_alone(
+    sampled: tuple[bytes, list[Any], pa.Table],
+) -> None:
+    content, keys, _ = sampled
+    file = nb.open(CountingSource(content))
+    file.reset_io_stats()
+    assert all(file.contains(keys[1:2]).to_pylist())
+    assert file.io_stats.rounds <= 3
+    assert file.io_stats.bytes_read <= 64 << 10
+
+
+def test_lookup_of_many_sampled_keys_coalesces_its_reads(
+    sampled: tuple[bytes, list[Any], pa.Table],
+) -> None:
+    content, _, table = sampled
+    source = CountingSource(content)
+    file = nb.open(source)
+    on = [key.column for key in file.cluster_by]
+    source.log.clear()
+    file.reset_io_stats()
+    probes = table.select(on).take(np.random.default_rng(1).permutation(300_000)[:20_000])
+    assert file.lookup(probes, columns=["value"]).num_rows >= 20_000
+    assert sum(size for _, size in source.log) <= 1.3 * len(content)
+    assert len(source.log) <= 600
+
+
 @pytest.mark.slow
 def test_open_15_million_rows_costs_one_read_and_lookup_five(tmp_path: Path) -> None:
     n = 15_000_000

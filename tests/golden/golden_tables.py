@@ -214,6 +214,22 @@ def keyed() -> pa.Table:
     )
 
 
+def long_keys() -> pa.Table:
+    """Keys that take more than 3 bytes each in an index of all keys, in no order."""
+    n = 400
+    halves = zip(numbers(n, 2**64, 21), numbers(n, 2**64, 22), strict=True)
+    users = [None if v == 0 else f"user {v * v * v % 1009:04d}" for v in numbers(n, 40, 23)]
+    times = [None if v % 31 == 0 else v for v in numbers(n, 10**15, 24)]
+    return pa.table(
+        {
+            "id": [f"{a:016x}-{b:016x}" for a, b in halves],
+            "user": users,
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+            "row": pa.array(range(n), pa.int32()),
+        }
+    )
+
+
 def _small(**more: Any) -> nb.WriteOptions:
     return nb.WriteOptions(
         stripe_rows=16,
@@ -279,6 +295,18 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             "indexes": [nb.SortedIndex("row"), nb.HashIndex("t", bloom_bits_per_key=12.0)],
         },
     )
+    long = {
+        "sampled_text": ["id"],
+        "sampled_columns": [
+            nb.SortKey("user", nulls_first=True),
+            nb.SortKey("at", descending=True),
+        ],
+    }
+    for name, keys in long.items():
+        options = nb.WriteOptions(
+            stripe_rows=150, group_rows=300, key_chunk_rows=128, zone_rows=64, **one
+        )
+        files[name] = (long_keys(), {"options": options, "cluster_by": keys})
     for level in ("balanced", "fast", "compact"):
         files[f"encodings_{level}"] = (
             encodings(),

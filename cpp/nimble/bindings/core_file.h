@@ -36,7 +36,8 @@ class ProbeKeys {
 
   size_t size() const { return keys_.size(); }
   // The row range of each probe. Call without the GIL.
-  Result<FoundKeys> find() const;
+  // `wanted`: as for KeyCursor.
+  Result<FoundKeys> find(const RowReader* wanted = nullptr) const;
   // Of the columns of `reader` those that every found row shares with its
   // probe: the probes hold their values in the file's own type and form.
   std::vector<uint8_t> known_columns(const RowReader& reader) const;

@@ -34,9 +34,10 @@ ProbeKeys::ProbeKeys(const FileReader& file, const py::object& batch,
   }
 }
 
-Result<FoundKeys> ProbeKeys::find() const {
+Result<FoundKeys> ProbeKeys::find(const RowReader* wanted) const {
   const GroupCache::Pin pin(file_.groups());
-  NIMBLE_ASSIGN_OR_RETURN(FoundKeys found, find_keys(file_, keys_, whole_));
+  NIMBLE_ASSIGN_OR_RETURN(FoundKeys found,
+                          find_keys(file_, keys_, whole_, wanted));
   for (size_t i = 0; i < has_null_.size(); ++i) {
     if (has_null_[i] != 0) found.ranges[i] = RowRange{};
   }
@@ -105,7 +106,7 @@ Result<bool> read_matches(const RowReader& reader, const ProbeKeys& probes,
                           const std::vector<uint64_t>& impossible,
                           uint64_t max_rows, std::vector<uint64_t>* answered,
                           Column* out) {
-  NIMBLE_ASSIGN_OR_RETURN(FoundKeys found, probes.find());
+  NIMBLE_ASSIGN_OR_RETURN(FoundKeys found, probes.find(&reader));
   for (const uint64_t i : impossible) found.ranges[i] = RowRange{};
   std::optional<ProbeRows> rows = probe_rows(found, max_rows);
   if (!rows) return false;

@@ -179,7 +179,9 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   // The first rows of a key.
   Result<RowRange> find(ByteSpan key) const {
-    if (lookup_ == nullptr) return KeyCursor(rows_->file()).find_key(key);
+    if (lookup_ == nullptr) {
+      return KeyCursor(rows_->file(), rows_.get()).find_key(key);
+    }
     KeyBuffer keys;
     keys.push_back(key);
     LookupAnswer answer;

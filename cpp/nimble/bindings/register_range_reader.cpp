@@ -179,8 +179,8 @@ class RangeReader {
                        RowRange* found, ArrowArray* array) const {
     {
       const GroupCache::Pin pin(rows_->file().groups());
-      NIMBLE_ASSIGN_OR_RETURN(*found,
-                              KeyCursor(rows_->file()).find_range(keys));
+      KeyCursor cursor(rows_->file(), rows_.get());
+      NIMBLE_ASSIGN_OR_RETURN(*found, cursor.find_range(keys));
     }
     *found = wanted.cut(*found);
     if (found->size() > kMaxBatchRows) return Status::ok();

@@ -77,6 +77,14 @@ Status StripeReader::want_range(uint32_t node, uint64_t begin,
   const bool list = n.field->layout == Layout::kList;
   NIMBLE_RETURN_IF_ERROR(
       want_stream(n.ends, begin - (list && begin > 0 ? 1 : 0), end));
+  if (n.field->layout == Layout::kFixedList) {
+    // Where they are is known; more than a block of them is read when it is
+    // known that all are needed.
+    const auto size = static_cast<uint64_t>(n.field->list_size);
+    const bool few = size > 0 && end - begin <= kBlockValues / size;
+    return few ? want_range(n.children[0], begin * size, end * size)
+               : Status::ok();
+  }
   if (n.field->layout != Layout::kStruct) return Status::ok();
   for (const uint32_t c : n.children) {
     NIMBLE_RETURN_IF_ERROR(want_range(c, begin, end));

@@ -5,6 +5,7 @@
 #include "nimble/base/hash.h"
 #include "nimble/file/column_reader.h"
 #include "nimble/file/index_lookup.h"
+#include "nimble/file/row_keys.h"
 
 namespace nimble {
 namespace {
@@ -62,8 +63,8 @@ Status FileReader::read_tail() {
   range_cache_ = std::make_unique<RangeCache>(options_.cache_bytes);
   // Roots of secondary indexes mostly lie in what has been read.
   if (one_read && !footer_.indexes.empty() && file_->mapped() == nullptr) {
-    range_cache_->put(begin, std::make_shared<const std::vector<uint8_t>>(
-                                 std::move(tail)));
+    range_cache_->put(
+        begin, std::make_shared<const std::vector<uint8_t>>(std::move(tail)));
   }
   return Status::ok();
 }
@@ -82,8 +83,8 @@ Status FileReader::prepare() {
   }
   auto encoder = KeyEncoder::create(footer_.schema, specs);
   if (!encoder) {
-    return Status::corrupt(file_->name() + ": footer: " +
-                           std::string(encoder.error().message()));
+    return Status::corrupt(
+        file_->name() + ": footer: " + std::string(encoder.error().message()));
   }
   encoder_ = std::move(encoder).value();
   NIMBLE_ASSIGN_OR_RETURN(group_boundaries_,
@@ -168,6 +169,25 @@ Result<const IndexLookup*> FileReader::index(size_t i) const {
   return slot.owner.get();
 }
 
+Result<const RowKeys*> FileReader::cluster_keys() const {
+  if ((postscript_.required_features & kFeatureSampledKeys) == 0 ||
+      !footer_.cluster) {
+    return static_cast<const RowKeys*>(nullptr);
+  }
+  if (const auto* k = lazy_->cluster_keys.load(std::memory_order_acquire)) {
+    return k;
+  }
+  const std::lock_guard lock(lazy_->mutex);
+  if (const auto* k = lazy_->cluster_keys.load(std::memory_order_acquire)) {
+    return k;
+  }
+  NIMBLE_ASSIGN_OR_RETURN(lazy_->cluster_keys_owner,
+                          RowKeys::create(*this, footer_.cluster->columns));
+  lazy_->cluster_keys.store(lazy_->cluster_keys_owner.get(),
+                            std::memory_order_release);
+  return lazy_->cluster_keys_owner.get();
+}
+
 Result<std::shared_ptr<const DictionaryValues>> FileReader::dictionary(
     uint32_t node) const {
   const std::lock_guard lock(lazy_->mutex);
@@ -204,8 +224,7 @@ Result<std::shared_ptr<const DictionaryValues>> FileReader::read_dictionary(
   NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes,
                           read_section(ref.section, "dictionary"));
   NIMBLE_ASSIGN_OR_RETURN(
-      GroupView view,
-      GroupView::open(bytes, plan, 0, ref.rows, file_->size()));
+      GroupView view, GroupView::open(bytes, plan, 0, ref.rows, file_->size()));
   NIMBLE_ASSIGN_OR_RETURN(ChunkDirectory none, ChunkDirectory::open({}, {}));
   const LoadedGroup group(std::move(view), {}, std::move(none), 0);
   if (group.view().stripes().size() != 1) {

@@ -19,6 +19,7 @@
 namespace nimble {
 
 class IndexLookup;  // index_lookup.h
+class RowKeys;      // row_keys.h
 
 class FileReader {
  public:
@@ -42,6 +43,9 @@ class FileReader {
 
   // Cluster key: null / empty where the file has none.
   const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
+  // The keys of rows as their columns have them, where key chunks leave keys to
+  // these; null in a file that holds all keys in chunks.
+  Result<const RowKeys*> cluster_keys() const;
   const ChunkDirectory& group_boundaries() const { return group_boundaries_; }
   // The filter over whole keys, for a caller with `probes` keys to ask it
   // about. Null where there is none, and where the file is not mapped and
@@ -91,6 +95,8 @@ class FileReader {
     std::atomic<uint64_t> bloom_probes{0};
     std::optional<BloomFilter> bloom_filter;
     std::vector<uint8_t> bloom_bytes;
+    std::atomic<const RowKeys*> cluster_keys{nullptr};
+    std::shared_ptr<const RowKeys> cluster_keys_owner;
     std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;
     std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
   };

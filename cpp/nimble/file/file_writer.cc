@@ -5,7 +5,6 @@
 #include "nimble/base/hash.h"
 #include "nimble/base/parallel.h"
 #include "nimble/format/postscript.h"
-#include "nimble/key/key_decoder.h"
 
 namespace nimble {
 namespace {
@@ -60,8 +59,8 @@ void attach_dictionaries(Column* column, DictionaryList* dictionaries) {
     void visit(Column* c) {
       if (c->field().layout == Layout::kDictionary) {
         if (next == list->size()) {
-          list->push_back(std::make_unique<DictionaryValues>(
-              c->field().dictionary[0]));
+          list->push_back(
+              std::make_unique<DictionaryValues>(c->field().dictionary[0]));
         }
         c->mapper = (*list)[next++].get();
       }
@@ -91,14 +90,7 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
   if (!o.cluster_by.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(
         w->encoder_, KeyEncoder::create(w->schema_, specs_of(o.cluster_by)));
-    ClusterIndexOptions index;
-    index.chunk_keys = o.key_chunk_rows;
-    index.chunk.restart_interval = o.restart_interval;
-    index.unique = o.unique;
-    index.describe = [decoder = KeyDecoder(*w->encoder_)](ByteSpan key) {
-      return decoder.to_text(key);
-    };
-    w->index_.emplace(index);
+    w->open_cluster_index();
     ClusterRoot root;
     root.columns = o.cluster_by;
     root.unique = o.unique;
@@ -175,7 +167,8 @@ Status FileWriter::append_rows(const Column& from, const uint64_t* rows,
     const uint64_t n = std::min({room(), count, uint64_t{8192}});
     if (index_) {
       gathered_keys_.reset(keys->fixed_width());
-      for (uint64_t i = 0; i < n; ++i) gathered_keys_.push_back(keys->key(rows[i]));
+      for (uint64_t i = 0; i < n; ++i)
+        gathered_keys_.push_back(keys->key(rows[i]));
       NIMBLE_RETURN_IF_ERROR(add_keys(&gathered_keys_, 0, n));
     }
     stripe_.append_rows(from, rows, n);
@@ -215,8 +208,9 @@ Result<SectionRef> FileWriter::write_section(ByteSpan bytes) {
   return ref;
 }
 
-Status FileWriter::write_encoded(const StreamPlan& plan, EncodedStripe&& encoded,
-                                 uint64_t rows, StripeMeta* meta,
+Status FileWriter::write_encoded(const StreamPlan& plan,
+                                 EncodedStripe&& encoded, uint64_t rows,
+                                 StripeMeta* meta,
                                  std::vector<uint64_t>* node_bytes) {
   meta->rows = rows;
   meta->values = std::move(encoded.values);
@@ -253,10 +247,11 @@ void FileWriter::remember_encodings(const EncodedStripe& encoded) {
     const auto top = std::find(tops.begin(), tops.end(), plan_.node_of(s));
     if (values > 0 && top != tops.end() && plan_.node(*top).validity != s) {
       ByteReader head(encoded.segments[segment].head.span());
-      const auto n = static_cast<uint32_t>(
-          std::min<uint64_t>(values, kSegmentValues));
+      const auto n =
+          static_cast<uint32_t>(std::min<uint64_t>(values, kSegmentValues));
       const auto decoder = open_decoder(
-          &head, {plan_.streams()[s], n, encoded.segments[segment].body.size(), 0});
+          &head,
+          {plan_.streams()[s], n, encoded.segments[segment].body.size(), 0});
       if (decoder) {
         encodings_[static_cast<size_t>(top - tops.begin())] =
             (*decoder)->describe();
@@ -290,41 +285,6 @@ Status FileWriter::flush_stripe() {
                     position_ - group_begin_ >= options_.group_bytes ||
                     metadata + metadata / group_.size() > kMaxGroupMetadata;
   return full ? finish_group() : Status::ok();
-}
-
-Status FileWriter::write_key_stream(ChunkDirectoryMeta* chunks) {
-  const GroupKeys keys = index_->finish_group();
-  NIMBLE_RETURN_IF_ERROR(align_to(8));
-  chunks->key_stream_offset = position_;
-  uint64_t rows = 0, bytes = 0;
-  for (const KeyChunkInfo& c : keys.chunks) {
-    chunks->chunk_end_rows.push_back(rows += c.num_keys);
-    chunks->chunk_ends.push_back(bytes += c.size);
-  }
-  for (size_t i = 0; i < keys.boundaries.size(); ++i) {
-    const ByteSpan key = keys.boundaries.key(i);
-    chunks->key_bytes.insert(chunks->key_bytes.end(), key.begin(), key.end());
-    if (chunks->key_bytes.size() > UINT32_MAX) {
-      return Status::unsupported("a group's boundary keys exceed 4 GiB");
-    }
-    chunks->key_ends.push_back(static_cast<uint32_t>(chunks->key_bytes.size()));
-  }
-  NIMBLE_RETURN_IF_ERROR(write_bytes(keys.blob.span()));
-  footer_.key_stream_bytes += keys.blob.size();
-  footer_.index_bytes += keys.blob.size() + chunks->key_bytes.size() +
-                         chunks->key_ends.size() * 20;
-  ClusterRoot& root = *footer_.cluster;
-  if (footer_.groups.empty()) {
-    root.first_key.assign(keys.first_key.data(),
-                          keys.first_key.data() + keys.first_key.size());
-  }
-  root.key_bytes.insert(root.key_bytes.end(), keys.last_key.data(),
-                        keys.last_key.data() + keys.last_key.size());
-  if (root.key_bytes.size() > UINT32_MAX) {
-    return Status::unsupported("the groups' boundary keys exceed 4 GiB");
-  }
-  root.key_ends.push_back(static_cast<uint32_t>(root.key_bytes.size()));
-  return Status::ok();
 }
 
 Status FileWriter::finish_group() {
@@ -370,26 +330,6 @@ Status FileWriter::write_dictionaries() {
   return Status::ok();
 }
 
-Status FileWriter::write_zones() {
-  for (const ZoneBuilder& z : zones_) {
-    NIMBLE_ASSIGN_OR_RETURN(const SectionRef section,
-                            write_section(z.serialize()));
-    footer_.zones.push_back({z.node(), section, 0});
-  }
-  return Status::ok();
-}
-
-Status FileWriter::write_bloom() {
-  if (options_.cluster_bloom_bits <= 0 || bloom_hashes_.empty()) {
-    return Status::ok();
-  }
-  BloomFilterBuilder bloom(bloom_hashes_.size(), options_.cluster_bloom_bits);
-  bloom.insert(bloom_hashes_);
-  NIMBLE_ASSIGN_OR_RETURN(footer_.cluster->bloom, write_section(bloom.bytes()));
-  footer_.index_bytes += bloom.bytes().size();
-  return Status::ok();
-}
-
 WriteSummary FileWriter::summary() const {
   WriteSummary out;
   out.num_rows = num_rows_;
@@ -432,6 +372,7 @@ Result<WriteSummary> FileWriter::finish() {
   NIMBLE_ASSIGN_OR_RETURN(const SectionRef footer,
                           write_section(footer_.serialize()));
   Postscript postscript;
+  postscript.required_features = required_features_;
   postscript.footer_offset = footer.offset;
   postscript.footer_size = footer.size;
   postscript.footer_checksum = footer.checksum;

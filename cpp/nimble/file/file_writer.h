@@ -82,6 +82,7 @@ class FileWriter {
   Status flush_if_full();
   Status flush_stripe();
   Status finish_group();
+  void open_cluster_index();
   Status write_key_stream(ChunkDirectoryMeta* chunks);
   Status write_encoded(const StreamPlan& plan, EncodedStripe&& encoded,
                        uint64_t rows, StripeMeta* meta,
@@ -115,6 +116,7 @@ class FileWriter {
   uint64_t group_begin_ = 0;
   std::vector<StripeMeta> group_;
   FileFooter footer_;
+  uint64_t required_features_ = 0;
   std::vector<std::string> encodings_;
   // The first failure: nothing can be written after it.
   bool failed_ = false;

@@ -14,8 +14,9 @@ namespace {
 constexpr size_t kStage = 8;
 
 // Looks for ascending probes in one group of a mapped file. Every probe goes
-// through three stages, kStage probes apart, so that their misses overlap:
-// its chunk is named, opened, searched.
+// through four stages, kStage probes apart, so that their misses overlap: its
+// chunk is named, opened, searched for the gap between sampled keys that it
+// lies in, and searched to the end.
 class GroupFinder {
  public:
   GroupFinder(const FileReader& file, const KeyBuffer& keys, bool whole,
@@ -24,23 +25,28 @@ class GroupFinder {
         keys_(keys),
         whole_(whole),
         unique_(file.footer().cluster->unique),
+        columns_(file),
         out_(out) {}
 
   Status find(size_t group, std::span<const uint64_t> probes) {
     NIMBLE_ASSIGN_OR_RETURN(group_,
                             file_.groups().get(group, ReadKind::kIndex));
+    NIMBLE_ASSIGN_OR_RETURN(source_, columns_.source());
+    // Where all keys are stored, there are no gaps.
+    const size_t last_stage = (source_ == nullptr ? 2 : 3) * kStage;
     index_ = group;
     last_chunk_ = 0;
     opened_ = SIZE_MAX;
     const size_t n = probes.size();
-    for (size_t i = 0; i < n + 2 * kStage; ++i) {
+    for (size_t i = 0; i < n + last_stage; ++i) {
       if (i < n) NIMBLE_RETURN_IF_ERROR(name_chunk(i, probes[i]));
       if (i >= kStage && i - kStage < n) {
         NIMBLE_RETURN_IF_ERROR(open_chunk(i - kStage));
       }
-      if (i >= 2 * kStage) {
-        NIMBLE_RETURN_IF_ERROR(search(i - 2 * kStage));
+      if (source_ != nullptr && i >= 2 * kStage && i - 2 * kStage < n) {
+        NIMBLE_RETURN_IF_ERROR(find_gap(i - 2 * kStage));
       }
+      if (i >= last_stage) NIMBLE_RETURN_IF_ERROR(search(i - last_stage));
     }
     return Status::ok();
   }
@@ -64,6 +70,7 @@ class GroupFinder {
     uint64_t probe = 0;
     size_t chunk = 0;
     size_t slot = 0;  // of its opened chunk
+    KeyGap gap;
   };
   struct Opened {
     std::optional<KeyChunk> chunk;
@@ -77,7 +84,7 @@ class GroupFinder {
     const size_t chunk = chunks.find_from(last_chunk_, keys_.key(probe));
     // The group's last boundary is its last key, which is >= the probe.
     if (chunk == chunks.size()) return ends_before_boundary(file_, index_);
-    step(i) = {probe, chunk, 0};
+    step(i) = {probe, chunk, 0, {}};
     if (chunk != last_chunk_ || i == 0) {
       const uint8_t* bytes =
           file_.file().mapped() + group_->chunk_place(chunk).offset;
@@ -92,8 +99,9 @@ class GroupFinder {
     Step& s = step(i);
     if (s.chunk != opened_) {
       slot_ = (slot_ + 1) % kSlots;
-      NIMBLE_ASSIGN_OR_RETURN(slots_[slot_].chunk,
-                              open_mapped_chunk(file_, *group_, s.chunk));
+      NIMBLE_ASSIGN_OR_RETURN(
+          slots_[slot_].chunk,
+          open_mapped_chunk(file_, *group_, s.chunk, source_));
       slots_[slot_].first_row = group_->chunk_place(s.chunk).first_row;
       opened_ = s.chunk;
     }
@@ -102,14 +110,22 @@ class GroupFinder {
     return Status::ok();
   }
 
+  Status find_gap(size_t i) {
+    Step& s = step(i);
+    const KeyChunk& chunk = *slots_[s.slot].chunk;
+    NIMBLE_ASSIGN_OR_RETURN(s.gap, chunk.gap(keys_.key(s.probe)));
+    chunk.prefetch_gap(s.gap);
+    return Status::ok();
+  }
+
   Status search(size_t i) {
     const Step& s = step(i);
     const Opened& opened = slots_[s.slot];
-    const ByteSpan key = keys_.key(s.probe);
+    const ChunkProbe probe{keys_.key(s.probe), s.gap, whole_, unique_};
     NIMBLE_ASSIGN_OR_RETURN(
         const ChunkAnswer found,
-        search_chunk(*opened.chunk, group_->chunks().boundary(s.chunk), key,
-                     whole_, unique_, &scratch_));
+        search_chunk(*opened.chunk, group_->chunks().boundary(s.chunk), probe,
+                     &scratch_));
     (*out_)[s.probe] = {opened.first_row + found.begin,
                         opened.first_row + found.end};
     if (!found.ends_here) open_ended_.push_back(s.probe);
@@ -120,6 +136,8 @@ class GroupFinder {
   const KeyBuffer& keys_;
   const bool whole_;
   const bool unique_;
+  ColumnKeys columns_;
+  const KeySource* source_ = nullptr;
   std::vector<RowRange>* out_;
   std::vector<uint64_t> open_ended_;
   const LoadedGroup* group_ = nullptr;
@@ -196,10 +214,45 @@ Status find_mapped(const FileReader& file, const KeyBuffer& keys, bool whole,
   return finder.find_ends();
 }
 
+// So many probes' gaps of a file that is not mapped are read together: some
+// 16 KiB each, which the cache holds until they are searched.
+constexpr size_t kFetched = 1024;
+// For so few probes, the rows' other columns are read with the gaps.
+constexpr size_t kFew = 8;
+
+// Reads what searches of sampled keys will need, in few rounds.
+Status fetch_gaps(const KeyBuffer& keys, std::span<const uint64_t> probes,
+                  KeyCursor* cursor) {
+  std::vector<RowRange> gaps;
+  for (const uint64_t i : probes) {
+    NIMBLE_ASSIGN_OR_RETURN(const RowRange gap,
+                            cursor->rows_to_read(keys.key(i)));
+    if (!gap.empty()) gaps.push_back(gap);
+  }
+  return cursor->fetch(merge_ranges(std::move(gaps)));
+}
+
+Status find_unmapped(const FileReader& file, const KeyBuffer& keys, bool whole,
+                     std::span<const uint64_t> probes, const RowReader* wanted,
+                     std::vector<RowRange>* out) {
+  KeyCursor cursor(file, probes.size() <= kFew ? wanted : nullptr);
+  NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, file.cluster_keys());
+  for (size_t at = 0; at < probes.size(); ++at) {
+    if (columns != nullptr && at % kFetched == 0) {
+      const size_t n = std::min(kFetched, probes.size() - at);
+      NIMBLE_RETURN_IF_ERROR(fetch_gaps(keys, probes.subspan(at, n), &cursor));
+    }
+    const uint64_t i = probes[at];
+    NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole ? cursor.find_whole(keys.key(i))
+                                             : cursor.find_prefix(keys.key(i)));
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<FoundKeys> find_keys(const FileReader& file, const KeyBuffer& keys,
-                            bool whole) {
+                            bool whole, const RowReader* wanted) {
   FoundKeys out;
   out.ranges.resize(keys.size());
   if (keys.empty()) return out;
@@ -214,12 +267,8 @@ Result<FoundKeys> find_keys(const FileReader& file, const KeyBuffer& keys,
   if (file.file().mapped() != nullptr) {
     NIMBLE_RETURN_IF_ERROR(find_mapped(file, keys, whole, probes, &out.ranges));
   } else {
-    KeyCursor cursor(file);
-    for (const uint64_t i : probes) {
-      NIMBLE_ASSIGN_OR_RETURN(out.ranges[i],
-                              whole ? cursor.find_whole(keys.key(i))
-                                    : cursor.find_prefix(keys.key(i)));
-    }
+    NIMBLE_RETURN_IF_ERROR(
+        find_unmapped(file, keys, whole, probes, wanted, &out.ranges));
   }
   // Repeats have the answer of the first of them.
   for (size_t i = 1; i < out.order.size(); ++i) {

@@ -9,6 +9,8 @@
 
 namespace nimble {
 
+class RowReader;  // row_reader.h
+
 // What find_keys() found of each probe.
 struct FoundKeys {
   std::vector<RowRange> ranges;  // in the order of the probes
@@ -20,9 +22,10 @@ struct FoundKeys {
 // Row ranges of whole keys, or of prefixes of keys (their first columns) if
 // not `whole`: of one that no key begins with the empty range of its place.
 // Probes are sorted once and groups and chunks opened once each;
-// in a mapped file the cache misses of several probes overlap.
+// in a mapped file the cache misses of several probes overlap. `wanted`: as for
+// KeyCursor.
 Result<FoundKeys> find_keys(const FileReader& file, const KeyBuffer& keys,
-                            bool whole);
+                            bool whole, const RowReader* wanted = nullptr);
 
 // The ranges alone.
 inline Status find_keys(const FileReader& file, const KeyBuffer& keys,

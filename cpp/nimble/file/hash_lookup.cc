@@ -94,8 +94,8 @@ class HashLookup final : public IndexLookup {
   Status find_one(ByteSpan key, const std::vector<uint64_t>& rows,
                   LookupAnswer* out) const {
     for (const uint64_t row : rows) {
-      NIMBLE_ASSIGN_OR_RETURN(const bool same, row_keys_->is_key(row, key));
-      if (same) out->add(row);
+      NIMBLE_ASSIGN_OR_RETURN(const int sign, row_keys_->compare(row, key));
+      if (sign == 0) out->add(row);
     }
     out->finish_request();
     return Status::ok();

@@ -7,11 +7,14 @@ namespace {
 
 // The chunk in `bytes`, its checksum compared first if `verify`.
 Result<KeyChunk> checked_chunk(const FileReader& file, const LoadedGroup& group,
-                               size_t chunk, bool verify, ByteSpan bytes) {
+                               size_t chunk, const KeySource* source,
+                               bool verify, ByteSpan bytes) {
   Status status = verify ? KeyChunk::verify_checksum(bytes) : Status();
   if (status) {
     if (verify) group.set_chunk_verified(chunk);
-    auto opened = KeyChunk::open(bytes, group.chunk_place(chunk).num_keys);
+    const ChunkPlace place = group.chunk_place(chunk);
+    auto opened =
+        KeyChunk::open(bytes, place.num_keys, source, place.first_row);
     if (opened) [[likely]]
       return opened;
     status = std::move(opened).error();
@@ -24,12 +27,13 @@ Result<KeyChunk> checked_chunk(const FileReader& file, const LoadedGroup& group,
 }  // namespace
 
 Result<KeyChunk> open_mapped_chunk(const FileReader& file,
-                                   const LoadedGroup& group, size_t chunk) {
+                                   const LoadedGroup& group, size_t chunk,
+                                   const KeySource* source) {
   const ChunkPlace place = group.chunk_place(chunk);
   const bool verify = !group.chunk_verified(chunk);
   if (verify) file.stats()->add(ReadKind::kIndex, 1, place.size);
   return checked_chunk(
-      file, group, chunk, verify,
+      file, group, chunk, source, verify,
       {file.file().mapped() + place.offset, static_cast<size_t>(place.size)});
 }
 
@@ -51,7 +55,9 @@ Status KeyCursor::open_chunk(size_t chunk) {
   if (has_chunk_ && chunk_index_ == chunk) return Status::ok();
   has_chunk_ = false;
   if (file_.file().mapped() != nullptr) {
-    NIMBLE_ASSIGN_OR_RETURN(chunk_, open_mapped_chunk(file_, *group_, chunk));
+    NIMBLE_ASSIGN_OR_RETURN(const KeySource* source, columns_.source());
+    NIMBLE_ASSIGN_OR_RETURN(chunk_,
+                            open_mapped_chunk(file_, *group_, chunk, source));
   } else {
     NIMBLE_RETURN_IF_ERROR(read_chunk(chunk));
   }
@@ -74,8 +80,9 @@ Status KeyCursor::read_chunk(size_t chunk) {
     at = offset;
     file_.range_cache()->put(offset, std::move(read));
   }
+  NIMBLE_ASSIGN_OR_RETURN(const KeySource* source, columns_.source());
   NIMBLE_ASSIGN_OR_RETURN(
-      chunk_, checked_chunk(file_, *group_, chunk, true,
+      chunk_, checked_chunk(file_, *group_, chunk, source, true,
                             ByteSpan(*owner_).subspan(offset - at, size)));
   return Status::ok();
 }
@@ -104,26 +111,25 @@ Result<bool> KeyCursor::seek_chunk(ByteSpan target) {
 }
 
 Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
-                                 ByteSpan probe, bool whole, bool unique,
-                                 ByteBuffer* scratch) {
+                                 const ChunkProbe& probe, ByteBuffer* scratch) {
   ChunkAnswer out;
-  NIMBLE_ASSIGN_OR_RETURN(out.begin, chunk.lower_bound(probe));
-  out.end = out.begin;
-  if (whole) {
+  NIMBLE_ASSIGN_OR_RETURN(const FoundKey found,
+                          chunk.find(probe.key, probe.gap));
+  out.begin = out.end = found.at;
+  if (probe.whole) {
     // No key is the beginning of another: the next chunk cannot have it.
-    if (out.begin == chunk.num_keys()) return out;
-    NIMBLE_ASSIGN_OR_RETURN(const bool found, chunk.matches(out.begin, probe));
-    if (!found) return out;
+    if (!found.is_equal) return out;
     ++out.end;
-    if (unique) return out;
+    if (probe.unique) return out;
     if (out.end < chunk.num_keys()) {
-      NIMBLE_ASSIGN_OR_RETURN(const bool again, chunk.matches(out.end, probe));
+      NIMBLE_ASSIGN_OR_RETURN(const bool again,
+                              chunk.matches(out.end, probe.key));
       if (!again) return out;
     }
   }
   out.ends_here = false;
   scratch->clear();
-  scratch->put_bytes(probe);
+  scratch->put_bytes(probe.key);
   if (out.begin == chunk.num_keys() || !successor(scratch)) return out;
   // Mostly the range ends in the same chunk, close to where it begins.
   NIMBLE_ASSIGN_OR_RETURN(out.end,
@@ -147,11 +153,21 @@ Result<uint64_t> KeyCursor::end_of(ByteSpan prefix) {
   return lower_bound(successor_.span());
 }
 
+Result<RowRange> KeyCursor::rows_to_read(ByteSpan target) {
+  NIMBLE_ASSIGN_OR_RETURN(const bool inside, seek_chunk(target));
+  if (!inside) return RowRange{};
+  NIMBLE_ASSIGN_OR_RETURN(const KeyGap gap, chunk_->gap(target));
+  return columns_.answer_rows(chunk_first_row_ + gap.begin,
+                              chunk_first_row_ + gap.end);
+}
+
 Result<RowRange> KeyCursor::find_here(ByteSpan key, bool whole) {
+  ChunkProbe probe{key, {}, whole, file_.footer().cluster->unique};
+  NIMBLE_ASSIGN_OR_RETURN(probe.gap, chunk_->gap(key));
   NIMBLE_ASSIGN_OR_RETURN(
       const ChunkAnswer found,
-      search_chunk(*chunk_, group_->chunks().boundary(chunk_index_), key, whole,
-                   file_.footer().cluster->unique, &successor_));
+      search_chunk(*chunk_, group_->chunks().boundary(chunk_index_), probe,
+                   &successor_));
   const uint64_t begin = chunk_first_row_ + found.begin;
   if (found.ends_here) return RowRange{begin, chunk_first_row_ + found.end};
   NIMBLE_ASSIGN_OR_RETURN(const uint64_t end, end_of(key));
@@ -198,14 +214,17 @@ Result<RowRange> KeyCursor::find_range(const KeyRange& range) {
   return out;
 }
 
-Status KeyCursor::key_at(uint64_t row, ByteBuffer* key) {
+Result<bool> KeyCursor::stored_key_at(uint64_t row, ByteBuffer* key) {
   NIMBLE_RETURN_IF_ERROR(open_group(file_.group_of(row)));
   const auto& ends = group_->view().chunks().chunk_end_rows;
   const uint64_t in_group = row - group_->first_row();
   const auto chunk = static_cast<size_t>(
       std::upper_bound(ends.begin(), ends.end(), in_group) - ends.begin());
   NIMBLE_RETURN_IF_ERROR(open_chunk(chunk));
-  return chunk_->key_at(static_cast<uint32_t>(row - chunk_first_row_), key);
+  const auto i = static_cast<uint32_t>(row - chunk_first_row_);
+  if (i % chunk_->step() != 0) return false;
+  NIMBLE_RETURN_IF_ERROR(chunk_->key_at(i, key));
+  return true;
 }
 
 }  // namespace nimble

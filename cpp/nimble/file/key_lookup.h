@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nimble/base/row_range.h"
+#include "nimble/file/column_keys.h"
 #include "nimble/file/file_reader.h"
 #include "nimble/index/key_chunk.h"
 #include "nimble/key/key_bounds.h"
@@ -16,7 +17,10 @@ namespace nimble {
 // make one a thread or a batch.
 class KeyCursor {
  public:
-  explicit KeyCursor(const FileReader& file) : file_(file) {}
+  // Borrows both. `wanted` are columns that the caller is about to read of the
+  // rows it finds: where sampled keys cost a round of reads, they come with it.
+  explicit KeyCursor(const FileReader& file, const RowReader* wanted = nullptr)
+      : file_(file), columns_(file, wanted) {}
 
   // First file row whose key is >= target; num_rows() where there is none.
   Result<uint64_t> lower_bound(ByteSpan target);
@@ -27,10 +31,15 @@ class KeyCursor {
   // The same without asking the filter.
   Result<RowRange> find_whole(ByteSpan key);
   Result<RowRange> find_range(const KeyRange& range);
-  // Replaces *key by the key of a file row.
-  Status key_at(uint64_t row, ByteBuffer* key);
+  // Replaces *key by the key that the index has of a file row; false where it
+  // leaves it to the columns.
+  Result<bool> stored_key_at(uint64_t row, ByteBuffer* key);
   // Where the rows end whose keys begin with `prefix`.
   Result<uint64_t> end_of(ByteSpan prefix);
+  // Which rows' keys a search for `target` looks at in their columns.
+  Result<RowRange> rows_to_read(ByteSpan target);
+  // Reads the key columns of such rows (ascending, disjoint) in few rounds.
+  Status fetch(std::span<const RowRange> rows) { return columns_.fetch(rows); }
 
  private:
   // The rows of a key or prefix that seek_chunk() has found the chunk of.
@@ -42,19 +51,22 @@ class KeyCursor {
   Result<bool> seek_chunk(ByteSpan target);
 
   const FileReader& file_;
+  ColumnKeys columns_;
   const LoadedGroup* group_ = nullptr;
   size_t group_index_ = 0;
   size_t chunk_index_ = 0;
   bool has_chunk_ = false;
   std::optional<KeyChunk> chunk_;
-  RangeCache::Bytes owner_;      // of a chunk that is not mapped
+  RangeCache::Bytes owner_;       // of a chunk that is not mapped
   uint64_t chunk_first_row_ = 0;  // file row
   ByteBuffer successor_;
 };
 
-// A key chunk of a mapped file, verified where it was not yet.
+// A key chunk of a mapped file, verified where it was not yet. `source` must
+// outlive it.
 Result<KeyChunk> open_mapped_chunk(const FileReader& file,
-                                   const LoadedGroup& group, size_t chunk);
+                                   const LoadedGroup& group, size_t chunk,
+                                   const KeySource* source);
 // A group whose last key lies below its boundary.
 Status ends_before_boundary(const FileReader& file, size_t group);
 
@@ -65,9 +77,14 @@ struct ChunkAnswer {
   bool ends_here = true;  // false: `end` may lie in a later chunk
 };
 // `boundary` is the chunk's in its directory. A probe that is `whole` equals
-// the keys it finds; only one if `unique`.
+// the keys it finds; only one if `unique`. `gap` is chunk.gap(probe).
+struct ChunkProbe {
+  ByteSpan key;
+  KeyGap gap;
+  bool whole = true;
+  bool unique = false;
+};
 Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
-                                 ByteSpan probe, bool whole, bool unique,
-                                 ByteBuffer* scratch);
+                                 const ChunkProbe& probe, ByteBuffer* scratch);
 
 }  // namespace nimble

@@ -95,6 +95,30 @@ Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
   return Status::ok();
 }
 
+Status fetch_rows(std::span<const RowReader* const> readers,
+                  std::span<const RowRange> ranges) {
+  const FileReader& file = readers.front()->file();
+  const GroupCache::Pin pin(file.groups());
+  for (size_t i = 0; i < ranges.size();) {
+    const size_t g = file.group_of(ranges[i].begin);
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file.groups().get(g));
+    const StripeView& stripe = group->view().stripe_of(ranges[i].begin);
+    const uint64_t stop = stripe.first_row + stripe.rows;
+    FetchedBodies fetched(file.file(), file.range_cache(), file.stats());
+    const StripeReader reader(file, file.plan(), *group, stripe, &fetched);
+    // A range that goes on in the next stripe is rare: it is read there again.
+    for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
+      const uint64_t begin = ranges[i].begin - stripe.first_row;
+      const uint64_t count = std::min(ranges[i].end, stop) - ranges[i].begin;
+      for (const RowReader* r : readers) {
+        NIMBLE_RETURN_IF_ERROR(r->want(reader, nullptr, begin, count, {}));
+      }
+    }
+    NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+  }
+  return Status::ok();
+}
+
 Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
                               uint64_t begin, uint64_t count,
                               std::span<const uint8_t> known, uint32_t threads,

@@ -29,7 +29,9 @@ class RowReader {
   Column make_output() const { return Column(schema_, /*wide=*/false); }
   // Node of each output column.
   uint32_t node(size_t column) const { return columns_[column].node; }
-  bool is_nested(size_t column) const { return !columns_[column].parents.empty(); }
+  bool is_nested(size_t column) const {
+    return !columns_[column].parents.empty();
+  }
 
   // Appends the rows of disjoint ascending ranges. Columns are decoded by up
   // to `threads` threads.
@@ -54,6 +56,9 @@ class RowReader {
     std::vector<uint32_t> parents;
   };
 
+  friend Status fetch_rows(std::span<const RowReader* const>,
+                           std::span<const RowRange>);
+
   RowReader() = default;
   Status read_stripe(const StripeReader& reader, const uint64_t* rows,
                      uint64_t begin, uint64_t count,
@@ -73,5 +78,11 @@ class RowReader {
   Field schema_;
   std::vector<Projected> columns_;
 };
+
+// Of a file that is not mapped: reads the bytes that read_ranges() or take() of
+// these rows (disjoint, ascending) will need of the columns of `readers`, all
+// of one file, into its range cache, in one round a stripe.
+Status fetch_rows(std::span<const RowReader* const> readers,
+                  std::span<const RowRange> ranges);
 
 }  // namespace nimble

@@ -38,8 +38,9 @@ class KeyChecker {
 
  private:
   Status check_key(uint64_t row, ByteSpan key) {
-    NIMBLE_RETURN_IF_ERROR(cursor_.key_at(row, &stored_));
-    if (compare_bytes(stored_.span(), key) != 0) {
+    NIMBLE_ASSIGN_OR_RETURN(const bool is_stored,
+                            cursor_.stored_key_at(row, &stored_));
+    if (is_stored && compare_bytes(stored_.span(), key) != 0) {
       return wrong(row, "the key stream has another key than the row");
     }
     if (row > 0) {

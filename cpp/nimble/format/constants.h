@@ -11,7 +11,9 @@ inline constexpr uint64_t kPostscriptSize = 64;
 inline constexpr uint16_t kMajorVersion = 1;
 inline constexpr uint16_t kMinorVersion = 0;
 // Bits of the postscript that a reader must know or refuse the file.
-inline constexpr uint64_t kKnownRequiredFeatures = 0;
+// Some key chunks hold every n-th key; docs/format/key_chunks.md.
+inline constexpr uint64_t kFeatureSampledKeys = 1;
+inline constexpr uint64_t kKnownRequiredFeatures = kFeatureSampledKeys;
 // Segment bodies begin at multiples of this, so that plain values can be
 // handed out of a mapping as aligned arrays.
 inline constexpr uint64_t kBodyAlignment = 64;

@@ -81,7 +81,7 @@ ClusterIndexWriter::ClusterIndexWriter(ClusterIndexOptions options)
     : options_(std::move(options)) {
   options_.chunk_keys = std::clamp<uint32_t>(options_.chunk_keys, 1, 1u << 24);
   options_.chunk_bytes = std::clamp<uint64_t>(options_.chunk_bytes, 1,
-                                             kMaxChunkBytes - kMaxKeySize);
+                                              kMaxChunkBytes - kMaxKeySize);
 }
 
 Status ClusterIndexWriter::order_error(uint64_t row, ByteSpan before,
@@ -95,8 +95,8 @@ Status ClusterIndexWriter::order_error(uint64_t row, ByteSpan before,
     return {StatusCode::kDuplicateKey,
             rows + " have the same key in a unique cluster index"};
   }
-  return {StatusCode::kKeyOrder, rows + " (key " + text(before) +
-                                     ") are not in the order of the key"};
+  return {StatusCode::kKeyOrder,
+          rows + " (key " + text(before) + ") are not in the order of the key"};
 }
 
 Status ClusterIndexWriter::check_order(const KeyBuffer& keys, size_t begin,
@@ -184,9 +184,10 @@ void ClusterIndexWriter::cut(const KeyBuffer& keys, size_t begin, size_t end) {
     group_.boundaries.push_back(boundary.span());
   }
   const size_t before = group_.blob.size();
-  build_key_chunk(keys, begin, end, options_.chunk, &group_.blob);
-  group_.chunks.push_back({group_.blob.size() - before,
-                           static_cast<uint32_t>(end - begin)});
+  group_.has_samples |=
+      build_key_chunk(keys, begin, end, options_.chunk, &group_.blob);
+  group_.chunks.push_back(
+      {group_.blob.size() - before, static_cast<uint32_t>(end - begin)});
   group_.num_keys += end - begin;
   group_.last_key.clear();
   group_.last_key.put_bytes(keys.key(end - 1));

@@ -35,6 +35,7 @@ struct GroupKeys {
   ByteBuffer first_key;
   ByteBuffer last_key;
   uint64_t num_keys = 0;
+  bool has_samples = false;  // a chunk does not hold all its keys
 };
 
 inline constexpr uint64_t kMaxKeySize = uint64_t{1} << 30;

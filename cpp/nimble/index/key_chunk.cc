@@ -23,14 +23,16 @@ Status KeyChunk::verify_checksum(ByteSpan bytes) {
   return Status::ok();
 }
 
-Result<KeyChunk> KeyChunk::open(ByteSpan bytes, uint32_t num_keys) {
+Result<KeyChunk> KeyChunk::open(ByteSpan bytes, uint32_t num_keys,
+                                const KeySource* source, uint64_t first_row) {
   Result<KeyChunk> chunk{KeyChunk()};
-  Status status = chunk->read(bytes, num_keys);
+  Status status = chunk->read(bytes, num_keys, source, first_row);
   if (!status) chunk = std::move(status);
   return chunk;
 }
 
-Status KeyChunk::read(ByteSpan bytes, uint32_t num_keys) {
+Status KeyChunk::read(ByteSpan bytes, uint32_t num_keys,
+                      const KeySource* source, uint64_t first_row) {
   ByteReader in(bytes);
   in.get<uint64_t>();
   const uint8_t mode = in.get_u8();
@@ -41,17 +43,24 @@ Status KeyChunk::read(ByteSpan bytes, uint32_t num_keys) {
     return broken("it holds " + std::to_string(count) + " keys where " +
                   std::to_string(num_keys) + " are expected");
   }
-  num_keys_ = num_keys;
+  num_keys_ = num_stored_ = num_keys;
   const ByteSpan body = bytes.subspan(in.position());
-  if (mode == static_cast<uint8_t>(KeyChunkMode::kFixed)) {
+  if (mode == static_cast<uint8_t>(KeyChunkMode::kSampled)) {
+    return open_sampled(body, source, first_row);
+  }
+  return open_form(mode, body);
+}
+
+Status KeyChunk::open_form(uint8_t form, ByteSpan body) {
+  if (form == static_cast<uint8_t>(KeyChunkMode::kFixed)) {
     mode_ = KeyChunkMode::kFixed;
     return open_fixed(body);
   }
-  if (mode == static_cast<uint8_t>(KeyChunkMode::kPrefix)) {
+  if (form == static_cast<uint8_t>(KeyChunkMode::kPrefix)) {
     mode_ = KeyChunkMode::kPrefix;
     return open_prefix(body);
   }
-  return broken("unknown mode " + std::to_string(mode));
+  return broken("unknown mode " + std::to_string(form));
 }
 
 Status KeyChunk::open_fixed(ByteSpan body) {
@@ -68,7 +77,7 @@ Status KeyChunk::open_fixed(ByteSpan body) {
                   std::to_string(shift_));
   }
   // At most 2^32 * 64 bits: no overflow.
-  if (in.remaining() != div_ceil(uint64_t{num_keys_} * width_, 8) + 8) {
+  if (in.remaining() != div_ceil(uint64_t{num_stored_} * width_, 8) + 8) {
     return broken("the packed values have the wrong size");
   }
   mask_ = width_ == 0 ? 0 : ~uint64_t{0} >> (64 - width_);
@@ -92,7 +101,7 @@ Status KeyChunk::open_prefix(ByteSpan body) {
                   ", offsets of " + std::to_string(offset_size_) + " bytes");
   }
   restart_interval_ = static_cast<uint32_t>(interval);
-  num_restarts_ = static_cast<uint32_t>(div_ceil(num_keys_, interval));
+  num_restarts_ = static_cast<uint32_t>(div_ceil(num_stored_, interval));
   if (in.remaining() != uint64_t{num_restarts_} * offset_size_) {
     return broken("the restart offsets have the wrong size");
   }
@@ -111,9 +120,15 @@ int KeyChunk::compare_prefix(ByteSpan* target) const {
 
 Result<uint32_t> KeyChunk::lower_bound_from(uint32_t start,
                                             ByteSpan target) const {
-  if (start >= num_keys_) return num_keys_;
+  return step_ == 1 ? stored_lower_bound(start, target)
+                    : sampled_lower_bound(start, target);
+}
+
+Result<uint32_t> KeyChunk::stored_lower_bound(uint32_t start,
+                                              ByteSpan target) const {
+  if (start >= num_stored_) return num_stored_;
   const int c = compare_prefix(&target);
-  if (c != 0) return c < 0 ? start : num_keys_;
+  if (c != 0) return c < 0 ? start : num_stored_;
   if (mode_ == KeyChunkMode::kFixed) return fixed_lower_bound(start, target);
   return prefix_lower_bound(start, target);
 }
@@ -132,7 +147,7 @@ void KeyChunk::narrow(uint64_t target, uint32_t* low, uint32_t* high) const {
   // Key i lies in [line(i), line(i) + mask_] above base_. The quotients are
   // off by far less than one key; a key more on both sides makes up for it.
   const uint64_t x = target - base_;
-  const double n = num_keys_;
+  const double n = num_stored_;
   const double last = std::min(n, static_cast<double>(x) * keys_per_unit_ + 2);
   *high = std::min(*high, static_cast<uint32_t>(last));
   if (x > mask_) {
@@ -155,14 +170,14 @@ bool KeyChunk::fixed_target(ByteSpan rest, uint64_t* target) const {
 
 uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
   uint64_t target = 0;
-  if (!fixed_target(rest, &target)) return num_keys_;
+  if (!fixed_target(rest, &target)) return num_stored_;
   if (fixed_at(start) >= target) return start;
-  if (fixed_at(num_keys_ - 1) < target) return num_keys_;
-  uint32_t low = start + 1, high = num_keys_;
+  if (fixed_at(num_stored_ - 1) < target) return num_stored_;
+  uint32_t low = start + 1, high = num_stored_;
   if (slope_ != 0) {
     narrow(target, &low, &high);
   } else if (start > 0) {
-    for (uint64_t step = 1; start + step < num_keys_; step *= 2) {
+    for (uint64_t step = 1; start + step < num_stored_; step *= 2) {
       if (fixed_at(start + step) >= target) {
         high = static_cast<uint32_t>(start + step);
         break;
@@ -179,7 +194,7 @@ uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
   return low;
 }
 
-Result<bool> KeyChunk::matches(uint32_t i, ByteSpan key) const {
+Result<bool> KeyChunk::stored_matches(uint32_t i, ByteSpan key) const {
   if (compare_prefix(&key) != 0) return false;
   if (mode_ == KeyChunkMode::kPrefix) return prefix_matches(i, key);
   uint64_t target = 0;
@@ -200,7 +215,7 @@ void KeyChunk::prefetch(ByteSpan target) const {
   }
   uint64_t number = 0;
   if (compare_prefix(&target) != 0 || !fixed_target(target, &number)) return;
-  uint32_t low = 0, high = num_keys_;
+  uint32_t low = 0, high = num_stored_;
   if (slope_ != 0) narrow(number, &low, &high);
   const uint8_t* first = packed_ + uint64_t{low} * width_ / 8;
   const uint8_t* last = packed_ + uint64_t{std::max(low, high)} * width_ / 8;
@@ -215,6 +230,10 @@ Status KeyChunk::key_at(uint32_t i, ByteBuffer* key) const {
                                     " of a chunk of " +
                                     std::to_string(num_keys_));
   }
+  return step_ == 1 ? stored_key_at(i, key) : sampled_key_at(i, key);
+}
+
+Status KeyChunk::stored_key_at(uint32_t i, ByteBuffer* key) const {
   if (mode_ == KeyChunkMode::kPrefix) {
     return prefix_decode(i, i + 1, key, nullptr);
   }
@@ -229,6 +248,9 @@ Status KeyChunk::decode(uint32_t begin, uint32_t end, KeyBuffer* out) const {
     return Status::invalid_argument("keys outside the chunk");
   }
   if (begin == end) return Status::ok();
+  if (step_ != 1) {
+    return source_->read_keys(first_row_ + begin, first_row_ + end, out);
+  }
   if (mode_ == KeyChunkMode::kPrefix) {
     ByteBuffer key;
     return prefix_decode(begin, end, &key, out);

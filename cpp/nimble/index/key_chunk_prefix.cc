@@ -98,7 +98,7 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start,
   // shares with the one before tells the order without looking at its bytes,
   // unless it is just what that one shares with the target.
   uint64_t i = (restart - 1) * restart_interval_;
-  const uint64_t end = std::min<uint64_t>(num_keys_, i + restart_interval_);
+  const uint64_t end = std::min<uint64_t>(num_stored_, i + restart_interval_);
   size_t at = restart_at(restart - 1);
   size_t matched = 0;
   for (; i < end; ++i) {

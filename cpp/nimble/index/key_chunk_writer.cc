@@ -25,8 +25,8 @@ struct FixedPlan {
   uint32_t shift = 0;
   uint64_t base = 0;
   uint64_t slope = 0;
-  uint64_t least = 0;            // of the offsets: base belongs to it
-  std::vector<uint64_t> values;  // suffixes as numbers
+  uint64_t least = 0;             // of the offsets: base belongs to it
+  std::vector<uint64_t> values;   // suffixes as numbers
   std::vector<uint64_t> offsets;  // from first key and line, modulo 2^64
 };
 
@@ -123,9 +123,8 @@ bool takes_fixed(const FixedPlan& plan, uint32_t interval) {
   return packed_size(plan.values.size(), plan.width) <= other + other / 8;
 }
 
-void put_fixed(const FixedPlan& plan, ByteSpan prefix, ByteBuffer* out) {
+void put_fixed(const FixedPlan& plan, ByteBuffer* out) {
   const size_t n = plan.values.size();
-  put_header(KeyChunkMode::kFixed, n, prefix, out);
   out->put_u8(static_cast<uint8_t>(plan.suffix_size));
   out->put_u8(static_cast<uint8_t>(plan.width));
   out->put_u8(static_cast<uint8_t>(plan.shift));
@@ -170,15 +169,13 @@ uint8_t* put_entry(uint8_t* to, size_t same, ByteSpan suffix) {
 
 void put_prefix(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
                 uint32_t interval, ByteBuffer* out) {
-  put_header(KeyChunkMode::kPrefix, end - begin,
-             keys.key(begin).first(shared), out);
   out->put_varint(interval);
   const size_t sizes_at = out->size();
   out->extend(5);  // offset size and entries size, known at the end
   constexpr size_t kMostExtra = 1 + 2 * 5;  // of an entry, besides its bytes
   const size_t entries_at = out->size();
-  uint8_t* const entries = out->extend(
-      keys.offset(end) - keys.offset(begin) + (end - begin) * kMostExtra);
+  uint8_t* const entries = out->extend(keys.offset(end) - keys.offset(begin) +
+                                       (end - begin) * kMostExtra);
   uint8_t* to = entries;
   std::vector<uint32_t> restarts;
   ByteSpan last;
@@ -203,24 +200,75 @@ void put_prefix(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
   }
 }
 
+// A form of keys [begin, end), which share `shared` bytes.
+struct Form {
+  Form(const KeyBuffer& keys, size_t begin, size_t end,
+       const KeyChunkOptions& options)
+      : keys_(keys),
+        begin_(begin),
+        end_(end),
+        shared_(shared_prefix(keys.key(begin), keys.key(end - 1))),
+        interval_(std::max<uint32_t>(1, options.restart_interval)) {
+    is_fixed_ = options.allow_fixed &&
+                plan_fixed(keys, begin, end, shared_, &plan_) &&
+                takes_fixed(plan_, interval_);
+  }
+
+  KeyChunkMode mode() const {
+    return is_fixed_ ? KeyChunkMode::kFixed : KeyChunkMode::kPrefix;
+  }
+  ByteSpan prefix() const { return keys_.key(begin_).first(shared_); }
+  void put_body(ByteBuffer* out) const {
+    if (is_fixed_) return put_fixed(plan_, out);
+    put_prefix(keys_, begin_, end_, shared_, interval_, out);
+  }
+
+ private:
+  const KeyBuffer& keys_;
+  size_t begin_, end_;
+  size_t shared_;
+  uint32_t interval_;
+  FixedPlan plan_;
+  bool is_fixed_ = false;
+};
+
+void put_sampled(const KeyBuffer& keys, size_t begin, size_t end,
+                 const KeyChunkOptions& options, ByteBuffer* out) {
+  KeyBuffer samples(keys.fixed_width());
+  for (size_t i = begin; i < end; i += options.sample_step) {
+    samples.push_back(keys.key(i));
+  }
+  const Form form(samples, 0, samples.size(), options);
+  put_header(KeyChunkMode::kSampled, end - begin, form.prefix(), out);
+  out->put_varint(options.sample_step);
+  out->put_u8(static_cast<uint8_t>(form.mode()));
+  form.put_body(out);
+}
+
+// Fewer samples than these are not worth reading columns for.
+constexpr size_t kMinSamples = 4;
+
 }  // namespace
 
-void build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
+bool build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
                      const KeyChunkOptions& options, ByteBuffer* out) {
   const size_t at = out->size();
-  const uint32_t interval = std::max<uint32_t>(1, options.restart_interval);
-  const ByteSpan first = keys.key(begin);
-  const size_t shared = shared_prefix(first, keys.key(end - 1));
-  FixedPlan plan;
-  const bool fixed = options.allow_fixed &&
-                     plan_fixed(keys, begin, end, shared, &plan);
-  if (fixed && takes_fixed(plan, interval)) {
-    put_fixed(plan, first.first(shared), out);
-  } else {
-    put_prefix(keys, begin, end, shared, interval, out);
+  const size_t n = end - begin;
+  {
+    const Form form(keys, begin, end, options);
+    put_header(form.mode(), n, form.prefix(), out);
+    form.put_body(out);
+  }
+  const bool sampled = options.sample_step > 1 &&
+                       n >= kMinSamples * options.sample_step &&
+                       out->size() - at > n * kMaxKeyBytes;
+  if (sampled) {
+    out->resize(at);
+    put_sampled(keys, begin, end, options, out);
   }
   const ByteSpan body = out->span().subspan(at + 8);
   store(out->data() + at, checksum64(body));
+  return sampled;
 }
 
 }  // namespace nimble

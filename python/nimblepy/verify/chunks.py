@@ -59,19 +59,30 @@ def _prefixed(c: Cursor, prefix: bytes, count: int) -> list[bytes]:
     return keys
 
 
-def read_chunk(raw: bytes, count: int) -> list[bytes]:
-    """All keys of a chunk."""
+def held_keys(raw: bytes, count: int, sampled: bool) -> tuple[list[bytes], int]:
+    """The keys that a chunk of `count` keys holds, and the step from each to the next."""
     c = Cursor(raw, "key chunk")
     if c.u64() != checksum(raw[8:]):
         raise CorruptFileError("key chunk: checksum does not match")
     mode, stored, prefix = c.u8(), c.varint(), c.sized()
     if stored != count or count == 0:
         raise CorruptFileError(f"key chunk: {stored} keys, the directory says {count}")
+    step = 1
+    if mode == 3 and sampled:
+        step, mode = c.varint(), c.u8()
+        if not 2 <= step <= 1024:
+            raise CorruptFileError(f"key chunk: every {step}th key")
     if mode not in (1, 2):
         raise CorruptFileError(f"key chunk: unknown mode {mode}")
-    keys = _fixed(c, prefix, count) if mode == 1 else _prefixed(c, prefix, count)
+    held = (count + step - 1) // step
+    keys = _fixed(c, prefix, held) if mode == 1 else _prefixed(c, prefix, held)
     c.finish()
-    return keys
+    return keys, step
+
+
+def read_chunk(raw: bytes, count: int) -> list[bytes]:
+    """All keys of a chunk."""
+    return held_keys(raw, count, False)[0]
 
 
 def check_boundaries(chunks: Chunks, keys: list[bytes], what: str) -> None:

@@ -13,7 +13,8 @@ from nimblepy.verify.flat import Table, root
 MAGIC = b"NIMBLPY1"
 POSTSCRIPT_SIZE = 64
 MAJOR = 1
-KNOWN_FEATURES = 0
+SAMPLED_KEYS = 1
+KNOWN_FEATURES = SAMPLED_KEYS
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Footer:
     key_stream_bytes: int
     indexes: list[SecondaryIndex]
     place: Section  # of the footer itself
+    required_features: int
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ def read_footer(data: bytes) -> Footer:
         key_stream_bytes=t.number("key_stream_bytes"),
         indexes=[_index(i) for i in t.tables("indexes", "SecondaryIndex")],
         place=place,
+        required_features=required,
     )
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.chunks import BloomFilter, check_boundaries, check_order, read_chunk
+from nimblepy.verify.chunks import BloomFilter, check_boundaries, check_order, held_keys
 from nimblepy.verify.columns import StripeData
 from nimblepy.verify.indexes import CHECKS
 from nimblepy.verify.keys import stripe_keys
-from nimblepy.verify.metadata import MAGIC, Group, ZoneMap, read_zone_map
+from nimblepy.verify.metadata import MAGIC, SAMPLED_KEYS, Group, ZoneMap, read_zone_map
 from nimblepy.verify.reader import Container, Source
 from nimblepy.verify.zones import check_zones, has_zones
 
@@ -133,7 +133,14 @@ class _Walk:
         at = 0
         for i, (end_row, end) in enumerate(zip(chunks.end_rows, chunks.ends, strict=True)):
             raw = self.file.bytes_at(chunks.offset + at, end - at, f"key chunk {i}")
-            stored += read_chunk(raw, end_row - len(stored))
+            begin = len(stored)
+            sampled = self.file.footer.required_features & SAMPLED_KEYS != 0
+            held, step = held_keys(raw, end_row - begin, sampled)
+            # What a sampled chunk leaves out is in the columns alone.
+            keys = held if step == 1 else expected[begin:end_row]
+            if step > 1 and keys[::step] != held:
+                raise CorruptFileError(f"sampled keys of key chunk {i} are not those of the rows")
+            stored += keys
             self.file.tally["checksums"] += 1
             self.file.tally["key chunks"] += 1
             at = end
