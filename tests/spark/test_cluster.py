@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("kind", ["cluster"])  # connect: by hand, see on_cluster.py
+@pytest.mark.parametrize("kind", ["cluster", "connect"])
 def test_everything_works_on(kind: str, tmp_path: Path) -> None:
     paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(

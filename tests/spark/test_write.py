@@ -24,11 +24,7 @@ def visible(path: Path) -> list[int]:
 
 def test_write_gives_disjoint_sorted_files(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(20_000).selectExpr("id % 5000 AS k", "id AS v", "repeat('x', 50) AS s")
-    spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
-    try:
-        ns.write(frame, tmp_path / "d", cluster_by="k", files=4)
-    finally:
-        spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
+    ns.write(frame, tmp_path / "d", cluster_by="k", files=4)
     ds = nb.open_dataset(tmp_path / "d")
     assert ds.num_files == 4
     assert ds._manifest.bounds.disjoint
@@ -45,11 +41,7 @@ def test_write_gives_disjoint_sorted_files(spark: Any, tmp_path: Path) -> None:
 def test_write_puts_equal_keys_in_one_file(spark: Any, tmp_path: Path, key: Any) -> None:
     values = [0.0, -0.0, float("nan"), None, float("inf"), 1.5, -1.5] * 40
     frame = spark.createDataFrame([(v, i) for i, v in enumerate(values)], "k double, v long")
-    spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
-    try:
-        ns.write(frame.repartition(3), tmp_path / "d", cluster_by=[key], files=5)
-    finally:
-        spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
+    ns.write(frame.repartition(3), tmp_path / "d", cluster_by=[key], files=5)
     ds = nb.open_dataset(tmp_path / "d")
     assert ds._manifest.bounds.disjoint
     assert ds.num_files > 1
