@@ -5,9 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import functools
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -272,22 +269,3 @@ def test_batches_of_any_size_are_answered_in_order(
         found = [hit for a in tasks.exists_arrays(join.spec)(batches) for hit in a.to_pylist()]
         assert found == [bool(rows) for rows in want]
     assert list(tasks.lookup_arrays(join.spec)([])) == []
-
-
-def test_executor_without_the_package_says_what_to_do() -> None:
-    from nimblepy.spark.shipping import cloudpickle, iterator_function
-
-    shipped = cloudpickle.dumps(iterator_function("joined_batches", "spec"))
-    code = (
-        "import pickle, sys\n"
-        "sys.modules['nimblepy'] = None\n"  # as if it were not installed
-        "run = pickle.loads(sys.stdin.buffer.read())\n"
-        "list(run(iter([])))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=shipped, capture_output=True, check=False
-    )
-    message = done.stderr.decode()
-    assert "NimbleMissingOnExecutor" in message
-    assert "Install the nimblepy wheel in the executors' Python environment" in message
-    assert pickle.loads(shipped) is not None

@@ -14,8 +14,8 @@ class NimbleMissingOnExecutor(ImportError):
     """nimblepy cannot be imported where the task runs."""
 
 
-def task_function(kind: str, payload: bytes) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function ``kind`` of nimblepy.spark.tasks, over ``payload``: pickled arguments."""
+def imported_tasks() -> Any:
+    """nimblepy.spark.tasks, or the error that says how to get it there."""
     try:
         from nimblepy.spark import tasks
     except ImportError as error:
@@ -26,11 +26,28 @@ def task_function(kind: str, payload: bytes) -> Callable[[Iterable[Any]], Iterat
             "PYSPARK_PYTHON names it, spark.archives can ship it); --py-files cannot carry the "
             "compiled core."
         ) from error
+    return tasks
+
+
+def task_function(kind: str, payload: bytes) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """The function ``kind`` of nimblepy.spark.tasks, over ``payload``: pickled arguments."""
+    tasks = imported_tasks()
     import pickle
 
     function: Callable[[Iterable[Any]], Iterator[Any]]
     function = getattr(tasks, kind)(*pickle.loads(payload))
     return function
+
+
+def rebuilt(payload: bytes) -> Any:
+    """An object from its pickled class and attributes; see ``Shipped`` in shipping.py."""
+    imported_tasks()
+    import pickle
+
+    made_of, attributes = pickle.loads(payload)
+    made = made_of.__new__(made_of)
+    made.__dict__.update(attributes)
+    return made
 
 
 def over_items(kind: str, payload: bytes) -> Callable[[Any], Any]:

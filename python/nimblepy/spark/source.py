@@ -25,6 +25,7 @@ from nimblepy.keys import key_columns, probe_batch
 from nimblepy.predicate import parse_filter
 from nimblepy.spark.inputs import find_input
 from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
+from nimblepy.spark.shipping import Shipped
 from nimblepy.spark.splits import Piece, ScanSpec, few_rows, plan_parts, read_piece
 from nimblepy.spark.worker_cache import open_cached
 
@@ -64,7 +65,7 @@ class NimblePart(InputPartition):
         self.pieces = pieces
 
 
-class NimbleReader(DataSourceReader):
+class NimbleReader(Shipped, DataSourceReader):
     """Reads exactly the columns of the schema that it is given."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:

@@ -31,6 +31,7 @@ from nimblepy.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.reader import open as open_file
 from nimblepy.spark.inputs import _local
 from nimblepy.spark.schemas import arrow_schema, conform
+from nimblepy.spark.shipping import Shipped
 from nimblepy.storage import is_uri
 from nimblepy.types import SortKey, as_sort_keys, parse_sort_keys
 from nimblepy.writer import Writer
@@ -46,7 +47,7 @@ class StagedFile(WriterCommitMessage):
     entry: FileEntry | None
 
 
-class NimbleWriter(DataSourceArrowWriter):
+class NimbleWriter(Shipped, DataSourceArrowWriter):
     """One write job. It is made once on the driver; tasks and commit get copies of it."""
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:

@@ -1,0 +1,78 @@
+"""Executors whose Python has no nimblepy: the error names host, interpreter and fix."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+pytest.importorskip("pyspark")
+import nimblepy.spark as ns
+
+
+@pytest.fixture
+def bare_python(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Makes the tasks of this session run in a Python that cannot import nimblepy."""
+    missing = tmp_path / "without"
+    (missing / "nimblepy").mkdir(parents=True)
+    (missing / "nimblepy" / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'nimblepy'\")\n"
+    )
+    python = tmp_path / "bare-python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{missing}:$PYTHONPATH" exec "{sys.executable}" "$@"\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    return str(python)
+
+
+@pytest.mark.parametrize("engine", ["arrow", "map_in_arrow", "rdd"])
+def test_join_says_what_to_do(spark: Any, tmp_path: Path, bare_python: str, engine: str) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1], "v": [1]}), path, cluster_by="k")
+    probe = spark.range(2).withColumnRenamed("id", "k")
+    with pytest.raises(Exception, match="NimbleMissingOnExecutor") as caught:
+        ns.index_join(probe, path, on="k", engine=engine).count()
+    assert "Install the nimblepy wheel in the executors' Python environment" in str(caught.value)
+    assert "No module named 'nimblepy'" in str(caught.value)
+
+
+def test_reader_and_writer_say_what_to_do(tmp_path: Path) -> None:
+    # Spark asks the driver's Python to plan, so here both are loaded as a task would load them.
+    import subprocess
+
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from nimblepy.spark.shipping import cloudpickle
+    from nimblepy.spark.source import NimbleReader
+    from nimblepy.spark.write import NimbleWriter
+
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1, 2]}), path, cluster_by="k")
+    schema = StructType([StructField("k", LongType())])
+    reader = NimbleReader(schema, {"path": path})
+    writer = NimbleWriter(schema, {"path": str(tmp_path / "out")}, True)
+    code = (
+        "import pickle, sys\n"
+        "if sys.argv[1] == 'without':\n"
+        "    sys.modules['nimblepy'] = None\n"
+        "print(type(pickle.loads(sys.stdin.buffer.read())).__name__)\n"
+    )
+    for shipped in (reader, writer):
+        payload = cloudpickle.dumps(shipped)
+        done = [
+            subprocess.run(
+                [sys.executable, "-c", code, how], input=payload, capture_output=True, check=False
+            )
+            for how in ("with", "without")
+        ]
+        assert done[0].stdout.decode() == f"{type(shipped).__name__}\n", done[0].stderr
+        assert "NimbleMissingOnExecutor: nimblepy cannot be imported" in done[1].stderr.decode()
+    ((part,), again) = reader.partitions(), cloudpickle.loads(cloudpickle.dumps(reader))
+    assert sum(batch.num_rows for batch in again.read(part)) == 2
