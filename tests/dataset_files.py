@@ -13,6 +13,7 @@ import pyarrow as pa
 import nimblepy as nb
 from nimblepy.dataset.commit import publish, staging_folder
 from nimblepy.dataset.manifest import FileEntry, describe
+from nimblepy.dataset.statistics import Collector
 from nimblepy.types import as_sort_keys
 
 
@@ -27,8 +28,11 @@ def stage(
     for i, table in enumerate(tables):
         name = f"{i:05d}.nimble"
         nb.write(table, os.path.join(folder, name), cluster_by=cluster_by, **keywords)
+        statistics = Collector(table.schema)
+        for batch in table.to_batches():
+            statistics.add(batch)
         with nb.open(os.path.join(folder, name)) as file:
-            entries.append(describe(file, name))
+            entries.append(describe(file, name, statistics.result()))
     return job, entries
 
 

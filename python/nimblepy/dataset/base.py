@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from nimblepy.columns import resolve_column
 from nimblepy.dataset.directory import open_in
-from nimblepy.dataset.manifest import Manifest
+from nimblepy.dataset.manifest import Manifest, read_manifest
 from nimblepy.dataset.open_files import OpenFiles
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.join_gather import gather_array
@@ -116,6 +117,15 @@ class DatasetBase(Scoped):
     def _file(self, index: int) -> File:
         entry = self._manifest.entry(index)
         return self._open_files.get(entry.file, entry.identity)
+
+    @cached_property
+    def _statistics(self) -> pa.ChunkedArray | None:
+        """Of every file; ``None`` where the manifest has none. Read when first asked for."""
+        if not self.version:
+            return None
+        with_them = read_manifest(self._directory, self.version, self._remote, statistics=True)
+        table = with_them.table
+        return table.column("statistics") if "statistics" in table.column_names else None
 
     def _first_row(self, index: int) -> int:
         return int(self._manifest.first_rows[index])

@@ -48,7 +48,7 @@ def staging_folder(directory: str, job: str) -> str:
 def newest_manifest(directory: str) -> Manifest | None:
     """The manifest that readers see now."""
     versions = manifest_versions(directory, None)
-    return read_manifest(directory, versions[-1], None) if versions else None
+    return read_manifest(directory, versions[-1], None, statistics=True) if versions else None
 
 
 def publish(

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from nimblepy.dataset.bounds import EncodedKeys, FileBounds
 from nimblepy.dataset.directory import list_directory, open_in
+from nimblepy.dataset.statistics import TYPE
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from nimblepy.reader import File
 from nimblepy.types import SortKey
@@ -34,8 +35,11 @@ _SCHEMA = pa.schema(
         pa.field("num_rows", pa.int64(), nullable=False),
         pa.field("size_bytes", pa.int64(), nullable=False),
         pa.field("identity", pa.uint64(), nullable=False),
+        pa.field("statistics", TYPE),
     ]
 )
+# What every opening reads; the statistics wait until a filter asks for them.
+_ALWAYS = [name for name in _SCHEMA.names if name != "statistics"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class FileEntry:
         identity: checksum of its footer, which has those of everything else.
         lower_key, upper_key: encoded keys of its first and last row; ``None`` without a cluster
             key, or without rows.
+        statistics: of its columns, as ``statistics.Collector`` gives them; ``None``: not known,
+            or not read.
     """
 
     file: str
@@ -55,6 +61,7 @@ class FileEntry:
     identity: int
     lower_key: bytes | None = None
     upper_key: bytes | None = None
+    statistics: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +88,7 @@ class Manifest:
 
     def entry(self, index: int) -> FileEntry:
         """The file at a place of the order."""
-        return FileEntry(**{name: self.table.column(name)[index].as_py() for name in _SCHEMA.names})
+        return FileEntry(**{name: self.table.column(name)[index].as_py() for name in _ALWAYS})
 
     def entries(self) -> list[FileEntry]:
         return [FileEntry(**row) for row in self.table.to_pylist()]
@@ -132,8 +139,13 @@ def manifest_versions(directory: str, filesystem: Any) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
-def read_manifest(directory: str, version: int, filesystem: Any) -> Manifest:
+def read_manifest(
+    directory: str, version: int, filesystem: Any, *, statistics: bool = False
+) -> Manifest:
     """A version of the dataset in ``directory``.
+
+    Args:
+        statistics: read those as well, for a commit that keeps them.
 
     Raises:
         CorruptFileError: it is no manifest, or a damaged one.
@@ -150,13 +162,15 @@ def read_manifest(directory: str, version: int, filesystem: Any) -> Manifest:
             raise UnsupportedVersionError(
                 f"{directory}/{name}: manifest version {found}; this nimblepy reads {_VERSION}"
             )
-        return _parse(file, version, f"{directory}/{name}")
+        return _parse(file, version, f"{directory}/{name}", statistics)
 
 
-def _parse(file: File, version: int, name: str) -> Manifest:
+def _parse(file: File, version: int, name: str, statistics: bool) -> Manifest:
+    # Manifests of before there were statistics have none.
+    wanted = _SCHEMA.names if statistics and "statistics" in file.schema.names else _ALWAYS
     try:
         keys = json.loads(file.metadata["nimble.cluster_by"])
-        table = file.to_table(_SCHEMA.names).cast(_SCHEMA)
+        table = file.to_table(wanted).cast(pa.schema([_SCHEMA.field(n) for n in wanted]))
         return Manifest(
             version=version,
             schema=pa.ipc.read_schema(pa.py_buffer(file.metadata["nimble.schema"])),
@@ -168,8 +182,11 @@ def _parse(file: File, version: int, name: str) -> Manifest:
         raise CorruptFileError(f"{name}: damaged manifest: {error!r}") from error
 
 
-def describe(file: File, name: str) -> FileEntry:
+def describe(file: File, name: str, statistics: list[dict[str, Any]] | None = None) -> FileEntry:
     """The entry of an open file that is called ``name`` in the dataset.
+
+    Args:
+        statistics: of its columns, where they were collected while it was written.
 
     Cost: reads the key of the first and of the last row.
     """
@@ -187,6 +204,7 @@ def describe(file: File, name: str) -> FileEntry:
         identity=int(file._open.identity),
         lower_key=lower,
         upper_key=upper,
+        statistics=statistics,
     )
 
 

@@ -1,26 +1,37 @@
-"""Which files a filter leaves, by what it says of the first key column."""
+"""Which files a filter leaves, by their keys and by the statistics of other columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from nimblepy.dataset.bounds import EncodedKeys
 from nimblepy.dataset.manifest import Manifest
+from nimblepy.dataset.statistics import files_that_may_pass
 from nimblepy.predicate_ast import Compare, In, Node
 
+if TYPE_CHECKING:
+    from nimblepy.dataset.base import DatasetBase
 
-def files_for(manifest: Manifest, conjuncts: Sequence[Node]) -> set[int] | None:
-    """Files that may have rows for which all ``conjuncts`` are true; ``None``: any may."""
-    if not manifest.cluster_by:
-        return None
-    first = manifest.cluster_by[0].column
+
+def files_for(dataset: DatasetBase, conjuncts: Sequence[Node]) -> set[int] | None:
+    """Files that may have rows for which all ``conjuncts`` are true; ``None``: any may.
+
+    Cost: reads the statistics once, if ``conjuncts`` name other columns than the first of the key.
+    """
+    manifest = dataset._manifest
+    first = manifest.cluster_by[0].column if manifest.cluster_by else None
     left: set[int] | None = None
     for node in conjuncts:
-        if not isinstance(node, (Compare, In)) or node.column.name != first:
+        if not isinstance(node, (Compare, In)):
             continue
-        found = _files(manifest, node)
+        if node.column.name == first:
+            found = _files(manifest, node)
+        else:
+            statistics = dataset._statistics
+            found = None if statistics is None else files_that_may_pass(statistics, node)
         if found is not None:
             left = found if left is None else left & found
     return left

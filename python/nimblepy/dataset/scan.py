@@ -41,7 +41,7 @@ class DatasetScan:
         self._files: set[int] | None = None
         if filter is not None:  # what is wrong is refused before anything is read
             parsed = parse_filter(filter, dataset.schema)
-            self._files = files_for(dataset._manifest, parsed.conjuncts)
+            self._files = files_for(dataset, parsed.conjuncts)
             if parsed.matches_nothing:
                 self._files = set()
         self._begin, self._end = _checked_range(row_range, dataset.num_rows)

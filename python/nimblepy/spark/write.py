@@ -26,6 +26,7 @@ from pyspark.sql.types import StringType, StructType
 from nimblepy.columns import resolve_column
 from nimblepy.dataset.commit import discard, newest_manifest, publish, staging_folder
 from nimblepy.dataset.manifest import FileEntry, describe
+from nimblepy.dataset.statistics import Collector
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.reader import open as open_file
@@ -94,6 +95,7 @@ class NimbleWriter(Shipped, DataSourceArrowWriter):
         name = f"{part:05d}-{attempt}-{uuid.uuid4().hex[:8]}.nimble"
         path = os.path.join(staging_folder(self._directory, self._job), name)
         writer = None
+        statistics = Collector(self._schema)
         try:
             for batch in iterator:
                 if not batch.num_rows:
@@ -101,7 +103,9 @@ class NimbleWriter(Shipped, DataSourceArrowWriter):
                 if writer is None:
                     os.makedirs(os.path.dirname(path), exist_ok=True)
                     writer = self._open(path)
-                writer.write(conform(batch, self._schema))
+                rows = conform(batch, self._schema)
+                statistics.add(rows)
+                writer.write(rows)
             if writer is None:
                 return StagedFile(None)
             writer.close()
@@ -110,7 +114,7 @@ class NimbleWriter(Shipped, DataSourceArrowWriter):
                 writer.abort()
             raise
         with open_file(path, mmap=False, cache_bytes=1 << 20) as file:
-            return StagedFile(describe(file, name))
+            return StagedFile(describe(file, name, statistics.result()))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         entries = [m.entry for m in messages if isinstance(m, StagedFile) and m.entry is not None]
