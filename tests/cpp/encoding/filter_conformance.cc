@@ -1,6 +1,7 @@
 #include "encoding/filter_conformance.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "nimble/base/bitmap.h"
@@ -119,8 +120,6 @@ std::vector<uint8_t> read_part(const Decoder& decoder, const SegmentBody& body,
   return bytes;
 }
 
-}  // namespace
-
 std::vector<ValueTest> tests_for(const Sample& sample) {
   std::vector<ValueTest> out;
   if (sample.size == 0 || !can_be_tested(sample.type)) return out;
@@ -167,78 +166,125 @@ std::vector<ValueTest> tests_for(const Sample& sample) {
   return out;
 }
 
-bool passes_plainly(const ValueTest& test, const Sample& sample, uint32_t row) {
-  const Comparable v = value_at(sample, row);
-  const auto inside = [&](const Comparable& low, const Comparable& high) {
-    return low.compare(v, sample.type.kind) <= 0 &&
-           v.compare(high, sample.type.kind) <= 0;
-  };
-  bool pass = false;
-  const auto check = [&](const auto& bounds, auto&& comparable) {
-    if (test.shape == ValueTest::Shape::kRange) {
-      pass = inside(comparable(bounds.low), comparable(bounds.high));
-    }
-    for (const auto& member : bounds.set) {
-      pass |= v.compare(comparable(member), sample.type.kind) == 0;
-    }
-  };
-  if (test.shape != ValueTest::Shape::kNothing && !is_nan(v)) {
-    const bool is_bytes =
-        sample.type.kind == ValueKind::kBytes ||
-        (sample.type.kind == ValueKind::kFixed && !is_wide_int(sample.type));
-    if (is_bytes) {
-      const ByteBounds& b = test.bytes;
-      pass = b.set.empty();
-      for (const std::string& s : b.set) pass |= s == v.bytes;
-      if (b.low) pass &= b.low_inclusive ? v.bytes >= *b.low : v.bytes > *b.low;
-      if (b.high) {
-        pass &= b.high_inclusive ? v.bytes <= *b.high : v.bytes < *b.high;
-      }
-    } else if (sample.type.kind == ValueKind::kFloat) {
-      check(test.floats, [](double d) { return Comparable{d, {}, {}}; });
-    } else if (is_wide_int(sample.type)) {
-      check(test.wides, [](const WideInt& w) { return Comparable{0, w, {}}; });
+// A test with its bounds in the form that values are compared in.
+class PlainTest {
+ public:
+  PlainTest(const ValueTest& test, const ValueType& type)
+      : test_(test), kind_(type.kind) {
+    is_bytes_ = kind_ == ValueKind::kBytes ||
+                (kind_ == ValueKind::kFixed && !is_wide_int(type));
+    if (is_bytes_) return;
+    if (kind_ == ValueKind::kFloat) {
+      take(test.floats, [](double d) { return Comparable{d, {}, {}}; });
+    } else if (is_wide_int(type)) {
+      take(test.wides, [](const WideInt& w) { return Comparable{0, w, {}}; });
     } else {
-      check(test.ints, [&](uint64_t i) {
+      take(test.ints, [&](uint64_t i) {
         const uint64_t sign =
-            sample.type.is_signed && (i >> 63) != 0 ? ~uint64_t{0} : 0;
+            type.is_signed && (i >> 63) != 0 ? ~uint64_t{0} : 0;
         return Comparable{0, {i, sign, sign, sign}, {}};
       });
     }
   }
-  return pass != test.negated;
+
+  bool passes(const Comparable& v) const {
+    bool pass = false;
+    if (test_.shape != ValueTest::Shape::kNothing && !is_nan(v)) {
+      pass = is_bytes_ ? is_string_inside(v.bytes) : is_inside(v);
+    }
+    return pass != test_.negated;
+  }
+
+ private:
+  template <class Bounds, class Get>
+  void take(const Bounds& bounds, const Get& comparable) {
+    low_ = comparable(bounds.low);
+    high_ = comparable(bounds.high);
+    for (const auto& member : bounds.set) set_.push_back(comparable(member));
+  }
+  bool is_inside(const Comparable& v) const {
+    bool pass = false;
+    if (test_.shape == ValueTest::Shape::kRange) {
+      pass = low_.compare(v, kind_) <= 0 && v.compare(high_, kind_) <= 0;
+    }
+    for (const Comparable& m : set_) pass |= v.compare(m, kind_) == 0;
+    return pass;
+  }
+  bool is_string_inside(const std::string& v) const {
+    const ByteBounds& b = test_.bytes;
+    bool pass = b.set.empty();
+    for (const std::string& s : b.set) pass |= s == v;
+    if (b.low) pass &= b.low_inclusive ? v >= *b.low : v > *b.low;
+    if (b.high) pass &= b.high_inclusive ? v <= *b.high : v < *b.high;
+    return pass;
+  }
+
+  const ValueTest& test_;
+  ValueKind kind_;
+  bool is_bytes_ = false;
+  Comparable low_, high_;
+  std::vector<Comparable> set_;
+};
+
+// A selection, and a body with no more bytes than blocks of it need.
+struct Asked {
+  Selection selection;
+  std::vector<uint8_t> bytes;
+};
+
+uint32_t count_wrong(const Decoder& decoder, const SegmentBody& body,
+                     const Question& question, const Selection& asked,
+                     Status* status) {
+  Selection got = asked;
+  *status = decoder.filter(body, question.test, got.data());
+  uint32_t wrong = 0;
+  for (size_t w = 0; w < got.size(); ++w) {
+    wrong += static_cast<uint32_t>(
+        std::popcount(got[w] ^ (asked[w] & question.passing[w])));
+  }
+  return wrong;
+}
+
+}  // namespace
+
+std::vector<Question> questions_for(const Sample& sample, size_t step) {
+  std::vector<Comparable> values;
+  for (uint32_t i = 0; i < sample.size; ++i) {
+    values.push_back(value_at(sample, i));
+  }
+  std::vector<Question> out;
+  const std::vector<ValueTest> tests = tests_for(sample);
+  for (size_t t = 0; t < tests.size(); t += step) {
+    const PlainTest plain(tests[t], sample.type);
+    Selection passing(div_ceil(sample.size, kBlockValues) * kSelectionWords);
+    for (uint32_t i = 0; i < sample.size; ++i) {
+      passing[i / 64] |= uint64_t{plain.passes(values[i])} << (i % 64);
+    }
+    out.push_back({tests[t], std::move(passing)});
+  }
+  return out;
 }
 
 void check_filters(const std::string& what, const Sample& sample,
                    const Decoder& decoder, const SegmentBody& body) {
-  // Large samples and slow builds: fewer questions.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  const uint32_t step = sample.size > 5000 ? 17 : 7;
-#else
-  const uint32_t step = sample.size > 5000 ? 3 : 1;
-#endif
-  const std::vector<ValueTest> tests = tests_for(sample);
-  for (size_t t = 0; t < tests.size(); t += step) {
-    std::vector<bool> passes(sample.size);
-    for (uint32_t i = 0; i < sample.size; ++i) {
-      passes[i] = passes_plainly(tests[t], sample, i);
-    }
-    for (const Selection& selection : selections(sample.size)) {
-      const std::vector<uint8_t> bytes = read_part(decoder, body, selection);
-      for (const bool whole : {true, false}) {
-        Selection got = selection;
-        const SegmentBody part{bytes.data(), bytes.size(), false};
-        const Status status =
-            decoder.filter(whole ? body : part, tests[t], got.data());
-        uint32_t wrong = 0;
-        for (uint32_t i = 0; i < sample.size; ++i) {
-          const uint64_t bit = uint64_t{1} << (i % 64);
-          const bool wanted = (selection[i / 64] & bit) != 0 && passes[i];
-          wrong += wanted != ((got[i / 64] & bit) != 0);
-        }
+  // Large samples: fewer questions.
+  const std::vector<Question> questions =
+      questions_for(sample, sample.size > 5000 ? 3 : 1);
+  if (questions.empty()) return;
+  std::vector<Asked> asked;
+  for (Selection& s : selections(sample.size)) {
+    std::vector<uint8_t> bytes = read_part(decoder, body, s);
+    asked.push_back({std::move(s), std::move(bytes)});
+  }
+  for (const Question& q : questions) {
+    for (const Asked& a : asked) {
+      const SegmentBody part{a.bytes.data(), a.bytes.size(), false};
+      for (const SegmentBody& b : {body, part}) {
+        Status status;
+        const uint32_t wrong = count_wrong(decoder, b, q, a.selection, &status);
         if (status.is_ok() && wrong == 0) continue;
         fail(__FILE__, __LINE__,
-             what + " filter " + std::to_string(t) + ": " +
+             what + " filter " + std::to_string(&q - questions.data()) + ": " +
                  std::to_string(wrong) + " rows are wrong; " +
                  std::string(status.message()));
       }

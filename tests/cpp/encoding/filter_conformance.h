@@ -10,10 +10,15 @@
 
 namespace nimble::testing {
 
-// Equality, ranges, sets and their negations, with values of the sample.
-std::vector<ValueTest> tests_for(const Sample& sample);
-// Does value `row` pass? Compares one by one, without the kernels.
-bool passes_plainly(const ValueTest& test, const Sample& sample, uint32_t row);
+// A test, and the rows that pass it, as bits, found by comparing one by one
+// without the kernels.
+struct Question {
+  ValueTest test;
+  std::vector<uint64_t> passing;
+};
+// Every step-th of: equality, ranges, sets and their negations, with values of
+// the sample.
+std::vector<Question> questions_for(const Sample& sample, size_t step);
 
 // `body` has the bytes of the segment.
 void check_filters(const std::string& what, const Sample& sample,

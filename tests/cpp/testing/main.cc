@@ -1,3 +1,4 @@
+#include <chrono>
 #include <exception>
 #include <string_view>
 
@@ -43,10 +44,16 @@ int run_tests(int argc, char** argv) {
       continue;
     }
     if (!is_wanted(name, test, argc, argv)) continue;
+    const auto begin = std::chrono::steady_clock::now();
     const bool passed = passes(name, test);
+    const std::chrono::duration<double> took =
+        std::chrono::steady_clock::now() - begin;
     ++num_run;
     num_failed += passed ? 0 : 1;
-    std::printf("%s %s\n", passed ? "ok  " : "FAIL", name.c_str());
+    std::printf("%s %s", passed ? "ok  " : "FAIL", name.c_str());
+    // What is slow is named, so that it stays an exception.
+    if (took.count() >= 1) std::printf(" (%.1f s)", took.count());
+    std::printf("\n");
     std::fflush(stdout);
   }
   if (list) return 0;
