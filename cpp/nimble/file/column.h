@@ -9,25 +9,12 @@
 #include <vector>
 
 #include "nimble/base/aligned_buffer.h"
+#include "nimble/base/bitmap.h"
 #include "nimble/encoding/encoding.h"
 #include "nimble/types/array_view.h"
 #include "nimble/types/field.h"
 
 namespace nimble {
-
-// Sets, clears and counts bits; `at` counts bits from bit 0 of `bits`.
-inline bool get_bit(const uint8_t* bits, uint64_t at) {
-  return ((bits[at / 8] >> (at % 8)) & 1) != 0;
-}
-inline void set_bit(uint8_t* bits, uint64_t at, bool value) {
-  const auto mask = static_cast<uint8_t>(1u << (at % 8));
-  bits[at / 8] = static_cast<uint8_t>(value ? bits[at / 8] | mask
-                                            : bits[at / 8] & ~mask);
-}
-void set_bits(uint8_t* bits, uint64_t begin, uint64_t count, bool value);
-void copy_bits(const uint8_t* from, uint64_t from_bit, uint8_t* to,
-               uint64_t to_bit, uint64_t count);
-uint64_t count_set_bits(const uint8_t* bits, uint64_t begin, uint64_t count);
 
 // The distinct values of a dictionary column over a whole file. Defined in
 // dictionary_values.h.

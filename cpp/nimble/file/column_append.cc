@@ -28,16 +28,16 @@ void Column::append_validity(const ArrayView& view, int64_t begin,
   if (!view.may_have_nulls() && validity.size() == 0) return;
   if (view.may_have_nulls()) {
     const auto bit = static_cast<uint64_t>(view.offset() + begin);
-    const uint64_t valid = count_set_bits(view.validity(), bit, n);
+    const uint64_t valid = count_bits(view.validity(), bit, n);
     if (valid == n && validity.size() == 0) return;
     ensure_validity();
     validity.resize((length_ + n) / 8 + 1);
-    copy_bits(view.validity(), bit, validity.data(), length_, n);
+    copy_bits(view.validity(), bit, n, validity.data(), length_);
     null_count_ += n - valid;
     return;
   }
   validity.resize((length_ + n) / 8 + 1);
-  set_bits(validity.data(), length_, n, true);
+  fill_bits(validity.data(), length_, n, true);
 }
 
 void Column::append_fixed(const ArrayView& view, int64_t begin, int64_t count) {
@@ -274,7 +274,7 @@ Status Column::append(const ArrayView& view, int64_t begin, int64_t count,
     case Layout::kBool:
       extend_bits(static_cast<uint64_t>(count));
       copy_bits(view.bits(), static_cast<uint64_t>(view.offset() + begin),
-                values.data(), length_, static_cast<uint64_t>(count));
+                static_cast<uint64_t>(count), values.data(), length_);
       break;
     case Layout::kBytes:
       NIMBLE_RETURN_IF_ERROR(append_strings(view, begin, count, path));

@@ -35,7 +35,7 @@ void gather_fixed(const uint8_t* from, uint64_t width, const uint64_t* rows,
 
 void gather_bits(const uint8_t* from, const uint64_t* rows, uint64_t n,
                  uint8_t* to, uint64_t at) {
-  for (uint64_t i = 0; i < n; ++i) set_bit(to, at + i, get_bit(from, rows[i]));
+  for (uint64_t i = 0; i < n; ++i) put_bit(to, at + i, get_bit(from, rows[i]));
 }
 
 }  // namespace
@@ -51,9 +51,9 @@ void Column::append_rows(const Column& from, const uint64_t* rows,
     validity.resize((length_ + count) / 8 + 1);
     if (from.validity.size() > 0) {
       gather_bits(from.validity.data(), rows, count, validity.data(), length_);
-      null_count_ += count - count_set_bits(validity.data(), length_, count);
+      null_count_ += count - count_bits(validity.data(), length_, count);
     } else {
-      set_bits(validity.data(), length_, count, true);
+      fill_bits(validity.data(), length_, count, true);
     }
   }
   switch (field_->layout) {

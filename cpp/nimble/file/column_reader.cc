@@ -253,7 +253,7 @@ Status StripeReader::mask_with_parent(uint32_t parent, const uint64_t* rows,
   uint64_t hidden = 0;
   for (uint64_t i = 0; i < count; ++i) {
     if (get_bit(mask.validity.data(), i) || !out->is_valid(at + i)) continue;
-    set_bit(out->validity.data(), at + i, false);
+    clear_bit(out->validity.data(), at + i);
     ++hidden;
   }
   out->add_nulls(hidden);

@@ -172,7 +172,7 @@ Status StripeReader::read_validity(uint32_t node, const uint64_t* rows,
   if (stripe_.values[stream] == 0) {
     if (out->validity.size() == 0) return Status::ok();
     out->validity.resize((at + count) / 8 + 1);
-    set_bits(out->validity.data(), at, count, true);
+    fill_bits(out->validity.data(), at, count, true);
     return Status::ok();
   }
   out->ensure_validity();
@@ -186,7 +186,7 @@ Status StripeReader::read_validity(uint32_t node, const uint64_t* rows,
   } else {
     NIMBLE_RETURN_IF_ERROR(decode_values(stream, begin, begin + count, to));
   }
-  out->add_nulls(count - count_set_bits(out->validity.data(), at, count));
+  out->add_nulls(count - count_bits(out->validity.data(), at, count));
   return Status::ok();
 }
 

@@ -202,7 +202,7 @@ Status RowFilter::narrow(const FilterWindow& window,
   selection->assign(kWords, 0);
   auto* const bits = reinterpret_cast<uint8_t*>(selection->data());
   for (const RowRange& r : window.ranges) {
-    set_bits(bits, r.begin - window.first_row, r.size(), true);
+    fill_bits(bits, r.begin - window.first_row, r.size(), true);
   }
   const GroupCache::Pin pin(file_->groups());
   NIMBLE_ASSIGN_OR_RETURN(

@@ -185,32 +185,5 @@ TEST(Column, BadArraysAreRefusedWithTheirRow) {
   CHECK(status.message().find("code 5") != std::string_view::npos);
 }
 
-TEST(Column, BitsAtAllOffsets) {
-  Rng rng(13);
-  for (uint64_t from = 0; from < 17; ++from) {
-    for (uint64_t to = 0; to < 17; ++to) {
-      for (const uint64_t n : {0, 1, 7, 8, 9, 63, 64, 65, 130}) {
-        std::vector<uint8_t> source((from + n + 7) / 8), before((to + n + 9) / 8);
-        for (uint8_t& b : source) b = static_cast<uint8_t>(rng());
-        for (uint8_t& b : before) b = static_cast<uint8_t>(rng());
-        std::vector<uint8_t> copied = before, set = before;
-        copy_bits(source.data(), from, copied.data(), to, n);
-        set_bits(set.data(), to, n, n % 2 == 0);
-        uint64_t wrong = 0, ones = 0;
-        for (uint64_t i = 0; i < before.size() * 8; ++i) {
-          const bool inside = i >= to && i < to + n;
-          const bool old = get_bit(before.data(), i);
-          wrong += get_bit(copied.data(), i) !=
-                   (inside ? get_bit(source.data(), from + i - to) : old);
-          wrong += get_bit(set.data(), i) != (inside ? n % 2 == 0 : old);
-          ones += inside && old;
-        }
-        CHECK_EQ(wrong, 0);
-        CHECK_EQ(count_set_bits(before.data(), to, n), ones);
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace nimble
