@@ -1,26 +1,28 @@
 #include "nimble/base/buffer_pool.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #if defined(__linux__)
 #include <pthread.h>
-#include <sys/mman.h>
 #endif
 
 #include "nimble/base/bytes.h"
+#include "nimble/base/chunk_memory.h"
 
-// Blocks of one size are cut from chunks; a chunk goes back to the system when
-// none of its blocks is in use and enough is idle already. Under a sanitizer
-// every buffer is malloc's, so that it sees what is written past the end.
+// Blocks of one size are cut from chunks; a chunk is idle when none of its
+// blocks is in use, and is cut anew for whatever needs one of its size. Under a
+// sanitizer every buffer is malloc's, so that it sees what is written past the
+// end.
 namespace nimble {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kHugePage = size_t{2} << 20;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kIsPooled = false;
@@ -46,35 +48,70 @@ size_t chunk_size(size_t block) {
   return best;
 }
 
-#if defined(__linux__)
-// Begins at a huge page.
-uint8_t* map_chunk(size_t size) {
-  const size_t mapped = size + kHugePage;
-  void* const p = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return nullptr;
-  auto* const first = static_cast<uint8_t*>(p);
-  const size_t before = round_up(reinterpret_cast<uintptr_t>(p), kHugePage) -
-                        reinterpret_cast<uintptr_t>(p);
-  if (before > 0) ::munmap(first, before);
-  ::munmap(first + before + size, kHugePage - before);
-  // Only a hint: without huge pages all works the same.
-  (void)::madvise(first + before, size, MADV_HUGEPAGE);
-  return first + before;
-}
-void unmap_chunk(uint8_t* p, size_t size) { ::munmap(p, size); }
-#else
-uint8_t* map_chunk(size_t size) {
-  return static_cast<uint8_t*>(
-      std::aligned_alloc(kAlignment, round_up(size, kAlignment)));
-}
-void unmap_chunk(uint8_t* p, size_t) { std::free(p); }
-#endif
-
 struct Chunk {
+  uint8_t* base = nullptr;
   size_t size = 0;
-  uint32_t used = 0;  // blocks
+  uint32_t used = 0;     // blocks
+  uint64_t idle_at = 0;  // while idle: its place among the idle ones
   std::vector<uint8_t*> free;
+};
+
+// Chunks without a block in use, by when they became so. The newest are kept
+// as they are, older ones are lent to the system, and above what may be lent
+// the oldest are given back.
+class IdleChunks {
+ public:
+  // One of this size, the newest; null where there is none.
+  Chunk* take(size_t size) {
+    std::deque<Chunk*>& same = by_size_[size];
+    if (same.empty()) return nullptr;
+    Chunk* const chunk = same.back();
+    same.pop_back();
+    if (kept_.erase(chunk->idle_at) > 0) kept_bytes_ -= size;
+    if (lent_.erase(chunk->idle_at) > 0) lent_bytes_ -= size;
+    return chunk;
+  }
+
+  void add(Chunk* chunk) {
+    chunk->idle_at = ++now_;
+    kept_[now_] = chunk;
+    kept_bytes_ += chunk->size;
+    by_size_[chunk->size].push_back(chunk);
+  }
+
+  // The next one to give back, null where all may stay.
+  Chunk* surplus() {
+    while (kept_bytes_ > kMaxIdleBytes) {
+      Chunk* const oldest = take_oldest(&kept_, &kept_bytes_);
+      if (!lend_chunk(oldest->base, oldest->size)) return forget(oldest);
+      lent_[oldest->idle_at] = oldest;
+      lent_bytes_ += oldest->size;
+    }
+    if (lent_bytes_ <= lendable_bytes()) return nullptr;
+    return forget(take_oldest(&lent_, &lent_bytes_));
+  }
+
+  size_t kept_bytes() const { return kept_bytes_; }
+
+ private:
+  using ByAge = std::map<uint64_t, Chunk*>;
+
+  static Chunk* take_oldest(ByAge* from, size_t* bytes) {
+    Chunk* const oldest = from->begin()->second;
+    from->erase(from->begin());
+    *bytes -= oldest->size;
+    return oldest;
+  }
+  Chunk* forget(Chunk* chunk) {
+    std::deque<Chunk*>& same = by_size_[chunk->size];
+    same.erase(std::find(same.begin(), same.end(), chunk));
+    return chunk;
+  }
+
+  uint64_t now_ = 0;
+  ByAge kept_, lent_;  // every lent one is older than every kept one
+  size_t kept_bytes_ = 0, lent_bytes_ = 0;
+  std::map<size_t, std::deque<Chunk*>> by_size_;  // the newest at the end
 };
 
 class BufferPool {
@@ -82,10 +119,10 @@ class BufferPool {
   void* allocate(size_t size) {
     const size_t block = block_size(size);
     const std::lock_guard lock(mutex_);
-    Chunk* chunk = chunk_with_room(block);
+    Chunk* const chunk = chunk_with_room(block);
     if (chunk == nullptr) return nullptr;
-    if (chunk->used++ == 0) idle_ -= chunk->size;
-    uint8_t* p = chunk->free.back();
+    ++chunk->used;
+    uint8_t* const p = chunk->free.back();
     chunk->free.pop_back();
     if (chunk->free.empty()) rooms_[block].pop_back();
     return p;
@@ -94,24 +131,22 @@ class BufferPool {
   void free(void* p, size_t size) {
     const std::lock_guard lock(mutex_);
     auto* const block = static_cast<uint8_t*>(p);
-    const auto at = std::prev(chunks_.upper_bound(block));
-    Chunk& chunk = at->second;
-    std::vector<uint8_t*>& room = rooms_[block_size(size)];
-    if (chunk.free.empty()) room.push_back(at->first);
-    chunk.free.push_back(block);
-    if (--chunk.used > 0) return;
-    if (idle_ + chunk.size <= kMaxIdleBytes) {
-      idle_ += chunk.size;
-      return;
+    Chunk* const chunk = &std::prev(chunks_.upper_bound(block))->second;
+    std::vector<Chunk*>& room = rooms_[block_size(size)];
+    if (chunk->free.empty()) room.push_back(chunk);
+    chunk->free.push_back(block);
+    if (--chunk->used > 0) return;
+    std::erase(room, chunk);
+    idle_.add(chunk);
+    while (Chunk* const surplus = idle_.surplus()) {
+      unmap_chunk(surplus->base, surplus->size);
+      chunks_.erase(surplus->base);
     }
-    std::erase(room, at->first);
-    unmap_chunk(at->first, chunk.size);
-    chunks_.erase(at);
   }
 
   size_t idle() {
     const std::lock_guard lock(mutex_);
-    return idle_;
+    return idle_.kept_bytes();
   }
 
   // A child of fork() must not find the pool locked by a thread it lacks.
@@ -119,28 +154,31 @@ class BufferPool {
   void unlock() { mutex_.unlock(); }
 
  private:
-  // Counted as idle while none of its blocks is used.
   Chunk* chunk_with_room(size_t block) {
-    std::vector<uint8_t*>& room = rooms_[block];
-    if (!room.empty()) return &chunks_.find(room.back())->second;
+    std::vector<Chunk*>& room = rooms_[block];
+    if (!room.empty()) return room.back();
     const size_t size = chunk_size(block);
-    uint8_t* const base = map_chunk(size);
-    if (base == nullptr) return nullptr;
-    Chunk& chunk = chunks_[base];
-    chunk.size = size;
-    idle_ += size;
-    for (size_t at = size / block * block; at > 0; at -= block) {
-      chunk.free.push_back(base + at - block);
+    Chunk* chunk = idle_.take(size);
+    if (chunk == nullptr) {
+      uint8_t* const base = map_chunk(size);
+      if (base == nullptr) return nullptr;
+      chunk = &chunks_[base];
+      chunk->base = base;
+      chunk->size = size;
     }
-    room.push_back(base);
-    return &chunk;
+    chunk->free.clear();
+    for (size_t at = size / block * block; at > 0; at -= block) {
+      chunk->free.push_back(chunk->base + at - block);
+    }
+    room.push_back(chunk);
+    return chunk;
   }
 
   std::mutex mutex_;
   std::map<uint8_t*, Chunk> chunks_;  // by address
-  // Chunks with a free block, by block size; the one used last is at the end.
-  std::map<size_t, std::vector<uint8_t*>> rooms_;
-  size_t idle_ = 0;
+  // Chunks with used and free blocks, by block size, the latest at the end.
+  std::map<size_t, std::vector<Chunk*>> rooms_;
+  IdleChunks idle_;
 };
 
 // Never destroyed: buffers may outlive everything in another library's hands.

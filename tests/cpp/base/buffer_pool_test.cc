@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nimble/base/aligned_buffer.h"
+#include "nimble/base/chunk_memory.h"
 #include "testing/check.h"
 
 namespace nimble {
@@ -14,9 +15,9 @@ namespace {
 TEST(BufferPool, GivesWhatWasAskedForAligned) {
   for (const size_t wanted :
        {size_t{1}, size_t{100}, kPooledBytes - 64, kPooledBytes - 63,
-        kPooledBytes - 1, kPooledBytes,
-        kPooledBytes + 1, size_t{524352}, size_t{1} << 20,
-        (size_t{1} << 20) + 64, size_t{5} << 20, (size_t{33} << 20) + 1}) {
+        kPooledBytes - 1, kPooledBytes, kPooledBytes + 1, size_t{524352},
+        size_t{1} << 20, (size_t{1} << 20) + 64, size_t{5} << 20,
+        (size_t{33} << 20) + 1}) {
     size_t size = wanted;
     auto* p = static_cast<uint8_t*>(allocate_buffer(&size));
     CHECK(p != nullptr);
@@ -66,6 +67,36 @@ TEST(BufferPool, BuffersInUseDoNotOverlap) {
     free_buffer(b.p, b.size);
   }
   CHECK(idle_buffer_bytes() <= kMaxIdleBytes);
+}
+
+// Far more than is kept: what is dropped is lent to the system or given back,
+// and comes again for buffers of other sizes.
+TEST(BufferPool, DroppedMemoryServesOtherSizes) {
+  for (const size_t size : {size_t{300000}, size_t{900000}, size_t{6} << 20}) {
+    std::vector<AlignedBuffer> made;
+    for (size_t total = 0; total < 2 * kMaxIdleBytes; total += size) {
+      made.emplace_back(size);
+      const auto mark = static_cast<uint8_t>(made.size());
+      made.back().data()[0] = made.back().data()[size - 1] = mark;
+    }
+    for (size_t i = 0; i < made.size(); ++i) {
+      CHECK_EQ(made[i].data()[0], static_cast<uint8_t>(i + 1));
+      CHECK_EQ(made[i].data()[size - 1], static_cast<uint8_t>(i + 1));
+    }
+    made.clear();
+    CHECK(idle_buffer_bytes() <= kMaxIdleBytes);
+  }
+}
+
+TEST(BufferPool, LentMemoryCanBeWrittenAgain) {
+  uint8_t* const chunk = map_chunk(kHugePage);
+  CHECK(chunk != nullptr);
+  std::memset(chunk, 1, kHugePage);
+  if (lend_chunk(chunk, kHugePage)) CHECK(lendable_bytes() > 0);
+  std::memset(chunk, 2, kHugePage);
+  CHECK_EQ(chunk[0], 2);
+  CHECK_EQ(chunk[kHugePage - 1], 2);
+  unmap_chunk(chunk, kHugePage);
 }
 
 TEST(BufferPool, ThreadsFreeWhatOthersAllocate) {

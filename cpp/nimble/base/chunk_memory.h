@@ -1,0 +1,23 @@
+// Memory of the system in large pieces that begin at a huge page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nimble {
+
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
+// In huge pages where the system has them. Null where memory is out.
+uint8_t* map_chunk(size_t size);
+void unmap_chunk(uint8_t* chunk, size_t size);
+
+// Lets the system take the pages when it is short of memory; what it has not
+// taken when the chunk is written again costs no fault and no zeroes. The
+// bytes are lost. False where the system offers no such thing.
+bool lend_chunk(uint8_t* chunk, size_t size);
+
+// Bytes that may be lent at a time: an eighth of the machine's memory.
+size_t lendable_bytes();
+
+}  // namespace nimble
