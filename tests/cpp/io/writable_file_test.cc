@@ -28,6 +28,26 @@ TEST(WritableFile, AppearsOnCommit) {
   CHECK_EQ(dir.read("a.nimble"), "hello world");
 }
 
+// Pieces of all sizes around those that go to the system.
+TEST(WritableFile, BytesOfAnySizeFollowEachOther) {
+  const TempDir dir;
+  std::string all;
+  auto file = create_local_file(dir.path("a.nimble"));
+  REQUIRE(file.has_value());
+  for (const size_t size :
+       {size_t{1}, (size_t{2} << 20) - 1, size_t{2} << 20, size_t{3},
+        (size_t{6} << 20) + 5, size_t{100000}, size_t{4} << 20}) {
+    std::string piece(size, ' ');
+    for (size_t i = 0; i < size; ++i) {
+      piece[i] = static_cast<char>((all.size() + i) * 2654435761u >> 24);
+    }
+    CHECK((*file)->append(as_bytes(piece)));
+    all += piece;
+  }
+  CHECK((*file)->commit());
+  CHECK(dir.read("a.nimble") == all);
+}
+
 TEST(WritableFile, LeavesNothingWithoutCommit) {
   const TempDir dir;
   {
