@@ -1,6 +1,8 @@
 #include "nimble/encoding/fsst.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
@@ -18,14 +20,79 @@ constexpr uint64_t kMeasureAbove = 65536;
 // Tests that need more bytes of a string than these decompress all of it.
 constexpr uint64_t kMostDeciding = 256;
 
+// Bytes of a string that decide a test of it; 0: all of them may be needed.
+uint64_t deciding_bytes(const ValueTest& test) {
+  if (test.shape != ValueTest::Shape::kRange) return 0;
+  const ByteBounds& b = test.bytes;
+  // One byte more than a bound tells a longer string from an equal one.
+  return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);
+}
+
+// What is known of a string's place beside a bound from how it begins.
+enum class Side : uint8_t { kInside, kOutside, kUnknown };
+
+// Strings that begin with `front`, beside a lower bound.
+Side side_of_low(std::string_view front, std::string_view low, bool inclusive) {
+  const size_t n = std::min(front.size(), low.size());
+  const int order = front.substr(0, n).compare(low.substr(0, n));
+  if (order != 0) return order < 0 ? Side::kOutside : Side::kInside;
+  if (front.size() < low.size()) return Side::kUnknown;
+  const bool may_be_equal = front.size() == low.size();
+  return may_be_equal && !inclusive ? Side::kUnknown : Side::kInside;
+}
+
+Side side_of_high(std::string_view front, std::string_view high,
+                  bool inclusive) {
+  const size_t n = std::min(front.size(), high.size());
+  const int order = front.substr(0, n).compare(high.substr(0, n));
+  if (order != 0) return order > 0 ? Side::kOutside : Side::kInside;
+  if (front.size() < high.size()) return Side::kUnknown;
+  const bool may_be_equal = front.size() == high.size();
+  return may_be_equal && inclusive ? Side::kUnknown : Side::kOutside;
+}
+
+// A range test of strings by how they begin. The first code decides most of
+// them, others are decompressed up to the byte that does.
+struct FrontTest {
+  enum Verdict : uint8_t { kFails, kPasses, kOpen };
+
+  FrontTest(const ValueTest& asked, uint64_t deciding, const FsstTable& table)
+      : test(asked), enough(deciding) {
+    by_code.fill(kOpen);
+    for (uint32_t c = 0; c < table.size(); ++c) {
+      const FsstSymbol symbol = table.symbol(c);
+      char bytes[8];
+      store(reinterpret_cast<uint8_t*>(bytes), symbol.bytes);
+      by_code[c] = verdict({bytes, symbol.length});
+    }
+  }
+
+  Verdict verdict(std::string_view front) const {
+    const ByteBounds& b = test.bytes;
+    const Side low =
+        b.low ? side_of_low(front, *b.low, b.low_inclusive) : Side::kInside;
+    const Side high =
+        b.high ? side_of_high(front, *b.high, b.high_inclusive) : Side::kInside;
+    if (low == Side::kOutside || high == Side::kOutside) {
+      return test.negated ? kPasses : kFails;
+    }
+    if (low == Side::kUnknown || high == Side::kUnknown) return kOpen;
+    return test.negated ? kFails : kPasses;
+  }
+
+  const ValueTest& test;
+  uint64_t enough;
+  std::array<Verdict, 256> by_code;  // open: escapes and codes without a symbol
+};
+
 class FsstDecoder final : public Decoder {
  public:
   FsstDecoder(const DecodeContext& context, const FsstTable& table,
               uint64_t raw_size, StringBlocks blocks)
       : Decoder(context.type, context.num_values),
-        table_(table),
         raw_size_(raw_size),
-        blocks_(std::move(blocks)) {}
+        blocks_(std::move(blocks)),
+        table_(table) {}
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const override {
@@ -37,6 +104,7 @@ class FsstDecoder final : public Decoder {
                 const Output& out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     blocks_.prefetch(body, row);
+    table_.prefetch();
   }
   Status filter(const SegmentBody& body, const ValueTest& test,
                 uint64_t* selection) const override;
@@ -55,12 +123,12 @@ class FsstDecoder final : public Decoder {
   Status gather_block(const StringBlock& block, const uint32_t* rows,
                       size_t count, uint64_t first, BytesSink* sink) const;
 
-  Status filter_block(const StringBlock& block, const ValueTest& test,
-                      uint64_t enough, uint64_t* selection) const;
+  Status filter_block(const StringBlock& block, const FrontTest& test,
+                      uint64_t* selection) const;
 
-  FsstTable table_;
   uint64_t raw_size_;
   StringBlocks blocks_;
+  FsstTable table_;  // last: it is large
 };
 
 Status trailing_escape(uint64_t row) {
@@ -211,20 +279,13 @@ Status FsstDecoder::gather_block(const StringBlock& block, const uint32_t* rows,
   return Status::ok();
 }
 
-// Bytes of a string that decide a test of it; 0: all of them may be needed.
-uint64_t deciding_bytes(const ValueTest& test) {
-  if (test.shape != ValueTest::Shape::kRange) return 0;
-  const ByteBounds& b = test.bytes;
-  // One byte more than a bound tells a longer string from an equal one.
-  return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);
-}
-
 Status FsstDecoder::filter(const SegmentBody& body, const ValueTest& test,
                            uint64_t* selection) const {
   const uint64_t enough = deciding_bytes(test);
   if (enough == 0 || enough > kMostDeciding) {
     return filter_decoded(body, test, selection);
   }
+  const FrontTest front(test, enough, table_);
   for (uint32_t b = 0; b < blocks_.num_blocks(); ++b) {
     const uint32_t begin = blocks_.first_row(b);
     const uint32_t end = begin + blocks_.rows(b);
@@ -232,28 +293,33 @@ Status FsstDecoder::filter(const SegmentBody& body, const ValueTest& test,
     if (count_bits(bits, begin, end - begin) == 0) continue;
     StringBlock block;
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
-    NIMBLE_RETURN_IF_ERROR(filter_block(block, test, enough, selection));
+    NIMBLE_RETURN_IF_ERROR(filter_block(block, front, selection));
   }
   return Status::ok();
 }
 
 Status FsstDecoder::filter_block(const StringBlock& block,
-                                 const ValueTest& test, uint64_t enough,
+                                 const FrontTest& front,
                                  uint64_t* selection) const {
   uint64_t ends[kBlockValues];
   NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
   auto* const bits = reinterpret_cast<uint8_t*>(selection);
   uint8_t text[kMostDeciding + 16];
-  for (uint32_t i = 0; i < block.rows; ++i) {
+  uint64_t begin = 0;
+  for (uint32_t i = 0; i < block.rows; begin = ends[i++]) {
     const uint64_t row = uint64_t{block.first_row} + i;
     if (!get_bit(bits, row)) continue;
-    const uint8_t* codes = block.bytes + (i > 0 ? ends[i - 1] : 0);
-    const uint8_t* end =
-        table_.decompress_front(codes, block.bytes + ends[i], enough, text);
+    const uint8_t* codes = block.bytes + begin;
+    if (begin < ends[i] && front.by_code[*codes] != FrontTest::kOpen) {
+      if (front.by_code[*codes] == FrontTest::kFails) clear_bit(bits, row);
+      continue;
+    }
+    const uint8_t* end = table_.decompress_front(codes, block.bytes + ends[i],
+                                                 front.enough, text);
     if (NIMBLE_UNLIKELY(end == nullptr)) return trailing_escape(row);
-    const auto size = std::min(enough, static_cast<uint64_t>(end - text));
-    const std::string_view front(reinterpret_cast<const char*>(text), size);
-    if (!passes(test, front)) clear_bit(bits, row);
+    const auto size = std::min(front.enough, static_cast<uint64_t>(end - text));
+    const std::string_view known(reinterpret_cast<const char*>(text), size);
+    if (!passes(front.test, known)) clear_bit(bits, row);
   }
   return Status::ok();
 }
