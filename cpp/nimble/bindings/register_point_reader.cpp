@@ -14,12 +14,21 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
+// What most decoders take.
+constexpr size_t kDecoderBytes = 256;
+
 // A stream of the row, ready to decode one value.
 struct OneValue {
   const Decoder* decoder = nullptr;
   SegmentBody body;
   uint32_t row = 0;  // of the segment
 
+  // First of the decoder, which must be there to ask for the value.
+  void prefetch_decoder() const {
+    const auto* p = reinterpret_cast<const uint8_t*>(decoder);
+    for (size_t at = 0; at < kDecoderBytes; at += 64)
+      __builtin_prefetch(p + at);
+  }
   void prefetch() const { decoder->prefetch(body, row); }
   Status read(const Output& out) const {
     return decoder->gather(body, &row, 1, out);
@@ -252,7 +261,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     return out;
   }
 
-  // Columns [begin, end): first all bytes are asked for, then used.
+  // Columns [begin, end): first all decoders and bytes are asked for, then
+  // used.
   void fill(const RowPlace& place, size_t begin, size_t end, PyObject* key,
             const py::object& others, PyObject* out) const {
     OneValue values[kAhead];
@@ -262,7 +272,10 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       auto value = place.stream(g.values);
       if (!value) fail(std::move(value).error(), i);
       values[i - begin] = *value;
-      values[i - begin].prefetch();
+      values[i - begin].prefetch_decoder();
+    }
+    for (size_t i = 0; i < end - begin; ++i) {
+      if (values[i].decoder != nullptr) values[i].prefetch();
     }
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];

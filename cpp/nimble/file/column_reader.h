@@ -37,6 +37,10 @@ class StripeReader {
   Status want_range(uint32_t node, uint64_t begin, uint64_t end) const;
   Status want_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
+  // Of a mapped file: asks the memory for what read_rows() will need of these
+  // ascending rows, or for the first of it where they are many.
+  void prefetch_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
+
   // Clears the bits of `selection`, room for a segment, of which bit i is row
   // segment * kSegmentValues + i and none past the stripe's rows is set, whose
   // value fails. What stands at a null counts as its value: ask filter_valid()
@@ -72,6 +76,8 @@ class StripeReader {
   Status check_rows(uint32_t stream, uint64_t end) const;
   Status check_items(uint32_t child, uint64_t end) const;
   Status want_stream(uint32_t stream, uint64_t begin, uint64_t end) const;
+  void prefetch_stream(uint32_t stream, const uint64_t* rows,
+                       uint64_t count) const;
 
   // Streams. `out` continues where the column ends.
   Status decode_values(uint32_t stream, uint64_t begin, uint64_t end,

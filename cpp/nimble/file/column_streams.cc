@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/encoding/part.h"
 #include "nimble/file/dictionary_values.h"
 #include "nimble/file/file_reader.h"
 
@@ -101,6 +102,36 @@ Status StripeReader::want_rows(uint32_t node, const uint64_t* rows,
     i += run;
   }
   return Status::ok();
+}
+
+void StripeReader::prefetch_stream(uint32_t stream, const uint64_t* rows,
+                                   uint64_t count) const {
+  if (stream == kNoStream || rows[count - 1] >= stripe_.values[stream]) return;
+  for (uint64_t i = 0; i < count;) {
+    const auto index = static_cast<uint32_t>(rows[i] / kSegmentValues);
+    const uint64_t base = uint64_t{index} * kSegmentValues;
+    const auto made = decoder(stream, index);
+    if (!made) return;  // reading says what is wrong
+    const SegmentRef ref = segment_ref(stream, index);
+    const SegmentBody body{file_.file().mapped() + ref.offset, ref.size, true,
+                           nullptr};
+    for (size_t asked = 0; i < count && rows[i] < base + kSegmentValues; ++i) {
+      if (asked++ == kRowsAhead) break;
+      (*made)->prefetch(body, static_cast<uint32_t>(rows[i] - base));
+    }
+    while (i < count && rows[i] < base + kSegmentValues) ++i;
+  }
+}
+
+void StripeReader::prefetch_rows(uint32_t node, const uint64_t* rows,
+                                 uint64_t count) const {
+  if (count == 0) return;
+  const SchemaNode& n = plan_.node(node);
+  prefetch_stream(n.validity, rows, count);
+  if (n.field->layout != Layout::kStruct) {
+    return prefetch_stream(n.values, rows, count);
+  }
+  for (const uint32_t c : n.children) prefetch_rows(c, rows, count);
 }
 
 // ------------------------------------------------------------------- streams

@@ -105,6 +105,7 @@ class GroupCache {
   uint64_t first_row(size_t group) const {
     return group == 0 ? 0 : footer_.groups[group - 1].end_row;
   }
+  uint64_t end_row(size_t group) const { return footer_.groups[group].end_row; }
 
  private:
   // Readers are counted in one of several places, by thread, so that threads

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nimble/base/parallel.h"
+#include "nimble/encoding/part.h"
 #include "nimble/key/key_sort.h"
 
 namespace nimble {
@@ -18,6 +19,25 @@ std::vector<uint64_t> sorted_places(std::span<const uint64_t> rows) {
   sort_keys(keys, &order);
   return order;
 }
+
+// Rows of one stripe, counted from its first.
+struct StripeRows {
+  const StripeView* stripe = nullptr;
+  std::vector<uint64_t> rows;
+  bool is_first = true;  // of those wanted of its group
+
+  // Those of ascending file rows[*at ...] that lie in the same stripe as the
+  // first of them.
+  void cut(const LoadedGroup& group, std::span<const uint64_t> from,
+           size_t* at) {
+    stripe = &group.view().stripe_of(from[*at]);
+    is_first = true;
+    const uint64_t end = stripe->first_row + stripe->rows;
+    for (; *at < from.size() && from[*at] < end; ++*at) {
+      rows.push_back(from[*at] - stripe->first_row);
+    }
+  }
+};
 
 }  // namespace
 
@@ -165,26 +185,51 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
   return Status::ok();
 }
 
+void RowReader::prefetch(const StripeReader& reader,
+                         std::span<const uint64_t> rows,
+                         std::span<const uint8_t> known) const {
+  const bool near =
+      rows.size() > 1 && rows.back() - rows.front() < rows.size() * kRowsApart;
+  if (near || file_->file().mapped() == nullptr) return;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!known.empty() && known[i] != 0) continue;
+    reader.prefetch_rows(columns_[i].node, rows.data(), rows.size());
+  }
+}
+
 Status RowReader::read_ascending(std::span<const uint64_t> rows,
                                  std::span<const uint8_t> known,
                                  uint32_t threads, Column* out) const {
   const GroupCache::Pin pin(file_->groups());
-  std::vector<uint64_t> local;
+  // Rows of the stripe that is read, and of the next one of its group: what
+  // these need of memory is asked for before those are decoded.
+  StripeRows now, next;
   for (size_t i = 0; i < rows.size();) {
     const size_t g = file_->group_of(rows[i]);
     NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
-    const StripeView& stripe = group->view().stripe_of(rows[i]);
-    local.clear();
-    const uint64_t end = stripe.first_row + stripe.rows;
-    for (; i < rows.size() && rows[i] < end; ++i) {
-      local.push_back(rows[i] - stripe.first_row);
+    const uint64_t end = file_->groups().end_row(g);
+    next.cut(*group, rows, &i);
+    while (!next.rows.empty()) {
+      std::swap(now, next);
+      next.rows.clear();
+      FetchedBodies fetched(file_->file(), file_->range_cache(),
+                            file_->stats());
+      const StripeReader reader(*file_, file_->plan(), *group, *now.stripe,
+                                &fetched);
+      if (now.is_first) prefetch(reader, now.rows, known);
+      if (i < rows.size() && rows[i] < end) {
+        next.cut(*group, rows, &i);
+        next.is_first = false;
+        prefetch(
+            StripeReader(*file_, file_->plan(), *group, *next.stripe, &fetched),
+            next.rows, known);
+      }
+      const uint64_t count = now.rows.size();
+      NIMBLE_RETURN_IF_ERROR(want(reader, now.rows.data(), 0, count, known));
+      NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+      NIMBLE_RETURN_IF_ERROR(
+          read_stripe(reader, now.rows.data(), 0, count, known, threads, out));
     }
-    FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());
-    const StripeReader reader(*file_, file_->plan(), *group, stripe, &fetched);
-    NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size(), known));
-    NIMBLE_RETURN_IF_ERROR(fetched.fetch());
-    NIMBLE_RETURN_IF_ERROR(read_stripe(reader, local.data(), 0, local.size(),
-                                       known, threads, out));
   }
   return Status::ok();
 }

@@ -69,6 +69,9 @@ class RowReader {
                      Column* out) const;
   Status want(const StripeReader& reader, const uint64_t* rows, uint64_t begin,
               uint64_t count, std::span<const uint8_t> known) const;
+  // Asks the memory for what ascending rows of a stripe will need.
+  void prefetch(const StripeReader& reader, std::span<const uint64_t> rows,
+                std::span<const uint8_t> known) const;
   // Strictly ascending rows.
   Status read_ascending(std::span<const uint64_t> rows,
                         std::span<const uint8_t> known, uint32_t threads,
