@@ -141,13 +141,14 @@ def prepare(dataset: Dataset) -> None:
         with data.announced(f"making {dataset.label}"), data.made_whole(target) as scratch:
             _write(dataset, scratch / "it")
             (scratch / "it").rename(target)
-    if not (dataset.folder / "keys").exists():
+    folder = dataset.folder / keys.FOLDER
+    if not folder.exists():
         with (
             data.announced(f"choosing keys of {dataset.label}"),
-            data.made_whole(dataset.folder / "keys") as scratch,
+            data.made_whole(folder) as scratch,
         ):
-            keys.write(dataset, scratch / "keys")
-            (scratch / "keys").rename(dataset.folder / "keys")
+            keys.write(dataset, scratch / folder.name)
+            (scratch / folder.name).rename(folder)
 
 
 def _write(dataset: Dataset, path: Path) -> None:

@@ -13,7 +13,8 @@ from bench import data
 from bench.datasets import Dataset
 
 SEED = 20_13
-NUM_POINTS = 4_000
+FOLDER = "keys-50k"  # another choice of keys has another name
+NUM_POINTS = 50_000
 NUM_RANGES = 500
 RANGE_ROWS = 1_000
 SMALL_BATCH, NUM_SMALL = 10_000, 12
@@ -86,7 +87,7 @@ class Keys:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._tables = {p.stem: _read(p) for p in sorted((dataset.folder / "keys").iterdir())}
+        self._tables = {p.stem: _read(p) for p in sorted((dataset.folder / FOLDER).iterdir())}
         self.present = self._values("present")
         self.absent = self._values("absent")
         self.ranges = list(zip(self._values("lower"), self._values("upper"), strict=True))

@@ -24,7 +24,7 @@ import pyarrow as pa
 from bench.peers import NoGoodAnswer
 
 # questions of one timing: quick ones are repeated until the budget is used up
-MAX_QUESTIONS = 2_000
+MAX_QUESTIONS = 20_000
 MAX_WARMING = 2.0  # seconds
 
 own_calls = own_bytes = 0  # of io_counts
@@ -83,7 +83,7 @@ class Worker:
             return {"answer": None}
         end = time.perf_counter() + MAX_WARMING
         for i in range(workload.warm):
-            workload.ask(self.peer, self.keys, self.dataset, i)
+            workload.ask(self.peer, self.keys, self.dataset, -1 - i)
             if time.perf_counter() > end:
                 break
         # what is alive now need not be walked by the collector while questions are timed
