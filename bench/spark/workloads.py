@@ -81,7 +81,7 @@ def _join_all(spark: Any, data: Data) -> Ways:
 
 def _engines(spark: Any, data: Data) -> Ways:
     nimble, _ = data.dimension(data.rows(MEDIUM))
-    probe = spark.read.parquet(data.probes(data.rows(1_000_000), data.rows(MEDIUM), 9))
+    probe = spark.read.parquet(data.probes(data.rows(MEDIUM), data.rows(MEDIUM), 9))
     total = sum((F.col(f"p{i}") for i in range(9)), F.lit(0))
 
     def run(engine: str) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def _engines(spark: Any, data: Data) -> Ways:
 
 def _prepare_engines(data: Data) -> None:
     data.dimension(data.rows(MEDIUM))
-    data.probes(data.rows(1_000_000), data.rows(MEDIUM), 9)
+    data.probes(data.rows(MEDIUM), data.rows(MEDIUM), 9)
 
 
 def _sums(frame: Any, columns: list[str]) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ ALL = [
     ),
     Workload(
         "engines",
-        "10M rows, 1M probes of 10 columns",
+        "10M rows, 10M probes of 10 columns",
         _engines,
         _prepare_engines,
         0.5,

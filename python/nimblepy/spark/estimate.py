@@ -1,13 +1,13 @@
 """Whether an index join or Spark's own join over a scan is cheaper, estimated without a job.
 
-The costs were measured on two cores with warm files (docs/spark.md says how); they are processor
-time, and what matters here is their ratio.
+The costs were measured on two cores with warm files (docs/decisions/0018 says how); they are
+processor time, and what matters here is their ratio.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,12 @@ from nimblepy.dataset.dataset import Dataset
 from nimblepy.spark.schemas import selected
 
 # Microseconds of processor time.
-PROBE_COST = 1.4  # one key looked up, with its way to Python and back
-PROBE_COLUMN_COST = 0.15  # each column fetched for it
-SCAN_COST = 0.12  # one row of the files into the JVM
-SCAN_COLUMN_COST = 0.05  # each column of it
-HASH_COST = 0.25  # one row against a broadcast table
-MERGE_COST = 0.45  # one row of either side shuffled, sorted and merged
+PROBE_COST = 1.5  # one key looked up, with its way to Python and back
+PROBE_COLUMN_COST = 0.13  # each column fetched for it
+SCAN_COST = 0.18  # one row of the files into the JVM
+SCAN_COLUMN_COST = 0.036  # each column of it, those of the key too
+HASH_COST = 0.07  # one row against a broadcast table
+MERGE_COST = 0.8  # one row of either side shuffled, sorted and merged
 # Spark broadcasts a side whose estimated size is below this.
 BROADCAST_BYTES = 10 << 20
 _STATISTICS = re.compile(
@@ -89,7 +89,9 @@ def estimate_join(
     """The costs of joining ``probe`` with a dataset."""
     rows, size = _probe_size(probe)
     rows = probe_rows if probe_rows is not None else rows
-    num_columns = len(selected(dataset.schema, columns))
+    keys = [on] if isinstance(on, str) else list(on.values() if isinstance(on, Mapping) else on)
+    names = dataset.schema.names if columns is None else selected(dataset.schema, columns).names
+    num_columns = len([name for name in names if columns is not None or name not in keys])
     build_rows = dataset.num_rows
     if rows is None:
         return JoinEstimate(
@@ -102,7 +104,7 @@ def estimate_join(
             reason="Spark does not know how many rows the probe has; pass probe_rows=...",
         )
     index = rows * (PROBE_COST + PROBE_COLUMN_COST * num_columns) / 1e6
-    scan = build_rows * (SCAN_COST + SCAN_COLUMN_COST * num_columns) / 1e6
+    scan = build_rows * (SCAN_COST + SCAN_COLUMN_COST * (num_columns + len(keys))) / 1e6
     broadcast = scan + build_rows * HASH_COST / 1e6 + rows * HASH_COST / 1e6
     merge = scan + (rows + build_rows) * MERGE_COST / 1e6
     small = size is not None and size <= BROADCAST_BYTES
