@@ -42,8 +42,8 @@ class FileBase:
         self._projections: dict[tuple[str, ...] | None, Any] = {}
         # By columns, or by columns and `on`.
         self._points: dict[Any, Any] = {}
-        # By columns and `on`; None where the cluster index does not answer.
-        self._range_readers: dict[tuple[Any, Any], _core.RangeReader | None] = {}
+        # By columns and `on`; with the index, None for the cluster index.
+        self._range_readers: dict[tuple[Any, Any], tuple[_core.RangeReader, Index | None]] = {}
 
     @property
     def schema(self) -> pa.Schema:

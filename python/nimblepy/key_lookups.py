@@ -1,34 +1,19 @@
-"""Lookups by key: one row as a dict, many keys as a table, ranges and prefixes."""
+"""Lookups by key: one row as a dict, many keys as a table, and what the index alone says."""
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nimblepy import _core
-from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.key_probes import KeyProbes
-from nimblepy.keys import (
-    KeyColumns,
-    as_tuple,
-    key_columns,
-    single_row,
-    typed_bound,
-    typed_prefix,
-)
-from nimblepy.secondary import (
-    inclusive_sides,
-    prefix_places,
-    range_table,
-)
-from nimblepy.types import StartsWith
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.key_ranges import KeyRanges
+from nimblepy.secondary import range_table
 
 
-class KeyLookups(KeyProbes):
+class KeyLookups(KeyRanges):
     """The part of File that answers by key."""
 
     def get(
@@ -170,149 +155,3 @@ class KeyLookups(KeyProbes):
             ranges = np.array([found], dtype=np.uint64)
         hits = np.flatnonzero(ranges[:, 1] > ranges[:, 0])
         return range_table(hits, ranges[hits])
-
-    def range(
-        self,
-        lower: Any = None,
-        upper: Any = None,
-        *,
-        on: str | Sequence[str] | None = None,
-        inclusive: str = "[)",
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> pa.Table:
-        """Rows between two bounds in key order, in key order.
-
-        Bounds are places in the order of the key: for a descending column ``lower`` is the larger
-        value, and an unbounded side takes in the nulls at that end. For rows by the values of a
-        column whatever its direction, use ``scan(filter=...)``; the index answers that as well.
-
-        Args:
-            lower, upper: a scalar or tuple; one shorter than the key stands for all keys that
-                begin with it; ``None`` is unbounded.
-            inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
-            limit: most rows to return.
-            reverse: largest key first; with ``limit`` the last rows of the range.
-        """
-        reader = self._range_reader(columns, on)
-        if reader is not None:
-            found = reader.range(lower, upper, inclusive, limit, reverse)
-            if type(found) is pa.Table:
-                return found
-            if found is not NotImplemented:
-                return self._rows(found, columns, None, reverse)
-        index = self._secondary(on, ordered=True)
-        if index is not None:
-            places = self._range_places(index, on, lower, upper, inclusive)
-            return self._rows_in(index, places, columns, limit, reverse)
-        return self._rows(self._range_rows(lower, upper, on, inclusive), columns, limit, reverse)
-
-    def prefix(
-        self,
-        prefix: Any,
-        *,
-        on: str | Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> pa.Table:
-        """Rows whose leading key columns equal ``prefix``, in key order.
-
-        Args:
-            prefix: a scalar or tuple; the last element may be :func:`nimblepy.starts_with`.
-        """
-        reader = self._range_reader(columns, on)
-        if reader is not None:
-            found = reader.prefix(prefix, limit, reverse)
-            if type(found) is pa.Table:
-                return found
-            if found is not NotImplemented:
-                return self._rows(found, columns, None, reverse)
-        index = self._secondary(on, ordered=True)
-        if index is not None:
-            places = prefix_places(self, index, on, prefix)
-            return self._rows_in(index, places, columns, limit, reverse)
-        return self._rows(self._prefix_rows(prefix, on), columns, limit, reverse)
-
-    def _range_reader(
-        self, columns: Sequence[str] | None, on: str | Sequence[str] | None
-    ) -> _core.RangeReader | None:
-        """The prepared way from plain Python bounds to a table.
-
-        It says NotImplemented to what needs coercing, and is ``None`` where ``on`` is anything but
-        the first columns of the cluster key in key order: the way below through Arrow scalars then
-        answers, or says what is wrong.
-        """
-        if isinstance(columns, str):
-            return None
-        names = None if columns is None else tuple(columns)
-        wanted = on if on is None or isinstance(on, str) else tuple(on)
-        try:
-            return self._range_readers[names, wanted]
-        except KeyError:
-            pass
-        reader = None
-        key = tuple(k.column for k in self._keys)
-        leading = key if wanted is None else (wanted,) if isinstance(wanted, str) else wanted
-        if self._core is not None and leading and leading == key[: len(leading)]:
-            projection = self._projection(columns)
-            reader = _core.RangeReader(projection, len(leading), StartsWith)
-        self._range_readers[names, wanted] = reader
-        return reader
-
-    def _range_rows(
-        self, lower: Any, upper: Any, on: str | Sequence[str] | None, inclusive: str
-    ) -> tuple[int, int]:
-        low_inclusive, high_inclusive = inclusive_sides(inclusive)
-        reader = self._range_reader((), on)
-        if reader is not None:
-            found = reader.range_rows(lower, upper, inclusive)
-            if found is not NotImplemented:
-                return int(found[0]), int(found[1])
-        columns = self._bound_columns(on, lower, upper)
-        low = typed_bound(lower, low_inclusive, columns, lower=True)
-        high = typed_bound(upper, high_inclusive, columns, lower=False)
-        if low is None or high is None:
-            return 0, 0
-        begin, end = _core.find_range(
-            self._open,
-            single_row(columns.names[: len(low.values)], low.values) if low.values else None,
-            low.inclusive,
-            single_row(columns.names[: len(high.values)], high.values) if high.values else None,
-            high.inclusive,
-            False,
-        )
-        return int(begin), int(end)
-
-    def _prefix_rows(self, prefix: Any, on: str | Sequence[str] | None) -> tuple[int, int]:
-        reader = self._range_reader((), on)
-        if reader is not None:
-            found = reader.prefix_rows(prefix)
-            if found is not NotImplemented:
-                return int(found[0]), int(found[1])
-        columns = self._bound_columns(on, prefix)
-        typed = typed_prefix(prefix, columns)
-        if typed is None:
-            return 0, 0
-        values, starts_with = typed
-        if not values:
-            return 0, self.num_rows
-        batch = single_row(columns.names[: len(values)], values)
-        begin, end = _core.find_prefix(self._open, batch, starts_with)
-        return int(begin), int(end)
-
-    def _bound_columns(self, on: str | Sequence[str] | None, *bounds: Any) -> KeyColumns:
-        self._check_names(on)
-        columns = key_columns(self._keys, self._key_types, on)
-        if columns.given != tuple(builtins.range(len(columns.given))):
-            raise IndexUnavailableError(
-                f"bounds need the columns in key order: {', '.join(columns.names)}"
-            )
-        for bound in bounds:
-            n = 0 if bound is None else len(as_tuple(bound))
-            if n > len(columns.names):
-                raise InvalidArgumentError(
-                    f"bound {bound!r}: {n} values for the key ({', '.join(columns.names)})"
-                )
-        return columns

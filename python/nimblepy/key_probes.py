@@ -51,10 +51,10 @@ class KeyProbes(SecondaryLookups):
 
         if index is not None and index.kind == "hash" and not self._open.is_mapped:
             return _no_getter, None  # _lookup_in() has a way with fewer rounds of reads
-        point = _core.PointReader(projection, fallback, CLUSTER if index is None else index.number)
-        # The core takes tuples in the order of the key, whole.
-        own_order = on is None or len(self._keys) == 1 or index is not None
-        return (point.getter() if own_order else _no_getter), point.read
+        names = index.names if index is not None else tuple(key.column for key in self._keys)
+        number = CLUSTER if index is None else index.number
+        point = _core.PointReader(projection, fallback, number, _tuple_order(names, on))
+        return point.getter(), point.read
 
     def _matches(
         self,
@@ -111,6 +111,12 @@ class KeyProbes(SecondaryLookups):
     def _check_names(self, on: str | Sequence[str] | None) -> None:
         for name in [on] if isinstance(on, str) else on or ():
             resolve_column(self._schema, name)
+
+
+def _tuple_order(names: Sequence[str], on: Names) -> list[int]:
+    """For each key column its place in the caller's tuples; none where they are not whole keys."""
+    wanted = names if on is None else [on] if isinstance(on, str) else list(on)
+    return [wanted.index(name) for name in names] if set(wanted) == set(names) else []
 
 
 def _no_getter(key: Any) -> Any:

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.predicate_ast import value_type
-from nimblepy.predicate_literal import Place, family, is_bytes, is_text, place
-from nimblepy.types import SortKey, StartsWith
+from nimblepy.predicate_literal import Place, family, is_text, place
+from nimblepy.types import SortKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +256,9 @@ def exact_scalar(name: str, data_type: pa.DataType, value: Any) -> tuple[pa.Scal
         return None, True
     if isinstance(value, np.generic):
         value = value.item()
-    if _is_nan(value) and pa.types.is_floating(data_type):
+    if is_nan(value) and pa.types.is_floating(data_type):
         return pa.scalar(math.nan, data_type), True
-    found = _place(name, data_type, value)
+    found = place_of(name, data_type, value)
     if found.exact is not None:
         return found.exact, True
     if found.below is not None and found.above is not None:
@@ -268,14 +268,14 @@ def exact_scalar(name: str, data_type: pa.DataType, value: Any) -> tuple[pa.Scal
     return None, False
 
 
-def _is_nan(value: Any) -> bool:
+def is_nan(value: Any) -> bool:
     """NaN is one key value, though it equals nothing as a number."""
     if isinstance(value, pa.Scalar) and pa.types.is_floating(value.type):
         value = value.as_py()
     return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
-def _place(name: str, data_type: pa.DataType, value: Any) -> Any:
+def place_of(name: str, data_type: pa.DataType, value: Any) -> Any:
     quick = _plain_scalar(data_type, value)
     if quick is not None:
         return Place(exact=quick)
@@ -307,86 +307,3 @@ def _temporal(data_type: pa.DataType, value: Any) -> Any:
         except (pa.ArrowInvalid, OverflowError):
             return value
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class TypedBound:
-    """One end of a range: typed values of the first key columns; empty: no limit."""
-
-    values: tuple[pa.Scalar, ...]
-    inclusive: bool
-
-
-def typed_bound(
-    bound: Any, inclusive: bool, columns: KeyColumns, *, lower: bool
-) -> TypedBound | None:
-    """``bound`` as values of the key's types; ``None`` when no row can satisfy it.
-
-    A value between two of a column's (``1.5`` for int64) becomes its neighbour inside the range;
-    what the tuple says after it no longer matters.
-    """
-    if bound is None:
-        return TypedBound((), True)
-    values: list[pa.Scalar] = []
-    for i, value in enumerate(as_tuple(bound)):
-        name, data_type = columns.names[i], columns.types[i]
-        if value is None:
-            values.append(pa.scalar(None, data_type))
-            continue
-        if _is_nan(value) and pa.types.is_floating(data_type):
-            values.append(pa.scalar(math.nan, data_type))
-            continue
-        found = _place(name, data_type, value)
-        if found.exact is not None:
-            values.append(found.exact)
-            continue
-        # Inside the range is upwards of the lower bound in key order: downwards in value where
-        # the column descends.
-        inner = found.above if lower != columns.descending[i] else found.below
-        if inner is None:
-            if not values:
-                return None
-            # Beyond every value of this column: nothing with these leading values is inside.
-            return TypedBound(tuple(values), False)
-        return TypedBound((*values, inner), True)
-    return TypedBound(tuple(values), inclusive)
-
-
-def as_tuple(bound: Any) -> tuple[Any, ...]:
-    """A bound or prefix as a tuple; a scalar is a tuple of one."""
-    return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
-
-
-def typed_prefix(prefix: Any, columns: KeyColumns) -> tuple[tuple[pa.Scalar, ...], bool] | None:
-    """(typed values, the last is a string prefix); ``None`` when no row can match."""
-    values: list[pa.Scalar] = []
-    items = as_tuple(prefix)
-    starts = False
-    for i, value in enumerate(items):
-        name, data_type = columns.names[i], columns.types[i]
-        if isinstance(value, StartsWith):
-            if i != len(items) - 1:
-                raise InvalidArgumentError("starts_with() must be the last element of a prefix")
-            starts = True
-            values.append(_starts_with_scalar(name, data_type, value))
-            continue
-        scalar, _ = exact_scalar(name, data_type, value)
-        if scalar is None:  # null, or beyond the column's values: neither equals anything
-            return None
-        values.append(scalar)
-    return tuple(values), starts
-
-
-def _starts_with_scalar(name: str, data_type: pa.DataType, value: StartsWith) -> pa.Scalar:
-    text = is_text(data_type)
-    if not text and not is_bytes(data_type):
-        raise InvalidArgumentError(
-            f"starts_with() needs a text or binary column; {name!r} is {data_type}"
-        )
-    if text != isinstance(value.prefix, str):
-        raise InvalidArgumentError(
-            f"starts_with({value.prefix!r}) does not fit column {name!r}, which is {data_type}"
-        )
-    # As bytes whatever the column's type: a prefix may be of any length.
-    prefix = value.prefix
-    return pa.scalar(prefix.encode() if isinstance(prefix, str) else prefix, pa.binary())

@@ -15,16 +15,8 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file_base import FileBase, limited
-from nimblepy.keys import (
-    KeyColumns,
-    Probes,
-    as_tuple,
-    key_columns,
-    probe_batch,
-    single_row,
-    typed_bound,
-    typed_prefix,
-)
+from nimblepy.key_bounds import check_bound_widths, typed_bound, typed_prefix
+from nimblepy.keys import KeyColumns, Probes, key_columns, probe_batch, single_row
 from nimblepy.registry import CLUSTER, Index, choose
 
 Rows = np.ndarray[Any, np.dtype[np.uint64]]
@@ -123,12 +115,7 @@ def as_ranges(rows: Rows, probes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any,
 
 def _bound_columns(index: Index, on: Names, *bounds: Any) -> KeyColumns:
     columns = key_columns(index.keys, index.types, on)
-    for bound in bounds:
-        n = 0 if bound is None else len(as_tuple(bound))
-        if n > len(columns.names):
-            raise InvalidArgumentError(
-                f"bound {bound!r}: {n} values for the key ({', '.join(columns.names)})"
-            )
+    check_bound_widths(columns, *bounds)
     return columns
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import nimblepy as nb
 from exact import assert_same_table
-from nimblepy.key_lookups import KeyLookups
+from nimblepy.key_ranges import KeyRanges
 
 Store = Callable[..., Any]
 N = 300
@@ -138,7 +138,7 @@ def _outcome(call: Callable[[], Any]) -> Any:
 def _check(file: Any, call: Callable[[Any], Any]) -> None:
     quick = _outcome(lambda: call(file))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeyLookups, "_range_reader", lambda *_: None)
+        patch.setattr(KeyRanges, "_range_reader", lambda *_: (None, None))
         slow = _outcome(lambda: call(file))
     if isinstance(slow, pa.Table):
         assert isinstance(quick, pa.Table), quick
@@ -154,31 +154,45 @@ def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
         yield value, values[(i * 7 + 3) % len(values)]
 
 
+def _file(store: Store, table: pa.Table, keys: list[Any], kind: str) -> Any:
+    """A file whose rows are in the order of the keys, or in another one with a sorted index."""
+    if kind == "cluster":
+        return store(table, cluster_by=keys)
+    order = np.random.default_rng(1).permutation(table.num_rows)
+    return store(table.take(pa.array(order)), indexes=[nb.SortedIndex(keys)])
+
+
+@pytest.mark.parametrize("kind", ["cluster", "sorted"])
 @pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
 @pytest.mark.parametrize("name", CASES)
 def test_range_of_plain_values_equals_the_general_way(
-    store: Store, name: str, descending: bool
+    store: Store, name: str, descending: bool, kind: str
 ) -> None:
     keys, values = CASES[name]
     key = nb.SortKey("k", descending=descending, nulls_first=descending)
-    file = store(pa.table({"k": keys, "row": pa.array(range(N))}), cluster_by=[key])
+    table = pa.table({"k": keys, "row": pa.array(range(N))})
+    file = _file(store, table, [key], kind)
+    first = None if kind == "cluster" else "k"  # a sorted index has to be named
     inclusive = ["[)", "[]", "()", "(]"]
     for i, (lower, upper) in enumerate(_pairs(values)):
-        how: dict[str, Any] = {"inclusive": inclusive[i % 4]}
+        how: dict[str, Any] = {"inclusive": inclusive[i % 4], "on": first}
         _check(file, lambda f, lo=lower, up=upper, how=how: f.row_ranges(lower=lo, upper=up, **how))
         how |= {
             "reverse": i % 3 == 0,
             "limit": [None, 5, 0][i % 3],
-            "on": [None, "k", ["k"]][i % 3],
+            "on": [first, "k", ["k"]][i % 3],
         }
         _check(file, lambda f, lo=lower, up=upper, how=how: f.range(lo, up, **how))
     for value in values:
-        _check(file, lambda f, v=value: f.prefix(v))
-        _check(file, lambda f, v=value: f.prefix((v,), reverse=True, limit=4, columns=["row"]))
-        _check(file, lambda f, v=value: f.row_ranges(prefix=v))
+        on: dict[str, Any] = {"on": first}
+        _check(file, lambda f, v=value, on=on: f.prefix(v, **on))
+        how = {"reverse": True, "limit": 4, "columns": ["row"]}
+        _check(file, lambda f, v=value, how=how, on=on: f.prefix((v,), **how, **on))
+        _check(file, lambda f, v=value, on=on: f.row_ranges(prefix=v, **on))
 
 
-def test_composite_bounds_equal_the_general_way(store: Store) -> None:
+@pytest.mark.parametrize("kind", ["cluster", "sorted"])
+def test_composite_bounds_equal_the_general_way(store: Store, kind: str) -> None:
     table = pa.table(
         {
             "a": [i // 100 for i in range(N)],
@@ -186,13 +200,15 @@ def test_composite_bounds_equal_the_general_way(store: Store) -> None:
             "c": [None if i % 10 == 9 else float(i % 10) for i in range(N)],
         }
     )
-    file = store(table, cluster_by=["a", nb.SortKey("b", descending=True), "c"])
+    file = _file(store, table, ["a", nb.SortKey("b", descending=True), "c"], kind)
+    whole = ["a", "b", "c"]
     tuples: list[Any] = [
         *(None, 1, (1,), (1, "t5"), (1, "t5", 3.0), (1, "t5", None), (1, None), (None, "t5")),
         *((1.5, "t5"), (1, "t5", 3), (2**65, "t5"), (1, "t", 0.0), (3,), (-1,), (1, "t5", 3.0, 4)),
     ]
     for lower in tuples:
         for upper in tuples:
+            _check(file, lambda f, lo=lower, up=upper: f.range(lo, up, on=whole, inclusive="[]"))
             _check(file, lambda f, lo=lower, up=upper: f.range(lo, up, inclusive="[]"))
         for on in (["a"], ["a", "b"], ["b", "a"], ["b"], "c", ["nothing"]):
             _check(file, lambda f, lo=lower, on=on: f.range(lo, on=on))
@@ -223,10 +239,14 @@ def test_composite_bounds_equal_the_general_way(store: Store) -> None:
     ],
     ids=str,
 )
-def test_other_arguments_equal_the_general_way(store: Store, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", ["cluster", "sorted"])
+def test_other_arguments_equal_the_general_way(
+    store: Store, how: dict[str, Any], kind: str
+) -> None:
     table = pa.table({"k": range(10), "v": [{"x": i} for i in range(10)]})
-    file = store(table, cluster_by="k")
-    file.range(2, 8, columns=["k"])  # prepared already: "k" is not ["k"]
+    file = _file(store, table, ["k"], kind)
+    how = how if kind == "cluster" else {"on": "k", **how}
+    file.range(2, 8, on="k", columns=["k"])  # prepared already: "k" is not ["k"]
     _check(file, lambda f: f.range(2, 8, **how))
     if "inclusive" not in how:
         _check(file, lambda f: f.prefix(2, **how))
@@ -272,3 +292,14 @@ def test_range_after_close_is_refused(store: Store) -> None:
     file.close()
     with pytest.raises(nb.InvalidArgumentError, match="closed"):
         file.range(1, 2)
+
+
+@pytest.mark.parametrize("how", [{}, {"reverse": True}, {"limit": 66_000}, {"limit": 5}], ids=str)
+def test_ranges_of_many_scattered_rows_are_in_key_order(store: Store, how: dict[str, Any]) -> None:
+    n = 200_000
+    keys = np.random.default_rng(2).permutation(n)
+    file = store(pa.table({"k": keys, "row": range(n)}), indexes=[nb.SortedIndex("k")])
+    want = np.arange(10, n)[:: -1 if "reverse" in how else 1][: how.get("limit")]
+    got = file.range(10, None, on="k", **how)
+    assert got.column("k").to_pylist() == want.tolist()
+    assert keys[got.column("row").to_numpy()].tolist() == want.tolist()

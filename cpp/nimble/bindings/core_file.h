@@ -56,6 +56,10 @@ class ProbeKeys {
   bool whole_ = false;
 };
 
+// Secondary index `index` of the footer, opened without the GIL; raises where
+// there is none.
+const IndexLookup* secondary_index(const FileReader& file, int64_t index);
+
 // Names, directions and null placement of key columns, as Python sees them.
 pybind11::list sort_keys_of(const FileReader& file,
                             const std::vector<KeyColumnRef>& columns);

@@ -25,18 +25,8 @@ class Asked {
       columns_ = &file.footer().cluster->columns;
       return;
     }
-    const auto i = static_cast<size_t>(index);
-    if (i >= file.footer().indexes.size()) {
-      raise(Status::not_found(file.file().name() + " has no index " +
-                              std::to_string(index)));
-    }
-    Result<const IndexLookup*> opened = nullptr;
-    {
-      const py::gil_scoped_release nogil;
-      opened = file.index(i);
-    }
-    lookup_ = unwrap(std::move(opened));
-    columns_ = &file.footer().indexes[i].columns;
+    lookup_ = secondary_index(file, index);
+    columns_ = &file.footer().indexes[static_cast<size_t>(index)].columns;
   }
 
   const IndexLookup& operator*() const { return *lookup_; }
@@ -79,6 +69,17 @@ struct AskedKeys {
     if (!left_out.empty()) drop();
   }
 
+  // Calls take(i, request) for every row i of the batch: the number of its
+  // key among those that are asked for, or none.
+  template <class Take>
+  void each(const Take& take) const {
+    size_t request = 0;
+    for (size_t i = 0; i < num_rows; ++i) {
+      const bool asked = left_out.empty() || left_out[i] == 0;
+      take(i, asked ? std::optional<size_t>(request++) : std::nullopt);
+    }
+  }
+
  private:
   void drop() {
     KeyBuffer kept(keys.fixed_width());
@@ -114,17 +115,14 @@ py::tuple index_find(const FileReader& file, int64_t index,
   uint64_t* end = ends.mutable_data();
   uint64_t* row = rows.mutable_data();
   uint64_t* const first = row;
-  size_t request = 0, range = 0;
-  for (size_t i = 0; i < probes.num_rows; ++i) {
-    if (probes.left_out.empty() || probes.left_out[i] == 0) {
-      for (; range < answer.ends[request]; ++range) {
-        const RowRange r = answer.ranges[range];
-        for (uint64_t x = r.begin; x < r.end; ++x) *row++ = x;
-      }
-      ++request;
+  size_t range = 0;
+  probes.each([&](size_t, std::optional<size_t> request) {
+    for (; request && range < answer.ends[*request]; ++range) {
+      const RowRange r = answer.ranges[range];
+      for (uint64_t x = r.begin; x < r.end; ++x) *row++ = x;
     }
     *end++ = static_cast<uint64_t>(row - first);
-  }
+  });
   return py::make_tuple(ends, rows);
 }
 
@@ -141,11 +139,9 @@ py::array_t<uint64_t> index_count(const FileReader& file, int64_t index,
   check(status);
   py::array_t<uint64_t> out(static_cast<py::ssize_t>(probes.num_rows));
   uint64_t* to = out.mutable_data();
-  size_t request = 0;
-  for (size_t i = 0; i < probes.num_rows; ++i) {
-    const bool asked_for = probes.left_out.empty() || probes.left_out[i] == 0;
-    *to++ = asked_for ? counts[request++] : 0;
-  }
+  probes.each([&](size_t i, std::optional<size_t> request) {
+    to[i] = request ? counts[*request] : 0;
+  });
   return out;
 }
 
@@ -210,11 +206,10 @@ py::array_t<uint64_t> index_places(const FileReader& file, int64_t index,
   }
   check(status);
   if (probes.left_out.empty()) return ranges_to_numpy(found);
-  std::vector<PlaceRange> all;
-  size_t request = 0;
-  for (size_t i = 0; i < probes.num_rows; ++i) {
-    all.push_back(probes.left_out[i] == 0 ? found[request++] : PlaceRange{});
-  }
+  std::vector<PlaceRange> all(probes.num_rows);
+  probes.each([&](size_t i, std::optional<size_t> request) {
+    if (request) all[i] = found[*request];
+  });
   return ranges_to_numpy(all);
 }
 
@@ -265,6 +260,20 @@ py::array_t<bool> index_settle(
 }
 
 }  // namespace
+
+const IndexLookup* secondary_index(const FileReader& file, int64_t index) {
+  const auto i = static_cast<size_t>(index);
+  if (index < 0 || i >= file.footer().indexes.size()) {
+    raise(Status::not_found(file.file().name() + " has no index " +
+                            std::to_string(index)));
+  }
+  Result<const IndexLookup*> opened = nullptr;
+  {
+    const py::gil_scoped_release nogil;
+    opened = file.index(i);
+  }
+  return unwrap(std::move(opened));
+}
 
 void register_index(py::module_& m) {
   m.def("index_find", &index_find, py::arg("file"), py::arg("index"),

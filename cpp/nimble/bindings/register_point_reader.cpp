@@ -1,5 +1,8 @@
 // _core.PointReader: one row as a dict, the quickest way from a key to Python
 // values. Works on mapped files; others read the row through a Projection.
+#include <pybind11/stl.h>
+
+#include <algorithm>
 #include <optional>
 
 #include "nimble/bindings/core_file.h"
@@ -65,22 +68,21 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   // `fallback(row, columns)` gives a dict of the columns that ValueMaker does
   // not know; of all columns where the file is not mapped.
   // Keys are those of a secondary index, or of the cluster index where `index`
-  // is below 0.
+  // is below 0. They are tuples of all its columns; the i-th one is item
+  // order[i]. Without an order there is no way by key.
   PointReader(std::shared_ptr<RowReader> rows, py::object fallback,
-              int64_t index)
-      : rows_(std::move(rows)), fallback_(std::move(fallback)) {
+              int64_t index, std::vector<size_t> order)
+      : rows_(std::move(rows)),
+        fallback_(std::move(fallback)),
+        order_(std::move(order)) {
     const FileReader& f = rows_->file();
     encoder_ = f.encoder();
     if (index >= 0) {
-      Result<const IndexLookup*> opened = nullptr;
-      {
-        const py::gil_scoped_release nogil;
-        opened = f.index(static_cast<size_t>(index));
-      }
-      lookup_ = unwrap(std::move(opened));
+      lookup_ = secondary_index(f, index);
       encoder_ = &lookup_->encoder();
     }
     if (encoder_ != nullptr) key_columns_ = encoder_->columns().size();
+    check_order();
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
       add_column(i);
     }
@@ -125,6 +127,15 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   // Columns whose bytes are on their way at once.
   static constexpr size_t kAhead = 32;
 
+  void check_order() {
+    std::vector<size_t> sorted = order_;
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      if (sorted[i] == i && sorted.size() == key_columns_) continue;
+      raise(Status::invalid_argument("not an order of all key columns"));
+    }
+  }
+
   void add_column(size_t i) {
     const FileReader& f = rows_->file();
     const Field& field = rows_->schema().children[i];
@@ -168,7 +179,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   py::object get(PyObject* key) const {
     uint8_t bytes[256];
-    const ByteSpan encoded = encode(key, bytes);
+    const ByteSpan encoded = order_.empty() ? ByteSpan{} : encode(key, bytes);
     if (encoded.empty()) {
       return py::reinterpret_borrow<py::object>(Py_NotImplemented);
     }
@@ -226,18 +237,32 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   ByteSpan encode_tuple(PyObject* key) const {
     thread_local std::vector<KeyScalar> values;
     thread_local ByteBuffer encoded;
-    // Tuples for a secondary index may be in an order of their own.
-    if (encoder_ == nullptr || (lookup_ != nullptr && key_columns_ != 1) ||
-        !to_key_scalars(*encoder_, key_columns_, key, &values) ||
-        values.size() != key_columns_) {
-      return {};
-    }
+    if (order_.empty() || !values_of(key, &values)) return {};
     for (const KeyScalar& v : values) {
       if (v.kind == KeyScalar::Kind::kNull) return {};
     }
     encoded.clear();
     check(encoder_->encode_tuple(values, &encoded));
     return encoded.span();
+  }
+
+  // The values of a key in the order of the key's columns.
+  bool values_of(PyObject* key, std::vector<KeyScalar>* values) const {
+    values->resize(key_columns_);
+    const auto& columns = encoder_->columns();
+    if (!PyTuple_CheckExact(key)) {
+      return key_columns_ == 1 &&
+             to_key_scalar(columns[0], key, &values->front());
+    }
+    if (static_cast<size_t>(PyTuple_GET_SIZE(key)) != key_columns_) {
+      return false;
+    }
+    for (size_t i = 0; i < key_columns_; ++i) {
+      PyObject* const item =
+          PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(order_[i]));
+      if (!to_key_scalar(columns[i], item, &(*values)[i])) return false;
+    }
+    return true;
   }
 
   // `key` is the one that the row was found by, or null.
@@ -283,10 +308,10 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       if (!g.direct) {
         made = py::object(others[g.name]).release().ptr();
       } else if (g.key_part && key != nullptr) {
-        made = Py_NewRef(
-            key_columns_ == 1
-                ? key
-                : PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(*g.key_part)));
+        made = Py_NewRef(key_columns_ == 1
+                             ? key
+                             : PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(
+                                                         order_[*g.key_part])));
       } else {
         made = make(place, i, values[i - begin]);
       }
@@ -339,6 +364,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   std::shared_ptr<RowReader> rows_;
   py::object fallback_;
+  std::vector<size_t> order_;
   const IndexLookup* lookup_ = nullptr;  // null: the cluster index
   const KeyEncoder* encoder_ = nullptr;  // of keys; null: no index
   size_t key_columns_ = 0;
@@ -351,8 +377,10 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
 void register_point_reader(py::module_& m) {
   py::class_<PointReader, std::shared_ptr<PointReader>>(m, "PointReader")
-      .def(py::init<std::shared_ptr<RowReader>, py::object, int64_t>(),
-           py::arg("projection"), py::arg("fallback"), py::arg("index") = -1)
+      .def(py::init<std::shared_ptr<RowReader>, py::object, int64_t,
+                    std::vector<size_t>>(),
+           py::arg("projection"), py::arg("fallback"), py::arg("index"),
+           py::arg("order"))
       .def("getter", &PointReader::getter)
       .def("read", &PointReader::read, py::arg("row"));
 }

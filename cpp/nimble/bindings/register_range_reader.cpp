@@ -1,10 +1,13 @@
-// _core.RangeReader: bounds or a prefix to a pyarrow.Table in one call.
+// _core.RangeReader: bounds or a prefix to a pyarrow.Table in one call, by the
+// cluster index or a sorted one. Positions are places in the order of the
+// index: for the cluster index, rows.
 #include <algorithm>
 #include <numeric>
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/python_keys.h"
+#include "nimble/file/index_lookup.h"
 #include "nimble/file/key_lookup.h"
 
 namespace py = pybind11;
@@ -57,11 +60,13 @@ struct Wanted {
 class RangeReader {
  public:
   // Bounds are about the first `width` key columns. `starts_with` is the class
-  // that marks a string prefix.
-  RangeReader(std::shared_ptr<RowReader> rows, size_t width,
-              py::object starts_with)
+  // that marks a string prefix. Without `lookup` the cluster index answers.
+  RangeReader(std::shared_ptr<RowReader> rows, const IndexLookup* lookup,
+              size_t width, py::object starts_with)
       : rows_(std::move(rows)),
-        encoder_(*rows_->file().encoder()),
+        lookup_(lookup),
+        encoder_(lookup != nullptr ? lookup->encoder()
+                                   : *rows_->file().encoder()),
         width_(width),
         starts_with_(std::move(starts_with)) {
     const py::module_ arrow = py::module_::import("pyarrow");
@@ -88,11 +93,11 @@ class RangeReader {
     if (!keys || !wanted.parse(limit, reverse)) return not_implemented();
     return read(*keys, wanted);
   }
-  py::object range_rows(const py::handle& lower, const py::handle& upper,
-                        const py::handle& inclusive) const {
+  py::object range_places(const py::handle& lower, const py::handle& upper,
+                          const py::handle& inclusive) const {
     return find(key_range(lower, upper, inclusive));
   }
-  py::object prefix_rows(const py::handle& value) const {
+  py::object prefix_places(const py::handle& value) const {
     return find(prefix_keys(value));
   }
 
@@ -153,10 +158,14 @@ class RangeReader {
     Result<RowRange> found = RowRange{};
     {
       const py::gil_scoped_release nogil;
-      const GroupCache::Pin pin(rows_->file().groups());
-      found = KeyCursor(rows_->file()).find_range(*keys);
+      found = places(*keys);
     }
     return tuple_of(Wanted{}.cut(unwrap(std::move(found))));
+  }
+  Result<RowRange> places(const KeyRange& keys) const {
+    if (lookup_ != nullptr) return lookup_->find_range(keys);
+    const GroupCache::Pin pin(rows_->file().groups());
+    return KeyCursor(rows_->file(), rows_.get()).find_range(keys);
   }
   static py::tuple tuple_of(const RowRange& r) {
     return py::make_tuple(r.begin, r.end);
@@ -177,28 +186,37 @@ class RangeReader {
   // Leaves `array` without a release where it takes more than one batch.
   Status find_and_read(const KeyRange& keys, const Wanted& wanted,
                        RowRange* found, ArrowArray* array) const {
-    {
-      const GroupCache::Pin pin(rows_->file().groups());
-      KeyCursor cursor(rows_->file(), rows_.get());
-      NIMBLE_ASSIGN_OR_RETURN(*found, cursor.find_range(keys));
-    }
+    NIMBLE_ASSIGN_OR_RETURN(*found, places(keys));
     *found = wanted.cut(*found);
     if (found->size() > kMaxBatchRows) return Status::ok();
     Column column = rows_->make_output();
-    NIMBLE_RETURN_IF_ERROR(rows_->read_ranges({found, 1}, 1, &column));
-    Status status;
-    if (wanted.reverse) {
-      std::vector<uint64_t> places(column.length());
-      std::iota(places.rbegin(), places.rend(), uint64_t{0});
-      Column reversed = rows_->make_output();
-      reversed.append_rows(column, places.data(), places.size());
-      status = std::move(reversed).export_array(array);
-    } else {
-      status = std::move(column).export_array(array);
-    }
+    Status status =
+        lookup_ != nullptr
+            ? read_places(*found, wanted.reverse, std::move(column), array)
+            : read_rows(*found, wanted.reverse, std::move(column), array);
     // Its bytes do not fit in one array: several batches.
     const bool large = status.code() == StatusCode::kInvalidArgument;
     return large ? Status::ok() : std::move(status);
+  }
+
+  Status read_rows(RowRange rows, bool reverse, Column column,
+                   ArrowArray* array) const {
+    NIMBLE_RETURN_IF_ERROR(rows_->read_ranges({&rows, 1}, 1, &column));
+    if (!reverse) return std::move(column).export_array(array);
+    std::vector<uint64_t> places(column.length());
+    std::iota(places.rbegin(), places.rend(), uint64_t{0});
+    Column reversed = rows_->make_output();
+    reversed.append_rows(column, places.data(), places.size());
+    return std::move(reversed).export_array(array);
+  }
+
+  Status read_places(const PlaceRange& places, bool reverse, Column column,
+                     ArrowArray* array) const {
+    std::vector<uint64_t> rows;
+    NIMBLE_RETURN_IF_ERROR(lookup_->rows_at({&places, 1}, &rows));
+    if (reverse) std::reverse(rows.begin(), rows.end());
+    NIMBLE_RETURN_IF_ERROR(rows_->take(rows, 1, &column));
+    return std::move(column).export_array(array);
   }
 
   py::object table_of(ArrowArray* array) const {
@@ -214,19 +232,26 @@ class RangeReader {
   }
 
   std::shared_ptr<RowReader> rows_;
+  const IndexLookup* lookup_;
   const KeyEncoder& encoder_;
   size_t width_;
   py::object starts_with_, schema_, import_batch_, make_table_;
 };
 
 std::unique_ptr<RangeReader> make_reader(std::shared_ptr<RowReader> rows,
-                                         size_t width, py::type starts_with) {
-  const KeyEncoder* encoder = rows->file().encoder();
-  if (encoder == nullptr || width == 0 || width > encoder->columns().size()) {
-    raise(Status::invalid_argument("no cluster key of " +
+                                         int64_t index, size_t width,
+                                         py::type starts_with) {
+  const IndexLookup* lookup =
+      index < 0 ? nullptr : secondary_index(rows->file(), index);
+  const KeyEncoder* encoder =
+      lookup != nullptr ? &lookup->encoder() : rows->file().encoder();
+  const bool ordered = lookup == nullptr || lookup->is_ordered();
+  if (encoder == nullptr || !ordered || width == 0 ||
+      width > encoder->columns().size()) {
+    raise(Status::invalid_argument("no index with an order of " +
                                    std::to_string(width) + " columns"));
   }
-  return std::make_unique<RangeReader>(std::move(rows), width,
+  return std::make_unique<RangeReader>(std::move(rows), lookup, width,
                                        std::move(starts_with));
 }
 
@@ -234,15 +259,15 @@ std::unique_ptr<RangeReader> make_reader(std::shared_ptr<RowReader> rows,
 
 void register_range_reader(py::module_& m) {
   py::class_<RangeReader>(m, "RangeReader")
-      .def(py::init(&make_reader), py::arg("projection"), py::arg("width"),
-           py::arg("starts_with"))
+      .def(py::init(&make_reader), py::arg("projection"), py::arg("index"),
+           py::arg("width"), py::arg("starts_with"))
       .def("range", &RangeReader::range, py::arg("lower"), py::arg("upper"),
            py::arg("inclusive"), py::arg("limit"), py::arg("reverse"))
       .def("prefix", &RangeReader::prefix, py::arg("prefix"), py::arg("limit"),
            py::arg("reverse"))
-      .def("range_rows", &RangeReader::range_rows, py::arg("lower"),
+      .def("range_places", &RangeReader::range_places, py::arg("lower"),
            py::arg("upper"), py::arg("inclusive"))
-      .def("prefix_rows", &RangeReader::prefix_rows, py::arg("prefix"));
+      .def("prefix_places", &RangeReader::prefix_places, py::arg("prefix"));
 }
 
 }  // namespace nimble

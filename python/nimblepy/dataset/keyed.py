@@ -14,16 +14,9 @@ from nimblepy.dataset.bounds import EncodedKeys, Indices
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.join_gather import gather
 from nimblepy.join_matches import Matches, ProbeKeys, Rows, by_cluster_key, file_segments
+from nimblepy.key_bounds import as_tuple, typed_bound, typed_prefix
 from nimblepy.key_probes import _width
-from nimblepy.keys import (
-    KeyColumns,
-    as_tuple,
-    key_columns,
-    probe_batch,
-    single_row,
-    typed_bound,
-    typed_prefix,
-)
+from nimblepy.keys import KeyColumns, key_columns, probe_batch, single_row
 
 _MISSING = object()
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
