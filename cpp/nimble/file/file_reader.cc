@@ -250,7 +250,12 @@ Result<std::shared_ptr<const std::vector<uint8_t>>> FileReader::zone_bytes(
 }
 
 uint64_t FileReader::memory_bytes() const {
-  return groups_->memory_bytes() + range_cache_->memory_bytes();
+  uint64_t total = groups_->memory_bytes() + range_cache_->memory_bytes();
+  for (const auto& slot : indexes_) {
+    const IndexLookup* index = slot->ready.load(std::memory_order_acquire);
+    if (index != nullptr) total += index->memory_bytes();
+  }
+  return total;
 }
 
 }  // namespace nimble

@@ -69,6 +69,7 @@ class FileReader {
   // Verifies the checksum of a section's bytes.
   Status check_section(const SectionRef& section, ByteSpan bytes,
                        const std::string& what) const;
+  // Of caches and of indexes that have been opened.
   uint64_t memory_bytes() const;
 
  private:

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "nimble/file/hash_lookup.h"
 #include "nimble/file/find_keys.h"
+#include "nimble/file/hash_lookup.h"
 #include "nimble/file/key_lookup.h"
 #include "nimble/file/sorted_index.h"
 #include "nimble/index/cluster_index_writer.h"
@@ -17,6 +17,7 @@ class ClusterLookup final : public IndexLookup {
   explicit ClusterLookup(const FileReader& file) : file_(file) {}
 
   const KeyEncoder& encoder() const override { return *file_.encoder(); }
+  uint64_t memory_bytes() const override { return 0; }  // the file counts it
   bool is_ordered() const override { return true; }
 
   Status find_keys(const KeyBuffer& keys, bool whole,
@@ -66,6 +67,7 @@ class SortedLookup final : public IndexLookup {
       : index_(std::move(index)), encoder_(std::move(encoder)) {}
 
   const KeyEncoder& encoder() const override { return encoder_; }
+  uint64_t memory_bytes() const override { return index_->memory_bytes(); }
   bool is_ordered() const override { return true; }
 
   // Probes in key order, so that each group and chunk is opened once; answers

@@ -53,7 +53,8 @@ bool same(const SectionRef& a, const SectionRef& b) {
   return a.offset == b.offset && a.size == b.size && a.checksum == b.checksum;
 }
 
-bool same(const std::vector<NodeSection>& a, const std::vector<NodeSection>& b) {
+bool same(const std::vector<NodeSection>& a,
+          const std::vector<NodeSection>& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i].node != b[i].node || a[i].rows != b[i].rows ||
@@ -96,6 +97,40 @@ TEST(Footer, RoundTrip) {
   CHECK_EQ(b->schema.type_name(), f.schema.type_name());
   CHECK(b->schema.children[1].metadata == f.schema.children[1].metadata);
   CHECK(f.serialize() == b->serialize());
+}
+
+// Indexes change nothing in the data: a reader leaves out those of a later
+// kind and keeps the others in their order.
+TEST(Footer, IndexesOfUnknownKindsAreLeftOut) {
+  FileFooter f = sample();
+  const auto index = [](int kind, uint64_t keys) {
+    SecondaryIndexRef ref;
+    ref.kind = static_cast<IndexKind>(kind);
+    ref.columns = {{{0}, {}}};
+    ref.root = {600, 20, 18};
+    ref.num_keys = keys;
+    return ref;
+  };
+  f.indexes = {index(0, 1), index(2, 2), index(3, 3), index(255, 4),
+               index(1, 5)};
+  // Not even looked at: these would be refused of a kind that is known.
+  f.indexes[2].columns = {{{77}, {}}};
+  f.indexes[3].root = {UINT64_MAX, 10, 0};
+  const auto b = reparse(f);
+  REQUIRE(b.has_value());
+  REQUIRE(b->indexes.size() == 2);
+  CHECK(b->indexes[0].kind == IndexKind::kSorted);
+  CHECK_EQ(b->indexes[0].num_keys, 2);
+  CHECK(b->indexes[1].kind == IndexKind::kHash);
+  CHECK_EQ(b->indexes[1].num_keys, 5);
+  for (const int kind : {1, 2}) {
+    f.indexes = {index(kind, 1)};
+    f.indexes[0].columns = {{{77}, {}}};
+    CHECK(!reparse(f).has_value());
+    f.indexes = {index(kind, 1)};
+    f.indexes[0].root = {UINT64_MAX, 10, 0};
+    CHECK(!reparse(f).has_value());
+  }
 }
 
 TEST(Footer, EverySchemaComesBack) {
@@ -146,7 +181,8 @@ TEST(Footer, ContradictionsAreRefused) {
     FileFooter f = sample();
     changes[i](&f);
     const auto parsed = reparse(f);
-    if (parsed.has_value()) nimble::testing::fail(__FILE__, __LINE__, "change " + std::to_string(i));
+    if (parsed.has_value())
+      nimble::testing::fail(__FILE__, __LINE__, "change " + std::to_string(i));
   }
 }
 
@@ -184,8 +220,16 @@ TEST(Footer, HostileBytes) {
     std::vector<uint8_t> wrong = bytes;
     for (uint64_t n = 1 + rng() % 3; n > 0; --n) {
       uint8_t& b = wrong[rng() % wrong.size()];
-      const uint8_t values[] = {0, 1, 4, 8, 0x7f, 0x80, 0xff, static_cast<uint8_t>(b ^ 4),
-                                static_cast<uint8_t>(b + 4), static_cast<uint8_t>(b - 4)};
+      const uint8_t values[] = {0,
+                                1,
+                                4,
+                                8,
+                                0x7f,
+                                0x80,
+                                0xff,
+                                static_cast<uint8_t>(b ^ 4),
+                                static_cast<uint8_t>(b + 4),
+                                static_cast<uint8_t>(b - 4)};
       b = values[rng() % std::size(values)];
     }
     const auto parsed = FileFooter::parse(wrong, kLimit);
@@ -194,7 +238,8 @@ TEST(Footer, HostileBytes) {
       ++refused;
       continue;
     }
-    CHECK_EQ(parsed->num_rows, parsed->groups.empty() ? 0 : parsed->groups.back().end_row);
+    CHECK_EQ(parsed->num_rows,
+             parsed->groups.empty() ? 0 : parsed->groups.back().end_row);
     CHECK(!parsed->serialize().empty());
   }
   CHECK(refused > 1000);

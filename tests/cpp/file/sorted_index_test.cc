@@ -1,0 +1,161 @@
+#include "nimble/file/sorted_index.h"
+
+#include <algorithm>
+#include <random>
+
+#include "file/columns.h"
+#include "io/temp_dir.h"
+#include "nimble/index/sorted_index_writer.h"
+#include "nimble/io/memory_file.h"
+
+namespace nimble::testing {
+namespace {
+
+// A file of rows whose data are the index's sections; the root, which is not
+// in its footer.
+struct Indexed {
+  Bytes file;
+  std::vector<uint8_t> root;
+};
+
+Bytes file_around(std::shared_ptr<std::vector<uint8_t>> bytes,
+                  uint64_t num_rows) {
+  FileFooter footer;
+  footer.num_rows = num_rows;
+  footer.schema.format = "+s";
+  if (num_rows > 0) footer.groups.push_back({{8, 1, 0}, num_rows});
+  bytes->resize(round_up(bytes->size(), 8));
+  const auto f = footer.serialize();
+  Postscript ps;
+  ps.footer_offset = bytes->size();
+  ps.footer_size = f.size();
+  ps.footer_checksum = checksum64(f);
+  bytes->insert(bytes->end(), f.begin(), f.end());
+  const auto tail = ps.serialize();
+  bytes->insert(bytes->end(), tail.begin(), tail.end());
+  return bytes;
+}
+
+Indexed build(const std::vector<std::string>& keys, uint64_t memory) {
+  const TempDir dir;
+  SortedIndexOptions options;
+  options.chunk_keys = 50;
+  options.chunks_per_group = 7;
+  options.memory_bytes = memory;
+  options.spill_directory = dir.path("");
+  SortedIndexWriter writer(options);
+  KeyBuffer buffer;
+  for (const auto& k : keys) buffer.push_back(as_bytes(k));
+  REQUIRE(writer.add(buffer, 0, keys.size()).is_ok());
+  auto bytes = std::make_shared<std::vector<uint8_t>>(kMagic, kMagic + 8);
+  auto root = writer.finish([&](ByteSpan section) -> Result<SectionRef> {
+    bytes->resize(round_up(bytes->size(), 8));
+    const SectionRef ref{bytes->size(), section.size(), checksum64(section)};
+    bytes->insert(bytes->end(), section.begin(), section.end());
+    return ref;
+  });
+  REQUIRE(root.has_value());
+  return {file_around(bytes, keys.size()), *root};
+}
+
+// Of some values, each ended so that none is the beginning of another.
+std::vector<std::string> random_keys(size_t n, size_t different) {
+  std::mt19937_64 rng(n);
+  std::vector<std::string> out(n);
+  for (auto& k : out) k = "key" + std::to_string(rng() % different) + '\0';
+  return out;
+}
+
+std::vector<uint64_t> rows_with(const std::vector<std::string>& keys,
+                                const std::string& prefix) {
+  std::vector<std::pair<std::string, uint64_t>> found;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i].starts_with(prefix)) found.emplace_back(keys[i], i);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<uint64_t> rows;
+  for (const auto& [key, row] : found) rows.push_back(row);
+  return rows;
+}
+
+TEST(SortedIndex, PrefixesGiveRowsInKeyOrder) {
+  for (const size_t n : {0, 1, 49, 50, 51, 5000}) {
+    for (const size_t different : {1, 30, 1 << 20}) {
+      const auto keys = random_keys(n, different);
+      for (const uint64_t memory : {uint64_t{0}, uint64_t{1} << 26}) {
+        const Indexed made = build(keys, memory);
+        const auto file = open_mapped(made.file);
+        const auto index = SortedIndex::open(*file, made.root);
+        REQUIRE(index.has_value());
+        CHECK_EQ((*index)->num_entries(), n);
+        SortedCursor cursor(**index);
+        std::vector<std::string> probes = {"", "key", "key1", "kez", "a"};
+        for (size_t i = 0; i < n; i += 97) probes.push_back(keys[i]);
+        for (const auto& probe : probes) {
+          const auto places = cursor.find_prefix(as_bytes(probe));
+          REQUIRE(places.has_value());
+          std::vector<uint64_t> rows;
+          REQUIRE(cursor.rows(*places, &rows).is_ok());
+          CHECK(rows == rows_with(keys, probe));
+        }
+      }
+    }
+  }
+}
+
+TEST(SortedIndex, MemoryIsWhatWasLoaded) {
+  const auto keys = random_keys(5000, 1 << 20);
+  const Indexed made = build(keys, 1 << 26);
+  const auto file = open_mapped(made.file);
+  const auto index = SortedIndex::open(*file, made.root);
+  REQUIRE(index.has_value());
+  const uint64_t root = (*index)->memory_bytes();
+  CHECK(root >= made.root.size());
+  SortedCursor cursor(**index);
+  REQUIRE(cursor.find_prefix(as_bytes(keys[0])).has_value());
+  const uint64_t one = (*index)->memory_bytes();
+  CHECK(one > root);
+  REQUIRE(cursor.find_prefix(as_bytes(keys[0])).has_value());
+  CHECK_EQ((*index)->memory_bytes(), one);
+  std::vector<uint64_t> rows;
+  REQUIRE(cursor.rows({0, keys.size()}, &rows).is_ok());
+  CHECK((*index)->memory_bytes() > one);
+}
+
+TEST(SortedIndex, EntriesAreThereOrNot) {
+  const auto keys = random_keys(1000, 200);
+  const Indexed made = build(keys, 1 << 26);
+  const auto file = open_mapped(made.file);
+  const auto index = SortedIndex::open(*file, made.root);
+  REQUIRE(index.has_value());
+  SortedCursor cursor(**index);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto here = cursor.has_entry(as_bytes(keys[i]), i);
+    REQUIRE(here.has_value());
+    CHECK(*here);
+    const size_t other = (i + 1) % keys.size();
+    const auto there = cursor.has_entry(as_bytes(keys[i]), other);
+    REQUIRE(there.has_value());
+    CHECK_EQ(*there, keys[i] == keys[other]);
+  }
+}
+
+TEST(SortedIndex, BrokenRootsAreCorrupt) {
+  const Indexed made = build(random_keys(1000, 200), 1 << 26);
+  const auto file = open_mapped(made.file);
+  for (size_t cut = 0; cut < made.root.size(); cut += 8) {
+    const std::vector<uint8_t> root(made.root.begin(),
+                                    made.root.begin() + static_cast<long>(cut));
+    const auto index = SortedIndex::open(*file, root);
+    if (!index) CHECK(index.error().code() == StatusCode::kCorrupt);
+  }
+  // The root of a file with other rows.
+  const Indexed fewer = build(random_keys(999, 200), 1 << 26);
+  const auto other = open_mapped(fewer.file);
+  const auto index = SortedIndex::open(*other, made.root);
+  REQUIRE(!index.has_value());
+  CHECK(index.error().code() == StatusCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace nimble::testing
