@@ -6,6 +6,7 @@ of each way is estimated from what the indexes themselves say, before a row is r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -70,7 +71,15 @@ def rows_by_indexes(
     best = rows_left * SCANNED_ROW
     if best < 1:
         return None  # reading a single row through an index would cost more
-    found = [f for i in file._indexes if i.number >= 0 and (f := pin(file, i, conjuncts))]
+    found: list[Found] = []
+    most = best
+    # What a hash index would find is known without asking it: these come first, so that a sorted
+    # one is searched only where that alone costs less.
+    for index in sorted((i for i in file._indexes if i.number >= 0), key=lambda i: i.ordered):
+        named = pin(file, index, conjuncts, most)
+        if named is not None:
+            found.append(named)
+            most = min(most, _cost([named], file.num_rows))
     chosen: tuple[Found, ...] = ()
     for way in [*combinations(found, 1), *combinations(found, 2)]:
         cost = _cost(way, file.num_rows)
@@ -101,8 +110,13 @@ def _rows_of(file: FileBase, found: Found) -> Rows:
     return np.unique(rows)
 
 
-def pin(file: FileBase, index: Index, conjuncts: Sequence[Node]) -> Found | None:
-    """What ``index`` says: values of its leading columns, then a range of the next one."""
+def pin(
+    file: FileBase, index: Index, conjuncts: Sequence[Node], most: float = math.inf
+) -> Found | None:
+    """What ``index`` says: values of its leading columns, then a range of the next one.
+
+    ``None`` as well where finding it in an ordered index costs more than ``most``, a unit a search.
+    """
     prefixes: list[tuple[pa.Scalar, ...]] = [()]
     used: list[str] = []
     for key, data_type in zip(index.keys, index.types, strict=True):
@@ -118,6 +132,8 @@ def pin(file: FileBase, index: Index, conjuncts: Sequence[Node]) -> Found | None
             continue
         if not index.ordered or len(prefixes) > MAX_RANGES:
             break
+        if len(prefixes) > most:
+            return None
         last = _last_column(file, index, mine, data_type, prefixes, len(used))
         if last is None:
             break
@@ -132,6 +148,8 @@ def pin(file: FileBase, index: Index, conjuncts: Sequence[Node]) -> Found | None
     ]
     batch = pa.RecordBatch.from_arrays(arrays, list(names))
     if index.ordered:
+        if len(prefixes) > most:
+            return None
         places = _core.index_places(file._open, index.number, batch, False)
         return _found(index, tuple(used), places)
     keys = file._open.indexes[index.number][2]
