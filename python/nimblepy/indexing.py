@@ -147,9 +147,11 @@ def _rewrite(
     }
     rewriter = _core.IndexRewriter(file._open, place.sink(), drop, core_options)
     shown = Progress(progress, file.num_rows)
+    shown.stage("reading keys")
     try:
         while rows := rewriter.step():
             shown.advance(rows)
+        shown.stage("building indexes")
         rewriter.finish()
     finally:
         rewriter.close()

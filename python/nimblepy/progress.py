@@ -51,6 +51,11 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._bar.tasks[0].id, completed=self._done)
 
+    def stage(self, name: str) -> None:
+        """What is being done from now on, with the rows that were counted: shown beside the bar."""
+        if self._bar is not None:
+            self._bar.update(self._bar.tasks[0].id, description=name)
+
     def finish(self) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -143,7 +143,8 @@ class FileSummary:
         index_bytes: bytes of all indexes, included in ``size_bytes``.
         stripes: number of stripes.
         columns: one summary per top-level column, in schema order.
-        index_seconds: time that building secondary indexes took, part of the write.
+        write_seconds: time spent in the writer, without waiting for the data.
+        index_seconds: the part of it that building secondary indexes took.
     """
 
     num_rows: int
@@ -152,6 +153,12 @@ class FileSummary:
     stripes: int
     columns: tuple[ColumnSummary, ...] = ()
     index_seconds: float = 0.0
+    write_seconds: float = 0.0
+
+    @property
+    def index_share(self) -> float:
+        """The part of the write's time that building secondary indexes took, 0 to 1."""
+        return self.index_seconds / self.write_seconds if self.write_seconds else 0.0
 
     def __str__(self) -> str:
         per_row = f", {self.size_bytes / self.num_rows:.2f} bytes a row" if self.num_rows else ""
@@ -160,6 +167,8 @@ class FileSummary:
             f"{self.num_rows:,} rows in {self.stripes} stripe{'s' * (self.stripes != 1)}, "
             f"{format_bytes(self.size_bytes)}{index_share}{per_row}"
         )
+        if self.index_seconds:
+            head += f"; secondary indexes took {self.index_share:.0%} of {self.write_seconds:.1f} s"
         if not self.columns:
             return head
         width = max(len(column.name) for column in self.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -65,6 +66,7 @@ class Writer(Scoped):
         self._schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
         self._summary: FileSummary | None = None
         self._progress = Progress(progress, None)
+        self._seconds = 0.0
         keys = as_sort_keys(cluster_by)
         for name, given in (("unique", unique), ("presorted", presorted)):
             if given and not keys:
@@ -75,6 +77,7 @@ class Writer(Scoped):
             self._schema, keys, unique, options or WriteOptions(), metadata
         )
         core_options["indexes"] = _index_specs(self._schema, indexes)
+        self._indexed = bool(core_options["indexes"])
         core_options["spill_directory"] = place.spill_folder
         self._core: Any = _core.Writer(
             place.sink(), self._schema, core_options, bool(keys) and not presorted
@@ -102,7 +105,9 @@ class Writer(Scoped):
         for batch in reader:
             _check_data(batch)
             for piece in slices(self._conform(batch)):
+                begin = time.perf_counter()
                 self._core.write(piece)
+                self._seconds += time.perf_counter() - begin
                 self._progress.advance(piece.num_rows)
 
     def close(self) -> FileSummary:
@@ -111,12 +116,15 @@ class Writer(Scoped):
             if self._core is None:
                 raise InvalidArgumentError(f"the writer of {self._path} was given up")
             core, self._core = self._core, None
+            self._progress.stage("building indexes" if self._indexed else "finishing")
+            begin = time.perf_counter()
             try:
                 done = core.finish()
             finally:
                 core.close()
                 self._progress.finish()
-            self._summary = _summary(self._schema, done)
+            self._seconds += time.perf_counter() - begin
+            self._summary = _summary(self._schema, done, self._seconds)
         return self._summary
 
     def abort(self) -> None:
@@ -309,7 +317,7 @@ def _column_index(schema: pa.Schema, name: str) -> int:
     return _path_indices(schema, name)[0]
 
 
-def _summary(schema: pa.Schema, done: Mapping[str, Any]) -> FileSummary:
+def _summary(schema: pa.Schema, done: Mapping[str, Any], seconds: float) -> FileSummary:
     columns = tuple(
         ColumnSummary(name=name, encoding=encoding or "none", size_bytes=size)
         for name, encoding, size in zip(
@@ -322,5 +330,6 @@ def _summary(schema: pa.Schema, done: Mapping[str, Any]) -> FileSummary:
         index_bytes=done["index_bytes"],
         stripes=done["stripes"],
         index_seconds=done["index_seconds"],
+        write_seconds=seconds,
         columns=columns,
     )
