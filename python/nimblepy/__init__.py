@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nimblepy.advice import IndexAdvice, advise_indexes
     from nimblepy.conversion import convert
     from nimblepy.dataset import Dataset, open_dataset
     from nimblepy.errors import (
@@ -42,6 +43,7 @@ _HOMES = {
     "File": "reader",
     "FileSummary": "types",
     "HashIndex": "options",
+    "IndexAdvice": "advice",
     "IndexInfo": "types",
     "IndexUnavailableError": "errors",
     "InvalidArgumentError": "errors",
@@ -58,6 +60,7 @@ _HOMES = {
     "WriteOptions": "options",
     "Writer": "writer",
     "add_index": "indexing",
+    "advise_indexes": "advice",
     "convert": "conversion",
     "drop_index": "indexing",
     "index_join": "join",
@@ -75,6 +78,7 @@ __all__ = [
     "File",
     "FileSummary",
     "HashIndex",
+    "IndexAdvice",
     "IndexInfo",
     "IndexUnavailableError",
     "InvalidArgumentError",
@@ -91,6 +95,7 @@ __all__ = [
     "WriteOptions",
     "Writer",
     "add_index",
+    "advise_indexes",
     "convert",
     "drop_index",
     "index_join",

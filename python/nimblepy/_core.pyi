@@ -16,6 +16,10 @@ class Writer:
     def finish(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
 
+def estimate_index(
+    file: File, spec: dict[str, Any], key_chunk_rows: int, restart_interval: int
+) -> tuple[int, int, int]: ...
+
 class IndexRewriter:
     def __init__(
         self, file: File, target: str | object, drop: list[int], options: dict[str, Any]

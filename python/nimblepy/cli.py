@@ -202,6 +202,48 @@ def scan(
     run_scan(file, filter, query, count_only=count)
 
 
+@app.command("add-index")
+def add_index(
+    file: FileArgument,
+    hash_index: Annotated[
+        list[str] | None, typer.Option(help="Columns of a hash index: a,b. Repeatable.")
+    ] = None,
+    sorted_index: Annotated[
+        list[str] | None, typer.Option(help="Columns of a sorted index: 'a, b desc'. Repeatable.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(help="The new file. Default: it takes the old one's place.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Add indexes to a file without encoding its rows again."""
+    from nimblepy.cli_convert import run_add_index
+
+    run_add_index(file, hash_index or [], sorted_index or [], output, as_json=json)
+
+
+@app.command()
+def advise(
+    file: FileArgument,
+    filter: Annotated[
+        list[str] | None,
+        typer.Option("--filter", "-f", help='A filter that is asked: "x > 3". Repeatable.'),
+    ] = None,
+    on: Annotated[
+        list[str] | None, typer.Option("--on", help="Columns that are looked up: a,b. Repeatable.")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option(help="A log that nimblepy.open(..., record=LOG) wrote.")
+    ] = None,
+    columns: ColumnsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print which indexes would pay for these questions, and which there are for nothing."""
+    from nimblepy.cli_advise import run_advise
+
+    run_advise(file, filter or [], on or [], log, columns, as_json=json)
+
+
 def main() -> None:
     """Entry point of the ``nimble`` command."""
     app(prog_name="nimble")

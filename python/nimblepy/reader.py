@@ -31,6 +31,7 @@ def open(
     mmap: bool = True,
     cache_bytes: int = 256 << 20,
     verify: str = "lazy",
+    record: str | os.PathLike[str] | None = None,
 ) -> File:
     """Opens a file for scans and lookups.
 
@@ -44,6 +45,9 @@ def open(
         cache_bytes: bound on index groups and on blocks of files that are not mapped.
         verify: ``"lazy"`` checks the checksum of every part when it is first used; ``"full"``
             checks the whole file now.
+        record: append the shape of every question to this local file, for
+            :func:`nimblepy.advise_indexes`: columns, operators and how many rows were found, never
+            a value. At most 1 MiB; threads and processes may share it. Without it nothing is done.
 
     Raises:
         CorruptFileError: not a nimblepy file, or a damaged one.
@@ -58,7 +62,14 @@ def open(
     if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
         raise InvalidArgumentError(f"cache_bytes: expected an int >= 0, got {cache_bytes!r}")
     core = _open_core(source, filesystem, mmap, cache_bytes)
-    file = File(core, source, {"filesystem": filesystem, "mmap": mmap, "cache_bytes": cache_bytes})
+    arguments = {"filesystem": filesystem, "mmap": mmap, "cache_bytes": cache_bytes}
+    if record is None:
+        file = File(core, source, arguments)
+    else:
+        from nimblepy.recording import RecordingFile
+
+        log = os.path.abspath(os.fspath(record))
+        file = RecordingFile(core, source, {**arguments, "record": log})
     if verify == "full":
         file.verify()
     return file

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+import nimblepy as nb
 from nimblepy.cli import app
 from nimblepy.cli_output import jsonable, plain_values
 
@@ -22,6 +23,7 @@ needs_core = pytest.mark.skipif(
 
 ROWS = 100
 COMMANDS = ["inspect", "schema", "stats", "verify", "convert", "lookup", "range", "scan"]
+COMMANDS += ["add-index", "advise"]
 
 
 def run(*arguments: str | Path) -> Result:
@@ -214,6 +216,38 @@ def test_secondary_indexes_are_written_listed_and_asked(source: Path, tmp_path: 
     assert json_lines(between) == [{"k": 3}, {"k": 2}]
     check_one_line(run("range", target, "--lower", "x", "--on", "name"), "hash (name)")
     assert run("verify", target).exit_code == 0
+
+
+@needs_core
+def test_indexes_are_added_to_a_file(nimble: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.nimble"
+    result = run("add-index", nimble, "--hash-index", "name", "--output", more, "--json")
+    made = json.loads(result.stdout)
+    assert [index["kind"] for index in made["indexes"]] == ["cluster", "hash"]
+    assert made["seconds"] > 0
+    shown = run("add-index", more, "--sorted-index", "loc.lat desc")
+    assert "sorted index on loc.lat desc: " in shown.stdout
+    assert "1 added in " in shown.stdout
+    check_one_line(run("add-index", more, "--hash-index", "name"), "already")
+    check_one_line(run("add-index", more), "nothing to add")
+
+
+@needs_core
+def test_advice_as_json_and_for_people(tmp_path: Path) -> None:
+    path = tmp_path / "t.nimble"
+    nb.write(pa.table({"k": range(50_000), "w": [f"w {i}" for i in range(50_000)]}), path)
+    log = tmp_path / "log.jsonl"
+    with nb.open(path, record=log) as file:
+        file.to_table(["k"], "w = 'w 7'")
+    for how in (["--filter", "w = 'w 7'"], ["--on", "w"], ["--log", log]):
+        result = run("advise", path, *how, "--columns", "k", "--json")
+        (advice,) = json.loads(result.stdout)
+        assert (advice["action"], advice["kind"], advice["columns"]) == ("add", "hash", ["w"])
+        assert advice["size_bytes"] > 50_000
+    shown = run("advise", path, "--filter", "w = 'w 7'", "--filter", "k > 3").stdout
+    assert "hash (w)" in shown
+    check_one_line(run("advise", path), "nothing to advise on")
+    check_one_line(run("advise", path, "--filter", "z = 3"), "z")
 
 
 def test_values_json_lacks_become_text() -> None:

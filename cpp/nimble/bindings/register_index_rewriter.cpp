@@ -1,4 +1,5 @@
 // _core.IndexRewriter: an existing file's bytes with other secondary indexes.
+// _core.estimate_index: what one of these would take.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -6,6 +7,7 @@
 #include "nimble/bindings/index_tools.h"
 #include "nimble/bindings/python_file.h"
 #include "nimble/bindings/writer_options.h"
+#include "nimble/file/index_estimate.h"
 #include "nimble/file/index_rewriter.h"
 
 namespace py = pybind11;
@@ -67,9 +69,29 @@ class CoreIndexRewriter {
   std::unique_ptr<IndexRewriter> rewriter_;
 };
 
+// (bytes, different keys or rows, bytes of the part that a lookup reads)
+py::tuple estimate(const FilePtr& file, const py::dict& spec,
+                   uint32_t key_chunk_rows, uint32_t restart_interval) {
+  py::list one;
+  one.append(spec);
+  const std::vector<IndexSpec> specs = index_specs(one);
+  WriterOptions options;
+  options.key_chunk_rows = key_chunk_rows;
+  options.restart_interval = restart_interval;
+  Result<IndexEstimate> made = IndexEstimate{};
+  {
+    const py::gil_scoped_release nogil;
+    made = estimate_index(*file, specs[0], options);
+  }
+  const IndexEstimate e = unwrap(std::move(made));
+  return py::make_tuple(e.size_bytes, e.num_keys, e.part_bytes);
+}
+
 }  // namespace
 
 void register_index_rewriter(py::module_& m) {
+  m.def("estimate_index", &estimate, py::arg("file"), py::arg("spec"),
+        py::arg("key_chunk_rows"), py::arg("restart_interval"));
   py::class_<CoreIndexRewriter>(m, "IndexRewriter")
       .def(py::init<const FilePtr&, const py::object&,
                     const std::vector<size_t>&, const py::dict&>(),

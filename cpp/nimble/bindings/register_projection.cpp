@@ -141,23 +141,28 @@ py::list plan_reads(const RowReader& reader, const Rows& ranges) {
   py::list out;
   const FileReader& f = reader.file();
   const GroupCache::Pin pin(f.groups());
-  for (RowRange r : merge_ranges(ranges_from_numpy(ranges))) {
-    while (!r.empty()) {
-      const size_t g = f.group_of(r.begin);
-      const LoadedGroup* group = unwrap(f.groups().get(g));
-      const StripeView& s = group->view().stripe_of(r.begin);
-      const uint64_t begin = r.begin - s.first_row;
-      const uint64_t end = std::min(r.end - s.first_row, s.rows);
-      FetchedBodies fetched(f.file(), f.range_cache(), f.stats());
-      const StripeReader stripe(f, f.plan(), *group, s, &fetched);
-      uint64_t reads = 0, bytes = 0;
+  std::vector<RowRange> left = merge_ranges(ranges_from_numpy(ranges));
+  for (auto r = left.begin(); r != left.end();) {
+    const size_t g = f.group_of(r->begin);
+    const LoadedGroup* group = unwrap(f.groups().get(g));
+    const StripeView& s = group->view().stripe_of(r->begin);
+    FetchedBodies fetched(f.file(), f.range_cache(), f.stats());
+    const StripeReader stripe(f, f.plan(), *group, s, &fetched);
+    const uint64_t end = s.first_row + s.rows;
+    uint64_t rows = 0, reads = 0, bytes = 0;
+    // All of the stripe are fetched together.
+    for (; r != left.end() && r->begin < end; ++r) {
+      const RowRange here{r->begin, std::min(r->end, end)};
       for (size_t c = 0; c < reader.schema().children.size(); ++c) {
-        check(stripe.want_range(reader.node(c), begin, end));
+        check(stripe.want_range(reader.node(c), here.begin - s.first_row,
+                                here.end - s.first_row));
       }
-      fetched.count(&reads, &bytes);
-      out.append(py::make_tuple(g, s.first_row, end - begin, reads, bytes));
-      r.begin += end - begin;
+      rows += here.size();
+      r->begin = here.end;
+      if (!r->empty()) break;
     }
+    fetched.count(&reads, &bytes);
+    out.append(py::make_tuple(g, s.first_row, rows, reads, bytes));
   }
   return out;
 }

@@ -11,9 +11,6 @@
 namespace nimble {
 namespace {
 
-// Entries of a partition on average. At 10 million rows it takes 160 KB: one
-// read of a cold lookup.
-constexpr uint64_t kPartitionEntries = 32768;
 // Different hashes in memory before they go to a file.
 constexpr size_t kHashBuffer = size_t{1} << 16;
 
@@ -165,7 +162,7 @@ Status HashIndexWriter::remember(uint64_t hash) {
 
 Status HashIndexWriter::write_partitions(const SectionSink& sink) {
   const uint64_t partitions =
-      std::max<uint64_t>(1, div_ceil(sorter_.size(), kPartitionEntries));
+      std::max<uint64_t>(1, div_ceil(sorter_.size(), kHashPartitionEntries));
   PartitionCutter cutter(partitions,
                          HashPartitionBuilder(num_rows_, options_.load_factor),
                          sink, &partitions_);
