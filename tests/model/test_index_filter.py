@@ -24,6 +24,8 @@ INDEXES = [
     nb.SortedIndex(["s", "loc.k"]),
     nb.SortedIndex("loc.lat"),
     nb.SortedIndex([nb.SortKey("d", nulls_first=True), "m"]),
+    nb.HashIndex("s"),
+    nb.HashIndex(["i", "f"]),
 ]
 
 
@@ -112,3 +114,43 @@ def test_filter_the_cluster_index_answers_well_leaves_others_alone(store: Store)
     plan = file.explain(filter="id = 5 AND score < 0.0001")
     assert plan.index == "cluster (id)"
     assert "sorted" not in str(plan)
+
+
+def test_a_hash_and_a_sorted_index_are_intersected(store: Store) -> None:
+    table = _people()
+    file = store(table, indexes=[nb.HashIndex("age"), nb.SortedIndex("score")])
+    text = "age = 7 AND score < 0.03 AND flag = 1"
+    plan = str(file.explain(filter=text))
+    assert "hash index: age == 7" in plan
+    assert "sorted index: score < 0.03" in plan
+    assert "evaluate: age == 7 and score < 0.03 and flag == 1" in plan
+    mask = pc.and_(pc.equal(table["age"], 7), pc.less(table["score"], 0.03))
+    found = file.scan(filter=text).rows().scattered_rows()
+    assert found.tolist() == np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
+    mask = pc.and_(mask, pc.equal(table["flag"], 1))
+    assert_same_table(file.to_table(filter=text), table.filter(mask).combine_chunks())
+
+
+def test_an_index_that_estimates_have_ruled_out_is_not_searched(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = store(_people(), indexes=[nb.HashIndex("email"), nb.SortedIndex("id")])
+    asked: list[str] = []
+
+    def spy(name: str) -> None:
+        real = getattr(index_filter._core, name)
+        monkeypatch.setattr(
+            index_filter._core, name, lambda *how: (asked.append(name), real(*how))[1]
+        )
+
+    for name in ("index_places", "index_range", "index_find"):
+        spy(name)
+    ids = ", ".join(map(str, range(0, 40_000, 20)))
+    text = f"id IN ({ids}) AND email = 'user5@example.org'"
+    assert file.scan(filter=text).count() <= 1
+    assert asked == ["index_find"]  # of the email: 2000 searches for the ids cost more
+    asked.clear()
+    assert file.scan(filter=f"id IN ({ids})").count() == 2000
+    assert asked == []
+    assert file.scan(filter="id IN (5, 7)").count() == 2
+    assert asked == ["index_places"]

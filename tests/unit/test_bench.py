@@ -9,7 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bench import bars, charts, datasets, markdown, packed, parts, peers, suite
+from bench import (
+    bars,
+    charts,
+    datasets,
+    index_data,
+    indexes,
+    markdown,
+    packed,
+    parts,
+    peers,
+    suite,
+)
 from bench.run import Results, summary, workload_of
 from bench.workloads import BY_NAME
 
@@ -213,3 +224,24 @@ def test_the_readmes_table_names_what_it_has() -> None:
     text = markdown.comparison(run_of(workloads=workloads), {"nimblepy": "ours", "lmdb": "LMDB"})
     assert "| one row by key, hot, as a dict | **2 µs** | 4 µs |" in text
     assert "| full scan to Arrow | **68.9 ms** |  |" in text
+
+
+def test_index_bars_are_measured_on_little_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NIMBLEPY_DATA", str(tmp_path))
+    rows = 3_000
+    place = index_data.prepare(rows)
+    found = indexes.measure(place, rows)
+    assert len(found) == len({b.text for b in found}) >= 20
+    by_text = {b.text: b for b in found}
+    # Counted, not timed: the same on any machine.
+    for text in ("int64", "UUID text"):
+        assert by_text[f"index reads of a cold lookup, {text}, hash index"].met
+        assert by_text[f"rounds of data reads of a cold lookup, {text}, hash index"].met
+    assert by_text["reads of a miss with its Bloom filter loaded"].value == 0
+    assert all(b.met for b in found if b.text.startswith("Bloom false positives"))
+    indexes.write(found, tmp_path / "out")
+    result = json.loads((tmp_path / "out" / "indexes.json").read_text())
+    assert [b["text"] for b in result["bars"]] == [b.text for b in found]
+    assert (tmp_path / "out" / "indexes.md").read_text().count("\n") == len(found) + 2
