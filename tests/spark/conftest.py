@@ -70,6 +70,7 @@ def builder(master: str) -> Any:
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     made = SparkSession.builder.master(master).appName("nimblepy tests")
     for name, value in settings.items():
