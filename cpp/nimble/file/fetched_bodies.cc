@@ -12,9 +12,11 @@ constexpr uint64_t kMaxRequest = uint64_t{16} << 20;
 // Adds a range that is not empty to ascending ranges, joined where they touch;
 // false if all of it is there already. Mostly it goes to the end.
 bool add_range(const ByteRange& range, std::vector<ByteRange>* ranges) {
-  const auto before = [](const ByteRange& r, uint64_t at) { return r.end < at; };
-  const auto first = std::lower_bound(ranges->begin(), ranges->end(),
-                                      range.begin, before);
+  const auto before = [](const ByteRange& r, uint64_t at) {
+    return r.end < at;
+  };
+  const auto first =
+      std::lower_bound(ranges->begin(), ranges->end(), range.begin, before);
   auto last = first;
   ByteRange all = range;
   for (; last != ranges->end() && last->begin <= range.end; ++last) {
@@ -35,7 +37,8 @@ bool FetchedBodies::before(const Wanted& a, const Wanted& b) {
 FetchedBodies::Buffer& FetchedBodies::buffer_of(const SegmentRef& segment) {
   Buffer& b = buffers_[{segment.offset, segment.size}];
   // Kernels may look a few bytes past the end.
-  if (!b.bytes) b.bytes.reset(new uint8_t[segment.size + AlignedBuffer::kSlack]);
+  if (!b.bytes)
+    b.bytes.reset(new uint8_t[segment.size + AlignedBuffer::kSlack]);
   return b;
 }
 
@@ -49,6 +52,7 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
     if (r.begin >= r.end || !add_range(r, &buffer.filled)) continue;
     wanted_.push_back({segment.offset + r.begin, segment.offset + r.end,
                        buffer.bytes.get() + r.begin});
+    most_bytes_ += r.end - r.begin + file_.coalesce_gap();
   }
 }
 
@@ -68,7 +72,8 @@ std::vector<FetchedBodies::Request> FetchedBodies::join(
     if (!requests.empty()) {
       Request& r = requests.back();
       const uint64_t end = std::max(r.end, w.end);
-      if (w.begin <= r.end + file_.coalesce_gap() && end - r.begin <= kMaxRequest) {
+      if (w.begin <= r.end + file_.coalesce_gap() &&
+          end - r.begin <= kMaxRequest) {
         r.end = end;
         continue;
       }
@@ -99,6 +104,7 @@ Status FetchedBodies::fetch() {
     }
   }
   wanted_.clear();
+  most_bytes_ = 0;
   const std::vector<Request> requests = join(misses);
   if (requests.empty()) return Status::ok();
   std::vector<std::shared_ptr<std::vector<uint8_t>>> buffers;

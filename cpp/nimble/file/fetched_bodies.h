@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "nimble/encoding/encoding.h"
+#include "nimble/file/read_stats.h"
 #include "nimble/format/group.h"
 #include "nimble/io/range_cache.h"
 #include "nimble/io/readable_file.h"
-#include "nimble/file/read_stats.h"
 
 namespace nimble {
 
@@ -27,6 +27,9 @@ class FetchedBodies {
             uint32_t end);
   // How many requests, of how many bytes, fetch() would make without a cache.
   void count(uint64_t* reads, uint64_t* bytes);
+  // How much fetch() would read at most, what lies between near ranges
+  // included.
+  uint64_t most_bytes() const { return most_bytes_; }
   // Reads everything wanted since the last call.
   Status fetch();
   // The segment, with what has been fetched of it.
@@ -59,6 +62,7 @@ class FetchedBodies {
   std::map<std::pair<uint64_t, uint64_t>, Buffer> buffers_;
   std::vector<Wanted> wanted_;
   std::vector<ByteRange> ranges_;
+  uint64_t most_bytes_ = 0;
 };
 
 }  // namespace nimble

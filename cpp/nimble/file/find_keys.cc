@@ -4,6 +4,7 @@
 
 #include "nimble/base/hash.h"
 #include "nimble/file/key_lookup.h"
+#include "nimble/file/range_fetch.h"
 #include "nimble/key/key_sort.h"
 
 namespace nimble {
@@ -220,6 +221,34 @@ constexpr size_t kFetched = 1024;
 // For so few probes, the rows' other columns are read with the gaps.
 constexpr size_t kFew = 8;
 
+// Reads the groups and the key chunks of ascending probes, a round each.
+Status fetch_index(const FileReader& file, const KeyBuffer& keys,
+                   std::span<const uint64_t> probes) {
+  const ChunkDirectory& boundaries = file.group_boundaries();
+  std::vector<size_t> group_of(probes.size()), groups;
+  size_t group = 0;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    group = boundaries.find_from(group, keys.key(probes[i]));
+    group_of[i] = group;
+    if (group == boundaries.size()) break;
+    if (groups.empty() || groups.back() != group) groups.push_back(group);
+  }
+  NIMBLE_RETURN_IF_ERROR(file.groups().load_together(groups, ReadKind::kIndex));
+  std::vector<ByteRange> chunks;
+  for (size_t i = 0; i < probes.size() && group_of[i] < boundaries.size();
+       ++i) {
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* loaded,
+                            file.groups().get(group_of[i], ReadKind::kIndex));
+    const size_t chunk = loaded->chunks().find(keys.key(probes[i]));
+    if (chunk == loaded->chunks().size()) continue;  // the search will say so
+    const ChunkPlace place = loaded->chunk_place(chunk);
+    if (chunks.empty() || chunks.back().begin != place.offset) {
+      chunks.push_back({place.offset, place.offset + place.size});
+    }
+  }
+  return fetch_ranges(file, std::move(chunks), ReadKind::kIndex);
+}
+
 // Reads what searches of sampled keys will need, in few rounds.
 Status fetch_gaps(const KeyBuffer& keys, std::span<const uint64_t> probes,
                   KeyCursor* cursor) {
@@ -235,16 +264,25 @@ Status fetch_gaps(const KeyBuffer& keys, std::span<const uint64_t> probes,
 Status find_unmapped(const FileReader& file, const KeyBuffer& keys, bool whole,
                      std::span<const uint64_t> probes, const RowReader* wanted,
                      std::vector<RowRange>* out) {
-  KeyCursor cursor(file, probes.size() <= kFew ? wanted : nullptr);
   NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, file.cluster_keys());
-  for (size_t at = 0; at < probes.size(); ++at) {
-    if (columns != nullptr && at % kFetched == 0) {
-      const size_t n = std::min(kFetched, probes.size() - at);
-      NIMBLE_RETURN_IF_ERROR(fetch_gaps(keys, probes.subspan(at, n), &cursor));
+  const RowReader* few = probes.size() <= kFew ? wanted : nullptr;
+  while (!probes.empty()) {
+    const auto some = probes.first(std::min(kFetched, probes.size()));
+    if (some.size() > 1) {
+      NIMBLE_RETURN_IF_ERROR(fetch_index(file, keys, some));
     }
-    const uint64_t i = probes[at];
-    NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole ? cursor.find_whole(keys.key(i))
+    if (columns != nullptr) {
+      KeyCursor cursor(file, few);
+      NIMBLE_RETURN_IF_ERROR(fetch_gaps(keys, some, &cursor));
+    }
+    // Another cursor: fetching may have dropped the group that one had open.
+    KeyCursor cursor(file, few);
+    for (const uint64_t i : some) {
+      NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole
+                                             ? cursor.find_whole(keys.key(i))
                                              : cursor.find_prefix(keys.key(i)));
+    }
+    probes = probes.subspan(some.size());
   }
   return Status::ok();
 }

@@ -91,48 +91,92 @@ GroupCache::Pin::Pin(const GroupCache& cache) {
   count_->fetch_add(1, std::memory_order_seq_cst);
 }
 
-Result<const LoadedGroup*> GroupCache::load(size_t group,
-                                            ReadKind kind) const {
+Result<const LoadedGroup*> GroupCache::load(size_t group, ReadKind kind) const {
   const std::lock_guard lock(mutex_);
   if (const LoadedGroup* g = groups_[group].load(std::memory_order_acquire)) {
     return g;
   }
   auto made = read_group(group, kind);
-  if (!made) {
-    return std::move(made).error().with_context(
-        file_.name() + ": stripe group " + std::to_string(group) +
-        " at offset " + std::to_string(footer_.groups[group].section.offset));
-  }
-  const LoadedGroup* g = std::move(made).value().release();
-  groups_[group].store(g, std::memory_order_seq_cst);
-  loaded_.push_back(group);
+  if (!made) return in_group(group, std::move(made).error());
+  const LoadedGroup* g = publish(group, std::move(made).value());
   evict(group);
   return g;
+}
+
+const LoadedGroup* GroupCache::publish(
+    size_t group, std::unique_ptr<LoadedGroup> made) const {
+  const LoadedGroup* g = made.release();
+  groups_[group].store(g, std::memory_order_seq_cst);
+  loaded_.push_back(group);
+  return g;
+}
+
+Status GroupCache::in_group(size_t group, Status status) const {
+  return std::move(status).with_context(
+      file_.name() + ": stripe group " + std::to_string(group) + " at offset " +
+      std::to_string(footer_.groups[group].section.offset));
+}
+
+Status GroupCache::load_together(std::span<const size_t> groups,
+                                 ReadKind kind) const {
+  if (file_.mapped() != nullptr) return Status::ok();
+  const std::lock_guard lock(mutex_);
+  std::vector<size_t> missing;
+  uint64_t size = 0;
+  for (const size_t g : groups) {
+    if (groups_[g].load(std::memory_order_acquire) != nullptr) continue;
+    size += footer_.groups[g].section.size;
+    if (size > capacity_ / 2) break;
+    missing.push_back(g);
+  }
+  if (missing.size() < 2) return Status::ok();  // get() does as well
+  std::vector<std::vector<uint8_t>> bytes(missing.size());
+  std::vector<ReadRequest> reads;
+  for (size_t i = 0; i < missing.size(); ++i) {
+    const SectionRef& section = footer_.groups[missing[i]].section;
+    bytes[i].resize(section.size);
+    reads.push_back({section.offset, section.size, bytes[i].data()});
+    stats_->add(kind, 1, section.size);
+  }
+  NIMBLE_RETURN_IF_ERROR(file_.read_many(reads));
+  stats_->rounds.fetch_add(1, std::memory_order_relaxed);
+  for (size_t i = 0; i < missing.size(); ++i) {
+    auto made = open_group(missing[i], std::move(bytes[i]));
+    if (!made) return in_group(missing[i], std::move(made).error());
+    publish(missing[i], std::move(made).value());
+  }
+  evict(missing.back());
+  return Status::ok();
 }
 
 Result<std::unique_ptr<LoadedGroup>> GroupCache::read_group(
     size_t group, ReadKind kind) const {
   const SectionRef& section = footer_.groups[group].section;
   std::vector<uint8_t> owned;
-  ByteSpan bytes;
-  if (const uint8_t* map = file_.mapped()) {
-    bytes = {map + section.offset, section.size};
-  } else {
+  if (file_.mapped() == nullptr) {
     owned.resize(section.size);
     NIMBLE_RETURN_IF_ERROR(
         file_.read_at({section.offset, section.size, owned.data()}));
-    bytes = owned;
   }
   stats_->add(kind, 1, section.size);
   stats_->rounds.fetch_add(1, std::memory_order_relaxed);
+  return open_group(group, std::move(owned));
+}
+
+Result<std::unique_ptr<LoadedGroup>> GroupCache::open_group(
+    size_t group, std::vector<uint8_t> owned) const {
+  const SectionRef& section = footer_.groups[group].section;
+  const uint8_t* map = file_.mapped();
+  const ByteSpan bytes =
+      map != nullptr ? ByteSpan(map + section.offset, section.size) : owned;
   if (checksum64(bytes) != section.checksum) {
     return Status::corrupt("checksum does not match");
   }
   const uint64_t first = first_row(group);
   NIMBLE_ASSIGN_OR_RETURN(
       GroupView view,
-      GroupView::open(bytes, plan_, first, footer_.groups[group].end_row - first,
-                      file_.size()));
+      GroupView::open(bytes, plan_, first,
+                      footer_.groups[group].end_row - first, file_.size()));
   if (footer_.cluster.has_value() != view.has_chunks()) {
     return Status::corrupt("key chunks and the footer's cluster key disagree");
   }

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "nimble/encoding/encoding.h"
+#include "nimble/file/read_stats.h"
 #include "nimble/format/footer.h"
 #include "nimble/format/group.h"
 #include "nimble/index/chunk_directory.h"
 #include "nimble/io/readable_file.h"
-#include "nimble/file/read_stats.h"
 
 namespace nimble {
 
@@ -56,7 +56,8 @@ class LoadedGroup {
   // Has the checksum of a mapped key chunk been verified?
   bool chunk_verified(size_t chunk) const {
     return (chunk_bits_[chunk / 64].load(std::memory_order_relaxed) >>
-            (chunk % 64)) & 1;
+            (chunk % 64)) &
+           1;
   }
   void set_chunk_verified(size_t chunk) const {
     chunk_bits_[chunk / 64].fetch_or(uint64_t{1} << (chunk % 64),
@@ -94,13 +95,17 @@ class GroupCache {
   // `kind` says what a read is counted as where the group must be loaded.
   Result<const LoadedGroup*> get(size_t group,
                                  ReadKind kind = ReadKind::kOpen) const {
-    // In one order with Pin and evict(): a later pin must not see an older group.
+    // In one order with Pin and evict(): a later pin must not see an older
+    // group.
     const LoadedGroup* g = groups_[group].load(std::memory_order_seq_cst);
     if (g != nullptr) [[likely]] {
       return g;
     }
     return load(group, kind);
   }
+  // Loads those of a file that is not mapped that are missing, in one round of
+  // reads, as far as half of the cache has room for them.
+  Status load_together(std::span<const size_t> groups, ReadKind kind) const;
   uint64_t memory_bytes() const;
   uint64_t first_row(size_t group) const {
     return group == 0 ? 0 : footer_.groups[group - 1].end_row;
@@ -118,6 +123,12 @@ class GroupCache {
   Result<const LoadedGroup*> load(size_t group, ReadKind kind) const;
   Result<std::unique_ptr<LoadedGroup>> read_group(size_t group,
                                                   ReadKind kind) const;
+  // `owned` are the group's bytes where the file is not mapped.
+  Result<std::unique_ptr<LoadedGroup>> open_group(
+      size_t group, std::vector<uint8_t> owned) const;
+  const LoadedGroup* publish(size_t group,
+                             std::unique_ptr<LoadedGroup> made) const;
+  Status in_group(size_t group, Status status) const;
   void evict(size_t keep) const;
   void free_retired() const;
 
@@ -128,7 +139,7 @@ class GroupCache {
   const uint64_t capacity_;
   mutable std::vector<std::atomic<const LoadedGroup*>> groups_;
   mutable std::array<ReaderCount, kReaderCounts> readers_;
-  mutable std::mutex mutex_;  // loading and eviction
+  mutable std::mutex mutex_;            // loading and eviction
   mutable std::vector<size_t> loaded_;  // oldest first
   mutable std::vector<std::unique_ptr<const LoadedGroup>> retired_;
 };

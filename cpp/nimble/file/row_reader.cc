@@ -1,6 +1,7 @@
 #include "nimble/file/row_reader.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "nimble/base/parallel.h"
 #include "nimble/encoding/part.h"
@@ -119,13 +120,16 @@ Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges) {
   const FileReader& file = readers.front()->file();
   const GroupCache::Pin pin(file.groups());
+  const uint64_t most = file.range_cache()->capacity() / 2;
+  if (most == 0) return Status::ok();
+  std::optional<FetchedBodies> fetched;
+  fetched.emplace(file.file(), file.range_cache(), file.stats());
   for (size_t i = 0; i < ranges.size();) {
     const size_t g = file.group_of(ranges[i].begin);
     NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file.groups().get(g));
     const StripeView& stripe = group->view().stripe_of(ranges[i].begin);
     const uint64_t stop = stripe.first_row + stripe.rows;
-    FetchedBodies fetched(file.file(), file.range_cache(), file.stats());
-    const StripeReader reader(file, file.plan(), *group, stripe, &fetched);
+    const StripeReader reader(file, file.plan(), *group, stripe, &*fetched);
     // A range that goes on in the next stripe is rare: it is read there again.
     for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
       const uint64_t begin = ranges[i].begin - stripe.first_row;
@@ -134,9 +138,46 @@ Status fetch_rows(std::span<const RowReader* const> readers,
         NIMBLE_RETURN_IF_ERROR(r->want(reader, nullptr, begin, count, {}));
       }
     }
-    NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+    if (fetched->most_bytes() < most) continue;
+    NIMBLE_RETURN_IF_ERROR(fetched->fetch());
+    fetched.emplace(file.file(), file.range_cache(), file.stats());
   }
-  return Status::ok();
+  return fetched->fetch();
+}
+
+Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
+                                      std::span<const uint8_t> known) const {
+  const FileReader& file = *file_;
+  const uint64_t most = file.range_cache()->capacity() / 2;
+  std::vector<size_t> groups;
+  for (const uint64_t row : rows) {
+    const size_t g = file.group_of(row);
+    if (groups.empty() || groups.back() != g) groups.push_back(g);
+  }
+  NIMBLE_RETURN_IF_ERROR(file.groups().load_together(groups, ReadKind::kOpen));
+  FetchedBodies fetched(file.file(), file.range_cache(), file.stats());
+  std::vector<uint64_t> local;
+  size_t i = 0;
+  for (size_t stripes = 0; i < rows.size(); ++stripes) {
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group,
+                            file.groups().get(file.group_of(rows[i])));
+    const StripeView& stripe = group->view().stripe_of(rows[i]);
+    const size_t first = i;
+    local.clear();
+    const uint64_t end = stripe.first_row + stripe.rows;
+    for (; i < rows.size() && rows[i] < end; ++i) {
+      local.push_back(rows[i] - stripe.first_row);
+    }
+    if (stripes == 0 && i == rows.size()) return i;
+    const StripeReader reader(file, file.plan(), *group, stripe, &fetched);
+    NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size(), known));
+    if (fetched.most_bytes() <= most) continue;
+    // This stripe was too much; alone, it is read in one round anyway.
+    if (first == 0) return i;
+    break;
+  }
+  NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+  return i;
 }
 
 Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
@@ -204,7 +245,14 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
   // Rows of the stripe that is read, and of the next one of its group: what
   // these need of memory is asked for before those are decoded.
   StripeRows now, next;
+  const bool remote = file_->file().mapped() == nullptr;
+  size_t fetched_rows = 0;
   for (size_t i = 0; i < rows.size();) {
+    if (remote && i >= fetched_rows) {
+      NIMBLE_ASSIGN_OR_RETURN(const size_t n,
+                              fetch_ahead(rows.subspan(i), known));
+      fetched_rows = i + n;
+    }
     const size_t g = file_->group_of(rows[i]);
     NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
     const uint64_t end = file_->groups().end_row(g);

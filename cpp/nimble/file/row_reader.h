@@ -72,6 +72,11 @@ class RowReader {
   // Asks the memory for what ascending rows of a stripe will need.
   void prefetch(const StripeReader& reader, std::span<const uint64_t> rows,
                 std::span<const uint8_t> known) const;
+  // Of a file that is not mapped: reads what read_ascending() will need of the
+  // first of these rows in one round, and says how many they are. Rows of one
+  // stripe are left alone: they are read in one round anyway.
+  Result<size_t> fetch_ahead(std::span<const uint64_t> rows,
+                             std::span<const uint8_t> known) const;
   // Strictly ascending rows.
   Status read_ascending(std::span<const uint64_t> rows,
                         std::span<const uint8_t> known, uint32_t threads,
@@ -84,7 +89,7 @@ class RowReader {
 
 // Of a file that is not mapped: reads the bytes that read_ranges() or take() of
 // these rows (disjoint, ascending) will need of the columns of `readers`, all
-// of one file, into its range cache, in one round a stripe.
+// of one file, into its range cache, in one round if half of it has room.
 Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges);
 

@@ -23,6 +23,7 @@ class RangeCache {
   Bytes find(uint64_t offset, uint64_t size, uint64_t* begin);
   void put(uint64_t offset, Bytes bytes);
   uint64_t memory_bytes() const;
+  uint64_t capacity() const { return capacity_; }
 
  private:
   struct Entry {
