@@ -148,7 +148,7 @@ def test_pyarrows_files_are_looked_at_again(
     store = server.arrow()
     put(store, "looked.nimble", data)
     with nb.open("looked.nimble", filesystem=store) as file:
-        put(store, "looked.nimble", table(ROWS - 1))
+        put(store, "looked.nimble", table(ROWS // 2))
         with pytest.raises(nb.StaleFileError, match=r"looked\.nimble: replaced since"):
             file.get(3)
 
