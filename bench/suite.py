@@ -142,6 +142,9 @@ def keep(found: dict[str, Any], path: Path) -> None:
 
 def overview(found: list[dict[str, Any]]) -> str:
     """The bars of all runs first, then each run."""
-    reached = markdown.reached([bar for each in found for bar in bars.bars(each)])
-    parts = [f"## {each['config']['dataset']}\n\n{markdown.overview(each)}" for each in found]
-    return "\n".join([f"## Bars\n\n{reached}\n", *parts])
+    parts = ["## Bars\n"]
+    for each in found:
+        if reached := markdown.reached(list(bars.bars(each))):
+            parts.append(f"{each['config']['dataset']}:\n\n{reached}\n")
+    parts += [f"## {each['config']['dataset']}\n\n{markdown.overview(each)}" for each in found]
+    return "\n".join(parts)
