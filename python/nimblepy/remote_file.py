@@ -80,7 +80,7 @@ _PERMANENT = (
     NimbleError,
     ValueError,
     TypeError,
-    NotImplementedError,
+    RuntimeError,
     MemoryError,
 )
 
