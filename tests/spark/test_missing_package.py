@@ -17,11 +17,21 @@ import nimblepy.spark as ns
 
 @pytest.fixture
 def bare_python(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Makes the tasks of this session run in a Python that cannot import nimblepy."""
+    """Makes the tasks of this session run in a Python that cannot import nimblepy.
+
+    A finder refuses it, not a package of that name on the path: an editable
+    install finds nimblepy before the path is looked at.
+    """
     missing = tmp_path / "without"
-    (missing / "nimblepy").mkdir(parents=True)
-    (missing / "nimblepy" / "__init__.py").write_text(
-        "raise ModuleNotFoundError(\"No module named 'nimblepy'\")\n"
+    missing.mkdir()
+    (missing / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Absent:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'nimblepy':\n"
+        "            raise ModuleNotFoundError(\"No module named 'nimblepy'\", name='nimblepy')\n"
+        "sys.meta_path.insert(0, Absent)\n"
     )
     python = tmp_path / "bare-python"
     python.write_text(
