@@ -103,6 +103,8 @@ def explain_scan(scan: Scan) -> Plan:
         children.append(Plan(text=text, index=str(secondary)))
     if found.zones_used:
         children.append(Plan(text=f"zone maps: {' and '.join(found.zones_used)}"))
+    if found.blooms_used:
+        children.append(Plan(text=f"Bloom filters: {' and '.join(found.blooms_used)}"))
     if scan._filter is not None:
         filtered = _data_plan(file, found.ranges, scan._filter.columns)
         children.append(

@@ -108,6 +108,9 @@ class WriteOptions:
         key_chunk_rows: keys in one key chunk, the unit a cold lookup reads from the index.
         restart_interval: every n-th key of a chunk is stored whole; 1 is fastest and largest.
         cluster_bloom_bits_per_key: bits of Bloom filter a cluster key; ``None`` stores none.
+        bloom_columns: columns with a Bloom filter in every stripe, by which a scan whose filter
+            asks for single values leaves stripes out; dotted paths reach struct fields.
+        bloom_bits_per_key: bits of these filters for each different value of a stripe.
         statistics: zone maps for all columns (True), none (False), or the listed ones.
         zone_rows: rows that share one zone-map entry.
         sort_memory_bytes: memory for rows being sorted; more than this spills to disk.
@@ -126,6 +129,8 @@ class WriteOptions:
     key_chunk_rows: int = 2048
     restart_interval: int = 16
     cluster_bloom_bits_per_key: float | None = None
+    bloom_columns: Sequence[str] = ()
+    bloom_bits_per_key: float = 10.0
     statistics: bool | Sequence[str] = True
     zone_rows: int = 8192
     sort_memory_bytes: int = 512 << 20
@@ -150,16 +155,14 @@ class WriteOptions:
         if self.threads is not None:
             _check_count(owner, "threads", self.threads, 1)
         _check_bloom(owner, "cluster_bloom_bits_per_key", self.cluster_bloom_bits_per_key)
-        self._check_statistics()
+        _check_number(owner, "bloom_bits_per_key", self.bloom_bits_per_key, 1, 64)
+        self._keep_names("bloom_columns", self.bloom_columns, "a list of column names")
+        if not isinstance(self.statistics, bool):
+            self._keep_names("statistics", self.statistics, "True, False or a list of column names")
 
-    def _check_statistics(self) -> None:
-        if isinstance(self.statistics, bool):
-            return
-        listed = not isinstance(self.statistics, str) and isinstance(self.statistics, Sequence)
-        if not listed or not all(isinstance(name, str) for name in self.statistics):
-            raise InvalidArgumentError(
-                "WriteOptions: statistics must be True, False or a list of column names, "
-                f"got {self.statistics!r}"
-            )
+    def _keep_names(self, field: str, names: Sequence[str], expected: str) -> None:
+        listed = not isinstance(names, str) and isinstance(names, Sequence)
+        if not listed or not all(isinstance(name, str) for name in names):
+            raise InvalidArgumentError(f"WriteOptions: {field} must be {expected}, got {names!r}")
         # A tuple keeps the value hashable and safe from later changes to the caller's list.
-        object.__setattr__(self, "statistics", tuple(self.statistics))
+        object.__setattr__(self, field, tuple(names))

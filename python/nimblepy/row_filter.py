@@ -1,10 +1,11 @@
-"""From a filter's conjuncts to file rows: indexes first, then zone maps.
+"""From a filter's conjuncts to file rows: indexes first, then zone maps and Bloom filters.
 
 They may only drop rows that provably fail; what is left is evaluated exactly by the scan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from nimblepy.registry import Index
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
+# A filter lets about 1 in 100 absent values pass: of more than these, some do in every stripe.
+MAX_BLOOM_VALUES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class RowFilter:
         ranges: disjoint ascending file row ranges, shape (n, 2).
         index_used: the conjuncts that the cluster index answered, as text.
         zones_used: the conjuncts that dropped rows through zone maps, as text.
+        blooms_used: the conjuncts that dropped stripes through Bloom filters, as text.
         secondary: secondary indexes that were asked, and the conjuncts that each answered.
     """
 
@@ -47,6 +51,7 @@ class RowFilter:
     index_used: tuple[str, ...] = ()
     zones_used: tuple[str, ...] = ()
     secondary: tuple[tuple[Index, tuple[str, ...]], ...] = ()
+    blooms_used: tuple[str, ...] = ()
 
     def scattered_rows(self) -> Ranges | None:
         """The rows one by one where a secondary index found them: few, and mostly alone."""
@@ -78,7 +83,13 @@ def rows_for(file: File, conjuncts: tuple[Node, ...], begin: int, end: int) -> R
         if _count(narrowed) < _count(ranges):
             zones.append(str(node))
         ranges = narrowed
-    return RowFilter(ranges, used, tuple(zones))
+    blooms: list[str] = []
+    for node in conjuncts if file._open.has_column_blooms else ():
+        narrowed = _by_blooms(file, node, ranges)
+        if _count(narrowed) < _count(ranges):
+            blooms.append(str(node))
+        ranges = narrowed
+    return RowFilter(ranges, used, tuple(zones), blooms_used=tuple(blooms))
 
 
 def _count(ranges: Ranges) -> int:
@@ -143,6 +154,32 @@ def _by_zones(file: File, node: Node) -> Ranges | None:
             low = pa.scalar(prefix, column.value_type)
             return _prune(file, node, "range", (low, True), (None, True))
     return None
+
+
+# --------------------------------------------------- Bloom filters of columns
+
+
+def _by_blooms(file: File, node: Node, ranges: Ranges) -> Ranges:
+    """What is left of ``ranges`` without stripes that have none of the values asked for."""
+    match node:
+        case And(args):
+            for arg in args:
+                ranges = _by_blooms(file, arg, ranges)
+        case Or(args) if args:
+            parts = [_by_blooms(file, arg, ranges) for arg in args]
+            return _core.merge(np.concatenate(parts))
+        case Compare(column, "==", value):
+            return _prune_equal(file, column.name, [value], ranges)
+        case In(column, values):
+            return _prune_equal(file, column.name, values, ranges)
+    return ranges
+
+
+def _prune_equal(file: File, name: str, values: Sequence[pa.Scalar], ranges: Ranges) -> Ranges:
+    if not 0 < len(values) <= MAX_BLOOM_VALUES or len(ranges) == 0:
+        return ranges
+    batch = pa.RecordBatch.from_arrays([pa.array(values, values[0].type)], ["value"])
+    return _core.prune_equal(file._open, name, batch, ranges)
 
 
 def _union(parts: Any) -> Ranges:

@@ -238,6 +238,8 @@ def _core_options(
         "statistics_columns": []
         if isinstance(options.statistics, bool)
         else [_column_index(schema, name) for name in options.statistics],
+        "bloom_columns": [_path_indices(schema, name) for name in options.bloom_columns],
+        "bloom_bits_per_key": options.bloom_bits_per_key,
         "sort_memory_bytes": options.sort_memory_bytes,
         "threads": options.threads or 0,
         "unique": unique,

@@ -307,6 +307,10 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             stripe_rows=150, group_rows=300, key_chunk_rows=128, zone_rows=64, **one
         )
         files[name] = (long_keys(), {"options": options, "cluster_by": keys})
+    files["column_bloom"] = (
+        keyed(),
+        {"options": _small(bloom_columns=["n", "t", "f"], bloom_bits_per_key=12.0)},
+    )
     for level in ("balanced", "fast", "compact"):
         files[f"encodings_{level}"] = (
             encodings(),

@@ -4,6 +4,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/python_file.h"
+#include "nimble/file/column_bloom_writer.h"
 #include "nimble/io/local_file.h"
 
 namespace py = pybind11;
@@ -132,6 +133,13 @@ void register_file(py::module_& m) {
                              [](const FileReader& f) {
                                return f.footer().cluster &&
                                       f.footer().cluster->unique;
+                             })
+      .def_property_readonly("has_column_blooms",
+                             [](const FileReader& f) {
+                               for (const auto& s : f.footer().optional_sections) {
+                                 if (s.name == kColumnBloomSection) return true;
+                               }
+                               return false;
                              })
       .def_property_readonly("has_bloom",
                              [](const FileReader& f) {

@@ -3,6 +3,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/file/column_bloom.h"
 #include "nimble/file/key_lookup.h"
 #include "nimble/file/zone_map.h"
 
@@ -185,6 +186,31 @@ py::array_t<uint64_t> prune(const FileReader& file, const std::string& column,
 
 using Ranges = py::array_t<uint64_t, py::array::c_style>;
 
+// The rows in `within` of stripes that may hold one of the values of a column,
+// which are a batch of just it.
+py::array_t<uint64_t> prune_equal(const FileReader& file,
+                                  const std::string& column,
+                                  const py::object& values,
+                                  const Ranges& within) {
+  const auto batch = ImportedArray::from_python(values);
+  const KeyEncoder encoder =
+      unwrap(KeyEncoder::create(batch->field(), {{{0}, SortOrder{}}}));
+  KeyBuffer keys;
+  check(encoder.encode(batch->view(), 0, batch->view().length(), &keys));
+  const uint32_t node = node_of(file, column);
+  Result<std::vector<RowRange>> found = ranges_from_numpy(within);
+  {
+    const py::gil_scoped_release nogil;
+    const auto blooms = file.column_blooms();
+    if (!blooms) {
+      found = Status(blooms.error().code(), std::string(blooms.error().message()));
+    } else if (*blooms != nullptr) {
+      found = (*blooms)->prune(node, keys, *found);
+    }
+  }
+  return ranges_to_numpy(unwrap(std::move(found)));
+}
+
 }  // namespace
 
 std::vector<KeyScalar> scalars_of(const ArrayView& row) {
@@ -206,6 +232,8 @@ void register_lookup(py::module_& m) {
   m.def("prune", &prune, py::arg("file"), py::arg("column"), py::arg("kind"),
         py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
         py::arg("upper_inclusive"));
+  m.def("prune_equal", &prune_equal, py::arg("file"), py::arg("column"),
+        py::arg("values"), py::arg("within"));
   m.def(
       "intersect",
       [](const Ranges& a, const Ranges& b) {

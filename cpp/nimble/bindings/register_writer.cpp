@@ -111,6 +111,8 @@ WriterOptions make_options(const py::dict& d) {
   o.spill_directory = d["spill_directory"].cast<std::string>();
   o.indexes = index_specs(d["indexes"]);
   o.cluster_by = key_columns(d["cluster_by"]);
+  o.bloom_columns = d["bloom_columns"].cast<std::vector<std::vector<int>>>();
+  o.bloom_bits_per_key = d["bloom_bits_per_key"].cast<double>();
   for (const py::handle pair : d["metadata"]) {
     const auto p = pair.cast<py::tuple>();
     o.metadata.emplace_back(p[0].cast<std::string>(),

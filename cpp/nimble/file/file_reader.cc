@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "nimble/base/hash.h"
+#include "nimble/file/column_bloom.h"
+#include "nimble/file/column_bloom_writer.h"
 #include "nimble/file/column_reader.h"
 #include "nimble/file/index_lookup.h"
 #include "nimble/file/row_keys.h"
@@ -235,6 +237,16 @@ Result<std::shared_ptr<const DictionaryValues>> FileReader::read_dictionary(
                             &fetched);
   NIMBLE_RETURN_IF_ERROR(reader.read_range(0, 0, ref.rows, &out->values));
   return std::shared_ptr<const DictionaryValues>(out);
+}
+
+Result<std::shared_ptr<const ColumnBlooms>> FileReader::column_blooms() const {
+  const std::lock_guard lock(lazy_->mutex);
+  for (const OptionalSection& s : footer_.optional_sections) {
+    if (s.name != kColumnBloomSection || lazy_->column_blooms != nullptr) continue;
+    NIMBLE_ASSIGN_OR_RETURN(lazy_->column_blooms,
+                            ColumnBlooms::open(*this, s.section));
+  }
+  return lazy_->column_blooms;
 }
 
 Result<std::shared_ptr<const std::vector<uint8_t>>> FileReader::zone_bytes(

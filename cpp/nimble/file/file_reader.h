@@ -21,6 +21,8 @@ namespace nimble {
 class IndexLookup;  // index_lookup.h
 class RowKeys;      // row_keys.h
 
+class ColumnBlooms;
+
 class FileReader {
  public:
   static Result<std::shared_ptr<const FileReader>> open(
@@ -58,6 +60,9 @@ class FileReader {
   // The values of a dictionary column (a node of plan()), read on first use.
   Result<std::shared_ptr<const DictionaryValues>> dictionary(
       uint32_t node) const;
+
+  // Bloom filters of columns, listed on first use; null where there are none.
+  Result<std::shared_ptr<const ColumnBlooms>> column_blooms() const;
 
   // The zone map of a leaf, read on first use.
   Result<std::shared_ptr<const std::vector<uint8_t>>> zone_bytes(
@@ -100,6 +105,7 @@ class FileReader {
     std::shared_ptr<const RowKeys> cluster_keys_owner;
     std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;
     std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
+    std::shared_ptr<const ColumnBlooms> column_blooms;
   };
   struct OpenIndex {
     std::mutex mutex;

@@ -98,6 +98,8 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
   }
   NIMBLE_ASSIGN_OR_RETURN(w->secondary_,
                           SecondaryIndexWriter::create(w->schema_, o));
+  NIMBLE_ASSIGN_OR_RETURN(w->column_bloom_,
+                          ColumnBloomWriter::create(w->schema_, w->plan_, o));
   attach_dictionaries(&w->stripe_, &w->dictionaries_);
   for (uint32_t n = 0; o.statistics && n < w->plan_.nodes().size(); ++n) {
     if (!ZoneBuilder::has_zones(w->plan_, n)) continue;
@@ -277,6 +279,9 @@ Status FileWriter::flush_stripe() {
                                        &footer_.node_bytes));
   group_.push_back(std::move(meta));
   num_rows_ += rows;
+  NIMBLE_RETURN_IF_ERROR(column_bloom_.add_stripe(
+      stripe_, num_rows_,
+      [this](ByteSpan bytes) { return write_section(bytes); }));
   ++footer_.num_stripes;
   stripe_.clear();
   uint64_t metadata = 0;
@@ -362,6 +367,7 @@ Result<WriteSummary> FileWriter::finish() {
   NIMBLE_RETURN_IF_ERROR(secondary_.finish(sink));
   NIMBLE_RETURN_IF_ERROR(write_zones());
   NIMBLE_RETURN_IF_ERROR(write_bloom());
+  NIMBLE_RETURN_IF_ERROR(column_bloom_.finish(sink, &footer_));
   // Roots are near the footer, so that opening the file mostly reads them.
   NIMBLE_RETURN_IF_ERROR(secondary_.write_roots(sink, &footer_));
   footer_.num_rows = num_rows_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nimble/file/column.h"
+#include "nimble/file/column_bloom_writer.h"
 #include "nimble/file/dictionary_values.h"
 #include "nimble/file/options.h"
 #include "nimble/file/secondary_index_writer.h"
@@ -103,6 +104,7 @@ class FileWriter {
   std::optional<KeyEncoder> encoder_;
   std::optional<ClusterIndexWriter> index_;
   SecondaryIndexWriter secondary_;
+  ColumnBloomWriter column_bloom_;
   std::vector<uint64_t> bloom_hashes_;
   std::vector<ZoneBuilder> zones_;
   DictionaryList dictionaries_;

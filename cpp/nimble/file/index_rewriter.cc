@@ -186,8 +186,14 @@ Status IndexRewriter::write_indexes() {
     NIMBLE_ASSIGN_OR_RETURN(footer_.cluster->bloom,
                             copy_section(footer_.cluster->bloom));
   }
-  // Nobody knows which bytes of the file these refer to.
-  footer_.optional_sections.clear();
+  // Filters of columns lie among the rows' bytes. Nobody knows what other
+  // sections refer to.
+  std::erase_if(footer_.optional_sections, [](const OptionalSection& o) {
+    return o.name != kColumnBloomSection;
+  });
+  for (OptionalSection& o : footer_.optional_sections) {
+    NIMBLE_ASSIGN_OR_RETURN(o.section, copy_section(o.section));
+  }
   // Roots are near the footer, so that opening the file mostly reads them.
   for (size_t i = 0; i < roots.size(); ++i) {
     NIMBLE_ASSIGN_OR_RETURN(footer_.indexes[i].root, write_section(roots[i]));

@@ -39,6 +39,9 @@ struct WriterOptions {
   // Of all secondary indexes while they are built; more spills.
   uint64_t index_memory_bytes = uint64_t{256} << 20;
   std::string spill_directory;  // empty: TMPDIR, or /tmp
+  // Columns with a Bloom filter a stripe, by child numbers from the root.
+  std::vector<std::vector<int>> bloom_columns;
+  double bloom_bits_per_key = 10.0;
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 

@@ -68,6 +68,8 @@ FIELDS: dict[str, list[str]] = {
         "key_ends",
     ],
     "Group": ["stripes", "chunks"],
+    "ColumnBloom": ["node", "end_rows", "filters"],
+    "ColumnBlooms": ["columns"],
     "HashIndex": ["num_rows", "num_entries", "num_keys", "partitions", "bloom_parts"],
     "ZoneMap": [
         "end_rows",

@@ -8,6 +8,7 @@ from functools import partial
 
 from nimblepy.errors import CorruptFileError
 from nimblepy.verify.chunks import BloomFilter, check_boundaries, check_order, held_keys
+from nimblepy.verify.column_bloom import SECTION, ColumnBloom, read_column_blooms
 from nimblepy.verify.columns import StripeData
 from nimblepy.verify.indexes import CHECKS
 from nimblepy.verify.keys import stripe_keys
@@ -43,6 +44,7 @@ class _Walk:
         self.num_stripes = 0
         self.zones: dict[int, tuple[ZoneMap, int]] = {}
         self.bloom: BloomFilter | None = None
+        self.column_blooms: list[ColumnBloom] = []
         self.index_keys: list[list[bytes]] = [[] for _ in file.footer.indexes]
 
     def attempt(self, what: str, action: Callable[[], None]) -> None:
@@ -90,7 +92,9 @@ class _Walk:
         if footer.cluster is not None and footer.cluster.bloom.size:
             self.bloom = BloomFilter(self.file.section(footer.cluster.bloom, "Bloom filter"))
         for name, section in footer.optional_sections:
-            self.file.section(section, f"optional section {name!r}")
+            raw = self.file.section(section, f"optional section {name!r}")
+            if name == SECTION:
+                self.column_blooms = read_column_blooms(raw, self.file)
 
     def group(self, index: int, first_row: int, end_row: int) -> None:
         group = self.file.group(index)
@@ -116,6 +120,8 @@ class _Walk:
                 self.problems.append(f"zone map of column {column.schema.name!r}: {error}")
                 continue
             self.zones[node] = (zones, done)
+        for bloom in self.column_blooms:
+            bloom.check_stripe(row, data)
         cluster = self.file.footer.cluster
         if cluster is not None:
             keys += stripe_keys(data, cluster.columns, self.file.dictionary)
@@ -172,6 +178,8 @@ class _Walk:
             )
         if footer.cluster is not None and len(footer.cluster.boundaries) != len(footer.groups):
             raise CorruptFileError("not one boundary key a group")
+        for bloom in self.column_blooms:
+            bloom.check_done(rows)
         for node, (zones, done) in self.zones.items():
             if done != len(zones.end_rows):
                 raise CorruptFileError(f"zone map of node {node}: {done} zones were expected")

@@ -1,0 +1,134 @@
+#include "nimble/file/column_bloom.h"
+
+#include <algorithm>
+
+#include "column_bloom_generated.h"
+#include "nimble/base/hash.h"
+#include "nimble/file/section_fetch.h"
+#include "nimble/format/aligned_vector.h"
+
+namespace nimble {
+
+Result<std::shared_ptr<const ColumnBlooms>> ColumnBlooms::open(
+    const FileReader& file, const SectionRef& section) {
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> root,
+                          file.read_section(section, "column Bloom filters"));
+  std::shared_ptr<ColumnBlooms> out(new ColumnBlooms(file));
+  if (Status s = out->parse(root); !s) {
+    return std::move(s).with_context(file.file().name() +
+                                     ": column Bloom filters");
+  }
+  return std::shared_ptr<const ColumnBlooms>(std::move(out));
+}
+
+Status ColumnBlooms::parse(const std::vector<uint8_t>& root) {
+  // FlatBuffers wants alignment that a vector of bytes need not give.
+  std::vector<uint64_t> aligned(root.size() / 8 + 1);
+  if (!root.empty()) std::memcpy(aligned.data(), root.data(), root.size());
+  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
+  flatbuffers::Verifier verifier(data, root.size());
+  if (root.size() < 16 || !fb::VerifyColumnBloomsBuffer(verifier)) {
+    return Status::corrupt("not a valid FlatBuffer");
+  }
+  const auto* columns = fb::GetColumnBlooms(data)->columns();
+  if (columns == nullptr) return Status::ok();
+  for (const fb::ColumnBloom* c : *columns) {
+    Column column;
+    column.node = c->node();
+    if (!is_aligned(c->end_rows()) || !is_aligned(c->filters())) {
+      return Status::corrupt("arrays that are not aligned");
+    }
+    if (c->end_rows() != nullptr) {
+      column.end_rows.assign(c->end_rows()->begin(), c->end_rows()->end());
+    }
+    if (c->filters() != nullptr) {
+      for (const fb::Section* s : *c->filters()) {
+        column.filters.push_back({s->offset(), s->size(), s->checksum()});
+        column.size_bytes += s->size();
+      }
+    }
+    NIMBLE_RETURN_IF_ERROR(check(column));
+    column.verified.reset(new std::atomic<bool>[column.filters.size()]());
+    columns_.push_back(std::move(column));
+  }
+  return Status::ok();
+}
+
+Status ColumnBlooms::check(const Column& column) const {
+  uint64_t last = 0;
+  for (const uint64_t end : column.end_rows) {
+    if (end <= last) return Status::corrupt("a stripe without rows");
+    last = end;
+  }
+  if (column.filters.size() != column.end_rows.size() ||
+      last != file_.num_rows() || column.node >= file_.plan().nodes().size()) {
+    return Status::corrupt(std::to_string(column.filters.size()) +
+                           " filters of " + std::to_string(last) +
+                           " rows of node " + std::to_string(column.node));
+  }
+  for (const SectionRef& s : column.filters) {
+    if (in_bounds(s.offset, s.size, file_.postscript().footer_offset)) continue;
+    return Status::corrupt("a filter of " + std::to_string(s.size) +
+                           " bytes at offset " + std::to_string(s.offset) +
+                           " lies outside the data");
+  }
+  return Status::ok();
+}
+
+Result<bool> ColumnBlooms::may_hold(
+    const Column& column, size_t stripe,
+    const std::vector<uint64_t>& hashes) const {
+  const SectionRef& section = column.filters[stripe];
+  std::vector<RangeCache::Bytes> held;
+  ByteSpan bytes;
+  if (const uint8_t* map = file_.file().mapped()) {
+    bytes = {map + section.offset, section.size};
+    if (!column.verified[stripe].load(std::memory_order_acquire)) {
+      NIMBLE_RETURN_IF_ERROR(file_.check_section(section, bytes, "Bloom filter"));
+      file_.stats()->add(ReadKind::kIndex, 1, section.size);
+      column.verified[stripe].store(true, std::memory_order_release);
+    }
+  } else {
+    NIMBLE_RETURN_IF_ERROR(
+        fetch_sections(file_, {&section, 1}, "Bloom filter", &held));
+    bytes = *held[0];
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter filter, BloomFilter::open(bytes));
+  return std::any_of(hashes.begin(), hashes.end(), [&](uint64_t hash) {
+    return filter.might_contain(hash);
+  });
+}
+
+Result<std::vector<RowRange>> ColumnBlooms::prune(
+    uint32_t node, const KeyBuffer& keys,
+    const std::vector<RowRange>& within) const {
+  const auto found =
+      std::find_if(columns_.begin(), columns_.end(),
+                   [node](const Column& c) { return c.node == node; });
+  const auto& sizes = file_.footer().node_bytes;
+  if (found == columns_.end() ||
+      (file_.file().mapped() == nullptr && node < sizes.size() &&
+       found->size_bytes > sizes[node])) {
+    return within;
+  }
+  std::vector<uint64_t> hashes(keys.size());
+  for (size_t i = 0; i < hashes.size(); ++i) hashes[i] = key_hash64(keys.key(i));
+  const auto& ends = found->end_rows;
+  std::vector<RowRange> out;
+  for (RowRange range : within) {
+    while (!range.empty()) {
+      const auto stripe = static_cast<size_t>(
+          std::upper_bound(ends.begin(), ends.end(), range.begin) -
+          ends.begin());
+      if (stripe == ends.size()) break;  // beyond the file
+      const uint64_t end = std::min(range.end, ends[stripe]);
+      NIMBLE_ASSIGN_OR_RETURN(const bool maybe,
+                              may_hold(*found, stripe, hashes));
+      if (maybe) out.push_back({range.begin, end});
+      range.begin = end;
+    }
+  }
+  return merge_ranges(std::move(out));
+}
+
+}  // namespace nimble
