@@ -26,11 +26,16 @@ TABLE = pa.table(
 
 
 def content(directory: Path) -> bytes:
-    """Two groups, clustered with duplicates, zone maps, a Bloom filter and user
-    metadata.
+    """Two groups, clustered with duplicates, zone maps, Bloom filters of keys and of a column,
+    and user metadata.
     """
     options = nb.WriteOptions(
-        stripe_rows=12, group_rows=12, key_chunk_rows=4, zone_rows=6, cluster_bloom_bits_per_key=8.0
+        stripe_rows=12,
+        group_rows=12,
+        key_chunk_rows=4,
+        zone_rows=6,
+        cluster_bloom_bits_per_key=8.0,
+        bloom_columns=["s"],
     )
     path = directory / "small.nimble"
     nb.write(TABLE, path, cluster_by="k", presorted=True, options=options, metadata={"who": "test"})
@@ -73,6 +78,10 @@ READS: Ways = {
     "filter": (
         lambda f: f.to_table(["f"], filter=_FILTER),
         _same(TABLE.select(["f"]).slice(16, 4)),
+    ),
+    "filter by a column's Bloom filter": (
+        lambda f: f.to_table(filter=pc.field("s") == "text 5"),
+        _same(TABLE.filter(pc.equal(TABLE["s"], "text 5"))),
     ),
     "row_ranges": (
         lambda f: f.row_ranges([7]).to_pylist(),

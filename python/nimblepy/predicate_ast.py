@@ -169,8 +169,8 @@ def show(scalar: pa.Scalar) -> str:
         return repr(scalar.as_py())
     try:
         return str(scalar)
-    except ValueError:  # nanoseconds that Python's datetime cannot hold
-        return str(scalar.cast(pa.string()))
+    except (ValueError, OverflowError):  # finer or further than Python's datetime
+        return str(pa.array([scalar], scalar.type)).strip("[ \n]")
 
 
 def never(column: Column) -> Node:

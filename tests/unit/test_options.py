@@ -20,6 +20,8 @@ def test_defaults_are_those_documented() -> None:
         "key_chunk_rows": 2048,
         "restart_interval": 16,
         "cluster_bloom_bits_per_key": None,
+        "bloom_columns": (),
+        "bloom_bits_per_key": 10.0,
         "statistics": True,
         "zone_rows": 8192,
         "sort_memory_bytes": 512 << 20,

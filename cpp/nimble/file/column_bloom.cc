@@ -75,45 +75,50 @@ Status ColumnBlooms::check(const Column& column) const {
   return Status::ok();
 }
 
-Result<bool> ColumnBlooms::may_hold(
-    const Column& column, size_t stripe,
-    const std::vector<uint64_t>& hashes) const {
+const ColumnBlooms::Column* ColumnBlooms::column_of(uint32_t node) const {
+  for (const Column& c : columns_) {
+    if (c.node == node) return &c;
+  }
+  return nullptr;
+}
+
+Result<BloomFilter> ColumnBlooms::filter(const Column& column, size_t stripe,
+                                         RangeCache::Bytes* held) const {
   const SectionRef& section = column.filters[stripe];
-  std::vector<RangeCache::Bytes> held;
   ByteSpan bytes;
   if (const uint8_t* map = file_.file().mapped()) {
     bytes = {map + section.offset, section.size};
     if (!column.verified[stripe].load(std::memory_order_acquire)) {
-      NIMBLE_RETURN_IF_ERROR(file_.check_section(section, bytes, "Bloom filter"));
+      NIMBLE_RETURN_IF_ERROR(
+          file_.check_section(section, bytes, "Bloom filter"));
       file_.stats()->add(ReadKind::kIndex, 1, section.size);
       column.verified[stripe].store(true, std::memory_order_release);
     }
   } else {
+    std::vector<RangeCache::Bytes> fetched;
     NIMBLE_RETURN_IF_ERROR(
-        fetch_sections(file_, {&section, 1}, "Bloom filter", &held));
-    bytes = *held[0];
+        fetch_sections(file_, {&section, 1}, "Bloom filter", &fetched));
+    *held = std::move(fetched[0]);
+    bytes = **held;
   }
-  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter filter, BloomFilter::open(bytes));
-  return std::any_of(hashes.begin(), hashes.end(), [&](uint64_t hash) {
-    return filter.might_contain(hash);
-  });
+  return BloomFilter::open(bytes);
 }
 
 Result<std::vector<RowRange>> ColumnBlooms::prune(
     uint32_t node, const KeyBuffer& keys,
     const std::vector<RowRange>& within) const {
-  const auto found =
-      std::find_if(columns_.begin(), columns_.end(),
-                   [node](const Column& c) { return c.node == node; });
+  const Column* const column = column_of(node);
   const auto& sizes = file_.footer().node_bytes;
-  if (found == columns_.end() ||
+  if (column == nullptr ||
       (file_.file().mapped() == nullptr && node < sizes.size() &&
-       found->size_bytes > sizes[node])) {
+       column->size_bytes > sizes[node])) {
     return within;
   }
   std::vector<uint64_t> hashes(keys.size());
-  for (size_t i = 0; i < hashes.size(); ++i) hashes[i] = key_hash64(keys.key(i));
-  const auto& ends = found->end_rows;
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    hashes[i] = key_hash64(keys.key(i));
+  }
+  const auto& ends = column->end_rows;
   std::vector<RowRange> out;
   for (RowRange range : within) {
     while (!range.empty()) {
@@ -122,13 +127,45 @@ Result<std::vector<RowRange>> ColumnBlooms::prune(
           ends.begin());
       if (stripe == ends.size()) break;  // beyond the file
       const uint64_t end = std::min(range.end, ends[stripe]);
-      NIMBLE_ASSIGN_OR_RETURN(const bool maybe,
-                              may_hold(*found, stripe, hashes));
-      if (maybe) out.push_back({range.begin, end});
+      RangeCache::Bytes held;
+      NIMBLE_ASSIGN_OR_RETURN(const BloomFilter bits,
+                              filter(*column, stripe, &held));
+      if (std::any_of(hashes.begin(), hashes.end(),
+                      [&](uint64_t h) { return bits.might_contain(h); })) {
+        out.push_back({range.begin, end});
+      }
       range.begin = end;
     }
   }
   return merge_ranges(std::move(out));
+}
+
+std::vector<uint32_t> ColumnBlooms::nodes() const {
+  std::vector<uint32_t> out;
+  for (const Column& c : columns_) out.push_back(c.node);
+  return out;
+}
+
+Status ColumnBlooms::check_keys(uint32_t node, const KeyBuffer& keys,
+                                uint64_t first_row) const {
+  const Column& column = *column_of(node);
+  const auto& ends = column.end_rows;
+  auto stripe = static_cast<size_t>(
+      std::upper_bound(ends.begin(), ends.end(), first_row) - ends.begin());
+  size_t at = 0;
+  for (; at < keys.size() && stripe < ends.size(); ++stripe) {
+    RangeCache::Bytes held;
+    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter bits,
+                            filter(column, stripe, &held));
+    for (; at < keys.size() && first_row + at < ends[stripe]; ++at) {
+      if (bits.might_contain(key_hash64(keys.key(at)))) continue;
+      return Status::corrupt(file_.file().name() + ": row " +
+                             std::to_string(first_row + at) +
+                             ": its stripe's Bloom filter of column node " +
+                             std::to_string(node) + " does not know its value");
+    }
+  }
+  return Status::ok();
 }
 
 }  // namespace nimble

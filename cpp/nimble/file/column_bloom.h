@@ -24,6 +24,13 @@ class ColumnBlooms {
   Result<std::vector<RowRange>> prune(uint32_t node, const KeyBuffer& keys,
                                       const std::vector<RowRange>& within) const;
 
+  // For verification: pre-order numbers of the columns' schema nodes, and
+  // whether each key of a column, of rows from `first_row` on, passes the
+  // filter of its stripe.
+  std::vector<uint32_t> nodes() const;
+  Status check_keys(uint32_t node, const KeyBuffer& keys,
+                    uint64_t first_row) const;
+
  private:
   struct Column {
     uint32_t node = 0;
@@ -37,8 +44,10 @@ class ColumnBlooms {
   explicit ColumnBlooms(const FileReader& file) : file_(file) {}
   Status parse(const std::vector<uint8_t>& root);
   Status check(const Column& column) const;
-  Result<bool> may_hold(const Column& column, size_t stripe,
-                        const std::vector<uint64_t>& hashes) const;
+  const Column* column_of(uint32_t node) const;
+  // The filter of a stripe; `held` owns its bytes where no map does.
+  Result<BloomFilter> filter(const Column& column, size_t stripe,
+                             RangeCache::Bytes* held) const;
 
   const FileReader& file_;
   std::vector<Column> columns_;

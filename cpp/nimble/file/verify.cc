@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/file/column_bloom.h"
 #include "nimble/file/index_lookup.h"
 #include "nimble/file/key_lookup.h"
 #include "nimble/file/row_reader.h"
@@ -107,6 +108,64 @@ class IndexChecker {
   KeyBuffer keys_;
 };
 
+// The Bloom filters of columns against the rows.
+class BloomChecker {
+ public:
+  // `schema` is that of the rows to check: all columns.
+  Status open(const FileReader& file, const Field& schema) {
+    NIMBLE_ASSIGN_OR_RETURN(blooms_, file.column_blooms());
+    if (blooms_ == nullptr) return Status::ok();
+    for (const uint32_t node : blooms_->nodes()) {
+      std::vector<int> path;
+      if (!find_path(file.plan(), 0, node, &path)) {
+        return Status::corrupt(file.file().name() +
+                               ": a Bloom filter of node " +
+                               std::to_string(node) + ", which is no column");
+      }
+      NIMBLE_ASSIGN_OR_RETURN(
+          KeyEncoder encoder,
+          KeyEncoder::create(schema, {{path, SortOrder{}}}));
+      parts_.push_back({node, std::move(encoder)});
+    }
+    return Status::ok();
+  }
+  bool empty() const { return parts_.empty(); }
+
+  Status check(const ArrayView& rows, uint64_t first_row) {
+    for (const Part& part : parts_) {
+      keys_.clear();
+      NIMBLE_RETURN_IF_ERROR(
+          part.encoder.encode(rows, 0, rows.length(), &keys_));
+      NIMBLE_RETURN_IF_ERROR(blooms_->check_keys(part.node, keys_, first_row));
+    }
+    return Status::ok();
+  }
+
+ private:
+  struct Part {
+    uint32_t node;
+    KeyEncoder encoder;
+  };
+
+  // Child numbers from node `from` down to `to`, through structs.
+  static bool find_path(const StreamPlan& plan, uint32_t from, uint32_t to,
+                        std::vector<int>* path) {
+    const SchemaNode& n = plan.node(from);
+    if (from == to) return !path->empty();
+    if (n.field->layout != Layout::kStruct) return false;
+    for (size_t i = 0; i < n.children.size(); ++i) {
+      path->push_back(static_cast<int>(i));
+      if (find_path(plan, n.children[i], to, path)) return true;
+      path->pop_back();
+    }
+    return false;
+  }
+
+  std::shared_ptr<const ColumnBlooms> blooms_;
+  std::vector<Part> parts_;
+  KeyBuffer keys_;
+};
+
 }  // namespace
 
 Status verify_file(const FileReader& file) {
@@ -117,6 +176,8 @@ Status verify_file(const FileReader& file) {
   KeyChecker keys(file);
   IndexChecker indexes;
   NIMBLE_RETURN_IF_ERROR(indexes.open(file));
+  BloomChecker blooms;
+  NIMBLE_RETURN_IF_ERROR(blooms.open(file, rows->schema()));
   for (uint64_t at = 0; at < file.num_rows(); at += kBatchRows) {
     const RowRange range{at, std::min(file.num_rows(), at + kBatchRows)};
     Column column = rows->make_output();
@@ -124,11 +185,12 @@ Status verify_file(const FileReader& file) {
     ArrowArray array{};
     NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&array));
     Status status;
-    if (file.encoder() != nullptr || !indexes.empty()) {
+    if (file.encoder() != nullptr || !indexes.empty() || !blooms.empty()) {
       auto view = ArrayView::open(rows->schema(), array, "");
       if (!view) status = std::move(view).error();
       if (status && file.encoder() != nullptr) status = keys.check(*view, at);
       if (status) status = indexes.check(*view, at);
+      if (status) status = blooms.check(*view, at);
     }
     array.release(&array);
     NIMBLE_RETURN_IF_ERROR(status.is_ok() ? Status() : std::move(status));
