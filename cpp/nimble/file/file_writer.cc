@@ -33,6 +33,16 @@ Status check_types(const Field& field, const std::string& path) {
                                field.type_name() +
                                ": dictionaries inside dictionaries");
   }
+  if (field.layout == Layout::kRunEnd &&
+      field.children[1].layout == Layout::kRunEnd) {
+    // Arrow C++ refuses to import such arrays: nobody could read the column.
+    return Status::unsupported("column '" + path + "' of type " +
+                               field.type_name() +
+                               ": runs of run-end encoded values");
+  }
+  for (const Field& d : field.dictionary) {
+    NIMBLE_RETURN_IF_ERROR(check_types(d, path + ".dictionary"));
+  }
   for (const Field& c : field.children) {
     NIMBLE_RETURN_IF_ERROR(
         check_types(c, path.empty() ? c.name : path + "." + c.name));

@@ -8,8 +8,9 @@
 namespace nimble {
 namespace {
 
-// Depth of type trees, so that hostile schemas cannot exhaust the stack.
-constexpr int kMaxTypeDepth = 64;
+// Depth of type trees, so that hostile schemas cannot exhaust the stack: the
+// deepest that Arrow C++ imports.
+constexpr int kMaxTypeDepth = 63;
 
 struct Primitive {
   char code;
@@ -257,22 +258,27 @@ std::string pack_metadata(
   return out;
 }
 
-Result<Field> import_tree(const ArrowSchema& s, int depth) {
+Result<Field> import_tree(const ArrowSchema& s, int depth,
+                          const std::string& column) {
   if (depth > kMaxTypeDepth) {
-    return Status::unsupported("types nest deeper than " +
+    return Status::unsupported("column '" + column +
+                               "': types nest deeper than " +
                                std::to_string(kMaxTypeDepth));
   }
   Field f;
   f.name = s.name != nullptr ? s.name : "";
+  const std::string& owner = depth == 1 ? f.name : column;
   f.format = s.format != nullptr ? s.format : "";
   f.flags = s.flags;
   f.metadata = unpack_metadata(s.metadata);
   for (int64_t i = 0; i < s.n_children; ++i) {
-    NIMBLE_ASSIGN_OR_RETURN(Field child, import_tree(*s.children[i], depth + 1));
+    NIMBLE_ASSIGN_OR_RETURN(Field child,
+                            import_tree(*s.children[i], depth + 1, owner));
     f.children.push_back(std::move(child));
   }
   if (s.dictionary != nullptr) {
-    NIMBLE_ASSIGN_OR_RETURN(Field d, import_tree(*s.dictionary, depth + 1));
+    NIMBLE_ASSIGN_OR_RETURN(Field d,
+                            import_tree(*s.dictionary, depth + 1, owner));
     f.dictionary.push_back(std::move(d));
   }
   return f;
@@ -324,7 +330,7 @@ Status Field::resolve(const std::string& path) {
 }
 
 Result<Field> Field::from_arrow(const ArrowSchema& schema) {
-  NIMBLE_ASSIGN_OR_RETURN(Field f, import_tree(schema, 0));
+  NIMBLE_ASSIGN_OR_RETURN(Field f, import_tree(schema, 0, ""));
   NIMBLE_RETURN_IF_ERROR(f.resolve(f.name));
   return f;
 }
