@@ -147,7 +147,12 @@ def _open_parquet(
     _check_columns(schema, columns)
     names = list(columns) if columns is not None else schema.names
     kept = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
-    batches = (batch.select(names) for batch in file.iter_batches(columns=names))
+    # A row group at a time: pyarrow cannot make a batch of two whose nested dictionaries differ.
+    batches = (
+        batch.select(names)
+        for group in range(file.num_row_groups)
+        for batch in file.iter_batches(row_groups=[group], columns=names)
+    )
     return pa.RecordBatchReader.from_batches(kept, batches), file.metadata.num_rows
 
 

@@ -30,7 +30,7 @@ def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
     if isinstance(data, pa.Table):
         return _table_reader(data), data.num_rows
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data), _length(data)
+        return _import_stream(data), _length(data)
     if hasattr(data, "__arrow_c_array__"):
         return as_reader(pa.record_batch(data))
     if type(data).__module__.startswith("pandas.") and hasattr(data, "columns"):
@@ -41,6 +41,26 @@ def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
         "data: expected Arrow data (pyarrow, polars, duckdb, ...), a pandas DataFrame or an "
         f"iterable of pyarrow.RecordBatch, got {type(data).__name__}"
     )
+
+
+def _import_stream(data: Any) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgumentError(
+            f"{_unsupported_column(data)}: a type that Arrow does not have: {error}"
+        ) from error
+
+
+def _unsupported_column(data: Any) -> str:
+    """The column of a frame, and its type, whose Arrow schema pyarrow refuses."""
+    if hasattr(data, "get_column"):  # of polars; Arrow's own error names no column
+        for name in data.columns:
+            try:
+                pa.RecordBatchReader.from_stream(data.select(name).clear())
+            except pa.ArrowException:
+                return f"column {name!r} of type {data.schema[name]}"
+    return "data"
 
 
 def _length(data: Any) -> int | None:
