@@ -1,11 +1,12 @@
 """The compiled core; private. Arrow data crosses as PyCapsules or through the stream protocol."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _Ranges = NDArray[np.uint64]  # shape (n, 2): half-open file row ranges
 
 class Writer:
@@ -71,6 +72,11 @@ class RowFilter:
     def __init__(self, file: File, spec: tuple[Any, ...]) -> None: ...
     def count(self, ranges: _Ranges, threads: int) -> int: ...
     def rows(self, ranges: _Ranges, threads: int) -> NDArray[np.uint64]: ...
+
+class PointBase:
+    _quick: Callable[[object], Any] | None
+
+def quick_get(method: _Method) -> _Method: ...
 
 class PointReader:
     def __init__(

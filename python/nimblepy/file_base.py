@@ -23,7 +23,7 @@ RESULT_ROWS = 1 << 20
 RANGE_ROWS = 65536
 
 
-class FileBase:
+class FileBase(_core.PointBase):
     """An open core file with its prepared projections."""
 
     def __init__(self, core: Any, source: Any, arguments: dict[str, Any]) -> None:

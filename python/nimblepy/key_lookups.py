@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.key_ranges import KeyRanges
 from nimblepy.secondary import range_table
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _quick(method: _Method) -> _Method:
+    """``method`` called only where the core cannot answer without it."""
+    quick = _core.quick_get(method)
+    functools.update_wrapper(quick, method)
+    return quick
 
 
 class KeyLookups(KeyRanges):
     """The part of File that answers by key."""
 
+    @_quick
     def get(
         self,
         key: Any,
@@ -46,6 +58,8 @@ class KeyLookups(KeyRanges):
             get, read = self._points[place]
         except KeyError:
             get, read = self._points[place] = self._make_point(columns, on)
+            if place is None:
+                self._quick = get
         row = get(key)
         if row is not NotImplemented:
             return default if row is None else row

@@ -206,6 +206,7 @@ class File(KeyLookups, Scoped):
         self._core = None
         self._projections.clear()
         self._points.clear()
+        self._quick = None
         self._range_readers.clear()
 
     def __len__(self) -> int:

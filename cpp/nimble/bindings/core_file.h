@@ -81,6 +81,7 @@ void register_key_batch(pybind11::module_& m);
 void register_inspect(pybind11::module_& m);
 void register_writer(pybind11::module_& m);
 void register_point_reader(pybind11::module_& m);
+void register_quick_get(pybind11::module_& m);
 void register_range_reader(pybind11::module_& m);
 
 using FilePtr = std::shared_ptr<FileReader>;

@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   nimble::register_index(m);
   nimble::register_key_batch(m);
   nimble::register_point_reader(m);
+  nimble::register_quick_get(m);
   nimble::register_range_reader(m);
   nimble::register_inspect(m);
   nimble::register_bloom(m);

@@ -45,21 +45,20 @@ struct RowPlace {
   const StripeView& stripe;
   uint64_t row;  // of the stripe
 
-  Result<OneValue> stream(uint32_t number) const {
+  Status stream(uint32_t number, OneValue* out) const {
     if (row >= stripe.values[number]) {
       return Status::corrupt("stream " + std::to_string(number) + " has only " +
                              std::to_string(stripe.values[number]) + " values");
     }
     const auto index = static_cast<uint32_t>(row / kSegmentValues);
-    OneValue out;
     NIMBLE_ASSIGN_OR_RETURN(
-        out.decoder,
+        out->decoder,
         group.decoder(stripe, number, index, file.plan().streams()[number]));
     const uint32_t segment = stripe.first_segment[number] + index;
-    out.body = {file.file().mapped() + stripe.segment_offsets[segment],
+    out->body = {file.file().mapped() + stripe.segment_offsets[segment],
                 stripe.segment_sizes[segment], true, &file.stats()->touches};
-    out.row = static_cast<uint32_t>(row % kSegmentValues);
-    return out;
+    out->row = static_cast<uint32_t>(row % kSegmentValues);
+    return Status::ok();
   }
 };
 
@@ -125,7 +124,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     uint32_t values = kNoStream;
   };
   // Columns whose bytes are on their way at once.
-  static constexpr size_t kAhead = 32;
+  static constexpr size_t kAhead = 16;
 
   void check_order() {
     std::vector<size_t> sorted = order_;
@@ -294,10 +293,9 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
       if (!g.direct || (g.key_part && key != nullptr)) continue;
-      auto value = place.stream(g.values);
-      if (!value) fail(std::move(value).error(), i);
-      values[i - begin] = *value;
-      values[i - begin].prefetch_decoder();
+      OneValue& value = values[i - begin];
+      if (Status s = place.stream(g.values, &value); !s) fail(std::move(s), i);
+      value.prefetch_decoder();
     }
     for (size_t i = 0; i < end - begin; ++i) {
       if (values[i].decoder != nullptr) values[i].prefetch();
@@ -330,9 +328,10 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     Output to;
     to.data = bytes;
     if (g.validity != kNoStream && place.stripe.values[g.validity] > 0) {
-      auto validity = place.stream(g.validity);
-      if (!validity) fail(std::move(validity).error(), column);
-      if (Status s = validity->read(to); !s) fail(std::move(s), column);
+      OneValue validity;
+      Status s = place.stream(g.validity, &validity);
+      if (s) s = validity.read(to);
+      if (!s) fail(std::move(s), column);
       if ((bytes[0] & 1) == 0) return Py_NewRef(Py_None);
     }
     if (g.layout == Layout::kBytes) return make_bytes(column, value);
