@@ -2,6 +2,7 @@
 
 #include <datetime.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "nimble/base/bytes.h"
@@ -47,9 +48,30 @@ PyObject* decimal_class() {
       .ptr();
 }
 
+bool is_extension(const Field& f) {
+  return std::any_of(f.metadata.begin(), f.metadata.end(), [](const auto& m) {
+    return m.first == "ARROW:extension:name";
+  });
+}
+
+// The tzinfo that pyarrow gives values of a zone; null where it knows none.
+py::object zone_of(const std::string& name) {
+  try {
+    return py::module_::import("pyarrow.lib").attr("string_to_tzinfo")(name);
+  } catch (py::error_already_set&) {
+    return {};
+  }
+}
+
+// "tsu:UTC" -> "UTC"
+std::string zone_name(const Field& timestamp) {
+  return timestamp.format.substr(4);
+}
+
 }  // namespace
 
 bool ValueMaker::knows(const Field& f) {
+  if (is_extension(f)) return false;
   switch (f.logical) {
     case Logical::kInt:
     case Logical::kBool:
@@ -61,7 +83,7 @@ bool ValueMaker::knows(const Field& f) {
     case Logical::kDate:
       return f.width == 4;
     case Logical::kTimestamp:
-      return f.format.size() == 4 && f.format[2] != 'n';
+      return f.format[2] != 'n' && (zone_name(f).empty() || zone_of(zone_name(f)));
     case Logical::kDecimal:
       return f.width <= 16;
     default:
@@ -95,6 +117,7 @@ ValueMaker::ValueMaker(const Field& f) : width_(f.width) {
       per_second_ = f.format[2] == 's'   ? 1
                     : f.format[2] == 'm' ? 1000
                                          : 1000000;
+      if (!zone_name(f).empty()) zone_ = zone_of(zone_name(f));
       break;
     default:
       kind_ = Kind::kDecimal;
@@ -144,9 +167,15 @@ PyObject* ValueMaker::make_timestamp(int64_t value) const {
   const auto rest = static_cast<int>(seconds - days * 86400);
   const Civil c = civil_of(days);
   if (!in_python_years(c.year)) return out_of_range("timestamp");
-  return PyDateTime_FromDateAndTime(
+  PyObject* const utc = PyDateTimeAPI->DateTime_FromDateAndTime(
       static_cast<int>(c.year), c.month, c.day, rest / 3600, rest / 60 % 60,
-      rest % 60, static_cast<int>(fraction * (1000000 / per_second_)));
+      rest % 60, static_cast<int>(fraction * (1000000 / per_second_)),
+      zone_ ? zone_.ptr() : Py_None, PyDateTimeAPI->DateTimeType);
+  if (!zone_ || utc == nullptr) return utc;
+  static PyObject* const fromutc = PyUnicode_InternFromString("fromutc");
+  PyObject* const local = PyObject_CallMethodOneArg(zone_.ptr(), fromutc, utc);
+  Py_DECREF(utc);
+  return local;
 }
 
 PyObject* ValueMaker::make_decimal(const uint8_t* p) const {

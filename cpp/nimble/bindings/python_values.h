@@ -12,7 +12,8 @@ namespace nimble {
 class ValueMaker {
  public:
   // Types that make() knows: integers, floats, bool, text, binary, dates,
-  // timestamps without zone down to microseconds, decimals up to 128 bits.
+  // timestamps down to microseconds, decimals up to 128 bits; no extension
+  // types, which have objects of their own.
   static bool knows(const Field& field);
 
   ValueMaker() = default;
@@ -24,8 +25,16 @@ class ValueMaker {
 
  private:
   enum class Kind : uint8_t {
-    kSigned, kUnsigned, kFloat, kDouble, kBool, kText, kBinary, kDate,
-    kTimestamp, kDecimal
+    kSigned,
+    kUnsigned,
+    kFloat,
+    kDouble,
+    kBool,
+    kText,
+    kBinary,
+    kDate,
+    kTimestamp,
+    kDecimal
   };
 
   PyObject* make_timestamp(int64_t value) const;
@@ -35,6 +44,7 @@ class ValueMaker {
   uint32_t width_ = 8;
   int64_t per_second_ = 1;  // timestamps: units a second; dates: units a day
   int32_t scale_ = 0;
+  pybind11::object zone_;  // tzinfo of timestamps; null: they have none
 };
 
 }  // namespace nimble

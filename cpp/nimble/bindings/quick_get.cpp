@@ -15,8 +15,7 @@ namespace {
 // ---------------------------------------------------------------- PointBase
 
 struct PointBase {
-  PyObject_HEAD
-  PyObject* quick;  // a callable, None or null
+  PyObject_HEAD PyObject* quick;  // a callable, None or null
 };
 
 PyTypeObject* point_base_type = nullptr;  // lives as long as the process
@@ -60,8 +59,7 @@ PyType_Spec point_base_spec = {
 // ---------------------------------------------------------------- quick_get
 
 struct QuickGet {
-  PyObject_HEAD
-  vectorcallfunc call;
+  PyObject_HEAD vectorcallfunc call;
   PyObject* method;
   PyObject* dict;  // name, documentation and signature of the method
 };
@@ -87,7 +85,8 @@ PyObject* quick_get_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* method = nullptr;
   if (kwargs != nullptr ||
       !PyArg_UnpackTuple(args, "quick_get", 1, 1, &method)) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "quick_get(method)");
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_TypeError, "quick_get(method)");
     return nullptr;
   }
   PyObject* const self = type->tp_alloc(type, 0);
@@ -147,11 +146,11 @@ PyType_Slot quick_get_slots[] = {
     {Py_tp_getset, quick_get_attributes},
     {0, nullptr}};
 
-PyType_Spec quick_get_spec = {
-    "nimblepy._core.quick_get", sizeof(QuickGet), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-        Py_TPFLAGS_METHOD_DESCRIPTOR,
-    quick_get_slots};
+PyType_Spec quick_get_spec = {"nimblepy._core.quick_get", sizeof(QuickGet), 0,
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+                                  Py_TPFLAGS_HAVE_VECTORCALL |
+                                  Py_TPFLAGS_METHOD_DESCRIPTOR,
+                              quick_get_slots};
 
 py::object type_of(PyType_Spec* spec) {
   py::object made = py::reinterpret_steal<py::object>(PyType_FromSpec(spec));

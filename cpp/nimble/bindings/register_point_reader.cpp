@@ -8,6 +8,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/python_keys.h"
+#include "nimble/bindings/python_rows.h"
 #include "nimble/bindings/python_values.h"
 #include "nimble/file/index_lookup.h"
 #include "nimble/file/key_lookup.h"
@@ -56,7 +57,7 @@ struct RowPlace {
         group.decoder(stripe, number, index, file.plan().streams()[number]));
     const uint32_t segment = stripe.first_segment[number] + index;
     out->body = {file.file().mapped() + stripe.segment_offsets[segment],
-                stripe.segment_sizes[segment], true, &file.stats()->touches};
+                 stripe.segment_sizes[segment], true, &file.stats()->touches};
     out->row = static_cast<uint32_t>(row % kSegmentValues);
     return Status::ok();
   }
@@ -64,8 +65,8 @@ struct RowPlace {
 
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
-  // `fallback(row, columns)` gives a dict of the columns that ValueMaker does
-  // not know; of all columns where the file is not mapped.
+  // `fallback(row, columns)` gives a dict of the columns that neither
+  // ValueMaker nor RowMaker knows; of all where the file is not mapped.
   // Keys are those of a secondary index, or of the cluster index where `index`
   // is below 0. They are tuples of all its columns; the i-th one is item
   // order[i]. Without an order there is no way by key.
@@ -84,6 +85,9 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     check_order();
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
       add_column(i);
+    }
+    if (!nested_names_.empty()) {
+      nested_ = unwrap(RowReader::create(rows_->file_owner(), nested_names_));
     }
   }
 
@@ -117,11 +121,19 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     py::object name;
     ValueMaker maker;
     bool direct = false;
+    // Otherwise, with a maker: number of the column in `nested_`.
+    std::optional<RowMaker> nested;
+    size_t nested_column = 0;
     // The part of the key that a row which was found by it has here.
     std::optional<size_t> key_part;
     Layout layout = Layout::kFixed;
     uint32_t validity = kNoStream;
     uint32_t values = kNoStream;
+  };
+  // The row's columns that are not direct.
+  struct Slow {
+    const py::object& others;
+    const std::optional<Column>& nested;
   };
   // Columns whose bytes are on their way at once.
   static constexpr size_t kAhead = 16;
@@ -145,7 +157,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     g.direct = ValueMaker::knows(field) && !rows_->is_nested(i) &&
                n.values != kNoStream && f.file().mapped() != nullptr;
     if (g.direct) g.maker = ValueMaker(field);
-    if (!g.direct) others_.append(g.name);
+    if (!g.direct) add_nested(field, i, &g);
     // Only where equal keys are equal objects.
     const bool is_same =
         field.logical == Logical::kInt || field.logical == Logical::kText;
@@ -161,6 +173,21 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     g.values = n.values;
     blank_[g.name] = py::none();
     getters_.push_back(std::move(g));
+  }
+
+  void add_nested(const Field& field, size_t i, Getter* g) {
+    const FileReader& f = rows_->file();
+    const auto path = find_path(f.footer().schema, field.name);
+    // A name may mean another column than the one at hand.
+    const bool is_top =
+        path && path->size() == 1 && !rows_->is_nested(i) &&
+        f.plan().node(0).children[static_cast<size_t>(path->front())] ==
+            rows_->node(i);
+    if (is_top && f.file().mapped() != nullptr)
+      g->nested = RowMaker::create(field);
+    if (!g->nested) return others_.append(g->name);
+    g->nested_column = nested_names_.size();
+    nested_names_.push_back(field.name);
   }
 
   static PyObject* call_get(PyObject* owner, PyObject* key) {
@@ -271,6 +298,11 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     py::object others;
     if (!others_.empty()) others = fallback_(row, others_);
     if (f.file().mapped() == nullptr) return others;
+    std::optional<Column> nested;
+    if (nested_ != nullptr) {
+      nested.emplace(nested_->make_output());
+      check(nested_->take({&row, 1}, 1, &*nested));
+    }
     const LoadedGroup& group = *unwrap(f.groups().get(f.group_of(row)));
     const StripeView& stripe = group.view().stripe_of(row);
     const RowPlace place{f, group, stripe, row - stripe.first_row};
@@ -279,8 +311,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
         py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));
     if (!out) throw py::error_already_set();
     for (size_t i = 0; i < getters_.size(); i += kAhead) {
-      fill(place, i, std::min(getters_.size(), i + kAhead), key, others,
-           out.ptr());
+      fill(place, i, std::min(getters_.size(), i + kAhead), key,
+           {others, nested}, out.ptr());
     }
     return out;
   }
@@ -288,7 +320,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   // Columns [begin, end): first all decoders and bytes are asked for, then
   // used.
   void fill(const RowPlace& place, size_t begin, size_t end, PyObject* key,
-            const py::object& others, PyObject* out) const {
+            const Slow& slow, PyObject* out) const {
     OneValue values[kAhead];
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
@@ -303,8 +335,10 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
       PyObject* made = nullptr;
-      if (!g.direct) {
-        made = py::object(others[g.name]).release().ptr();
+      if (g.nested) {
+        made = g.nested->make(slow.nested->children[g.nested_column], 0);
+      } else if (!g.direct) {
+        made = py::object(slow.others[g.name]).release().ptr();
       } else if (g.key_part && key != nullptr) {
         made = Py_NewRef(key_columns_ == 1
                              ? key
@@ -369,7 +403,9 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   size_t key_columns_ = 0;
   std::vector<Getter> getters_;
   py::dict blank_;   // every name, no value
-  py::list others_;  // names of columns that are not direct
+  py::list others_;  // names of columns that go through `fallback_`
+  std::vector<std::string> nested_names_;
+  std::shared_ptr<const RowReader> nested_;
 };
 
 }  // namespace
