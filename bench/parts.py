@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bench import datasets
@@ -64,6 +66,22 @@ def measure_threads(processes: dict[str, Process], settings: Settings, results: 
                 rate = reply["questions"] * keys / reply["seconds"]
                 best[str(threads)] = max(rate, best.get(str(threads), 0))
         results.threads[workload] = best
+    _two_processes(process, settings, results)
+
+
+def _two_processes(first: Process, settings: Settings, results: Results) -> None:
+    """What the machine has for two that share nothing: the ceiling of two threads."""
+    with Process("nimblepy", settings) as second, ThreadPoolExecutor(2) as pool:
+        second.ask("open")
+        both = (first, second)
+        for workload, keys in THREADED.items():
+            ask = partial(Process.ask, do="threads", workload=workload, threads=1, seconds=0.5)
+            rates = [
+                sum(r["questions"] * keys / r["seconds"] for r in pool.map(ask, both))
+                for _ in range(THREAD_ROUNDS + 1)
+            ]
+            # the first warms the second process
+            results.threads[workload]["2 processes"] = max(rates[1:])
 
 
 def measure_growth(settings: Settings, results: Results) -> None:

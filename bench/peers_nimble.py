@@ -63,7 +63,8 @@ class Nimble(Peer):
         del self.file
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        return self.file.get(key, **self.on)
+        # `**` of nothing is a tenth of a microsecond
+        return self.file.get(key, **self.on) if self.on else self.file.get(key)
 
     def lookup(self, keys: pa.Table, columns: list[str]) -> pa.Table:
         return self.file.lookup(keys, columns=columns, **self.on)

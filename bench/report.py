@@ -168,7 +168,7 @@ def reads_table(found: dict[str, Any]) -> Table:
 
 def threads_table(found: dict[str, Any]) -> Table:
     counts = list(next(iter(found["threads"].values())))
-    headings = [f"{n} thread{'s' if n != '1' else ''}" for n in counts]
+    headings = [f"{n} thread{'s' if n != '1' else ''}" if n.isdigit() else n for n in counts]
     table = titled("keys a second on one open file, millions", "question", *headings)
     for question, rates in found["threads"].items():
         table.add_row(question, *(number(rates[n] / 1e6) for n in counts))

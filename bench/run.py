@@ -7,7 +7,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -87,8 +87,13 @@ def say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-def summary(times: list[int], processor: list[float], keys: int = 1) -> dict[str, float]:
-    """Median, tail and spread of one question, in nanoseconds (of one key, for batches)."""
+def summary(
+    times: list[int], processor: list[float], keys: int = 1, asking: Sequence[float] = (0.0,)
+) -> dict[str, float]:
+    """Median, tail and spread of one question, in nanoseconds (of one key, for batches).
+
+    asking: what of it is the clock and the way to the peer; it is in the other figures.
+    """
     ordered = sorted(t / keys for t in times)
 
     def at(share: float) -> float:
@@ -102,6 +107,7 @@ def summary(times: list[int], processor: list[float], keys: int = 1) -> dict[str
         "min": ordered[0],
         "count": len(ordered),
         "cpu": statistics.median(processor) * 1e9 / keys,
+        "asking": statistics.median(asking) / keys,
     }
 
 
@@ -203,14 +209,17 @@ def measure(
         return
     times: dict[str, list[int]] = {name: [] for name in answers}
     processor: dict[str, list[float]] = {name: [] for name in answers}
+    asking: dict[str, list[float]] = {name: [] for name in answers}
     for _ in range(settings.rounds):
         for name in answers:
             reply = processes[name].ask("time", workload=workload.name, budget=settings.budget)
             times[name] += reply["times"]
             processor[name].append(reply["cpu"])
+            asking[name].append(reply["asking"])
     if times:
         results.workloads[label] = {
-            name: summary(times[name], processor[name], workload.keys) for name in answers
+            name: summary(times[name], processor[name], workload.keys, asking[name])
+            for name in answers
         }
 
 
