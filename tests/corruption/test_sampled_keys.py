@@ -115,3 +115,15 @@ def test_random_damage_is_an_error_or_right_rows(content: bytes) -> None:
         begin, size = int(rng.integers(0, len(content))), int(rng.integers(1, 40))
         damaged[begin : begin + size] = rng.bytes(len(damaged[begin : begin + size]))
         small_file.outcome(bytes(damaged), ways=WAYS)
+
+
+def test_keys_after_the_last_one_of_a_file_that_is_not_mapped(
+    content: bytes, tmp_path: Path
+) -> None:
+    """Found by fuzzing: none of the probes opens a chunk, so no columns are to be read ahead."""
+    path = tmp_path / "t.nimble"
+    path.write_bytes(content)
+    with nb.open(path, mmap=False) as file:
+        assert file.contains(["x", "y", "zz"]).to_pylist() == [False] * 3
+        assert file.lookup(["zz", "y"]).num_rows == 0
+        assert file.get("zz") is None

@@ -14,6 +14,7 @@ Result<const KeySource*> ColumnKeys::source() {
 }
 
 Status ColumnKeys::fetch(std::span<const RowRange> ranges) const {
+  if (ranges.empty()) return Status::ok();  // and no chunk has been opened
   const RowReader* const readers[] = {&keys_->rows(), wanted_};
   return fetch_rows({readers, wanted_ == nullptr ? 1u : 2u}, ranges);
 }
