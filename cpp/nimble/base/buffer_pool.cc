@@ -24,7 +24,14 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// clang says so by a feature, GCC by a macro
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define NIMBLE_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    defined(NIMBLE_SANITIZED)
 constexpr bool kIsPooled = false;
 #else
 constexpr bool kIsPooled = true;
@@ -194,10 +201,20 @@ BufferPool& pool() {
   return *it;
 }
 
+// Buffers of this size and more are not asked for in vain: a file of a few KB
+// may have constant columns of billions of rows, and systems that give out more
+// memory than they have end whoever uses it.
+constexpr size_t kLargeBytes = size_t{256} << 20;
+
+bool is_too_large(size_t size) {
+  if (size > SIZE_MAX / 2) return true;
+  return size >= kLargeBytes && size > available_bytes();
+}
+
 }  // namespace
 
 void* allocate_buffer(size_t* size) {
-  if (*size > SIZE_MAX / 2) return nullptr;
+  if (is_too_large(*size)) return nullptr;
   // Rounded first: free_buffer() goes by the size that is given back.
   *size = round_up(*size, kAlignment);
   if (!kIsPooled || *size < kPooledBytes) {

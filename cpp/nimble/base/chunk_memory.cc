@@ -1,6 +1,10 @@
 #include "nimble/base/chunk_memory.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -34,6 +38,46 @@ bool lend_chunk(uint8_t* chunk, size_t size) {
   return ::madvise(chunk, size, MADV_FREE) == 0;
 }
 
+namespace {
+
+// The number in a file of one number; `otherwise` where there is none ("max").
+size_t number_in(const char* path, size_t otherwise) {
+  std::FILE* const f = std::fopen(path, "r");
+  if (f == nullptr) return otherwise;
+  unsigned long long n = 0;
+  const bool read = std::fscanf(f, "%llu", &n) == 1;
+  (void)std::fclose(f);
+  return read ? static_cast<size_t>(n) : otherwise;
+}
+
+// Lines of /proc/meminfo are "MemAvailable:   21561452 kB".
+size_t available_to_all() {
+  std::FILE* const f = std::fopen("/proc/meminfo", "r");
+  if (f == nullptr) return SIZE_MAX;
+  char name[64];
+  unsigned long long kilobytes = 0;
+  size_t sum = 0;
+  bool known = false;
+  while (std::fscanf(f, "%63s %llu%*[^\n]", name, &kilobytes) == 2) {
+    const bool available = std::strcmp(name, "MemAvailable:") == 0;
+    known |= available;
+    if (available || std::strcmp(name, "SwapFree:") == 0) {
+      sum += static_cast<size_t>(kilobytes) * 1024;
+    }
+  }
+  (void)std::fclose(f);
+  return known ? sum : SIZE_MAX;
+}
+
+}  // namespace
+
+size_t available_bytes() {
+  // A container's limit, where the process is in one.
+  const size_t limit = number_in("/sys/fs/cgroup/memory.max", SIZE_MAX);
+  const size_t used = number_in("/sys/fs/cgroup/memory.current", 0);
+  return std::min(available_to_all(), limit - std::min(limit, used));
+}
+
 size_t lendable_bytes() {
   static const size_t bytes = [] {
     const long pages = ::sysconf(_SC_PHYS_PAGES);
@@ -53,6 +97,7 @@ uint8_t* map_chunk(size_t size) {
 }
 void unmap_chunk(uint8_t* chunk, size_t) { std::free(chunk); }
 bool lend_chunk(uint8_t*, size_t) { return false; }
+size_t available_bytes() { return SIZE_MAX; }
 size_t lendable_bytes() { return 0; }
 
 #endif

@@ -17,6 +17,11 @@ void unmap_chunk(uint8_t* chunk, size_t size);
 // bytes are lost. False where the system offers no such thing.
 bool lend_chunk(uint8_t* chunk, size_t size);
 
+// Bytes that the process can still get before the system runs out of memory and
+// ends it, which is what it does instead of refusing. SIZE_MAX where that
+// cannot be known. Costs some microseconds.
+size_t available_bytes();
+
 // Bytes that may be lent at a time: an eighth of the machine's memory.
 size_t lendable_bytes();
 

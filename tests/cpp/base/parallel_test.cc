@@ -28,6 +28,20 @@ TEST(Parallel, TasksOverlap) {
   CHECK_EQ(arrived.load(), 2);
 }
 
+TEST(Parallel, WhatATaskThrowsIsThrown) {
+  for (const uint32_t threads : {1, 2, 8}) {
+    bool caught = false;
+    try {
+      parallel_for(100, threads, [](size_t i) {
+        if (i % 10 == 3) throw std::bad_alloc();
+      });
+    } catch (const std::bad_alloc&) {
+      caught = true;
+    }
+    CHECK(caught);
+  }
+}
+
 TEST(Parallel, OneThreadIsTheCaller) {
   const auto self = std::this_thread::get_id();
   std::vector<size_t> order;
