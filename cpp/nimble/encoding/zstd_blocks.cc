@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kChecksumBytes = 8;
 // Of strings; sums of so many 48-bit lengths fit 64 bits.
 constexpr uint32_t kMaxBlockStrings = 8192;
+// Frames cannot give more: blocks of 128 KiB take four bytes each at least.
+constexpr uint64_t kMaxRatio = 32768;
 // A buffer that grew beyond this is not kept for the thread's next block.
 constexpr size_t kKeptScratch = 1u << 20;
 
@@ -72,8 +74,9 @@ class ZstdBlocksDecoder final : public Decoder {
   bool is_bytes() const { return type().kind == ValueKind::kBytes; }
   uint32_t row_of(uint32_t block) const {
     if (block == 0) return 0;
-    return block < num_blocks_ ? static_cast<uint32_t>(row_starts_.get(block - 1))
-                               : size();
+    return block < num_blocks_
+               ? static_cast<uint32_t>(row_starts_.get(block - 1))
+               : size();
   }
   uint64_t start_of(uint32_t block) const {
     if (block == 0) return 0;
@@ -107,7 +110,8 @@ Result<std::unique_ptr<Decoder>> ZstdBlocksDecoder::open(
   }
   const uint64_t num_blocks = head->get_varint();
   NIMBLE_RETURN_IF_ERROR(head->status("zstd blocks"));
-  if (context.type.kind == ValueKind::kBool || num_blocks > context.num_values ||
+  if (context.type.kind == ValueKind::kBool ||
+      num_blocks > context.num_values ||
       (num_blocks == 0) != (context.num_values == 0)) {
     return Status::corrupt(std::to_string(num_blocks) + " zstd blocks of " +
                            std::to_string(context.num_values) + " values");
@@ -131,11 +135,14 @@ Status ZstdBlocksDecoder::check_directory() const {
     const uint64_t next = b + 1 < num_blocks_ ? row_starts_.get(b) : size();
     const uint64_t begin = start_of(b);
     const uint64_t end = start_of(b + 1);
+    const uint64_t raw = is_bytes() ? 0 : (next - row) * type().width;
     const bool rows_fit = row < next && next <= size() &&
+                          raw <= kMaxZstdBlockBytes &&
                           (!is_bytes() || next - row <= kMaxBlockStrings);
     if (!rows_fit || begin > end || end > part_.size ||
-        end - begin < kChecksumBytes +
-                          lengths_.packed_size(static_cast<uint32_t>(next - row))) {
+        end - begin < kChecksumBytes + lengths_.packed_size(
+                                           static_cast<uint32_t>(next - row)) ||
+        raw > (end - begin) * kMaxRatio) {
       return Status::corrupt("zstd block " + std::to_string(b) + " has rows [" +
                              std::to_string(row) + ", " + std::to_string(next) +
                              ") and bytes [" + std::to_string(begin) + ", " +
@@ -186,9 +193,11 @@ Status ZstdBlocksDecoder::read(const SegmentBody& body, uint32_t index,
   const uint64_t overhead =
       kChecksumBytes + (is_bytes() ? lengths_.packed_size(out->rows) : 0);
   out->frame = {block + overhead, size - overhead};
-  if (out->raw_size > kMaxZstdBlockBytes) {
+  if (out->raw_size > kMaxZstdBlockBytes ||
+      out->raw_size > out->frame.size() * kMaxRatio) {
     return Status::corrupt("zstd block of " + std::to_string(out->raw_size) +
-                           " bytes; at most 16 MiB are allowed");
+                           " bytes in " + std::to_string(out->frame.size()) +
+                           "; at most 16 MiB are allowed, and 32768 for one");
   }
   return Status::ok();
 }
@@ -296,9 +305,12 @@ struct Settings {
 
 Settings settings_of(Effort effort) {
   switch (effort) {
-    case Effort::kFast: return {1, 16384};
-    case Effort::kCompact: return {9, 65536};
-    case Effort::kBalanced: break;
+    case Effort::kFast:
+      return {1, 16384};
+    case Effort::kCompact:
+      return {9, 65536};
+    case Effort::kBalanced:
+      break;
   }
   return {3, 16384};
 }
@@ -347,7 +359,8 @@ Status encode_zstd_blocks(const Values& values, const EncodeContext& context,
       continue;
     }
     return Status::unsupported("zstd blocks hold no bitmaps and no values of " +
-                               std::to_string(value_size(values, i)) + " bytes");
+                               std::to_string(value_size(values, i)) +
+                               " bytes");
   }
   const Settings settings = settings_of(context.effort);
   out->head.put_u8(static_cast<uint8_t>(EncodingId::kZstdBlocks));
@@ -374,11 +387,11 @@ Status encode_zstd_blocks(const Values& values, const EncodeContext& context,
     uint8_t* const block =
         out->body.extend(kChecksumBytes + packed.packed_size(end - row));
     if (packed.width() > 0) {
-      pack_sequential(std::span(lengths).subspan(row, end - row), packed.width(),
-                      block + kChecksumBytes);
+      pack_sequential(std::span(lengths).subspan(row, end - row),
+                      packed.width(), block + kChecksumBytes);
     }
-    NIMBLE_RETURN_IF_ERROR(zstd_append_frame(raw_bytes(values, row, end, &buffer),
-                                             settings.level, &out->body));
+    NIMBLE_RETURN_IF_ERROR(zstd_append_frame(
+        raw_bytes(values, row, end, &buffer), settings.level, &out->body));
     const ByteSpan bytes = out->body.span().subspan(begin);
     store(out->body.data() + begin, checksum64(bytes.subspan(kChecksumBytes)));
     row = end;
@@ -390,8 +403,8 @@ Status encode_zstd_blocks(const Values& values, const EncodeContext& context,
   return Status::ok();
 }
 
-Result<std::unique_ptr<Decoder>> open_zstd_blocks(ByteReader* head,
-                                                  const DecodeContext& context) {
+Result<std::unique_ptr<Decoder>> open_zstd_blocks(
+    ByteReader* head, const DecodeContext& context) {
   return ZstdBlocksDecoder::open(head, context);
 }
 
@@ -402,7 +415,8 @@ ZstdSizes measure_zstd(const Values& strings, const EncodeContext& context) {
   AlignedBuffer buffer;
   ByteBuffer frame;
   for (uint32_t i = 0; i < kSamples; ++i) {
-    const uint32_t row = static_cast<uint32_t>(uint64_t{i} * strings.size / kSamples);
+    const uint32_t row =
+        static_cast<uint32_t>(uint64_t{i} * strings.size / kSamples);
     const uint32_t end = block_end(strings, row, settings.target);
     const ByteSpan raw = raw_bytes(strings, row, end, &buffer);
     if (raw.size() > kMaxZstdBlockBytes) continue;

@@ -2,23 +2,10 @@
 
 #include <algorithm>
 
-#include "nimble/format/constants.h"
+#include "nimble/base/row_range.h"
 
 // StripeReader, the part that knows layouts; streams are in column_streams.cc.
 namespace nimble {
-
-// Row numbers below are built one by one: they must exist before memory is
-// spent on them. A child without any stream of its own has no rows to count.
-Status StripeReader::check_items(uint32_t child, uint64_t end) const {
-  const SchemaNode& n = plan_.node(child);
-  const uint32_t stream = n.values != kNoStream ? n.values : n.ends;
-  if (stream != kNoStream && n.field->layout != Layout::kRunEnd) {
-    return check_rows(stream, end);
-  }
-  if (end < kMaxStripeRows) return Status::ok();
-  return Status::corrupt("column '" + n.field->name + "': " +
-                         std::to_string(end) + " items in one stripe");
-}
 
 Result<std::vector<uint64_t>> StripeReader::ends_of(uint32_t stream,
                                                     uint64_t begin,
@@ -38,21 +25,40 @@ Result<std::vector<uint64_t>> StripeReader::ends_of(uint32_t stream,
   return out;
 }
 
-namespace {
-
-// `rows` of a child that lists of the given bounds are made of.
-struct ItemRows {
-  std::vector<uint64_t> rows;
-  bool contiguous = true;
+// Rows of a child that lists of the given bounds are made of.
+struct StripeReader::ItemRows {
+  std::vector<RowRange> runs;  // neither empty nor neighbours
+  uint64_t count = 0;
 
   void add(uint64_t begin, uint64_t end) {
     if (begin == end) return;
-    if (!rows.empty() && rows.back() + 1 != begin) contiguous = false;
-    for (uint64_t r = begin; r < end; ++r) rows.push_back(r);
+    if (!runs.empty() && runs.back().end == begin) {
+      runs.back().end = end;
+    } else {
+      runs.push_back({begin, end});
+    }
+    count += end - begin;
+  }
+  std::vector<uint64_t> rows() const {
+    std::vector<uint64_t> out;
+    out.reserve(count);
+    for (const RowRange& r : runs) {
+      for (uint64_t row = r.begin; row < r.end; ++row) out.push_back(row);
+    }
+    return out;
   }
 };
 
-}  // namespace
+Status StripeReader::read_items(uint32_t child, const ItemRows& items,
+                                Column* out) const {
+  if (items.count == 0) return Status::ok();
+  if (items.runs.size() == 1) {
+    return read(child, nullptr, items.runs[0].begin, items.count, out);
+  }
+  // Which rows they are does not matter where there is nothing of any.
+  if (!has_values(child)) return read(child, nullptr, 0, items.count, out);
+  return read(child, items.rows().data(), 0, items.count, out);
+}
 
 Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
                                 uint64_t begin, uint64_t count,
@@ -102,12 +108,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     push(last - first);
     wanted_items.add(first, last);
   }
-  const std::vector<uint64_t>& r = wanted_items.rows;
-  if (r.empty()) return Status::ok();
-  if (wanted_items.contiguous) {
-    return read(child, nullptr, r[0], r.size(), items);
-  }
-  return read(child, r.data(), 0, r.size(), items);
+  return read_items(child, wanted_items, items);
 }
 
 Status StripeReader::read_fixed_lists(uint32_t node, const uint64_t* rows,
@@ -118,38 +119,44 @@ Status StripeReader::read_fixed_lists(uint32_t node, const uint64_t* rows,
   if (rows == nullptr) {
     return read(child, nullptr, begin * size, count * size, &out->children[0]);
   }
+  NIMBLE_RETURN_IF_ERROR(check_items(child, (rows[count - 1] + 1) * size));
   ItemRows items;
   for (uint64_t i = 0; i < count; ++i) {
     items.add(rows[i] * size, rows[i] * size + size);
   }
-  return read(child, items.rows.data(), 0, items.rows.size(),
-              &out->children[0]);
+  return read_items(child, items, &out->children[0]);
 }
 
 Status StripeReader::read_runs(uint32_t node, const uint64_t* rows,
                                uint64_t begin, uint64_t count,
                                Column* out) const {
   const SchemaNode& n = plan_.node(node);
-  const uint64_t num_runs = stripe_.values[n.ends];
+  const uint64_t last = rows != nullptr ? rows[count - 1] : begin + count - 1;
+  NIMBLE_ASSIGN_OR_RETURN(
+      const RowRange wanted,
+      runs_of(n.ends, rows != nullptr ? rows[0] : begin, last));
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint64_t> ends,
-                          ends_of(n.ends, 0, num_runs));
+                          ends_of(n.ends, wanted.begin, wanted.end));
   std::vector<uint64_t> runs;
   const auto base = static_cast<int64_t>(out->length());
-  for (uint64_t i = 0; i < count; ++i) {
+  auto run = ends.begin();
+  for (uint64_t i = 0; i < count;) {
     const uint64_t row = rows != nullptr ? rows[i] : begin + i;
-    const auto run = static_cast<uint64_t>(
-        std::upper_bound(ends.begin(), ends.end(), row) - ends.begin());
-    if (run == num_runs) {
+    run = std::upper_bound(run, ends.end(), row);
+    if (run == ends.end()) {
       return Status::corrupt("column '" + out->field().name +
                              "': runs stop before row " + std::to_string(row));
     }
-    const int64_t end = base + static_cast<int64_t>(i) + 1;
-    if (!runs.empty() && runs.back() == run) {
-      out->ends.back() = end;
-      continue;
+    // The rows that lie in this run.
+    uint64_t next = i + 1;
+    if (rows == nullptr) {
+      next = std::min(count, *run - begin);
+    } else {
+      while (next < count && rows[next] < *run) ++next;
     }
-    runs.push_back(run);
-    out->ends.push_back(end);
+    runs.push_back(wanted.begin + static_cast<uint64_t>(run - ends.begin()));
+    out->ends.push_back(base + static_cast<int64_t>(next));
+    i = next;
   }
   return read(n.children[0], runs.data(), 0, runs.size(), &out->children[0]);
 }
@@ -203,6 +210,7 @@ Status StripeReader::read_union(uint32_t node, const uint64_t* rows,
 Status StripeReader::read(uint32_t node, const uint64_t* rows, uint64_t begin,
                           uint64_t count, Column* out) const {
   if (count == 0) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(check_node(node, rows, begin, count));
   NIMBLE_RETURN_IF_ERROR(read_validity(node, rows, begin, count, out));
   const uint64_t first = out->length();
   switch (out->field().layout) {

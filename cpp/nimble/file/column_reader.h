@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "nimble/base/row_range.h"
 #include "nimble/file/column.h"
 #include "nimble/file/fetched_bodies.h"
 #include "nimble/file/group_cache.h"
@@ -73,8 +74,22 @@ class StripeReader {
   SegmentRef segment_ref(uint32_t stream, uint32_t index) const {
     return stripe_.segment(stripe_.first_segment[stream] + index);
   }
+
+  // Are there such rows? Asked before memory is spent on them
+  // (column_bounds.cc).
   Status check_rows(uint32_t stream, uint64_t end) const;
+  Status check_node(uint32_t node, const uint64_t* rows, uint64_t begin,
+                    uint64_t count) const;
   Status check_items(uint32_t child, uint64_t end) const;
+  Status check_uncounted(uint32_t node, uint64_t end) const;
+  Status check_wide(uint32_t stream, uint64_t first, uint64_t last) const;
+  // Has the stripe anything of the node but the number of its rows?
+  bool has_values(uint32_t node) const;
+  // The runs that rows `first` to `last` lie in, of all of few runs.
+  Result<RowRange> runs_of(uint32_t stream, uint64_t first,
+                           uint64_t last) const;
+  Result<uint64_t> find_run(uint32_t stream, uint64_t row) const;
+
   Status want_stream(uint32_t stream, uint64_t begin, uint64_t end) const;
   void prefetch_stream(uint32_t stream, const uint64_t* rows,
                        uint64_t count) const;
@@ -96,6 +111,8 @@ class StripeReader {
   // Layouts. `rows` is null for the range [begin, begin + count).
   Status read(uint32_t node, const uint64_t* rows, uint64_t begin,
               uint64_t count, Column* out) const;
+  struct ItemRows;
+  Status read_items(uint32_t child, const ItemRows& items, Column* out) const;
   Status read_lists(uint32_t node, const uint64_t* rows, uint64_t begin,
                     uint64_t count, Column* out) const;
   Status read_fixed_lists(uint32_t node, const uint64_t* rows, uint64_t begin,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/encoding/dictionary.h"
 #include "nimble/encoding/part.h"
 #include "nimble/file/dictionary_values.h"
 #include "nimble/file/file_reader.h"
@@ -42,14 +43,6 @@ Result<StripeReader::Segment> StripeReader::segment(uint32_t stream,
   NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
   out.body = fetched_->body(ref);
   return out;
-}
-
-Status StripeReader::check_rows(uint32_t stream, uint64_t end) const {
-  if (end <= stripe_.values[stream]) return Status::ok();
-  return Status::corrupt("stream " + std::to_string(stream) + " has " +
-                         std::to_string(stripe_.values[stream]) +
-                         " values, row " + std::to_string(end - 1) +
-                         " is wanted");
 }
 
 Status StripeReader::want_stream(uint32_t stream, uint64_t begin,
@@ -280,6 +273,11 @@ Status StripeReader::read_leaf(uint32_t node, const uint64_t* rows,
     if (rows == nullptr &&
         try_view(stream, begin, begin + count, out, &status)) {
       return status;
+    }
+    if (out->field().width > kMaxNestedWidth) {
+      NIMBLE_RETURN_IF_ERROR(
+          check_wide(stream, rows != nullptr ? rows[0] : begin,
+                     rows != nullptr ? rows[count - 1] : begin + count - 1));
     }
     to.data = out->extend_values(count);
   } else if (layout == Layout::kBool) {
