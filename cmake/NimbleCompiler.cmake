@@ -69,6 +69,7 @@ endif()
 
 function(nimble_warnings target)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-restrict -Wconversion -Wshadow>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Wconversion -Wshadow>
     $<$<BOOL:${NIMBLEPY_WERROR}>:-Werror>)
 endfunction()

@@ -24,7 +24,7 @@ struct FsstMatcher::Lane {
   uint32_t row = 0;
   uint32_t last_row = 0;
 
-  bool active() const { return at < end; }
+  uint32_t active() const { return at < end; }
   // Moves to the next string that has bytes, if any.
   void advance(std::span<const ByteSlice> strings, uint64_t* lengths) {
     while (!active() && row < last_row) {
@@ -120,7 +120,8 @@ void FsstMatcher::compress_batch(std::span<const ByteSlice> strings,
     lane.out = lane.out_begin = scratch.data() + 2 * (to - text) + 8 * k;
     starts[k] = lane.out;
     for (uint32_t i = lane.row; i < lane.last_row; ++i) {
-      if (strings[i].size > 0) std::memcpy(to, strings[i].data, strings[i].size);
+      if (strings[i].size > 0)
+        std::memcpy(to, strings[i].data, strings[i].size);
       to += strings[i].size;
     }
     lane.advance(strings, lengths);

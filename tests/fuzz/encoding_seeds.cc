@@ -1,0 +1,164 @@
+// Segments of every encoding.
+#include <cmath>
+
+#include "encoding/encoding_conformance.h"
+#include "fuzz/encoding_input.h"
+#include "fuzz/seeds.h"
+#include "nimble/encoding/bit_packed.h"
+#include "nimble/encoding/bool_bitmap.h"
+#include "nimble/encoding/delta.h"
+#include "nimble/encoding/plain.h"
+#include "nimble/encoding/plain_bytes.h"
+#include "nimble/encoding/run_length.h"
+#include "nimble/encoding/sparse_bits.h"
+#include "nimble/encoding/zstd_blocks.h"
+
+namespace nimble::fuzz {
+namespace {
+
+using namespace nimble::testing;
+
+class Seeds {
+ public:
+  void add(const Sample& sample, const Encode& encode) {
+    SegmentBuilder builder;
+    if (!encode(sample.values(), &builder)) return;
+    ByteBuffer out;
+    for (size_t i = 0; i < std::size(kEncodingTypes); ++i) {
+      if (kEncodingTypes[i] == sample.type) out.put_u8(static_cast<uint8_t>(i));
+    }
+    FUZZ_CHECK(out.size() == 1);
+    out.put(static_cast<uint16_t>(sample.size));
+    out.put_u8(static_cast<uint8_t>(sample.size >> 16));
+    out.put(static_cast<uint16_t>(builder.head.size()));
+    out.put_bytes(builder.head.span());
+    out.put_bytes(builder.body.span());
+    if (out.size() <= 16384) all.push_back(out.take());
+  }
+  void add(const Sample& sample) {
+    for (const Effort effort :
+         {Effort::kBalanced, Effort::kFast, Effort::kCompact}) {
+      EncodeContext context;
+      context.effort = effort;
+      add(sample, [&](const Values& v, SegmentBuilder* out) {
+        return encode_values(v, context, out);
+      });
+    }
+  }
+
+  std::vector<std::vector<uint8_t>> all;
+};
+
+Status zstd(const Values& v, SegmentBuilder* out) {
+  return encode_zstd_blocks(v, {}, out);
+}
+Status packed(const Values& v, SegmentBuilder* out) {
+  return encode_bit_packed(v, out);
+}
+Status runs(const Values& v, SegmentBuilder* out) {
+  return encode_run_length(v, run_ends(v, v.size), {}, out);
+}
+
+void add_ints(Seeds* seeds) {
+  for (const uint32_t width : {1u, 2u, 4u, 8u}) {
+    for (const bool is_signed : {false, true}) {
+      const ValueType type{ValueKind::kInt, width, is_signed};
+      const Sample ramp =
+          int_sample(type, 300, [](uint32_t i) { return i * 3; });
+      seeds->add(ramp, packed);
+      seeds->add(ramp, encode_delta);
+      seeds->add(ramp, encode_plain);
+      const Sample few = int_sample(type, 1300, [](uint32_t i) {
+        return mix(i) % 5 * 0x0123456789abcdef;
+      });
+      seeds->add(few);
+      seeds->add(few, zstd);
+      seeds->add(int_sample(type, 200, [](uint32_t i) { return i / 40; }),
+                 runs);
+      seeds->add(int_sample(type, 500, [](uint32_t i) {  // exceptions
+        return i % 97 == 5 ? mix(i) : 7 + i % 3;
+      }));
+    }
+  }
+  const ValueType wide = ValueType::signed_int(8);
+  seeds->add(int_sample(wide, 5000, [](uint32_t i) { return i / 900; }));
+  seeds->add(int_sample(wide, 131072, [](uint32_t) { return 5; }));
+  seeds->add(int_sample(wide, 131072, [](uint32_t i) { return i; }));
+  seeds->add(int_sample(wide, 0, [](uint32_t i) { return i; }));
+}
+
+void add_others(Seeds* seeds) {
+  for (const uint32_t n : {1u, 100u, 3000u}) {
+    seeds->add(double_sample(n, [](uint32_t i) { return i * 0.25; }));
+    seeds->add(
+        double_sample(n / 4 + 1, [](uint32_t i) { return std::sin(i); }));
+    seeds->add(float_sample(
+        n / 2 + 1, [](uint32_t i) { return static_cast<float>(i) / 3; }));
+    const Sample bits = bool_sample(n, [](uint32_t i) { return i % 90 == 3; });
+    seeds->add(bits);
+    seeds->add(bits, encode_bitmap);
+    seeds->add(bits, encode_sparse_bits);
+    seeds->add(bits, runs);
+  }
+  for (const ValueType& type : kEncodingTypes) {
+    if (type.kind != ValueKind::kFixed) continue;
+    const uint32_t n = type.width > 100 ? 20 : 150;
+    const auto small = [&](uint32_t i, uint8_t* to) {
+      to[0] = static_cast<uint8_t>(i / 3);
+      if (type.width > 4) to[3] = static_cast<uint8_t>(mix(i) % 3);
+    };
+    const auto wide = [&](uint32_t i, uint8_t* to) {
+      for (uint32_t b = 0; b < type.width; ++b) {
+        to[b] = static_cast<uint8_t>(mix(i) >> (b % 64));
+      }
+    };
+    seeds->add(fixed_sample(type, n, small));
+    seeds->add(fixed_sample(type, n, wide));
+    seeds->add(fixed_sample(type, n, small), zstd);
+  }
+}
+
+void add_strings(Seeds* seeds) {
+  const auto add = [&](uint32_t n,
+                       const std::function<std::string(uint32_t)>& f) {
+    const Sample sample = bytes_sample(n, f);
+    seeds->add(sample);
+    seeds->add(sample, zstd);
+    seeds->add(sample, encode_plain_bytes);
+    seeds->add(sample, runs);
+  };
+  const char* const words[] = {"the ",   "quick ", "brown ", "fox ",
+                               "jumps ", "over ",  "lazy ",  "dog "};
+  add(200, [](uint32_t i) {
+    return "Clerk#00000" + std::to_string(1000 + mix(i) % 9000);
+  });
+  add(1100, [](uint32_t i) {
+    return std::string("city") + std::to_string(mix(i) % 9);
+  });
+  add(120, [&](uint32_t i) {
+    std::string s;
+    for (uint32_t k = 0; k < 3 + i % 5; ++k) s += words[mix(i * 9 + k) % 8];
+    return s;
+  });
+  add(30, [](uint32_t i) {
+    return std::string(i * i % 83, static_cast<char>('a' + i));
+  });
+  add(40, [](uint32_t) { return std::string("same"); });
+  add(60, [](uint32_t i) {
+    std::string s(i % 9, '\0');
+    for (char& c : s) c = static_cast<char>(mix(i++));
+    return s;
+  });
+}
+
+}  // namespace
+
+std::vector<std::vector<uint8_t>> encoding_seeds() {
+  Seeds seeds;
+  add_ints(&seeds);
+  add_others(&seeds);
+  add_strings(&seeds);
+  return std::move(seeds.all);
+}
+
+}  // namespace nimble::fuzz
