@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -50,32 +51,50 @@ size_t number_in(const char* path, size_t otherwise) {
   return read ? static_cast<size_t>(n) : otherwise;
 }
 
-// Lines of /proc/meminfo are "MemAvailable:   21561452 kB".
-size_t available_to_all() {
-  std::FILE* const f = std::fopen("/proc/meminfo", "r");
-  if (f == nullptr) return SIZE_MAX;
+// The sum of the named lines of a file of lines "NAME NUMBER ..."; `otherwise`
+// where it has none of them.
+size_t sum_of(const char* path, std::initializer_list<const char*> names,
+              size_t otherwise) {
+  std::FILE* const f = std::fopen(path, "r");
+  if (f == nullptr) return otherwise;
   char name[64];
-  unsigned long long kilobytes = 0;
+  unsigned long long n = 0;
   size_t sum = 0;
   bool known = false;
-  while (std::fscanf(f, "%63s %llu%*[^\n]", name, &kilobytes) == 2) {
-    const bool available = std::strcmp(name, "MemAvailable:") == 0;
-    known |= available;
-    if (available || std::strcmp(name, "SwapFree:") == 0) {
-      sum += static_cast<size_t>(kilobytes) * 1024;
+  while (std::fscanf(f, "%63s %llu%*[^\n]", name, &n) >= 1) {
+    for (const char* wanted : names) {
+      if (std::strcmp(name, wanted) != 0) continue;
+      known = true;
+      sum += static_cast<size_t>(n);
     }
   }
   (void)std::fclose(f);
-  return known ? sum : SIZE_MAX;
+  return known ? sum : otherwise;
+}
+
+// Of the machine; its lines are in KiB.
+size_t available_to_all() {
+  const size_t kib =
+      sum_of("/proc/meminfo", {"MemAvailable:", "SwapFree:"}, SIZE_MAX);
+  return kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
+}
+
+// Of a container's limit, where the process is in one. The page cache counts as
+// used there, but is given up for whoever asks.
+size_t available_to_container() {
+  const size_t limit = number_in("/sys/fs/cgroup/memory.max", SIZE_MAX);
+  if (limit == SIZE_MAX) return SIZE_MAX;
+  const size_t used = number_in("/sys/fs/cgroup/memory.current", 0);
+  const size_t cached =
+      sum_of("/sys/fs/cgroup/memory.stat", {"active_file", "inactive_file"}, 0);
+  const size_t held = used - std::min(used, cached);
+  return limit - std::min(limit, held);
 }
 
 }  // namespace
 
 size_t available_bytes() {
-  // A container's limit, where the process is in one.
-  const size_t limit = number_in("/sys/fs/cgroup/memory.max", SIZE_MAX);
-  const size_t used = number_in("/sys/fs/cgroup/memory.current", 0);
-  return std::min(available_to_all(), limit - std::min(limit, used));
+  return std::min(available_to_all(), available_to_container());
 }
 
 size_t lendable_bytes() {
