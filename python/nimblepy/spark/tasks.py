@@ -101,7 +101,8 @@ def _numbered_join(
             numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
             yield pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
 
-    return joined_by_batch(plan, build, probes())
+    # Batches in one piece keep their probe rows and their columns as they are.
+    return joined_by_batch(plan, build, probes(), output_rows=MOST_MATCHES)
 
 
 def joined_batches(
