@@ -132,7 +132,9 @@ def test_sql_view_reads_and_inserts(spark: Any, tmp_path: Path) -> None:
     assert nb.open_dataset(tmp_path / "d").contains([2, 3, 4]).to_pylist() == [True] * 3
 
 
-def test_partitions_follow_stripes_and_the_number_wanted(numbers: str) -> None:
+def test_partitions_follow_stripes_and_the_number_wanted(
+    numbers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from nimblepy.spark.inputs import find_input
 
     files = find_input(numbers)
@@ -146,6 +148,12 @@ def test_partitions_follow_stripes_and_the_number_wanted(numbers: str) -> None:
     assert plan_parts(ScanSpec(files, ("k",), filter="k = -1"), files.open()) == []
     small = plan_parts(ScanSpec(files, ("k",)), files.open())
     assert len(small) == 1  # too few rows for more than one task
+    monkeypatch.setattr(splits, "LEAST_ROWS", 100)
+    monkeypatch.setattr(splits, "_processors", lambda: 2)
+    size = files.open().size_bytes
+    for columns, part_bytes, tasks in (("kv", size, 2), ("kv", size // 5, 5), ("k", size // 5, 3)):
+        monkeypatch.setattr(splits, "PART_BYTES", part_bytes)
+        assert len(plan_parts(ScanSpec(files, tuple(columns)), files.open())) == tasks
 
 
 @pytest.mark.parametrize("by_driver", [True, False])
@@ -157,6 +165,9 @@ def test_scan_by_keys_ranges_and_filters(
         monkeypatch.setattr(splits, "FEW_ROWS", -1)
     plan = ns.scan(spark, numbers, keys=[5])._jdf.queryExecution().executedPlan().toString()
     assert ("LocalTableScan" in plan) == by_driver
+    plan = ns.scan(spark, numbers, key_range=(0, 500)).groupBy("v").count()
+    plan = plan._jdf.queryExecution().executedPlan().toString()
+    assert ("Exchange" not in plan) == by_driver  # one partition
 
     def keys(**arguments: Any) -> list[int]:
         return sorted(row.k for row in ns.scan(spark, numbers, **arguments).collect())

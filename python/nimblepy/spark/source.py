@@ -31,6 +31,9 @@ from nimblepy.spark.worker_cache import open_cached
 
 # The option in which :func:`scan` hands over what is no text.
 SCAN_OPTION = "nimblescan"
+# Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
+# without a job. More are one partition, which is grouped, sorted and summed without a shuffle.
+COLLECTED_ROWS = 128
 
 
 class NimbleDataSource(DataSource):
@@ -166,7 +169,9 @@ def scan(
     pieces = few_rows(spec, dataset)
     if pieces is None:
         return read_files(spark, path, columns=columns, **extra)
-    return spark.createDataFrame(_read_now(spec, dataset, pieces, arrow_schema(schema)), schema)
+    table = _read_now(spec, dataset, pieces, arrow_schema(schema))
+    frame = spark.createDataFrame(table, schema)
+    return frame if table.num_rows <= COLLECTED_ROWS else frame.coalesce(1)
 
 
 def _read_now(

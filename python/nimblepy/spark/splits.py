@@ -20,7 +20,8 @@ from nimblepy.spark.inputs import InputFiles
 
 # Files whose stripes are looked at one by one; of more, whole files are parts.
 MOST_OPENED = 32
-# Bytes that a part should not exceed, and rows below which it is not worth a task.
+# Bytes that a part should not exceed, all columns counted alike, and rows below which it is not
+# worth a task.
 PART_BYTES = 64 << 20
 LEAST_ROWS = 65_536
 # Rows and files up to which a scan is answered by the driver, which costs less than one task.
@@ -66,10 +67,11 @@ def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
     rows = sum(piece.end - piece.begin for piece in pieces)
     if not rows:
         return []
-    share = rows / max(1, dataset.num_rows)
-    wanted = spec.parts or max(
-        2 * _processors(), math.ceil(dataset.size_bytes * share / PART_BYTES)
-    )
+    # As for Spark's own files: a task a processor, more only where those would be large. A task
+    # that does nothing in a Python worker takes 0.1 s of processor time.
+    size_bytes = dataset.size_bytes * rows / max(1, dataset.num_rows)
+    size_bytes *= len(spec.columns) / max(1, len(dataset.schema))
+    wanted = spec.parts or max(_processors(), math.ceil(size_bytes / PART_BYTES))
     most = rows if spec.parts else max(LEAST_ROWS, math.ceil(rows / wanted))
     size = max(1, math.ceil(rows / wanted)) if spec.parts else most
     exact = dataset.num_files <= MOST_OPENED
