@@ -1,4 +1,4 @@
-"""TPC-H joins: lineitem probes against orders and customer, looked up in their index.
+"""TPC-H joins: lineitem probes against orders and customer, three ways.
 
 python examples/tpch_join.py --scale 1 --probes 1000 100000 6000000
 """
@@ -19,6 +19,8 @@ from pyspark.sql import functions as F
 import nimblepy as nb
 import nimblepy.spark as ns
 
+WAYS = ("index", "scan", "parquet")
+
 
 def main(spark: Any, tables: dict[str, str], folder: str, probes: Sequence[int]) -> list[Any]:
     """Joins some lineitem rows with their orders and customers; returns a row for every way.
@@ -28,42 +30,76 @@ def main(spark: Any, tables: dict[str, str], folder: str, probes: Sequence[int])
         folder: where the nimble files go.
         probes: numbers of lineitem rows.
     """
-    orders, customer = f"{folder}/orders", f"{folder}/customer"
-    ns.write(spark.read.parquet(tables["orders"]), orders, cluster_by="o_orderkey")
-    ns.write(spark.read.parquet(tables["customer"]), customer, cluster_by="c_custkey")
-    print(nb.open_dataset(orders))
+    dimensions = write_dimensions(spark, tables, folder)
     lineitem = spark.read.parquet(tables["lineitem"]).select("l_orderkey", "l_extendedprice")
     results = []
     for count in probes:
-        some = lineitem.limit(count).cache()
+        some = lineitem.limit(count).repartition(spark.sparkContext.defaultParallelism).cache()
         some.count()
-        print(ns.explain_join(some, orders, on={"l_orderkey": "o_orderkey"}))
-        for strategy in ("index", "scan", "auto"):
+        print(ns.explain_join(some, dimensions["orders"], on={"l_orderkey": "o_orderkey"}))
+        for way in WAYS:
             begin = time.perf_counter()
-            with_order = ns.index_join(
-                some, orders, on={"l_orderkey": "o_orderkey"}, columns=["o_custkey"],
-                strategy=strategy,
-            )  # fmt: skip
-            joined = ns.index_join(
-                with_order, customer, on={"o_custkey": "c_custkey"}, how="left",
-                columns=["c_mktsegment"], strategy=strategy,
-            )  # fmt: skip
+            if way == "parquet":
+                joined = sparks_own(spark, some, tables)
+            else:
+                joined = with_customers(some, dimensions, way)
             totals = joined.groupBy("c_mktsegment").agg(
                 F.count("*").alias("n"), F.round(F.sum("l_extendedprice"), 2).alias("price")
             )
             answer = sorted((tuple(row) for row in totals.collect()), key=repr)
             seconds = time.perf_counter() - begin
-            results.append((count, strategy, answer))
-            print(f"{count:>9,} probes, {strategy:<5} {seconds:8.2f} s  {answer[:1]} ...")
+            results.append((count, way, answer))
+            print(f"{count:>9,} probes, {way:<7} {seconds:8.2f} s  {answer[:1]} ...")
         some.unpersist()
     return results
+
+
+def write_dimensions(spark: Any, tables: dict[str, str], folder: str) -> dict[str, str]:
+    """orders by its key; customer by nation, with a hash index that finds a customer by its key."""
+    paths = {name: f"{folder}/{name}" for name in ("orders", "customer")}
+    ns.write(spark.read.parquet(tables["orders"]), paths["orders"], cluster_by="o_orderkey")
+    ns.write(
+        spark.read.parquet(tables["customer"]),
+        paths["customer"],
+        cluster_by=["c_nationkey", "c_custkey"],
+        indexes=[nb.HashIndex(["c_custkey"])],
+    )
+    for path in paths.values():
+        print(nb.open_dataset(path))
+    return paths
+
+
+def with_customers(lineitem: Any, dimensions: dict[str, str], strategy: str) -> Any:
+    """Each row with its order's customer and that one's market segment, if there is one."""
+    with_order = ns.index_join(
+        lineitem,
+        dimensions["orders"],
+        on={"l_orderkey": "o_orderkey"},
+        columns=["o_custkey"],
+        strategy=strategy,
+    )
+    return ns.index_join(
+        with_order,
+        dimensions["customer"],
+        on={"o_custkey": "c_custkey"},
+        how="left",
+        columns=["c_mktsegment"],
+        strategy=strategy,
+    )
+
+
+def sparks_own(spark: Any, lineitem: Any, tables: dict[str, str]) -> Any:
+    """The same by Spark alone, from the Parquet files."""
+    orders, customer = (spark.read.parquet(tables[name]) for name in ("orders", "customer"))
+    with_order = lineitem.join(orders, F.col("l_orderkey") == F.col("o_orderkey"))
+    return with_order.join(customer, F.col("o_custkey") == F.col("c_custkey"), "left")
 
 
 def _tables(scale: float) -> dict[str, str]:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from bench import data
 
-    return {name: str(data.tpch(name, scale)) for name in ("lineitem", "orders", "customer")}
+    return {name: str(data.tpch_path(name, scale)) for name in ("lineitem", "orders", "customer")}
 
 
 if __name__ == "__main__":

@@ -40,7 +40,11 @@ def test_tpch_join(spark: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     tables = {
         "customer": pa.table(
-            {"c_custkey": range(50), "c_mktsegment": [f"segment {i % 3}" for i in range(50)]}
+            {
+                "c_custkey": range(50),
+                "c_nationkey": [i % 7 for i in range(50)],
+                "c_mktsegment": [f"segment {i % 3}" for i in range(50)],
+            }
         ),
         "orders": pa.table({"o_orderkey": range(300), "o_custkey": rng.integers(0, 60, 300)}),
         "lineitem": pa.table(
