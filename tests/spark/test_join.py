@@ -69,15 +69,14 @@ def test_join_is_sparks_own(spark: Any, rows: Any, tmp_path: Path, kind: str) ->
     path = str(tmp_path / "dim.nimble")
     nb.write(side(kind, 60, 1, "v"), path, cluster_by="k")
     probe = frame(spark, side(kind, 80, 2, "p"))
-    for how in HOWS:
-        columns = ns.index_join(probe, path, on="k", how=how).columns
-        assert columns == ns.index_join(probe, path, on="k", how=how, strategy="scan").columns
 
-    def results(strategy: str) -> Any:
-        safe = ns.index_join(probe, path, on="k", null_equals=True, strategy=strategy)
-        return rows(together({"all": every_how(probe, path, on="k", strategy=strategy), "": safe}))
+    def joins(strategy: str) -> dict[str, Any]:
+        run = functools.partial(ns.index_join, probe, path, on="k", strategy=strategy)
+        return {**{how: run(how=how) for how in HOWS}, "equal nulls": run(null_equals=True)}
 
-    assert results("index") == results("scan")
+    own, ours = joins("scan"), joins("index")
+    assert [join.columns for join in ours.values()] == [join.columns for join in own.values()]
+    assert rows(together(ours)) == rows(together(own))
 
 
 @pytest.mark.parametrize("engine", ["map_in_arrow", "rdd"])
@@ -179,8 +178,24 @@ def test_what_cannot_be_meant_is_refused(spark: Any, tmp_path: Path) -> None:
         ns.index_join(probe, path, on={"k": "v"}, columns=[])
     with pytest.raises(FileNotFoundError, match="nowhere"):
         ns.index_join(probe, str(tmp_path / "nowhere"), on="k")
-    full = ns.index_join(probe.select("k"), path, on="k", how="full", strategy="scan")
-    assert sorted(full.collect(), key=repr) == [(1, 1), (2, 2), (9, None)]
+
+
+def test_auto_takes_the_one_way_that_can(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "dim.nimble")
+    nb.write(pa.table({"k": [1, 2], "v": [1, 2]}), path, cluster_by="k")
+    probe = frame(spark, pa.table({"k": [1, 9]}), 1)
+
+    def auto(**arguments: Any) -> Any:
+        return ns.index_join(probe, path, strategy="auto", **{"on": "k", **arguments})
+
+    full = {how: auto(how=how) for how in ("full", "outer", "right")}
+    found = sorted(tuple(row) for row in together(full).fillna(-1).collect())
+    rows = [(1, 1), (2, 2), (9, -1)]
+    assert found == sorted(
+        (*row, how) for how in full for row in rows if how != "right" or row[0] != 9
+    )
+    assert auto(on={"k": "v"}, columns=[]).columns == ["k"]  # without an index
+    assert auto(condition=pc.field("v") > 1).columns == ["k", "v"]  # Spark could not evaluate it
 
 
 def test_strategy_auto_and_its_reason(spark: Any, tmp_path: Path) -> None:
@@ -264,16 +279,14 @@ def test_batches_of_any_size_are_answered_in_order(
 
     from nimblepy import tabular
     from nimblepy.spark import tasks
+    from nimblepy.spark.arguments import JoinArguments
     from nimblepy.spark.inputs import find_input
     from nimblepy.spark.join import prepare
 
     path = str(tmp_path / "dim.nimble")
     nb.write(pa.table({"k": [1, 1, 2, 5], "v": [10, 11, 20, 50]}), path, cluster_by="k")
     probe = StructType([StructField("k", LongType())])
-    join = prepare(
-        probe, find_input(path), on="k", how="inner", columns=None, condition=None, between=None,
-        prefix=None, null_equals=False,
-    )  # fmt: skip
+    join = prepare(probe, find_input(path), JoinArguments(on="k"))
     keys = [1, 7, None, 2, 5, 1, 9, 9, 2, 2, 3]
     want = [[10, 11], [], [], [20], [50], [10, 11], [], [], [20], [20], []]
     monkeypatch.setattr(tabular, "BATCH_ROWS", 3)  # the join cuts what it gets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -12,20 +12,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
-from nimblepy.dataset.dataset import Dataset
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.join_matches import find_matches, probe_keys
 from nimblepy.join_plan import JoinPlan
+from nimblepy.spark.arguments import JoinArguments, On, quoted
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
 from nimblepy.spark.inputs import InputFiles, build_side, find_input
-from nimblepy.spark.scan_join import scan_join
+from nimblepy.spark.scan_join import OUTER, scan_join
 from nimblepy.spark.schemas import arrow_schema, selected, spark_schema
 from nimblepy.spark.shipping import array_udf, iterator_function
 from nimblepy.spark.tasks import JoinSpec
 
 ENGINES = ("arrow", "map_in_arrow", "rdd")
 STRATEGIES = ("index", "scan", "auto")
-On = str | Sequence[str] | Mapping[str, str]
 
 
 def index_join(
@@ -58,7 +57,8 @@ def index_join(
         engine: ``"arrow"`` sends only the columns that the join reads to Python;
             ``"map_in_arrow"`` and ``"rdd"`` (``RDD.mapPartitions``) send whole rows.
         strategy: ``"index"``; ``"scan"``: Spark's own join over a scan of the files, which also
-            takes ``"right"`` and ``"full"``; ``"auto"``: what :func:`explain_join` finds cheaper.
+            takes ``"right"`` and ``"full"``; ``"auto"``: what :func:`explain_join` finds cheaper,
+            or the one that can do it where only one can.
 
     Raises:
         InvalidArgumentError: unknown or clashing names (those are listed), types that do not
@@ -72,26 +72,25 @@ def index_join(
         if value not in known:
             raise InvalidArgumentError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     files = find_input(path)
-    join: dict[str, Any] = {
-        "on": on,
-        "how": how,
-        "columns": columns,
-        "condition": condition,
-        "between": between,
-        "prefix": prefix,
-        "null_equals": null_equals,
-    }
+    join = JoinArguments(
+        on=on,
+        how=how,
+        columns=columns,
+        condition=condition,
+        between=between,
+        prefix=prefix,
+        null_equals=null_equals,
+    )
     if strategy == "auto":
-        estimate = estimate_join(probe_df, files.open(), on=on, columns=columns)
-        strategy = estimate.strategy
+        strategy = _cheaper(probe_df, files, join)
     if strategy == "scan":
-        return scan_join(probe_df, path, files.open(), **join)
-    if how in ("right", "full", "outer", "right_outer", "full_outer", "fullouter", "rightouter"):
+        return scan_join(probe_df, path, files.open(), join)
+    if how in OUTER:
         raise InvalidArgumentError(
             f"how={how!r} returns rows of the files that nothing matches, which no index finds; "
             'use strategy="scan"'
         )
-    prepared = prepare(probe_df.schema, files, **join)
+    prepared = prepare(probe_df.schema, files, join)
     if engine == "map_in_arrow":
         return _map_in_arrow(probe_df, prepared)
     if engine == "rdd":
@@ -151,37 +150,38 @@ class PreparedJoin:
     added: StructType
 
 
-def prepare(
-    probe: StructType,
-    files: InputFiles,
-    *,
-    on: On,
-    how: str,
-    columns: Sequence[str] | None,
-    condition: Any,
-    between: Mapping[str, tuple[str, str]] | None,
-    prefix: str | None,
-    null_equals: bool,
-) -> PreparedJoin:
+def _cheaper(probe: DataFrame, files: InputFiles, join: JoinArguments) -> str:
+    """``"index"`` or ``"scan"``: what ``strategy="auto"`` means for this join."""
+    if join.how in OUTER:
+        return "scan"
+    if join.condition is not None and not isinstance(join.condition, str):
+        return "index"  # Spark cannot evaluate a pyarrow expression
+    try:
+        prepare(probe.schema, files, join)
+    except IndexUnavailableError:
+        return "scan"
+    return estimate_join(probe, files.open(), on=join.on, columns=join.columns).strategy
+
+
+def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> PreparedJoin:
     """Checks names and types of a join and settles what its tasks get."""
-    if isinstance(condition, Column):
+    if isinstance(join.condition, Column):
         raise InvalidArgumentError(
             "condition: pass SQL text or a pyarrow expression; it is evaluated beside the index"
         )
     dataset = files.open()
     schema = arrow_schema(probe)
-    pairs = _pairs(on)
     spec = JoinSpec(
         files=files,
         probe=schema,
-        on=pairs,
-        how=how,
-        columns=tuple(_columns(dataset, columns, [b for _, b in pairs])),
+        on=join.pairs,
+        how=join.how,
+        columns=join.columns_of(dataset.schema),
         target=pa.schema([]),
-        condition=condition,
-        between=None if between is None else dict(between),
-        null_equals=null_equals,
-        prefix=prefix or "",
+        condition=join.condition,
+        between=None if join.between is None else dict(join.between),
+        null_equals=join.null_equals,
+        prefix=join.prefix or "",
     )
     # A join without rows: tasks make their own from the batches that arrive.
     plan = spec.plan(schema, build_side(dataset))
@@ -192,32 +192,12 @@ def prepare(
     chosen = selected(dataset.schema, [name for name, _ in plan.output])
     added = StructType(
         [
-            StructField(shown, field.dataType, field.nullable or how == "left")
+            StructField(shown, field.dataType, field.nullable or join.how == "left")
             for (_, shown), field in zip(plan.output, spark_schema(chosen), strict=True)
         ]
     )
     reads = tuple(name for name in schema.names if name in _probe_columns(plan))
-    spec = JoinSpec(
-        **{
-            **{name: getattr(spec, name) for name in JoinSpec.__dataclass_fields__},
-            "target": arrow_schema(added),
-        }
-    )
-    return PreparedJoin(spec, plan, reads, probe, added)
-
-
-def _pairs(on: On) -> tuple[tuple[str, str], ...]:
-    if isinstance(on, str):
-        return ((on, on),)
-    if isinstance(on, Mapping):
-        return tuple(on.items())
-    return tuple((name, name) for name in on)
-
-
-def _columns(dataset: Dataset, columns: Sequence[str] | None, keys: Sequence[str]) -> list[str]:
-    if columns is not None:
-        return list(columns)
-    return [name for name in dataset.schema.names if name not in keys]
+    return PreparedJoin(replace(spec, target=arrow_schema(added)), plan, reads, probe, added)
 
 
 def _probe_columns(plan: JoinPlan) -> set[str]:
@@ -232,26 +212,16 @@ def _probe_columns(plan: JoinPlan) -> set[str]:
 
 def lookup_column(join: PreparedJoin, kind: str = "lookup_arrays") -> Column:
     """The lookup as a column: ``array<struct>`` of matches, or boolean whether there is one."""
-    found: Column = lookup_udf(join, kind)(*(F.col(_quoted(name)) for name in join.reads))
+    found: Column = lookup_udf(join, kind)(*(F.col(quoted(name)) for name in join.reads))
     return found
 
 
 def lookup_udf(join: PreparedJoin, kind: str = "lookup_arrays") -> Any:
     """The function of :func:`lookup_column`."""
-    spec = join.spec
-    reads = pa.schema([spec.probe.field(name) for name in join.reads])
-    shipped = JoinSpec(
-        **{
-            **{name: getattr(spec, name) for name in JoinSpec.__dataclass_fields__},
-            "probe": reads,
-        }
-    )
+    reads = pa.schema([join.spec.probe.field(name) for name in join.reads])
+    shipped = replace(join.spec, probe=reads)
     result = BooleanType() if kind == "exists_arrays" else ArrayType(join.added, False)
     return array_udf(kind, len(join.reads), result, shipped)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
@@ -272,7 +242,7 @@ def _row_by_row(probe: DataFrame, join: PreparedJoin) -> DataFrame:
     into columns and those into rows again, which costs its JVM more than the whole plumbing of
     rows does. A filter gives rows.
     """
-    keys = [F.col(_quoted(name)) for name in join.plan.probe_keys]
+    keys = [F.col(quoted(name)) for name in join.plan.probe_keys]
     if not keys:
         return probe
     if join.spec.how in ("inner", "semi") and not join.spec.null_equals:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.spark.arguments import JoinArguments
 from nimblepy.spark.inputs import find_input
 from nimblepy.spark.join import PreparedJoin, lookup_udf, prepare
 from nimblepy.spark.schemas import selected, spark_schema
@@ -80,14 +81,5 @@ def _prepared(path: Any, width: int | None, columns: Sequence[str] | None) -> Pr
     probe = StructType(
         [StructField(f"__key_{i}", field.dataType) for i, field in enumerate(types.fields)]
     )
-    return prepare(
-        probe,
-        files,
-        on={f"__key_{i}": name for i, name in enumerate(used)},
-        how="inner",
-        columns=columns,
-        condition=None,
-        between=None,
-        prefix=None,
-        null_equals=False,
-    )
+    on = {f"__key_{i}": name for i, name in enumerate(used)}
+    return prepare(probe, files, JoinArguments(on=on, columns=columns))
