@@ -68,7 +68,7 @@ def every_how(probe: Any, path: str, **arguments: Any) -> Any:
 def test_join_is_sparks_own(spark: Any, rows: Any, tmp_path: Path, kind: str) -> None:
     path = str(tmp_path / "dim.nimble")
     nb.write(side(kind, 60, 1, "v"), path, cluster_by="k")
-    probe = frame(spark, side(kind, 80, 2, "p"))
+    probe = frame(spark, side(kind, 80, 2, "p"), 2 if kind == "int" else 1)
 
     def joins(strategy: str) -> dict[str, Any]:
         run = functools.partial(ns.index_join, probe, path, on="k", strategy=strategy)
