@@ -271,6 +271,16 @@ TEST(Bombs, ZstdThatClaimsGigabytes) {
   CHECK(refused.message().find("at most 16 MiB") != std::string_view::npos);
 }
 
+TEST(Bombs, ZstdAtItsBestIsNoBomb) {
+  // As many bytes for each of the frame as zstd can give.
+  const Sample sample = bytes_sample(
+      1, [](uint32_t) { return std::string(kMaxZstdBlockBytes, 'a'); });
+  SegmentBuilder segment;
+  REQUIRE(encode_zstd_blocks(sample.values(), {}, &segment).is_ok());
+  CHECK(segment.body.size() < 4096);
+  CHECK(decode_all(segment, sample.type, 1).is_ok());
+}
+
 TEST(Bombs, EncodingsInsideEachOther) {
   const ValueType type = ValueType::signed_int(8);
   for (const int depth : {3, 5, 6, 100, 20000}) {
