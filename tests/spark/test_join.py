@@ -210,6 +210,10 @@ def test_strategy_auto_and_its_reason(spark: Any, tmp_path: Path) -> None:
     assert "fewer than a scan pays for" in str(estimate)
     assert ns.explain_join(all_keys, path, on="k").strategy == "scan"
     assert ns.explain_join(few, path, on="k", probe_rows=10 * n).strategy == "scan"
+    without = ns.explain_join(few, path, on={"k": "v"})
+    assert (without.strategy, without.index_seconds) == ("scan", None)
+    assert "v" in without.reason
+    assert "cluster by" in without.reason or "index" in without.reason
     assert ns.index_join(few, path, on="k", strategy="auto").count() == 10
     assert ns.index_join(all_keys, path, on="k", strategy="auto").count() == n
 

@@ -130,8 +130,8 @@ def explain_join(
     Args:
         probe_rows: rows of the probe, where they are known better than from Spark's statistics.
     """
-    dataset = find_input(path).open()
-    return estimate_join(probe_df, dataset, on=on, columns=columns, probe_rows=probe_rows)
+    join = JoinArguments(on=on, columns=columns)
+    return _estimate(probe_df, find_input(path), join, probe_rows)
 
 
 @dataclass(frozen=True)
@@ -156,11 +156,21 @@ def _cheaper(probe: DataFrame, files: InputFiles, join: JoinArguments) -> str:
         return "scan"
     if join.condition is not None and not isinstance(join.condition, str):
         return "index"  # Spark cannot evaluate a pyarrow expression
-    try:
-        prepare(probe.schema, files, join)
-    except IndexUnavailableError:
-        return "scan"
-    return estimate_join(probe, files.open(), on=join.on, columns=join.columns).strategy
+    return _estimate(probe, files, join).strategy
+
+
+def _estimate(
+    probe: DataFrame, files: InputFiles, join: JoinArguments, probe_rows: int | None = None
+) -> JoinEstimate:
+    """The costs of both ways; of the scan alone where no index has the columns."""
+    found = estimate_join(
+        probe, files.open(), on=join.on, columns=join.columns, probe_rows=probe_rows
+    )
+    try:  # of keys alone: what else is wrong with a join is said when it is made
+        prepare(probe.schema, files, replace(join, columns=(), condition=None))
+    except IndexUnavailableError as error:
+        return replace(found, strategy="scan", index_seconds=None, reason=str(error))
+    return found
 
 
 def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> PreparedJoin:
