@@ -37,8 +37,9 @@ bool FetchedBodies::before(const Wanted& a, const Wanted& b) {
 FetchedBodies::Buffer& FetchedBodies::buffer_of(const SegmentRef& segment) {
   Buffer& b = buffers_[{segment.offset, segment.size}];
   // Kernels may look a few bytes past the end.
-  if (!b.bytes)
-    b.bytes.reset(new uint8_t[segment.size + AlignedBuffer::kSlack]);
+  if (b.bytes == nullptr) {
+    b.bytes = arena_.allocate(segment.size + AlignedBuffer::kSlack);
+  }
   return b;
 }
 
@@ -51,7 +52,7 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
   for (const ByteRange& r : ranges_) {
     if (r.begin >= r.end || !add_range(r, &buffer.filled)) continue;
     wanted_.push_back({segment.offset + r.begin, segment.offset + r.end,
-                       buffer.bytes.get() + r.begin});
+                       buffer.bytes + r.begin});
     most_bytes_ += r.end - r.begin + file_.coalesce_gap();
   }
 }
@@ -60,7 +61,7 @@ SegmentBody FetchedBodies::body(const SegmentRef& segment) const {
   const auto it = buffers_.find({segment.offset, segment.size});
   SegmentBody out;
   out.size = segment.size;
-  out.data = it == buffers_.end() ? nullptr : it->second.bytes.get();
+  out.data = it == buffers_.end() ? nullptr : it->second.bytes;
   return out;
 }
 

@@ -2,6 +2,7 @@
 // that is not mapped. Least recently used stretches go first.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -25,6 +26,25 @@ class RangeCache {
   uint64_t memory_bytes() const;
   uint64_t capacity() const { return capacity_; }
 
+  // While it lives, an operation may read this much ahead of its use: those
+  // that do at a time share half of the capacity.
+  class Share {
+   public:
+    explicit Share(RangeCache* cache) : cache_(cache) {
+      cache_->shares_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Share() { cache_->shares_.fetch_sub(1, std::memory_order_relaxed); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    uint64_t bytes() const {
+      return cache_->capacity_ / 2 /
+             cache_->shares_.load(std::memory_order_relaxed);
+    }
+
+   private:
+    RangeCache* const cache_;
+  };
+
  private:
   struct Entry {
     uint64_t offset;
@@ -33,6 +53,7 @@ class RangeCache {
   void evict();
 
   const uint64_t capacity_;
+  std::atomic<uint64_t> shares_{0};
   mutable std::mutex mutex_;
   std::list<Entry> recent_;  // front: used last
   std::map<uint64_t, std::list<Entry>::iterator> by_offset_;
