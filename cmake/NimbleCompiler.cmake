@@ -35,6 +35,21 @@ if(NIMBLEPY_SANITIZE)
   set(NIMBLEPY_MULTIVERSION OFF)
 endif()
 
+# What is shipped. Only there: _FORTIFY_SOURCE wants optimisation, and sanitizers
+# look closer. The linker's half is in NimbleModule.cmake.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NIMBLEPY_SANITIZE)
+  include(CheckCXXCompilerFlag)
+  add_compile_options(-fstack-protector-strong -U_FORTIFY_SOURCE
+                      -D_FORTIFY_SOURCE=3)
+  foreach(_flag -fstack-clash-protection -fcf-protection)
+    string(MAKE_C_IDENTIFIER "NIMBLE_HAVE${_flag}" _have)
+    check_cxx_compiler_flag(${_flag} ${_have})
+    if(${_have})
+      add_compile_options(${_flag})
+    endif()
+  endforeach()
+endif()
+
 if(NIMBLEPY_LTO AND CMAKE_BUILD_TYPE STREQUAL "Release")
   include(CheckIPOSupported)
   check_ipo_supported(RESULT _ipo OUTPUT _ipo_why LANGUAGES CXX)

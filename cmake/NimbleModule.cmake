@@ -24,7 +24,8 @@ elseif(UNIX)
   # Only the entry point is visible: no clash with pyarrow's own zstd.
   set(_map "${CMAKE_CURRENT_SOURCE_DIR}/cmake/exports.map")
   target_link_options(_core PRIVATE -Wl,--version-script=${_map}
-                      -Wl,--as-needed -Wl,-z,now)
+                      -Wl,--as-needed -Wl,-z,now -Wl,-z,relro
+                      -Wl,-z,noexecstack)
   set_target_properties(_core PROPERTIES LINK_DEPENDS "${_map}")
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NIMBLEPY_SANITIZE)
