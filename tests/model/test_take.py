@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,26 @@ from answers import pick
 from exact import assert_same_table
 
 Store = Callable[..., Any]
+
+
+def test_take_of_lists_of_nothing_inside_lists(tmp_path: Path) -> None:
+    nothing = pa.list_(pa.utf8(), 0)
+    kinds = {
+        "lists": pa.list_(nothing),
+        "fixed": pa.list_(nothing, 2),
+        "structs": pa.list_(pa.struct({"n": nothing})),
+        "top": nothing,
+    }
+    rows = [
+        {"lists": [[], []], "fixed": [[], []], "structs": [{"n": []}], "top": []},
+        {"lists": None, "fixed": [None, []], "structs": [None, {"n": None}], "top": None},
+        {"lists": [None, [], []], "fixed": None, "structs": [], "top": []},
+    ]
+    table = pa.Table.from_pylist(rows, pa.schema(kinds.items()))
+    nb.write(table, tmp_path / "a")
+    with nb.open(tmp_path / "a") as file:
+        assert file.take([2, 0, 2]).to_pylist() == [rows[2], rows[0], rows[2]]
+        assert_same_table(file.to_table(), table)
 
 
 @given(

@@ -72,7 +72,10 @@ Status StripeReader::check_items(uint32_t child, uint64_t end) const {
     if (end > UINT64_MAX / size) return check_uncounted(child, end);
     return check_items(n.children[0], end * size);
   }
-  if (n.children.empty()) return check_uncounted(child, end);
+  // Lists of no items say nothing of rows below them.
+  if (n.children.empty() || f.layout == Layout::kFixedList) {
+    return check_uncounted(child, end);
+  }
   for (const uint32_t c : n.children) {
     NIMBLE_RETURN_IF_ERROR(check_items(c, end));
   }
