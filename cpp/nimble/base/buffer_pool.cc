@@ -14,6 +14,7 @@
 
 #include "nimble/base/bytes.h"
 #include "nimble/base/chunk_memory.h"
+#include "nimble/base/memory_watch.h"
 
 // Blocks of one size are cut from chunks; a chunk is idle when none of its
 // blocks is in use, and is cut anew for whatever needs one of its size. Under a
@@ -167,6 +168,7 @@ class BufferPool {
     const size_t size = chunk_size(block);
     Chunk* chunk = idle_.take(size);
     if (chunk == nullptr) {
+      if (!watch_.may_take(size)) return nullptr;
       uint8_t* const base = map_chunk(size);
       if (base == nullptr) return nullptr;
       chunk = &chunks_[base];
@@ -186,6 +188,7 @@ class BufferPool {
   // Chunks with used and free blocks, by block size, the latest at the end.
   std::map<size_t, std::vector<Chunk*>> rooms_;
   IdleChunks idle_;
+  MemoryWatch watch_{available_bytes};
 };
 
 // Never destroyed: buffers may outlive everything in another library's hands.
@@ -201,23 +204,15 @@ BufferPool& pool() {
   return *it;
 }
 
-// Buffers of this size and more are not asked for in vain: a file of a few KB
-// may have constant columns of billions of rows, and systems that give out more
-// memory than they have end whoever uses it.
-constexpr size_t kLargeBytes = size_t{256} << 20;
-
-bool is_too_large(size_t size) {
-  if (size > SIZE_MAX / 2) return true;
-  return size >= kLargeBytes && size > available_bytes();
-}
-
 }  // namespace
 
 void* allocate_buffer(size_t* size) {
-  if (is_too_large(*size)) return nullptr;
+  if (*size > SIZE_MAX / 2) return nullptr;
   // Rounded first: free_buffer() goes by the size that is given back.
   *size = round_up(*size, kAlignment);
   if (!kIsPooled || *size < kPooledBytes) {
+    if (*size >= MemoryWatch::kStep && *size > available_bytes())
+      return nullptr;
     return std::aligned_alloc(kAlignment, *size);
   }
   *size = block_size(*size);

@@ -27,7 +27,9 @@ class ByteBuffer {
     bytes_.resize(bytes_.size() + n);
     return bytes_.data() + bytes_.size() - n;
   }
-  void put_bytes(ByteSpan b) { bytes_.insert(bytes_.end(), b.begin(), b.end()); }
+  void put_bytes(ByteSpan b) {
+    bytes_.insert(bytes_.end(), b.begin(), b.end());
+  }
   void put_bytes(const void* p, size_t n) {
     put_bytes(ByteSpan(static_cast<const uint8_t*>(p), n));
   }

@@ -35,6 +35,15 @@ uint8_t* map_chunk(size_t size) {
 
 void unmap_chunk(uint8_t* chunk, size_t size) { ::munmap(chunk, size); }
 
+uint8_t* map_sparse(size_t size) {
+  void* const p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  // A huge page would back far more than what is written.
+  (void)::madvise(p, size, MADV_NOHUGEPAGE);
+  return static_cast<uint8_t*>(p);
+}
+
 bool lend_chunk(uint8_t* chunk, size_t size) {
   return ::madvise(chunk, size, MADV_FREE) == 0;
 }
@@ -115,6 +124,9 @@ uint8_t* map_chunk(size_t size) {
       std::aligned_alloc(kAlignment, round_up(size, kAlignment)));
 }
 void unmap_chunk(uint8_t* chunk, size_t) { std::free(chunk); }
+uint8_t* map_sparse(size_t size) {
+  return static_cast<uint8_t*>(std::calloc(size, 1));
+}
 bool lend_chunk(uint8_t*, size_t) { return false; }
 size_t available_bytes() { return SIZE_MAX; }
 size_t lendable_bytes() { return 0; }

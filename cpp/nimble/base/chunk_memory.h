@@ -12,6 +12,10 @@ inline constexpr size_t kHugePage = size_t{2} << 20;
 uint8_t* map_chunk(size_t size);
 void unmap_chunk(uint8_t* chunk, size_t size);
 
+// Zeroes of which only the pages that are written take memory. For
+// unmap_chunk; null where address space is out.
+uint8_t* map_sparse(size_t size);
+
 // Lets the system take the pages when it is short of memory; what it has not
 // taken when the chunk is written again costs no fault and no zeroes. The
 // bytes are lost. False where the system offers no such thing.

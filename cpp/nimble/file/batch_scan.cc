@@ -87,6 +87,11 @@ Status BatchScan::next(ArrowArray* out) {
   *out = ArrowArray{};
   while (next_ready_ == ready_.arrays.size()) {
     if (ended_) return Status::ok();
+    if (tasks_->is_lost()) {
+      return Status::invalid_argument(
+          "a scan with threads that began before fork() ends with it in the "
+          "child: begin it anew");
+    }
     std::optional<Batches> made = tasks_->next();
     ended_ = !made.has_value();
     if (ended_) return Status::ok();

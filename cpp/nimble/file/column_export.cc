@@ -22,7 +22,8 @@ struct Holder {
 
 void release_array(ArrowArray* a) {
   for (int64_t i = 0; i < a->n_children; ++i) {
-    if (a->children[i]->release != nullptr) a->children[i]->release(a->children[i]);
+    if (a->children[i]->release != nullptr)
+      a->children[i]->release(a->children[i]);
   }
   if (a->dictionary != nullptr && a->dictionary->release != nullptr) {
     a->dictionary->release(a->dictionary);
@@ -71,7 +72,8 @@ class ColumnExporter {
     out->n_buffers = static_cast<int64_t>(holder_->buffers.size());
     out->buffers = holder_->buffers.data();
     out->n_children = static_cast<int64_t>(holder_->children.size());
-    for (ArrowArray& c : holder_->children) holder_->child_pointers.push_back(&c);
+    for (ArrowArray& c : holder_->children)
+      holder_->child_pointers.push_back(&c);
     out->children =
         out->n_children > 0 ? holder_->child_pointers.data() : nullptr;
     if (holder_->dictionary.release != nullptr) {
@@ -108,7 +110,8 @@ class ColumnExporter {
   }
 
   Status add_offsets(const int64_t* from, size_t count) {
-    if (!column_.field().wide_offsets) return add_converted<int32_t>(from, count);
+    if (!column_.field().wide_offsets)
+      return add_converted<int32_t>(from, count);
     int64_t* to = make<int64_t>(count);
     if (count > 0) std::memcpy(to, from, count * 8);
     add(to);
@@ -135,10 +138,10 @@ class ColumnExporter {
     return Status::ok();
   }
   Status too_long() const {
-    return Status::invalid_argument(
-        std::to_string(column_.bytes.data.size()) +
-        " bytes do not fit in one array of " + column_.field().type_name() +
-        "; read fewer rows at a time");
+    return Status::invalid_argument(std::to_string(column_.bytes.data.size()) +
+                                    " bytes do not fit in one array of " +
+                                    column_.field().type_name() +
+                                    "; read fewer rows at a time");
   }
 
   Status add_views() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "nimble/base/hash.h"
@@ -76,23 +77,98 @@ GroupCache::GroupCache(const ReadableFile& file, const FileFooter& footer,
       plan_(plan),
       stats_(stats),
       capacity_(capacity),
-      groups_(footer.groups.size()) {}
+      groups_(footer.groups.size()),
+      mutex_([this](bool was_held) { after_fork(was_held); }) {}
 
 GroupCache::~GroupCache() {
   for (auto& g : groups_) delete g.load(std::memory_order_relaxed);
 }
 
-GroupCache::Pin::Pin(const GroupCache& cache) {
-  static thread_local const size_t slot =
-      std::hash<std::thread::id>()(std::this_thread::get_id()) % kReaderCounts;
-  count_ = &cache.readers_[slot].readers;
-  // Sequentially consistent, so that evict() either sees this reader or this
-  // reader does not see the group that evict() took away.
-  count_->fetch_add(1, std::memory_order_seq_cst);
+namespace {
+
+struct ThisThread {
+  size_t slot;
+  GroupCache::Pin* innermost = nullptr;
+};
+
+ThisThread& this_thread() {
+  static thread_local ThisThread t{
+      std::hash<std::thread::id>()(std::this_thread::get_id())};
+  return t;
 }
+
+}  // namespace
+
+GroupCache::Pin::Pin(const GroupCache& cache)
+    : cache_(cache), outer_(this_thread().innermost) {
+  this_thread().innermost = this;
+  enter();
+}
+
+GroupCache::Pin::~Pin() {
+  leave();
+  this_thread().innermost = outer_;
+}
+
+void GroupCache::Pin::enter() {
+  ReaderCount& counts = cache_.readers_[this_thread().slot % kReaderCounts];
+  // Sequentially consistent: a reader that is counted in an epoch began while
+  // it was the present one, and sees no group that was dropped before that.
+  for (;;) {
+    const uint64_t epoch = cache_.epoch_.load(std::memory_order_seq_cst);
+    count_ = &counts.readers[epoch % 2];
+    count_->fetch_add(1, std::memory_order_seq_cst);
+    if (cache_.epoch_.load(std::memory_order_seq_cst) == epoch) return;
+    leave();
+  }
+}
+
+// Readers of other threads are gone without having left. Groups that were
+// dropped while one held the mutex are leaked.
+void GroupCache::after_fork(bool was_held) {
+  for (ReaderCount& r : readers_) {
+    for (auto& count : r.readers) count.store(0);
+  }
+  for (Pin* p = this_thread().innermost; p != nullptr; p = p->outer_) {
+    if (&p->cache_ == this) p->enter();
+  }
+  if (!was_held) return;
+  abandon(&loaded_);
+  abandon(&retired_);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].load() != nullptr) loaded_.push_back(g);
+  }
+}
+
+// A thread in load() uses no group but the one it loads, so a batch that loads
+// many does not keep those that it has left behind. Where pins are nested, the
+// outer may have one.
+class GroupCache::Unpinned {
+ public:
+  explicit Unpinned(const GroupCache& cache) {
+    for (Pin* p = this_thread().innermost; p != nullptr; p = p->outer_) {
+      if (&p->cache_ != &cache) continue;
+      if (pin_ != nullptr) {
+        pin_ = nullptr;
+        return;
+      }
+      pin_ = p;
+    }
+    if (pin_ != nullptr) pin_->leave();
+  }
+  ~Unpinned() {
+    if (pin_ != nullptr) pin_->enter();
+  }
+  Unpinned(const Unpinned&) = delete;
+  Unpinned& operator=(const Unpinned&) = delete;
+
+ private:
+  Pin* pin_ = nullptr;
+};
 
 Result<const LoadedGroup*> GroupCache::load(size_t group, ReadKind kind) const {
   const std::lock_guard lock(mutex_);
+  const Unpinned unpinned(*this);  // again pinned before others may drop it
   if (const LoadedGroup* g = groups_[group].load(std::memory_order_acquire)) {
     return g;
   }
@@ -121,6 +197,7 @@ Status GroupCache::load_together(std::span<const size_t> groups,
                                  ReadKind kind) const {
   if (file_.mapped() != nullptr) return Status::ok();
   const std::lock_guard lock(mutex_);
+  const Unpinned unpinned(*this);
   std::vector<size_t> missing;
   uint64_t size = 0;
   for (const size_t g : groups) {
@@ -199,21 +276,28 @@ void GroupCache::evict(size_t keep) const {
     const LoadedGroup* g =
         groups_[oldest].exchange(nullptr, std::memory_order_seq_cst);
     used -= g->memory_bytes();
-    retired_.emplace_back(g);
+    retired_.push_back({epoch_.load(std::memory_order_seq_cst),
+                        std::unique_ptr<const LoadedGroup>(g)});
   }
   free_retired();
 }
 
 void GroupCache::free_retired() const {
-  if (retired_.empty()) return;
-  // The loading thread holds one pin and uses no group but the one it loads;
-  // any other reader may still use a retired group, which then waits for the
-  // next load.
-  uint32_t readers = 0;
-  for (const ReaderCount& r : readers_) {
-    readers += r.readers.load(std::memory_order_seq_cst);
+  for (int step = 0; step < 2 && !retired_.empty(); ++step) {
+    const uint64_t epoch = epoch_.load(std::memory_order_seq_cst);
+    // Readers of the epoch before, whose count the next one takes over.
+    uint32_t readers = 0;
+    for (const ReaderCount& r : readers_) {
+      readers += r.readers[(epoch + 1) % 2].load(std::memory_order_seq_cst);
+    }
+    if (readers > 0) break;  // they may have a group that waits for a next load
+    epoch_.store(epoch + 1, std::memory_order_seq_cst);
   }
-  if (readers <= 1) retired_.clear();
+  const uint64_t now = epoch_.load(std::memory_order_seq_cst);
+  const auto kept =
+      std::find_if(retired_.begin(), retired_.end(),
+                   [now](const Retired& r) { return r.epoch + 2 > now; });
+  retired_.erase(retired_.begin(), kept);
 }
 
 uint64_t GroupCache::memory_bytes() const {
@@ -222,7 +306,7 @@ uint64_t GroupCache::memory_bytes() const {
   for (const size_t g : loaded_) {
     used += groups_[g].load(std::memory_order_relaxed)->memory_bytes();
   }
-  for (const auto& g : retired_) used += g->memory_bytes();
+  for (const Retired& r : retired_) used += r.group->memory_bytes();
   return used;
 }
 

@@ -1,15 +1,17 @@
 // GroupCache: the stripe groups of a file that are in memory, with their
 // prepared decoders. Lookups take no lock: a group is a pointer that is set
 // once it is loaded. Groups are dropped when they and what their decoders hold
-// exceed the budget, and freed when no reader can still see them.
+// exceed the budget, and freed when no reader can still see them: readers are
+// counted by epoch, an epoch ends once all readers of the one before are gone,
+// and two epochs after a group was dropped nobody has it.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "nimble/base/fork_mutex.h"
 #include "nimble/encoding/encoding.h"
 #include "nimble/file/read_stats.h"
 #include "nimble/format/footer.h"
@@ -80,16 +82,22 @@ class GroupCache {
   ~GroupCache();
 
   // While one lives, the group that get() returned last on this thread stays
-  // (and may be lent to threads that this one waits for).
+  // (and may be lent to threads that this one waits for). A local variable.
   class Pin {
    public:
     explicit Pin(const GroupCache& cache);
-    ~Pin() { count_->fetch_sub(1, std::memory_order_release); }
+    ~Pin();
     Pin(const Pin&) = delete;
     Pin& operator=(const Pin&) = delete;
 
    private:
-    std::atomic<uint32_t>* count_;
+    friend class GroupCache;
+    void enter();
+    void leave() { count_->fetch_sub(1, std::memory_order_release); }
+
+    const GroupCache& cache_;
+    Pin* const outer_;  // made before by this thread, of any cache
+    std::atomic<uint32_t>* count_ = nullptr;
   };
 
   // `kind` says what a read is counted as where the group must be loaded.
@@ -116,8 +124,15 @@ class GroupCache {
   // Readers are counted in one of several places, by thread, so that threads
   // do not share a cache line.
   struct alignas(64) ReaderCount {
-    std::atomic<uint32_t> readers{0};
+    std::array<std::atomic<uint32_t>, 2> readers{};  // by epoch, odd and even
   };
+  struct Retired {
+    uint64_t epoch;
+    std::unique_ptr<const LoadedGroup> group;
+  };
+  // Lets go of the pin of a thread that holds one, and no group any more, until
+  // the load for which it let go is done.
+  class Unpinned;
   static constexpr size_t kReaderCounts = 64;
 
   Result<const LoadedGroup*> load(size_t group, ReadKind kind) const;
@@ -131,6 +146,7 @@ class GroupCache {
   Status in_group(size_t group, Status status) const;
   void evict(size_t keep) const;
   void free_retired() const;
+  void after_fork(bool was_held);
 
   const ReadableFile& file_;
   const FileFooter& footer_;
@@ -139,9 +155,10 @@ class GroupCache {
   const uint64_t capacity_;
   mutable std::vector<std::atomic<const LoadedGroup*>> groups_;
   mutable std::array<ReaderCount, kReaderCounts> readers_;
-  mutable std::mutex mutex_;            // loading and eviction
-  mutable std::vector<size_t> loaded_;  // oldest first
-  mutable std::vector<std::unique_ptr<const LoadedGroup>> retired_;
+  mutable std::atomic<uint64_t> epoch_{0};
+  mutable ForkMutex mutex_;               // loading and eviction
+  mutable std::vector<size_t> loaded_;    // oldest first
+  mutable std::vector<Retired> retired_;  // by epoch
 };
 
 }  // namespace nimble
