@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "nimble/base/sparse_arena.h"
 #include "nimble/encoding/encoding.h"
 #include "nimble/file/read_stats.h"
 #include "nimble/format/group.h"
@@ -37,29 +38,23 @@ class FetchedBodies {
 
  private:
   struct Wanted {
-    uint64_t begin, end;  // in the file
+    ByteRange in_file;
     uint8_t* to;
   };
   struct Buffer {
-    std::unique_ptr<uint8_t[]> bytes;
+    uint8_t* bytes = nullptr;       // of the arena
     std::vector<ByteRange> filled;  // or wanted: not to be wanted again
   };
-  struct Request {
-    uint64_t begin, end;
-    size_t first;  // of the wanted ranges it serves
-  };
-  static bool before(const Wanted& a, const Wanted& b);
   Buffer& buffer_of(const SegmentRef& segment);
-  // Ascending ranges joined where they are close.
-  std::vector<Request> join(const std::vector<Wanted>& wanted) const;
+  void sort_wanted();
 
   const ReadableFile& file_;
   RangeCache* cache_;
   ReadStats* stats_;
   // By offset in the file and size: a hostile file may say that segments of
-  // different sizes begin at one place. The memory of a segment is as large as
-  // the segment, but only touched pages of it are ever backed.
+  // different sizes begin at one place. A buffer is as large as its segment.
   std::map<std::pair<uint64_t, uint64_t>, Buffer> buffers_;
+  SparseArena arena_;
   std::vector<Wanted> wanted_;
   std::vector<ByteRange> ranges_;
   uint64_t most_bytes_ = 0;

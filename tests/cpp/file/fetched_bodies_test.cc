@@ -14,13 +14,16 @@ using namespace nimble::testing;
 class BytesDecoder final : public Decoder {
  public:
   BytesDecoder() : Decoder(ValueType::unsigned_int(1), 10000) {}
-  Status decode(const SegmentBody&, uint32_t, uint32_t, const Output&) const override {
+  Status decode(const SegmentBody&, uint32_t, uint32_t,
+                const Output&) const override {
     return Status::ok();
   }
-  Status gather(const SegmentBody&, const uint32_t*, size_t, const Output&) const override {
+  Status gather(const SegmentBody&, const uint32_t*, size_t,
+                const Output&) const override {
     return Status::ok();
   }
-  void append_ranges(uint32_t begin, uint32_t end, std::vector<ByteRange>* out) const override {
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
     out->push_back({begin, end});
   }
   std::string describe() const override { return "bytes"; }
@@ -32,12 +35,15 @@ struct Setup {
       : bytes(std::make_shared<std::vector<uint8_t>>(10000)),
         file(bytes),
         cache(cache_bytes) {
-    for (size_t i = 0; i < bytes->size(); ++i) (*bytes)[i] = static_cast<uint8_t>(i * 7);
+    for (size_t i = 0; i < bytes->size(); ++i)
+      (*bytes)[i] = static_cast<uint8_t>(i * 7);
   }
-  bool right(const FetchedBodies& f, const SegmentRef& s, uint64_t begin, uint64_t end) {
+  bool right(const FetchedBodies& f, const SegmentRef& s, uint64_t begin,
+             uint64_t end) {
     const SegmentBody body = f.body(s);
     return body.data != nullptr &&
-           std::memcmp(body.data + begin, bytes->data() + s.offset + begin, end - begin) == 0;
+           std::memcmp(body.data + begin, bytes->data() + s.offset + begin,
+                       end - begin) == 0;
   }
 
   Bytes bytes;
@@ -102,7 +108,8 @@ TEST(FetchedBodies, NothingIsWantedTwiceHoweverItWasPieced) {
   f.want(kFirst, s.decoder, 310, 400);
   CHECK(f.fetch());
   CHECK_EQ(s.file.read_bytes.load(), 390);
-  for (const auto& [begin, end] : {std::pair{0u, 300u}, {5u, 295u}, {310u, 400u}}) {
+  for (const auto& [begin, end] :
+       {std::pair{0u, 300u}, {5u, 295u}, {310u, 400u}}) {
     f.want(kFirst, s.decoder, begin, end);
     CHECK(f.fetch());
     CHECK_EQ(s.file.read_bytes.load(), 390);
@@ -169,9 +176,11 @@ TEST(FetchedBodies, AnyRangesAreRight) {
     for (int i = 0; i < 8; ++i) {
       const SegmentRef& segment = rng() % 2 == 0 ? kFirst : kSecond;
       const uint64_t begin = rng() % segment.size;
-      const uint64_t end = begin + 1 + rng() % std::min<uint64_t>(200, segment.size - begin);
+      const uint64_t end =
+          begin + 1 + rng() % std::min<uint64_t>(200, segment.size - begin);
       wanted.push_back({segment, {begin, end}});
-      f.want(segment, s.decoder, static_cast<uint32_t>(begin), static_cast<uint32_t>(end));
+      f.want(segment, s.decoder, static_cast<uint32_t>(begin),
+             static_cast<uint32_t>(end));
       if (i % 3 == 2) CHECK(f.fetch());
     }
     CHECK(f.fetch());
