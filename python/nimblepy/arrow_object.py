@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from nimblepy.errors import StaleFileError
+from nimblepy.forked import renew_after_fork
 
 # How long a file may have been replaced before a read finds out: these file systems have no
 # conditional reads, so that each look is a request.
@@ -22,6 +23,10 @@ class ArrowObject:
         self._file: Any = None
         self._version: tuple[Any, ...] = ()
         self._looked = 0.0
+        self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
     @property

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.join_gather import gather, gather_array, keep
 from nimblepy.join_matches import BuildSide, Matches, find_matches, probe_keys
 from nimblepy.join_plan import JoinPlan
+from nimblepy.predicate_nan import compare_values
 from nimblepy.tabular import slices
 
 # Most rows of a joined batch, so that a key with very many matches needs no memory for all.
@@ -215,8 +217,8 @@ def _passing(
     for item in plan.residual_betweens:
         value = taken.column(item.column)
         inside = pc.and_(
-            pc.less_equal(rows.column(item.lower), value),
-            pc.less_equal(value, rows.column(item.upper)),
+            _less_equal(plan, rows.column(item.lower), value),
+            _less_equal(plan, value, rows.column(item.upper)),
         )
         passing &= pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
     if plan.condition is None:
@@ -228,6 +230,24 @@ def _passing(
     mask = plan.condition.mask(pa.RecordBatch.from_arrays(arrays, names=names))
     passing &= mask.to_numpy(zero_copy_only=False)
     return passing
+
+
+def _less_equal(plan: JoinPlan, left: pa.Array, right: pa.Array) -> pa.Array:
+    left, right = _ordered(left), _ordered(right)
+    floats = pt.is_floating(left.type) or pt.is_floating(right.type)
+    try:
+        if plan.nan_greatest and floats:
+            return compare_values("<=", left, right)
+        return pc.less_equal(left, right)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgumentError(
+            f"between: cannot compare {left.type} with {right.type}: {error}"
+        ) from error
+
+
+def _ordered(array: pa.Array) -> pa.Array:
+    """Half floats as floats: pyarrow has no order for them."""
+    return array.cast(pa.float32()) if pt.is_float16(array.type) else array
 
 
 def _probe_rows(batch: pa.RecordBatch, probe: Positions) -> pa.RecordBatch:

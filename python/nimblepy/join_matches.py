@@ -128,7 +128,7 @@ def probe_keys(plan: JoinPlan, build: BuildSide, batch: pa.RecordBatch) -> Probe
         return ProbeKeys(plan.build_keys, tuple(values), usable, plan.null_equals)
     lower, upper = batch.column(between.lower), batch.column(between.upper)
     for bound in (lower, upper):
-        usable &= _is_number(bound)
+        usable &= _valid(bound) if plan.nan_greatest else _is_number(bound)
     wanted = _key_type(build, between.column)
     return ProbeKeys(
         plan.build_keys,

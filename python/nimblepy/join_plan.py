@@ -49,6 +49,7 @@ class JoinPlan:
         output: (build column, its name in the result), in result order.
         residual: (build column, its name in ``condition``) for those the condition needs.
         condition: what a joined row must satisfy besides, over probe columns and ``residual``.
+        nan_greatest: ranges take NaN for a value above all others, as Spark does.
         schema: of the result.
     """
 
@@ -60,6 +61,7 @@ class JoinPlan:
     residual: tuple[tuple[str, str], ...]
     condition: Filter | None
     null_equals: bool
+    nan_greatest: bool
     schema: pa.Schema
 
     @property
@@ -88,12 +90,14 @@ def plan_join(
     prefix: str | None = None,
     null_equals: bool,
     between: Mapping[str, tuple[str, str]] | None,
+    nan_greatest: bool = False,
 ) -> JoinPlan:
     """Checks every name and type of a join.
 
     Args:
         suffix: appended to names that both sides have.
         prefix: put before every name of the build side, instead of a suffix.
+        nan_greatest: ranges and SQL text find NaN equal to itself and above all numbers.
 
     Raises:
         InvalidArgumentError: unknown or ambiguous columns, types that do not compare, a bad
@@ -119,7 +123,7 @@ def plan_join(
         return name + suffix if name in probe.names else name
 
     output = _output(probe, build.schema, build_keys, columns, shown, how)
-    parsed, residual = _residual(probe, build.schema, condition, shown, ranges)
+    parsed, residual = _residual(probe, build.schema, condition, shown, ranges, nan_greatest)
     return JoinPlan(
         how=how,
         probe_keys=tuple(p for p, _ in pairs),
@@ -129,6 +133,7 @@ def plan_join(
         residual=residual,
         condition=parsed,
         null_equals=null_equals,
+        nan_greatest=nan_greatest,
         schema=_result_schema(probe, build.schema, output, how),
     )
 
@@ -238,6 +243,7 @@ def _residual(
     condition: pc.Expression | str | None,
     shown_as: Callable[[str], str],
     ranges: Sequence[Between],
+    nan_greatest: bool,
 ) -> tuple[Filter | None, tuple[tuple[str, str], ...]]:
     """The parsed condition, and the build columns that it and the ranges left over read."""
     wanted = {item.column: item.column for item in ranges if not item.by_index}
@@ -245,7 +251,7 @@ def _residual(
         return None, tuple(wanted.items())
     shown = {name: shown_as(name) for name in build.names}
     fields = [pa.field(new, build.field(old).type) for old, new in shown.items()]
-    parsed = parse_filter(condition, pa.schema([*probe, *fields]))
+    parsed = parse_filter(condition, pa.schema([*probe, *fields]), nan_greatest=nan_greatest)
     used = {resolve_column(pa.schema([*probe, *fields]), n).path[0] for n in parsed.columns}
     needed = {old: new for old, new in shown.items() if new in used and new not in probe.names}
     return parsed, tuple({**wanted, **needed}.items())

@@ -89,12 +89,16 @@ class Filter:
         return str(self.node)
 
 
-def parse_filter(filter: pc.Expression | str, schema: pa.Schema) -> Filter:
+def parse_filter(
+    filter: pc.Expression | str, schema: pa.Schema, *, nan_greatest: bool = False
+) -> Filter:
     """Understands ``filter`` over the columns of ``schema``. Reads no data.
 
     Args:
         filter: a pyarrow expression, or SQL text (the part after WHERE).
         schema: the file's schema.
+        nan_greatest: in SQL text NaN equals itself and is above all numbers, as in Spark; such a
+            filter is for :meth:`Filter.mask` alone.
 
     Raises:
         InvalidArgumentError: SQL syntax error, unknown column, mismatched types, or not boolean.
@@ -102,7 +106,7 @@ def parse_filter(filter: pc.Expression | str, schema: pa.Schema) -> Filter:
     if isinstance(filter, str):
         from nimblepy.predicate_sql import read_sql
 
-        node = read_sql(filter, schema)
+        node = read_sql(filter, schema, nan_greatest=nan_greatest)
     elif isinstance(filter, pc.Expression):
         node = read_expression(filter, schema)
     else:

@@ -34,8 +34,9 @@ from nimblepy.predicate_ast import (
     never,
 )
 from nimblepy.predicate_bounds import compare, one_of
-from nimblepy.predicate_build import build, field, opaque
+from nimblepy.predicate_build import build, evaluable, evaluate, field, opaque
 from nimblepy.predicate_literal import is_bytes, is_text
+from nimblepy.predicate_nan import compare_constant, compare_values
 from nimblepy.predicate_sql_values import (
     Constant,
     Operand,
@@ -62,8 +63,11 @@ _FUNCTIONS = {
 }
 
 
-def read_sql(text: str, schema: pa.Schema) -> Node:
+def read_sql(text: str, schema: pa.Schema, *, nan_greatest: bool = False) -> Node:
     """The filter tree of SQL ``text`` over the columns of ``schema``.
+
+    Args:
+        nan_greatest: NaN equals itself and is above all numbers, as in Spark.
 
     Raises:
         InvalidArgumentError: syntax error (shows where), unknown column, mismatched types, or a
@@ -73,7 +77,7 @@ def read_sql(text: str, schema: pa.Schema) -> Node:
         raise InvalidArgumentError("filter: the SQL text is empty; write a condition such as x > 3")
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
-        return _ConditionReader(schema).read(tree)
+        return _ConditionReader(schema, nan_greatest).read(tree)
     except SqlglotError as error:
         raise InvalidArgumentError(_syntax_message(text, error)) from error
     except InvalidArgumentError as error:
@@ -101,8 +105,10 @@ def _syntax_message(text: str, error: SqlglotError) -> str:
 class _ConditionReader:
     """Turns a sqlglot condition into filter nodes."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, nan_greatest: bool) -> None:
+        self._schema = schema
         self._values = ValueReader(schema)
+        self._nan_greatest = nan_greatest
 
     def read(self, tree: exp.Expr) -> Node:
         node = self._read(tree)
@@ -154,10 +160,25 @@ class _ConditionReader:
         if isinstance(b, Constant) and b.value is None:
             return UNKNOWN
         if isinstance(a, Operand) and isinstance(b, Constant) and a.column is not None:
-            return compare(a.column, op, literal_for(a.column, b))
+            return self._against(a.column, op, b)
         columns = tuple(dict.fromkeys([*a.columns, *b.columns]))
+        if self._nan_greatest and self._may_be_nan(a, b):
+            return opaque(compare_values(op, a.expression, b.expression), columns)
         function = getattr(pc, _FUNCTIONS[op])
         return opaque(function(a.expression, b.expression), columns)
+
+    def _against(self, column: Column, op: Op, constant: Constant) -> Node:
+        comparing = compare_constant if self._nan_greatest else compare
+        return comparing(column, op, literal_for(column, constant))
+
+    def _may_be_nan(self, *values: Constant | Operand) -> bool:
+        arrays = [pa.array([], item.type) for item in self._schema]
+        nothing = evaluable(pa.RecordBatch.from_arrays(arrays, names=self._schema.names))
+        try:
+            types = [evaluate(value.expression, nothing).type for value in values]
+        except pa.ArrowException:
+            return False  # the comparison itself will say what does not fit
+        return any(pa.types.is_floating(data_type) for data_type in types)
 
     def _same(self, left: exp.Expr, right: exp.Expr) -> Node:
         """IS NOT DISTINCT FROM a constant: equality that finds nulls equal."""
@@ -166,7 +187,7 @@ class _ConditionReader:
             raise refuse(left, "IS [NOT] DISTINCT FROM needs a column and a constant")
         if b.value is None:
             return IsNull(a.column)
-        return all_of(IsValid(a.column), compare(a.column, "==", literal_for(a.column, b)))
+        return all_of(IsValid(a.column), self._against(a.column, "==", b))
 
     def _between(self, tree: exp.Between) -> Node:
         if tree.args.get("symmetric"):
@@ -180,8 +201,11 @@ class _ConditionReader:
         value = self._values.read(tree.this)
         members = [self._values.read(member) for member in tree.expressions]
         constants = [member for member in members if isinstance(member, Constant)]
-        if isinstance(value, Operand) and value.column and len(constants) == len(members):
-            column = value.column
+        column = value.column if isinstance(value, Operand) else None
+        one_by_one = (
+            self._nan_greatest and column is not None and pa.types.is_floating(column.value_type)
+        )
+        if column is not None and len(constants) == len(members) and not one_by_one:
             if not members:
                 return FALSE
             return one_of(column, [literal_for(column, member) for member in constants])

@@ -62,6 +62,7 @@ class JoinSpec:
             prefix=self.prefix,
             null_equals=self.null_equals,
             between=self.between,
+            nan_greatest=True,
         )
 
 

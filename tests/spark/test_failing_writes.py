@@ -1,0 +1,27 @@
+"""A task that fails, is speculated, or is killed mid-write leaves the old data or the new."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+HERE = Path(__file__).parent
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and all of 127.0.0.0/8")
+def test_lost_attempts_change_nothing(tmp_path: Path) -> None:
+    paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "failing_writes.py"), str(tmp_path / "cluster")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert "all is well" in done.stdout, done.stdout + done.stderr[-4000:]
