@@ -26,13 +26,30 @@ if(NIMBLEPY_SANITIZE)
   # -O1: instrumented -O3 code compiles twice as long and runs little faster
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1")
+  # Left out: checks of every member access that ASan makes as well. They are a
+  # third of the code, and of the time to compile it.
   add_compile_options(-fsanitize=${NIMBLEPY_SANITIZE} -fno-omit-frame-pointer
-                      -fno-sanitize-recover=undefined)
+                      -fno-sanitize-recover=undefined
+                      -fno-sanitize=null,object-size,vptr)
   add_compile_definitions($<$<COMPILE_LANGUAGE:CXX>:_GLIBCXX_ASSERTIONS>)
   add_link_options(-fsanitize=${NIMBLEPY_SANITIZE})
   set(NIMBLEPY_LTO OFF)
   # the resolvers of clones run before the sanitizer's runtime is up
   set(NIMBLEPY_MULTIVERSION OFF)
+endif()
+
+# What is shipped. Only there: _FORTIFY_SOURCE wants optimisation, and sanitizers
+# look closer. The linker's half is in NimbleModule.cmake; tools/check_wheel.py
+# looks whether all of it arrived. Not -fcf-protection: no Linux checks branch
+# targets of user code, and shadow stacks need no code.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NIMBLEPY_SANITIZE)
+  include(CheckCXXCompilerFlag)
+  add_compile_options(-fstack-protector-strong -U_FORTIFY_SOURCE
+                      -D_FORTIFY_SOURCE=3)
+  check_cxx_compiler_flag(-fstack-clash-protection NIMBLE_HAVE_STACK_CLASH)
+  if(NIMBLE_HAVE_STACK_CLASH)
+    add_compile_options(-fstack-clash-protection)
+  endif()
 endif()
 
 if(NIMBLEPY_LTO AND CMAKE_BUILD_TYPE STREQUAL "Release")
@@ -67,9 +84,11 @@ if(NIMBLEPY_MULTIVERSION)
   endif()
 endif()
 
+# Sanitizers' code at -O1 makes gcc warn of what is not there (of members of
+# std::vector<bool> in pybind11), so errors are made of warnings without it only.
 function(nimble_warnings target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Wconversion -Wshadow>
-    $<$<BOOL:${NIMBLEPY_WERROR}>:-Werror>)
+    $<$<AND:$<BOOL:${NIMBLEPY_WERROR}>,$<NOT:$<BOOL:${NIMBLEPY_SANITIZE}>>>:-Werror>)
 endfunction()
