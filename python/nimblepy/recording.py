@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.forked import renew_after_fork
 from nimblepy.reader import File
 from nimblepy.scan import Scan
 from nimblepy.workload import tests_of
@@ -44,6 +45,13 @@ class WorkloadLog:
         # Of each shape: times in all, then since the last line times, keys, rows.
         self._seen: dict[Shape, list[int]] = {}
         self._full = False
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """What was asked before the fork is for the parent to write."""
+        self._lock = threading.Lock()
+        for counts in self._seen.values():
+            counts[1:] = [0, 0, 0]
 
     def add(self, shape: Shape, keys: int, rows: int) -> None:
         """One question of a shape, and what it found."""

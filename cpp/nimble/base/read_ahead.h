@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "nimble/base/fork_mutex.h"
+
 namespace nimble {
 
 template <class T>
@@ -25,6 +27,13 @@ class ReadAhead {
   ReadAhead(std::function<Task()> claim, uint32_t threads)
       : claim_(std::move(claim)), threads_(threads) {}
   ~ReadAhead() {
+    if (is_lost()) {  // nobody to wait for, and what they had is half changed
+      abandon(&slots_);
+      abandon(&workers_);
+      abandon(&ready_);  // destroying one waits for its waiters
+      abandon(&room_);
+      return;
+    }
     {
       const std::lock_guard lock(mutex_);
       stopped_ = true;
@@ -35,6 +44,10 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
+  // Is this a child of the process whose threads run ahead? There is no next
+  // result then.
+  bool is_lost() const { return !workers_.empty() && forks_ != fork_count(); }
+
   // The next result, nothing at the end. What a task throws is thrown here.
   std::optional<T> next() {
     if (threads_ <= 1) {
@@ -43,6 +56,7 @@ class ReadAhead {
       return task();
     }
     if (workers_.empty()) {
+      forks_ = fork_count();
       for (uint32_t i = 0; i < threads_; ++i) {
         workers_.emplace_back([this] { work(); });
       }
@@ -115,6 +129,7 @@ class ReadAhead {
   bool ended_ = false;
   bool stopped_ = false;
   std::vector<std::thread> workers_;
+  uint32_t forks_ = 0;  // when they were started
 };
 
 }  // namespace nimble

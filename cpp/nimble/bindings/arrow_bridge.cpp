@@ -48,7 +48,8 @@ struct StreamState {
 };
 
 int stream_schema(ArrowArrayStream* s, ArrowSchema* out) {
-  export_schema(static_cast<StreamState*>(s->private_data)->source->schema(), out);
+  export_schema(static_cast<StreamState*>(s->private_data)->source->schema(),
+                out);
   return 0;
 }
 int stream_next(ArrowArrayStream* s, ArrowArray* out) {
@@ -79,7 +80,8 @@ void stream_release(ArrowArrayStream* s) {
 std::unique_ptr<ImportedArray> ImportedArray::from_python(
     const py::handle& object) {
   const py::tuple capsules = object.attr("__arrow_c_array__")();
-  auto* schema = pointer_of<ArrowSchema>(py::object(capsules[0]), "arrow_schema");
+  auto* schema =
+      pointer_of<ArrowSchema>(py::object(capsules[0]), "arrow_schema");
   auto* array = pointer_of<ArrowArray>(py::object(capsules[1]), "arrow_array");
   auto out = std::make_unique<ImportedArray>();
   out->field_ = unwrap(Field::from_arrow(*schema));

@@ -1,7 +1,8 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/index_tools.h"
 
-PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
+// Not mod_gil_not_used(): no free-threaded Python has run the tests yet.
+PYBIND11_MODULE(_core, m) {
   m.doc() = "The compiled core of nimblepy; private, see nimblepy's own names.";
   nimble::register_writer(m);
   nimble::register_file(m);

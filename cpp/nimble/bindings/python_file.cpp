@@ -1,6 +1,10 @@
 #include "nimble/bindings/python_file.h"
 
+#include <mutex>
+
+#include "nimble/base/fork_mutex.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 
 namespace py = pybind11;
 
@@ -28,7 +32,7 @@ class PythonFile final : public ReadableFile {
     }
   }
   ~PythonFile() override {
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     file_ = py::object();
   }
 
@@ -38,7 +42,7 @@ class PythonFile final : public ReadableFile {
 
   Status read_at(const ReadRequest& r) const override {
     NIMBLE_RETURN_IF_ERROR(check(r));
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       for (uint64_t done = 0; done < r.size;) {
         const uint64_t n =
@@ -55,7 +59,7 @@ class PythonFile final : public ReadableFile {
   Status read_many(std::span<const ReadRequest> requests) const override {
     if (!rounds_ || requests.empty()) return ReadableFile::read_many(requests);
     for (const ReadRequest& r : requests) NIMBLE_RETURN_IF_ERROR(check(r));
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       py::list ranges;
       for (const ReadRequest& r : requests) {
@@ -107,9 +111,9 @@ class PythonFile final : public ReadableFile {
     } else {
       // Seek and read are two calls: Python code of another thread could run
       // between them but for this lock, which is taken without the GIL.
-      std::unique_lock lock(mutex_, std::defer_lock);
+      std::unique_lock<ForkMutex> lock(mutex_, std::defer_lock);
       {
-        const py::gil_scoped_release nogil;
+        const WithoutGil nogil;
         lock.lock();
       }
       file_.attr("seek")(offset);
@@ -124,14 +128,14 @@ class PythonFile final : public ReadableFile {
   uint64_t size_ = 0;
   bool positioned_ = false;
   bool rounds_ = false;  // has read_many
-  mutable std::mutex mutex_;
+  mutable ForkMutex mutex_;
 };
 
 class PythonSink final : public WritableFile {
  public:
   explicit PythonSink(py::object sink) : sink_(std::move(sink)) {}
   ~PythonSink() override {
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     const py::error_scope keep;  // an error on its way out stays
     try {
       if (!committed_ && py::hasattr(sink_, "abort")) sink_.attr("abort")();
@@ -147,7 +151,7 @@ class PythonSink final : public WritableFile {
   }
   Status commit() override {
     NIMBLE_RETURN_IF_ERROR(flush());
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       if (py::hasattr(sink_, "commit")) sink_.attr("commit")();
     } catch (py::error_already_set& e) {
@@ -162,7 +166,7 @@ class PythonSink final : public WritableFile {
 
   Status flush() {
     if (buffer_.empty()) return Status::ok();
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       sink_.attr("write")(py::bytes(
           reinterpret_cast<const char*>(buffer_.data()), buffer_.size()));
@@ -191,7 +195,7 @@ std::shared_ptr<const ReadableFile> open_python_buffer(
   struct Held {
     Py_buffer view{};
     ~Held() {
-      const py::gil_scoped_acquire gil;
+      const WithGil gil;
       if (view.obj != nullptr) PyBuffer_Release(&view);
     }
   };

@@ -78,7 +78,8 @@ bool bytes_of(const KeyColumn& column, PyObject* v, KeyScalar* out) {
 
 // What iterating over a numpy array gives.
 bool is_numpy_integer(PyObject* v) {
-  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> storage;
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object>
+      storage;
   const py::object& integer =
       storage
           .call_once_and_store_result(

@@ -83,7 +83,8 @@ bool ValueMaker::knows(const Field& f) {
     case Logical::kDate:
       return f.width == 4;
     case Logical::kTimestamp:
-      return f.format[2] != 'n' && (zone_name(f).empty() || zone_of(zone_name(f)));
+      return f.format[2] != 'n' &&
+             (zone_name(f).empty() || zone_of(zone_name(f)));
     case Logical::kDecimal:
       return f.width <= 16;
     default:

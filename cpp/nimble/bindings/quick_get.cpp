@@ -64,17 +64,32 @@ struct QuickGet {
   PyObject* dict;  // name, documentation and signature of the method
 };
 
+// A reference of its own: a key's __eq__ may close the file, and where there is
+// no GIL another thread may do so at any time.
+PyObject* quick_of(PyObject* point_base) {
+  PyObject* quick = nullptr;
+#if defined(Py_GIL_DISABLED)
+  Py_BEGIN_CRITICAL_SECTION(point_base);
+#endif
+  quick = Py_XNewRef(reinterpret_cast<PointBase*>(point_base)->quick);
+#if defined(Py_GIL_DISABLED)
+  Py_END_CRITICAL_SECTION();
+#endif
+  return quick;
+}
+
 PyObject* quick_get_call(PyObject* callable, PyObject* const* args,
                          size_t nargsf, PyObject* kwnames) {
   if (PyVectorcall_NARGS(nargsf) == 2 && kwnames == nullptr &&
       PyObject_TypeCheck(args[0], point_base_type)) {
-    PyObject* const quick = reinterpret_cast<PointBase*>(args[0])->quick;
+    PyObject* const quick = quick_of(args[0]);
     if (quick != nullptr && quick != Py_None) {
-      Py_INCREF(quick);  // a key's __eq__ may close the file
       PyObject* const row = PyObject_CallOneArg(quick, args[1]);
       Py_DECREF(quick);
       if (row != Py_NotImplemented) return row;
       Py_DECREF(row);
+    } else {
+      Py_XDECREF(quick);
     }
   }
   return PyObject_Vectorcall(reinterpret_cast<QuickGet*>(callable)->method,

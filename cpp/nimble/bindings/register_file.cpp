@@ -3,6 +3,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/bindings/python_file.h"
 #include "nimble/file/column_bloom_writer.h"
 #include "nimble/io/local_file.h"
@@ -17,7 +18,7 @@ std::shared_ptr<const FileReader> open_file(
   Result<std::shared_ptr<const FileReader>> opened =
       Status::invalid_argument("not opened");
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     ReaderOptions options;
     options.cache_bytes = cache_bytes;
     opened = FileReader::open(std::move(file), options);
@@ -108,25 +109,23 @@ void register_file(py::module_& m) {
       py::arg("cache_bytes"));
   py::class_<FileReader, std::shared_ptr<FileReader>>(m, "File")
       .def_property_readonly("num_rows", &FileReader::num_rows)
-      .def_property_readonly("size_bytes",
-                             [](const FileReader& f) { return f.file().size(); })
-      .def_property_readonly("name",
-                             [](const FileReader& f) { return f.file().name(); })
+      .def_property_readonly(
+          "size_bytes", [](const FileReader& f) { return f.file().size(); })
+      .def_property_readonly(
+          "name", [](const FileReader& f) { return f.file().name(); })
       .def_property_readonly("version",
                              [](const FileReader& f) {
                                return py::make_tuple(f.postscript().major,
                                                      f.postscript().minor);
                              })
-      .def_property_readonly("identity",
-                             [](const FileReader& f) {
-                               return f.postscript().footer_checksum;
-                             })
-      .def_property_readonly("writer",
-                             [](const FileReader& f) { return f.footer().writer; })
-      .def_property_readonly("is_mapped",
-                             [](const FileReader& f) {
-                               return f.file().mapped() != nullptr;
-                             })
+      .def_property_readonly(
+          "identity",
+          [](const FileReader& f) { return f.postscript().footer_checksum; })
+      .def_property_readonly(
+          "writer", [](const FileReader& f) { return f.footer().writer; })
+      .def_property_readonly(
+          "is_mapped",
+          [](const FileReader& f) { return f.file().mapped() != nullptr; })
       .def_property_readonly("metadata", &metadata_of)
       .def_property_readonly("key_columns", &key_columns_of)
       .def_property_readonly("unique",
@@ -134,28 +133,29 @@ void register_file(py::module_& m) {
                                return f.footer().cluster &&
                                       f.footer().cluster->unique;
                              })
-      .def_property_readonly("has_column_blooms",
-                             [](const FileReader& f) {
-                               for (const auto& s : f.footer().optional_sections) {
-                                 if (s.name == kColumnBloomSection) return true;
-                               }
-                               return false;
-                             })
+      .def_property_readonly(
+          "has_column_blooms",
+          [](const FileReader& f) {
+            for (const auto& s : f.footer().optional_sections) {
+              if (s.name == kColumnBloomSection) return true;
+            }
+            return false;
+          })
       .def_property_readonly("has_bloom",
                              [](const FileReader& f) {
                                return f.footer().cluster &&
                                       f.footer().cluster->bloom.size > 0;
                              })
-      .def_property_readonly("index_bytes",
-                             [](const FileReader& f) {
-                               return f.footer().index_bytes;
-                             })
+      .def_property_readonly(
+          "index_bytes",
+          [](const FileReader& f) { return f.footer().index_bytes; })
       .def_property_readonly("indexes", &indexes_of)
       .def_property_readonly("stats", &stats_of)
       .def("reset_stats", [](const FileReader& f) { f.stats()->reset(); })
       .def_property_readonly("memory_bytes", &FileReader::memory_bytes)
-      .def("__arrow_c_schema__",
-           [](const FileReader& f) { return schema_capsule(f.footer().schema); });
+      .def("__arrow_c_schema__", [](const FileReader& f) {
+        return schema_capsule(f.footer().schema);
+      });
 }
 
 }  // namespace nimble

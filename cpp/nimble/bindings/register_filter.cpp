@@ -9,6 +9,7 @@
 #include "nimble/base/parallel.h"
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/file/batch_scan.h"
 #include "nimble/file/filter_values.h"
 
@@ -64,7 +65,7 @@ std::shared_ptr<RowFilter> make_filter(std::shared_ptr<FileReader> file,
   Result<std::shared_ptr<const RowFilter>> made =
       Status::invalid_argument("not made");
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     made = RowFilter::create(std::move(file), std::move(root));
   }
   return std::const_pointer_cast<RowFilter>(unwrap(std::move(made)));
@@ -76,7 +77,7 @@ uint64_t count(const RowFilter& filter,
   std::vector<RowRange> r = rows_of_file(ranges, filter.file());
   Result<uint64_t> found = uint64_t{0};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     found = count_rows_that_pass(filter, std::move(r), threads_of(threads));
   }
   return unwrap(std::move(found));
@@ -88,7 +89,7 @@ py::array_t<uint64_t> rows(
   std::vector<RowRange> r = rows_of_file(ranges, filter.file());
   Result<std::vector<uint64_t>> found = std::vector<uint64_t>{};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     found = rows_that_pass(filter, std::move(r), threads_of(threads));
   }
   const std::vector<uint64_t> passing = unwrap(std::move(found));

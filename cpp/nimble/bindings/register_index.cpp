@@ -5,6 +5,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/file/index_lookup.h"
 
 namespace py = pybind11;
@@ -100,7 +101,7 @@ py::tuple index_find(const FileReader& file, int64_t index,
   LookupAnswer answer;
   Status status;
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     status = candidates
                  ? asked->find_candidates(probes.keys, probes.whole, &answer)
                  : asked->find_keys(probes.keys, probes.whole, &answer);
@@ -133,7 +134,7 @@ py::array_t<uint64_t> index_count(const FileReader& file, int64_t index,
   std::vector<uint64_t> counts;
   Status status;
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     status = asked->count_keys(probes.keys, probes.whole, &counts);
   }
   check(status);
@@ -151,7 +152,7 @@ py::tuple places_of(const Asked& asked, const KeyRange& range) {
   }
   Result<PlaceRange> found = PlaceRange{};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     found = asked->find_range(range);
   }
   const PlaceRange r = unwrap(std::move(found));
@@ -201,7 +202,7 @@ py::array_t<uint64_t> index_places(const FileReader& file, int64_t index,
   std::vector<PlaceRange> found;
   Status status;
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     status = asked->find_places(probes.keys, probes.whole, &found);
   }
   check(status);
@@ -226,7 +227,7 @@ py::array_t<uint64_t> index_rows(
     raise(Status::invalid_argument("places that the index does not have"));
   }
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     status = asked->rows_at(wanted, &rows);
   }
   check(status);
@@ -269,7 +270,7 @@ const IndexLookup* secondary_index(const FileReader& file, int64_t index) {
   }
   Result<const IndexLookup*> opened = nullptr;
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     opened = file.index(i);
   }
   return unwrap(std::move(opened));

@@ -4,6 +4,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/bindings/index_tools.h"
 #include "nimble/bindings/python_file.h"
 #include "nimble/bindings/writer_options.h"
@@ -40,7 +41,7 @@ class CoreIndexRewriter {
   uint64_t step() {
     Result<uint64_t> rows = uint64_t{0};
     {
-      const py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       rows = rewriter().step();
     }
     return unwrap(std::move(rows));
@@ -48,7 +49,7 @@ class CoreIndexRewriter {
   void finish() {
     Status status;
     {
-      const py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       status = rewriter().finish();
     }
     close();
@@ -56,7 +57,7 @@ class CoreIndexRewriter {
   }
   // Leaves nothing behind unless finish() came first.
   void close() {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     rewriter_.reset();
   }
 
@@ -80,7 +81,7 @@ py::tuple estimate(const FilePtr& file, const py::dict& spec,
   options.restart_interval = restart_interval;
   Result<IndexEstimate> made = IndexEstimate{};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     made = estimate_index(*file, specs[0], options);
   }
   const IndexEstimate e = unwrap(std::move(made));

@@ -3,6 +3,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/file/verify.h"
 
 namespace py = pybind11;
@@ -42,7 +43,8 @@ py::list layout_of(const FileReader& f) {
     const LoadedGroup* group = unwrap(f.groups().get(g));
     py::list stripes;
     for (const StripeView& s : group->view().stripes()) {
-      stripes.append(py::make_tuple(s.first_row, s.rows, streams_of(f, *group, s)));
+      stripes.append(
+          py::make_tuple(s.first_row, s.rows, streams_of(f, *group, s)));
     }
     const ChunkDirectoryRef& c = group->view().chunks();
     groups.append(py::make_tuple(
@@ -90,7 +92,7 @@ void register_inspect(py::module_& m) {
       [](const FileReader& f) {
         Status status;
         {
-          const py::gil_scoped_release nogil;
+          const WithoutGil nogil;
           status = verify_file(f);
         }
         check(status);

@@ -3,6 +3,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/file/probe_rows.h"
 
 namespace py = pybind11;
@@ -94,7 +95,7 @@ py::array_t<uint64_t> probe_keys(const FileReader& file,
   if (places) probes.find_places();
   Result<FoundKeys> found = FoundKeys{};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     found = probes.find();
   }
   return ranges_to_numpy(unwrap(std::move(found)).ranges);
@@ -139,7 +140,7 @@ py::object lookup_batch(const RowReader& reader, const py::object& batch,
   std::vector<uint64_t> answered;
   Result<bool> read = false;
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     read = read_matches(reader, probes, left_out, max_rows, &answered, &out);
   }
   if (!unwrap(std::move(read))) return py::none();

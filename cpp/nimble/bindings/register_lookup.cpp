@@ -3,6 +3,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/file/column_bloom.h"
 #include "nimble/file/key_lookup.h"
 #include "nimble/file/zone_map.h"
@@ -72,7 +73,7 @@ py::tuple find_range(const FileReader& file, const py::object& lower,
                : key_order_range(encoder_of(file), low.bound, high.bound));
   Result<RowRange> found = RowRange{};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     const GroupCache::Pin pin(file.groups());
     found = KeyCursor(file).find_range(range);
   }
@@ -87,7 +88,7 @@ py::tuple find_prefix(const FileReader& file, const py::object& values,
       equal_range(encoder_of(file), scalars_of(batch->view()), starts_with));
   Result<RowRange> found = RowRange{};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     const GroupCache::Pin pin(file.groups());
     found = KeyCursor(file).find_range(range);
   }
@@ -178,7 +179,7 @@ py::array_t<uint64_t> prune(const FileReader& file, const std::string& column,
   const uint32_t node = node_of(file, column);
   Result<std::vector<RowRange>> found = std::vector<RowRange>{};
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     found = prune_rows(file, node, q);
   }
   return ranges_to_numpy(unwrap(std::move(found)));
@@ -200,10 +201,11 @@ py::array_t<uint64_t> prune_equal(const FileReader& file,
   const uint32_t node = node_of(file, column);
   Result<std::vector<RowRange>> found = ranges_from_numpy(within);
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     const auto blooms = file.column_blooms();
     if (!blooms) {
-      found = Status(blooms.error().code(), std::string(blooms.error().message()));
+      found =
+          Status(blooms.error().code(), std::string(blooms.error().message()));
     } else if (*blooms != nullptr) {
       found = (*blooms)->prune(node, keys, *found);
     }

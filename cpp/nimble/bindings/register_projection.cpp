@@ -6,6 +6,7 @@
 #include "nimble/base/parallel.h"
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/file/batch_scan.h"
 
 namespace py = pybind11;
@@ -115,7 +116,7 @@ py::tuple take_batch(const RowReader& reader, const Rows& rows,
                                     static_cast<size_t>(rows.size()));
   Status status;
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     status = reader.take(r, threads_or_default(threads), &out);
   }
   check(status);
@@ -128,7 +129,7 @@ py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
   const RowRange range{begin, end};
   Status status;
   {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     status = reader.read_ranges({&range, 1}, threads_or_default(threads), &out);
   }
   check(status);

@@ -6,6 +6,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/bindings/python_keys.h"
 #include "nimble/file/index_lookup.h"
 #include "nimble/file/key_lookup.h"
@@ -157,7 +158,7 @@ class RangeReader {
     if (!keys) return not_implemented();
     Result<RowRange> found = RowRange{};
     {
-      const py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       found = places(*keys);
     }
     return tuple_of(Wanted{}.cut(unwrap(std::move(found))));
@@ -176,7 +177,7 @@ class RangeReader {
     ArrowArray array{};
     Status status;
     {
-      const py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       status = find_and_read(keys, wanted, &found, &array);
     }
     check(status);

@@ -3,6 +3,7 @@
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
 #include "nimble/bindings/python_file.h"
 #include "nimble/bindings/writer_options.h"
 #include "nimble/file/sorting_writer.h"
@@ -38,7 +39,7 @@ class CoreWriter {
     const auto imported = ImportedArray::from_python(batch);
     Status status;
     {
-      const py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       status = append(imported->view());
     }
     check(status);
@@ -47,7 +48,7 @@ class CoreWriter {
   py::dict finish() {
     Result<WriteSummary> done = Status::invalid_argument("closed");
     {
-      const py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       done = sorting_ ? sorting_->finish() : writer_->finish();
     }
     close();
@@ -65,7 +66,7 @@ class CoreWriter {
 
   // Leaves nothing behind unless finish() came first.
   void close() {
-    const py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     sorting_.reset();
     writer_.reset();
   }

@@ -21,7 +21,7 @@ Result<std::unique_ptr<LocalFile>> LocalFile::open(const std::string& path,
                                                    bool map) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Status::io_error(path, errno);
-  struct stat st {};
+  struct stat st{};
   if (::fstat(fd, &st) != 0) {
     const int error = errno;
     ::close(fd);
@@ -52,8 +52,9 @@ Status LocalFile::read_at(const ReadRequest& r) const {
                            " of a file of " + std::to_string(size_));
   }
   for (uint64_t done = 0; done < r.size;) {
-    const ssize_t n = ::pread(fd_, r.out + done, std::min(r.size - done, kMaxRead),
-                              static_cast<off_t>(r.offset + done));
+    const ssize_t n =
+        ::pread(fd_, r.out + done, std::min(r.size - done, kMaxRead),
+                static_cast<off_t>(r.offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Status::io_error(path_, errno);
     if (n == 0) {

@@ -1,6 +1,7 @@
 #include "nimble/io/range_cache.h"
 
 #include <iterator>
+#include <mutex>
 
 namespace nimble {
 
@@ -49,6 +50,13 @@ void RangeCache::evict() {
     by_offset_.erase(recent_.back().offset);
     recent_.pop_back();
   }
+}
+
+void RangeCache::after_fork(bool was_held) {
+  if (!was_held) return;
+  abandon(&recent_);
+  abandon(&by_offset_);
+  used_ = 0;
 }
 
 uint64_t RangeCache::memory_bytes() const {

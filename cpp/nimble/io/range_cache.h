@@ -2,13 +2,14 @@
 // that is not mapped. Least recently used stretches go first.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "nimble/base/bytes.h"
+#include "nimble/base/fork_mutex.h"
 
 namespace nimble {
 
@@ -25,15 +26,36 @@ class RangeCache {
   uint64_t memory_bytes() const;
   uint64_t capacity() const { return capacity_; }
 
+  // While it lives, an operation may read this much ahead of its use: those
+  // that do at a time share half of the capacity.
+  class Share {
+   public:
+    explicit Share(RangeCache* cache) : cache_(cache) {
+      cache_->shares_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Share() { cache_->shares_.fetch_sub(1, std::memory_order_relaxed); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    uint64_t bytes() const {
+      return cache_->capacity_ / 2 /
+             cache_->shares_.load(std::memory_order_relaxed);
+    }
+
+   private:
+    RangeCache* const cache_;
+  };
+
  private:
   struct Entry {
     uint64_t offset;
     Bytes bytes;
   };
   void evict();
+  void after_fork(bool was_held);
 
   const uint64_t capacity_;
-  mutable std::mutex mutex_;
+  std::atomic<uint64_t> shares_{0};
+  mutable ForkMutex mutex_{[this](bool was_held) { after_fork(was_held); }};
   std::list<Entry> recent_;  // front: used last
   std::map<uint64_t, std::list<Entry>::iterator> by_offset_;
   uint64_t used_ = 0;

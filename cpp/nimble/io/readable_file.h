@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "nimble/base/result.h"
 #include "nimble/base/bytes.h"
+#include "nimble/base/result.h"
 
 namespace nimble {
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from nimblepy.errors import StaleFileError
+from nimblepy.forked import renew_after_fork
 from nimblepy.reader import File
 
 
@@ -22,6 +23,10 @@ class OpenFiles:
         self._files: OrderedDict[str, File] = OrderedDict()
         self._lock = threading.Lock()
         self.opened = 0
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def get(self, name: str, identity: int) -> File:
         """The file called ``name``.
