@@ -6,8 +6,9 @@ namespace nimble {
 
 std::vector<RowRange> merge_ranges(std::vector<RowRange> ranges) {
   std::erase_if(ranges, [](const RowRange& r) { return r.empty(); });
-  std::sort(ranges.begin(), ranges.end(),
-            [](const RowRange& a, const RowRange& b) { return a.begin < b.begin; });
+  std::sort(
+      ranges.begin(), ranges.end(),
+      [](const RowRange& a, const RowRange& b) { return a.begin < b.begin; });
   size_t out = 0;
   for (const RowRange& r : ranges) {
     if (out > 0 && r.begin <= ranges[out - 1].end) {

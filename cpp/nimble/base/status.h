@@ -78,8 +78,8 @@ class [[nodiscard]] Status {
 #define NIMBLE_CONCAT(a, b) NIMBLE_CONCAT_INNER(a, b)
 #define NIMBLE_RETURN_IF_ERROR(expr) \
   NIMBLE_RETURN_IMPL(NIMBLE_CONCAT(status_, __COUNTER__), expr)
-#define NIMBLE_RETURN_IMPL(tmp, expr)                  \
-  do {                                                 \
+#define NIMBLE_RETURN_IMPL(tmp, expr)                    \
+  do {                                                   \
     if (::nimble::Status tmp = (expr); !tmp) return tmp; \
   } while (0)
 #define NIMBLE_ASSIGN_OR_RETURN(declaration, expr) \

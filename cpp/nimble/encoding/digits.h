@@ -40,8 +40,6 @@ inline uint64_t hex_digits(uint64_t v, uint64_t letters) {
 }
 
 // Of one of 0-9, a-f, A-F; for letters bit 6 is set and 'a' ends in 1.
-inline uint64_t digit_value(uint8_t c) {
-  return (c & 15u) + 9u * (c >> 6);
-}
+inline uint64_t digit_value(uint8_t c) { return (c & 15u) + 9u * (c >> 6); }
 
 }  // namespace nimble

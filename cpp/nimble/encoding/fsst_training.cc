@@ -177,7 +177,8 @@ FsstTable best_table(const std::vector<Candidate>& sorted) {
 
 }  // namespace
 
-std::vector<ByteSlice> sample_strings(const Values& values, uint64_t max_bytes) {
+std::vector<ByteSlice> sample_strings(const Values& values,
+                                      uint64_t max_bytes) {
   std::vector<ByteSlice> out;
   const uint64_t windows = std::max<uint64_t>(1, max_bytes / kWindowBytes);
   uint64_t next = 0;

@@ -45,7 +45,8 @@ void PackedOffsets::write(std::span<const uint64_t> entries, ByteBuffer* head) {
   head->put_varint(zigzag(low));
   head->put_u8(static_cast<uint8_t>(width));
   std::vector<uint64_t> deviations(n);
-  for (uint64_t i = 0; i < n; ++i) deviations[i] = entries[i] - i * stride - base;
+  for (uint64_t i = 0; i < n; ++i)
+    deviations[i] = entries[i] - i * stride - base;
   pack_sequential(deviations, width, head->extend(div_ceil(n * width, 8)));
 }
 

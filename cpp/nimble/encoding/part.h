@@ -78,8 +78,8 @@ inline constexpr size_t kRowsAhead = 16;
 // finds out by itself.
 inline constexpr uint32_t kRowsApart = 64;
 
-// for_row_groups() with prefetch(row) for rows that lie ahead. Of rows[0, count)
-// where the bytes of different rows are far from each other.
+// for_row_groups() with prefetch(row) for rows that lie ahead. Of rows[0,
+// count) where the bytes of different rows are far from each other.
 template <class P, class F>
 Status for_row_groups_ahead(const SegmentBody& body, const uint32_t* rows,
                             size_t count, P&& prefetch, F&& f,
@@ -89,7 +89,8 @@ Status for_row_groups_ahead(const SegmentBody& body, const uint32_t* rows,
   if (!far) return for_row_groups(rows, count, f, shift);
   size_t asked = 0;
   return for_row_groups(
-      rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+      rows, count,
+      [&](uint32_t block, size_t first, size_t n) -> Status {
         const size_t end = std::min(count, first + n + kRowsAhead);
         for (; asked < end; ++asked) prefetch(rows[asked]);
         return f(block, first, n);

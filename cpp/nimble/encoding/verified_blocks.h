@@ -53,11 +53,10 @@ class VerifiedBlocks {
   [[gnu::noinline, gnu::cold]] static Status mismatch(const SegmentBody& body,
                                                       uint64_t index,
                                                       ByteSpan bytes) {
-    return Status::corrupt(
-        "checksum of block " + std::to_string(index) + " (" +
-        std::to_string(bytes.size()) + " bytes at byte " +
-        std::to_string(bytes.data() - body.data) +
-        " of the segment) does not match");
+    return Status::corrupt("checksum of block " + std::to_string(index) + " (" +
+                           std::to_string(bytes.size()) + " bytes at byte " +
+                           std::to_string(bytes.data() - body.data) +
+                           " of the segment) does not match");
   }
 
   size_t num_words_;

@@ -15,12 +15,14 @@ struct FreeContext {
 
 // Contexts are large and slow to make, so threads keep theirs.
 ZSTD_CCtx* compression_context() {
-  thread_local std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
+  thread_local std::unique_ptr<ZSTD_CCtx, FreeContext> context(
+      ZSTD_createCCtx());
   if (!context) throw std::bad_alloc();
   return context.get();
 }
 ZSTD_DCtx* decompression_context() {
-  thread_local std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  thread_local std::unique_ptr<ZSTD_DCtx, FreeContext> context(
+      ZSTD_createDCtx());
   if (!context) throw std::bad_alloc();
   return context.get();
 }
@@ -45,7 +47,8 @@ Status zstd_decompress(ByteSpan frame, uint8_t* out, uint64_t size) {
   const size_t got = ZSTD_decompressDCtx(decompression_context(), out, size,
                                          frame.data(), frame.size());
   if (ZSTD_isError(got)) {
-    return Status::corrupt(std::string("zstd frame: ") + ZSTD_getErrorName(got));
+    return Status::corrupt(std::string("zstd frame: ") +
+                           ZSTD_getErrorName(got));
   }
   if (got != size) {
     return Status::corrupt("zstd frame of " + std::to_string(got) +

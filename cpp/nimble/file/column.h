@@ -60,7 +60,8 @@ class Column {
     for (Column& c : children) c.set_wants_views(yes);
   }
   // A buffer that lives elsewhere stands in for the values of all rows.
-  void set_external_values(const uint8_t* data, std::shared_ptr<const void> owner);
+  void set_external_values(const uint8_t* data,
+                           std::shared_ptr<const void> owner);
 
   AlignedBuffer validity;  // empty while there is no null
   AlignedBuffer values;    // kFixed, codes, kBool bitmap, union type ids

@@ -56,14 +56,14 @@ void Column::append_fixed(const ArrayView& view, int64_t begin, int64_t count) {
       return fill_nulls<uint8_t>(to, view.validity(), bit, n,
                                  first ? uint8_t{0} : to[-1]);
     case 2:
-      return fill_nulls(reinterpret_cast<uint16_t*>(to), view.validity(), bit, n,
-                        first ? uint16_t{0} : load<uint16_t>(to - 2));
+      return fill_nulls(reinterpret_cast<uint16_t*>(to), view.validity(), bit,
+                        n, first ? uint16_t{0} : load<uint16_t>(to - 2));
     case 4:
-      return fill_nulls(reinterpret_cast<uint32_t*>(to), view.validity(), bit, n,
-                        first ? 0u : load<uint32_t>(to - 4));
+      return fill_nulls(reinterpret_cast<uint32_t*>(to), view.validity(), bit,
+                        n, first ? 0u : load<uint32_t>(to - 4));
     case 8:
-      return fill_nulls(reinterpret_cast<uint64_t*>(to), view.validity(), bit, n,
-                        first ? uint64_t{0} : load<uint64_t>(to - 8));
+      return fill_nulls(reinterpret_cast<uint64_t*>(to), view.validity(), bit,
+                        n, first ? uint64_t{0} : load<uint64_t>(to - 8));
     default:
       break;
   }
@@ -126,11 +126,12 @@ void Column::append_string_run(const ArrayView& view, int64_t begin,
   const std::string_view head = view.bytes_at(begin);
   const std::string_view tail = view.bytes_at(begin + count - 1);
   const uint64_t at = bytes.data.size();
-  bytes.data.append(head.data(),
-                    static_cast<size_t>(tail.data() + tail.size() - head.data()));
+  bytes.data.append(head.data(), static_cast<size_t>(tail.data() + tail.size() -
+                                                     head.data()));
   int64_t* to = bytes.offsets.as<int64_t>() + first + 1;
   const auto shift = [&](const auto* source) {
-    const auto base = static_cast<int64_t>(at) - static_cast<int64_t>(source[0]);
+    const auto base =
+        static_cast<int64_t>(at) - static_cast<int64_t>(source[0]);
     for (int64_t i = 0; i < count; ++i) to[i] = source[i + 1] + base;
   };
   const int64_t row = view.offset() + begin;
@@ -182,14 +183,14 @@ Status Column::append_union(const ArrayView& view, int64_t begin, int64_t count,
     values.append(&id, 1);
     if (!field_->is_dense_union) continue;
     ends.push_back(static_cast<int64_t>(children[child].length()));
-    NIMBLE_RETURN_IF_ERROR(children[child].append(
-        view.children()[child], view.union_row(i), 1, path));
+    NIMBLE_RETURN_IF_ERROR(children[child].append(view.children()[child],
+                                                  view.union_row(i), 1, path));
   }
   if (field_->is_dense_union) return Status::ok();
   for (size_t c = 0; c < children.size(); ++c) {
-    NIMBLE_RETURN_IF_ERROR(children[c].append(
-        view.children()[c], view.child_row(begin), count,
-        path + "." + field_->children[c].name));
+    NIMBLE_RETURN_IF_ERROR(
+        children[c].append(view.children()[c], view.child_row(begin), count,
+                           path + "." + field_->children[c].name));
   }
   return Status::ok();
 }

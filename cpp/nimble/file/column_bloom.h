@@ -21,8 +21,9 @@ class ColumnBlooms {
   // Rows of the stripes in `within` (ascending, disjoint) that may hold one of
   // these keys of a column; all of `within` where the column has no filters, or
   // where reading them would cost more than the column.
-  Result<std::vector<RowRange>> prune(uint32_t node, const KeyBuffer& keys,
-                                      const std::vector<RowRange>& within) const;
+  Result<std::vector<RowRange>> prune(
+      uint32_t node, const KeyBuffer& keys,
+      const std::vector<RowRange>& within) const;
 
   // For verification: pre-order numbers of the columns' schema nodes, and
   // whether each key of a column, of rows from `first_row` on, passes the

@@ -108,7 +108,8 @@ void Column::gather_nested(const Column& from, const uint64_t* rows,
     case Layout::kFixedList: {
       const auto width = static_cast<uint64_t>(field_->list_size);
       for (uint64_t i = 0; i < count; ++i) {
-        for (uint64_t k = 0; k < width; ++k) items.push_back(rows[i] * width + k);
+        for (uint64_t k = 0; k < width; ++k)
+          items.push_back(rows[i] * width + k);
       }
       children[0].append_rows(from.children[0], items.data(), items.size());
       break;

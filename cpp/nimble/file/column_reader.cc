@@ -67,7 +67,13 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
   const uint32_t child = n.children[0];
   Column* items = &out->children[0];
   const auto push = [out](uint64_t size) {
-    out->ends.push_back(out->ends.back() + static_cast<int64_t>(size));
+    const int64_t before = out->ends.back();
+    if (size > static_cast<uint64_t>(INT64_MAX - before)) {
+      return Status::corrupt("column '" + out->field().name + "': a list of " +
+                             std::to_string(size) + " items");
+    }
+    out->ends.push_back(before + static_cast<int64_t>(size));
+    return Status::ok();
   };
   if (rows == nullptr) {
     const uint64_t before = begin > 0 ? 1 : 0;
@@ -76,7 +82,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     const uint64_t first = before > 0 ? ends[0] : 0;
     uint64_t last = first;
     for (size_t i = before; i < ends.size(); ++i) {
-      push(ends[i] - last);
+      NIMBLE_RETURN_IF_ERROR(push(ends[i] - last));
       last = ends[i];
     }
     return read(child, nullptr, first, last - first, items);
@@ -105,7 +111,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     }
     last = ends[at];
     NIMBLE_RETURN_IF_ERROR(check_items(child, last));
-    push(last - first);
+    NIMBLE_RETURN_IF_ERROR(push(last - first));
     wanted_items.add(first, last);
   }
   return read_items(child, wanted_items, items);

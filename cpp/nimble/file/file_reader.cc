@@ -1,6 +1,7 @@
 #include "nimble/file/file_reader.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "nimble/base/hash.h"
 #include "nimble/file/column_bloom.h"
@@ -158,6 +159,19 @@ Result<const BloomFilter*> FileReader::bloom(uint64_t probes) const {
   return &*lazy_->bloom_filter;
 }
 
+// What was published stays; the rest is read again.
+void FileReader::Lazy::after_fork(bool was_held) {
+  if (!was_held) return;
+  if (bloom.load() == nullptr) {
+    abandon(&bloom_filter);
+    abandon(&bloom_bytes);
+  }
+  if (cluster_keys.load() == nullptr) abandon(&cluster_keys_owner);
+  abandon(&dictionaries);
+  abandon(&zones);
+  abandon(&column_blooms);
+}
+
 Result<const IndexLookup*> FileReader::index(size_t i) const {
   OpenIndex& slot = *indexes_[i];
   if (const auto* ready = slot.ready.load(std::memory_order_acquire)) {
@@ -242,7 +256,8 @@ Result<std::shared_ptr<const DictionaryValues>> FileReader::read_dictionary(
 Result<std::shared_ptr<const ColumnBlooms>> FileReader::column_blooms() const {
   const std::lock_guard lock(lazy_->mutex);
   for (const OptionalSection& s : footer_.optional_sections) {
-    if (s.name != kColumnBloomSection || lazy_->column_blooms != nullptr) continue;
+    if (s.name != kColumnBloomSection || lazy_->column_blooms != nullptr)
+      continue;
     NIMBLE_ASSIGN_OR_RETURN(lazy_->column_blooms,
                             ColumnBlooms::open(*this, s.section));
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nimble/base/fork_mutex.h"
 #include "nimble/file/dictionary_values.h"
 #include "nimble/file/group_cache.h"
 #include "nimble/file/options.h"
@@ -96,7 +97,7 @@ class FileReader {
   ChunkDirectory group_boundaries_;
 
   struct Lazy {
-    std::mutex mutex;
+    ForkMutex mutex{[this](bool was_held) { after_fork(was_held); }};
     std::atomic<const BloomFilter*> bloom{nullptr};
     std::atomic<uint64_t> bloom_probes{0};
     std::optional<BloomFilter> bloom_filter;
@@ -106,9 +107,13 @@ class FileReader {
     std::map<uint32_t, std::shared_ptr<const DictionaryValues>> dictionaries;
     std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
     std::shared_ptr<const ColumnBlooms> column_blooms;
+
+    void after_fork(bool was_held);
   };
   struct OpenIndex {
-    std::mutex mutex;
+    ForkMutex mutex{[this](bool was_held) {
+      if (was_held && ready.load() == nullptr) abandon(&owner);
+    }};
     std::atomic<const IndexLookup*> ready{nullptr};
     std::shared_ptr<const IndexLookup> owner;
   };

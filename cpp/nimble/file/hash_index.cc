@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <numeric>
 
 #include "hash_index_generated.h"

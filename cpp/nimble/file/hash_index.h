@@ -7,10 +7,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "nimble/base/fork_mutex.h"
 #include "nimble/file/file_reader.h"
 #include "nimble/index/hash_index_partition.h"
 #include "nimble/key/key_buffer.h"
@@ -109,8 +109,10 @@ class HashIndex {
   std::unique_ptr<std::atomic<const uint8_t*>[]> bloom_parts_;
   mutable std::atomic<bool> bloom_loaded_{false};
   mutable std::atomic<uint64_t> bloom_probes_{0};
-  mutable std::mutex bloom_mutex_;
   mutable std::vector<uint8_t> bloom_bytes_;
+  mutable ForkMutex bloom_mutex_{[this](bool was_held) {
+    if (was_held && !bloom_loaded_.load()) abandon(&bloom_bytes_);
+  }};
 };
 
 }  // namespace nimble

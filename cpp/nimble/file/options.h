@@ -15,8 +15,8 @@ namespace nimble {
 struct IndexSpec {
   IndexKind kind = IndexKind::kSorted;
   std::vector<KeyColumnRef> columns;
-  double load_factor = 0.7;     // hash
-  double bloom_bits = 10.0;     // hash: a key; 0: no filter
+  double load_factor = 0.7;  // hash
+  double bloom_bits = 10.0;  // hash: a key; 0: no filter
 };
 
 struct WriterOptions {

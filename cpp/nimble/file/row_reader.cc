@@ -120,8 +120,8 @@ Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges) {
   const FileReader& file = readers.front()->file();
   const GroupCache::Pin pin(file.groups());
-  const uint64_t most = file.range_cache()->capacity() / 2;
-  if (most == 0) return Status::ok();
+  const RangeCache::Share share(file.range_cache());
+  if (share.bytes() == 0) return Status::ok();
   std::optional<FetchedBodies> fetched;
   fetched.emplace(file.file(), file.range_cache(), file.stats());
   for (size_t i = 0; i < ranges.size();) {
@@ -138,7 +138,7 @@ Status fetch_rows(std::span<const RowReader* const> readers,
         NIMBLE_RETURN_IF_ERROR(r->want(reader, nullptr, begin, count, {}));
       }
     }
-    if (fetched->most_bytes() < most) continue;
+    if (fetched->most_bytes() < share.bytes()) continue;
     NIMBLE_RETURN_IF_ERROR(fetched->fetch());
     fetched.emplace(file.file(), file.range_cache(), file.stats());
   }
@@ -148,7 +148,7 @@ Status fetch_rows(std::span<const RowReader* const> readers,
 Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
                                       std::span<const uint8_t> known) const {
   const FileReader& file = *file_;
-  const uint64_t most = file.range_cache()->capacity() / 2;
+  const RangeCache::Share share(file.range_cache());
   std::vector<size_t> groups;
   for (const uint64_t row : rows) {
     const size_t g = file.group_of(row);
@@ -171,7 +171,7 @@ Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
     if (stripes == 0 && i == rows.size()) return i;
     const StripeReader reader(file, file.plan(), *group, stripe, &fetched);
     NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size(), known));
-    if (fetched.most_bytes() <= most) continue;
+    if (fetched.most_bytes() <= share.bytes()) continue;
     // This stripe was too much; alone, it is read in one round anyway.
     if (first == 0) return i;
     break;

@@ -1,6 +1,7 @@
 #include "nimble/file/sorted_index.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "nimble/base/hash.h"
 #include "nimble/format/aligned_vector.h"

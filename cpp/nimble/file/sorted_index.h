@@ -5,9 +5,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "nimble/base/fork_mutex.h"
 #include "nimble/base/row_range.h"
 #include "nimble/file/index_lookup.h"
 #include "nimble/file/key_chunk_source.h"
@@ -52,7 +52,7 @@ class SortedIndex {
   std::vector<uint64_t> end_places_;
   ChunkDirectory boundaries_;
   mutable std::vector<std::atomic<const Group*>> groups_;
-  mutable std::mutex mutex_;  // loading
+  mutable ForkMutex mutex_;  // loading
   mutable std::atomic<uint64_t> memory_bytes_{0};
 };
 

@@ -105,10 +105,11 @@ Status encode_stripe(const StreamPlan& plan, const Column& root, Effort effort,
     out->values.push_back(streams[s].size);
     for (uint64_t at = 0; at < streams[s].size; at += kSegmentValues) {
       const uint64_t left = streams[s].size - at;
-      tasks.push_back({s, at,
-                       static_cast<uint32_t>(
-                           std::min<uint64_t>(left, kSegmentValues)),
-                       {}});
+      tasks.push_back(
+          {s,
+           at,
+           static_cast<uint32_t>(std::min<uint64_t>(left, kSegmentValues)),
+           {}});
     }
   }
   out->segments.resize(tasks.size());

@@ -12,8 +12,8 @@
 namespace nimble {
 
 struct EncodedStripe {
-  std::vector<uint64_t> values;           // of each stream
-  std::vector<SegmentBuilder> segments;   // in stream order
+  std::vector<uint64_t> values;          // of each stream
+  std::vector<SegmentBuilder> segments;  // in stream order
 };
 
 // `root` is the column of plan.node(0). The result does not depend on

@@ -62,7 +62,7 @@ void append_value_key(const ArrayView& view, int64_t row, std::string* out) {
       out->push_back(static_cast<char>(c));
       if (c >= 0) {
         append_value_key(view.children()[static_cast<size_t>(c)],
-                     view.union_row(row), out);
+                         view.union_row(row), out);
       }
       break;
     }

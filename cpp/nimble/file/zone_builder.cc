@@ -109,7 +109,8 @@ bool wide_bounds(const Leaf& leaf, uint32_t width, KeyScalar* min,
     return KeyScalar::from_wide(out);
   };
   const auto less = [width](const uint8_t* a, const uint8_t* b) {
-    const auto ha = load<int64_t>(a + width - 8), hb = load<int64_t>(b + width - 8);
+    const auto ha = load<int64_t>(a + width - 8),
+               hb = load<int64_t>(b + width - 8);
     if (ha != hb) return ha < hb;
     for (uint32_t at = width - 8; at > 0; at -= 8) {
       const auto x = load<uint64_t>(a + at - 8), y = load<uint64_t>(b + at - 8);
@@ -177,16 +178,20 @@ bool find_bounds(const Leaf& leaf, const KeyColumn& key, KeyScalar* min,
       const uint8_t* p = leaf.column->value_data();
       if (key.width == 2) {
         return float_bounds(
-            leaf, [p](uint64_t i) { return half_to_double(load<uint16_t>(p + i * 2)); },
+            leaf,
+            [p](uint64_t i) {
+              return half_to_double(load<uint16_t>(p + i * 2));
+            },
             min, max, nans);
       }
       if (key.width == 4) {
         return float_bounds(
-            leaf, [p](uint64_t i) { return double{load<float>(p + i * 4)}; }, min,
-            max, nans);
+            leaf, [p](uint64_t i) { return double{load<float>(p + i * 4)}; },
+            min, max, nans);
       }
       return float_bounds(
-          leaf, [p](uint64_t i) { return load<double>(p + i * 8); }, min, max, nans);
+          leaf, [p](uint64_t i) { return load<double>(p + i * 8); }, min, max,
+          nans);
     }
     case KeyKind::kWide:
       return wide_bounds(leaf, key.width, min, max);
@@ -195,7 +200,9 @@ bool find_bounds(const Leaf& leaf, const KeyColumn& key, KeyScalar* min,
       const size_t width = key.width;
       return bytes_bounds(
           leaf,
-          [p, width](uint64_t i) { return std::string_view(p + i * width, width); },
+          [p, width](uint64_t i) {
+            return std::string_view(p + i * width, width);
+          },
           min, max);
     }
     case KeyKind::kBytes: {
@@ -324,8 +331,8 @@ std::vector<uint8_t> ZoneBuilder::serialize() const {
   const auto max_ends = b.CreateVector(max_ends_);
   const auto exact = b.CreateVector(max_exact_);
   fb::FinishZoneMapBuffer(
-      b, fb::CreateZoneMap(b, end_rows, nulls, nans, counts, min_bytes, min_ends,
-                           max_bytes, max_ends, exact));
+      b, fb::CreateZoneMap(b, end_rows, nulls, nans, counts, min_bytes,
+                           min_ends, max_bytes, max_ends, exact));
   return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
 }
 

@@ -104,8 +104,9 @@ Result<std::vector<RowRange>> prune_rows(const FileReader& file, uint32_t node,
   if (ref == nullptr || file.num_rows() == 0) {
     return merge_ranges({all});
   }
-  NIMBLE_ASSIGN_OR_RETURN(const std::shared_ptr<const std::vector<uint8_t>> bytes,
-                          file.zone_bytes(*ref));
+  NIMBLE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const std::vector<uint8_t>> bytes,
+      file.zone_bytes(*ref));
   NIMBLE_ASSIGN_OR_RETURN(const Zones zones, parse(*bytes, file.num_rows()));
   std::vector<RowRange> out;
   uint64_t begin = 0;

@@ -79,20 +79,21 @@ Field get_schema(const fb::SchemaNode& n) {
       f.children.push_back(get_schema(*c));
     }
   }
-  if (n.dictionary() != nullptr) f.dictionary.push_back(get_schema(*n.dictionary()));
+  if (n.dictionary() != nullptr)
+    f.dictionary.push_back(get_schema(*n.dictionary()));
   return f;
 }
 
 using KeyColumnVector = Vector<Offset<fb::KeyColumn>>;
 
-Offset<KeyColumnVector> put_key_columns(
-    Builder* b, const std::vector<KeyColumnRef>& keys) {
+Offset<KeyColumnVector> put_key_columns(Builder* b,
+                                        const std::vector<KeyColumnRef>& keys) {
   std::vector<Offset<fb::KeyColumn>> columns;
   for (const KeyColumnRef& k : keys) {
     std::vector<uint32_t> path(k.path.begin(), k.path.end());
     const auto p = b->CreateVector(path);
-    columns.push_back(fb::CreateKeyColumn(*b, p, k.order.descending,
-                                          k.order.nulls_first));
+    columns.push_back(
+        fb::CreateKeyColumn(*b, p, k.order.descending, k.order.nulls_first));
   }
   return b->CreateVector(columns);
 }
@@ -167,11 +168,10 @@ Result<ClusterRoot> get_cluster(const fb::ClusterRoot& c, const Field& schema,
 
 Status check_section(const SectionRef& s, uint64_t limit, const char* what) {
   if (in_bounds(s.offset, s.size, limit)) return Status::ok();
-  return Status::corrupt(std::string("footer: ") + what + " of " +
-                         std::to_string(s.size) + " bytes at offset " +
-                         std::to_string(s.offset) +
-                         " lies outside the data of " + std::to_string(limit) +
-                         " bytes");
+  return Status::corrupt(
+      std::string("footer: ") + what + " of " + std::to_string(s.size) +
+      " bytes at offset " + std::to_string(s.offset) +
+      " lies outside the data of " + std::to_string(limit) + " bytes");
 }
 
 Status get_groups(const fb::Footer& footer, uint64_t limit, FileFooter* out) {
@@ -206,9 +206,9 @@ Offset<IndexVector> put_indexes(Builder* b,
   for (const SecondaryIndexRef& i : indexes) {
     const auto columns = put_key_columns(b, i.columns);
     const fb::Section root = to_fb(i.root);
-    refs.push_back(fb::CreateSecondaryIndex(
-        *b, static_cast<uint8_t>(i.kind), columns, &root, i.num_keys,
-        i.size_bytes, i.has_bloom));
+    refs.push_back(fb::CreateSecondaryIndex(*b, static_cast<uint8_t>(i.kind),
+                                            columns, &root, i.num_keys,
+                                            i.size_bytes, i.has_bloom));
   }
   return b->CreateVector(refs);
 }
@@ -242,12 +242,14 @@ std::vector<uint8_t> FileFooter::serialize() const {
   Builder b;
   const auto schema_node = put_schema(&b, schema);
   std::vector<fb::GroupRef> group_refs;
-  for (const GroupRef& g : groups) group_refs.emplace_back(to_fb(g.section), g.end_row);
+  for (const GroupRef& g : groups)
+    group_refs.emplace_back(to_fb(g.section), g.end_row);
   const auto groups_v = b.CreateVectorOfStructs(group_refs);
   Offset<fb::ClusterRoot> cluster_root;
   if (cluster) cluster_root = put_cluster(&b, *cluster);
   std::vector<fb::ZoneRef> zone_refs;
-  for (const NodeSection& z : zones) zone_refs.emplace_back(z.node, 0, to_fb(z.section));
+  for (const NodeSection& z : zones)
+    zone_refs.emplace_back(z.node, 0, to_fb(z.section));
   const auto zones_v = b.CreateVectorOfStructs(zone_refs);
   std::vector<fb::DictionaryRef> dictionary_refs;
   for (const NodeSection& d : dictionaries) {
@@ -324,14 +326,16 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
   if (footer.optional_sections() != nullptr) {
     for (const fb::OptionalSection* s : *footer.optional_sections()) {
       if (s->name() == nullptr || s->section() == nullptr) continue;
-      out.optional_sections.push_back({s->name()->str(), from_fb(*s->section())});
+      out.optional_sections.push_back(
+          {s->name()->str(), from_fb(*s->section())});
       NIMBLE_RETURN_IF_ERROR(check_section(out.optional_sections.back().section,
                                            limit, "optional section"));
     }
   }
   NIMBLE_RETURN_IF_ERROR(get_indexes(footer.indexes(), limit, &out));
   if (footer.node_bytes() != nullptr) {
-    out.node_bytes.assign(footer.node_bytes()->begin(), footer.node_bytes()->end());
+    out.node_bytes.assign(footer.node_bytes()->begin(),
+                          footer.node_bytes()->end());
   }
   out.key_stream_bytes = footer.key_stream_bytes();
   out.index_bytes = footer.index_bytes();

@@ -51,7 +51,8 @@ Status check_stripe(size_t index, const StreamPlan& plan, uint64_t limit,
     segments += div_ceil(values, kSegmentRows);
     if (segments > n) break;
   }
-  if (segments != n || s->segment_sizes.size() != n || s->head_ends.size() != n) {
+  if (segments != n || s->segment_sizes.size() != n ||
+      s->head_ends.size() != n) {
     return corrupt_stripe(index, "segment arrays of different lengths");
   }
   if (!ascending(s->head_ends, s->heads.size())) {
@@ -59,12 +60,11 @@ Status check_stripe(size_t index, const StreamPlan& plan, uint64_t limit,
   }
   for (size_t i = 0; i < n; ++i) {
     if (!in_bounds(s->segment_offsets[i], s->segment_sizes[i], limit)) {
-      return corrupt_stripe(
-          index, "segment " + std::to_string(i) + " of " +
-                     std::to_string(s->segment_sizes[i]) +
-                     " bytes at offset " +
-                     std::to_string(s->segment_offsets[i]) +
-                     " lies outside the data");
+      return corrupt_stripe(index, "segment " + std::to_string(i) + " of " +
+                                       std::to_string(s->segment_sizes[i]) +
+                                       " bytes at offset " +
+                                       std::to_string(s->segment_offsets[i]) +
+                                       " lies outside the data");
     }
   }
   return Status::ok();
@@ -109,8 +109,8 @@ std::vector<uint8_t> serialize_group(const std::vector<StripeMeta>& stripes,
     const auto sizes = b.CreateVector(s.segment_sizes);
     const auto head_ends = b.CreateVector(s.head_ends);
     const auto heads = b.CreateVector(s.heads);
-    stripe_refs.push_back(fb::CreateStripe(b, s.rows, values, offsets, sizes,
-                                           head_ends, heads));
+    stripe_refs.push_back(
+        fb::CreateStripe(b, s.rows, values, offsets, sizes, head_ends, heads));
   }
   const auto stripes_v = b.CreateVector(stripe_refs);
   flatbuffers::Offset<fb::ChunkDirectory> directory;
@@ -119,9 +119,8 @@ std::vector<uint8_t> serialize_group(const std::vector<StripeMeta>& stripes,
     const auto ends = b.CreateVector(chunks->chunk_ends);
     const auto bytes = b.CreateVector(chunks->key_bytes);
     const auto key_ends = b.CreateVector(chunks->key_ends);
-    directory = fb::CreateChunkDirectory(b, rows, ends,
-                                         chunks->key_stream_offset, bytes,
-                                         key_ends);
+    directory = fb::CreateChunkDirectory(
+        b, rows, ends, chunks->key_stream_offset, bytes, key_ends);
   }
   fb::FinishGroupBuffer(b, fb::CreateGroup(b, stripes_v, directory));
   return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
@@ -156,7 +155,8 @@ Result<GroupView> GroupView::open(ByteSpan bytes, const StreamPlan& plan,
       view.segment_offsets = span_of(s->segment_offsets());
       view.segment_sizes = span_of(s->segment_sizes());
       view.head_ends = span_of(s->head_ends());
-      if (s->heads() != nullptr) view.heads = {s->heads()->data(), s->heads()->size()};
+      if (s->heads() != nullptr)
+        view.heads = {s->heads()->data(), s->heads()->size()};
       NIMBLE_RETURN_IF_ERROR(
           check_stripe(out.stripes_.size(), plan, limit, &view));
       view.segment_base = out.num_segments_;

@@ -29,10 +29,9 @@ Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
   const uint8_t* p = tail.data();
   if (tail.size() < kPostscriptSize ||
       std::memcmp(p + 56, kMagic, sizeof kMagic) != 0) {
-    return Status::corrupt(
-        name + ": not a nimblepy file, or cut short: its " +
-        std::to_string(file_size) +
-        " bytes do not end with the magic 'NIMBLPY1'");
+    return Status::corrupt(name + ": not a nimblepy file, or cut short: its " +
+                           std::to_string(file_size) +
+                           " bytes do not end with the magic 'NIMBLPY1'");
   }
   if (load<uint64_t>(p + 48) != checksum64({p, kChecked})) {
     return Status::corrupt(name + ": postscript at offset " +
@@ -65,13 +64,12 @@ Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
   const uint64_t end = file_size - kPostscriptSize;
   if (!in_bounds(out.footer_offset, out.footer_size, end) ||
       out.footer_offset + out.footer_size != end) {
-    return Status::corrupt(name + ": footer of " +
-                           std::to_string(out.footer_size) +
-                           " bytes at offset " +
-                           std::to_string(out.footer_offset) +
-                           " does not end at offset " + std::to_string(end) +
-                           ", where the postscript of a file of " +
-                           std::to_string(file_size) + " bytes begins");
+    return Status::corrupt(
+        name + ": footer of " + std::to_string(out.footer_size) +
+        " bytes at offset " + std::to_string(out.footer_offset) +
+        " does not end at offset " + std::to_string(end) +
+        ", where the postscript of a file of " + std::to_string(file_size) +
+        " bytes begins");
   }
   return out;
 }

@@ -30,7 +30,9 @@ class StreamPlan {
   const SchemaNode& node(uint32_t i) const { return nodes_[i]; }
   // What each stream holds, in order.
   const std::vector<ValueType>& streams() const { return streams_; }
-  uint32_t num_streams() const { return static_cast<uint32_t>(streams_.size()); }
+  uint32_t num_streams() const {
+    return static_cast<uint32_t>(streams_.size());
+  }
   // The node that a stream belongs to.
   uint32_t node_of(uint32_t stream) const { return owners_[stream]; }
 

@@ -35,7 +35,8 @@ class ChunkDirectory {
 
  private:
   uint64_t head(ByteSpan target) const {
-    const ByteSpan rest = target.subspan(std::min(prefix_.size(), target.size()));
+    const ByteSpan rest =
+        target.subspan(std::min(prefix_.size(), target.size()));
     return head_of(rest.data(), rest.size());
   }
 

@@ -37,13 +37,15 @@ inline uint64_t head_of(const uint8_t* p, size_t n) {
     return (high << 32) | (low << (8 * (8 - n)));
   }
   uint64_t v = 0;
-  for (size_t i = 0; i < n; ++i) v |= static_cast<uint64_t>(p[i]) << (56 - 8 * i);
+  for (size_t i = 0; i < n; ++i)
+    v |= static_cast<uint64_t>(p[i]) << (56 - 8 * i);
   return v;
 }
 
 // The last n <= 8 of the bytes of v, big-endian.
 inline void store_be(uint8_t* p, uint64_t v, size_t n) {
-  for (size_t i = 0; i < n; ++i) p[i] = static_cast<uint8_t>(v >> (8 * (n - 1 - i)));
+  for (size_t i = 0; i < n; ++i)
+    p[i] = static_cast<uint8_t>(v >> (8 * (n - 1 - i)));
 }
 
 // Length of the longest common prefix.

@@ -149,8 +149,7 @@ void KeyColumnInput::add_sizes(uint64_t* sizes) const {
 
 template <class U, bool kFloat, class Cursor>
 void KeyColumnInput::write_numbers(Cursor cursor) const {
-  const U sign =
-      column_->kind == KeyKind::kSigned ? kSignBit<U> : U{0};
+  const U sign = column_->kind == KeyKind::kSigned ? kSignBit<U> : U{0};
   const U flip = column_->order.descending ? static_cast<U>(~sign) : sign;
   const uint8_t marker = column_->value_marker();
   const uint8_t* values = values_->values();
@@ -183,8 +182,8 @@ void KeyColumnInput::write_bools(Cursor cursor) const {
     const bool null = is_null(i);
     out[0] = null ? column_->null_marker() : column_->value_marker();
     out[1] = null ? 0
-                  : static_cast<uint8_t>(
-                        (values_->bool_at(row_of(i)) ? 2 : 1) ^ inversion);
+                  : static_cast<uint8_t>((values_->bool_at(row_of(i)) ? 2 : 1) ^
+                                         inversion);
   }
 }
 

@@ -17,8 +17,8 @@ Result<Cut> cut_of(const KeyEncoder& encoder,
   const auto& columns = encoder.columns();
   if (values.size() > columns.size()) {
     return Status::invalid_argument(
-        "a bound of " + std::to_string(values.size()) + " values for a key of " +
-        std::to_string(columns.size()) + " columns");
+        "a bound of " + std::to_string(values.size()) +
+        " values for a key of " + std::to_string(columns.size()) + " columns");
   }
   Cut cut;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -55,8 +55,8 @@ KeyRange range_between(std::optional<Cut> lower, std::optional<Cut> upper) {
 // The encoded columns of the two bounds that are equal.
 Result<size_t> equal_columns(const KeyEncoder& encoder, const KeyBound& a,
                              const KeyBound& b, ByteBuffer* common) {
-  const size_t n = std::min({a.values.size(), b.values.size(),
-                             encoder.columns().size()});
+  const size_t n =
+      std::min({a.values.size(), b.values.size(), encoder.columns().size()});
   for (size_t i = 0; i < n; ++i) {
     const KeyColumn& column = encoder.columns()[i];
     if (fit_of(column, a.values[i]) != ScalarFit::kExact ||
@@ -141,8 +141,8 @@ Result<KeyRange> key_order_range(const KeyEncoder& encoder,
                                  const KeyBound& lower, const KeyBound& upper) {
   std::optional<Cut> from, to;
   if (!lower.values.empty()) {
-    NIMBLE_ASSIGN_OR_RETURN(
-        from, cut_of(encoder, lower.values, !lower.inclusive));
+    NIMBLE_ASSIGN_OR_RETURN(from,
+                            cut_of(encoder, lower.values, !lower.inclusive));
   }
   if (!upper.values.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(to, cut_of(encoder, upper.values, upper.inclusive));
@@ -177,8 +177,8 @@ Result<KeyRange> value_range(const KeyEncoder& encoder, const KeyBound& lower,
   const KeyBound& last = descending ? lower : upper;
   std::optional<Cut> from, to;
   if (!first.values.empty()) {
-    NIMBLE_ASSIGN_OR_RETURN(
-        from, cut_of(encoder, first.values, !first.inclusive));
+    NIMBLE_ASSIGN_OR_RETURN(from,
+                            cut_of(encoder, first.values, !first.inclusive));
   }
   if (!last.values.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(to, cut_of(encoder, last.values, last.inclusive));

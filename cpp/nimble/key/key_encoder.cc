@@ -14,10 +14,9 @@ constexpr size_t kMaxKeyColumns = 1024;
 Result<KeyEncoder> KeyEncoder::create(
     const Field& root_struct, const std::vector<KeyColumnSpec>& columns) {
   if (columns.empty() || columns.size() > kMaxKeyColumns) {
-    return Status::invalid_argument("a key has 1 to " +
-                                    std::to_string(kMaxKeyColumns) +
-                                    " columns, not " +
-                                    std::to_string(columns.size()));
+    return Status::invalid_argument(
+        "a key has 1 to " + std::to_string(kMaxKeyColumns) + " columns, not " +
+        std::to_string(columns.size()));
   }
   KeyEncoder all;
   for (const KeyColumnSpec& spec : columns) {
@@ -128,8 +127,7 @@ size_t KeyEncoder::encode_int_key(int64_t value, uint8_t* out) const {
   return 1 + c.width;
 }
 
-size_t KeyEncoder::encode_text_key(std::string_view value,
-                                   uint8_t* out) const {
+size_t KeyEncoder::encode_text_key(std::string_view value, uint8_t* out) const {
   const KeyColumn& c = columns_.front();
   if (columns_.size() != 1 || c.kind != KeyKind::kBytes) return 0;
   uint8_t* p = out;

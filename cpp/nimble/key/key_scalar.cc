@@ -161,8 +161,8 @@ ScalarFit convert(const KeyColumn& c, const KeyScalar& v, uint8_t* out) {
 ScalarFit fit_of(const KeyColumn& c, const KeyScalar& v) {
   if (v.kind == Kind::kNull) return ScalarFit::kExact;
   if (c.kind == KeyKind::kBytes || c.kind == KeyKind::kFixedBytes) {
-    const bool same = v.kind == Kind::kBytes &&
-                      (!c.is_fixed() || v.bytes.size() == c.width);
+    const bool same =
+        v.kind == Kind::kBytes && (!c.is_fixed() || v.bytes.size() == c.width);
     return same ? ScalarFit::kExact : ScalarFit::kWrongType;
   }
   uint8_t scratch[32];
@@ -249,8 +249,8 @@ bool double_to_half(double v, uint16_t* bits) {
       magnitude = static_cast<uint16_t>(std::ldexp(a, 24));
     } else {
       const int fraction = static_cast<int>(std::ldexp(a, 11 - exponent));
-      magnitude = static_cast<uint16_t>(((exponent + 14) << 10) +
-                                        (fraction - 1024));
+      magnitude =
+          static_cast<uint16_t>(((exponent + 14) << 10) + (fraction - 1024));
     }
   }
   *bits = sign | magnitude;

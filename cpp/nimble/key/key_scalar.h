@@ -11,14 +11,22 @@
 namespace nimble {
 
 struct KeyScalar {
-  enum class Kind : uint8_t { kNull, kBool, kInt, kUint, kFloat, kBytes, kWide };
+  enum class Kind : uint8_t {
+    kNull,
+    kBool,
+    kInt,
+    kUint,
+    kFloat,
+    kBytes,
+    kWide
+  };
 
   Kind kind = Kind::kNull;
   bool boolean = false;
   int64_t i = 0;
   uint64_t u = 0;
   double f = 0;
-  ByteSpan bytes;  // borrowed
+  ByteSpan bytes;                  // borrowed
   std::array<uint8_t, 32> wide{};  // little-endian two's complement
 
   static KeyScalar null() { return {}; }

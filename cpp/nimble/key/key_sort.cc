@@ -104,8 +104,8 @@ template <class Row>
 void sort_by_comparison(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   size_t shared = keys.key(0).size();
   for (size_t i = 1; i < keys.size() && shared > 0; ++i) {
-    shared = std::min(shared,
-                      shared_prefix(keys.key(0).first(shared), keys.key(i)));
+    shared =
+        std::min(shared, shared_prefix(keys.key(0).first(shared), keys.key(i)));
   }
   for (size_t i = 0; i < keys.size(); ++i) {
     const ByteSpan rest = keys.key(i).subspan(shared);

@@ -32,7 +32,8 @@ int64_t load_signed(ByteSpan v) {
 }
 
 std::string float_text(ByteSpan v) {
-  if (v.size() == 2) return number_text(half_to_double(load<uint16_t>(v.data())));
+  if (v.size() == 2)
+    return number_text(half_to_double(load<uint16_t>(v.data())));
   if (v.size() == 4) return number_text(load<float>(v.data()));
   return number_text(load<double>(v.data()));
 }
@@ -50,7 +51,8 @@ std::string integer_text(ByteSpan v) {
     }
   }
   std::string digits;
-  while (std::any_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; })) {
+  while (std::any_of(bytes.begin(), bytes.end(),
+                     [](uint8_t b) { return b != 0; })) {
     int rest = 0;
     for (size_t i = bytes.size(); i-- > 0;) {
       const int part = rest * 256 + bytes[i];

@@ -33,7 +33,8 @@ constexpr U ordered_float(U bits) {
   const U magnitude = static_cast<U>(bits & static_cast<U>(~kSignBit<U>));
   bits = magnitude > kInfinity ? kQuiet : bits;
   bits = magnitude == 0 ? U{0} : bits;
-  const U mask = (bits & kSignBit<U>) != 0 ? static_cast<U>(~U{0}) : kSignBit<U>;
+  const U mask =
+      (bits & kSignBit<U>) != 0 ? static_cast<U>(~U{0}) : kSignBit<U>;
   return static_cast<U>(bits ^ mask);
 }
 

@@ -54,10 +54,9 @@ Result<ArrayView> ArrayView::open(const Field& field, const ArrowArray& array,
     }
   }
   for (size_t i = 0; i < field.children.size(); ++i) {
-    NIMBLE_ASSIGN_OR_RETURN(
-        ArrayView child,
-        open(field.children[i], *array.children[i],
-             path + "." + field.children[i].name));
+    NIMBLE_ASSIGN_OR_RETURN(ArrayView child,
+                            open(field.children[i], *array.children[i],
+                                 path + "." + field.children[i].name));
     v.children_.push_back(std::move(child));
   }
   if (dictionary) {
@@ -122,8 +121,9 @@ int64_t ArrayView::code_at(int64_t row) const {
       return field_->is_signed ? at<int16_t>(values_, row)
                                : at<uint16_t>(values_, row);
     case 4:
-      return field_->is_signed ? at<int32_t>(values_, row)
-                               : static_cast<int64_t>(at<uint32_t>(values_, row));
+      return field_->is_signed
+                 ? at<int32_t>(values_, row)
+                 : static_cast<int64_t>(at<uint32_t>(values_, row));
     default:
       return at<int64_t>(values_, row);
   }

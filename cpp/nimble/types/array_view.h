@@ -76,7 +76,6 @@ class ArrayView {
   }
 
  private:
-
   const Field* field_ = nullptr;
   const ArrowArray* array_ = nullptr;
   int64_t length_ = 0;

@@ -60,8 +60,8 @@ void set(Field* f, Layout layout, Logical logical, uint32_t width,
 bool resolve_decimal(Field* f, std::string_view args) {
   const auto parts = split(args);
   int64_t precision = 0, scale = 0, bits = 128;
-  if (parts.size() < 2 || parts.size() > 3 || !parse_int(parts[0], &precision) ||
-      !parse_int(parts[1], &scale) ||
+  if (parts.size() < 2 || parts.size() > 3 ||
+      !parse_int(parts[0], &precision) || !parse_int(parts[1], &scale) ||
       (parts.size() == 3 && !parse_int(parts[2], &bits))) {
     return false;
   }
@@ -193,7 +193,8 @@ bool resolve_node(Field* f) {
 
 Status resolve_tree(Field* f, const std::string& path, int depth) {
   if (depth > kMaxTypeDepth) {
-    return Status::unsupported("column '" + path + "': types nest deeper than " +
+    return Status::unsupported("column '" + path +
+                               "': types nest deeper than " +
                                std::to_string(kMaxTypeDepth));
   }
   f->wide_offsets = f->is_view = f->is_map = f->is_dense_union = false;
@@ -208,10 +209,9 @@ Status resolve_tree(Field* f, const std::string& path, int depth) {
     NIMBLE_RETURN_IF_ERROR(resolve_tree(&d, path + ".dictionary", depth + 1));
   }
   if (!resolve_node(f)) {
-    return Status::unsupported("column '" + path + "': the Arrow type '" +
-                               f->format + "' with " +
-                               std::to_string(f->children.size()) +
-                               " children is not supported");
+    return Status::unsupported(
+        "column '" + path + "': the Arrow type '" + f->format + "' with " +
+        std::to_string(f->children.size()) + " children is not supported");
   }
   return Status::ok();
 }
@@ -315,7 +315,8 @@ ValueType Field::value_type() const {
     default:
       break;
   }
-  if (logical == Logical::kFloat && width >= 4) return ValueType::floating(width);
+  if (logical == Logical::kFloat && width >= 4)
+    return ValueType::floating(width);
   if (logical == Logical::kFixedBinary) return ValueType::fixed(width);
   if (width == 1 || width == 2 || width == 4 || width == 8) {
     // Half floats travel as bit patterns.
@@ -384,9 +385,8 @@ bool find_below(const Field& at, std::string_view path, std::vector<int>* out) {
   const auto name_size = [&at](int i) {
     return at.children[static_cast<size_t>(i)].name.size();
   };
-  std::stable_sort(candidates.begin(), candidates.end(), [&](int a, int b) {
-    return name_size(a) > name_size(b);
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](int a, int b) { return name_size(a) > name_size(b); });
   for (const int i : candidates) {
     out->push_back(i);
     if (name_size(i) == path.size()) return true;

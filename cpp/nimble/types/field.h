@@ -33,14 +33,14 @@ enum class Layout : uint8_t {
 enum class Logical : uint8_t {
   kNull,
   kBool,
-  kInt,        // signed or unsigned by is_signed
-  kFloat,      // 2, 4, 8 bytes
-  kDecimal,    // 4, 8, 16, 32 bytes, two's complement little-endian
-  kDate,       // ints from here on
+  kInt,      // signed or unsigned by is_signed
+  kFloat,    // 2, 4, 8 bytes
+  kDecimal,  // 4, 8, 16, 32 bytes, two's complement little-endian
+  kDate,     // ints from here on
   kTime,
   kTimestamp,
   kDuration,
-  kInterval,   // not ordered
+  kInterval,  // not ordered
   kText,
   kBinary,
   kFixedBinary,
@@ -59,13 +59,13 @@ struct Field {
   // Derived from `format` by resolve().
   Layout layout = Layout::kNull;
   Logical logical = Logical::kNull;
-  uint32_t width = 0;       // bytes of a fixed-width value
+  uint32_t width = 0;  // bytes of a fixed-width value
   bool is_signed = false;
   bool wide_offsets = false;  // 64-bit offsets or ends in Arrow
   bool is_view = false;       // binary view, list view
   bool is_map = false;
   bool is_dense_union = false;
-  int32_t list_size = 0;       // kFixedList
+  int32_t list_size = 0;         // kFixedList
   std::vector<int8_t> type_ids;  // kUnion: id of each child
 
   bool nullable() const { return (flags & ARROW_FLAG_NULLABLE) != 0; }

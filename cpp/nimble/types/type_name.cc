@@ -46,7 +46,7 @@ std::string scalar_name(const Field& f) {
     case Logical::kDuration:
       return "duration[" + unit_name(s[2]) + "]";
     case Logical::kInterval:
-      return s == "tiM" ? "month_interval"
+      return s == "tiM"   ? "month_interval"
              : s == "tiD" ? "day_time_interval"
                           : "month_day_nano_interval";
     case Logical::kFixedBinary:

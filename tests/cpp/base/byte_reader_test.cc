@@ -28,8 +28,8 @@ TEST(ByteReader, ReadsWhatByteBufferWrote) {
 
 TEST(ByteReader, VarintsOfEveryLength) {
   for (uint32_t bit = 0; bit < 64; ++bit) {
-    for (const uint64_t v : {uint64_t{1} << bit, (uint64_t{1} << bit) - 1,
-                             ~uint64_t{0} << bit}) {
+    for (const uint64_t v :
+         {uint64_t{1} << bit, (uint64_t{1} << bit) - 1, ~uint64_t{0} << bit}) {
       ByteBuffer out;
       out.put_varint(v);
       CHECK(out.size() <= 10);
@@ -81,8 +81,8 @@ TEST(ByteReader, FailureSticks) {
 
 TEST(ByteReader, LengthsThatWouldWrapFail) {
   const uint8_t bytes[] = {1, 2, 3, 4};
-  for (const uint64_t n : {uint64_t{5}, uint64_t{1} << 32, UINT64_MAX - 3,
-                           UINT64_MAX}) {
+  for (const uint64_t n :
+       {uint64_t{5}, uint64_t{1} << 32, UINT64_MAX - 3, UINT64_MAX}) {
     ByteReader in(bytes);
     CHECK_EQ(in.get_u8(), 1);
     CHECK(in.get_bytes(n).empty());

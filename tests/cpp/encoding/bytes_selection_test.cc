@@ -1,5 +1,5 @@
-#include "encoding/text_samples.h"
 #include "nimble/encoding/bytes_selection.h"
+#include "encoding/text_samples.h"
 #include "nimble/encoding/plain_bytes.h"
 #include "testing/check.h"
 
@@ -25,7 +25,8 @@ std::string choice(const Sample& sample, Effort effort = Effort::kBalanced,
   ByteReader head(builder.head.span());
   auto decoder = open_decoder(
       &head, {ValueType::bytes(), sample.size, builder.body.size(), 0});
-  return decoder ? (*decoder)->describe() : std::string(decoder.error().message());
+  return decoder ? (*decoder)->describe()
+                 : std::string(decoder.error().message());
 }
 
 void check_choice(const std::string& got, const std::string& want) {

@@ -54,19 +54,21 @@ TEST(DocumentedBytes, BitPacked) {
 TEST(DocumentedBytes, Delta) {
   const Hex h = bytes_of(int32s({100, 103, 107, 110, 115}), encode_delta);
   CHECK_EQ(h.head, "04 00 1a 02");
-  CHECK_EQ(h.body, "6c 61 e0 3d 1f 27 4d b0 64 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 "
-           "10 02");
+  CHECK_EQ(
+      h.body,
+      "6c 61 e0 3d 1f 27 4d b0 64 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 "
+      "10 02");
 }
 
 TEST(DocumentedBytes, Dictionary) {
-  const Hex h = bytes_of(
-      int32s({1000000, 5, 5, 1000000, -1, 5}),
-      [](const Values& v, SegmentBuilder* out) {
-        DistinctValues distinct;
-        CHECK(distinct.build(v, {}));
-        return encode_dictionary(distinct, {}, out);
-      });
-  CHECK_EQ(h.head, "06 03 00 02 00 06 80 08 95 d2 7d cd 21 e2 7f bc 01 0c ff ff ff ff "
+  const Hex h = bytes_of(int32s({1000000, 5, 5, 1000000, -1, 5}),
+                         [](const Values& v, SegmentBuilder* out) {
+                           DistinctValues distinct;
+                           CHECK(distinct.build(v, {}));
+                           return encode_dictionary(distinct, {}, out);
+                         });
+  CHECK_EQ(h.head,
+           "06 03 00 02 00 06 80 08 95 d2 7d cd 21 e2 7f bc 01 0c ff ff ff ff "
            "05 00 00 00 40 42 0f 00 02 00 0c 80 08 0b 08 de ef e5 4c a9 d4");
   CHECK_EQ(h.body, "02 01 01 02 00 01");
 }

@@ -1,5 +1,5 @@
-#include "encoding/text_samples.h"
 #include "nimble/encoding/fsst.h"
+#include "encoding/text_samples.h"
 #include "nimble/encoding/fsst_compressor.h"
 #include "nimble/encoding/fsst_training.h"
 #include "testing/check.h"
@@ -35,9 +35,12 @@ TEST(Fsst, LargeSegmentsComeBack) {
 
 TEST(Fsst, SizesAtBlockEdges) {
   for (const uint32_t n : kSizes) {
-    check_encoding("fsst of words", bytes_sample(n, [](uint32_t i) {
-                     return comment(i % 1000).substr(0, mix(i) % 20);
-                   }),
+    check_encoding("fsst of words",
+                   bytes_sample(n,
+                                [](uint32_t i) {
+                                  return comment(i % 1000).substr(0,
+                                                                  mix(i) % 20);
+                                }),
                    encode_trained);
   }
 }
@@ -47,18 +50,24 @@ TEST(Fsst, SizesAtBlockEdges) {
 TEST(Fsst, AnyTableComesBack) {
   const std::string zeros(8, '\0');
   const std::vector<FsstTable> tables = {
-      FsstTable(), table_of({"a"}), table_of({"ab", "abc", "abcdefgh"}),
+      FsstTable(),
+      table_of({"a"}),
+      table_of({"ab", "abc", "abcdefgh"}),
       table_of({zeros.substr(0, 1), zeros.substr(0, 2), zeros.substr(0, 3)}),
-      table_of({zeros}), table_of({"\xff", "\xff\xff", "\xff\xff\xff\xff"})};
+      table_of({zeros}),
+      table_of({"\xff", "\xff\xff", "\xff\xff\xff\xff"})};
   for (const FsstTable& table : tables) {
-    check_encoding("fsst of prefixes", bytes_sample(3000, [](uint32_t i) {
-                     return std::string("abcdefghabcabab").substr(0, i % 16) +
-                            std::string(i % 11, '\0') +
-                            std::string(i % 6, '\xff');
-                   }),
-                   [&](const Values& v, SegmentBuilder* out) {
-                     return encode_fsst(v, table, out);
-                   });
+    check_encoding(
+        "fsst of prefixes",
+        bytes_sample(3000,
+                     [](uint32_t i) {
+                       return std::string("abcdefghabcabab").substr(0, i % 16) +
+                              std::string(i % 11, '\0') +
+                              std::string(i % 6, '\xff');
+                     }),
+        [&](const Values& v, SegmentBuilder* out) {
+          return encode_fsst(v, table, out);
+        });
   }
 }
 
@@ -70,10 +79,13 @@ TEST(Fsst, CodesThatEndInAnEscapeAreRefused) {
   REQUIRE(end != nullptr);
   CHECK_EQ(std::string(out, end), "abczbc");
   CHECK_EQ(table.decompressed_size(good.data(), good.data() + good.size()), 6);
-  for (const std::vector<uint8_t>& bad :
-       {std::vector<uint8_t>{255}, {0, 0, 0, 255}, {0, 1, 255, 255, 255},
-        {1, 1, 1, 1, 1, 1, 1, 255}, {255, 255, 255}}) {
-    CHECK(table.decompress(bad.data(), bad.data() + bad.size(), out) == nullptr);
+  for (const std::vector<uint8_t>& bad : {std::vector<uint8_t>{255},
+                                          {0, 0, 0, 255},
+                                          {0, 1, 255, 255, 255},
+                                          {1, 1, 1, 1, 1, 1, 1, 255},
+                                          {255, 255, 255}}) {
+    CHECK(table.decompress(bad.data(), bad.data() + bad.size(), out) ==
+          nullptr);
   }
   const std::vector<uint8_t> unknown = {0, 2, 254, 0};
   end = table.decompress(unknown.data(), unknown.data() + 4, out);
@@ -142,8 +154,8 @@ TEST(Fsst, BytesOfTheDocumentedExample) {
   const std::vector<std::string> strings = {"abcd", "ab!", "cd"};
   const Sample sample = bytes_sample(3, [&](uint32_t i) { return strings[i]; });
   SegmentBuilder builder;
-  REQUIRE(
-      encode_fsst(sample.values(), table_of({"d", "ab", "abc"}), &builder).is_ok());
+  REQUIRE(encode_fsst(sample.values(), table_of({"d", "ab", "abc"}), &builder)
+              .is_ok());
   CHECK_EQ(hex(builder.head.span()),
            "0f 01 01 01 00 00 00 00 00 64 61 62 61 62 63 09 08 02 00 11");
   CHECK_EQ(hex(builder.body.span()),

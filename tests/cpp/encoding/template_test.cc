@@ -17,7 +17,8 @@ Status encode_detected(const Values& values, SegmentBuilder* out) {
   return encode_template(values, *pattern, {}, out);
 }
 
-bool detects(const std::vector<std::string>& strings, bool empty_is_null = false) {
+bool detects(const std::vector<std::string>& strings,
+             bool empty_is_null = false) {
   const uint32_t n = static_cast<uint32_t>(strings.size());
   const Sample sample = bytes_sample(n, [&](uint32_t i) { return strings[i]; });
   Values values = sample.values();
@@ -47,7 +48,8 @@ const Shape kShapes[] = {
     {"one digit", [](uint32_t i) { return std::to_string(i % 10); }},
     {"one hex digit",
      [](uint32_t i) { return std::string(1, "0123456789ABCDEF"[i % 16]); }},
-    {"18 digits", [](uint32_t i) { return padded(mix(i) % 1000000000000000000, 18); }},
+    {"18 digits",
+     [](uint32_t i) { return padded(mix(i) % 1000000000000000000, 18); }},
     {"37 digits",
      [](uint32_t i) {
        return padded(mix(i) % 1000000000000000000, 18) +
@@ -88,13 +90,17 @@ TEST(Template, SizesAtBlockEdges) {
 
 TEST(Template, ExtremeLimbs) {
   const std::vector<std::string> strings = {
-      "999999999999999999ffffffffffffffff", "000000000000000000g000000000000000"};
+      "999999999999999999ffffffffffffffff",
+      "000000000000000000g000000000000000"};
   CHECK(!detects(strings));
-  check_encoding("extremes", bytes_sample(4, [](uint32_t i) {
-                   return i % 2 ? "999999999999999999-ffffffffffffffff"
-                                : "000000000000000000-0000000000000000";
-                 }),
-                 encode_detected);
+  check_encoding(
+      "extremes",
+      bytes_sample(4,
+                   [](uint32_t i) {
+                     return i % 2 ? "999999999999999999-ffffffffffffffff"
+                                  : "000000000000000000-0000000000000000";
+                   }),
+      encode_detected);
 }
 
 TEST(Template, WhatHasNoShapeIsRefused) {
@@ -164,7 +170,8 @@ TEST(Digits, EveryEightDigitWord) {
     store(text, hex_digits(w >> 32, 39));
     store(text + 8, hex_digits(w, 39));
     char want[17];
-    std::snprintf(want, sizeof want, "%016llx", static_cast<unsigned long long>(w));
+    std::snprintf(want, sizeof want, "%016llx",
+                  static_cast<unsigned long long>(w));
     CHECK_EQ(std::string(text, text + 16), std::string(want));
   }
 }

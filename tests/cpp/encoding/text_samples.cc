@@ -6,12 +6,12 @@ namespace nimble::testing {
 
 std::string comment(uint64_t i) {
   static constexpr const char* kWords[] = {
-      "packages",  "requests", "accounts",   "deposits",    "foxes",
-      "ideas",     "express",  "theodolites", "pinto beans", "instructions",
-      "sleep",     "wake",     "cajole",     "haggle",      "nag",
-      "furiously", "slyly",    "carefully",  "blithely",    "quickly",
-      "about the", "above",    "according to", "across",    "after the",
-      "even",      "regular",  "final",      "ironic",      "pending"};
+      "packages",  "requests", "accounts",     "deposits",    "foxes",
+      "ideas",     "express",  "theodolites",  "pinto beans", "instructions",
+      "sleep",     "wake",     "cajole",       "haggle",      "nag",
+      "furiously", "slyly",    "carefully",    "blithely",    "quickly",
+      "about the", "above",    "according to", "across",      "after the",
+      "even",      "regular",  "final",        "ironic",      "pending"};
   const uint64_t size = 19 + mix(i) % 60;
   std::string out;
   for (uint64_t k = 1; out.size() < size; ++k) {
@@ -69,10 +69,10 @@ std::vector<NamedSample> nasty_samples() {
   add("noise", 2000, [](uint32_t i) { return noise(i, mix(i) % 30); });
   add("comments", 4000, [](uint32_t i) { return comment(i); });
   add("uuids", 2500, [](uint32_t i) { return uuid(i); });
-  add("one byte", 5000, [](uint32_t i) { return std::string(1, "abc"[i % 3]); });
-  add("some long", 300, [](uint32_t i) {
-    return i % 50 == 7 ? noise(i, 9000) : comment(i);
-  });
+  add("one byte", 5000,
+      [](uint32_t i) { return std::string(1, "abc"[i % 3]); });
+  add("some long", 300,
+      [](uint32_t i) { return i % 50 == 7 ? noise(i, 9000) : comment(i); });
   add("20 KB each", 9, [](uint32_t i) {
     std::string s;
     while (s.size() < 20000 + i) s += comment(s.size() + i);
@@ -86,7 +86,8 @@ std::vector<NamedSample> large_samples() {
   out.push_back({"131072 comments", bytes_sample(131072, comment)});
   out.push_back({"1 MB", bytes_sample(5, [](uint32_t i) {
                    std::string s;
-                   while (i > 0 && s.size() < 1000000) s += comment(s.size() + i);
+                   while (i > 0 && s.size() < 1000000)
+                     s += comment(s.size() + i);
                    return s;
                  })});
   return out;

@@ -162,6 +162,19 @@ TEST(Bombs, ListsOfMoreItemsThanThereAre) {
   }
 }
 
+TEST(Bombs, ListsOfMoreItemsThanEndsCanSay) {
+  constexpr uint64_t kMost = INT64_MAX;
+  const Field lists = not_null("+L", {make_field("n")});
+  const Reader file = Bomb(struct_of({lists}), 3)
+                          .no_values()
+                          .no_values()
+                          .stream(3, packed_ends({kMost, kMost + 3, 2 * kMost}))
+                          .open();
+  CHECK(!read(file, {0, 3}));
+  CHECK(!take(file, {0, 1}));
+  CHECK(!take(file, {2}));
+}
+
 TEST(Bombs, BillionsOfNothingAreCheap) {
   Bomb bomb(struct_of({not_null("+L", {make_field("n")})}), 3);
   const Reader file = bomb.no_values()

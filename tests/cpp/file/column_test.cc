@@ -50,7 +50,8 @@ TEST(Column, AppendsInPiecesComeBack) {
         const auto begin = static_cast<int64_t>(rng() % 201);
         const auto count = static_cast<int64_t>(rng() % (201 - begin));
         CHECK(g.column.append(view, begin, count, "x"));
-        want.insert(want.end(), all.begin() + begin, all.begin() + begin + count);
+        want.insert(want.end(), all.begin() + begin,
+                    all.begin() + begin + count);
       }
       CHECK_EQ(g.column.length(), want.size());
       CHECK(g.texts() == want);
@@ -66,7 +67,8 @@ TEST(Column, BatchesWithOtherOffsetsAndDictionaries) {
     for (int batch = 0; batch < 6; ++batch) {
       const RandomArray array(f, static_cast<int64_t>(rng() % 40), &rng);
       CHECK(g.column.append(array.view(), 0, array.view().length(), "x"));
-      for (std::string& s : row_texts(array.view())) want.push_back(std::move(s));
+      for (std::string& s : row_texts(array.view()))
+        want.push_back(std::move(s));
     }
     CHECK(g.texts() == want);
   }

@@ -17,14 +17,18 @@ Texts texts_of(Column&& column) {
 
 Bytes write_file(const ArrayView& root, const WriterOptions& options) {
   auto out = std::make_shared<std::vector<uint8_t>>();
-  auto writer = FileWriter::create(root.field(), options, std::make_unique<MemoryTarget>(out));
+  auto writer = FileWriter::create(root.field(), options,
+                                   std::make_unique<MemoryTarget>(out));
   REQUIRE(writer.has_value());
   KeyBuffer keys;
   const KeyEncoder* encoder = (*writer)->encoder();
-  if (encoder != nullptr) REQUIRE(encoder->encode(root, 0, root.length(), &keys).is_ok());
-  for (int64_t at = 0, step = 1; at < root.length(); at += step, step = step * 2 % 89 + 1) {
-    const Status status = (*writer)->append(root, at, std::min(step, root.length() - at),
-                                            encoder != nullptr ? &keys : nullptr);
+  if (encoder != nullptr)
+    REQUIRE(encoder->encode(root, 0, root.length(), &keys).is_ok());
+  for (int64_t at = 0, step = 1; at < root.length();
+       at += step, step = step * 2 % 89 + 1) {
+    const Status status =
+        (*writer)->append(root, at, std::min(step, root.length() - at),
+                          encoder != nullptr ? &keys : nullptr);
     if (!status) fail(__FILE__, __LINE__, std::string(status.message()));
     REQUIRE(status.is_ok());
   }
@@ -35,7 +39,8 @@ Bytes write_file(const ArrayView& root, const WriterOptions& options) {
   return out;
 }
 
-Texts read_texts(const Reader& file, std::vector<RowRange> ranges, uint32_t threads) {
+Texts read_texts(const Reader& file, std::vector<RowRange> ranges,
+                 uint32_t threads) {
   const auto rows = RowReader::create_all(file);
   REQUIRE(rows.has_value());
   Column out = (*rows)->make_output();

@@ -83,7 +83,8 @@ class CountingFile final : public ReadableFile {
 
 using Reader = std::shared_ptr<const FileReader>;
 
-inline Reader open_file(std::shared_ptr<const ReadableFile> file, ReaderOptions options = {}) {
+inline Reader open_file(std::shared_ptr<const ReadableFile> file,
+                        ReaderOptions options = {}) {
   auto reader = FileReader::open(std::move(file), options);
   if (!reader) fail(__FILE__, __LINE__, std::string(reader.error().message()));
   REQUIRE(reader.has_value());
@@ -97,7 +98,8 @@ inline Reader open_mapped(const Bytes& bytes, ReaderOptions options = {}) {
 // options.cluster_by where that says so.
 Bytes write_file(const ArrayView& root, const WriterOptions& options);
 // Rows of ranges or in any order, all columns.
-Texts read_texts(const Reader& file, std::vector<RowRange> ranges, uint32_t threads = 1);
+Texts read_texts(const Reader& file, std::vector<RowRange> ranges,
+                 uint32_t threads = 1);
 Texts take_texts(const Reader& file, const std::vector<uint64_t>& rows);
 
 }  // namespace nimble::testing

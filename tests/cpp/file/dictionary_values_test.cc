@@ -29,7 +29,8 @@ struct Dictionary {
   Field field;
 };
 
-std::vector<int64_t> map(DictionaryValues* all, const std::vector<int>& values) {
+std::vector<int64_t> map(DictionaryValues* all,
+                         const std::vector<int>& values) {
   const Dictionary d(values);
   const auto places = all->map(d.view(), "x");
   REQUIRE(places.has_value());

@@ -51,7 +51,8 @@ TEST(RoundTrip, EveryFieldAlone) {
     const Texts all = row_texts(rows.view());
     const Bytes bytes = write_file(rows.view(), tiny());
     check_ways_to_read(open_mapped(bytes), all, &rng);
-    check_ways_to_read(open_file(std::make_shared<CountingFile>(bytes)), all, &rng);
+    check_ways_to_read(open_file(std::make_shared<CountingFile>(bytes)), all,
+                       &rng);
   }
 }
 
@@ -60,7 +61,8 @@ TEST(RoundTrip, AllFieldsTogether) {
   const Field root = struct_of(every_field());
   const RandomArray rows(root, 333, &rng);
   const Texts all = row_texts(rows.view());
-  for (const Effort effort : {Effort::kFast, Effort::kBalanced, Effort::kCompact}) {
+  for (const Effort effort :
+       {Effort::kFast, Effort::kBalanced, Effort::kCompact}) {
     WriterOptions o = tiny();
     o.effort = effort;
     const Bytes bytes = write_file(rows.view(), o);
@@ -69,7 +71,8 @@ TEST(RoundTrip, AllFieldsTogether) {
     ReaderOptions none;
     none.cache_bytes = 0;
     check_ways_to_read(open_mapped(bytes, none), all, &rng);
-    check_ways_to_read(open_file(std::make_shared<CountingFile>(bytes), none), all, &rng);
+    check_ways_to_read(open_file(std::make_shared<CountingFile>(bytes), none),
+                       all, &rng);
   }
 }
 
@@ -101,8 +104,9 @@ TEST(RoundTrip, BytesDoNotDependOnThreads) {
 TEST(RoundTrip, OneSegmentMoreThanAStripeHolds) {
   // Two segments a stream: 131072 values and some.
   Rng rng(18);
-  const Field root = struct_of({make_field("i"), make_field("u"), make_field("b"),
-                                make_field("+l", {make_field("C")})});
+  const Field root =
+      struct_of({make_field("i"), make_field("u"), make_field("b"),
+                 make_field("+l", {make_field("C")})});
   const int64_t n = 131072 + 300;
   const RandomArray rows(root, n, &rng);
   const Texts all = row_texts(rows.view());
@@ -111,7 +115,8 @@ TEST(RoundTrip, OneSegmentMoreThanAStripeHolds) {
   const Bytes bytes = write_file(rows.view(), o);
   const auto mapped = open_mapped(bytes);
   CHECK_EQ(mapped->footer().num_stripes, 1);
-  for (const Reader& file : {mapped, open_file(std::make_shared<CountingFile>(bytes))}) {
+  for (const Reader& file :
+       {mapped, open_file(std::make_shared<CountingFile>(bytes))}) {
     CHECK(read_texts(file, {{0, static_cast<uint64_t>(n)}}, 2) == all);
     CHECK(read_texts(file, {{131000, 131100}}) ==
           Texts(all.begin() + 131000, all.begin() + 131100));
@@ -127,7 +132,8 @@ TEST(RoundTrip, NestedFieldsByPath) {
   const Field root = struct_of({make_field("+s", {inner, make_field("b")})});
   const RandomArray rows(root, 300, &rng);
   const Bytes bytes = write_file(rows.view(), tiny());
-  for (const Reader& file : {open_mapped(bytes), open_file(std::make_shared<CountingFile>(bytes))}) {
+  for (const Reader& file :
+       {open_mapped(bytes), open_file(std::make_shared<CountingFile>(bytes))}) {
     const auto reader = RowReader::create(file, {"c0.a.b", "c0.b"});
     REQUIRE(reader.has_value());
     Column out = (*reader)->make_output();
@@ -138,10 +144,13 @@ TEST(RoundTrip, NestedFieldsByPath) {
     const ArrayView mid = top.children()[0];
     int wrong = 0;
     for (int64_t i = 0; i < 300; ++i) {
-      const int64_t t = rows.view().child_row(i), m = top.child_row(t), k = mid.child_row(m);
-      const ArrayView text = got.view().children()[0], flag = got.view().children()[1];
+      const int64_t t = rows.view().child_row(i), m = top.child_row(t),
+                    k = mid.child_row(m);
+      const ArrayView text = got.view().children()[0],
+                      flag = got.view().children()[1];
       const int64_t at = got.view().child_row(i);
-      const bool valid = top.is_valid(t) && mid.is_valid(m) && mid.children()[1].is_valid(k);
+      const bool valid =
+          top.is_valid(t) && mid.is_valid(m) && mid.children()[1].is_valid(k);
       wrong += text.is_valid(at) != valid;
       wrong += valid && text.bytes_at(at) != mid.children()[1].bytes_at(k);
       const bool flag_valid = top.is_valid(t) && top.children()[1].is_valid(m);
@@ -156,7 +165,8 @@ TEST(RoundTrip, RowsPastTheEndAreRefused) {
   Rng rng(20);
   const Field root = struct_of({make_field("i")});
   const RandomArray rows(root, 10, &rng);
-  const auto reader = RowReader::create_all(open_mapped(write_file(rows.view(), tiny())));
+  const auto reader =
+      RowReader::create_all(open_mapped(write_file(rows.view(), tiny())));
   REQUIRE(reader.has_value());
   Column out = (*reader)->make_output();
   const uint64_t past[] = {10};

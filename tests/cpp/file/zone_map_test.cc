@@ -29,7 +29,8 @@ std::vector<std::string> keys_of(const ArrayView& root, int column) {
   KeyBuffer keys;
   REQUIRE(encoder->encode(root, 0, root.length(), &keys).is_ok());
   std::vector<std::string> out;
-  for (size_t i = 0; i < keys.size(); ++i) out.emplace_back(as_string(keys.key(i)));
+  for (size_t i = 0; i < keys.size(); ++i)
+    out.emplace_back(as_string(keys.key(i)));
   return out;
 }
 
@@ -48,7 +49,9 @@ bool holds(const std::vector<RowRange>& ranges, uint64_t row) {
   return false;
 }
 
-std::vector<uint8_t> to_bytes(const std::string& s) { return {s.begin(), s.end()}; }
+std::vector<uint8_t> to_bytes(const std::string& s) {
+  return {s.begin(), s.end()};
+}
 
 TEST(ZoneMap, NeverLosesARow) {
   Rng rng(33);
@@ -67,7 +70,8 @@ TEST(ZoneMap, NeverLosesARow) {
       ZoneQuery q;
       q.kind = static_cast<ZoneQuery::Kind>(round % 6 < 4 ? 0 : round % 6 - 3);
       q.nan_matches = rng() % 2 == 0;
-      std::string lower = keys[rng() % keys.size()], upper = keys[rng() % keys.size()];
+      std::string lower = keys[rng() % keys.size()],
+                  upper = keys[rng() % keys.size()];
       if (upper < lower) std::swap(lower, upper);
       if (rng() % 4 != 0) q.lower = to_bytes(lower);
       if (rng() % 4 != 0) q.upper = to_bytes(upper);
@@ -113,9 +117,13 @@ TEST(ZoneMap, ProvesWhatItCan) {
   REQUIRE(view.has_value());
   const std::vector<std::string> keys = keys_of(*view, 0);
   const Reader file = open_mapped(write_file(*view, zones_of_ten()));
-  const auto zone_begin = [](uint64_t row) { return row / 35 * 35 + row % 35 / kZone * kZone; };
+  const auto zone_begin = [](uint64_t row) {
+    return row / 35 * 35 + row % 35 / kZone * kZone;
+  };
   const auto zone_end = [](uint64_t row) {
-    return std::min({uint64_t{300}, row / 35 * 35 + std::min<uint64_t>(35, (row % 35 / kZone + 1) * kZone)});
+    return std::min({uint64_t{300},
+                     row / 35 * 35 + std::min<uint64_t>(
+                                         35, (row % 35 / kZone + 1) * kZone)});
   };
   for (uint64_t lo = 0; lo < 300; lo += 7) {
     for (uint64_t hi = lo + 1; hi < 300; hi += 11) {
@@ -124,7 +132,8 @@ TEST(ZoneMap, ProvesWhatItCan) {
       q.upper = to_bytes(keys[hi]);
       const auto got = prune_rows(*file, 1, q);
       REQUIRE(got.has_value());
-      CHECK(*got == std::vector<RowRange>({{zone_begin(lo), zone_end(hi - 1)}}));
+      CHECK(*got ==
+            std::vector<RowRange>({{zone_begin(lo), zone_end(hi - 1)}}));
     }
   }
   ZoneQuery nulls;
@@ -158,7 +167,8 @@ TEST(ZoneMap, LongTextsThatShareABeginning) {
   std::string data;
   std::vector<int32_t> offsets{0};
   for (int i = 0; i < 60; ++i) {
-    data += base + static_cast<char>('a' + i / 10) + std::string(static_cast<size_t>(i % 10), 'y');
+    data += base + static_cast<char>('a' + i / 10) +
+            std::string(static_cast<size_t>(i % 10), 'y');
     offsets.push_back(static_cast<int32_t>(data.size()));
   }
   const void* leaf_buffers[] = {nullptr, offsets.data(), data.data()};

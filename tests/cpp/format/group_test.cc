@@ -76,7 +76,8 @@ uint64_t walk(const GroupView& view) {
   const ChunkDirectoryRef& c = view.chunks();
   for (size_t i = 0; i < c.key_ends.size(); ++i) {
     sum += c.chunk_end_rows[i] + c.chunk_ends[i];
-    for (uint32_t k = i == 0 ? 0 : c.key_ends[i - 1]; k < c.key_ends[i]; ++k) sum += c.key_bytes[k];
+    for (uint32_t k = i == 0 ? 0 : c.key_ends[i - 1]; k < c.key_ends[i]; ++k)
+      sum += c.key_bytes[k];
   }
   return sum;
 }
@@ -135,7 +136,9 @@ TEST(Group, ContradictionsAreRefused) {
       [](Parts* p) { p->stripes[0].values[1] = 0; },
       [](Parts* p) { p->stripes[1].values[2] = kSegment + 1; },
       [](Parts* p) { p->stripes[1].values[2] = UINT64_MAX; },
-      [](Parts* p) { p->stripes[1].values = {UINT64_MAX, UINT64_MAX, UINT64_MAX}; },
+      [](Parts* p) {
+        p->stripes[1].values = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
+      },
       [](Parts* p) { p->stripes[0].segment_offsets.pop_back(); },
       [](Parts* p) { p->stripes[0].segment_sizes.pop_back(); },
       [](Parts* p) { p->stripes[0].segment_sizes.push_back(1); },
@@ -158,13 +161,16 @@ TEST(Group, ContradictionsAreRefused) {
       [](Parts* p) { p->chunks.chunk_end_rows = {1000, 1000, kRows}; },
       [](Parts* p) { p->chunks.chunk_end_rows = {3, 1000, kRows + 1}; },
       [](Parts* p) { p->chunks.chunk_end_rows = {3, 1000, kRows - 1}; },
-      [](Parts* p) { p->chunks.chunk_end_rows = {3, 3 + kMaxStripeRows, kRows}; },
+      [](Parts* p) {
+        p->chunks.chunk_end_rows = {3, 3 + kMaxStripeRows, kRows};
+      },
   };
   for (size_t i = 0; i < std::size(changes); ++i) {
     Parts p = sample();
     changes[i](&p);
     const auto view = open(p.serialize());
-    if (view.has_value()) nimble::testing::fail(__FILE__, __LINE__, "change " + std::to_string(i));
+    if (view.has_value())
+      nimble::testing::fail(__FILE__, __LINE__, "change " + std::to_string(i));
   }
   Parts without = sample();
   without.has_chunks = false;
@@ -182,8 +188,15 @@ TEST(Group, HostileBytes) {
     std::vector<uint8_t> wrong = bytes;
     for (uint64_t n = 1 + rng() % 2; n > 0; --n) {
       uint8_t& b = wrong[rng() % wrong.size()];
-      const uint8_t values[] = {0, 1, 4, 0x7f, 0x80, 0xff, static_cast<uint8_t>(b ^ 4),
-                                static_cast<uint8_t>(b + 4), static_cast<uint8_t>(b - 4)};
+      const uint8_t values[] = {0,
+                                1,
+                                4,
+                                0x7f,
+                                0x80,
+                                0xff,
+                                static_cast<uint8_t>(b ^ 4),
+                                static_cast<uint8_t>(b + 4),
+                                static_cast<uint8_t>(b - 4)};
       b = values[rng() % std::size(values)];
     }
     const auto view = open(wrong);

@@ -103,8 +103,10 @@ TEST(Postscript, UnknownRequiredFeaturesAreRefusedOptionalOnesNot) {
 TEST(Postscript, FootersOutsideTheFileAreRefused) {
   const uint64_t room = kFileSize - kPostscriptSize;
   const std::pair<uint64_t, uint64_t> bad[] = {
-      {0, room + 1}, {1, room},       {room, 1},       {room + 1, 0},
-      {UINT64_MAX, 0}, {UINT64_MAX, 2}, {1, UINT64_MAX}, {100, UINT64_MAX - 99}};
+      {0, room + 1},   {1, room},
+      {room, 1},       {room + 1, 0},
+      {UINT64_MAX, 0}, {UINT64_MAX, 2},
+      {1, UINT64_MAX}, {100, UINT64_MAX - 99}};
   for (const auto& [offset, size] : bad) {
     Bytes bytes = sample().serialize();
     store(bytes.data(), offset);

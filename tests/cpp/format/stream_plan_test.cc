@@ -27,7 +27,8 @@ TEST(StreamPlan, StreamsOfEachLayout) {
   CHECK(types_of(make_field("vu")) == Types({kBits, ValueType::bytes()}));
   CHECK(types_of(make_field("w:0")) == Types({kBits}));
   CHECK(types_of(make_field("+s", {})) == Types({kBits}));
-  CHECK(types_of(make_field("+l", {i32})) == Types({kBits, kEnds, kBits, ints}));
+  CHECK(types_of(make_field("+l", {i32})) ==
+        Types({kBits, kEnds, kBits, ints}));
   CHECK(types_of(make_field("+w:2", {i32})) == Types({kBits, kBits, ints}));
   CHECK(types_of(make_field("+s", {i32, make_field("n")})) ==
         Types({kBits, kBits, ints}));

@@ -17,7 +17,8 @@ std::vector<int> bits_of(uint64_t hash) {
   builder.insert(hash);
   std::vector<int> bits;
   for (size_t i = 0; i < 8; ++i) {
-    bits.push_back(std::countr_zero(load<uint32_t>(builder.bytes().data() + 4 * i)));
+    bits.push_back(
+        std::countr_zero(load<uint32_t>(builder.bytes().data() + 4 * i)));
   }
   return bits;
 }
@@ -25,18 +26,22 @@ std::vector<int> bits_of(uint64_t hash) {
 TEST(BloomFilter, Vectors) {
   const std::vector<uint8_t> number = {0, 0x80, 0, 0, 0, 0, 0, 0, 1};
   CHECK_EQ(key_hash64(number), 0x138152f2fd808345u);
-  CHECK(bits_of(0x138152f2fd808345u) == std::vector<int>{25, 31, 2, 1, 3, 3, 24, 6});
+  CHECK(bits_of(0x138152f2fd808345u) ==
+        std::vector<int>{25, 31, 2, 1, 3, 3, 24, 6});
   const std::vector<uint8_t> text = {0, 'a', 'b', 'c', 0};
   CHECK_EQ(key_hash64(text), 0xfb69c65c8bed7e7eu);
-  CHECK(bits_of(0xfb69c65c8bed7e7eu) == std::vector<int>{23, 24, 30, 2, 20, 14, 25, 25});
+  CHECK(bits_of(0xfb69c65c8bed7e7eu) ==
+        std::vector<int>{23, 24, 30, 2, 20, 14, 25, 25});
   CHECK_EQ(key_hash64({}), 0xef46db3751d8e999u);
-  CHECK(bits_of(0xef46db3751d8e999u) == std::vector<int>{29, 0, 25, 28, 14, 22, 29, 30});
+  CHECK(bits_of(0xef46db3751d8e999u) ==
+        std::vector<int>{29, 0, 25, 28, 14, 22, 29, 30});
 }
 
 TEST(BloomFilter, BlockIsMultiplyShift) {
   CHECK_EQ(bloom_block(0, 7), 0);
   CHECK_EQ(bloom_block(~uint64_t{0}, 7), 6);
-  CHECK_EQ(bloom_block(0x138152f2fd808345u, 1000), (0x138152f2ull * 1000) >> 32);
+  CHECK_EQ(bloom_block(0x138152f2fd808345u, 1000),
+           (0x138152f2ull * 1000) >> 32);
   CHECK_EQ(bloom_block(0x80000000ull << 32, 3), 1);
 }
 
@@ -63,7 +68,8 @@ TEST(BloomFilter, HasWhatWasInsertedAndLittleElse) {
     for (const uint64_t h : in) one_by_one.insert(h);
     const auto filter = BloomFilter::open(builder.bytes());
     REQUIRE(filter.has_value());
-    CHECK(std::equal(builder.bytes().begin(), builder.bytes().end(), one_by_one.bytes().begin()));
+    CHECK(std::equal(builder.bytes().begin(), builder.bytes().end(),
+                     one_by_one.bytes().begin()));
     for (const uint64_t h : in) CHECK(filter->might_contain(h));
     std::vector<uint8_t> found(out.size());
     filter->might_contain(out, found.data());

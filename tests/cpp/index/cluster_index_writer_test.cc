@@ -35,7 +35,8 @@ struct Group {
   }
   // Row of the first key >= target within the group.
   uint64_t find(const std::string& target) const {
-    auto directory = ChunkDirectory::open({keys.boundaries.data(), keys.boundaries.num_bytes()}, ends);
+    auto directory = ChunkDirectory::open(
+        {keys.boundaries.data(), keys.boundaries.num_bytes()}, ends);
     REQUIRE(directory.has_value());
     const size_t at = directory->find(as_bytes(target));
     uint64_t row = 0;
@@ -64,10 +65,12 @@ TEST(ClusterIndexWriter, GroupsAnswerLikeTheSortedKeys) {
       CHECK_EQ(group.keys.chunks.size(), div_ceil(500, chunk_keys));
       CHECK(as_string(group.keys.first_key.span()) == set.keys.front());
       CHECK(as_string(group.keys.last_key.span()) == set.keys.back());
-      CHECK(as_string(group.keys.boundaries.key(group.ends.size() - 1)) == set.keys.back());
+      CHECK(as_string(group.keys.boundaries.key(group.ends.size() - 1)) ==
+            set.keys.back());
       for (const std::string& probe : probes_for(set.keys, 2)) {
         if (group.find(probe) != expected_lower_bound(set.keys, probe)) {
-          return fail(set.name.c_str(), static_cast<int>(chunk_keys), "wrong row");
+          return fail(set.name.c_str(), static_cast<int>(chunk_keys),
+                      "wrong row");
         }
       }
       CHECK(writer.finish_group().chunks.empty());
@@ -77,7 +80,8 @@ TEST(ClusterIndexWriter, GroupsAnswerLikeTheSortedKeys) {
 
 TEST(ClusterIndexWriter, BatchesDoNotChangeBytes) {
   std::mt19937_64 rng(4);
-  const Keys all = generate(3000, [&](size_t i) { return std::string(1, '\0') + big_endian(i * 5); });
+  const Keys all = generate(
+      3000, [&](size_t i) { return std::string(1, '\0') + big_endian(i * 5); });
   const KeyBuffer keys = to_buffer(all, true);
   ClusterIndexWriter one(options(256)), many(options(256));
   CHECK(one.add(keys, 0, 3000).is_ok());
@@ -92,7 +96,8 @@ TEST(ClusterIndexWriter, BatchesDoNotChangeBytes) {
 TEST(ClusterIndexWriter, LongKeysMakeShortChunks) {
   ClusterIndexOptions o = options(1024);
   o.chunk_bytes = 1000;
-  const Keys all = generate(100, [](size_t i) { return std::string(95, 'x') + big_endian(i, 5); });
+  const Keys all = generate(
+      100, [](size_t i) { return std::string(95, 'x') + big_endian(i, 5); });
   for (const bool fixed : {false, true}) {
     ClusterIndexWriter writer(o);
     CHECK(writer.add(to_buffer(all, fixed), 0, 7).is_ok());
@@ -127,8 +132,8 @@ void check_error(const Status& s, StatusCode code, const char* text) {
 TEST(ClusterIndexWriter, DisorderNamesRowsAndKeys) {
   ClusterIndexWriter writer(options(4));
   CHECK(writer.add(to_buffer({"a", "b"}), 0, 2).is_ok());
-  check_error(writer.add(to_buffer({"c", "e", "d"}), 0, 3), StatusCode::kKeyOrder,
-              "row 4 (key 0x64) and row 3 (key 0x65)");
+  check_error(writer.add(to_buffer({"c", "e", "d"}), 0, 3),
+              StatusCode::kKeyOrder, "row 4 (key 0x64) and row 3 (key 0x65)");
   ClusterIndexWriter across(options(4));
   CHECK(across.add(to_buffer({"a", "b"}), 0, 2).is_ok());
   (void)across.finish_group();
@@ -138,14 +143,18 @@ TEST(ClusterIndexWriter, DisorderNamesRowsAndKeys) {
 
 TEST(ClusterIndexWriter, UniqueRefusesDuplicates) {
   ClusterIndexOptions o = options(4, true);
-  o.describe = [](ByteSpan key) { return "<" + std::string(as_string(key)) + ">"; };
+  o.describe = [](ByteSpan key) {
+    return "<" + std::string(as_string(key)) + ">";
+  };
   ClusterIndexWriter writer(o);
   CHECK(writer.add(to_buffer({"a", "b"}), 0, 2).is_ok());
-  check_error(writer.add(to_buffer({"c", "c"}), 0, 2), StatusCode::kDuplicateKey,
+  check_error(writer.add(to_buffer({"c", "c"}), 0, 2),
+              StatusCode::kDuplicateKey,
               "row 3 (key <c>) and row 2 have the same key");
   ClusterIndexWriter across(o);
   CHECK(across.add(to_buffer({"a", "b"}), 0, 2).is_ok());
-  check_error(across.add(to_buffer({"b", "c"}), 0, 2), StatusCode::kDuplicateKey, "<b>");
+  check_error(across.add(to_buffer({"b", "c"}), 0, 2),
+              StatusCode::kDuplicateKey, "<b>");
 }
 
 TEST(ClusterIndexWriter, FindsDisorderInKeysOfEveryWidth) {
@@ -162,7 +171,9 @@ TEST(ClusterIndexWriter, FindsDisorderInKeysOfEveryWidth) {
       const KeyBuffer fixed = to_buffer(keys, true), sized = to_buffer(keys);
       for (const bool strict : {false, true}) {
         size_t want = 1;
-        while (want < 40 && (strict ? keys[want - 1] < keys[want] : keys[want - 1] <= keys[want])) ++want;
+        while (want < 40 && (strict ? keys[want - 1] < keys[want]
+                                    : keys[want - 1] <= keys[want]))
+          ++want;
         CHECK_EQ(find_disorder(fixed, 0, 40, strict), want);
         CHECK_EQ(find_disorder(sized, 0, 40, strict), want);
       }
@@ -185,7 +196,11 @@ TEST(ClusterIndexWriter, SeparatorsAreBetweenAndShort) {
   CHECK(between("abcdef", "abd") == "abce");
   CHECK(between("ab", "abc") == "ab");
   CHECK(between("ab", "ab") == "ab");
-  CHECK(between("a\xff\xff" "ab", "b") == "a\xff\xff" "b");
+  CHECK(between("a\xff\xff"
+                "ab",
+                "b") ==
+        "a\xff\xff"
+        "b");
   std::mt19937_64 rng(2);
   const Keys keys = generate(4000, [&](size_t) {
     std::string s(rng() % 6, ' ');

@@ -46,7 +46,8 @@ inline std::vector<NamedKeys> nasty_key_sets(size_t n, uint64_t seed) {
   std::mt19937_64 rng(seed);
   const auto text = [&rng](size_t most, int letters, char first) {
     std::string s(rng() % (most + 1), ' ');
-    for (char& c : s) c = static_cast<char>(first + static_cast<int>(rng() % letters));
+    for (char& c : s)
+      c = static_cast<char>(first + static_cast<int>(rng() % letters));
     return s;
   };
   const auto marked = [](uint64_t v) {
@@ -64,20 +65,29 @@ inline std::vector<NamedKeys> nasty_key_sets(size_t n, uint64_t seed) {
   add("random64", [&](size_t) { return marked(rng()); });
   add("random40", [&](size_t) { return marked(rng() >> 24); });
   add("extremes", [&](size_t i) { return marked(i % 2 ? 0 : ~uint64_t{0}); });
-  add("jump", [&](size_t i) { return marked(i < n / 2 ? i : i + (1ull << 40)); });
-  add("jump62", [&](size_t i) { return marked(i < n / 2 ? i : i + (3ull << 61)); });
+  add("jump",
+      [&](size_t i) { return marked(i < n / 2 ? i : i + (1ull << 40)); });
+  add("jump62",
+      [&](size_t i) { return marked(i < n / 2 ? i : i + (3ull << 61)); });
   add("bytes1", [&](size_t) { return big_endian(rng() & 255, 1); });
   add("bytes3", [&](size_t) { return big_endian(rng() & 0xffffff, 3); });
   add("bytes0", [&](size_t) { return std::string(); });
   add("wide", [&](size_t) { return marked(rng() % 9) + marked(rng() % 5); });
-  add("walk", [&, v = uint64_t{0}](size_t) mutable { return marked(v += rng() % 100); });
+  add("walk", [&, v = uint64_t{0}](size_t) mutable {
+    return marked(v += rng() % 100);
+  });
   add("text", [&](size_t) { return text(12, 3, 'a'); });
   add("long text", [&](size_t) { return "common/" + text(70, 2, 'a'); });
   add("text of ff", [&](size_t) { return text(5, 2, '\xfe'); });
   add("text of 00", [&](size_t) { return text(5, 2, '\0'); });
-  add("huge", [&](size_t i) { return std::string(300, 'x') + text(3, 2, 'a') + std::string(i % 40, 'y'); });
+  add("huge", [&](size_t i) {
+    return std::string(300, 'x') + text(3, 2, 'a') + std::string(i % 40, 'y');
+  });
   add("prefixes", [&](size_t i) { return std::string(i % 50, '\0'); });
-  add("hex", [&](size_t) { return std::string(1, '\0') + text(0, 1, 'a') + big_endian(rng()) + big_endian(rng()); });
+  add("hex", [&](size_t) {
+    return std::string(1, '\0') + text(0, 1, 'a') + big_endian(rng()) +
+           big_endian(rng());
+  });
   return sets;
 }
 
@@ -104,8 +114,8 @@ inline Keys probes_for(const Keys& keys, uint64_t seed) {
 }
 
 inline uint32_t expected_lower_bound(const Keys& keys, const std::string& t) {
-  return static_cast<uint32_t>(
-      std::lower_bound(keys.begin(), keys.end(), t) - keys.begin());
+  return static_cast<uint32_t>(std::lower_bound(keys.begin(), keys.end(), t) -
+                               keys.begin());
 }
 
 }  // namespace nimble::testing

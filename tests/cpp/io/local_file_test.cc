@@ -87,11 +87,11 @@ TEST(LocalFile, ReadManyStopsAtTheFirstFailure) {
   auto file = LocalFile::open(dir.write("a", pattern(100)), false);
   REQUIRE(file.has_value());
   std::vector<uint8_t> a(10), b(10);
-  CHECK((*file)->read_many(std::vector<ReadRequest>{{0, 10, a.data()},
-                                                    {90, 10, b.data()}}));
+  CHECK((*file)->read_many(
+      std::vector<ReadRequest>{{0, 10, a.data()}, {90, 10, b.data()}}));
   CHECK(as_string(b) == pattern(100).substr(90));
-  CHECK(!(*file)->read_many(std::vector<ReadRequest>{{0, 10, a.data()},
-                                                     {91, 10, b.data()}}));
+  CHECK(!(*file)->read_many(
+      std::vector<ReadRequest>{{0, 10, a.data()}, {91, 10, b.data()}}));
 }
 
 TEST(MemoryFile, Reads) {

@@ -11,7 +11,8 @@ namespace {
 // `size` bytes that say where in the file they come from.
 RangeCache::Bytes stretch(uint64_t offset, size_t size) {
   auto out = std::make_shared<std::vector<uint8_t>>(size);
-  for (size_t i = 0; i < size; ++i) (*out)[i] = static_cast<uint8_t>(offset + i);
+  for (size_t i = 0; i < size; ++i)
+    (*out)[i] = static_cast<uint8_t>(offset + i);
   return out;
 }
 

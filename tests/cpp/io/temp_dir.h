@@ -17,7 +17,8 @@ class TempDir {
  public:
   TempDir() {
     std::string pattern =
-        (std::filesystem::temp_directory_path() / "nimble-test-XXXXXX").string();
+        (std::filesystem::temp_directory_path() / "nimble-test-XXXXXX")
+            .string();
     REQUIRE(::mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }

@@ -30,8 +30,7 @@ class TestArray {
   // A primitive, text or binary column. Every array begins with junk rows
   // behind its offset, as slices do.
   static std::unique_ptr<TestArray> leaf(std::string name, std::string format,
-                                         const Cells& cells,
-                                         int64_t junk = 3) {
+                                         const Cells& cells, int64_t junk = 3) {
     auto out = std::make_unique<TestArray>();
     out->field_.name = std::move(name);
     out->field_.format = std::move(format);
@@ -44,12 +43,14 @@ class TestArray {
     } else if (out->field_.layout == Layout::kBool) {
       out->buffers_.emplace_back(all.size() / 8 + 1);
       for (size_t i = 0; i < all.size(); ++i) {
-        if (all[i] && (*all[i])[0] != 0) out->buffers_[1][i / 8] |= static_cast<uint8_t>(1 << (i % 8));
+        if (all[i] && (*all[i])[0] != 0)
+          out->buffers_[1][i / 8] |= static_cast<uint8_t>(1 << (i % 8));
       }
     } else {
       out->buffers_.emplace_back();
       for (const Cell& c : all) {
-        const std::string v = c.value_or(std::string(out->field_.width, '\xa5'));
+        const std::string v =
+            c.value_or(std::string(out->field_.width, '\xa5'));
         out->buffers_[1].insert(out->buffers_[1].end(), v.begin(), v.end());
       }
       out->buffers_[1].resize(out->buffers_[1].size() + 1);
@@ -80,7 +81,8 @@ class TestArray {
     out->field_.format = "+s";
     Cells marks(static_cast<size_t>(junk), Cell(""));
     for (int64_t i = 0; i < rows; ++i) {
-      marks.push_back(valid.empty() || valid[static_cast<size_t>(i)] ? Cell("") : Cell());
+      marks.push_back(valid.empty() || valid[static_cast<size_t>(i)] ? Cell("")
+                                                                     : Cell());
     }
     out->set_validity(marks);
     for (auto& c : children) {
@@ -165,9 +167,10 @@ class TestArray {
 };
 
 // A batch of columns, each with its own offset, below a root of its own.
-inline std::unique_ptr<TestArray> batch(std::vector<std::unique_ptr<TestArray>> columns,
-                                        size_t rows) {
-  return TestArray::structure("", std::move(columns), static_cast<int64_t>(rows));
+inline std::unique_ptr<TestArray> batch(
+    std::vector<std::unique_ptr<TestArray>> columns, size_t rows) {
+  return TestArray::structure("", std::move(columns),
+                              static_cast<int64_t>(rows));
 }
 
 inline std::string key_hex(ByteSpan bytes) {

@@ -23,7 +23,9 @@ TEST(KeyBounds, Successor) {
   CHECK_EQ(next("a"), std::string("62"));
   CHECK_EQ(next("a\xff"), std::string("62"));
   CHECK_EQ(next("a\xff\xff"), std::string("62"));
-  CHECK_EQ(next("\xff" "a"), std::string("ff62"));
+  CHECK_EQ(next("\xff"
+                "a"),
+           std::string("ff62"));
   CHECK_EQ(next("\xff\xff"), std::string("none"));
   CHECK_EQ(next(""), std::string("none"));
 }
@@ -54,20 +56,23 @@ struct Table {
     std::vector<KeyColumnSpec> specs;
     for (size_t c = 0; c < formats.size(); ++c) {
       columns.push_back(random_cells(formats[c], rows, 20, rng));
-      leaves.push_back(TestArray::leaf("c" + std::to_string(c), formats[c], columns.back()));
+      leaves.push_back(
+          TestArray::leaf("c" + std::to_string(c), formats[c], columns.back()));
       specs.push_back({{static_cast<int>(c)}, orders[c]});
     }
     array = batch(std::move(leaves), rows);
     auto made = KeyEncoder::create(array->field(), specs);
     REQUIRE(made.has_value());
     encoder = *made;
-    REQUIRE(encoder->encode(array->view(), 0, static_cast<int64_t>(rows), &keys).is_ok());
+    REQUIRE(encoder->encode(array->view(), 0, static_cast<int64_t>(rows), &keys)
+                .is_ok());
   }
   const Field& field(size_t c) const { return array->field().children[c]; }
   // The first k values of a row as a bound.
   std::vector<KeyScalar> tuple(size_t row, size_t k) const {
     std::vector<KeyScalar> out;
-    for (size_t c = 0; c < k; ++c) out.push_back(scalar_of(field(c), columns[c][row]));
+    for (size_t c = 0; c < k; ++c)
+      out.push_back(scalar_of(field(c), columns[c][row]));
     return out;
   }
   // Row a against the first k values of row b.
@@ -82,19 +87,24 @@ struct Table {
 
 std::vector<std::string> random_formats(size_t n, std::mt19937_64* rng) {
   std::vector<std::string> out;
-  while (out.size() < n) out.push_back(key_formats()[(*rng)() % key_formats().size()]);
+  while (out.size() < n)
+    out.push_back(key_formats()[(*rng)() % key_formats().size()]);
   return out;
 }
 
 TEST(KeyBounds, EqualAndKeyOrderRanges) {
   std::mt19937_64 rng(21);
   for (int round = 0; round < 80; ++round) {
-    const Table t(random_formats(3, &rng), {kOrders[rng() % 4], kOrders[rng() % 4], kOrders[rng() % 4]}, 60, &rng);
+    const Table t(random_formats(3, &rng),
+                  {kOrders[rng() % 4], kOrders[rng() % 4], kOrders[rng() % 4]},
+                  60, &rng);
     for (int i = 0; i < 20; ++i) {
-      const size_t a = rng() % 60, b = rng() % 60, ka = rng() % 4, kb = rng() % 4;
+      const size_t a = rng() % 60, b = rng() % 60, ka = rng() % 4,
+                   kb = rng() % 4;
       const bool in_a = rng() % 2, in_b = rng() % 2;
       const auto equal = equal_range(*t.encoder, t.tuple(a, ka));
-      const auto between = key_order_range(*t.encoder, {t.tuple(a, ka), in_a}, {t.tuple(b, kb), in_b});
+      const auto between = key_order_range(*t.encoder, {t.tuple(a, ka), in_a},
+                                           {t.tuple(b, kb), in_b});
       REQUIRE(equal.has_value());
       REQUIRE(between.has_value());
       bool any = false;
@@ -129,9 +139,14 @@ TEST(KeyBounds, ValueRangeOfOneColumn) {
           const bool no_low = low.values.empty(), no_high = high.values.empty();
           bool want = no_low && no_high;
           if (cell && !want) {
-            const int x = no_low ? 1 : compare_values(t.field(0), *cell, *t.columns[0][a]);
-            const int y = no_high ? -1 : compare_values(t.field(0), *cell, *t.columns[0][b]);
-            want = (x > 0 || (x == 0 && low.inclusive)) && (y < 0 || (y == 0 && high.inclusive));
+            const int x =
+                no_low ? 1
+                       : compare_values(t.field(0), *cell, *t.columns[0][a]);
+            const int y =
+                no_high ? -1
+                        : compare_values(t.field(0), *cell, *t.columns[0][b]);
+            want = (x > 0 || (x == 0 && low.inclusive)) &&
+                   (y < 0 || (y == 0 && high.inclusive));
           } else if (!cell && nulls) {
             // Nulls lie at one end of the order: in the range if that is open.
             want = order.nulls_first != order.descending ? no_low : no_high;
@@ -148,9 +163,11 @@ TEST(KeyBounds, ValueRangeBelowEqualColumns) {
   std::mt19937_64 rng(1);
   const Table t({"i", "l"}, {{}, {true, false}}, 1, &rng);
   const auto bound = [](int64_t a, int64_t v) {
-    return std::vector<KeyScalar>{KeyScalar::from_int(a), KeyScalar::from_int(v)};
+    return std::vector<KeyScalar>{KeyScalar::from_int(a),
+                                  KeyScalar::from_int(v)};
   };
-  const auto range = value_range(*t.encoder, {bound(1, 10), true}, {bound(1, 30), false});
+  const auto range =
+      value_range(*t.encoder, {bound(1, 10), true}, {bound(1, 30), false});
   REQUIRE(range.has_value());
   const auto holds = [&](int64_t a, int64_t v) {
     ByteBuffer key;
@@ -163,16 +180,22 @@ TEST(KeyBounds, ValueRangeBelowEqualColumns) {
   CHECK(!holds(1, 9));
   CHECK(!holds(2, 20));
   // Different a: rows between the bounds are not neighbours.
-  CHECK(!value_range(*t.encoder, {bound(1, 10), true}, {bound(2, 30), false}).has_value());
+  CHECK(!value_range(*t.encoder, {bound(1, 10), true}, {bound(2, 30), false})
+             .has_value());
   CHECK(!value_range(*t.encoder, {bound(1, 10), true}, {}).has_value());
   // A bound that is a whole prefix: a = 1 and t >= 10, without null t.
   const KeyBound whole{{KeyScalar::from_int(1)}, true};
   const auto open = value_range(*t.encoder, {bound(1, 10), true}, whole);
   REQUIRE(open.has_value());
   ByteBuffer null_key;
-  REQUIRE(t.encoder->encode_tuple(std::vector{KeyScalar::from_int(1), KeyScalar::null()}, &null_key).is_ok());
+  REQUIRE(
+      t.encoder
+          ->encode_tuple(std::vector{KeyScalar::from_int(1), KeyScalar::null()},
+                         &null_key)
+          .is_ok());
   CHECK(!open->contains(null_key.span()));
-  const auto with_nulls = value_range(*t.encoder, whole, {bound(1, 10), true}, true);
+  const auto with_nulls =
+      value_range(*t.encoder, whole, {bound(1, 10), true}, true);
   REQUIRE(with_nulls.has_value());
   CHECK(with_nulls->contains(null_key.span()));
 }
@@ -205,11 +228,14 @@ TEST(KeyBounds, ValuesThatTheColumnCannotHold) {
   std::mt19937_64 rng(24);
   for (const SortOrder order : kOrders) {
     const Table t({"c", "i"}, {order, {}}, 50, &rng);
-    const auto at = [](int64_t v) { return std::vector<KeyScalar>{KeyScalar::from_int(v)}; };
+    const auto at = [](int64_t v) {
+      return std::vector<KeyScalar>{KeyScalar::from_int(v)};
+    };
     CHECK(equal_range(*t.encoder, at(300))->empty());
     CHECK(equal_range(*t.encoder, at(-300))->empty());
     for (const bool inclusive : {false, true}) {
-      const auto all = value_range(*t.encoder, {at(-300), inclusive}, {at(300), inclusive});
+      const auto all =
+          value_range(*t.encoder, {at(-300), inclusive}, {at(300), inclusive});
       const auto above = value_range(*t.encoder, {at(300), inclusive}, {});
       const auto below = value_range(*t.encoder, {}, {at(-300), inclusive});
       for (size_t r = 0; r < 50; ++r) {
@@ -218,9 +244,14 @@ TEST(KeyBounds, ValuesThatTheColumnCannotHold) {
         CHECK(!below->contains(t.keys.key(r)));
       }
     }
-    CHECK(!equal_range(*t.encoder, std::vector{KeyScalar::from_double(1)}).has_value());
-    CHECK(!key_order_range(*t.encoder, {{KeyScalar{}, KeyScalar{}, KeyScalar{}}, true}, {}).has_value());
-    CHECK(!value_range(*t.encoder, {{KeyScalar{}, KeyScalar{}, KeyScalar{}}, true}, {}).has_value());
+    CHECK(!equal_range(*t.encoder, std::vector{KeyScalar::from_double(1)})
+               .has_value());
+    CHECK(!key_order_range(*t.encoder,
+                           {{KeyScalar{}, KeyScalar{}, KeyScalar{}}, true}, {})
+               .has_value());
+    CHECK(!value_range(*t.encoder,
+                       {{KeyScalar{}, KeyScalar{}, KeyScalar{}}, true}, {})
+               .has_value());
     CHECK(!equal_range(*t.encoder, at(1), true).has_value());
   }
 }

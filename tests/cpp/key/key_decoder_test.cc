@@ -27,17 +27,20 @@ std::vector<uint8_t> bytes_of(std::string_view hex_text) {
   std::vector<uint8_t> out;
   const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
   for (size_t i = 0; i + 1 < hex_text.size(); i += 2) {
-    out.push_back(static_cast<uint8_t>(digit(hex_text[i]) * 16 + digit(hex_text[i + 1])));
+    out.push_back(
+        static_cast<uint8_t>(digit(hex_text[i]) * 16 + digit(hex_text[i + 1])));
   }
   return out;
 }
 
-void check_corrupt(const KeyDecoder& d, std::string_view hex_text, std::string_view why) {
+void check_corrupt(const KeyDecoder& d, std::string_view hex_text,
+                   std::string_view why) {
   std::vector<DecodedColumn> out;
   const Status s = d.decode(bytes_of(hex_text), &out);
   CHECK(s.code() == StatusCode::kCorrupt);
   if (s.message().find(why) == std::string_view::npos) {
-    fail(__FILE__, __LINE__, std::string(hex_text) + ": " + std::string(s.message()));
+    fail(__FILE__, __LINE__,
+         std::string(hex_text) + ": " + std::string(s.message()));
   }
 }
 
@@ -62,11 +65,13 @@ TEST(KeyDecoder, MalformedKeys) {
 
 TEST(KeyDecoder, RandomBytesAreReadOrRefused) {
   std::mt19937_64 rng(9);
-  const KeyDecoder d = decoder_for({"u", "i", "b", "z", "d:38,2", "e"},
-                                   {{}, {true, true}, {}, {true, false}, {}, {}});
+  const KeyDecoder d =
+      decoder_for({"u", "i", "b", "z", "d:38,2", "e"},
+                  {{}, {true, true}, {}, {true, false}, {}, {}});
   for (int i = 0; i < 20000; ++i) {
     std::vector<uint8_t> key(rng() % 40);
-    for (uint8_t& b : key) b = static_cast<uint8_t>(rng() % 3 == 0 ? rng() : rng() % 3);
+    for (uint8_t& b : key)
+      b = static_cast<uint8_t>(rng() % 3 == 0 ? rng() : rng() % 3);
     std::vector<DecodedColumn> out;
     (void)d.decode(key, &out).is_ok();
     CHECK(!d.to_text(key).empty());
@@ -80,7 +85,8 @@ TEST(KeyDecoder, Text) {
   CHECK_EQ(text("l", "00800000000000012c"), std::string("300"));
   CHECK_EQ(text("c", "0000"), std::string("-128"));
   CHECK_EQ(text("C", "00c8"), std::string("200"));
-  CHECK_EQ(text("L", "00ffffffffffffffff"), std::string("18446744073709551615"));
+  CHECK_EQ(text("L", "00ffffffffffffffff"),
+           std::string("18446744073709551615"));
   CHECK_EQ(text("l", "010000000000000000"), std::string("null"));
   CHECK_EQ(text("b", "0002"), std::string("true"));
   CHECK_EQ(text("g", "00c059200000000000"), std::string("100.5"));
@@ -89,9 +95,12 @@ TEST(KeyDecoder, Text) {
   CHECK_EQ(text("tdD", "0080000000"), std::string("1970-01-01"));
   CHECK_EQ(text("tsu:UTC", "008000000000000001"), std::string("1 us"));
   CHECK_EQ(text("d:10,2,64", "008000000000003039"), std::string("123.45"));
-  CHECK_EQ(text("d:10,2", "0080000000000000000000000000000001"), std::string("0.01"));
-  CHECK_EQ(text("d:10,2", "007ffffffffffffffffffffffffffffffe"), std::string("-0.02"));
-  CHECK_EQ(text("u", "0061276201000100"), std::string("0x0061276201000100"));  // trailing bytes
+  CHECK_EQ(text("d:10,2", "0080000000000000000000000000000001"),
+           std::string("0.01"));
+  CHECK_EQ(text("d:10,2", "007ffffffffffffffffffffffffffffffe"),
+           std::string("-0.02"));
+  CHECK_EQ(text("u", "0061276201000100"),
+           std::string("0x0061276201000100"));  // trailing bytes
   CHECK_EQ(text("u", "00612762010000"), std::string("'a\\'b\\x00'"));
   CHECK_EQ(text("z", "00ff00"), std::string("0xff"));
   CHECK_EQ(text("l", "00"), std::string("0x00"));

@@ -30,7 +30,8 @@ Rows make_rows(const std::vector<std::string>& formats, size_t n, int nulls,
   return out;
 }
 
-KeyEncoder make_encoder(const Field& root, const std::vector<SortOrder>& orders) {
+KeyEncoder make_encoder(const Field& root,
+                        const std::vector<SortOrder>& orders) {
   std::vector<KeyColumnSpec> specs;
   for (size_t i = 0; i < orders.size(); ++i) {
     specs.push_back({{static_cast<int>(i)}, orders[i]});
@@ -62,7 +63,8 @@ void check_order(const Rows& rows, const KeyBuffer& keys,
   }
 }
 
-void check_decode(const Rows& rows, const KeyEncoder& encoder, const KeyBuffer& keys) {
+void check_decode(const Rows& rows, const KeyEncoder& encoder,
+                  const KeyBuffer& keys) {
   const KeyDecoder decoder(encoder);
   std::vector<DecodedColumn> out;
   REQUIRE(decoder.decode(keys, 0, keys.size(), &out).is_ok());
@@ -73,7 +75,8 @@ void check_decode(const Rows& rows, const KeyEncoder& encoder, const KeyBuffer& 
       const Cell& cell = rows.columns[c][i];
       CHECK_EQ(out[c].validity[i] != 0, cell.has_value());
       if (!cell) continue;
-      CHECK(as_string(out[c].value(encoder.columns()[c], i)) == canonical(f, *cell));
+      CHECK(as_string(out[c].value(encoder.columns()[c], i)) ==
+            canonical(f, *cell));
     }
   }
 }
@@ -89,7 +92,8 @@ TEST(KeyEncoder, OrderOfEveryType) {
         const KeyBuffer keys = encode_all(encoder, *rows.array);
         check_order(rows, keys, {order}, &rng);
         check_decode(rows, encoder, keys);
-        if (failures > before) return fail(format.c_str(), nulls, "in this type");
+        if (failures > before)
+          return fail(format.c_str(), nulls, "in this type");
       }
     }
   }
@@ -122,12 +126,14 @@ TEST(KeyEncoder, OrderOfTuples) {
 TEST(KeyEncoder, BatchesAndSlicesAppend) {
   std::mt19937_64 rng(3);
   const Rows rows = make_rows({"l", "u"}, 3000, 10, &rng);
-  const KeyEncoder encoder = make_encoder(rows.array->field(), {{}, {true, true}});
+  const KeyEncoder encoder =
+      make_encoder(rows.array->field(), {{}, {true, true}});
   const KeyBuffer whole = encode_all(encoder, *rows.array);
   KeyBuffer pieces;
   const ArrayView view = rows.array->view();
   for (int64_t at = 0; at < 3000;) {
-    const int64_t n = std::min<int64_t>(3000 - at, static_cast<int64_t>(rng() % 1500));
+    const int64_t n =
+        std::min<int64_t>(3000 - at, static_cast<int64_t>(rng() % 1500));
     CHECK(encoder.encode(view, at, n, &pieces).is_ok());
     at += n;
   }
@@ -139,25 +145,32 @@ TEST(KeyEncoder, BatchesAndSlicesAppend) {
 
 TEST(KeyEncoder, DictionariesEncodeTheirValues) {
   for (const char* format : {"u", "g", "b"}) {
-    const Cells values = format[0] == 'u'   ? Cells{Cell("b"), Cell(), Cell("a")}
-                         : format[0] == 'g' ? Cells{Cell(raw(-0.0)), Cell(), Cell(raw(1.5))}
-                                            : Cells{Cell(raw(uint8_t{1})), Cell(), Cell(raw(uint8_t{0}))};
+    const Cells values =
+        format[0] == 'u' ? Cells{Cell("b"), Cell(), Cell("a")}
+        : format[0] == 'g'
+            ? Cells{Cell(raw(-0.0)), Cell(), Cell(raw(1.5))}
+            : Cells{Cell(raw(uint8_t{1})), Cell(), Cell(raw(uint8_t{0}))};
     const std::vector<std::optional<int32_t>> codes = {2, 0, {}, 1, 0};
     Cells plain;
-    for (const auto& c : codes) plain.push_back(c ? values[static_cast<size_t>(*c)] : Cell());
+    for (const auto& c : codes)
+      plain.push_back(c ? values[static_cast<size_t>(*c)] : Cell());
     std::vector<std::unique_ptr<TestArray>> a, b;
-    a.push_back(TestArray::dictionary("d", codes, TestArray::leaf("", format, values)));
+    a.push_back(
+        TestArray::dictionary("d", codes, TestArray::leaf("", format, values)));
     b.push_back(TestArray::leaf("d", format, plain));
     const auto coded = batch(std::move(a), 5), flat = batch(std::move(b), 5);
     const KeyEncoder encoder = make_encoder(coded->field(), {{true, false}});
-    const KeyBuffer x = encode_all(encoder, *coded), y = encode_all(encoder, *flat);
-    for (size_t i = 0; i < 5; ++i) CHECK_EQ(key_hex(x.key(i)), key_hex(y.key(i)));
+    const KeyBuffer x = encode_all(encoder, *coded),
+                    y = encode_all(encoder, *flat);
+    for (size_t i = 0; i < 5; ++i)
+      CHECK_EQ(key_hex(x.key(i)), key_hex(y.key(i)));
   }
 }
 
 TEST(KeyEncoder, CodeOutsideItsDictionary) {
   std::vector<std::unique_ptr<TestArray>> columns;
-  columns.push_back(TestArray::dictionary("d", {0, 2}, TestArray::leaf("", "u", {Cell("a"), Cell("b")})));
+  columns.push_back(TestArray::dictionary(
+      "d", {0, 2}, TestArray::leaf("", "u", {Cell("a"), Cell("b")})));
   const auto rows = batch(std::move(columns), 2);
   const KeyEncoder encoder = make_encoder(rows->field(), {{}});
   KeyBuffer keys;
@@ -169,20 +182,27 @@ TEST(KeyEncoder, CodeOutsideItsDictionary) {
 TEST(KeyEncoder, StructLeavesAreNullBelowNullAncestors) {
   std::vector<std::unique_ptr<TestArray>> inner, outer, columns;
   inner.push_back(TestArray::leaf("other", "i", Cells(9, raw(1))));
-  inner.push_back(TestArray::leaf("x", "s", {Cell(raw(int16_t{9})), Cell(raw(int16_t{8})), Cell(raw(int16_t{7})),
-                                             Cell(raw(int16_t{1})), Cell(), Cell(raw(int16_t{3})),
-                                             Cell(raw(int16_t{4})), Cell(raw(int16_t{5})), Cell(raw(int16_t{6}))}));
+  inner.push_back(TestArray::leaf(
+      "x", "s",
+      {Cell(raw(int16_t{9})), Cell(raw(int16_t{8})), Cell(raw(int16_t{7})),
+       Cell(raw(int16_t{1})), Cell(), Cell(raw(int16_t{3})),
+       Cell(raw(int16_t{4})), Cell(raw(int16_t{5})), Cell(raw(int16_t{6}))}));
   // Two junk rows in the inner struct, one more in the outer one.
-  outer.push_back(TestArray::structure("in", std::move(inner), 7, {true, true, true, true, false, true, true}, 2));
-  columns.push_back(TestArray::structure("out", std::move(outer), 6, {true, true, true, true, false, true}, 1));
+  outer.push_back(
+      TestArray::structure("in", std::move(inner), 7,
+                           {true, true, true, true, false, true, true}, 2));
+  columns.push_back(TestArray::structure(
+      "out", std::move(outer), 6, {true, true, true, true, false, true}, 1));
   const auto rows = batch(std::move(columns), 6);
   auto encoder = KeyEncoder::create(rows->field(), {{{0, 0, 1}, {}}});
   REQUIRE(encoder.has_value());
   CHECK_EQ(encoder->columns()[0].name, std::string("out.in.x"));
   const KeyBuffer keys = encode_all(*encoder, *rows);
   // Rows 0..5 of the root are values 1, null, 3 (in: row 3), ... of x.
-  const char* want[] = {"008001", "010000", "008003", "010000", "010000", "008006"};
-  for (size_t i = 0; i < 6; ++i) CHECK_EQ(key_hex(keys.key(i)), std::string(want[i]));
+  const char* want[] = {"008001", "010000", "008003",
+                        "010000", "010000", "008006"};
+  for (size_t i = 0; i < 6; ++i)
+    CHECK_EQ(key_hex(keys.key(i)), std::string(want[i]));
 }
 
 TEST(KeyEncoder, RefusesWhatHasNoOrder) {
@@ -194,7 +214,8 @@ TEST(KeyEncoder, RefusesWhatHasNoOrder) {
   const auto refused = KeyEncoder::create(rows->field(), {{{0, 0}, {}}});
   REQUIRE(!refused.has_value());
   CHECK(refused.error().code() == StatusCode::kUnsupported);
-  CHECK(refused.error().message().find("'s.when' of type month_interval") != std::string_view::npos);
+  CHECK(refused.error().message().find("'s.when' of type month_interval") !=
+        std::string_view::npos);
   CHECK(!KeyEncoder::create(rows->field(), {{{0}, {}}}).has_value());
   CHECK(!KeyEncoder::create(rows->field(), {{{2}, {}}}).has_value());
   CHECK(!KeyEncoder::create(rows->field(), {{{1, 0}, {}}}).has_value());

@@ -29,8 +29,10 @@ TEST(KeySort, LikeStdStableSort) {
       check_sort<uint32_t>(set.name, set.keys, false);
       check_sort<uint64_t>(set.name, set.keys, false);
       const size_t size = set.keys[0].size();
-      const bool fixed = size > 0 && std::all_of(set.keys.begin(), set.keys.end(),
-                                                 [size](const auto& k) { return k.size() == size; });
+      const bool fixed =
+          size > 0 &&
+          std::all_of(set.keys.begin(), set.keys.end(),
+                      [size](const auto& k) { return k.size() == size; });
       if (!fixed) continue;
       check_sort<uint32_t>(set.name, set.keys, true);
       check_sort<uint64_t>(set.name, set.keys, true);

@@ -8,7 +8,8 @@
 namespace nimble::testing {
 namespace {
 
-constexpr SortOrder kAsc{false, false}, kDesc{true, false}, kNullsFirst{false, true};
+constexpr SortOrder kAsc{false, false}, kDesc{true, false},
+    kNullsFirst{false, true};
 
 struct Vector {
   const char* format;
@@ -28,7 +29,8 @@ Vector f64(SortOrder o, double v, const char* h) {
   return {"g", o, Cell(raw(v)), KeyScalar::from_double(v), h};
 }
 Vector f32(SortOrder o, float v, const char* h) {
-  return {"f", o, Cell(raw(v)), KeyScalar::from_double(static_cast<double>(v)), h};
+  return {"f", o, Cell(raw(v)), KeyScalar::from_double(static_cast<double>(v)),
+          h};
 }
 Vector text(SortOrder o, std::string_view v, const char* h) {
   return {"u", o, Cell(std::string(v)), KeyScalar::from_bytes(as_bytes(v)), h};
@@ -55,9 +57,11 @@ std::vector<Vector> vectors() {
       {"c", kAsc, Cell(raw(int8_t{127})), KeyScalar::from_int(127), "00ff"},
       {"c", kDesc, Cell(raw(int8_t{1})), KeyScalar::from_int(1), "007e"},
       {"C", kAsc, Cell(raw(uint8_t{200})), KeyScalar::from_int(200), "00c8"},
-      {"s", kAsc, Cell(raw(int16_t{-32768})), KeyScalar::from_int(-32768), "000000"},
+      {"s", kAsc, Cell(raw(int16_t{-32768})), KeyScalar::from_int(-32768),
+       "000000"},
       {"s", kDesc, Cell(raw(int16_t{1})), KeyScalar::from_int(1), "007ffe"},
-      {"L", kAsc, Cell(raw(~uint64_t{0})), KeyScalar::from_uint(~uint64_t{0}), "00ffffffffffffffff"},
+      {"L", kAsc, Cell(raw(~uint64_t{0})), KeyScalar::from_uint(~uint64_t{0}),
+       "00ffffffffffffffff"},
       i32(kAsc, INT32_MIN, "0000000000"),
       i32(kAsc, -1, "007fffffff"),
       i32(kAsc, 0, "0080000000"),
@@ -72,9 +76,12 @@ std::vector<Vector> vectors() {
       i64(kAsc, INT64_MAX, "00ffffffffffffffff"),
       i64(kDesc, 1, "007ffffffffffffffe"),
       i64(kNullsFirst, 0, "018000000000000000"),
-      {"d:10,2,64", kAsc, Cell(raw(int64_t{12345})), KeyScalar::from_int(12345), "008000000000003039"},
-      {"d:20,2", kAsc, Cell(raw_wide(12345, 16)), KeyScalar::from_int(12345), "0080000000000000000000000000003039"},
-      {"d:20,2", kDesc, Cell(raw_wide(-2, 16)), KeyScalar::from_wide(wide), "0080000000000000000000000000000001"},
+      {"d:10,2,64", kAsc, Cell(raw(int64_t{12345})), KeyScalar::from_int(12345),
+       "008000000000003039"},
+      {"d:20,2", kAsc, Cell(raw_wide(12345, 16)), KeyScalar::from_int(12345),
+       "0080000000000000000000000000003039"},
+      {"d:20,2", kDesc, Cell(raw_wide(-2, 16)), KeyScalar::from_wide(wide),
+       "0080000000000000000000000000000001"},
       f64(kAsc, -kInf, "00000fffffffffffff"),
       f64(kAsc, -1.0, "00400fffffffffffff"),
       f64(kAsc, -0.0, "008000000000000000"),
@@ -91,8 +98,10 @@ std::vector<Vector> vectors() {
       f32(kAsc, 100.5f, "00c2c90000"),
       f32(kAsc, std::nanf("1"), "00ffc00000"),
       f32(kDesc, 1.0f, "00407fffff"),
-      {"e", kAsc, Cell(raw(uint16_t{0x3e00})), KeyScalar::from_double(1.5), "00be00"},
-      {"e", kAsc, Cell(raw(uint16_t{0xfc01})), KeyScalar::from_double(nan), "00fe00"},
+      {"e", kAsc, Cell(raw(uint16_t{0x3e00})), KeyScalar::from_double(1.5),
+       "00be00"},
+      {"e", kAsc, Cell(raw(uint16_t{0xfc01})), KeyScalar::from_double(nan),
+       "00fe00"},
       text(kAsc, "", "0000"),
       text(kAsc, "a", "006100"),
       text(kAsc, "abc", "0061626300"),
@@ -102,11 +111,13 @@ std::vector<Vector> vectors() {
       text(kAsc, "a\0b"sv, "006101006200"),
       text(kAsc, "\xff", "00ff00"),
       text(kAsc, "orange", "006f72616e676500"),
-      text(kAsc, "0123456789abcdef\0"sv, "0030313233343536373839616263646566010000"),
+      text(kAsc, "0123456789abcdef\0"sv,
+           "0030313233343536373839616263646566010000"),
       text(kDesc, "", "00ff"),
       text(kDesc, "abc", "009e9d9cff"),
       text(kDesc, "\0"sv, "00feffff"),
-      {"w:3", kDesc, Cell(std::string("\0\x01z", 3)), KeyScalar::from_bytes(as_bytes("\0\x01z"sv)), "00fffe85"},
+      {"w:3", kDesc, Cell(std::string("\0\x01z", 3)),
+       KeyScalar::from_bytes(as_bytes("\0\x01z"sv)), "00fffe85"},
       // Nulls: of text the marker alone, of fixed-width values zeros too.
       null("u", kAsc, "01"),
       null("u", kNullsFirst, "00"),
@@ -120,7 +131,8 @@ std::vector<Vector> vectors() {
 
 KeyEncoder encoder_of(const Field& root, std::vector<SortOrder> orders) {
   std::vector<KeyColumnSpec> specs;
-  for (size_t i = 0; i < orders.size(); ++i) specs.push_back({{static_cast<int>(i)}, orders[i]});
+  for (size_t i = 0; i < orders.size(); ++i)
+    specs.push_back({{static_cast<int>(i)}, orders[i]});
   auto e = KeyEncoder::create(root, specs);
   REQUIRE(e.has_value());
   return *e;
@@ -140,7 +152,8 @@ TEST(KeyVectors, ColumnsScalarsAndDecoder) {
     ByteBuffer scalar;
     CHECK(encoder.encode_scalar(0, v.scalar, &scalar).is_ok());
     CHECK_EQ(key_hex(scalar.span()), std::string(v.hex));
-    if (v.scalar.kind == KeyScalar::Kind::kInt && encoder.columns()[0].kind != KeyKind::kWide) {
+    if (v.scalar.kind == KeyScalar::Kind::kInt &&
+        encoder.columns()[0].kind != KeyKind::kWide) {
       uint8_t key[KeyEncoder::kMaxIntKey];
       const size_t n = encoder.encode_int_key(v.scalar.i, key);
       CHECK_EQ(key_hex({key, n}), std::string(v.hex));
@@ -155,8 +168,10 @@ TEST(KeyVectors, ColumnsScalarsAndDecoder) {
 
 TEST(KeyVectors, Tuples) {
   std::vector<std::unique_ptr<TestArray>> columns;
-  columns.push_back(TestArray::leaf("a", "u", {Cell("0000"), Cell("00000"), Cell("a")}));
-  columns.push_back(TestArray::leaf("b", "i", {Cell(raw(0)), Cell(raw(0)), Cell()}));
+  columns.push_back(
+      TestArray::leaf("a", "u", {Cell("0000"), Cell("00000"), Cell("a")}));
+  columns.push_back(
+      TestArray::leaf("b", "i", {Cell(raw(0)), Cell(raw(0)), Cell()}));
   columns.push_back(TestArray::leaf("c", "u", {Cell("x"), Cell(), Cell("")}));
   const auto rows = batch(std::move(columns), 3);
   const KeyEncoder encoder = encoder_of(rows->field(), {kAsc, kAsc, kDesc});
@@ -172,7 +187,8 @@ TEST(KeyVectors, IntKeyOutOfRange) {
   const auto size = [&key](const char* format, int64_t v) {
     std::vector<std::unique_ptr<TestArray>> columns;
     columns.push_back(TestArray::leaf("k", format, {Cell()}));
-    return encoder_of(batch(std::move(columns), 1)->field(), {kAsc}).encode_int_key(v, key);
+    return encoder_of(batch(std::move(columns), 1)->field(), {kAsc})
+        .encode_int_key(v, key);
   };
   CHECK_EQ(size("c", 128), 0);
   CHECK_EQ(size("c", -129), 0);
@@ -196,7 +212,8 @@ TEST(KeyVectors, ScalarFit) {
     auto c = resolve_key_column(root, {{0}, kAsc});
     REQUIRE(c.has_value());
     ByteBuffer out;
-    CHECK_EQ(encode_scalar(*c, v, &out).is_ok(), fit_of(*c, v) == ScalarFit::kExact);
+    CHECK_EQ(encode_scalar(*c, v, &out).is_ok(),
+             fit_of(*c, v) == ScalarFit::kExact);
     return fit_of(*c, v);
   };
   CHECK(fit("c", KeyScalar::from_int(300)) == ScalarFit::kAbove);
@@ -217,7 +234,8 @@ TEST(KeyVectors, ScalarFit) {
   CHECK(fit("g", KeyScalar::from_int(INT64_MIN)) == ScalarFit::kExact);
   CHECK(fit("l", KeyScalar::from_double(1)) == ScalarFit::kWrongType);
   CHECK(fit("u", KeyScalar::from_int(1)) == ScalarFit::kWrongType);
-  CHECK(fit("w:2", KeyScalar::from_bytes(as_bytes("abc"))) == ScalarFit::kWrongType);
+  CHECK(fit("w:2", KeyScalar::from_bytes(as_bytes("abc"))) ==
+        ScalarFit::kWrongType);
   CHECK(fit("b", KeyScalar::from_int(1)) == ScalarFit::kWrongType);
   CHECK(fit("l", KeyScalar::null()) == ScalarFit::kExact);
 }

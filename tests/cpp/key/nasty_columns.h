@@ -13,9 +13,11 @@ namespace nimble::testing {
 
 inline const std::vector<std::string>& key_formats() {
   static const std::vector<std::string> all = {
-      "b", "c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g",
-      "d:9,2,32", "d:18,2,64", "d:38,2", "d:76,2,256", "tdD", "tdm", "tts",
-      "ttn", "tsu:UTC", "tDn", "u", "U", "vu", "z", "Z", "vz", "w:5", "w:16", "w:1"};
+      "b",      "c",          "C",   "s",   "S",   "i",        "I",
+      "l",      "L",          "e",   "f",   "g",   "d:9,2,32", "d:18,2,64",
+      "d:38,2", "d:76,2,256", "tdD", "tdm", "tts", "ttn",      "tsu:UTC",
+      "tDn",    "u",          "U",   "vu",  "z",   "Z",        "vz",
+      "w:5",    "w:16",       "w:1"};
   return all;
 }
 
@@ -26,22 +28,33 @@ inline bool is_bytes_format(const Field& f) {
 template <class U>
 std::string float_cell(std::mt19937_64* rng) {
   constexpr int kFraction = sizeof(U) == 2 ? 10 : sizeof(U) == 4 ? 23 : 52;
-  const U inf = static_cast<U>(((U{1} << (sizeof(U) * 8 - 1 - kFraction)) - 1) << kFraction);
+  const U inf = static_cast<U>(((U{1} << (sizeof(U) * 8 - 1 - kFraction)) - 1)
+                               << kFraction);
   const U sign = static_cast<U>(U{1} << (sizeof(U) * 8 - 1));
   const U one = static_cast<U>((inf >> 1) & inf);
-  const U all[] = {0, sign, 1, static_cast<U>(sign | 1), inf, static_cast<U>(inf | sign),
-                   static_cast<U>(inf | 1), static_cast<U>(~U{0}), one,
-                   static_cast<U>(one | sign), static_cast<U>(inf - 1)};
+  const U all[] = {0,
+                   sign,
+                   1,
+                   static_cast<U>(sign | 1),
+                   inf,
+                   static_cast<U>(inf | sign),
+                   static_cast<U>(inf | 1),
+                   static_cast<U>(~U{0}),
+                   one,
+                   static_cast<U>(one | sign),
+                   static_cast<U>(inf - 1)};
   const uint64_t r = (*rng)();
-  return raw(r % 3 == 0 ? static_cast<U>((*rng)()) : all[r / 3 % std::size(all)]);
+  return raw(r % 3 == 0 ? static_cast<U>((*rng)())
+                        : all[r / 3 % std::size(all)]);
 }
 
 inline std::string random_cell(const Field& f, std::mt19937_64* rng) {
   const uint64_t r = (*rng)();
   if (f.logical == Logical::kBool) return raw(static_cast<uint8_t>(r % 2));
   if (f.logical == Logical::kFloat) {
-    return f.width == 2 ? float_cell<uint16_t>(rng)
-           : f.width == 4 ? float_cell<uint32_t>(rng) : float_cell<uint64_t>(rng);
+    return f.width == 2   ? float_cell<uint16_t>(rng)
+           : f.width == 4 ? float_cell<uint32_t>(rng)
+                          : float_cell<uint64_t>(rng);
   }
   const uint8_t bytes[] = {0, 1, 2, 0x7f, 0x80, 0xfe, 0xff, 'a'};
   const bool sized = f.layout == Layout::kBytes;
@@ -83,7 +96,8 @@ inline double to_double(const std::string& cell) {
 }
 
 // Ascending, without nulls.
-inline int compare_values(const Field& f, const std::string& a, const std::string& b) {
+inline int compare_values(const Field& f, const std::string& a,
+                          const std::string& b) {
   if (f.logical == Logical::kFloat) {
     const double x = to_double(a), y = to_double(b);
     if (std::isnan(x) || std::isnan(y)) return std::isnan(x) - std::isnan(y);
@@ -93,7 +107,8 @@ inline int compare_values(const Field& f, const std::string& a, const std::strin
     const int c = a.compare(b);
     return c < 0 ? -1 : c > 0 ? 1 : 0;
   }
-  const bool neg_a = f.is_signed && a.back() < 0, neg_b = f.is_signed && b.back() < 0;
+  const bool neg_a = f.is_signed && a.back() < 0,
+             neg_b = f.is_signed && b.back() < 0;
   if (neg_a != neg_b) return neg_a ? -1 : 1;
   for (size_t i = a.size(); i-- > 0;) {
     const auto x = static_cast<uint8_t>(a[i]), y = static_cast<uint8_t>(b[i]);
@@ -102,7 +117,8 @@ inline int compare_values(const Field& f, const std::string& a, const std::strin
   return 0;
 }
 
-inline int compare_cells(const Field& f, SortOrder order, const Cell& a, const Cell& b) {
+inline int compare_cells(const Field& f, SortOrder order, const Cell& a,
+                         const Cell& b) {
   if (!a || !b) {
     if (!a && !b) return 0;
     return (!a) == order.nulls_first ? -1 : 1;

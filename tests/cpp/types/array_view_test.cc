@@ -15,7 +15,8 @@ using nimble::testing::Rng;
 using nimble::testing::row_texts;
 
 template <size_t N>
-ArrowArray array_of(const void* (&buffers)[N], int64_t length, int64_t offset = 0) {
+ArrowArray array_of(const void* (&buffers)[N], int64_t length,
+                    int64_t offset = 0) {
   ArrowArray a{};
   a.length = length;
   a.offset = offset;
@@ -25,7 +26,8 @@ ArrowArray array_of(const void* (&buffers)[N], int64_t length, int64_t offset = 
   return a;
 }
 
-ArrayView open(const Field& f, ArrowArray&& a) = delete;  // must outlive the view
+ArrayView open(const Field& f,
+               ArrowArray&& a) = delete;  // must outlive the view
 ArrayView open(const Field& f, const ArrowArray& a) {
   auto v = ArrayView::open(f, a, "test");
   REQUIRE(v.has_value());
@@ -42,8 +44,9 @@ TEST(ArrayView, SlicesOfEveryLayoutSeeTheirRows) {
       const auto count = static_cast<int64_t>(rng() % (61 - begin));
       const ArrayView part = array.view().slice(begin, count);
       CHECK_EQ(part.length(), count);
-      CHECK(row_texts(part) == std::vector<std::string>(
-                                   all.begin() + begin, all.begin() + begin + count));
+      CHECK(row_texts(part) ==
+            std::vector<std::string>(all.begin() + begin,
+                                     all.begin() + begin + count));
       if (count < 3) continue;
       CHECK(row_texts(part.slice(1, count - 2)) ==
             std::vector<std::string>(all.begin() + begin + 1,
@@ -113,7 +116,8 @@ TEST(ArrayView, RunsAreFoundBySearch) {
   const void* end_buffers[] = {nullptr, ends};
   const uint8_t values[] = {7, 8, 9};
   const void* value_buffers[] = {nullptr, values};
-  ArrowArray children[] = {array_of(end_buffers, 3), array_of(value_buffers, 3)};
+  ArrowArray children[] = {array_of(end_buffers, 3),
+                           array_of(value_buffers, 3)};
   ArrowArray* pointers[] = {&children[0], &children[1]};
   ArrowArray a{};
   a.length = 7;
@@ -135,7 +139,8 @@ TEST(ArrayView, UnionsFindTheirChildren) {
   const void* buffers[] = {ids, rows};
   const int32_t ints[] = {1, 2};
   const void* child_buffers[] = {nullptr, ints};
-  ArrowArray children[] = {array_of(child_buffers, 2), array_of(child_buffers, 2)};
+  ArrowArray children[] = {array_of(child_buffers, 2),
+                           array_of(child_buffers, 2)};
   ArrowArray* pointers[] = {&children[0], &children[1]};
   ArrowArray a = array_of(buffers, 4);
   a.n_children = 2;
@@ -153,8 +158,8 @@ TEST(ArrayView, CodesOfAllWidths) {
   const uint8_t bytes[8] = {0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 0};
   const void* buffers[] = {nullptr, bytes};
   const std::pair<const char*, int64_t> codes[] = {
-      {"c", -2}, {"C", 254}, {"s", -2}, {"S", 65534}, {"i", -2},
-      {"I", 4294967294}, {"l", 4294967294}, {"L", 4294967294}};
+      {"c", -2}, {"C", 254},        {"s", -2},         {"S", 65534},
+      {"i", -2}, {"I", 4294967294}, {"l", 4294967294}, {"L", 4294967294}};
   for (const auto& [format, code] : codes) {
     const Field f = make_dictionary(format, make_field("n"));
     ArrowArray values{};

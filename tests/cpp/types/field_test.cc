@@ -58,8 +58,10 @@ TEST(Field, NestedNames) {
   CHECK_EQ(make_field("+l", {i32()}).type_name(), "list<item: int32>");
   CHECK_EQ(make_field("+L", {i32()}).type_name(), "large_list<item: int32>");
   CHECK_EQ(make_field("+vl", {i32()}).type_name(), "list_view<item: int32>");
-  CHECK_EQ(make_field("+vL", {i32()}).type_name(), "large_list_view<item: int32>");
-  CHECK_EQ(make_field("+w:3", {i32()}).type_name(), "fixed_size_list[3]<item: int32>");
+  CHECK_EQ(make_field("+vL", {i32()}).type_name(),
+           "large_list_view<item: int32>");
+  CHECK_EQ(make_field("+w:3", {i32()}).type_name(),
+           "fixed_size_list[3]<item: int32>");
   CHECK_EQ(make_field("+s", {}).type_name(), "struct<>");
   CHECK_EQ(make_field("+ud:4,2", {i32(), make_field("u", {}, "s")}).type_name(),
            "dense_union<item: int32, s: string>");
@@ -81,12 +83,49 @@ TEST(Field, WidthsAndValueTypes) {
 }
 
 TEST(Field, BadFormatsAreRefused) {
-  for (const char* format :
-       {"", "q", "bb", "l ", "d", "d:", "d:5", "d:5,", "d:,2", "d:5,2,", "d:5,2,16",
-        "d:5,2,128,1", "d:5x,2", "w", "w:", "w:-1", "w:x", "w:2147483648",
-        "w:99999999999999999999", "t", "td", "tdx", "tts:", "tt", "ts", "tsu", "tsx:",
-        "tsu;", "tD", "tDx", "ti", "tix", "v", "vx", "+", "+x", "+w", "+w:", "+u", "+ud",
-        "+us", "+l:", "+vx"}) {
+  for (const char* format : {"",
+                             "q",
+                             "bb",
+                             "l ",
+                             "d",
+                             "d:",
+                             "d:5",
+                             "d:5,",
+                             "d:,2",
+                             "d:5,2,",
+                             "d:5,2,16",
+                             "d:5,2,128,1",
+                             "d:5x,2",
+                             "w",
+                             "w:",
+                             "w:-1",
+                             "w:x",
+                             "w:2147483648",
+                             "w:99999999999999999999",
+                             "t",
+                             "td",
+                             "tdx",
+                             "tts:",
+                             "tt",
+                             "ts",
+                             "tsu",
+                             "tsx:",
+                             "tsu;",
+                             "tD",
+                             "tDx",
+                             "ti",
+                             "tix",
+                             "v",
+                             "vx",
+                             "+",
+                             "+x",
+                             "+w",
+                             "+w:",
+                             "+u",
+                             "+ud",
+                             "+us",
+                             "+l:",
+                             "+vx"}) {
     const Status status = unresolved(format).resolve("some.path");
     CHECK(status.code() == StatusCode::kUnsupported);
     CHECK(status.message().find("some.path") != std::string_view::npos);
@@ -155,7 +194,8 @@ bool same(const Field& a, const Field& b) {
 
 TEST(Field, ThroughTheCInterface) {
   for (Field f : every_field()) {
-    f.metadata = {{"key", "value"}, {"", std::string("\0\xff", 2)}, {"key", ""}};
+    f.metadata = {
+        {"key", "value"}, {"", std::string("\0\xff", 2)}, {"key", ""}};
     f.flags = 6;
     ArrowSchema schema{};
     export_schema(f, &schema);
@@ -182,7 +222,8 @@ TEST(Field, ChildrenMayBeMovedOutOfAnExportedSchema) {
 
 TEST(Field, FindsDictionaries) {
   CHECK(!has_dictionary(make_field("+l", {make_field("i")})));
-  CHECK(has_dictionary(make_field("+l", {make_dictionary("i", make_field("u"))})));
+  CHECK(has_dictionary(
+      make_field("+l", {make_dictionary("i", make_field("u"))})));
 }
 
 }  // namespace

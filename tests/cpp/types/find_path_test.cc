@@ -26,7 +26,8 @@ TEST(FindPath, Levels) {
   CHECK(find(root, "b") == Path{1});
   CHECK(find(root, "b.c") == Path({1, 0}));
   CHECK(find(root, "b.d.e") == Path({1, 1, 0}));
-  for (const char* path : {"", ".", "c", "a.b", "b.", "b.x", ".a", "b..c", "b.d.e.f", "A"}) {
+  for (const char* path :
+       {"", ".", "c", "a.b", "b.", "b.x", ".a", "b..c", "b.d.e.f", "A"}) {
     CHECK(find(root, path) == kNone);
   }
   const auto missing = find_path(root, "b.x");
@@ -62,8 +63,8 @@ TEST(FindPath, EmptyNamesAndNonAscii) {
 
 TEST(FindPath, AnEarlierNameDoesNotHideALaterOne) {
   // "a.b" is a struct without "c"; the way through "a" is the one that leads.
-  const Field root = group("", {group("a.b", {leaf("y")}),
-                                group("a", {group("b", {leaf("c")})})});
+  const Field root = group(
+      "", {group("a.b", {leaf("y")}), group("a", {group("b", {leaf("c")})})});
   CHECK(find(root, "a.b.y") == Path({0, 0}));
   CHECK(find(root, "a.b.c") == Path({1, 0, 0}));
 }

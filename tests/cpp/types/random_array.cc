@@ -10,7 +10,8 @@ Field make_field(const std::string& format, std::vector<Field> children,
   f.name = name;
   f.format = format;
   for (size_t i = 0; i < children.size(); ++i) {
-    if (children[i].name == "x") children[i].name = std::string(1, static_cast<char>('a' + i));
+    if (children[i].name == "x")
+      children[i].name = std::string(1, static_cast<char>('a' + i));
   }
   f.children = std::move(children);
   REQUIRE(f.resolve(name).is_ok());
@@ -39,11 +40,24 @@ Field runs(const std::string& ends, Field values) {
 std::vector<Field> every_field() {
   const auto leaf = [](const char* format) { return make_field(format); };
   std::vector<Field> out;
-  for (const char* format :
-       {"n", "b", "c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g",
-        "d:7,2,32", "d:12,3,64", "d:20,5", "d:50,5,256", "w:0", "w:1", "w:5",
-        "tdD", "tdm", "tts", "ttn", "tsu:", "tsn:Europe/Paris", "tDm", "tiM",
-        "tiD", "tin", "u", "U", "vu", "z", "Z", "vz"}) {
+  for (const char* format : {"n",          "b",
+                             "c",          "C",
+                             "s",          "S",
+                             "i",          "I",
+                             "l",          "L",
+                             "e",          "f",
+                             "g",          "d:7,2,32",
+                             "d:12,3,64",  "d:20,5",
+                             "d:50,5,256", "w:0",
+                             "w:1",        "w:5",
+                             "tdD",        "tdm",
+                             "tts",        "ttn",
+                             "tsu:",       "tsn:Europe/Paris",
+                             "tDm",        "tiM",
+                             "tiD",        "tin",
+                             "u",          "U",
+                             "vu",         "z",
+                             "Z",          "vz"}) {
     out.push_back(leaf(format));
   }
   const auto point = [&] { return make_field("+s", {leaf("i"), leaf("u")}); };
@@ -67,7 +81,8 @@ std::vector<Field> every_field() {
   out.push_back(runs("l", make_field("+l", {leaf("c")})));
   out.push_back(make_field("+us:0,5", {leaf("i"), leaf("u")}));
   out.push_back(make_field("+ud:7,0,2", {leaf("i"), leaf("n"), point()}));
-  out.push_back(make_field("+l", {make_field("+ud:1,2", {leaf("g"), leaf("b")})}));
+  out.push_back(
+      make_field("+l", {make_field("+ud:1,2", {leaf("g"), leaf("b")})}));
   out.push_back(make_field("+s", {runs("i", leaf("l"))}));
   return out;
 }
@@ -141,8 +156,9 @@ class RandomArray::Maker {
   void put_value(uint8_t* to, size_t width) {
     const uint64_t kind = rng_() % 12;
     for (size_t i = 0; i < width; ++i) {
-      to[i] = static_cast<uint8_t>(kind < 8 ? (i == 0 ? kind : 0)
-                                            : kind < 10 ? 0xff : rng_());
+      to[i] = static_cast<uint8_t>(kind < 8    ? (i == 0 ? kind : 0)
+                                   : kind < 10 ? 0xff
+                                               : rng_());
     }
   }
 
@@ -164,7 +180,8 @@ class RandomArray::Maker {
     }
   }
   void fill_text(uint8_t* to, size_t n) {
-    for (size_t i = 0; i < n; ++i) to[i] = static_cast<uint8_t>("ab\0z"[below(4)]);
+    for (size_t i = 0; i < n; ++i)
+      to[i] = static_cast<uint8_t>("ab\0z"[below(4)]);
   }
 
   void add_strings(const Field& f, size_t total, Node* n) {
@@ -226,11 +243,13 @@ class RandomArray::Maker {
     auto e = make(f.children[0], static_cast<int64_t>(ends.size()));
     const size_t width = f.children[0].width;
     for (size_t i = 0; i < ends.size(); ++i) {
-      put_int(e->buffers.back().get() + (static_cast<size_t>(e->array.offset) + i) * width,
+      put_int(e->buffers.back().get() +
+                  (static_cast<size_t>(e->array.offset) + i) * width,
               ends[i], width);
     }
     n->children.push_back(std::move(e));
-    n->children.push_back(make(f.children[1], static_cast<int64_t>(ends.size())));
+    n->children.push_back(
+        make(f.children[1], static_cast<int64_t>(ends.size())));
   }
 
   void add_union(const Field& f, size_t total, Node* n) {
@@ -246,7 +265,8 @@ class RandomArray::Maker {
     }
     for (size_t c = 0; c < used.size(); ++c) {
       n->children.push_back(
-          make(f.children[c], rows != nullptr ? used[c] : static_cast<int64_t>(total)));
+          make(f.children[c],
+               rows != nullptr ? used[c] : static_cast<int64_t>(total)));
     }
   }
 
@@ -257,7 +277,8 @@ class RandomArray::Maker {
         break;
       case Layout::kBool: {
         uint8_t* bits = n->add((total + 7) / 8);
-        for (size_t i = 0; i < (total + 7) / 8; ++i) bits[i] = static_cast<uint8_t>(rng_());
+        for (size_t i = 0; i < (total + 7) / 8; ++i)
+          bits[i] = static_cast<uint8_t>(rng_());
         break;
       }
       case Layout::kFixed: {
@@ -270,7 +291,9 @@ class RandomArray::Maker {
         uint8_t* to = n->add(total * f.width);
         for (size_t i = 0; i < total; ++i) {
           // Null slots hold any code.
-          put_int(to + i * f.width, valid(*n, i) ? below(static_cast<uint64_t>(size)) : -91, f.width);
+          put_int(to + i * f.width,
+                  valid(*n, i) ? below(static_cast<uint64_t>(size)) : -91,
+                  f.width);
         }
         n->dictionary = make(f.dictionary[0], size);
         break;
@@ -345,7 +368,8 @@ void put_text(const ArrayView& v, int64_t row, std::string* out) {
       children(0, v.child_row(row), f.list_size);
       break;
     case Layout::kStruct:
-      for (size_t c = 0; c < f.children.size(); ++c) children(c, v.child_row(row), 1);
+      for (size_t c = 0; c < f.children.size(); ++c)
+        children(c, v.child_row(row), 1);
       break;
     case Layout::kDictionary:
       put_text(v.dictionary(), v.code_at(row), out);
@@ -367,7 +391,8 @@ void put_text(const ArrayView& v, int64_t row, std::string* out) {
 
 std::vector<std::string> row_texts(const ArrayView& view) {
   std::vector<std::string> out(static_cast<size_t>(view.length()));
-  for (size_t i = 0; i < out.size(); ++i) put_text(view, static_cast<int64_t>(i), &out[i]);
+  for (size_t i = 0; i < out.size(); ++i)
+    put_text(view, static_cast<int64_t>(i), &out[i]);
   return out;
 }
 
