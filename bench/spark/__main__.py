@@ -6,9 +6,9 @@ python -m bench.spark                        all: 15 minutes; writes bench/resul
 python -m bench.spark --scale 0.01 --out out quickly, on little data
 python -m bench.spark --only join_10m_1k,write --turns 5
 
-Each workload is run by all its ways in turns, after one turn that warms up: A B C A B C. A turn's
-cost is the wall time and the processor time of the whole process tree (driver, JVM, Python
-workers). The answers of the ways must be equal before any of them is timed.
+Each workload is run by all its ways in turns, A B C A B C, after one turn that warms up (short
+ones: 8 s of turns). A turn's cost is the wall time and the processor time of the whole process tree
+(driver, JVM, Python workers). The answers of the ways must be equal before any of them is timed.
 """
 
 from __future__ import annotations

@@ -15,13 +15,14 @@ from bench.spark.data import ROWS_PER_FILE, Data
 from bench.spark.session import Processors, WorkerMemory, start
 from bench.spark.workloads import BIG, MEDIUM, Ways, Workload, _answer, one_lookup
 
-# Short workloads get more turns, so that one hiccup of the machine decides nothing.
+# Short workloads get more turns, so that one hiccup of the machine decides nothing, and are warmed
+# up as long: after three calls the JVM still interprets most of a plan that takes 0.1 s.
 LEAST_SECONDS = 8.0
 MOST_TURNS = 9
 
 
 def in_turns(ways: Ways, turns: int) -> dict[str, dict[str, float]]:
-    """Wall and processor seconds of every way: A B C A B C, after one turn that warms up.
+    """Wall and processor seconds of every way: A B C A B C, after turns that warm up.
 
     Raises:
         AssertionError: their answers differ.
@@ -30,7 +31,7 @@ def in_turns(ways: Ways, turns: int) -> dict[str, dict[str, float]]:
     answers = {name: way() for name, way in ways.items()}
     first = next(iter(answers.values()))
     assert all(answer == first for answer in answers.values()), f"answers differ: {answers}"
-    for _ in range(2 if time.perf_counter() - began < LEAST_SECONDS / 2 else 0):
+    while time.perf_counter() - began < LEAST_SECONDS:
         for way in ways.values():
             way()
     turn_began = time.perf_counter()
