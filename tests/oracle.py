@@ -96,6 +96,31 @@ def count(keys: Sequence[Key], probes: Sequence[Key], *, null_equals: bool = Fal
     return counts
 
 
+def join(
+    probe_keys: Sequence[Key],
+    build_keys: Sequence[Key],
+    how: str,
+    *,
+    null_equals: bool = False,
+    passes: Callable[[int, int], bool | None] = lambda p, b: True,
+) -> list[tuple[int, int | None]]:
+    """(probe row, build row) of every joined row; the build row is None where there is none."""
+    joined: list[tuple[int, int | None]] = []
+    for p, probe in enumerate(probe_keys):
+        found = [
+            b
+            for b, key in enumerate(build_keys)
+            if matches(key, probe, null_equals=null_equals) and passes(p, b) is True
+        ]
+        if how == "inner":
+            joined += [(p, b) for b in found]
+        elif how == "left":
+            joined += [(p, b) for b in found] or [(p, None)]
+        elif bool(found) == (how == "semi"):
+            joined.append((p, None))
+    return joined
+
+
 def range_rows(
     keys: Sequence[Key],
     lower: Key | None,

@@ -25,31 +25,6 @@ HOWS = ("inner", "left", "semi", "anti")
 Pair = tuple[int, int | None]
 
 
-def nested_loop(
-    probe_keys: list[oracle.Key],
-    build_keys: list[oracle.Key],
-    how: str,
-    *,
-    null_equals: bool = False,
-    passes: Callable[[int, int], bool | None] = lambda p, b: True,
-) -> list[Pair]:
-    """(probe row, build row) of every joined row; the build row is None where there is none."""
-    joined: list[Pair] = []
-    for p, probe in enumerate(probe_keys):
-        found = [
-            b
-            for b, key in enumerate(build_keys)
-            if oracle.matches(key, probe, null_equals=null_equals) and passes(p, b) is True
-        ]
-        if how == "inner":
-            joined += [(p, b) for b in found]
-        elif how == "left":
-            joined += [(p, b) for b in found] or [(p, None)]
-        elif bool(found) == (how == "semi"):
-            joined.append((p, None))
-    return joined
-
-
 def expected(probe: pa.Table, build: pa.Table, joined: list[Pair], how: str) -> pa.Table:
     """The joined rows themselves, by slices."""
     left = pick(probe, [p for p, _ in joined])
@@ -71,7 +46,7 @@ def check_join(
     keys = oracle.table_keys(probe, names)
     rest = [name for name in stored.column_names if name not in names]
     for how in HOWS:
-        joined = nested_loop(keys, build_keys, how, null_equals=null_equals)
+        joined = oracle.join(keys, build_keys, how, null_equals=null_equals)
         got = nb.index_join(probe, file, on=names, how=how, null_equals=null_equals)
         got.validate(full=True)
         want = expected(probe, stored.select(rest), joined, how)
@@ -155,7 +130,7 @@ def test_join_with_condition_and_any_piece_size_is_the_nested_loop(
         return None if px[p] is None or bx[b] is None else bx[b] > px[p]
 
     for how in HOWS:
-        joined = nested_loop(
+        joined = oracle.join(
             oracle.table_keys(probe, ["k"]), oracle.table_keys(build, ["k"]), how, passes=passes
         )
         plan = plan_join(
@@ -230,7 +205,7 @@ def test_join_between_is_the_nested_loop(
     for how in HOWS:
         keys = [(k,) for k in probe.column("k").to_pylist()] if on else [()] * m
         build_keys = [(k,) for k in stored.column("k").to_pylist()] if on else [()] * n
-        joined = nested_loop(keys, build_keys, how, passes=passes)
+        joined = oracle.join(keys, build_keys, how, passes=passes)
         got = nb.index_join(probe, file, on=on, how=how, between=between, columns=["row"])
         assert got.column("p").to_pylist() == [p for p, _ in joined]
         if how in ("inner", "left"):

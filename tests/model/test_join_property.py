@@ -184,22 +184,11 @@ def nested_loop(case: Case, how: str, null_equals: bool, condition: str) -> list
         values = [key[0] for key in oracle.table_keys(case.build, [case.between])]
         bounds = oracle.table_keys(case.probe, ["lo", "hi"])
         ranged = [[inside(value, *bound) for value in values] for bound in bounds]
-    joined: list[tuple[Any, Any]] = []
-    for p, probe in enumerate(probe_keys):
-        found = [
-            b
-            for b, key in enumerate(build_keys)
-            if oracle.matches(key, probe, null_equals=null_equals)
-            and (not ranged or ranged[p][b])
-            and passes(px[p], bx[b]) is True
-        ]
-        if how == "inner":
-            joined += [(p, b) for b in found]
-        elif how == "left":
-            joined += [(p, b) for b in found] or [(p, None)]
-        elif bool(found) == (how == "semi"):
-            joined.append((p, None))
-    return sorted(joined, key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
+
+    def joins(p: int, b: int) -> bool:
+        return (not ranged or ranged[p][b]) and passes(px[p], bx[b]) is True
+
+    return oracle.join(probe_keys, build_keys, how, null_equals=null_equals, passes=joins)
 
 
 @settings(max_examples=5 * settings.default.max_examples)
