@@ -38,6 +38,10 @@ def table(mark: str) -> pa.Table:
     )
 
 
+# A child inherits the locks of ASan's allocator (gcc 12) as another thread held them.
+forks_beside_threads = pytest.mark.no_sanitizer
+
+
 def write(path: str, mark: str) -> None:
     options = nb.WriteOptions(stripe_rows=1_000, group_rows=2_000, key_chunk_rows=100)
     indexes = [nb.HashIndex("s"), nb.SortedIndex(["d", "k"])]
@@ -148,6 +152,7 @@ def running(work: Callable[[int], None], threads: int) -> Iterator[None]:
     assert not failed
 
 
+@forks_beside_threads
 @pytest.mark.parametrize("how", HOWS, ids=str)
 def test_handle_is_usable_in_children_forked_beside_reading_threads(
     written: str, how: dict[str, Any]
@@ -199,6 +204,7 @@ def test_child_forked_in_the_middle_of_a_read_does_not_wait_for_it(written: str)
         ask(file, 3, 5)
 
 
+@forks_beside_threads
 def test_first_use_of_everything_in_a_child_forked_while_the_parent_opens_it(written: str) -> None:
     # indexes, dictionaries and Bloom filters are opened under locks, once
     for _ in range(6):
@@ -207,6 +213,7 @@ def test_first_use_of_everything_in_a_child_forked_while_the_parent_opens_it(wri
             assert in_child(lambda file=file: ask(file, 8, 20)) == 0
 
 
+@forks_beside_threads
 def test_scan_begun_before_fork_ends_in_the_child_and_goes_on_in_the_parent(written: str) -> None:
     file = nb.open(written)
     reader = file.scan(["k"], batch_rows=500, threads=2).to_reader()
