@@ -6,6 +6,8 @@ python examples/daily_load.py
 from __future__ import annotations
 
 import datetime as dt
+import os
+import sys
 import tempfile
 from typing import Any
 
@@ -49,5 +51,6 @@ def main(spark: Any, folder: str, days: int = 5, rows: int = 20_000) -> nb.Datas
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # this one, be it activated or not
     with tempfile.TemporaryDirectory() as scratch:
         main(SparkSession.builder.master("local[2]").getOrCreate(), scratch)

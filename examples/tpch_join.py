@@ -6,6 +6,7 @@ python examples/tpch_join.py --scale 1 --probes 1000 100000 6000000 --turns 3
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -118,6 +119,7 @@ def _tables(scale: float) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # this one, be it activated or not
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--probes", type=int, nargs="+", default=[1000, 100_000, 6_000_000])

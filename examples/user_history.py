@@ -5,6 +5,8 @@ python examples/user_history.py
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import time
 from typing import Any
@@ -49,5 +51,6 @@ def main(spark: Any, folder: str, rows: int = 200_000, users: int = 1000) -> dic
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # this one, be it activated or not
     with tempfile.TemporaryDirectory() as scratch:
         main(SparkSession.builder.master("local[2]").getOrCreate(), scratch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,8 @@ import nimblepy.spark as ns
 
 
 @pytest.fixture
-def bare_python(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Makes the tasks of this session run in a Python that cannot import nimblepy.
+def bare_python(tmp_path: Path) -> str:
+    """A Python that cannot import nimblepy.
 
     A finder refuses it, not a package of that name on the path: an editable
     install finds nimblepy before the path is looked at.
@@ -38,12 +40,14 @@ def bare_python(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         f'#!/bin/sh\nPYTHONPATH="{missing}:$PYTHONPATH" exec "{sys.executable}" "$@"\n'
     )
     python.chmod(0o755)
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
     return str(python)
 
 
 @pytest.mark.parametrize("engine", ["arrow", "map_in_arrow", "rdd"])
-def test_join_says_what_to_do(spark: Any, tmp_path: Path, bare_python: str, engine: str) -> None:
+def test_join_says_what_to_do(
+    spark: Any, tmp_path: Path, bare_python: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", bare_python)
     path = str(tmp_path / "dim.nimble")
     nb.write(pa.table({"k": [1], "v": [1]}), path, cluster_by="k")
     probe = spark.range(2).withColumnRenamed("id", "k")
@@ -55,8 +59,6 @@ def test_join_says_what_to_do(spark: Any, tmp_path: Path, bare_python: str, engi
 
 def test_reader_and_writer_say_what_to_do(tmp_path: Path) -> None:
     # Spark asks the driver's Python to plan, so here both are loaded as a task would load them.
-    import subprocess
-
     from pyspark.sql.types import LongType, StructField, StructType
 
     from nimblepy.spark.shipping import cloudpickle
@@ -86,3 +88,43 @@ def test_reader_and_writer_say_what_to_do(tmp_path: Path) -> None:
         assert "NimbleMissingOnExecutor: nimblepy cannot be imported" in done[1].stderr.decode()
     ((part,), again) = reader.partitions(), cloudpickle.loads(cloudpickle.dumps(reader))
     assert sum(batch.num_rows for batch in again.read(part)) == 2
+
+
+WHERE_NOT_ACTIVATED = """
+import sys
+from pyspark.sql import SparkSession
+import nimblepy.spark as ns
+
+session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+rows = session.range(3).withColumnRenamed("id", "k")
+path = sys.argv[1]
+for ask in (
+    lambda: ns.write(rows, path + "/out", cluster_by="k"),
+    lambda: ns.scan(session, path + "/dim.nimble"),
+):
+    try:
+        ask()
+    except ImportError as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+
+
+def test_python_of_spark_that_is_not_the_drivers_is_explained(
+    tmp_path: Path, bare_python: str
+) -> None:
+    # as where `.venv/bin/python job.py` is run and the PATH has another python3
+    nb.write(pa.table({"k": list(range(100_000))}), tmp_path / "dim.nimble", cluster_by="k")
+    environment = {**os.environ, "PYSPARK_PYTHON": bare_python, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment.pop("PYSPARK_DRIVER_PYTHON", None)  # Spark would ask it for data sources
+    done = subprocess.run(
+        [sys.executable, "-c", WHERE_NOT_ACTIVATED, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout.splitlines()
+    assert len(said) == 2, done.stderr
+    for line in said:
+        assert line.startswith("NimbleMissingOnExecutor: the Python that Spark starts")
+        assert f"set PYSPARK_PYTHON={sys.executable}" in line

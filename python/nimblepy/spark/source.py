@@ -23,6 +23,7 @@ from nimblepy.dataset.dataset import Dataset
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.keys import key_columns, probe_batch
 from nimblepy.predicate import parse_filter
+from nimblepy.spark.explained import source_is_found
 from nimblepy.spark.inputs import find_input
 from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
 from nimblepy.spark.shipping import Shipped
@@ -120,7 +121,8 @@ def read_files(
         reader = reader.option(SCAN_OPTION, packed)
     paths = [path] if not isinstance(path, (list, tuple)) else list(path)
     texts = [str(item) for item in paths]
-    return reader.load(texts[0] if len(texts) == 1 else texts)
+    with source_is_found():
+        return reader.load(texts[0] if len(texts) == 1 else texts)
 
 
 def scan(

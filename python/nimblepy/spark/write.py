@@ -30,6 +30,7 @@ from nimblepy.dataset.statistics import Collector
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.reader import open as open_file
+from nimblepy.spark.explained import source_is_found
 from nimblepy.spark.inputs import _local
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import Shipped
@@ -158,6 +159,7 @@ def write(
 
     Raises:
         InvalidArgumentError: unknown columns, types without an order, a path that is not local.
+        NimbleMissingOnExecutor: Spark's Python cannot import nimblepy.
         pyspark errors: a task failed; the dataset is as it was.
 
     Cost: one shuffle by key ranges; every task sorts natively, on disk where memory is short.
@@ -178,7 +180,8 @@ def write(
         writer = writer.option(INDEXES_OPTION, packed)
     if batch is not None:
         writer = writer.option(BATCH_OPTION, json.dumps([batch[0], int(batch[1])]))
-    writer.save(str(directory))
+    with source_is_found():
+        writer.save(str(directory))
 
 
 def _ordered(key: SortKey) -> Any:
