@@ -13,8 +13,8 @@ from nimblepy.spark.bootstrap import NimbleMissingOnExecutor
 def source_is_found() -> Iterator[None]:
     """Explains Spark's "Failed to find the data source": its Python is not the driver's.
 
-    The JVM asks a Python of its own for data sources: the one PYSPARK_PYTHON names, else python3.
-    Where an environment was not activated that is another, and Spark says no more than that.
+    The JVM asks a Python of its own for data sources: the one that PYSPARK_DRIVER_PYTHON names,
+    else PYSPARK_PYTHON, else python3. Where an environment was not activated that is another.
     """
     try:
         yield
@@ -22,7 +22,8 @@ def source_is_found() -> Iterator[None]:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
         raise NimbleMissingOnExecutor(
-            "the Python that Spark starts (PYSPARK_PYTHON, else python3 of the PATH) cannot import "
-            f"nimblepy; the driver's can: set PYSPARK_PYTHON={sys.executable} before the session "
+            "the Python that Spark starts (PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else "
+            "python3 of the PATH) does not find nimblepy's data source: set PYSPARK_PYTHON="
+            f"{sys.executable}, and PYSPARK_DRIVER_PYTHON to it or not at all, before the session "
             "starts, or activate the environment"
         ) from error
