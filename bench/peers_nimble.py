@@ -24,8 +24,8 @@ class Nimble(Peer):
 
     def prepare(self) -> None:
         import nimblepy
-        import nimblepy.reader  # loaded when first used: not part of the first open
-        import nimblepy.writer
+        import nimblepy.file.file  # loaded when first used: not part of the first open
+        import nimblepy.file.write
 
         self.nb = nimblepy
         self.on = {} if self.dataset.clustered else {"on": list(self.key)}

@@ -1,11 +1,17 @@
-# nimble_floor(name [FLOORS lower...] [PUBLIC lib...] [PRIVATE lib...])
-#   library nimble_<name> of all cpp/nimble/<name>/*.cc, on top of lower floors.
+# nimble_floor(name [ROOMS folder...] [FLOORS lower...] [PUBLIC lib...]
+#              [PRIVATE lib...])
+#   library nimble_<name> of all cpp/nimble/<folder>/*.cc, on top of lower
+#   floors; without ROOMS the folder is <name>.
 #   A floor of headers only becomes an INTERFACE library.
 function(nimble_floor name)
-  cmake_parse_arguments(PARSE_ARGV 1 _f "" "" "FLOORS;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 _f "" "" "ROOMS;FLOORS;PUBLIC;PRIVATE")
+  if(NOT _f_ROOMS)
+    set(_f_ROOMS ${name})
+  endif()
   list(TRANSFORM _f_FLOORS PREPEND nimble_)
-  file(GLOB _sources CONFIGURE_DEPENDS
-       "${CMAKE_CURRENT_SOURCE_DIR}/cpp/nimble/${name}/*.cc")
+  list(TRANSFORM _f_ROOMS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/cpp/nimble/")
+  list(TRANSFORM _f_ROOMS APPEND "/*.cc")
+  file(GLOB _sources CONFIGURE_DEPENDS ${_f_ROOMS})
   set(_target nimble_${name})
   if(NOT _sources)
     add_library(${_target} INTERFACE)

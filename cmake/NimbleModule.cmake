@@ -15,7 +15,7 @@ find_package(pybind11 3.0 CONFIG REQUIRED)
 file(GLOB _bindings CONFIGURE_DEPENDS cpp/nimble/bindings/*.cpp
      cpp/nimble/bindings/*.cc)
 pybind11_add_module(_core MODULE NO_EXTRAS ${_bindings})
-target_link_libraries(_core PRIVATE nimble_file)
+target_link_libraries(_core PRIVATE nimble_reader)
 nimble_warnings(_core)
 if(NIMBLEPY_SANITIZE)
   # pybind11's templates with UBSan's checks take twice as long to compile, and

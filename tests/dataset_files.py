@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 import nimblepy as nb
-from nimblepy.dataset.commit import publish, staging_folder
-from nimblepy.dataset.manifest import FileEntry, describe
-from nimblepy.dataset.statistics import Collector
-from nimblepy.types import as_sort_keys
+from nimblepy.files.commit import publish, staging_folder
+from nimblepy.files.manifest import FileEntry, describe
+from nimblepy.files.statistics import Collector
+from nimblepy.schema.types import as_sort_keys
 
 
 def stage(

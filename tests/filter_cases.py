@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from nimblepy import predicate_ast as ast
+from nimblepy.expr import nodes as ast
 
 Row = dict[str, Any]
 Oracle = Callable[[Row], bool | None]

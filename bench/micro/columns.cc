@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "kernels.h"
-#include "nimble/encoding/encoding.h"
+#include "nimble/encoding/core/encoding.h"
 
 namespace nimble::micro {
 namespace {

@@ -2,7 +2,7 @@
 //
 //   hash_index [keys] [memory budget in MiB]
 //
-// Link with the floors up to `file` of a release build (nimble_file and what
+// Link with the rooms up to `reader` of a release build (nimble_reader and what
 // is below it).
 #include <sys/resource.h>
 
@@ -13,10 +13,10 @@
 #include <random>
 
 #include "nimble/base/hash.h"
-#include "nimble/file/hash_index.h"
 #include "nimble/format/constants.h"
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/io/memory_file.h"
+#include "nimble/lookup/hash_index.h"
 
 namespace {
 

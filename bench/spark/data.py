@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nimblepy as nb
-from nimblepy.dataset.commit import publish, staging_folder
-from nimblepy.dataset.manifest import describe
+from nimblepy.files.commit import publish, staging_folder
+from nimblepy.files.manifest import describe
 
 BATCH = 1_000_000
 ROWS_PER_FILE = 100

@@ -11,9 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nimblepy.advice import IndexAdvice, advise_indexes
-    from nimblepy.conversion import convert
-    from nimblepy.dataset import Dataset, open_dataset
+    from nimblepy.advise.advice import IndexAdvice, advise_indexes
     from nimblepy.errors import (
         CorruptFileError,
         DuplicateKeyError,
@@ -24,51 +22,53 @@ if TYPE_CHECKING:
         StaleFileError,
         UnsupportedVersionError,
     )
-    from nimblepy.indexing import add_index, drop_index
-    from nimblepy.interop import scan_polars
-    from nimblepy.join import index_join
-    from nimblepy.options import HashIndex, SortedIndex, WriteOptions
-    from nimblepy.reader import File, Scan, open
-    from nimblepy.tree_types import LayoutNode, Plan
-    from nimblepy.types import FileSummary, IndexInfo, IoStats, SortKey, starts_with
-    from nimblepy.writer import Writer, write
+    from nimblepy.file.add_index import add_index, drop_index
+    from nimblepy.file.file import File, Scan, open
+    from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+    from nimblepy.file.write import Writer, write
+    from nimblepy.files import Dataset, open_dataset
+    from nimblepy.interop.polars import scan_polars
+    from nimblepy.io.convert import convert
+    from nimblepy.join.index_join import index_join
+    from nimblepy.rows.plan import LayoutNode, Plan
+    from nimblepy.schema.types import FileSummary, IndexInfo, IoStats, SortKey, starts_with
 
 __version__ = "0.1.0"
 
 # Public name -> module that defines it. A name missing here is not public.
 _HOMES = {
     "CorruptFileError": "errors",
-    "Dataset": "dataset",
+    "Dataset": "files",
     "DuplicateKeyError": "errors",
-    "File": "reader",
-    "FileSummary": "types",
-    "HashIndex": "options",
-    "IndexAdvice": "advice",
-    "IndexInfo": "types",
+    "File": "file.file",
+    "FileSummary": "schema.types",
+    "HashIndex": "file.options",
+    "IndexAdvice": "advise.advice",
+    "IndexInfo": "schema.types",
     "IndexUnavailableError": "errors",
     "InvalidArgumentError": "errors",
-    "IoStats": "types",
+    "IoStats": "schema.types",
     "KeyOrderError": "errors",
-    "LayoutNode": "tree_types",
+    "LayoutNode": "rows.plan",
     "NimbleError": "errors",
-    "Plan": "tree_types",
-    "Scan": "reader",
-    "SortKey": "types",
-    "SortedIndex": "options",
+    "Plan": "rows.plan",
+    "Scan": "file.file",
+    "SortKey": "schema.types",
+    "SortedIndex": "file.options",
     "StaleFileError": "errors",
     "UnsupportedVersionError": "errors",
-    "WriteOptions": "options",
-    "Writer": "writer",
-    "add_index": "indexing",
-    "advise_indexes": "advice",
-    "convert": "conversion",
-    "drop_index": "indexing",
-    "index_join": "join",
-    "open": "reader",
-    "open_dataset": "dataset",
-    "scan_polars": "interop",
-    "starts_with": "types",
-    "write": "writer",
+    "WriteOptions": "file.options",
+    "Writer": "file.write",
+    "add_index": "file.add_index",
+    "advise_indexes": "advise.advice",
+    "convert": "io.convert",
+    "drop_index": "file.add_index",
+    "index_join": "join.index_join",
+    "open": "file.file",
+    "open_dataset": "files",
+    "scan_polars": "interop.polars",
+    "starts_with": "schema.types",
+    "write": "file.write",
 }
 
 __all__ = [

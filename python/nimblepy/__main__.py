@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nimblepy.cli import main
+from nimblepy.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -11,8 +11,8 @@ import pytest
 
 import nimblepy as nb
 from nimblepy import _core
-from nimblepy.types import IoStats
-from nimblepy.writer import _index_specs
+from nimblepy.file.write import _index_specs
+from nimblepy.schema.types import IoStats
 
 N = 400_000
 RNG = np.random.default_rng(21)

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "fuzz/fuzz_file.h"
-#include "nimble/file/index_lookup.h"
+#include "nimble/lookup/index_lookup.h"
 
 namespace nimble::fuzz {
 namespace {

@@ -1,7 +1,7 @@
 // Inputs of the target `encoding`.
 #pragma once
 
-#include "nimble/encoding/encoding.h"
+#include "nimble/encoding/core/encoding.h"
 
 namespace nimble::fuzz {
 

@@ -4,14 +4,14 @@
 #include "encoding/encoding_conformance.h"
 #include "fuzz/encoding_input.h"
 #include "fuzz/seeds.h"
-#include "nimble/encoding/bit_packed.h"
-#include "nimble/encoding/bool_bitmap.h"
-#include "nimble/encoding/delta.h"
-#include "nimble/encoding/plain.h"
-#include "nimble/encoding/plain_bytes.h"
-#include "nimble/encoding/run_length.h"
-#include "nimble/encoding/sparse_bits.h"
-#include "nimble/encoding/zstd_blocks.h"
+#include "nimble/encoding/bools/bool_bitmap.h"
+#include "nimble/encoding/bools/sparse_bits.h"
+#include "nimble/encoding/ints/bit_packed.h"
+#include "nimble/encoding/ints/delta.h"
+#include "nimble/encoding/ints/plain.h"
+#include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/strings/zstd_blocks.h"
 
 namespace nimble::fuzz {
 namespace {

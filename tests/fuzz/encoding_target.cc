@@ -9,8 +9,8 @@
 #include "fuzz/encoding_input.h"
 #include "fuzz/target.h"
 #include "nimble/base/bitmap.h"
-#include "nimble/encoding/part.h"
-#include "nimble/encoding/value_test.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/value_test.h"
 
 namespace nimble::fuzz {
 namespace {

@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "fuzz/fuzz_file.h"
-#include "nimble/file/index_lookup.h"
-#include "nimble/file/key_lookup.h"
-#include "nimble/file/row_filter.h"
-#include "nimble/file/verify.h"
-#include "nimble/file/zone_map.h"
+#include "nimble/lookup/index_lookup.h"
+#include "nimble/lookup/key_lookup.h"
+#include "nimble/maintain/verify.h"
+#include "nimble/scan/row_filter.h"
+#include "nimble/scan/zone_map.h"
 
 namespace nimble::fuzz {
 namespace {

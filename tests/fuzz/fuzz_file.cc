@@ -1,7 +1,7 @@
 #include "fuzz/fuzz_file.h"
 
 #include "nimble/base/hash.h"
-#include "nimble/file/value_key.h"
+#include "nimble/column/value_key.h"
 
 namespace nimble::fuzz {
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "fuzz/target.h"
-#include "nimble/file/file_reader.h"
-#include "nimble/file/row_reader.h"
 #include "nimble/io/memory_file.h"
+#include "nimble/reader/file_reader.h"
+#include "nimble/stripe/row_reader.h"
 
 namespace nimble::fuzz {
 

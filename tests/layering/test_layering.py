@@ -242,21 +242,21 @@ def test_cpp_checker_accepts_what_lies_below() -> None:
 @pytest.mark.parametrize(
     ("module", "statement"),
     [
-        ("errors", "from nimblepy.types import Schema"),
+        ("errors", "from nimblepy.schema.types import Schema"),
         ("types", "from . import reader"),
         ("reader", "from .join import index_join"),
         ("predicate", "from nimblepy import _core"),
-        ("predicate_bounds", "from nimblepy.reader import File"),
+        ("predicate_bounds", "from nimblepy.file.file import File"),
         ("reader", "import nimblepy"),
-        ("reader", "def f():\n    from nimblepy.cli import main"),
+        ("reader", "def f():\n    from nimblepy.cli.main import main"),
         ("verify", "from nimblepy import _core"),
-        ("verify", "from nimblepy.reader import File"),
+        ("verify", "from nimblepy.file.file import File"),
         ("reader", "import pyspark.sql"),
         ("conversion", "from nimblepy.spark.reader import x"),
     ],
 )
 def test_python_checker_rejects(module: str, statement: str) -> None:
-    known = {"nimblepy._core", "nimblepy.reader", "nimblepy.types"}
+    known = {"nimblepy._core", "nimblepy.file.file", "nimblepy.schema.types"}
     assert python_problems(module, statement, known)
 
 
@@ -267,8 +267,8 @@ def test_python_checker_rejects(module: str, statement: str) -> None:
         ("reader", "from . import _core, errors"),
         ("spark.reader", "import pyspark"),
         ("cli_tables", "import typer"),
-        ("columns", "from nimblepy.predicate_ast import Column"),
-        ("join", "from nimblepy.reader import File"),
+        ("columns", "from nimblepy.expr.nodes import Column"),
+        ("join", "from nimblepy.file.file import File"),
     ],
 )
 def test_python_checker_accepts(module: str, statement: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import filter_cases
 import nimblepy as nb
 from exact import assert_same_table
-from nimblepy import index_filter
+from nimblepy.file import index_match as index_filter
 
 Store = Callable[..., Any]
 INDEXES = [

@@ -17,8 +17,8 @@ import nimblepy as nb
 import oracle
 from answers import clustered, pick
 from key_cases import KEY_TYPES, LAYOUTS, KeyType, composite_cases
-from nimblepy.join_batches import join_batches
-from nimblepy.join_plan import plan_join
+from nimblepy.join.plan import plan_join
+from nimblepy.join.run import join_batches
 
 Store = Callable[..., Any]
 HOWS = ("inner", "left", "semi", "anti")

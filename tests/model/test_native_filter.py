@@ -19,8 +19,8 @@ import pytest
 
 import nimblepy as nb
 from exact import assert_same_table
-from nimblepy.native_filter import split
-from nimblepy.predicate import parse_filter
+from nimblepy.expr.filter import parse_filter
+from nimblepy.expr.pushdown import split
 
 N = 150_000  # rows: two segments
 _WORDS = [

@@ -17,7 +17,7 @@ import pytest
 
 import nimblepy as nb
 from exact import assert_same_table
-from nimblepy.key_ranges import KeyRanges
+from nimblepy.file.key_ranges import KeyRanges
 
 Store = Callable[..., Any]
 N = 300

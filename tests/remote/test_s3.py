@@ -144,7 +144,7 @@ def test_a_replaced_object_is_an_error_and_never_a_mixture(server: Server, data:
 def test_pyarrows_files_are_looked_at_again(
     server: Server, data: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nimblepy.arrow_object.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("nimblepy.io.arrow_object.LOOK_SECONDS", 0.0)
     store = server.arrow()
     put(store, "looked.nimble", data)
     with nb.open("looked.nimble", filesystem=store) as file:

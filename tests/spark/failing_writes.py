@@ -194,8 +194,8 @@ def fresh(folder: Path, name: str) -> Path:
 
 def left(directory: Path) -> tuple[set[str], set[str]]:
     """Data files beside those of the newest manifest and its predecessor, and staged jobs."""
-    from nimblepy.dataset.commit import _named_files
-    from nimblepy.dataset.manifest import manifest_versions
+    from nimblepy.files.commit import _named_files
+    from nimblepy.files.manifest import manifest_versions
 
     named = _named_files(str(directory), manifest_versions(str(directory), None))
     files = {name for name in os.listdir(directory) if name.endswith(".nimble")}
@@ -220,7 +220,7 @@ def check_job_that_dies(spark: Any, directory: Path) -> None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from nimblepy.dataset.commit import sweep
+    from nimblepy.files.commit import sweep
 
     died = pytest.raises((PySparkException, Py4JJavaError))
     with Watch(directory) as watch, died:

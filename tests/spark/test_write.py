@@ -14,7 +14,7 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
-from nimblepy.dataset.commit import sweep
+from nimblepy.files.commit import sweep
 from nimblepy.spark.write import NimbleWriter, StagedFile
 
 
@@ -147,7 +147,7 @@ def test_speculated_and_late_attempts_stay_invisible(spark: Any, tmp_path: Path)
 def test_commit_that_dies_halfway_leaves_the_old_data(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nimblepy.dataset import commit
+    from nimblepy.files import commit
 
     first = job(tmp_path)
     first.commit([first.write(batches(1))])

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import nimblepy as nb
-from nimblepy.cli import app
-from nimblepy.cli_output import jsonable, plain_values
+from nimblepy.cli.main import app
+from nimblepy.cli.output import jsonable, plain_values
 
 needs_core = pytest.mark.skipif(
     find_spec("nimblepy._core") is None, reason="the compiled core is not built here"
@@ -66,7 +66,7 @@ def test_help_names_every_command() -> None:
 
 def test_help_does_not_load_arrow_or_rich_tables() -> None:
     code = (
-        "import sys, nimblepy.cli; "
+        "import sys, nimblepy.cli.main; "
         "print(sorted({'pyarrow', 'numpy', 'sqlglot', 'polars'} & set(sys.modules)))"
     )
     result = subprocess.run(

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import nimblepy as nb
-from nimblepy.conversion import detect_format, open_batches
-from nimblepy.predicate import parse_filter
+from nimblepy.expr.filter import parse_filter
+from nimblepy.io.convert import detect_format, open_batches
 
 needs_core = pytest.mark.skipif(
     find_spec("nimblepy._core") is None, reason="the compiled core is not built here"
@@ -163,7 +163,7 @@ def polars_cases() -> list[tuple[Any, str | None]]:
 
 def test_polars_predicates_are_pushed_only_where_both_agree() -> None:
     cases = polars_cases()
-    from nimblepy.interop_polars import pushed_filter
+    from nimblepy.interop.polars_expr import pushed_filter
 
     for predicate, expected in cases:
         pushed = pushed_filter(predicate, SCHEMA)

@@ -16,7 +16,9 @@ import pytest
 
 import nimblepy as nb
 from dataset_files import make_dataset, stage
-from nimblepy.dataset.commit import (
+from nimblepy.errors import StaleFileError
+from nimblepy.expr.filter import parse_filter
+from nimblepy.files.commit import (
     _put,
     discard,
     forget_old_versions,
@@ -24,10 +26,8 @@ from nimblepy.dataset.commit import (
     staging_folder,
     sweep,
 )
-from nimblepy.dataset.manifest import read_manifest
-from nimblepy.errors import StaleFileError
-from nimblepy.predicate import parse_filter
-from nimblepy.types import as_sort_keys
+from nimblepy.files.manifest import read_manifest
+from nimblepy.schema.types import as_sort_keys
 
 
 def numbers(begin: int, end: int) -> pa.Table:

@@ -13,8 +13,8 @@ import pytest
 
 import nimblepy as nb
 from dataset_files import make_dataset
-from nimblepy.dataset.statistics import MOST_BYTES, Collector
-from nimblepy.predicate import parse_filter
+from nimblepy.expr.filter import parse_filter
+from nimblepy.files.statistics import MOST_BYTES, Collector
 
 DAY = dt.date(2024, 1, 1)
 COLUMNS: dict[str, Any] = {
@@ -99,7 +99,7 @@ def test_long_values_are_cut_outwards() -> None:
     (entry,) = found.result()
     assert len(entry["lower"]) <= MOST_BYTES
     assert len(entry["upper"]) <= MOST_BYTES
-    from nimblepy.dataset.statistics import encoded
+    from nimblepy.files.statistics import encoded
 
     least, most = encoded(pa.array(["b" * 100, "c" * 100]))
     assert entry["lower"] <= least

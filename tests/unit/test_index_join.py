@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
-from nimblepy.join_gather import gather
+from nimblepy.rows.gather import gather
 
 Store = Callable[..., Any]
 

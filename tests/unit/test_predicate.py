@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 
 from filter_cases import SCHEMA, Case, evaluate, expression_cases, sql_cases, tables
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.predicate import Filter, parse_filter
-from nimblepy.predicate_ast import Compare, In, IsValid, Opaque, StartsWith
+from nimblepy.expr.filter import Filter, parse_filter
+from nimblepy.expr.nodes import Compare, In, IsValid, Opaque, StartsWith
 
 EXAMPLES = settings.get_profile(settings._current_profile).max_examples * 5  # type: ignore[attr-defined]
 

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.predicate import Bound, bounds_for
-from nimblepy.predicate_ast import Op
-from nimblepy.predicate_bounds import one_of
-from nimblepy.predicate_literal import place
-from nimblepy.predicate_text import parse_text
+from nimblepy.expr.bounds import one_of
+from nimblepy.expr.filter import Bound, bounds_for
+from nimblepy.expr.nodes import Op
+from nimblepy.schema.literals import place
+from nimblepy.schema.text import parse_text
 
 OPS: dict[Op, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -188,7 +188,7 @@ def test_incomparable_literal_is_refused(data_type: pa.DataType, literal: object
 
 
 def test_in_list_drops_values_the_type_cannot_hold() -> None:
-    from nimblepy.predicate_ast import Column
+    from nimblepy.expr.nodes import Column
 
     assert str(one_of(Column(("k",), pa.int8()), [1, 300, 1.5, 1, 2])) == "k in (1, 2)"
     assert str(one_of(Column(("k",), pa.int8()), [1, None])) == "k in (1) or unknown"

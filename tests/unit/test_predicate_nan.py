@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import oracle
-from nimblepy.predicate import parse_filter
+from nimblepy.expr.filter import parse_filter
 
 NAN = float("nan")
 VALUES = [None, float("-inf"), -1.0, -0.0, 0.0, 1.5, float("inf"), NAN]

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 import pytest
 
 import nimblepy as nb
-from nimblepy.tree_types import LayoutNode, Plan
-from nimblepy.types import (
+from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.schema.types import (
     ColumnSummary,
     FileSummary,
     IoStats,

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
-from nimblepy import recording
-from nimblepy.reader import File
-from nimblepy.workload import Question, read_workload
+from nimblepy.advise import recording
+from nimblepy.advise.workload import Question, read_workload
+from nimblepy.file.file import File
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.struct([("d", pa.int32())]))])
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "nimble/file/column.h"
+#include "nimble/column/column.h"
 #include "nimble/types/array_view.h"
 
 namespace nimble {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "nimble/bindings/arrow_bridge.h"
-#include "nimble/file/file_reader.h"
-#include "nimble/file/find_keys.h"
-#include "nimble/file/row_reader.h"
 #include "nimble/key/key_bounds.h"
+#include "nimble/lookup/find_keys.h"
+#include "nimble/reader/file_reader.h"
+#include "nimble/stripe/row_reader.h"
 
 namespace nimble {
 

@@ -4,7 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include "nimble/bindings/python_values.h"
-#include "nimble/file/row_reader.h"
+#include "nimble/stripe/row_reader.h"
 
 namespace nimble {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nimble/bindings/python_values.h"
-#include "nimble/file/column.h"
+#include "nimble/column/column.h"
 
 namespace nimble {
 

@@ -10,8 +10,8 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/file/batch_scan.h"
-#include "nimble/file/filter_values.h"
+#include "nimble/scan/batch_scan.h"
+#include "nimble/scan/filter_values.h"
 
 namespace py = pybind11;
 

@@ -6,7 +6,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/file/index_lookup.h"
+#include "nimble/lookup/index_lookup.h"
 
 namespace py = pybind11;
 

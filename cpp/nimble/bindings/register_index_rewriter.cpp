@@ -8,8 +8,8 @@
 #include "nimble/bindings/index_tools.h"
 #include "nimble/bindings/python_file.h"
 #include "nimble/bindings/writer_options.h"
-#include "nimble/file/index_estimate.h"
-#include "nimble/file/index_rewriter.h"
+#include "nimble/maintain/index_estimate.h"
+#include "nimble/maintain/index_rewriter.h"
 
 namespace py = pybind11;
 

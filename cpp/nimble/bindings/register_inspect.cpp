@@ -4,7 +4,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/file/verify.h"
+#include "nimble/maintain/verify.h"
 
 namespace py = pybind11;
 

@@ -4,9 +4,9 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/file/column_bloom.h"
-#include "nimble/file/key_lookup.h"
-#include "nimble/file/zone_map.h"
+#include "nimble/lookup/key_lookup.h"
+#include "nimble/scan/column_bloom.h"
+#include "nimble/scan/zone_map.h"
 
 namespace py = pybind11;
 

@@ -11,8 +11,8 @@
 #include "nimble/bindings/point_key.h"
 #include "nimble/bindings/point_value.h"
 #include "nimble/bindings/python_rows.h"
-#include "nimble/file/index_lookup.h"
-#include "nimble/file/key_lookup.h"
+#include "nimble/lookup/index_lookup.h"
+#include "nimble/lookup/key_lookup.h"
 
 namespace py = pybind11;
 

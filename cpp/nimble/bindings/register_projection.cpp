@@ -7,7 +7,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/file/batch_scan.h"
+#include "nimble/scan/batch_scan.h"
 
 namespace py = pybind11;
 

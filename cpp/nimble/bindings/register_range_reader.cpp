@@ -8,8 +8,8 @@
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
 #include "nimble/bindings/python_keys.h"
-#include "nimble/file/index_lookup.h"
-#include "nimble/file/key_lookup.h"
+#include "nimble/lookup/index_lookup.h"
+#include "nimble/lookup/key_lookup.h"
 
 namespace py = pybind11;
 

@@ -6,7 +6,7 @@
 #include "nimble/bindings/gil.h"
 #include "nimble/bindings/python_file.h"
 #include "nimble/bindings/writer_options.h"
-#include "nimble/file/sorting_writer.h"
+#include "nimble/write/sorting_writer.h"
 
 namespace py = pybind11;
 

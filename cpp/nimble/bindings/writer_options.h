@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "nimble/file/options.h"
+#include "nimble/write/options.h"
 
 namespace nimble {
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from nimblepy.dataset.dataset import Dataset
+from nimblepy.files.dataset import Dataset
 from nimblepy.spark.schemas import selected
 
 # Microseconds of processor time.

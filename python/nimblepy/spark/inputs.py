@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from nimblepy.dataset.dataset import Dataset, manifest_of_files, open_dataset
-from nimblepy.dataset.directory import is_directory, resolve_directory
-from nimblepy.dataset.manifest import Manifest
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.join_matches import BuildSide
-from nimblepy.storage import is_uri
+from nimblepy.files.dataset import Dataset, manifest_of_files, open_dataset
+from nimblepy.files.directory import is_directory, resolve_directory
+from nimblepy.files.manifest import Manifest
+from nimblepy.io.location import is_uri
+from nimblepy.join.matches import BuildSide
 
 _OPTIONS: dict[str, Any] = {
     "filesystem": None,

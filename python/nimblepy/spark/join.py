@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.join_matches import find_matches, probe_keys
-from nimblepy.join_plan import JoinPlan
+from nimblepy.join.matches import find_matches, probe_keys
+from nimblepy.join.plan import JoinPlan
 from nimblepy.spark.arguments import JoinArguments, On, quoted
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
 from nimblepy.spark.inputs import InputFiles, build_side, find_input

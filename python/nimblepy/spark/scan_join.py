@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from nimblepy.dataset.dataset import Dataset
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.files.dataset import Dataset
 from nimblepy.spark.arguments import JoinArguments, quoted
 from nimblepy.spark.source import read_files
 

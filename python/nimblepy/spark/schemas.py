@@ -10,8 +10,8 @@ import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from nimblepy.columns import resolve_column
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.columns import resolve_column
 
 # Spark's own batches are in this zone wherever the type has one; the instant is the same.
 ZONE = "UTC"

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from nimblepy.columns import resolve_column
-from nimblepy.dataset.dataset import Dataset
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.keys import key_columns, probe_batch
-from nimblepy.predicate import parse_filter
+from nimblepy.expr.filter import parse_filter
+from nimblepy.files.dataset import Dataset
+from nimblepy.rows.keys import key_columns, probe_batch
+from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.explained import source_is_found
 from nimblepy.spark.inputs import find_input
 from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
@@ -185,7 +185,7 @@ def _read_now(
 
 def _key_table(dataset: Dataset, keys: Any) -> pa.Table:
     """The keys that are possible at all, in the key's types."""
-    from nimblepy.key_probes import _width
+    from nimblepy.file.key_probes import _width
 
     width = _width(keys, None, dataset._keys)
     found = key_columns(dataset._keys, dataset._key_types, None, width)

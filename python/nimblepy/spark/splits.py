@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.dataset.dataset import Dataset
-from nimblepy.predicate import parse_filter
-from nimblepy.reader import File
-from nimblepy.scan import Scan
+from nimblepy.expr.filter import parse_filter
+from nimblepy.file.file import File
+from nimblepy.files.dataset import Dataset
+from nimblepy.rows.scan import Scan
 from nimblepy.spark.inputs import InputFiles
 
 # Files whose stripes are looked at one by one; of more, whole files are parts.

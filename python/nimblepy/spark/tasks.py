@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.join_batches import join_batches, joined_by_batch
-from nimblepy.join_plan import JoinPlan, plan_join
+from nimblepy.join.plan import JoinPlan, plan_join
+from nimblepy.join.run import join_batches, joined_by_batch
 from nimblepy.spark.inputs import InputFiles, build_side
 from nimblepy.spark.schemas import conform, conform_array
 from nimblepy.spark.worker_cache import open_cached

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from nimblepy.dataset.dataset import Dataset
+from nimblepy.files.dataset import Dataset
 from nimblepy.spark.inputs import InputFiles
 
 MOST = 8

@@ -23,20 +23,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
-from nimblepy.columns import resolve_column
-from nimblepy.dataset.commit import discard, newest_manifest, publish, staging_folder
-from nimblepy.dataset.manifest import FileEntry, describe
-from nimblepy.dataset.statistics import Collector
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.reader import open as open_file
+from nimblepy.file.file import open as open_file
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.write import Writer
+from nimblepy.files.commit import discard, newest_manifest, publish, staging_folder
+from nimblepy.files.manifest import FileEntry, describe
+from nimblepy.files.statistics import Collector
+from nimblepy.io.location import is_uri
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.types import SortKey, as_sort_keys, parse_sort_keys
 from nimblepy.spark.explained import source_is_found
 from nimblepy.spark.inputs import _local
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import Shipped
-from nimblepy.storage import is_uri
-from nimblepy.types import SortKey, as_sort_keys, parse_sort_keys
-from nimblepy.writer import Writer
 
 BATCH_OPTION = "nimblebatch"
 INDEXES_OPTION = "nimbleindexes"

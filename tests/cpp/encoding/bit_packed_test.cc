@@ -1,4 +1,4 @@
-#include "nimble/encoding/bit_packed.h"
+#include "nimble/encoding/ints/bit_packed.h"
 
 #include "encoding/encoding_conformance.h"
 #include "testing/check.h"

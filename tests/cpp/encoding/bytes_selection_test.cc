@@ -1,6 +1,6 @@
-#include "nimble/encoding/bytes_selection.h"
+#include "nimble/encoding/choose/bytes_selection.h"
 #include "encoding/text_samples.h"
-#include "nimble/encoding/plain_bytes.h"
+#include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -1,9 +1,9 @@
 // The worked examples of docs/format/encodings_numeric.md, byte for byte.
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/bit_packed.h"
-#include "nimble/encoding/constant.h"
-#include "nimble/encoding/delta.h"
-#include "nimble/encoding/dictionary.h"
+#include "nimble/encoding/ints/bit_packed.h"
+#include "nimble/encoding/ints/constant.h"
+#include "nimble/encoding/ints/delta.h"
+#include "nimble/encoding/ints/dictionary.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "encoding/sample.h"
-#include "nimble/encoding/encoding.h"
+#include "nimble/encoding/core/encoding.h"
 
 namespace nimble::testing {
 

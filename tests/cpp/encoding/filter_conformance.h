@@ -6,7 +6,7 @@
 #include <string>
 
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/value_test.h"
+#include "nimble/encoding/core/value_test.h"
 
 namespace nimble::testing {
 

@@ -1,8 +1,8 @@
 // constant, plain and bitmap.
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/bool_bitmap.h"
-#include "nimble/encoding/constant.h"
-#include "nimble/encoding/plain.h"
+#include "nimble/encoding/bools/bool_bitmap.h"
+#include "nimble/encoding/ints/constant.h"
+#include "nimble/encoding/ints/plain.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/alp.h"
-#include "nimble/encoding/split_float.h"
+#include "nimble/encoding/floats/alp.h"
+#include "nimble/encoding/floats/split_float.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

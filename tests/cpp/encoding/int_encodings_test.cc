@@ -1,10 +1,10 @@
 // delta, run_length, dictionary, sparse and sparse_bits.
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/delta.h"
-#include "nimble/encoding/dictionary.h"
-#include "nimble/encoding/run_length.h"
-#include "nimble/encoding/sparse.h"
-#include "nimble/encoding/sparse_bits.h"
+#include "nimble/encoding/bools/sparse_bits.h"
+#include "nimble/encoding/ints/delta.h"
+#include "nimble/encoding/ints/dictionary.h"
+#include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/ints/sparse.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

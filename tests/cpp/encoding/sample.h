@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nimble/encoding/encoding.h"
+#include "nimble/encoding/core/encoding.h"
 
 namespace nimble::testing {
 

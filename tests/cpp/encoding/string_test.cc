@@ -1,8 +1,8 @@
 // Plain bytes, and the pieces of the layout that string encodings share.
 #include "encoding/text_samples.h"
-#include "nimble/encoding/packed_offsets.h"
-#include "nimble/encoding/plain_bytes.h"
-#include "nimble/encoding/string_blocks.h"
+#include "nimble/encoding/core/packed_offsets.h"
+#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -1,6 +1,6 @@
 #include "encoding/text_samples.h"
-#include "nimble/encoding/digits.h"
-#include "nimble/encoding/template_text.h"
+#include "nimble/encoding/core/digits.h"
+#include "nimble/encoding/strings/template_text.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -1,7 +1,7 @@
 // narrow and limbs: decimals.
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/limbs.h"
-#include "nimble/encoding/narrow.h"
+#include "nimble/encoding/ints/limbs.h"
+#include "nimble/encoding/ints/narrow.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -1,5 +1,5 @@
 // Column: rows in and out of Arrow, for every layout, against the rows as text.
-#include "nimble/file/column.h"
+#include "nimble/column/column.h"
 
 #include <algorithm>
 #include <numeric>

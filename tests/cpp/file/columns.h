@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "nimble/file/file_reader.h"
-#include "nimble/file/file_writer.h"
-#include "nimble/file/row_reader.h"
 #include "nimble/io/memory_file.h"
+#include "nimble/reader/file_reader.h"
+#include "nimble/stripe/row_reader.h"
+#include "nimble/write/file_writer.h"
 #include "testing/check.h"
 #include "types/random_array.h"
 

@@ -1,5 +1,5 @@
 // Rounds of reads: what is wanted is joined where it is close, and read once.
-#include "nimble/file/fetched_bodies.h"
+#include "nimble/open/fetched_bodies.h"
 
 #include <numeric>
 

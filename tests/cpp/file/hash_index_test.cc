@@ -1,4 +1,4 @@
-#include "nimble/file/hash_index.h"
+#include "nimble/lookup/hash_index.h"
 
 #include <algorithm>
 #include <map>

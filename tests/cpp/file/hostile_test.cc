@@ -4,9 +4,9 @@
 
 #include "file/columns.h"
 #include "nimble/base/hash.h"
-#include "nimble/file/key_lookup.h"
-#include "nimble/file/zone_map.h"
 #include "nimble/format/postscript.h"
+#include "nimble/lookup/key_lookup.h"
+#include "nimble/scan/zone_map.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "nimble/file/joined_reads.h"
+#include "nimble/open/joined_reads.h"
 
 #include <algorithm>
 #include <numeric>

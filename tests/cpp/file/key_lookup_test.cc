@@ -1,7 +1,7 @@
 // Keys to rows: duplicates over chunks, stripes and groups, and every bound,
 // against a scan of all keys.
-#include "nimble/file/key_lookup.h"
-#include "nimble/file/probe_rows.h"
+#include "nimble/lookup/key_lookup.h"
+#include "nimble/lookup/probe_rows.h"
 
 #include <algorithm>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "nimble/file/sorted_index.h"
+#include "nimble/lookup/sorted_index.h"
 
 #include <algorithm>
 #include <random>

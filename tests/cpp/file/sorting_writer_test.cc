@@ -1,5 +1,5 @@
 // Sorting with little memory is a stable sort.
-#include "nimble/file/sorting_writer.h"
+#include "nimble/write/sorting_writer.h"
 
 #include <algorithm>
 #include <numeric>

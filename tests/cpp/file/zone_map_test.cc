@@ -1,5 +1,5 @@
 // Zone maps may keep too much, never too little; and prove what they can.
-#include "nimble/file/zone_map.h"
+#include "nimble/scan/zone_map.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,131 @@
+// Column: growable rows of one schema node and its children, laid out as
+// Arrow lays them out. The writer collects a stripe in it, the reader decodes
+// into it, and it is handed to Arrow without a copy.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nimble/base/aligned_buffer.h"
+#include "nimble/base/bitmap.h"
+#include "nimble/encoding/core/encoding.h"
+#include "nimble/types/array_view.h"
+#include "nimble/types/field.h"
+
+namespace nimble {
+
+// The distinct values of a dictionary column over a whole file. Defined in
+// dictionary_values.h.
+class DictionaryValues;
+
+class Column {
+ public:
+  // `wide` makes string and list offsets 64-bit whatever the Arrow type: the
+  // writer's stripes may be larger than one Arrow array may be.
+  Column(const Field& field, bool wide);
+  Column(Column&&) = default;
+  Column& operator=(Column&&) = default;
+
+  const Field& field() const { return *field_; }
+  uint64_t length() const { return length_; }
+  uint64_t null_count() const { return null_count_; }
+  // Bytes held, children included.
+  uint64_t memory_bytes() const;
+  // Bytes of the rows themselves.
+  uint64_t data_bytes() const;
+
+  // ---- writer side (column_append.cc, column_gather.cc)
+  // Rows [begin, begin + count) of an Arrow array. Null slots of fixed-width
+  // values repeat the value before them, so that they cost encodings nothing.
+  Status append(const ArrayView& view, int64_t begin, int64_t count,
+                const std::string& path);
+  // Rows of another column of the same field, in any order.
+  void append_rows(const Column& from, const uint64_t* rows, uint64_t count);
+  void clear();
+
+  // ---- reader side: building blocks that decoders fill
+  // Makes the validity bitmap exist, with all rows so far valid.
+  void ensure_validity();
+  // Space for n more values in the fixed-width buffer; their address.
+  uint8_t* extend_values(uint64_t n);
+  uint8_t* extend_bits(uint64_t n);  // kBool: grows; write at bit length()
+  void add_rows(uint64_t n) { length_ += n; }
+  void add_nulls(uint64_t n) { null_count_ += n; }
+  // May values lie elsewhere? Only if this column gets one range of rows.
+  bool wants_views() const { return wants_views_; }
+  void set_wants_views(bool yes) {
+    wants_views_ = yes;
+    for (Column& c : children) c.set_wants_views(yes);
+  }
+  // A buffer that lives elsewhere stands in for the values of all rows.
+  void set_external_values(const uint8_t* data,
+                           std::shared_ptr<const void> owner);
+
+  AlignedBuffer validity;  // empty while there is no null
+  AlignedBuffer values;    // kFixed, codes, kBool bitmap, union type ids
+  BytesSink bytes;         // kBytes
+  // kList: length() + 1 ends in Arrow's form; kRunEnd: run ends (relative to
+  // row 0 of this column); dense unions: the row of the child.
+  std::vector<int64_t> ends;
+  std::vector<Column> children;
+  // kDictionary: shared by every batch of the file.
+  std::shared_ptr<const DictionaryValues> dictionary;
+
+  bool is_valid(uint64_t row) const {
+    return validity.size() == 0 || get_bit(validity.data(), row);
+  }
+  const uint8_t* value_data() const {
+    return external_ != nullptr ? external_ : values.data();
+  }
+
+  // ---- to Arrow (column_export.cc)
+  // Moves the buffers out; this column must not be used afterwards.
+  Status export_array(ArrowArray* out) &&;
+  // The buffers on loan: `out` is good while this column is and does not
+  // change. Byte strings have the offsets that this column has, 64-bit in
+  // `wide` ones whatever the field's format says (see key_columns.h).
+  Status lend_array(ArrowArray* out) const;
+
+  // Where a writer maps codes into the file's dictionary; null for readers.
+  DictionaryValues* mapper = nullptr;
+  // Appended codes are the file's already (rows of a spilled run).
+  void set_codes_mapped() {
+    codes_mapped_ = true;
+    for (Column& c : children) c.set_codes_mapped();
+  }
+
+ private:
+  friend class ColumnExporter;
+
+  Status append_dictionary(const ArrayView& view, int64_t begin, int64_t count,
+                           const std::string& path);
+  Status append_union(const ArrayView& view, int64_t begin, int64_t count,
+                      const std::string& path);
+  Status append_runs(const ArrayView& view, int64_t begin, int64_t count,
+                     const std::string& path);
+  Status append_lists(const ArrayView& view, int64_t begin, int64_t count,
+                      const std::string& path);
+  void append_validity(const ArrayView& view, int64_t begin, int64_t count);
+  Status append_strings(const ArrayView& view, int64_t begin, int64_t count,
+                        const std::string& path);
+  // A run of strings without nulls: one copy of its bytes.
+  void append_string_run(const ArrayView& view, int64_t begin, int64_t count,
+                         uint64_t first);
+  void append_fixed(const ArrayView& view, int64_t begin, int64_t count);
+  void gather_nested(const Column& from, const uint64_t* rows, uint64_t count);
+
+  const Field* field_;
+  bool wide_;
+  bool wants_views_ = false;
+  bool codes_mapped_ = false;
+  // kRunEnd: value key of the last run; none where append_rows() made it.
+  std::optional<std::string> last_run_;
+  uint64_t length_ = 0;
+  uint64_t null_count_ = 0;
+  const uint8_t* external_ = nullptr;
+  std::shared_ptr<const void> external_owner_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,178 @@
+// Which encoding integers get.
+#include "nimble/encoding/choose/selection.h"
+#include "nimble/encoding/choose/value_sample.h"
+#include "nimble/encoding/ints/bit_packed.h"
+#include "nimble/encoding/ints/delta.h"
+#include "nimble/encoding/ints/plain.h"
+
+namespace nimble {
+namespace {
+
+// Plain can be handed on without a copy: packing must save more than this.
+constexpr double kPlainShare = 0.97;
+// A random row of delta costs a block: it must halve the size, unless the
+// user asked for the smallest.
+constexpr double kDeltaShare = 0.5;
+constexpr double kCompactDeltaShare = 0.95;
+// Patches cost a row a search among the block's exceptions.
+constexpr double kPatchShare = 0.9;
+
+double mean_delta_bits(const Values& values, const ValueSample& sample) {
+  if (sample.run_values < 3) return 64;
+  double bits = 0;
+  for (const uint32_t start : sample.starts) {
+    int64_t low = INT64_MAX;
+    int64_t high = INT64_MIN;
+    for (uint32_t i = 1; i < sample.run_values; ++i) {
+      const auto difference = static_cast<int64_t>(
+          load_int(values.type, values.data, start + i) -
+          load_int(values.type, values.data, start + i - 1));
+      low = std::min(low, difference);
+      high = std::max(high, difference);
+    }
+    bits +=
+        bit_width_of(static_cast<uint64_t>(high) - static_cast<uint64_t>(low));
+  }
+  return bits / static_cast<double>(sample.starts.size());
+}
+
+void add_delta(const Values& values, const EncodeContext& context,
+               const ValueSample& sample, Candidates* candidates) {
+  const double share =
+      context.effort == Effort::kCompact ? kCompactDeltaShare : kDeltaShare;
+  const double limit = candidates->limit() * share;
+  const double bytes =
+      values.size * mean_delta_bits(values, sample) / 8 + values.size / 40.0;
+  candidates->add(bytes, share, [=](SegmentBuilder* out) -> Result<bool> {
+    if (static_cast<double>(delta_bytes(values)) >= limit) return false;
+    NIMBLE_RETURN_IF_ERROR(encode_delta(values, out));
+    return true;
+  });
+}
+
+struct PatchedWidth {
+  uint32_t width = 0;
+  double bits_per_value = 64;
+};
+
+// The width that is cheapest when the `counts[w]` sampled offsets of w bits
+// above it are exceptions.
+PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t total,
+                            uint32_t value_bits) {
+  PatchedWidth best;
+  uint32_t above = 0;
+  for (uint32_t w = 64;; --w) {
+    // Position, value, and what the exceptions' own encoding adds.
+    const double exceptions = double(above) / total;
+    const double bits = w + exceptions * (16 + value_bits + 4);
+    if (exceptions < 0.1 && bits < best.bits_per_value) best = {w, bits};
+    if (w == 0) return best;
+    above += counts[w];
+  }
+}
+
+// Offsets that 64 values, taken at equal distances from the block of every
+// sample run, have from three possible bases.
+struct OffsetWidths {
+  uint32_t above_min[65] = {};  // outliers on top
+  uint32_t below_max[65] = {};  // outliers at the bottom
+  uint32_t median[65] = {};     // on either side; one bit more than needed
+  uint32_t total = 0;
+  uint32_t widest = 0;
+
+  void add_block(const ValueType& type, const uint8_t* data, uint32_t n,
+                 const MinMax& block) {
+    uint64_t values[kSampleRunValues];
+    const uint32_t count = std::min(n, kSampleRunValues);
+    for (uint32_t i = 0; i < count; ++i) {
+      values[i] = load_int(type, data, uint64_t{i} * n / count);
+      ++above_min[bit_width_of(values[i] - block.min)];
+      ++below_max[bit_width_of(block.max - values[i])];
+    }
+    std::nth_element(
+        values, values + count / 2, values + count,
+        [&](uint64_t a, uint64_t b) { return int_less(type.is_signed, a, b); });
+    const uint64_t middle = values[count / 2];
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint64_t up = values[i] - middle;
+      const uint32_t bits = bit_width_of(std::min(up, 0 - up));
+      ++median[std::min(bits + 1, 64u)];
+    }
+    total += count;
+    widest = std::max(widest, block.width());
+  }
+};
+
+void add_patched(const Values& values, const EncodeContext& context,
+                 const ValueSample& sample, const std::vector<MinMax>& stats,
+                 Candidates* candidates) {
+  OffsetWidths offsets;
+  for (const uint32_t start : sample.starts) {
+    const uint32_t b = start / kBlockValues;
+    offsets.add_block(
+        values.type,
+        values.data + uint64_t{b} * kBlockValues * values.type.width,
+        block_rows(b, values.size), stats[b]);
+  }
+  PatchedWidth best;
+  for (const auto* counts :
+       {&offsets.above_min, &offsets.below_max, &offsets.median}) {
+    const PatchedWidth width =
+        cheapest_width(*counts, offsets.total, offsets.widest);
+    if (width.bits_per_value < best.bits_per_value) best = width;
+  }
+  candidates->add(values.size * best.bits_per_value / 8 + values.size / 60.0,
+                  kPatchShare,
+                  [&values, &stats, context,
+                   width = best.width](SegmentBuilder* out) -> Result<bool> {
+                    NIMBLE_RETURN_IF_ERROR(encode_bit_packed_patched(
+                        values, stats, width, context, out));
+                    return true;
+                  });
+}
+
+// Do all neighbours differ by the same, as the ends of lists of one length do?
+// Delta then computes a row from two numbers.
+bool is_even(const Values& values) {
+  const auto at = [&](uint32_t i) {
+    return load_int(values.type, values.data, i);
+  };
+  const uint64_t difference = at(1) - at(0);
+  for (uint32_t i = 2; i < values.size; ++i) {
+    if (at(i) - at(i - 1) != difference) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Status select_ints(const Values& values, const EncodeContext& context,
+                   SegmentBuilder* out) {
+  const std::vector<MinMax> stats = block_min_max(values);
+  const double plain = fixed_bytes(values);
+  const double packed =
+      static_cast<double>(bit_packed_bytes(values.size, stats));
+  const bool is_plain = packed >= plain * kPlainShare;
+  const auto fallback = [&](SegmentBuilder* to) {
+    return is_plain ? encode_plain(values, to)
+                    : encode_bit_packed(values, stats, to);
+  };
+  if (values.size >= kMinSelectionValues && context.random_access_only &&
+      is_even(values)) {
+    return encode_delta(values, out);
+  }
+  if (context.random_access_only || context.effort == Effort::kFast ||
+      values.size < kMinSelectionValues ||
+      context.depth >= kMaxSelectionDepth) {
+    return fallback(out);
+  }
+  const ValueSample sample = take_sample(values);
+  const double value_bits = total_min_max(values.type, stats).width();
+  Candidates candidates(is_plain ? plain : packed);
+  add_repetition(values, context, sample, value_bits, &candidates);
+  add_delta(values, context, sample, &candidates);
+  add_patched(values, context, sample, stats, &candidates);
+  return encode_best(values, context, &candidates, fallback, out);
+}
+
+}  // namespace nimble

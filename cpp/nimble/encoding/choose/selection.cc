@@ -1,0 +1,288 @@
+#include "nimble/encoding/choose/selection.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "nimble/base/bitmap.h"
+#include "nimble/encoding/bools/bool_bitmap.h"
+#include "nimble/encoding/bools/sparse_bits.h"
+#include "nimble/encoding/choose/bytes_selection.h"
+#include "nimble/encoding/choose/value_sample.h"
+#include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/int_values.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/ints/constant.h"
+#include "nimble/encoding/ints/dictionary.h"
+#include "nimble/encoding/ints/limbs.h"
+#include "nimble/encoding/ints/narrow.h"
+#include "nimble/encoding/ints/plain.h"
+#include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/ints/sparse.h"
+#include "nimble/encoding/strings/zstd_blocks.h"
+
+namespace nimble {
+
+Status encode_values(const Values& values, const EncodeContext& context,
+                     SegmentBuilder* out) {
+  // Strings look for repetition of their own.
+  if (values.type.kind == ValueKind::kBytes) {
+    return encode_bytes(values, context, out);
+  }
+  if (is_constant(values)) return encode_constant(values, out);
+  switch (values.type.kind) {
+    case ValueKind::kBool:
+      return select_bools(values, context, out);
+    case ValueKind::kInt:
+      return select_ints(values, context, out);
+    case ValueKind::kFloat:
+      return select_floats(values, context, out);
+    case ValueKind::kFixed:
+      return select_fixed(values, context, out);
+    case ValueKind::kBytes:
+      break;
+  }
+  return Status::invalid_argument("values of an unknown kind");
+}
+
+// ----------------------------------------------------------------- candidates
+
+void Candidates::add(double bytes, double share, Try attempt) {
+  if (bytes < limit_ * share)
+    candidates_.push_back({bytes, std::move(attempt)});
+}
+
+Result<bool> Candidates::encode(SegmentBuilder* out) {
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
+  const size_t head_size = out->head.size();
+  const size_t body_size = out->body.size();
+  for (const Candidate& candidate : candidates_) {
+    NIMBLE_ASSIGN_OR_RETURN(const bool written, candidate.attempt(out));
+    const size_t size =
+        out->head.size() - head_size + out->body.size() - body_size;
+    if (written && static_cast<double>(size) < limit_) return true;
+    out->head.resize(head_size);
+    out->body.resize(body_size);
+  }
+  return false;
+}
+
+// ----------------------------------------------------------------- repetition
+
+namespace {
+
+// Dictionaries and runs cost a random row a second look: they must save this.
+constexpr double kRepetitionShare = 0.9;
+// Rows that are not the common value, at most, in sparse.
+constexpr double kMaxSparseExceptions = 0.1;
+// Bits of a run's end: a position in a segment.
+constexpr double kRunEndBits = 17;
+
+// What compact hopes that codes shrink to by their frequencies.
+constexpr double kLikelyEntropy = 0.8;
+
+void add_dictionary(const Values& values, const EncodeContext& context,
+                    const ValueSample& sample, double value_bits,
+                    Candidates* candidates) {
+  if (sample.distinct * 2 > sample.size) return;
+  DistinctLimits limits;
+  limits.max_bytes = context.effort == Effort::kBalanced
+                         ? kMaxBalancedDictionaryBytes
+                         : kMaxDictionaryBytes;
+  // Compact codes are compressed by how often each occurs.
+  const bool by_frequency = context.effort == Effort::kCompact;
+  const double bits =
+      bit_width_of(sample.distinct - 1) * (by_frequency ? kLikelyEntropy : 1);
+  const double bytes = (values.size * bits + sample.distinct * value_bits) / 8;
+  const double limit = candidates->limit();
+  candidates->add(
+      bytes, kRepetitionShare, [=](SegmentBuilder* out) -> Result<bool> {
+        DistinctValues distinct;
+        if (!distinct.build(values, limits)) return false;
+        const double real =
+            by_frequency && distinct.count() <= kMaxByteCodes
+                ? code_entropy(distinct) / 8
+                : values.size / 8.0 * bit_width_of(distinct.count() - 1);
+        if (real + distinct.count() * value_bits / 8 >=
+            limit * kRepetitionShare) {
+          return false;
+        }
+        NIMBLE_RETURN_IF_ERROR(encode_dictionary(distinct, context, out));
+        return true;
+      });
+}
+
+}  // namespace
+
+void add_repetition(const Values& values, const EncodeContext& context,
+                    const ValueSample& sample, double value_bits,
+                    Candidates* candidates) {
+  const uint32_t n = values.size;
+  const double exceptions = sample.exceptions(n);
+  if (can_be_sparse(values.type) && exceptions <= n * kMaxSparseExceptions) {
+    const uint8_t* common =
+        values.data + uint64_t{sample.top_row} * values.type.width;
+    candidates->add(
+        exceptions * (16 + value_bits) / 8 + n / 100.0, kRepetitionShare,
+        [=](SegmentBuilder* out) -> Result<bool> {
+          NIMBLE_RETURN_IF_ERROR(encode_sparse(values, common, context, out));
+          return true;
+        });
+  }
+  if (can_be_run_length(values.type)) {
+    const double run_bytes = (kRunEndBits + value_bits) / 8;
+    const double limit = candidates->limit() * kRepetitionShare;
+    candidates->add(
+        sample.runs(n) * run_bytes + n / 500.0, kRepetitionShare,
+        [=](SegmentBuilder* out) -> Result<bool> {
+          const std::vector<uint32_t> ends =
+              run_ends(values, static_cast<uint32_t>(limit / run_bytes) + 1);
+          if (ends.empty()) return false;
+          NIMBLE_RETURN_IF_ERROR(encode_run_length(values, ends, context, out));
+          return true;
+        });
+  }
+  add_dictionary(values, context, sample, value_bits, candidates);
+}
+
+// ----------------------------------------------------------------------- zstd
+
+namespace {
+
+// Balanced takes zstd only where nothing else reaches the first share of
+// plain and zstd reaches the second.
+constexpr double kHopeless = 0.9;
+constexpr double kZstdShare = 0.7;
+// Compact takes it where it saves this much over the best of the others.
+constexpr double kCompactZstdShare = 0.9;
+constexpr uint32_t kZstdProbeValues = 8192;
+constexpr double kMinZstdBytes = 4096;
+
+double zstd_limit(const EncodeContext& context, double best, double plain) {
+  return context.effort == Effort::kCompact ? best * kCompactZstdShare
+                                            : plain * kZstdShare;
+}
+
+uint64_t total_size(const SegmentBuilder& builder) {
+  return builder.head.size() + builder.body.size();
+}
+
+// May and should zstd replace `best` bytes? Judged by a stretch of the values.
+Result<bool> is_zstd_worth(const Values& values, const EncodeContext& context,
+                           double best) {
+  const double plain = fixed_bytes(values);
+  const bool is_compact = context.effort == Effort::kCompact;
+  const bool is_hopeless =
+      context.effort == Effort::kBalanced && best > plain * kHopeless;
+  if ((!is_compact && !is_hopeless) || context.random_access_only ||
+      plain < kMinZstdBytes) {
+    return false;
+  }
+  // Inside others only codes of a byte: their frequencies are what it uses.
+  if (context.depth > 0 && (!is_compact || values.type.width > 1)) return false;
+  Values probe = values;
+  probe.size = std::min(values.size, kZstdProbeValues);
+  probe.data += uint64_t{(values.size - probe.size) / 2} * values.type.width;
+  SegmentBuilder trial;
+  NIMBLE_RETURN_IF_ERROR(encode_zstd_blocks(probe, context, &trial));
+  return static_cast<double>(trial.body.size()) / fixed_bytes(probe) * plain <
+         zstd_limit(context, best, plain);
+}
+
+}  // namespace
+
+Status encode_best(const Values& values, const EncodeContext& context,
+                   Candidates* candidates,
+                   const std::function<Status(SegmentBuilder*)>& fallback,
+                   SegmentBuilder* out) {
+  const size_t head_size = out->head.size();
+  const size_t body_size = out->body.size();
+  const uint64_t before = total_size(*out);
+  const auto encode = [&]() -> Status {
+    NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates->encode(out));
+    return done ? Status::ok() : fallback(out);
+  };
+  NIMBLE_RETURN_IF_ERROR(encode());
+  const double best = static_cast<double>(total_size(*out) - before);
+  NIMBLE_ASSIGN_OR_RETURN(const bool worth,
+                          is_zstd_worth(values, context, best));
+  if (!worth) return Status::ok();
+  out->head.resize(head_size);
+  out->body.resize(body_size);
+  Candidates zstd(zstd_limit(context, best, fixed_bytes(values)));
+  zstd.add(0, 1, [&](SegmentBuilder* to) -> Result<bool> {
+    NIMBLE_RETURN_IF_ERROR(encode_zstd_blocks(values, context, to));
+    return true;
+  });
+  NIMBLE_ASSIGN_OR_RETURN(const bool done, zstd.encode(out));
+  return done ? Status::ok() : encode();
+}
+
+// ------------------------------------------------------------- bools and fixed
+
+Status select_bools(const Values& values, const EncodeContext& context,
+                    SegmentBuilder* out) {
+  const uint64_t ones = count_bits(values.data, 0, values.size);
+  const uint64_t rare = std::min(ones, values.size - ones);
+  const double bitmap = values.size / 8.0 + 8.0 * num_blocks_of(values.size);
+  if (context.random_access_only || context.effort == Effort::kFast ||
+      values.size < kMinSelectionValues) {
+    return encode_bitmap(values, out);
+  }
+  Candidates candidates(bitmap);
+  candidates.add(static_cast<double>(sparse_bits_bytes(values.size, rare)),
+                 kRepetitionShare, [&](SegmentBuilder* to) -> Result<bool> {
+                   NIMBLE_RETURN_IF_ERROR(encode_sparse_bits(values, to));
+                   return true;
+                 });
+  // There are at least as many runs as it takes to place the rarer value.
+  constexpr uint32_t kRowsPerRun = 48;
+  candidates.add(bitmap / 2, 1, [&](SegmentBuilder* to) -> Result<bool> {
+    const auto ends = run_ends(values, values.size / kRowsPerRun);
+    if (ends.empty()) return false;
+    NIMBLE_RETURN_IF_ERROR(encode_run_length(values, ends, context, to));
+    return true;
+  });
+  NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates.encode(out));
+  return done ? Status::ok() : encode_bitmap(values, out);
+}
+
+Status select_fixed(const Values& values, const EncodeContext& context,
+                    SegmentBuilder* out) {
+  if (can_be_narrow(values.type) && values.size > 0) {
+    const std::vector<uint64_t> low = narrowed(values);
+    if (!low.empty()) return encode_narrow(values, low, context, out);
+  }
+  if (context.effort == Effort::kFast || context.random_access_only ||
+      values.size < kMinSelectionValues ||
+      context.depth >= kMaxSelectionDepth ||
+      values.type.width > kMaxNestedWidth) {
+    return encode_plain(values, out);
+  }
+  const double plain = fixed_bytes(values);
+  Candidates candidates(plain);
+  const ValueSample sample = take_sample(values);
+  add_repetition(values, context, sample, 8.0 * values.type.width, &candidates);
+  if (can_be_limbs(values.type)) {
+    // Worth trying where the sample's own limbs come out smaller.
+    std::vector<uint8_t> data;
+    SegmentBuilder trial;
+    EncodeContext cheap = context;
+    cheap.effort = Effort::kFast;
+    NIMBLE_RETURN_IF_ERROR(
+        encode_limbs(sampled_values(values, sample, &data), cheap, &trial));
+    const double ratio = static_cast<double>(trial.body.size()) /
+                         (double{1} * sample.size * values.type.width);
+    candidates.add(plain * ratio, kRepetitionShare,
+                   [&](SegmentBuilder* to) -> Result<bool> {
+                     NIMBLE_RETURN_IF_ERROR(encode_limbs(values, context, to));
+                     return true;
+                   });
+  }
+  return encode_best(
+      values, context, &candidates,
+      [&](SegmentBuilder* to) { return encode_plain(values, to); }, out);
+}
+
+}  // namespace nimble

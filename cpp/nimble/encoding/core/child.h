@@ -1,0 +1,98 @@
+// Child: an encoding nested in another.
+//
+// Head grammar of a child:
+//
+//   SIZE     MEANING
+//   1        0: its parts lie in the segment's body
+//            1: its body is inline, a small body of its own:
+//   varint     its size
+//   size       its bytes; parts of the child count from their start
+//   ...      the child's head, beginning with its EncodingId
+//
+// Inline bodies keep small dictionaries and exceptions in the metadata, so
+// that a cold lookup reads one place of the data region.
+#pragma once
+
+#include "nimble/encoding/core/encoding.h"
+
+namespace nimble {
+
+// Bodies of dictionaries and patches up to this size go inline.
+inline constexpr uint64_t kInlineDictionaryBytes = 2048;
+inline constexpr uint64_t kInlinePatchBytes = 1024;
+
+// Encodes `values` one level below `context`: encode_values() decides how.
+// A body part of 1 to `inline_bytes` bytes goes inline.
+Status encode_child(const Values& values, const EncodeContext& context,
+                    uint64_t inline_bytes, SegmentBuilder* out);
+// The same with the child's encoder given: encode(SegmentBuilder*) -> Status,
+// deterministic; it may run twice.
+template <class F>
+Status encode_child_with(F&& encode, uint64_t inline_bytes,
+                         SegmentBuilder* out) {
+  const size_t head_size = out->head.size();
+  const size_t body_size = out->body.size();
+  out->head.put_u8(0);
+  NIMBLE_RETURN_IF_ERROR(encode(out));
+  const size_t added = out->body.size() - body_size;
+  if (added == 0 || added > inline_bytes) return Status::ok();
+  out->head.resize(head_size);
+  out->body.resize(body_size);
+  // Parts are named by their offset: encode again, from offset 0.
+  SegmentBuilder child;
+  NIMBLE_RETURN_IF_ERROR(encode(&child));
+  out->head.put_u8(1);
+  out->head.put_sized(child.body.span());
+  out->head.put_bytes(child.head.span());
+  return Status::ok();
+}
+
+class Child {
+ public:
+  // The child's values have `type`, and there are `num_values` of them.
+  static Result<Child> open(ByteReader* head, const DecodeContext& parent,
+                            const ValueType& type, uint32_t num_values);
+
+  uint32_t size() const { return decoder_->size(); }
+  EncodingId id() const { return id_; }
+  const Decoder& decoder() const { return *decoder_; }
+  // The body that decoder()'s calls take, given the segment's.
+  SegmentBody body(const SegmentBody& segment) const {
+    if (!is_inline_) return segment;
+    return {inline_body_.data(), inline_body_.size(), true};
+  }
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const {
+    if (!is_inline_ && begin < end) decoder_->append_ranges(begin, end, out);
+  }
+  Status decode(const SegmentBody& segment, uint32_t begin, uint32_t end,
+                const Output& out) const {
+    return decoder_->decode(body(segment), begin, end, out);
+  }
+  Status gather(const SegmentBody& segment, const uint32_t* rows, size_t count,
+                const Output& out) const {
+    return decoder_->gather(body(segment), rows, count, out);
+  }
+  void prefetch(const SegmentBody& segment, uint32_t row) const {
+    decoder_->prefetch(body(segment), row);
+  }
+  Status filter(const SegmentBody& segment, const ValueTest& test,
+                uint64_t* selection) const {
+    return decoder_->filter(body(segment), test, selection);
+  }
+  std::string describe() const { return decoder_->describe(); }
+  size_t memory_bytes() const {
+    return decoder_->memory_bytes() + inline_body_.capacity();
+  }
+
+ private:
+  Child() = default;
+
+  std::unique_ptr<Decoder> decoder_;
+  EncodingId id_ = EncodingId::kPlain;
+  bool is_inline_ = false;
+  AlignedBuffer inline_body_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,174 @@
+// The contract of every encoding.
+//
+// A stream is cut into segments of up to kSegmentValues values. A segment has
+// two parts: a *head* (parameters of its encoding tree, a few to a few hundred
+// bytes, kept in the stripe group's metadata) and a *body* (the bytes in the
+// data region, 64-byte aligned in the file). Bodies are addressed in *blocks*
+// of up to kBlockValues values: the head alone tells which body bytes hold a
+// given row, so a lookup reads and decodes one block per projected column.
+//
+// Head grammar (pre-order): EncodingId u8, then what that encoding defines,
+// with its children's heads in place. Every leaf names the place of its part
+// of the body: offset (varint, from the start of the segment's body, 8-byte
+// aligned) and size (varint).
+//
+// Every block carries an XXH3-64 checksum, inside the block or in the head;
+// it is verified before the first use of the block's bytes.
+// docs/format/encodings.md has the bytes.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "nimble/base/aligned_buffer.h"
+#include "nimble/base/byte_buffer.h"
+#include "nimble/base/byte_reader.h"
+#include "nimble/base/result.h"
+#include "nimble/encoding/core/encoding_type.h"
+#include "nimble/encoding/core/values.h"
+
+namespace nimble {
+
+struct ValueTest;  // value_test.h
+
+inline constexpr uint32_t kBlockValues = 1024;
+inline constexpr uint32_t kSegmentValues = 131072;
+// Encodings nest at most this deep; a head that goes deeper is corrupt.
+inline constexpr int kMaxEncodingDepth = 6;
+
+// ------------------------------------------------------------- encoded form
+
+enum class Effort : uint8_t {
+  kBalanced,  // small, and a random row stays cheap
+  kFast,      // cheapest to encode and decode
+  kCompact,   // smallest; a random row may cost a block of zstd or delta
+};
+
+// Where encoders put a segment: head bytes and body bytes.
+struct SegmentBuilder {
+  ByteBuffer head;
+  ByteBuffer body;
+
+  // Starts a leaf's part of the body at an 8-byte boundary.
+  uint64_t begin_part() {
+    body.align(8);
+    return body.size();
+  }
+  // The two varints every leaf writes into its head: offset and size.
+  void put_part(uint64_t begin) {
+    head.put_varint(begin);
+    head.put_varint(body.size() - begin);
+  }
+};
+
+struct EncodeContext {
+  Effort effort = Effort::kBalanced;
+  int depth = 0;  // 0 for a column's own values, +1 a nesting
+  // Set for streams that are searched by position very often (list ends):
+  // only encodings with O(1) access to a row.
+  bool random_access_only = false;
+};
+
+// Encodes `values` with the encoding that sampling finds best (or cheapest to
+// carry on with: see selection.h), appending to `out`. Deterministic: the same
+// values and context give the same bytes. Never larger than plain, heads aside.
+Status encode_values(const Values& values, const EncodeContext& context,
+                     SegmentBuilder* out);
+
+// ------------------------------------------------------------------ decoding
+
+// The body of one segment in memory.
+struct SegmentBody {
+  const uint8_t* data = nullptr;
+  uint64_t size = 0;
+  // True where `data` stays valid and unchanged as long as the decoder lives
+  // (mapped files, memory): checksums are then verified once. Otherwise only
+  // the ranges that append_ranges() named are filled in, for this call.
+  bool stable = false;
+  // Counts the blocks of a mapped body that are touched for the first time.
+  class TouchCounter* touches = nullptr;
+};
+
+// Body bytes [begin, end), relative to the segment's body.
+struct ByteRange {
+  uint64_t begin;
+  uint64_t end;
+};
+
+// One segment's encoding tree, prepared. Immutable but for verified-block
+// bits and lazily decoded dictionaries, both safe to share between threads.
+// Row positions are inside the segment.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  const ValueType& type() const { return type_; }
+  uint32_t size() const { return size_; }
+
+  // Appends the body ranges that decode(begin, end) may touch. Never reads.
+  virtual void append_ranges(uint32_t begin, uint32_t end,
+                             std::vector<ByteRange>* out) const = 0;
+  // Rows [begin, end), begin <= end <= size().
+  virtual Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                        const Output& out) const = 0;
+  // Rows in ascending order, duplicates allowed, each < size(). Extracts
+  // single values where few are wanted of a block, else decodes the block.
+  virtual Status gather(const SegmentBody& body, const uint32_t* rows,
+                        size_t count, const Output& out) const = 0;
+  // Tells the processor which bytes gather() of this row is about to need, as
+  // far as the head alone says where they are. Only for stable bodies.
+  virtual void prefetch(const SegmentBody& body, uint32_t row) const {
+    (void)body, (void)row;
+  }
+  // Clears the bits of `selection` (bit i is row i; room for whole blocks, no
+  // bit set past size()) whose value does not pass `test`, which is of type().
+  // Blocks without a selected row are not touched. Override filter() where the
+  // question can be asked of encoded values.
+  virtual Status filter(const SegmentBody& body, const ValueTest& test,
+                        uint64_t* selection) const;
+  // Rows [begin, end) as they lie in the body, verified: what a mapped file can
+  // hand on without a copy, as long as the body lives. Null where the body
+  // holds something else than the values themselves.
+  virtual Result<const uint8_t*> view(const SegmentBody& body, uint32_t begin,
+                                      uint32_t end) const {
+    (void)body, (void)begin, (void)end;
+    return static_cast<const uint8_t*>(nullptr);
+  }
+  // One line for `nimble inspect`: "bit-packed w=12" or
+  // "dictionary n=5 (fsst) of bit-packed w=3".
+  virtual std::string describe() const = 0;
+  // Heap bytes held by this tree, for cache accounting (lazily decoded
+  // dictionaries included once they exist).
+  virtual size_t memory_bytes() const = 0;
+
+ protected:
+  Decoder(ValueType type, uint32_t size) : type_(type), size_(size) {}
+
+  // filter() by decoding what is selected.
+  Status filter_decoded(const SegmentBody& body, const ValueTest& test,
+                        uint64_t* selection) const;
+
+ private:
+  ValueType type_;
+  uint32_t size_;
+};
+
+struct DecodeContext {
+  ValueType type;
+  uint32_t num_values = 0;  // <= kSegmentValues
+  uint64_t body_size = 0;   // of the whole segment
+  int depth = 0;
+};
+
+// Reads one encoding tree from a head. All parameters are checked here: part
+// ranges lie in the body and are large enough for num_values, widths are
+// legal, depth is bounded. What remains for decode() is checksums and values
+// that index other values.
+Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
+                                              const DecodeContext& context);
+
+}  // namespace nimble

@@ -1,0 +1,160 @@
+// Small pieces that the decoders share: the place of a leaf's part of the
+// body, and walks over the blocks that rows lie in.
+#pragma once
+
+#include <algorithm>
+
+#include "nimble/encoding/core/encoding.h"
+
+namespace nimble {
+
+// Bytes [begin, begin + size) of the segment's body.
+struct Part {
+  uint64_t begin = 0;
+  uint64_t size = 0;
+
+  // Reads what SegmentBuilder::put_part() wrote.
+  static Result<Part> read(ByteReader* head, const DecodeContext& context) {
+    Part part;
+    part.begin = head->get_varint();
+    part.size = head->get_varint();
+    NIMBLE_RETURN_IF_ERROR(head->status("place of an encoding's part"));
+    if (part.begin % 8 != 0 ||
+        !in_bounds(part.begin, part.size, context.body_size)) {
+      return Status::corrupt("part of " + std::to_string(part.size) +
+                             " bytes at byte " + std::to_string(part.begin) +
+                             " does not fit a segment body of " +
+                             std::to_string(context.body_size) + " bytes");
+    }
+    return part;
+  }
+};
+
+inline uint32_t num_blocks_of(uint32_t num_values) {
+  return static_cast<uint32_t>(div_ceil(num_values, kBlockValues));
+}
+// Rows of block `block` of a stream of num_values.
+inline uint32_t block_rows(uint32_t block, uint32_t num_values) {
+  return std::min(kBlockValues, num_values - block * kBlockValues);
+}
+
+// Calls f(block, from, to) -> Status for every block that rows [begin, end)
+// touch; from and to are rows inside the block.
+template <class F>
+Status for_blocks(uint32_t begin, uint32_t end, F&& f) {
+  while (begin < end) {
+    const uint32_t block = begin / kBlockValues;
+    const uint32_t first = block * kBlockValues;
+    const uint32_t to = std::min(end - first, kBlockValues);
+    NIMBLE_RETURN_IF_ERROR(f(block, begin - first, to));
+    begin = first + to;
+  }
+  return Status::ok();
+}
+
+inline constexpr uint32_t kBlockShift = 10;
+static_assert(1u << kBlockShift == kBlockValues);
+
+// Calls f(block, first, n) -> Status for every run of rows[first, first + n)
+// that lies in one block of 2^shift rows.
+template <class F>
+Status for_row_groups(const uint32_t* rows, size_t count, F&& f,
+                      uint32_t shift = kBlockShift) {
+  for (size_t i = 0; i < count;) {
+    const uint32_t block = rows[i] >> shift;
+    size_t j = i + 1;
+    while (j < count && rows[j] >> shift == block) ++j;
+    NIMBLE_RETURN_IF_ERROR(f(block, i, j - i));
+    i = j;
+  }
+  return Status::ok();
+}
+
+// Rows that many places ahead of the one being taken are on their way from
+// memory: enough to overlap their cache misses, not more than a core can have
+// in flight.
+inline constexpr size_t kRowsAhead = 16;
+// Closer than this on average, rows share cache lines and pages: the processor
+// finds out by itself.
+inline constexpr uint32_t kRowsApart = 64;
+
+// for_row_groups() with prefetch(row) for rows that lie ahead. Of rows[0,
+// count) where the bytes of different rows are far from each other.
+template <class P, class F>
+Status for_row_groups_ahead(const SegmentBody& body, const uint32_t* rows,
+                            size_t count, P&& prefetch, F&& f,
+                            uint32_t shift = kBlockShift) {
+  const bool far = body.stable && count > 1 &&
+                   rows[count - 1] - rows[0] > count * kRowsApart;
+  if (!far) return for_row_groups(rows, count, f, shift);
+  size_t asked = 0;
+  return for_row_groups(
+      rows, count,
+      [&](uint32_t block, size_t first, size_t n) -> Status {
+        const size_t end = std::min(count, first + n + kRowsAhead);
+        for (; asked < end; ++asked) prefetch(rows[asked]);
+        return f(block, first, n);
+      },
+      shift);
+}
+
+// Up to this many rows of a block are taken one by one, more by decoding it:
+// one unpacked block costs about as much as nine single values.
+inline constexpr size_t kExtractRows = 8;
+
+// Value rows[i] - first of the decoded `values` to place i of `out`.
+inline void pick_values(const uint8_t* values, uint32_t width,
+                        const uint32_t* rows, size_t n, uint32_t first,
+                        uint8_t* out) {
+  const auto pick = [&]<class T>(T) {
+    for (size_t i = 0; i < n; ++i) {
+      store(out + i * sizeof(T),
+            load<T>(values + (rows[i] - first) * sizeof(T)));
+    }
+  };
+  switch (width) {
+    case 1:
+      return pick(uint8_t{});
+    case 2:
+      return pick(uint16_t{});
+    case 4:
+      return pick(uint32_t{});
+    case 8:
+      return pick(uint64_t{});
+    default:
+      for (size_t i = 0; i < n; ++i) {
+        std::memcpy(out + i * width, values + uint64_t{rows[i] - first} * width,
+                    width);
+      }
+  }
+}
+
+// Calls f(first, n) -> Status for every up to kBlockValues of `count` things.
+template <class F>
+Status for_chunks(size_t count, F&& f) {
+  for (size_t i = 0; i < count; i += kBlockValues) {
+    NIMBLE_RETURN_IF_ERROR(
+        f(i, static_cast<uint32_t>(std::min<size_t>(count - i, kBlockValues))));
+  }
+  return Status::ok();
+}
+
+// A block of values of up to 8 bytes, on the stack: where decoders that
+// transform what a child gives let it decode to.
+class Scratch {
+ public:
+  Output output() {
+    Output out;
+    out.data = bytes_;
+    return out;
+  }
+  template <class T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes_);
+  }
+
+ private:
+  alignas(64) uint8_t bytes_[kBlockValues * 8 + AlignedBuffer::kSlack];
+};
+
+}  // namespace nimble

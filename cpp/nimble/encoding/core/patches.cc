@@ -1,0 +1,264 @@
+#include "nimble/encoding/core/patches.h"
+
+#include "nimble/encoding/core/value_test.h"
+
+#include "nimble/base/hash.h"
+
+namespace nimble {
+
+// ------------------------------------------------------------------ positions
+
+void PatchPositions::write(std::span<const uint32_t> rows, uint32_t num_values,
+                           SegmentBuilder* out) {
+  std::vector<uint32_t> counts(num_blocks_of(num_values));
+  for (const uint32_t row : rows) ++counts[row / kBlockValues];
+  for (const uint32_t n : counts) out->head.put_varint(n);
+  const bool is_inline = rows.size() * 2 <= kInlinePatchBytes;
+  const uint64_t begin = is_inline ? 0 : out->begin_part();
+  ByteBuffer& to = is_inline ? out->head : out->body;
+  out->head.put_u8(is_inline ? 1 : 0);
+  if (is_inline) out->head.put_varint(rows.size() * 2);
+  size_t at = 0;
+  for (const uint32_t n : counts) {
+    if (n == 0) continue;
+    const size_t group = to.size();
+    if (!is_inline) to.extend(8);
+    for (const size_t end = at + n; at < end; ++at) {
+      to.put(static_cast<uint16_t>(rows[at] % kBlockValues));
+    }
+    if (is_inline) continue;
+    store(to.data() + group,
+          checksum64({to.data() + group + 8, size_t{n} * 2}));
+  }
+  if (!is_inline) out->put_part(begin);
+}
+
+Status PatchPositions::read_counts(ByteReader* head) {
+  const uint32_t num_blocks = num_blocks_of(num_values_);
+  uint32_t total = 0;
+  uint32_t group = 0;
+  for (uint32_t b = 0; b < num_blocks; ++b) {
+    const uint64_t n = head->get_varint();
+    if (n > block_rows(b, num_values_)) {
+      return Status::corrupt("block " + std::to_string(b) + " has " +
+                             std::to_string(n) + " exceptions, more than rows");
+    }
+    starts_.push_back(total);
+    groups_.push_back(group);
+    total += static_cast<uint32_t>(n);
+    group += static_cast<uint32_t>(n == 0 ? 0 : 8 + 2 * n);
+  }
+  starts_.push_back(total);
+  groups_.push_back(group);
+  return head->status("counts of exceptions");
+}
+
+Result<PatchPositions> PatchPositions::open(ByteReader* head,
+                                            const DecodeContext& context) {
+  PatchPositions positions(context.num_values);
+  NIMBLE_RETURN_IF_ERROR(positions.read_counts(head));
+  const uint8_t place = head->get_u8();
+  if (place > 1) {
+    return Status::corrupt("place of exceptions is " + std::to_string(place) +
+                           ", not 0 or 1");
+  }
+  positions.is_inline_ = place == 1;
+  uint64_t size = 0;
+  uint64_t needed = 2 * uint64_t{positions.count()};
+  if (positions.is_inline_) {
+    const ByteSpan bytes = head->get_sized();
+    NIMBLE_RETURN_IF_ERROR(head->status("positions of exceptions"));
+    positions.inline_.assign(bytes.begin(), bytes.end());
+    size = bytes.size();
+  } else {
+    NIMBLE_ASSIGN_OR_RETURN(const Part part, Part::read(head, context));
+    positions.begin_ = part.begin;
+    size = part.size;
+    needed = positions.groups_.back();
+  }
+  if (size < needed) {
+    return Status::corrupt("positions of " + std::to_string(positions.count()) +
+                           " exceptions do not fit " + std::to_string(size) +
+                           " bytes");
+  }
+  return positions;
+}
+
+void PatchPositions::append_ranges(uint32_t begin, uint32_t end,
+                                   std::vector<ByteRange>* out) const {
+  if (is_inline_ || begin >= end) return;
+  const uint64_t from = groups_[begin / kBlockValues];
+  const uint64_t to = groups_[(end - 1) / kBlockValues + 1];
+  if (from < to) out->push_back({begin_ + from, begin_ + to});
+}
+
+Status PatchPositions::read(const SegmentBody& body, uint32_t block,
+                            uint16_t* rows) const {
+  const uint32_t n = starts_[block + 1] - starts_[block];
+  if (n == 0) return Status::ok();
+  const uint8_t* p = is_inline_ ? inline_.data() + 2 * starts_[block]
+                                : body.data + begin_ + groups_[block] + 8;
+  if (!is_inline_) {
+    NIMBLE_RETURN_IF_ERROR(verified_.check(body, block, {p, size_t{n} * 2},
+                                           load<uint64_t>(p - 8)));
+  }
+  std::memcpy(rows, p, size_t{n} * 2);
+  for (uint32_t i = 1; i < n; ++i) {
+    if (rows[i] <= rows[i - 1]) {
+      return Status::corrupt("exceptions of block " + std::to_string(block) +
+                             " are not in ascending order");
+    }
+  }
+  if (rows[n - 1] >= block_rows(block, num_values_)) {
+    return Status::corrupt("exception at row " + std::to_string(rows[n - 1]) +
+                           " of block " + std::to_string(block) +
+                           " is past its end");
+  }
+  return Status::ok();
+}
+
+// --------------------------------------------------------------------- values
+
+Status Patches::write(std::span<const uint32_t> rows, const Values& values,
+                      uint32_t num_values, const EncodeContext& context,
+                      SegmentBuilder* out) {
+  PatchPositions::write(rows, num_values, out);
+  return encode_child(values, context, kInlinePatchBytes, out);
+}
+
+Result<Patches> Patches::open(ByteReader* head, const DecodeContext& context) {
+  if (context.type.width == 0 || context.type.width > kMaxWidth) {
+    return Status::corrupt("exceptions of values " +
+                           std::to_string(context.type.width) +
+                           " bytes wide are not possible");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(PatchPositions positions,
+                          PatchPositions::open(head, context));
+  NIMBLE_ASSIGN_OR_RETURN(Child values, Child::open(head, context, context.type,
+                                                    positions.count()));
+  return Patches(std::move(positions), std::move(values), context.type.width);
+}
+
+void Patches::append_ranges(uint32_t begin, uint32_t end,
+                            std::vector<ByteRange>* out) const {
+  if (begin >= end) return;
+  positions_.append_ranges(begin, end, out);
+  values_.append_ranges(positions_.start(begin / kBlockValues),
+                        positions_.start((end - 1) / kBlockValues + 1), out);
+}
+
+namespace {
+
+// Reads a child's values in ascending order, decoding a block of them at a
+// time: many blocks of rows with few exceptions each cost one decode.
+class ValueCursor {
+ public:
+  ValueCursor(const Child& child, const SegmentBody& body, uint32_t width,
+              uint32_t limit)
+      : child_(child), body_(body), width_(width), limit_(limit) {}
+
+  // Value `i`, not before an earlier one; valid until the next call.
+  Status at(uint32_t i, const uint8_t** value) {
+    if (i >= end_) {
+      begin_ = i;
+      end_ = std::min(limit_, (i / kBlockValues + 1) * kBlockValues);
+      Output out;
+      out.data = scratch_;
+      NIMBLE_RETURN_IF_ERROR(child_.decode(body_, begin_, end_, out));
+    }
+    *value = scratch_ + uint64_t{i - begin_} * width_;
+    return Status::ok();
+  }
+
+ private:
+  const Child& child_;
+  const SegmentBody& body_;
+  const uint32_t width_;
+  const uint32_t limit_;  // the body holds values up to here only
+  uint32_t begin_ = 0;
+  uint32_t end_ = 0;
+  alignas(64) uint8_t
+      scratch_[kBlockValues * Patches::kMaxWidth + AlignedBuffer::kSlack];
+};
+
+}  // namespace
+
+Status Patches::apply(const SegmentBody& body, uint32_t begin, uint32_t end,
+                      uint8_t* data) const {
+  if (begin >= end) return Status::ok();
+  const uint32_t last_block = (end - 1) / kBlockValues;
+  if (positions_.start(begin / kBlockValues) ==
+      positions_.start(last_block + 1)) {
+    return Status::ok();
+  }
+  ValueCursor cursor(values_, body, width_, positions_.start(last_block + 1));
+  uint16_t rows[kBlockValues];
+  return for_blocks(
+      begin, end, [&](uint32_t block, uint32_t from, uint32_t to) -> Status {
+        NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
+        const uint32_t first = positions_.start(block);
+        const uint32_t n = positions_.start(block + 1) - first;
+        const uint32_t block_begin = block * kBlockValues;
+        for (uint32_t i = 0; i < n; ++i) {
+          if (rows[i] < from || rows[i] >= to) continue;
+          const uint8_t* value = nullptr;
+          NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value));
+          const uint64_t at = block_begin + rows[i] - begin;
+          std::memcpy(data + at * width_, value, width_);
+        }
+        return Status::ok();
+      });
+}
+
+Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
+                             size_t count, uint8_t* data) const {
+  uint16_t rows[kBlockValues];
+  return for_row_groups(
+      wanted, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+        const uint32_t start = positions_.start(block);
+        const uint32_t exceptions = positions_.start(block + 1) - start;
+        if (exceptions == 0) return Status::ok();
+        NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
+        uint16_t* found = rows;
+        for (size_t i = first; i < first + n; ++i) {
+          const uint32_t row = wanted[i] % kBlockValues;
+          found = std::lower_bound(found, rows + exceptions, row);
+          if (found == rows + exceptions) break;
+          if (*found != row) continue;
+          const uint32_t index = start + static_cast<uint32_t>(found - rows);
+          alignas(8) uint8_t value[kMaxWidth + AlignedBuffer::kSlack];
+          Output out;
+          out.data = value;
+          NIMBLE_RETURN_IF_ERROR(values_.gather(body, &index, 1, out));
+          std::memcpy(data + i * width_, value, width_);
+        }
+        return Status::ok();
+      });
+}
+
+Status Patches::apply_filter(const SegmentBody& body, const ValueTest& test,
+                             const uint64_t* before,
+                             uint64_t* selection) const {
+  uint16_t rows[kBlockValues];
+  for (uint32_t b = 0; positions_.start(b) < count(); ++b) {
+    const uint32_t first = positions_.start(b);
+    const uint32_t n = positions_.start(b + 1) - first;
+    const uint64_t* const wanted = before + b * kSelectionWords;
+    if (n == 0 || count_selected(wanted, kSelectionWords) == 0) continue;
+    NIMBLE_RETURN_IF_ERROR(positions_.read(body, b, rows));
+    // One a block: of blocks in between nothing may have been read.
+    ValueCursor cursor(values_, body, width_, first + n);
+    uint64_t* const words = selection + b * kSelectionWords;
+    for (uint32_t i = 0; i < n; ++i) {
+      const uint64_t bit = uint64_t{1} << (rows[i] % 64);
+      if ((wanted[rows[i] / 64] & bit) == 0) continue;
+      const uint8_t* value = nullptr;
+      NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value));
+      words[rows[i] / 64] &= ~bit;
+      if (passes(test, value)) words[rows[i] / 64] |= bit;
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace nimble

@@ -1,0 +1,188 @@
+// The layout that plain_bytes and fsst share: a segment's byte strings in
+// blocks of 2^k rows, k chosen so that a block has at most some 8 KiB.
+//
+//   block: checksum u64 | lengths, W bits a row, packed | the strings' bytes
+//   head:  k u8 | W u8 | length of every string varint, where W = 0
+//          | part | starts of blocks 1 .. n-1 (PackedOffsets)
+//
+// A lookup reads one block and sums at most 1024 packed lengths.
+// docs/format/encodings_strings.md has the bytes.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <span>
+
+#include "nimble/encoding/core/encoding.h"
+#include "nimble/encoding/core/packed_offsets.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/verified_blocks.h"
+
+namespace nimble {
+
+inline constexpr uint32_t kMaxBlockShift = 10;
+static_assert((1u << kMaxBlockShift) == kBlockValues);
+
+// Lengths of the strings of any block of a segment.
+class PackedLengths {
+ public:
+  // 2^48 bytes a string; sums of 1024 such lengths stay far below 2^64.
+  static constexpr uint32_t kMaxWidth = 48;
+
+  // Picks the width for `lengths` and writes W and, for W = 0, the length.
+  static PackedLengths write(std::span<const uint64_t> lengths,
+                             ByteBuffer* head);
+  static Result<PackedLengths> open(ByteReader* head);
+
+  uint64_t packed_size(uint32_t rows) const {
+    return div_ceil(uint64_t{rows} * width_, 8);
+  }
+  uint32_t width() const { return width_; }
+  uint64_t fixed_length() const { return fixed_; }
+
+  // `packed` has 8 readable bytes in front (the checksum): the load ends with
+  // the value's last byte, so nothing past the packed lengths is touched.
+  uint64_t get(const uint8_t* packed, uint32_t row) const {
+    if (width_ == 0) return fixed_;
+    const uint64_t bit_end = (uint64_t{row} + 1) * width_;
+    const uint64_t byte_end = (bit_end + 7) / 8;
+    const uint64_t word = load<uint64_t>(packed - 8 + byte_end);
+    return (word >> (64 - width_ - (byte_end * 8 - bit_end))) & mask_;
+  }
+  // Length `begin` + .. + length `end` - 1.
+  uint64_t sum(const uint8_t* packed, uint32_t begin, uint32_t end) const {
+    if (width_ == 0) return (end - begin) * fixed_;
+    uint64_t total = 0;
+    for (; fields_ > 1 && end - begin >= fields_; begin += fields_) {
+      total += sum_fields(packed, begin);
+    }
+    for (; begin < end; ++begin) total += get(packed, begin);
+    return total;
+  }
+  // ends[i] = length 0 + .. + length i, for `rows` rows.
+  void running_ends(const uint8_t* packed, uint32_t rows, uint64_t* ends) const;
+
+ private:
+  void set_width(uint32_t width);
+  // Lengths `row` .. `row` + fields_ - 1, loaded as one word: neighbours are
+  // added in fields twice as wide, those by a multiplication.
+  uint64_t sum_fields(const uint8_t* packed, uint32_t row) const {
+    const uint64_t bit_end = (uint64_t{row} + fields_) * width_;
+    const uint64_t byte_end = (bit_end + 7) / 8;
+    const uint64_t word = load<uint64_t>(packed - 8 + byte_end) >>
+                          (64 - fields_ * width_ - (byte_end * 8 - bit_end));
+    const uint64_t pairs = (word & pairs_) + ((word >> width_) & pairs_);
+    return ((pairs * ones_) >> ((fields_ - 2) * width_)) &
+           (mask_ | mask_ << width_);
+  }
+
+  uint32_t width_ = 0;
+  uint32_t fields_ = 0;  // lengths that are summed at once: even, or 0
+  uint64_t mask_ = 0;
+  uint64_t fixed_ = 0;
+  uint64_t pairs_ = 0;  // every other of the fields
+  uint64_t ones_ = 0;   // the lowest bit of each of these
+};
+
+// Steps through one block's lengths in ascending row order.
+class LengthCursor {
+ public:
+  LengthCursor(const PackedLengths& lengths, const uint8_t* packed)
+      : lengths_(lengths), packed_(packed) {}
+
+  // Moves to `row`, not before the current one.
+  void seek(uint32_t row) {
+    begin_ += lengths_.sum(packed_, row_, row);
+    row_ = row;
+    length_ = lengths_.get(packed_, row);
+  }
+  uint64_t begin() const { return begin_; }
+  uint64_t length() const { return length_; }
+
+ private:
+  const PackedLengths& lengths_;
+  const uint8_t* packed_;
+  uint32_t row_ = 0;
+  uint64_t begin_ = 0;
+  uint64_t length_ = 0;
+};
+
+// One verified block. The pointers live as long as the segment's body.
+struct StringBlock {
+  const uint8_t* packed = nullptr;  // lengths
+  const uint8_t* bytes = nullptr;
+  uint64_t size = 0;  // of bytes
+  uint32_t first_row = 0;
+  uint32_t rows = 0;
+};
+
+// The part of a decoder that knows where blocks are.
+class StringBlocks {
+ public:
+  // Reads what write_string_blocks() wrote.
+  static Result<StringBlocks> open(ByteReader* head,
+                                   const DecodeContext& context);
+
+  uint32_t num_blocks() const { return num_blocks_; }
+  uint32_t shift() const { return shift_; }  // blocks of 2^shift rows
+  uint32_t block_of(uint32_t row) const { return row >> shift_; }
+  uint32_t first_row(uint32_t block) const { return block << shift_; }
+  uint32_t rows(uint32_t block) const {
+    return std::min(1u << shift_, num_rows_ - first_row(block));
+  }
+  const PackedLengths& lengths() const { return lengths_; }
+  uint64_t part_size() const { return part_.size; }
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const;
+  // Finds, bounds-checks and verifies block `index`.
+  Status read(const SegmentBody& body, uint32_t index, StringBlock* out) const;
+  // The row's lengths, and its bytes about where they should be.
+  void prefetch(const SegmentBody& body, uint32_t row) const;
+  // ends[0 .. block.rows), checked to end at block.size.
+  Status read_ends(const StringBlock& block, uint64_t* ends) const;
+  // "rows=256 w=6", for describe().
+  std::string describe() const;
+  size_t memory_bytes() const {
+    return starts_.memory_bytes() + verified_.memory_bytes();
+  }
+
+ private:
+  StringBlocks(uint32_t num_rows, uint32_t shift)
+      : num_rows_(num_rows),
+        shift_(shift),
+        num_blocks_(static_cast<uint32_t>(div_ceil(num_rows, 1u << shift))),
+        verified_(num_blocks_) {}
+
+  // Relative to the part; block n "starts" at the part's end.
+  uint64_t start_of(uint32_t index) const {
+    if (index == 0) return 0;
+    return index < num_blocks_ ? starts_.get(index - 1) : part_.size;
+  }
+
+  uint32_t num_rows_;
+  uint32_t shift_;
+  uint32_t num_blocks_;
+  Part part_;
+  PackedLengths lengths_;
+  PackedOffsets starts_;
+  VerifiedBlocks verified_;
+};
+
+// Copies the bytes of rows [begin, end) one after the other to `out`.
+using CopyRows =
+    std::function<void(uint32_t begin, uint32_t end, uint8_t* out)>;
+
+// Writes head (from k on) and body of strings with these lengths.
+void write_string_blocks(std::span<const uint64_t> lengths,
+                         const CopyRows& copy, SegmentBuilder* out);
+
+// Bytes of body that write_string_blocks() needs, for choosing encodings.
+uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,
+                            uint64_t min_length);
+
+// Sets the ends of n values from index `first` on to base + ends[i].
+void put_ends(const uint64_t* ends, uint32_t n, uint64_t base, uint64_t first,
+              BytesSink* sink);
+
+}  // namespace nimble

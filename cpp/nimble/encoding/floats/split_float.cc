@@ -1,0 +1,250 @@
+#include "nimble/encoding/floats/split_float.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "nimble/base/bit_packing.h"
+#include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/ints/bit_packed.h"
+#include "nimble/encoding/ints/dictionary.h"
+
+namespace nimble {
+namespace {
+
+constexpr uint32_t kSamples = 512;
+constexpr uint32_t kHighBits = 16;  // at most
+
+uint64_t float_bits(const Values& values, uint64_t i) {
+  return values.type.width == 8 ? load<uint64_t>(values.data + i * 8)
+                                : load<uint32_t>(values.data + i * 4);
+}
+
+}  // namespace
+
+// --------------------------------------------------------------------- encode
+
+namespace {
+
+// Bits a value of codes that number `counts` values, the most frequent first,
+// of which those that do not fit the width are exceptions: position, code and
+// what the exceptions' own encoding adds.
+double code_bits(const std::vector<uint32_t>& counts, uint32_t total) {
+  constexpr double kExceptionBits = 28;
+  const uint32_t most = bit_width_of(counts.size() - 1);
+  double best = most;
+  uint64_t held = 0;
+  size_t next = 0;
+  for (uint32_t width = 0; width < most; ++width) {
+    for (; next < counts.size() && next < size_t{1} << width; ++next) {
+      held += counts[next];
+    }
+    const double exceptions = 1 - static_cast<double>(held) / total;
+    if (exceptions > 0.1) continue;
+    best = std::min(best, width + exceptions * kExceptionBits);
+  }
+  return best;
+}
+
+}  // namespace
+
+FloatSplit choose_float_split(const Values& values) {
+  const uint32_t bits = values.type.width * 8;
+  const uint32_t n = std::min(values.size, kSamples);
+  FloatSplit best{bits - kHighBits, static_cast<double>(bits)};
+  if (n == 0) return best;
+  uint64_t sorted[kSamples];
+  for (uint32_t i = 0; i < n; ++i) {
+    sorted[i] = float_bits(values, uint64_t{i} * values.size / n);
+  }
+  std::sort(sorted, sorted + n);
+  for (uint32_t low = bits - kHighBits; low < bits; ++low) {
+    std::vector<uint32_t> counts{1};
+    for (uint32_t i = 1; i < n; ++i) {
+      if (sorted[i] >> low != sorted[i - 1] >> low) counts.push_back(0);
+      ++counts.back();
+    }
+    std::sort(counts.begin(), counts.end(), std::greater<>());
+    const uint64_t range = (sorted[n - 1] >> low) - (sorted[0] >> low);
+    // As a range of integers or as codes, of which a sample tells something
+    // only while it has most of them many times.
+    double high = bit_width_of(range);
+    if (counts.size() <= n / 8) high = std::min(high, code_bits(counts, n));
+    const double total = low + high;
+    if (total < best.bits_per_value) best = {low, total};
+  }
+  return best;
+}
+
+namespace {
+
+// High bits in a dictionary that begins with the most frequent ones: where a
+// few exponents are nearly all of them, the others become exceptions.
+Status encode_high_codes(const Values& high, const EncodeContext& context,
+                         SegmentBuilder* out) {
+  DistinctValues distinct;
+  if (!distinct.build(high, {})) {
+    return Status::invalid_argument("high bits have too many values");
+  }
+  distinct.order_by_frequency();
+  return encode_dictionary(distinct, context, out);
+}
+
+// The better of that dictionary and what integers get.
+Status encode_high(const Values& high, const EncodeContext& parent,
+                   SegmentBuilder* out) {
+  EncodeContext context = parent;
+  ++context.depth;
+  SegmentBuilder coded;
+  NIMBLE_RETURN_IF_ERROR(encode_high_codes(high, context, &coded));
+  SegmentBuilder other;
+  NIMBLE_RETURN_IF_ERROR(encode_values(high, context, &other));
+  const bool takes_codes = coded.head.size() + coded.body.size() <
+                           other.head.size() + other.body.size();
+  return encode_child_with(
+      [&](SegmentBuilder* to) {
+        return takes_codes ? encode_high_codes(high, context, to)
+                           : encode_values(high, context, to);
+      },
+      0, out);
+}
+
+}  // namespace
+
+Status encode_split_float(const Values& values, uint32_t low_bits_count,
+                          const EncodeContext& context, SegmentBuilder* out) {
+  const uint32_t width = values.type.width;
+  std::vector<uint16_t> high(values.size);
+  std::vector<uint8_t> low(values.size * width);
+  for (uint32_t i = 0; i < values.size; ++i) {
+    const uint64_t v = float_bits(values, i);
+    high[i] = static_cast<uint16_t>(v >> low_bits_count);
+    store_int(width, v & low_bits(low_bits_count),
+              low.data() + uint64_t{i} * width);
+  }
+  out->head.put_u8(static_cast<uint8_t>(EncodingId::kSplitFloat));
+  out->head.put_u8(static_cast<uint8_t>(low_bits_count));
+  Values child;
+  child.type = ValueType::unsigned_int(2);
+  child.size = values.size;
+  child.data = reinterpret_cast<const uint8_t*>(high.data());
+  NIMBLE_RETURN_IF_ERROR(encode_high(child, context, out));
+  child.type = ValueType::unsigned_int(width);
+  child.data = low.data();
+  return encode_child_with(
+      [&](SegmentBuilder* to) { return encode_bit_packed(child, to); }, 0, out);
+}
+
+namespace {
+
+// --------------------------------------------------------------------- decode
+
+template <class Bits>
+NIMBLE_ALWAYS_INLINE void join(const uint16_t* __restrict high, uint32_t n,
+                               uint32_t shift, uint8_t* __restrict low) {
+  for (uint32_t i = 0; i < n; ++i) {
+    uint8_t* p = low + i * sizeof(Bits);
+    store(p, static_cast<Bits>(load<Bits>(p) | Bits{high[i]} << shift));
+  }
+}
+
+NIMBLE_CLONES void join_bits(const uint16_t* __restrict high, uint32_t n,
+                             uint32_t shift, uint32_t width,
+                             uint8_t* __restrict low) {
+  if (width == 8) return join<uint64_t>(high, n, shift, low);
+  join<uint32_t>(high, n, shift, low);
+}
+
+class SplitFloatDecoder final : public Decoder {
+ public:
+  SplitFloatDecoder(const DecodeContext& context, uint32_t low_bits_count,
+                    Child high, Child low)
+      : Decoder(context.type, context.num_values),
+        low_bits_(low_bits_count),
+        high_(std::move(high)),
+        low_(std::move(low)) {}
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
+    high_.append_ranges(begin, end, out);
+    low_.append_ranges(begin, end, out);
+  }
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override {
+    Scratch scratch;
+    return for_blocks(
+        begin, end,
+        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+          const uint32_t first = block * kBlockValues + from;
+          const uint32_t last = block * kBlockValues + until;
+          Output low = out;
+          low.data += uint64_t{first - begin} * type().width;
+          NIMBLE_RETURN_IF_ERROR(low_.decode(body, first, last, low));
+          NIMBLE_RETURN_IF_ERROR(
+              high_.decode(body, first, last, scratch.output()));
+          join_bits(scratch.as<uint16_t>(), until - from, low_bits_,
+                    type().width, low.data);
+          return Status::ok();
+        });
+  }
+
+  // ---------------------------------------------------------------- gather
+
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override {
+    Scratch scratch;
+    return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
+      Output low = out;
+      low.data += first * type().width;
+      NIMBLE_RETURN_IF_ERROR(low_.gather(body, rows + first, n, low));
+      NIMBLE_RETURN_IF_ERROR(
+          high_.gather(body, rows + first, n, scratch.output()));
+      join_bits(scratch.as<uint16_t>(), n, low_bits_, type().width, low.data);
+      return Status::ok();
+    });
+  }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    high_.prefetch(body, row);
+    low_.prefetch(body, row);
+  }
+  std::string describe() const override {
+    return "split float low=" + std::to_string(low_bits_) + " (" +
+           high_.describe() + ") (" + low_.describe() + ")";
+  }
+  size_t memory_bytes() const override {
+    return sizeof *this + high_.memory_bytes() + low_.memory_bytes();
+  }
+
+ private:
+  uint32_t low_bits_;
+  Child high_;
+  Child low_;
+};
+
+}  // namespace
+
+// ----------------------------------------------------------------------- open
+
+Result<std::unique_ptr<Decoder>> open_split_float(
+    ByteReader* head, const DecodeContext& context) {
+  const uint8_t low_bits_count = head->get_u8();
+  NIMBLE_RETURN_IF_ERROR(head->status("split float head"));
+  const uint32_t width = context.type.width;
+  if (context.type.kind != ValueKind::kFloat || (width != 4 && width != 8) ||
+      low_bits_count >= width * 8 || low_bits_count < width * 8 - kHighBits) {
+    return Status::corrupt("floats of " + std::to_string(width) +
+                           " bytes split at bit " +
+                           std::to_string(low_bits_count));
+  }
+  NIMBLE_ASSIGN_OR_RETURN(Child high,
+                          Child::open(head, context, ValueType::unsigned_int(2),
+                                      context.num_values));
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child low, Child::open(head, context, ValueType::unsigned_int(width),
+                             context.num_values));
+  return std::unique_ptr<Decoder>(std::make_unique<SplitFloatDecoder>(
+      context, low_bits_count, std::move(high), std::move(low)));
+}
+
+}  // namespace nimble

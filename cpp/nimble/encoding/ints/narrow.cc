@@ -1,0 +1,169 @@
+#include "nimble/encoding/ints/narrow.h"
+
+#include "nimble/base/compiler.h"
+#include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/value_test.h"
+
+namespace nimble {
+namespace {
+
+template <uint32_t kWords>
+NIMBLE_ALWAYS_INLINE void extend_words(const int64_t* __restrict values,
+                                       uint32_t n, uint8_t* __restrict out) {
+  for (uint32_t i = 0; i < n; ++i, out += 8 * kWords) {
+    store(out, values[i]);
+    for (uint32_t w = 1; w < kWords; ++w) store(out + 8 * w, values[i] >> 63);
+  }
+}
+
+NIMBLE_CLONES void sign_extend(const int64_t* __restrict values, uint32_t n,
+                               uint32_t width, uint8_t* __restrict out) {
+  if (width == 16) return extend_words<2>(values, n, out);
+  extend_words<4>(values, n, out);
+}
+
+// False at the first block with a value of which the high words are not the
+// sign of the low one.
+template <uint32_t kWords>
+bool cut_words(const Values& values, uint64_t* low) {
+  uint64_t lost = 0;
+  for (uint32_t i = 0; i < values.size; ++i) {
+    const uint8_t* p = values.data + uint64_t{i} * 8 * kWords;
+    const int64_t v = load<int64_t>(p);
+    for (uint32_t w = 1; w < kWords; ++w) {
+      lost |= static_cast<uint64_t>(load<int64_t>(p + 8 * w) ^ (v >> 63));
+    }
+    low[i] = static_cast<uint64_t>(v);
+    if (i % kBlockValues == 0 && lost != 0) return false;
+  }
+  return lost == 0;
+}
+
+// ---------------------------------------------------------------------- decode
+
+// What fits in 8 bytes of what a test of wide values asks for.
+ValueTest narrow_test(const ValueTest& test) {
+  const WideInt least{uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0},
+                      ~uint64_t{0}};
+  const WideInt most{~uint64_t{0} >> 1, 0, 0, 0};
+  const Bounds<WideInt>& from = test.wides;
+  ValueTest out = test.derived(ValueType::signed_int(8));
+  if (test.shape == ValueTest::Shape::kNothing ||
+      compare_wide(from.high, least) < 0 || compare_wide(most, from.low) < 0) {
+    return out;
+  }
+  out.shape = test.shape;
+  out.ints.low = compare_wide(from.low, least) < 0 ? least[0] : from.low[0];
+  out.ints.high = compare_wide(most, from.high) < 0 ? most[0] : from.high[0];
+  for (const WideInt& v : from.set) {
+    if (compare_wide(v, least) < 0 || compare_wide(most, v) < 0) continue;
+    out.ints.set.push_back(v[0]);
+  }
+  // Shape, low and high follow from what is left of a set.
+  if (test.shape == ValueTest::Shape::kSet) out.set_int_bounds();
+  return out;
+}
+
+class NarrowDecoder final : public Decoder {
+ public:
+  NarrowDecoder(const DecodeContext& context, Child child)
+      : Decoder(context.type, context.num_values), child_(std::move(child)) {}
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
+    child_.append_ranges(begin, end, out);
+  }
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override {
+    Scratch scratch;
+    uint8_t* to = out.data;
+    return for_blocks(
+        begin, end,
+        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
+          const uint32_t first = block * kBlockValues;
+          NIMBLE_RETURN_IF_ERROR(child_.decode(
+              body, first + from, first + until, scratch.output()));
+          to = extend(scratch, until - from, to);
+          return Status::ok();
+        });
+  }
+
+  // ---------------------------------------------------------------- gather
+
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override {
+    Scratch scratch;
+    uint8_t* to = out.data;
+    return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
+      NIMBLE_RETURN_IF_ERROR(
+          child_.gather(body, rows + first, n, scratch.output()));
+      to = extend(scratch, n, to);
+      return Status::ok();
+    });
+  }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    child_.prefetch(body, row);
+  }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override {
+    return child_.filter(body, narrow_test(test), selection);
+  }
+  std::string describe() const override {
+    return "narrow " + child_.describe();
+  }
+  size_t memory_bytes() const override {
+    return sizeof *this + child_.memory_bytes();
+  }
+
+ private:
+  uint8_t* extend(const Scratch& scratch, uint32_t n, uint8_t* to) const {
+    sign_extend(scratch.as<int64_t>(), n, type().width, to);
+    return to + uint64_t{n} * type().width;
+  }
+
+  Child child_;
+};
+
+}  // namespace
+
+// --------------------------------------------------------------------- encode
+
+bool can_be_narrow(const ValueType& type) {
+  return type.kind == ValueKind::kFixed && type.is_signed &&
+         (type.width == 16 || type.width == 32);
+}
+
+std::vector<uint64_t> narrowed(const Values& values) {
+  std::vector<uint64_t> low(values.size);
+  const bool fits = values.type.width == 16 ? cut_words<2>(values, low.data())
+                                            : cut_words<4>(values, low.data());
+  if (!fits) low.clear();
+  return low;
+}
+
+Status encode_narrow(const Values& values, const std::vector<uint64_t>& low,
+                     const EncodeContext& context, SegmentBuilder* out) {
+  out->head.put_u8(static_cast<uint8_t>(EncodingId::kNarrow));
+  Values child;
+  child.type = ValueType::signed_int(8);
+  child.size = values.size;
+  child.data = reinterpret_cast<const uint8_t*>(low.data());
+  return encode_child(child, context, 0, out);
+}
+
+// ----------------------------------------------------------------------- open
+
+Result<std::unique_ptr<Decoder>> open_narrow(ByteReader* head,
+                                             const DecodeContext& context) {
+  if (!can_be_narrow(context.type)) {
+    return Status::corrupt("only signed 16 and 32-byte values can be narrow");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child child,
+      Child::open(head, context, ValueType::signed_int(8), context.num_values));
+  return std::unique_ptr<Decoder>(
+      std::make_unique<NarrowDecoder>(context, std::move(child)));
+}
+
+}  // namespace nimble

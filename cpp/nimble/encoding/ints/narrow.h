@@ -1,0 +1,23 @@
+// narrow: 16 or 32-byte two's complement values that all fit in 8 bytes, held
+// as 8-byte integers. Most decimals are: prices, quantities, TPC-H.
+//
+// Head:  child of signed 8-byte integers, one a value
+#pragma once
+
+#include <vector>
+
+#include "nimble/encoding/core/encoding.h"
+
+namespace nimble {
+
+// The low 8 bytes of every value, or nothing where a value needs more.
+std::vector<uint64_t> narrowed(const Values& values);
+// `low` of narrowed(values).
+Status encode_narrow(const Values& values, const std::vector<uint64_t>& low,
+                     const EncodeContext& context, SegmentBuilder* out);
+bool can_be_narrow(const ValueType& type);
+
+Result<std::unique_ptr<Decoder>> open_narrow(ByteReader* head,
+                                             const DecodeContext& context);
+
+}  // namespace nimble

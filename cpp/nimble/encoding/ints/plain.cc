@@ -1,0 +1,113 @@
+#include "nimble/encoding/ints/plain.h"
+
+namespace nimble {
+namespace {
+
+// Values under one checksum: a block, of wide values about this many bytes.
+constexpr uint32_t kUnitBytes = 8192;
+
+uint32_t unit_values(uint32_t width) {
+  return std::clamp(kUnitBytes / width, 1u, kBlockValues);
+}
+
+}  // namespace
+
+Status encode_plain(const Values& values, SegmentBuilder* out) {
+  const uint32_t width = values.type.width;
+  const uint64_t begin = out->begin_part();
+  const uint64_t size = uint64_t{values.size} * width;
+  out->body.put_bytes(values.data, size);
+  out->head.put_u8(static_cast<uint8_t>(EncodingId::kPlain));
+  out->put_part(begin);
+  const uint32_t unit = unit_values(width);
+  out->head.put_varint(unit);
+  const uint64_t unit_bytes = uint64_t{unit} * width;
+  for (uint64_t at = 0; at < size; at += unit_bytes) {
+    out->head.put(checksum64({values.data + at, static_cast<size_t>(std::min(
+                                                    unit_bytes, size - at))}));
+  }
+  return Status::ok();
+}
+
+Result<std::unique_ptr<PlainDecoder>> PlainDecoder::open(
+    ByteReader* head, const DecodeContext& context) {
+  const uint32_t width = context.type.width;
+  if (width == 0) return Status::corrupt("plain values need a fixed width");
+  NIMBLE_ASSIGN_OR_RETURN(const Part part, Part::read(head, context));
+  const uint64_t unit = head->get_varint();
+  NIMBLE_RETURN_IF_ERROR(head->status("plain head"));
+  if (unit == 0 || unit > kBlockValues ||
+      part.size != uint64_t{context.num_values} * width) {
+    return Status::corrupt("plain part of " + std::to_string(part.size) +
+                           " bytes, in units of " + std::to_string(unit) +
+                           ", for " + std::to_string(context.num_values) +
+                           " values of " + std::to_string(width) + " bytes");
+  }
+  const uint64_t units = div_ceil(context.num_values, unit);
+  const ByteSpan bytes = head->get_bytes(units * 8);
+  NIMBLE_RETURN_IF_ERROR(head->status("plain checksums"));
+  std::vector<uint64_t> checksums(static_cast<size_t>(units));
+  if (units > 0) std::memcpy(checksums.data(), bytes.data(), bytes.size());
+  return std::unique_ptr<PlainDecoder>(new PlainDecoder(
+      context, part, static_cast<uint32_t>(unit), std::move(checksums)));
+}
+
+ByteRange PlainDecoder::unit_range(uint32_t unit) const {
+  const uint64_t width = type().width;
+  const uint64_t first = uint64_t{unit} * unit_;
+  return {begin_ + first * width,
+          begin_ + std::min<uint64_t>(first + unit_, size()) * width};
+}
+
+void PlainDecoder::append_ranges(uint32_t begin, uint32_t end,
+                                 std::vector<ByteRange>* out) const {
+  if (begin >= end) return;
+  out->push_back(
+      {unit_range(begin / unit_).begin, unit_range((end - 1) / unit_).end});
+}
+
+Status PlainDecoder::verify(const SegmentBody& body, uint32_t begin,
+                            uint32_t end) const {
+  for (uint32_t u = begin / unit_; u <= (end - 1) / unit_; ++u) {
+    const ByteRange r = unit_range(u);
+    NIMBLE_RETURN_IF_ERROR(verified_.check(
+        body, u, {body.data + r.begin, static_cast<size_t>(r.end - r.begin)},
+        checksums_[u]));
+  }
+  return Status::ok();
+}
+
+Result<const uint8_t*> PlainDecoder::view(const SegmentBody& body,
+                                          uint32_t begin, uint32_t end) const {
+  if (begin < end) NIMBLE_RETURN_IF_ERROR(verify(body, begin, end));
+  return body.data + begin_ + uint64_t{begin} * type().width;
+}
+
+Status PlainDecoder::decode(const SegmentBody& body, uint32_t begin,
+                            uint32_t end, const Output& out) const {
+  if (begin >= end) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(verify(body, begin, end));
+  const uint64_t width = type().width;
+  std::memcpy(out.data, body.data + begin_ + begin * width,
+              static_cast<size_t>((end - begin) * width));
+  return Status::ok();
+}
+
+Status PlainDecoder::gather(const SegmentBody& body, const uint32_t* rows,
+                            size_t count, const Output& out) const {
+  uint32_t verified = UINT32_MAX;
+  for (size_t i = 0; i < count; ++i) {
+    if (body.stable) PlainDecoder::prefetch(body, rows[i]);
+    if (rows[i] / unit_ == verified) continue;
+    verified = rows[i] / unit_;
+    NIMBLE_RETURN_IF_ERROR(verify(body, rows[i], rows[i] + 1));
+  }
+  pick_values(body.data + begin_, type().width, rows, count, 0, out.data);
+  return Status::ok();
+}
+
+std::string PlainDecoder::describe() const {
+  return "plain " + std::to_string(type().width) + " bytes";
+}
+
+}  // namespace nimble

@@ -1,0 +1,60 @@
+// plain: fixed-width values one after the other, exactly as in memory, so that
+// a mapped file can be handed on without a copy.
+//
+// Part:  num_values * width bytes of values
+// Head:  part | unit varint | a checksum u64 for every `unit` values
+//
+// The checksums stand in the head because nothing may interrupt the values.
+#pragma once
+
+#include <vector>
+
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/verified_blocks.h"
+
+namespace nimble {
+
+// Kinds kInt, kFloat and kFixed.
+Status encode_plain(const Values& values, SegmentBuilder* out);
+
+class PlainDecoder final : public Decoder {
+ public:
+  static Result<std::unique_ptr<PlainDecoder>> open(
+      ByteReader* head, const DecodeContext& context);
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override;
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override;
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override;
+  Result<const uint8_t*> view(const SegmentBody& body, uint32_t begin,
+                              uint32_t end) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    __builtin_prefetch(body.data + begin_ + uint64_t{row} * type().width);
+  }
+  std::string describe() const override;
+  size_t memory_bytes() const override {
+    return sizeof *this + checksums_.capacity() * 8 + verified_.memory_bytes();
+  }
+
+ private:
+  PlainDecoder(const DecodeContext& context, Part part, uint32_t unit,
+               std::vector<uint64_t> checksums)
+      : Decoder(context.type, context.num_values),
+        begin_(part.begin),
+        unit_(unit),
+        checksums_(std::move(checksums)),
+        verified_(checksums_.size()) {}
+
+  ByteRange unit_range(uint32_t unit) const;
+  // Checks the units of rows [begin, end).
+  Status verify(const SegmentBody& body, uint32_t begin, uint32_t end) const;
+
+  uint64_t begin_;
+  uint32_t unit_;
+  std::vector<uint64_t> checksums_;
+  VerifiedBlocks verified_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,17 @@
+// sparse: one value that most rows have, and the rows that have another.
+//
+// Head:  the common value, `width` bytes | Patches
+#pragma once
+
+#include "nimble/encoding/core/encoding.h"
+
+namespace nimble {
+
+// Fixed widths up to Patches::kMaxWidth. `common` has values.type.width bytes.
+Status encode_sparse(const Values& values, const uint8_t* common,
+                     const EncodeContext& context, SegmentBuilder* out);
+bool can_be_sparse(const ValueType& type);
+Result<std::unique_ptr<Decoder>> open_sparse(ByteReader* head,
+                                             const DecodeContext& context);
+
+}  // namespace nimble

@@ -1,0 +1,365 @@
+#include "nimble/encoding/strings/fsst.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "nimble/base/bitmap.h"
+#include "nimble/base/compiler.h"
+#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/strings/fsst_compressor.h"
+
+namespace nimble {
+namespace {
+
+// More codes than this are measured before room is made for what they give:
+// eight bytes a code would be too generous.
+constexpr uint64_t kMeasureAbove = 65536;
+
+// Tests that need more bytes of a string than these decompress all of it.
+constexpr uint64_t kMostDeciding = 256;
+
+// Bytes of a string that decide a test of it; 0: all of them may be needed.
+uint64_t deciding_bytes(const ValueTest& test) {
+  if (test.shape != ValueTest::Shape::kRange) return 0;
+  const ByteBounds& b = test.bytes;
+  // One byte more than a bound tells a longer string from an equal one.
+  return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);
+}
+
+// What is known of a string's place beside a bound from how it begins.
+enum class Side : uint8_t { kInside, kOutside, kUnknown };
+
+// Strings that begin with `front`, beside a lower bound.
+Side side_of_low(std::string_view front, std::string_view low, bool inclusive) {
+  const size_t n = std::min(front.size(), low.size());
+  const int order = front.substr(0, n).compare(low.substr(0, n));
+  if (order != 0) return order < 0 ? Side::kOutside : Side::kInside;
+  if (front.size() < low.size()) return Side::kUnknown;
+  const bool may_be_equal = front.size() == low.size();
+  return may_be_equal && !inclusive ? Side::kUnknown : Side::kInside;
+}
+
+Side side_of_high(std::string_view front, std::string_view high,
+                  bool inclusive) {
+  const size_t n = std::min(front.size(), high.size());
+  const int order = front.substr(0, n).compare(high.substr(0, n));
+  if (order != 0) return order > 0 ? Side::kOutside : Side::kInside;
+  if (front.size() < high.size()) return Side::kUnknown;
+  const bool may_be_equal = front.size() == high.size();
+  return may_be_equal && inclusive ? Side::kUnknown : Side::kOutside;
+}
+
+// A range test of strings by how they begin. The first code decides most of
+// them, others are decompressed up to the byte that does.
+struct FrontTest {
+  enum Verdict : uint8_t { kFails, kPasses, kOpen };
+
+  FrontTest(const ValueTest& asked, uint64_t deciding, const FsstTable& table)
+      : test(asked), enough(deciding) {
+    by_code.fill(kOpen);
+    for (uint32_t c = 0; c < table.size(); ++c) {
+      const FsstSymbol symbol = table.symbol(c);
+      char bytes[8];
+      store(reinterpret_cast<uint8_t*>(bytes), symbol.bytes);
+      by_code[c] = verdict({bytes, symbol.length});
+    }
+  }
+
+  Verdict verdict(std::string_view front) const {
+    const ByteBounds& b = test.bytes;
+    const Side low =
+        b.low ? side_of_low(front, *b.low, b.low_inclusive) : Side::kInside;
+    const Side high =
+        b.high ? side_of_high(front, *b.high, b.high_inclusive) : Side::kInside;
+    if (low == Side::kOutside || high == Side::kOutside) {
+      return test.negated ? kPasses : kFails;
+    }
+    if (low == Side::kUnknown || high == Side::kUnknown) return kOpen;
+    return test.negated ? kFails : kPasses;
+  }
+
+  const ValueTest& test;
+  uint64_t enough;
+  std::array<Verdict, 256> by_code;  // open: escapes and codes without a symbol
+};
+
+class FsstDecoder final : public Decoder {
+ public:
+  FsstDecoder(const DecodeContext& context, const FsstTable& table,
+              uint64_t raw_size, StringBlocks blocks)
+      : Decoder(context.type, context.num_values),
+        raw_size_(raw_size),
+        blocks_(std::move(blocks)),
+        table_(table) {}
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
+    blocks_.append_ranges(begin, end, out);
+  }
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override;
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    blocks_.prefetch(body, row);
+    table_.prefetch();
+  }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override;
+  std::string describe() const override {
+    return "fsst symbols=" + std::to_string(table_.size()) + " " +
+           blocks_.describe();
+  }
+  size_t memory_bytes() const override {
+    return sizeof *this + blocks_.memory_bytes();
+  }
+
+ private:
+  void reserve(uint32_t rows, BytesSink* sink) const;
+  Status decode_block(const StringBlock& block, uint32_t from, uint32_t to,
+                      uint64_t at, BytesSink* sink) const;
+  Status gather_block(const StringBlock& block, const uint32_t* rows,
+                      size_t count, uint64_t first, BytesSink* sink) const;
+
+  Status filter_block(const StringBlock& block, const FrontTest& test,
+                      uint64_t* selection) const;
+
+  uint64_t raw_size_;
+  StringBlocks blocks_;
+  FsstTable table_;  // last: it is large
+};
+
+Status trailing_escape(uint64_t row) {
+  return Status::corrupt("codes of string " + std::to_string(row) +
+                         " end within an escape");
+}
+
+// Codes of strings that follow each other.
+struct CodeRun {
+  const uint8_t* codes;
+  uint64_t begin;  // of the first string, in codes
+  uint64_t* ends;  // of each in codes; replaced by those in the output
+  uint32_t count;
+  uint64_t first_row;
+};
+
+Status decompress_together(const FsstTable& table, const CodeRun& run,
+                           uint8_t* out) {
+  uint32_t positions[FsstTable::kMaxTogether + 1];
+  const uint64_t n = run.ends[run.count - 1] - run.begin;
+  const uint8_t* const codes = run.codes + run.begin;
+  if (n == 0 || std::memchr(codes, kFsstEscape, n) == nullptr) {
+    table.decompress_plain(codes, n, out, positions);
+    for (uint32_t i = 0; i < run.count; ++i) {
+      run.ends[i] =
+          table.place_of(codes, n, run.ends[i] - run.begin, positions);
+    }
+    return Status::ok();
+  }
+  if (!table.decompress_together(codes, n, out, positions)) {
+    return trailing_escape(run.first_row + run.count - 1);
+  }
+  uint32_t highest = 0;
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const uint32_t end = positions[run.ends[i] - run.begin];
+    highest = std::max(highest, end);
+    run.ends[i] = end;
+  }
+  if (highest != FsstTable::kInEscape) return Status::ok();
+  const auto bad = std::find(run.ends, run.ends + run.count, highest);
+  return trailing_escape(run.first_row + static_cast<uint64_t>(bad - run.ends));
+}
+
+Status decompress_singly(const FsstTable& table, const CodeRun& run,
+                         uint8_t* out) {
+  const uint8_t* const start = out;
+  uint64_t begin = run.begin;
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const uint64_t end = run.ends[i];
+    out = table.decompress(run.codes + begin, run.codes + end, out);
+    if (out == nullptr) return trailing_escape(run.first_row + i);
+    run.ends[i] = static_cast<uint64_t>(out - start);
+    begin = end;
+  }
+  return Status::ok();
+}
+
+// Makes room for what the codes decompress to, and the overshoot of stores.
+void make_room(const FsstTable& table, const uint8_t* codes, uint64_t n,
+               BytesSink* sink) {
+  const uint64_t room = n <= kMeasureAbove
+                            ? FsstTable::decompressed_bound(n)
+                            : table.decompressed_size(codes, codes + n) + 16;
+  sink->data.reserve(sink->data.size() + room);
+}
+
+// The whole output at once where many rows are wanted. The claim of the head
+// is bounded by what the codes can give.
+void FsstDecoder::reserve(uint32_t rows, BytesSink* sink) const {
+  const uint64_t bound = FsstTable::decompressed_bound(blocks_.part_size());
+  const uint64_t raw = std::min(raw_size_, bound);
+  const uint64_t share = rows == size() ? raw : raw / size() * rows;
+  sink->data.reserve(
+      sink->data.size() + share +
+      std::min(bound, FsstTable::decompressed_bound(kMeasureAbove)));
+}
+
+Status FsstDecoder::decode(const SegmentBody& body, uint32_t begin,
+                           uint32_t end, const Output& out) const {
+  if (begin >= end) return Status::ok();
+  BytesSink* sink = out.bytes;
+  uint64_t at = sink->add_values(end - begin);
+  const uint32_t last = blocks_.block_of(end - 1);
+  if (last - blocks_.block_of(begin) >= 8) reserve(end - begin, sink);
+  for (uint32_t b = blocks_.block_of(begin); b <= last; ++b) {
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
+    const uint32_t from = std::max(begin, block.first_row) - block.first_row;
+    const uint32_t to = std::min(end - block.first_row, block.rows);
+    NIMBLE_RETURN_IF_ERROR(decode_block(block, from, to, at, sink));
+    at += to - from;
+  }
+  return Status::ok();
+}
+
+Status FsstDecoder::decode_block(const StringBlock& block, uint32_t from,
+                                 uint32_t to, uint64_t at,
+                                 BytesSink* sink) const {
+  uint64_t ends[kBlockValues];
+  NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
+  const uint64_t begin = from > 0 ? ends[from - 1] : 0;
+  const CodeRun run{block.bytes, begin, ends + from, to - from,
+                    block.first_row + uint64_t{from}};
+  const uint64_t size = ends[to - 1] - begin;
+  make_room(table_, block.bytes + begin, size, sink);
+  uint8_t* const start = sink->data.data() + sink->data.size();
+  NIMBLE_RETURN_IF_ERROR(size <= FsstTable::kMaxTogether
+                             ? decompress_together(table_, run, start)
+                             : decompress_singly(table_, run, start));
+  put_ends(run.ends, run.count, sink->data.size(), at, sink);
+  sink->data.resize(sink->data.size() + run.ends[run.count - 1]);
+  return Status::ok();
+}
+
+Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,
+                           size_t count, const Output& out) const {
+  BytesSink* sink = out.bytes;
+  const uint64_t at = sink->add_values(count);
+  const auto ask = [&](uint32_t row) { blocks_.prefetch(body, row); };
+  const auto gather_rows = [&](uint32_t b, size_t i, size_t n) -> Status {
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
+    return gather_block(block, rows + i, n, at + i, sink);
+  };
+  return for_row_groups_ahead(body, rows, count, ask, gather_rows,
+                              blocks_.shift());
+}
+
+Status FsstDecoder::gather_block(const StringBlock& block, const uint32_t* rows,
+                                 size_t count, uint64_t first,
+                                 BytesSink* sink) const {
+  LengthCursor cursor(blocks_.lengths(), block.packed);
+  for (size_t i = 0; i < count; ++i) {
+    cursor.seek(rows[i] - block.first_row);
+    if (!in_bounds(cursor.begin(), cursor.length(), block.size)) {
+      return Status::corrupt("string " + std::to_string(rows[i]) +
+                             " ends past its block");
+    }
+    const uint8_t* codes = block.bytes + cursor.begin();
+    make_room(table_, codes, cursor.length(), sink);
+    uint8_t* const start = sink->data.data();
+    const uint8_t* out = table_.decompress(codes, codes + cursor.length(),
+                                           start + sink->data.size());
+    if (NIMBLE_UNLIKELY(out == nullptr)) return trailing_escape(rows[i]);
+    sink->data.resize(static_cast<size_t>(out - start));
+    sink->set_end(first + i, sink->data.size());
+  }
+  return Status::ok();
+}
+
+Status FsstDecoder::filter(const SegmentBody& body, const ValueTest& test,
+                           uint64_t* selection) const {
+  const uint64_t enough = deciding_bytes(test);
+  if (enough == 0 || enough > kMostDeciding) {
+    return filter_decoded(body, test, selection);
+  }
+  const FrontTest front(test, enough, table_);
+  for (uint32_t b = 0; b < blocks_.num_blocks(); ++b) {
+    const uint32_t begin = blocks_.first_row(b);
+    const uint32_t end = begin + blocks_.rows(b);
+    const auto* bits = reinterpret_cast<const uint8_t*>(selection);
+    if (count_bits(bits, begin, end - begin) == 0) continue;
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
+    NIMBLE_RETURN_IF_ERROR(filter_block(block, front, selection));
+  }
+  return Status::ok();
+}
+
+Status FsstDecoder::filter_block(const StringBlock& block,
+                                 const FrontTest& front,
+                                 uint64_t* selection) const {
+  uint64_t ends[kBlockValues];
+  NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
+  auto* const bits = reinterpret_cast<uint8_t*>(selection);
+  uint8_t text[kMostDeciding + 16];
+  uint64_t begin = 0;
+  for (uint32_t i = 0; i < block.rows; begin = ends[i++]) {
+    const uint64_t row = uint64_t{block.first_row} + i;
+    if (!get_bit(bits, row)) continue;
+    const uint8_t* codes = block.bytes + begin;
+    if (begin < ends[i] && front.by_code[*codes] != FrontTest::kOpen) {
+      if (front.by_code[*codes] == FrontTest::kFails) clear_bit(bits, row);
+      continue;
+    }
+    const uint8_t* end = table_.decompress_front(codes, block.bytes + ends[i],
+                                                 front.enough, text);
+    if (NIMBLE_UNLIKELY(end == nullptr)) return trailing_escape(row);
+    const auto size = std::min(front.enough, static_cast<uint64_t>(end - text));
+    const std::string_view known(reinterpret_cast<const char*>(text), size);
+    if (!passes(front.test, known)) clear_bit(bits, row);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Status encode_fsst(const Values& values, const FsstTable& table,
+                   SegmentBuilder* out) {
+  std::vector<uint64_t> lengths(values.size);
+  AlignedBuffer codes;
+  FsstMatcher(table).compress({values.slices, values.size}, &codes,
+                              lengths.data());
+  uint64_t raw_size = 0;
+  for (uint32_t i = 0; i < values.size; ++i) raw_size += values.slices[i].size;
+  // Rows are asked for once, in order: their codes follow each other.
+  const uint8_t* next = codes.data();
+  const auto copy = [&](uint32_t begin, uint32_t end, uint8_t* to) {
+    uint64_t size = 0;
+    for (uint32_t i = begin; i < end; ++i) size += lengths[i];
+    if (size > 0) std::memcpy(to, next, size);
+    next += size;
+  };
+  out->head.put_u8(static_cast<uint8_t>(EncodingId::kFsst));
+  table.write(&out->head);
+  out->head.put_varint(raw_size);
+  write_string_blocks(lengths, copy, out);
+  return Status::ok();
+}
+
+Result<std::unique_ptr<Decoder>> open_fsst(ByteReader* head,
+                                           const DecodeContext& context) {
+  if (context.type.kind != ValueKind::kBytes) {
+    return Status::corrupt("fsst holds strings only");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const FsstTable table, FsstTable::open(head));
+  const uint64_t raw_size = head->get_varint();
+  NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks,
+                          StringBlocks::open(head, context));
+  return std::unique_ptr<Decoder>(std::make_unique<FsstDecoder>(
+      context, table, raw_size, std::move(blocks)));
+}
+
+}  // namespace nimble

@@ -1,0 +1,324 @@
+#include "nimble/encoding/strings/template_pattern.h"
+
+#include <algorithm>
+
+#include "nimble/encoding/core/digits.h"
+
+namespace nimble {
+namespace {
+
+constexpr uint32_t kSampleRows = 64;
+
+// What was seen at each position of the strings so far.
+struct Positions {
+  uint32_t length = 0;
+  uint8_t first[kMaxTemplateLength];
+  uint8_t differs[kMaxTemplateLength] = {};
+  uint8_t not_decimal[kMaxTemplateLength] = {};
+  uint8_t not_lower[kMaxTemplateLength] = {};
+  uint8_t not_upper[kMaxTemplateLength] = {};
+
+  explicit Positions(const ByteSlice& s)
+      : length(static_cast<uint32_t>(s.size)) {
+    std::memcpy(first, s.data, s.size);
+  }
+  void add(const uint8_t* s) {
+    for (uint32_t p = 0; p < length; ++p) {
+      const uint8_t c = s[p];
+      const uint8_t decimal = static_cast<uint8_t>(c - '0') > 9;
+      const uint8_t lower = static_cast<uint8_t>(c - 'a') > 5;
+      const uint8_t upper = static_cast<uint8_t>(c - 'A') > 5;
+      differs[p] = static_cast<uint8_t>(differs[p] | (c ^ first[p]));
+      not_decimal[p] |= decimal;
+      not_lower[p] = static_cast<uint8_t>(not_lower[p] | (decimal & lower));
+      not_upper[p] = static_cast<uint8_t>(not_upper[p] | (decimal & upper));
+    }
+  }
+  bool is_digit(uint32_t p) const { return differs[p] != 0; }
+  bool possible() const {
+    for (uint32_t p = 0; p < length; ++p) {
+      if (is_digit(p) && not_lower[p] && not_upper[p]) return false;
+    }
+    return true;
+  }
+  // The kind that holds all digits in [begin, end).
+  std::optional<DigitKind> kind(uint32_t begin, uint32_t end) const {
+    const auto none = [&](const uint8_t* seen) {
+      return std::all_of(seen + begin, seen + end,
+                         [](uint8_t b) { return !b; });
+    };
+    if (none(not_decimal)) return DigitKind::kDecimal;
+    if (none(not_lower)) return DigitKind::kHexLower;
+    if (none(not_upper)) return DigitKind::kHexUpper;
+    return std::nullopt;
+  }
+};
+
+// Appends the digits of one run: to the last limb where kind and room allow.
+void add_run(DigitKind kind, uint32_t digits,
+             std::vector<TemplateLimb>* limbs) {
+  const uint32_t most = max_digits(kind);
+  if (!limbs->empty() && limbs->back().kind == kind &&
+      limbs->back().digits + digits <= most) {
+    limbs->back().digits += digits;
+    return;
+  }
+  for (; digits > most; digits -= most) limbs->push_back({kind, most});
+  limbs->push_back({kind, digits});
+}
+
+std::optional<TemplatePattern> pattern_of(const Positions& seen) {
+  TemplatePattern out;
+  out.length = seen.length;
+  for (uint32_t p = 0; p < seen.length;) {
+    if (!seen.is_digit(p)) {
+      out.literals[p] = seen.first[p];
+      ++p;
+      continue;
+    }
+    uint32_t end = p;
+    while (end < seen.length && seen.is_digit(end)) ++end;
+    const std::optional<DigitKind> kind = seen.kind(p, end);
+    if (!kind) return std::nullopt;
+    add_run(*kind, end - p, &out.limbs);
+    for (; p < end; ++p) out.digit_positions.push_back(static_cast<uint8_t>(p));
+  }
+  if (out.limbs.empty()) return std::nullopt;
+  return out;
+}
+
+// Adds rows [begin, end); false where lengths differ.
+bool add_rows(const Values& values, uint32_t begin, uint32_t end,
+              Positions* seen) {
+  for (uint32_t i = begin; i < end; ++i) {
+    const ByteSlice& s = values.slices[i];
+    if (s.size == 0 && values.empty_is_null) continue;
+    if (s.size != seen->length) return false;
+    seen->add(s.data);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<TemplatePattern> detect_template(const Values& values) {
+  uint32_t first = 0;
+  if (values.empty_is_null) {
+    while (first < values.size && values.slices[first].size == 0) ++first;
+  }
+  if (first == values.size) return std::nullopt;
+  const uint64_t length = values.slices[first].size;
+  if (length == 0 || length > kMaxTemplateLength) return std::nullopt;
+  Positions seen(values.slices[first]);
+  const uint32_t sample = std::min(values.size, first + kSampleRows);
+  if (!add_rows(values, first, sample, &seen) || !seen.possible()) {
+    return std::nullopt;
+  }
+  if (!add_rows(values, sample, values.size, &seen)) return std::nullopt;
+  return pattern_of(seen);
+}
+
+// ------------------------------------------------------------------ the head
+
+void TemplatePattern::write(ByteBuffer* head) const {
+  head->put_u8(static_cast<uint8_t>(length));
+  uint8_t mask[kMaxTemplateLength / 8] = {};
+  for (const uint8_t p : digit_positions) {
+    mask[p / 8] = static_cast<uint8_t>(mask[p / 8] | 1u << (p % 8));
+  }
+  head->put_bytes(mask, div_ceil(length, 8));
+  for (uint32_t p = 0; p < length; ++p) {
+    if ((mask[p / 8] >> (p % 8) & 1) == 0) head->put_u8(literals[p]);
+  }
+  head->put_u8(static_cast<uint8_t>(limbs.size()));
+  for (const TemplateLimb& limb : limbs) {
+    head->put_u8(static_cast<uint8_t>(static_cast<uint32_t>(limb.kind) << 5 |
+                                      limb.digits));
+  }
+}
+
+Result<TemplatePattern> TemplatePattern::open(ByteReader* head) {
+  TemplatePattern out;
+  out.length = head->get_u8();
+  if (out.length == 0 || out.length > kMaxTemplateLength) {
+    return Status::corrupt("template of length " + std::to_string(out.length) +
+                           "; 1 to 128 are possible");
+  }
+  const ByteSpan mask = head->get_bytes(div_ceil(out.length, 8));
+  NIMBLE_RETURN_IF_ERROR(head->status("template"));
+  for (uint32_t p = 0; p < out.length; ++p) {
+    if ((mask[p / 8] >> (p % 8) & 1) != 0) {
+      out.digit_positions.push_back(static_cast<uint8_t>(p));
+    } else {
+      out.literals[p] = head->get_u8();
+    }
+  }
+  const uint32_t num_limbs = head->get_u8();
+  uint32_t digits = 0;
+  for (uint32_t i = 0; i < num_limbs && head->ok(); ++i) {
+    const uint8_t b = head->get_u8();
+    const TemplateLimb limb{static_cast<DigitKind>(b >> 5), b & 31u};
+    if (limb.kind > DigitKind::kHexUpper || limb.digits == 0 ||
+        limb.digits > max_digits(limb.kind)) {
+      return Status::corrupt("template limb of kind " + std::to_string(b >> 5) +
+                             " and " + std::to_string(limb.digits) + " digits");
+    }
+    digits += limb.digits;
+    out.limbs.push_back(limb);
+  }
+  NIMBLE_RETURN_IF_ERROR(head->status("template"));
+  if (digits == 0 || digits != out.digit_positions.size()) {
+    return Status::corrupt("template has " +
+                           std::to_string(out.digit_positions.size()) +
+                           " digits, its limbs " + std::to_string(digits));
+  }
+  return out;
+}
+
+namespace {
+
+bool is_digit(uint8_t c, DigitKind kind) {
+  if (c >= '0' && c <= '9') return true;
+  if (kind == DigitKind::kHexLower) return c >= 'a' && c <= 'f';
+  return kind == DigitKind::kHexUpper && c >= 'A' && c <= 'F';
+}
+
+}  // namespace
+
+bool TemplatePattern::fits(ByteSpan string) const {
+  if (string.size() != length) return false;
+  size_t digit = 0;  // of digit_positions
+  for (const TemplateLimb& limb : limbs) {
+    for (uint32_t d = 0; d < limb.digits; ++d) {
+      if (!is_digit(string[digit_positions[digit++]], limb.kind)) return false;
+    }
+  }
+  digit = 0;
+  for (uint32_t p = 0; p < length; ++p) {
+    if (digit < digit_positions.size() && digit_positions[digit] == p) {
+      ++digit;
+    } else if (literals[p] != string[p]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void TemplatePattern::parse(const uint8_t* string, uint64_t* values) const {
+  const uint8_t* position = digit_positions.data();
+  for (const TemplateLimb& limb : limbs) {
+    const uint64_t base = limb.kind == DigitKind::kDecimal ? 10 : 16;
+    uint64_t v = 0;
+    for (uint32_t d = 0; d < limb.digits; ++d) {
+      v = v * base + digit_value(string[*position++]);
+    }
+    *values++ = v;
+  }
+}
+
+// ---------------------------------------------------------------- formatting
+
+TemplateFormatter::TemplateFormatter(const TemplatePattern& pattern)
+    : length_(pattern.length) {
+  std::copy(pattern.literals.begin(), pattern.literals.end(),
+            literals_.begin());
+  for (const TemplateLimb& limb : pattern.limbs) {
+    uint64_t limit = 1;  // wraps to 0 for 16 hexadecimal digits
+    for (uint32_t d = 0; d < limb.digits; ++d) {
+      limit *= limb.kind == DigitKind::kDecimal ? 10 : 16;
+    }
+    const uint32_t words = (limb.digits + 7) / 8;
+    fields_.push_back({limb, limit, row_digits_, words});
+    row_digits_ += 8 * words;
+  }
+  add_pieces(pattern);
+}
+
+void TemplateFormatter::add_pieces(const TemplatePattern& pattern) {
+  size_t field = 0;
+  uint32_t used = 0;  // digits of the field
+  size_t next_digit = 0;
+  for (uint32_t p = 0; p < length_;) {
+    const uint32_t digit = next_digit < pattern.digit_positions.size()
+                               ? pattern.digit_positions[next_digit]
+                               : length_;
+    if (p < digit) {
+      pieces_.push_back(
+          {true, static_cast<uint16_t>(p), static_cast<uint16_t>(p)});
+      p = std::min(digit, p + 16);
+      continue;
+    }
+    const Field& f = fields_[field];
+    const uint32_t from = f.from + 8 * f.words - f.limb.digits + used;
+    pieces_.push_back(
+        {false, static_cast<uint16_t>(from), static_cast<uint16_t>(p)});
+    // As many digits of this limb as follow without a literal, up to 16.
+    for (uint32_t n = 0; n < 16 && used < f.limb.digits &&
+                         next_digit < pattern.digit_positions.size() &&
+                         pattern.digit_positions[next_digit] == p;
+         ++n) {
+      ++next_digit;
+      ++used;
+      ++p;
+    }
+    if (used == f.limb.digits) {
+      ++field;
+      used = 0;
+    }
+  }
+}
+
+bool TemplateFormatter::write_digits(const Field& field, const uint64_t* values,
+                                     size_t n, uint8_t* digits) const {
+  uint64_t bad = 0;
+  uint8_t* to = digits + field.from;
+  const auto each = [&](auto&& put) {
+    for (size_t i = 0; i < n; ++i, to += row_digits_) {
+      bad |= static_cast<uint64_t>(values[i] > field.limit - 1);
+      put(values[i], to);
+    }
+  };
+  if (field.limb.kind == DigitKind::kDecimal) {
+    if (field.words == 1) each(put_decimal<1>);
+    if (field.words == 2) each(put_decimal<2>);
+    if (field.words == 3) each(put_decimal<3>);
+    return bad == 0;
+  }
+  const uint64_t letters = field.limb.kind == DigitKind::kHexLower ? 39 : 7;
+  if (field.words == 1) {
+    each([=](uint64_t v, uint8_t* p) { store(p, hex_digits(v, letters)); });
+  } else {
+    each([=](uint64_t v, uint8_t* p) {
+      store(p, hex_digits(v >> 32, letters));
+      store(p + 8, hex_digits(v, letters));
+    });
+  }
+  return bad == 0;
+}
+
+bool TemplateFormatter::format(const uint64_t* values, size_t stride, size_t n,
+                               uint8_t* out) const {
+  // Digits first, then the copies: they need not wait for each other's stores.
+  constexpr size_t kRows = 32;
+  uint8_t digits[kRows * kMaxTemplateLength * 8 + 16];
+  for (size_t row = 0; row < n; row += kRows) {
+    const size_t rows = std::min(kRows, n - row);
+    for (size_t k = 0; k < fields_.size(); ++k) {
+      if (!write_digits(fields_[k], values + k * stride + row, rows, digits)) {
+        return false;
+      }
+    }
+    const uint8_t* from = digits;
+    for (size_t i = 0; i < rows; ++i) {
+      for (const Piece& piece : pieces_) {
+        const uint8_t* base = piece.is_literal ? literals_.data() : from;
+        std::memcpy(out + piece.to, base + piece.from, 16);
+      }
+      out += length_;
+      from += row_digits_;
+    }
+  }
+  return true;
+}
+
+}  // namespace nimble

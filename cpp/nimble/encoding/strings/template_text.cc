@@ -1,0 +1,216 @@
+#include "nimble/encoding/strings/template_text.h"
+
+#include <algorithm>
+
+#include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/value_test.h"
+
+namespace nimble {
+namespace {
+
+const ValueType kLimbType = ValueType::unsigned_int(8);
+
+class TemplateDecoder final : public Decoder {
+ public:
+  TemplateDecoder(const DecodeContext& context, const TemplatePattern& pattern,
+                  std::vector<Child> limbs)
+      : Decoder(context.type, context.num_values),
+        pattern_(pattern),
+        length_(pattern.length),
+        formatter_(pattern),
+        limbs_(std::move(limbs)),
+        shape_(shape_of(pattern)) {}
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
+    for (const Child& limb : limbs_) limb.append_ranges(begin, end, out);
+  }
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override {
+    if (begin >= end) return Status::ok();
+    const uint64_t first = start(end - begin, out.bytes);
+    Scratch values(limbs_.size(), end - begin);
+    const auto some = [&](uint32_t block, uint32_t from, uint32_t to) {
+      const uint32_t row = block * kBlockValues;
+      for (size_t k = 0; k < limbs_.size(); ++k) {
+        NIMBLE_RETURN_IF_ERROR(
+            limbs_[k].decode(body, row + from, row + to, values.output(k)));
+      }
+      return append(values, to - from, first + row + from - begin, out.bytes);
+    };
+    return for_blocks(begin, end, some);
+  }
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override {
+    if (count == 0) return Status::ok();
+    const uint64_t first = start(count, out.bytes);
+    Scratch values(limbs_.size(), count);
+    for (size_t i = 0; i < count; i += kBlockValues) {
+      const size_t n = std::min<size_t>(count - i, kBlockValues);
+      for (size_t k = 0; k < limbs_.size(); ++k) {
+        NIMBLE_RETURN_IF_ERROR(
+            limbs_[k].gather(body, rows + i, n, values.output(k)));
+      }
+      NIMBLE_RETURN_IF_ERROR(append(values, n, first + i, out.bytes));
+    }
+    return Status::ok();
+  }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    for (const Child& limb : limbs_) limb.prefetch(body, row);
+  }
+  Status filter(const SegmentBody& body, const ValueTest& test,
+                uint64_t* selection) const override;
+  std::string describe() const override;
+  size_t memory_bytes() const override {
+    size_t sum = sizeof *this;
+    for (const Child& limb : limbs_) sum += limb.memory_bytes();
+    return sum;
+  }
+
+ private:
+  // Up to one block of values of each limb; of a few rows without the heap.
+  struct Scratch {
+    Scratch(size_t limbs, size_t rows)
+        : stride(std::min<size_t>(rows, kBlockValues) + 8), data(few) {
+      if (limbs * stride <= std::size(few)) return;
+      buffer.resize(limbs * stride * 8);
+      data = buffer.as<uint64_t>();
+    }
+    Output output(size_t limb) {
+      Output out;
+      out.data = reinterpret_cast<uint8_t*>(data + limb * stride);
+      return out;
+    }
+    size_t stride;  // 64 bytes more than the rows: children may overshoot
+    uint64_t* data;
+    uint64_t few[48];
+    AlignedBuffer buffer;
+  };
+
+  uint64_t start(uint64_t rows, BytesSink* sink) const {
+    // kSlack covers the formatter's overshoot.
+    sink->data.reserve(sink->data.size() + rows * length_);
+    return sink->add_values(rows);
+  }
+  Status append(const Scratch& values, size_t n, uint64_t index,
+                BytesSink* sink) const;
+  static std::string shape_of(const TemplatePattern& pattern);
+
+  TemplatePattern pattern_;
+  uint32_t length_;
+  TemplateFormatter formatter_;
+  std::vector<Child> limbs_;
+  std::string shape_;
+};
+
+Status TemplateDecoder::append(const Scratch& values, size_t n, uint64_t index,
+                               BytesSink* sink) const {
+  const size_t at = sink->data.size();
+  sink->data.resize(at + n * length_);
+  if (!formatter_.format(values.data, values.stride, n,
+                         sink->data.data() + at)) {
+    return Status::corrupt("a value of " + shape_ +
+                           " has more digits than its limb");
+  }
+  for (size_t i = 0; i < n; ++i)
+    sink->set_end(index + i, at + (i + 1) * length_);
+  return Status::ok();
+}
+
+// A string equals another one of the pattern where all their limbs do.
+Status TemplateDecoder::filter(const SegmentBody& body, const ValueTest& test,
+                               uint64_t* selection) const {
+  const ByteBounds& b = test.bytes;
+  const bool is_equality = test.shape == ValueTest::Shape::kRange && b.low &&
+                           b.high && *b.low == *b.high && b.low_inclusive &&
+                           b.high_inclusive;
+  if (!is_equality || test.negated) {
+    return filter_decoded(body, test, selection);
+  }
+  const std::string& wanted = *b.low;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(wanted.data());
+  if (!pattern_.fits({bytes, wanted.size()})) {
+    std::memset(selection, 0, num_blocks_of(size()) * kSelectionWords * 8);
+    return Status::ok();
+  }
+  uint64_t values[kMaxTemplateLength] = {};
+  pattern_.parse(bytes, values);
+  for (size_t k = 0; k < limbs_.size(); ++k) {
+    ValueTest limb = test.derived(kLimbType);
+    limb.shape = ValueTest::Shape::kRange;
+    limb.ints.low = limb.ints.high = values[k];
+    NIMBLE_RETURN_IF_ERROR(limbs_[k].filter(body, limb, selection));
+  }
+  return Status::ok();
+}
+
+// "Clerk#000000###", with # a decimal and x or X a hexadecimal digit.
+std::string TemplateDecoder::shape_of(const TemplatePattern& pattern) {
+  std::string out(pattern.length, '?');
+  for (uint32_t p = 0; p < pattern.length; ++p) {
+    const uint8_t c = pattern.literals[p];
+    if (c >= 0x20 && c < 0x7f) out[p] = static_cast<char>(c);
+  }
+  const uint8_t* position = pattern.digit_positions.data();
+  for (const TemplateLimb& limb : pattern.limbs) {
+    const char digit = "#xX"[static_cast<int>(limb.kind)];
+    for (uint32_t d = 0; d < limb.digits; ++d) out[*position++] = digit;
+  }
+  return out;
+}
+
+std::string TemplateDecoder::describe() const {
+  std::string out = "template \"" + shape_ + "\" of ";
+  for (size_t k = 0; k < limbs_.size(); ++k) {
+    out += (k > 0 ? ", " : "") + limbs_[k].describe();
+  }
+  return out;
+}
+
+}  // namespace
+
+Status encode_template(const Values& values, const TemplatePattern& pattern,
+                       const EncodeContext& context, SegmentBuilder* out) {
+  const size_t n = values.size;
+  const size_t num_limbs = pattern.limbs.size();
+  std::vector<std::vector<uint64_t>> limbs(num_limbs, std::vector<uint64_t>(n));
+  uint64_t row[kMaxTemplateLength] = {};
+  size_t i = 0;
+  while (i < n && values.slices[i].size == 0) ++i;
+  if (i < n) pattern.parse(values.slices[i].data, row);
+  for (i = 0; i < n; ++i) {
+    const ByteSlice& s = values.slices[i];
+    if (s.size > 0) pattern.parse(s.data, row);
+    for (size_t k = 0; k < num_limbs; ++k) limbs[k][i] = row[k];
+  }
+  out->head.put_u8(static_cast<uint8_t>(EncodingId::kTemplate));
+  pattern.write(&out->head);
+  for (const std::vector<uint64_t>& limb : limbs) {
+    Values child;
+    child.type = kLimbType;
+    child.size = values.size;
+    child.data = reinterpret_cast<const uint8_t*>(limb.data());
+    NIMBLE_RETURN_IF_ERROR(encode_child(child, context, 0, out));
+  }
+  return Status::ok();
+}
+
+Result<std::unique_ptr<Decoder>> open_template(ByteReader* head,
+                                               const DecodeContext& context) {
+  if (context.type.kind != ValueKind::kBytes) {
+    return Status::corrupt("templates hold strings only");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const TemplatePattern pattern,
+                          TemplatePattern::open(head));
+  std::vector<Child> limbs;
+  for (size_t k = 0; k < pattern.limbs.size(); ++k) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        Child limb, Child::open(head, context, kLimbType, context.num_values));
+    limbs.push_back(std::move(limb));
+  }
+  return std::unique_ptr<Decoder>(
+      std::make_unique<TemplateDecoder>(context, pattern, std::move(limbs)));
+}
+
+}  // namespace nimble

@@ -1,0 +1,55 @@
+#include "nimble/lookup/column_keys.h"
+
+#include <algorithm>
+
+#include "nimble/lookup/row_keys.h"
+
+namespace nimble {
+
+Result<const KeySource*> ColumnKeys::source() {
+  if (keys_ == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(keys_, file_.cluster_keys());
+  }
+  return static_cast<const KeySource*>(keys_ == nullptr ? nullptr : this);
+}
+
+Status ColumnKeys::fetch(std::span<const RowRange> ranges) const {
+  if (ranges.empty()) return Status::ok();  // and no chunk has been opened
+  const RowReader* const readers[] = {&keys_->rows(), wanted_};
+  return fetch_rows({readers, wanted_ == nullptr ? 1u : 2u}, ranges);
+}
+
+RowRange ColumnKeys::answer_rows(uint64_t begin, uint64_t end) const {
+  // The answer may be the row behind, and the one after that its repetition.
+  return {begin, std::min(end + 2, file_.num_rows())};
+}
+
+Status ColumnKeys::fetch_answer(uint64_t begin, uint64_t end) const {
+  if (wanted_ == nullptr || file_.file().mapped() != nullptr) {
+    return Status::ok();
+  }
+  const RowRange range = answer_rows(begin, end);
+  return fetch({&range, 1});
+}
+
+Result<KeyPlace> ColumnKeys::find(uint64_t begin, uint64_t end,
+                                  ByteSpan target) const {
+  NIMBLE_RETURN_IF_ERROR(fetch_answer(begin, end));
+  return keys_->find(begin, end, target);
+}
+
+Result<int> ColumnKeys::compare(uint64_t row, ByteSpan target) const {
+  NIMBLE_RETURN_IF_ERROR(fetch_answer(row, row));
+  return keys_->compare(row, target);
+}
+
+Status ColumnKeys::read_keys(uint64_t begin, uint64_t end,
+                             KeyBuffer* out) const {
+  return keys_->read_range({begin, end}, out);
+}
+
+void ColumnKeys::prefetch(uint64_t begin, uint64_t end) const {
+  keys_->prefetch(begin, end);
+}
+
+}  // namespace nimble

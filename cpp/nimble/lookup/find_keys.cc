@@ -1,0 +1,321 @@
+#include "nimble/lookup/find_keys.h"
+
+#include <algorithm>
+
+#include "nimble/base/hash.h"
+#include "nimble/key/key_sort.h"
+#include "nimble/lookup/key_lookup.h"
+#include "nimble/open/range_fetch.h"
+
+namespace nimble {
+namespace {
+
+// Probes that lie between two stages of one: by then the bytes asked for have
+// come. A core has some twenty misses in flight.
+constexpr size_t kStage = 8;
+
+// Looks for ascending probes in one group of a mapped file. Every probe goes
+// through four stages, kStage probes apart, so that their misses overlap: its
+// chunk is named, opened, searched for the gap between sampled keys that it
+// lies in, and searched to the end.
+class GroupFinder {
+ public:
+  GroupFinder(const FileReader& file, const KeyBuffer& keys, bool whole,
+              std::vector<RowRange>* out)
+      : file_(file),
+        keys_(keys),
+        whole_(whole),
+        unique_(file.footer().cluster->unique),
+        columns_(file),
+        out_(out) {}
+
+  Status find(size_t group, std::span<const uint64_t> probes) {
+    NIMBLE_ASSIGN_OR_RETURN(group_,
+                            file_.groups().get(group, ReadKind::kIndex));
+    NIMBLE_ASSIGN_OR_RETURN(source_, columns_.source());
+    // Where all keys are stored, there are no gaps.
+    const size_t last_stage = (source_ == nullptr ? 2 : 3) * kStage;
+    index_ = group;
+    last_chunk_ = 0;
+    opened_ = SIZE_MAX;
+    const size_t n = probes.size();
+    for (size_t i = 0; i < n + last_stage; ++i) {
+      if (i < n) NIMBLE_RETURN_IF_ERROR(name_chunk(i, probes[i]));
+      if (i >= kStage && i - kStage < n) {
+        NIMBLE_RETURN_IF_ERROR(open_chunk(i - kStage));
+      }
+      if (source_ != nullptr && i >= 2 * kStage && i - 2 * kStage < n) {
+        NIMBLE_RETURN_IF_ERROR(find_gap(i - 2 * kStage));
+      }
+      if (i >= last_stage) NIMBLE_RETURN_IF_ERROR(search(i - last_stage));
+    }
+    return Status::ok();
+  }
+
+  // The rows of these probes go on in a later chunk, maybe of another group:
+  // looked for when no group is in use that loading one might drop.
+  Status find_ends() {
+    KeyCursor cursor(file_);
+    for (const uint64_t probe : open_ended_) {
+      NIMBLE_ASSIGN_OR_RETURN(const uint64_t end,
+                              cursor.end_of(keys_.key(probe)));
+      RowRange& range = (*out_)[probe];
+      range.end = std::max(range.begin, end);
+    }
+    return Status::ok();
+  }
+
+ private:
+  static constexpr size_t kSlots = 4 * kStage;  // a power of two
+  struct Step {
+    uint64_t probe = 0;
+    size_t chunk = 0;
+    size_t slot = 0;  // of its opened chunk
+    KeyGap gap;
+  };
+  struct Opened {
+    std::optional<KeyChunk> chunk;
+    uint64_t first_row = 0;  // file row
+  };
+
+  Step& step(size_t i) { return steps_[i % kSlots]; }
+
+  Status name_chunk(size_t i, uint64_t probe) {
+    const ChunkDirectory& chunks = group_->chunks();
+    const size_t chunk = chunks.find_from(last_chunk_, keys_.key(probe));
+    // The group's last boundary is its last key, which is >= the probe.
+    if (chunk == chunks.size()) return ends_before_boundary(file_, index_);
+    step(i) = {probe, chunk, 0, {}};
+    if (chunk != last_chunk_ || i == 0) {
+      const uint8_t* bytes =
+          file_.file().mapped() + group_->chunk_place(chunk).offset;
+      __builtin_prefetch(bytes);
+      __builtin_prefetch(bytes + 64);
+    }
+    last_chunk_ = chunk;
+    return Status::ok();
+  }
+
+  Status open_chunk(size_t i) {
+    Step& s = step(i);
+    if (s.chunk != opened_) {
+      slot_ = (slot_ + 1) % kSlots;
+      NIMBLE_ASSIGN_OR_RETURN(
+          slots_[slot_].chunk,
+          open_mapped_chunk(file_, *group_, s.chunk, source_));
+      slots_[slot_].first_row = group_->chunk_place(s.chunk).first_row;
+      opened_ = s.chunk;
+    }
+    s.slot = slot_;
+    slots_[slot_].chunk->prefetch(keys_.key(s.probe));
+    return Status::ok();
+  }
+
+  Status find_gap(size_t i) {
+    Step& s = step(i);
+    const KeyChunk& chunk = *slots_[s.slot].chunk;
+    NIMBLE_ASSIGN_OR_RETURN(s.gap, chunk.gap(keys_.key(s.probe)));
+    chunk.prefetch_gap(s.gap);
+    return Status::ok();
+  }
+
+  Status search(size_t i) {
+    const Step& s = step(i);
+    const Opened& opened = slots_[s.slot];
+    const ChunkProbe probe{keys_.key(s.probe), s.gap, whole_, unique_};
+    NIMBLE_ASSIGN_OR_RETURN(
+        const ChunkAnswer found,
+        search_chunk(*opened.chunk, group_->chunks().boundary(s.chunk), probe,
+                     &scratch_));
+    (*out_)[s.probe] = {opened.first_row + found.begin,
+                        opened.first_row + found.end};
+    if (!found.ends_here) open_ended_.push_back(s.probe);
+    return Status::ok();
+  }
+
+  const FileReader& file_;
+  const KeyBuffer& keys_;
+  const bool whole_;
+  const bool unique_;
+  ColumnKeys columns_;
+  const KeySource* source_ = nullptr;
+  std::vector<RowRange>* out_;
+  std::vector<uint64_t> open_ended_;
+  const LoadedGroup* group_ = nullptr;
+  size_t index_ = 0;
+  size_t last_chunk_ = 0;
+  size_t opened_ = 0;
+  size_t slot_ = 0;
+  Step steps_[kSlots];
+  Opened slots_[kSlots];
+  ByteBuffer scratch_;
+};
+
+// Which of the probes the Bloom filter rules out; empty where it is not asked.
+Result<std::vector<uint8_t>> ask_filter(const FileReader& file,
+                                        const KeyBuffer& keys) {
+  std::vector<uint8_t> maybe;
+  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file.bloom(keys.size()));
+  if (bloom == nullptr) return maybe;
+  maybe.resize(keys.size());
+  std::vector<uint64_t> hashes(keys.size());
+  for (size_t i = 0; i < hashes.size(); ++i)
+    hashes[i] = key_hash64(keys.key(i));
+  bloom->might_contain(hashes, maybe.data());
+  return maybe;
+}
+
+// Probes in key order, without those that need no search: repeats, keys the
+// filter knows to be absent, keys before the first or after the last.
+std::vector<uint64_t> worth_searching(const FileReader& file,
+                                      const KeyBuffer& keys,
+                                      std::span<const uint64_t> order,
+                                      std::span<const uint8_t> maybe) {
+  std::vector<uint64_t> out;
+  out.reserve(order.size());
+  const ByteSpan first = file.footer().cluster->first_key;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const ByteSpan key = keys.key(order[i]);
+    if (!maybe.empty() && maybe[order[i]] == 0) continue;
+    if (i > 0 && compare_bytes(key, keys.key(order[i - 1])) == 0) continue;
+    if (out.empty() && compare_bytes(key, first) < 0 &&
+        compare_bytes(key, first.first(std::min(key.size(), first.size()))) !=
+            0) {
+      continue;
+    }
+    out.push_back(order[i]);
+  }
+  return out;
+}
+
+Status find_mapped(const FileReader& file, const KeyBuffer& keys, bool whole,
+                   std::span<const uint64_t> probes,
+                   std::vector<RowRange>* out) {
+  const ChunkDirectory& groups = file.group_boundaries();
+  GroupFinder finder(file, keys, whole, out);
+  size_t group = 0;
+  while (!probes.empty()) {
+    group = groups.find_from(group, keys.key(probes[0]));
+    if (group == groups.size()) {  // after all keys, as are the others
+      for (const uint64_t probe : probes) {
+        (*out)[probe] = {file.num_rows(), file.num_rows()};
+      }
+      break;
+    }
+    // Those up to the group's boundary.
+    const ByteSpan boundary = groups.boundary(group);
+    const auto end =
+        std::partition_point(probes.begin(), probes.end(), [&](uint64_t probe) {
+          return compare_bytes(keys.key(probe), boundary) <= 0;
+        });
+    const auto n = static_cast<size_t>(end - probes.begin());
+    NIMBLE_RETURN_IF_ERROR(finder.find(group, probes.first(n)));
+    probes = probes.subspan(n);
+  }
+  return finder.find_ends();
+}
+
+// So many probes' gaps of a file that is not mapped are read together: some
+// 16 KiB each, which the cache holds until they are searched.
+constexpr size_t kFetched = 1024;
+// For so few probes, the rows' other columns are read with the gaps.
+constexpr size_t kFew = 8;
+
+// Reads the groups and the key chunks of ascending probes, a round each.
+Status fetch_index(const FileReader& file, const KeyBuffer& keys,
+                   std::span<const uint64_t> probes) {
+  const ChunkDirectory& boundaries = file.group_boundaries();
+  std::vector<size_t> group_of(probes.size()), groups;
+  size_t group = 0;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    group = boundaries.find_from(group, keys.key(probes[i]));
+    group_of[i] = group;
+    if (group == boundaries.size()) break;
+    if (groups.empty() || groups.back() != group) groups.push_back(group);
+  }
+  NIMBLE_RETURN_IF_ERROR(file.groups().load_together(groups, ReadKind::kIndex));
+  std::vector<ByteRange> chunks;
+  for (size_t i = 0; i < probes.size() && group_of[i] < boundaries.size();
+       ++i) {
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* loaded,
+                            file.groups().get(group_of[i], ReadKind::kIndex));
+    const size_t chunk = loaded->chunks().find(keys.key(probes[i]));
+    if (chunk == loaded->chunks().size()) continue;  // the search will say so
+    const ChunkPlace place = loaded->chunk_place(chunk);
+    if (chunks.empty() || chunks.back().begin != place.offset) {
+      chunks.push_back({place.offset, place.offset + place.size});
+    }
+  }
+  return fetch_ranges(file, std::move(chunks), ReadKind::kIndex);
+}
+
+// Reads what searches of sampled keys will need, in few rounds.
+Status fetch_gaps(const KeyBuffer& keys, std::span<const uint64_t> probes,
+                  KeyCursor* cursor) {
+  std::vector<RowRange> gaps;
+  for (const uint64_t i : probes) {
+    NIMBLE_ASSIGN_OR_RETURN(const RowRange gap,
+                            cursor->rows_to_read(keys.key(i)));
+    if (!gap.empty()) gaps.push_back(gap);
+  }
+  return cursor->fetch(merge_ranges(std::move(gaps)));
+}
+
+Status find_unmapped(const FileReader& file, const KeyBuffer& keys, bool whole,
+                     std::span<const uint64_t> probes, const RowReader* wanted,
+                     std::vector<RowRange>* out) {
+  NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, file.cluster_keys());
+  const RowReader* few = probes.size() <= kFew ? wanted : nullptr;
+  while (!probes.empty()) {
+    const auto some = probes.first(std::min(kFetched, probes.size()));
+    if (some.size() > 1) {
+      NIMBLE_RETURN_IF_ERROR(fetch_index(file, keys, some));
+    }
+    if (columns != nullptr) {
+      KeyCursor cursor(file, few);
+      NIMBLE_RETURN_IF_ERROR(fetch_gaps(keys, some, &cursor));
+    }
+    // Another cursor: fetching may have dropped the group that one had open.
+    KeyCursor cursor(file, few);
+    for (const uint64_t i : some) {
+      NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole
+                                             ? cursor.find_whole(keys.key(i))
+                                             : cursor.find_prefix(keys.key(i)));
+    }
+    probes = probes.subspan(some.size());
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<FoundKeys> find_keys(const FileReader& file, const KeyBuffer& keys,
+                            bool whole, const RowReader* wanted) {
+  FoundKeys out;
+  out.ranges.resize(keys.size());
+  if (keys.empty()) return out;
+  sort_keys(keys, &out.order);
+  if (file.num_rows() == 0) return out;
+  std::vector<uint8_t> maybe;
+  if (whole) {
+    NIMBLE_ASSIGN_OR_RETURN(maybe, ask_filter(file, keys));
+  }
+  const std::vector<uint64_t> probes =
+      worth_searching(file, keys, out.order, maybe);
+  if (file.file().mapped() != nullptr) {
+    NIMBLE_RETURN_IF_ERROR(find_mapped(file, keys, whole, probes, &out.ranges));
+  } else {
+    NIMBLE_RETURN_IF_ERROR(
+        find_unmapped(file, keys, whole, probes, wanted, &out.ranges));
+  }
+  // Repeats have the answer of the first of them.
+  for (size_t i = 1; i < out.order.size(); ++i) {
+    const uint64_t before = out.order[i - 1], now = out.order[i];
+    if (compare_bytes(keys.key(before), keys.key(now)) == 0) {
+      out.ranges[now] = out.ranges[before];
+    }
+  }
+  return out;
+}
+
+}  // namespace nimble

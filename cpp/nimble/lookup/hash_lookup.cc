@@ -1,0 +1,150 @@
+#include "nimble/lookup/hash_lookup.h"
+
+#include <algorithm>
+
+#include "nimble/key/key_sort.h"
+#include "nimble/lookup/hash_index.h"
+#include "nimble/lookup/row_keys.h"
+
+namespace nimble {
+namespace {
+
+class HashLookup final : public IndexLookup {
+ public:
+  HashLookup(std::unique_ptr<const HashIndex> index,
+             std::unique_ptr<const RowKeys> row_keys, KeyEncoder encoder)
+      : index_(std::move(index)),
+        row_keys_(std::move(row_keys)),
+        encoder_(std::move(encoder)) {}
+
+  const KeyEncoder& encoder() const override { return encoder_; }
+  uint64_t memory_bytes() const override { return index_->memory_bytes(); }
+  bool is_ordered() const override { return false; }
+
+  Status find_candidates(const KeyBuffer& keys, bool whole,
+                         LookupAnswer* out) const override {
+    CandidateRows found;
+    NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &found));
+    uint64_t at = 0;
+    for (const uint64_t end : found.ends) {
+      for (; at < end; ++at) out->add(found.rows[at]);
+      out->finish_request();
+    }
+    return Status::ok();
+  }
+
+  Status find_keys(const KeyBuffer& keys, bool whole,
+                   LookupAnswer* out) const override {
+    if (whole && keys.size() == 1) {
+      thread_local std::vector<uint64_t> rows;
+      rows.clear();
+      NIMBLE_RETURN_IF_ERROR(index_->find_one(keys.key(0), &rows));
+      if (rows.size() <= 1) return find_one(keys.key(0), rows, out);
+    }
+    return settle(
+        keys, whole, [out](uint64_t row) { out->add(row); },
+        [out] { out->finish_request(); });
+  }
+
+  Status count_keys(const KeyBuffer& keys, bool whole,
+                    std::vector<uint64_t>* out) const override {
+    uint64_t count = 0;
+    return settle(
+        keys, whole, [&count](uint64_t) { ++count; },
+        [&count, out] {
+          out->push_back(count);
+          count = 0;
+        });
+  }
+
+  Status find_places(const KeyBuffer&, bool,
+                     std::vector<PlaceRange>*) const override {
+    return no_order();
+  }
+  Result<PlaceRange> find_range(const KeyRange&) const override {
+    return no_order();
+  }
+  Status rows_at(std::span<const PlaceRange>,
+                 std::vector<uint64_t>*) const override {
+    return no_order();
+  }
+
+  // Equal keys are looked up once: the rows of each may be all of the file.
+  Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
+    std::vector<uint64_t> order, rows;
+    sort_keys(keys, &order);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const ByteSpan key = keys.key(order[i]);
+      if (i == 0 || compare_bytes(key, keys.key(order[i - 1])) != 0) {
+        rows.clear();
+        NIMBLE_RETURN_IF_ERROR(index_->find_one(key, &rows));
+      }
+      const uint64_t row = first_row + order[i];
+      if (std::binary_search(rows.begin(), rows.end(), row)) continue;
+      return Status::corrupt("row " + std::to_string(row) +
+                             ": the hash index does not lead to it");
+    }
+    return Status::ok();
+  }
+  // There are as many entries as rows: with each row's found, there is no
+  // other one.
+  Status check_order() const override { return index_->check(); }
+
+ private:
+  // The answer for a key that has at most one candidate.
+  Status find_one(ByteSpan key, const std::vector<uint64_t>& rows,
+                  LookupAnswer* out) const {
+    for (const uint64_t row : rows) {
+      NIMBLE_ASSIGN_OR_RETURN(const int sign, row_keys_->compare(row, key));
+      if (sign == 0) out->add(row);
+    }
+    out->finish_request();
+    return Status::ok();
+  }
+  static Status no_order() {
+    return Status::not_found("a hash index has no order");
+  }
+
+  Status candidates(const KeyBuffer& keys, bool whole,
+                    CandidateRows* out) const {
+    if (!whole)
+      return Status::not_found("a hash index answers whole keys only");
+    return index_->find(keys, out);
+  }
+
+  // Calls `hit` with each row that has a probe's key, `next` behind a probe.
+  template <class Hit, class Next>
+  Status settle(const KeyBuffer& keys, bool whole, const Hit& hit,
+                const Next& next) const {
+    CandidateRows found;
+    NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &found));
+    KeyBuffer actual;
+    NIMBLE_RETURN_IF_ERROR(row_keys_->read(found.rows, &actual));
+    uint64_t at = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      for (; at < found.ends[i]; ++at) {
+        if (compare_bytes(actual.key(at), keys.key(i)) == 0)
+          hit(found.rows[at]);
+      }
+      next();
+    }
+    return Status::ok();
+  }
+
+  std::unique_ptr<const HashIndex> index_;
+  std::unique_ptr<const RowKeys> row_keys_;
+  KeyEncoder encoder_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<const IndexLookup>> open_hash_lookup(
+    const FileReader& file, const SecondaryIndexRef& ref,
+    std::vector<uint8_t> root, KeyEncoder encoder) {
+  NIMBLE_ASSIGN_OR_RETURN(auto index, HashIndex::open(file, std::move(root)));
+  NIMBLE_ASSIGN_OR_RETURN(auto row_keys, RowKeys::create(file, ref.columns));
+  return std::unique_ptr<const IndexLookup>(std::make_unique<HashLookup>(
+      std::move(index), std::move(row_keys), std::move(encoder)));
+}
+
+}  // namespace nimble

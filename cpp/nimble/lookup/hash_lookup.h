@@ -1,0 +1,13 @@
+// A hash index as an IndexLookup: candidates become answers by comparing the
+// rows' own keys.
+#pragma once
+
+#include "nimble/lookup/index_lookup.h"
+
+namespace nimble {
+
+Result<std::unique_ptr<const IndexLookup>> open_hash_lookup(
+    const FileReader& file, const SecondaryIndexRef& ref,
+    std::vector<uint8_t> root, KeyEncoder encoder);
+
+}  // namespace nimble

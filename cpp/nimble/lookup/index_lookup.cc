@@ -1,0 +1,219 @@
+#include "nimble/lookup/index_lookup.h"
+
+#include <algorithm>
+
+#include "nimble/index/cluster_index_writer.h"
+#include "nimble/key/key_sort.h"
+#include "nimble/lookup/find_keys.h"
+#include "nimble/lookup/hash_lookup.h"
+#include "nimble/lookup/key_lookup.h"
+#include "nimble/lookup/sorted_index.h"
+
+namespace nimble {
+namespace {
+
+class ClusterLookup final : public IndexLookup {
+ public:
+  explicit ClusterLookup(const FileReader& file) : file_(file) {}
+
+  const KeyEncoder& encoder() const override { return *file_.encoder(); }
+  uint64_t memory_bytes() const override { return 0; }  // the file counts it
+  bool is_ordered() const override { return true; }
+
+  Status find_keys(const KeyBuffer& keys, bool whole,
+                   LookupAnswer* out) const override {
+    const GroupCache::Pin pin(file_.groups());
+    out->ends.reserve(keys.size());
+    NIMBLE_RETURN_IF_ERROR(nimble::find_keys(file_, keys, whole, &out->ranges));
+    for (size_t i = 0; i < keys.size(); ++i) out->ends.push_back(i + 1);
+    return Status::ok();
+  }
+  Status count_keys(const KeyBuffer& keys, bool whole,
+                    std::vector<uint64_t>* out) const override {
+    LookupAnswer answer;
+    NIMBLE_RETURN_IF_ERROR(find_keys(keys, whole, &answer));
+    for (const RowRange& r : answer.ranges) out->push_back(r.size());
+    return Status::ok();
+  }
+  Result<PlaceRange> find_range(const KeyRange& range) const override {
+    const GroupCache::Pin pin(file_.groups());
+    return KeyCursor(file_).find_range(range);
+  }
+  Status find_places(const KeyBuffer& keys, bool whole,
+                     std::vector<PlaceRange>* out) const override {
+    const GroupCache::Pin pin(file_.groups());
+    return nimble::find_keys(file_, keys, whole, out);
+  }
+  Status rows_at(std::span<const PlaceRange> places,
+                 std::vector<uint64_t>* out) const override {
+    for (const PlaceRange& p : places) {
+      for (uint64_t row = p.begin; row < p.end; ++row) out->push_back(row);
+    }
+    return Status::ok();
+  }
+  // verify_file() compares the key stream with the rows by itself.
+  Status check_rows(const KeyBuffer&, uint64_t) const override {
+    return Status::ok();
+  }
+  Status check_order() const override { return Status::ok(); }
+
+ private:
+  const FileReader& file_;
+};
+
+class SortedLookup final : public IndexLookup {
+ public:
+  SortedLookup(std::unique_ptr<const SortedIndex> index, KeyEncoder encoder)
+      : index_(std::move(index)), encoder_(std::move(encoder)) {}
+
+  const KeyEncoder& encoder() const override { return encoder_; }
+  uint64_t memory_bytes() const override { return index_->memory_bytes(); }
+  bool is_ordered() const override { return true; }
+
+  // Probes in key order, so that each group and chunk is opened once; answers
+  // in the order of the probes.
+  Status find_keys(const KeyBuffer& keys, bool /*whole*/,
+                   LookupAnswer* out) const override {
+    SortedCursor cursor(*index_);
+    std::vector<uint64_t> rows;
+    if (keys.size() == 1) {
+      NIMBLE_ASSIGN_OR_RETURN(const PlaceRange places,
+                              cursor.find_prefix(keys.key(0)));
+      NIMBLE_RETURN_IF_ERROR(cursor.rows(places, &rows));
+      add_rows(&rows, 0, rows.size(), out);
+      return Status::ok();
+    }
+    std::vector<uint64_t> order;
+    sort_keys(keys, &order);
+    std::vector<PlaceRange> found(keys.size());  // of `rows`
+    for (size_t i = 0; i < order.size(); ++i) {
+      const uint64_t probe = order[i];
+      if (i > 0 &&
+          compare_bytes(keys.key(probe), keys.key(order[i - 1])) == 0) {
+        found[probe] = found[order[i - 1]];
+        continue;
+      }
+      NIMBLE_ASSIGN_OR_RETURN(const PlaceRange places,
+                              cursor.find_prefix(keys.key(probe)));
+      found[probe].begin = rows.size();
+      NIMBLE_RETURN_IF_ERROR(cursor.rows(places, &rows));
+      found[probe].end = rows.size();
+    }
+    for (const PlaceRange& f : found) add_rows(&rows, f.begin, f.end, out);
+    return Status::ok();
+  }
+
+  Status count_keys(const KeyBuffer& keys, bool whole,
+                    std::vector<uint64_t>* out) const override {
+    std::vector<PlaceRange> places;
+    NIMBLE_RETURN_IF_ERROR(find_places(keys, whole, &places));
+    for (const PlaceRange& p : places) out->push_back(p.size());
+    return Status::ok();
+  }
+  Status find_places(const KeyBuffer& keys, bool /*whole*/,
+                     std::vector<PlaceRange>* out) const override {
+    std::vector<uint64_t> order;
+    sort_keys(keys, &order);
+    out->resize(keys.size());
+    SortedCursor cursor(*index_);
+    for (const uint64_t probe : order) {
+      NIMBLE_ASSIGN_OR_RETURN((*out)[probe],
+                              cursor.find_prefix(keys.key(probe)));
+    }
+    return Status::ok();
+  }
+
+  Result<PlaceRange> find_range(const KeyRange& range) const override {
+    return SortedCursor(*index_).find_range(range);
+  }
+  Status rows_at(std::span<const PlaceRange> places,
+                 std::vector<uint64_t>* out) const override {
+    SortedCursor cursor(*index_);
+    for (const PlaceRange& p : places) {
+      NIMBLE_RETURN_IF_ERROR(cursor.rows(p, out));
+    }
+    return Status::ok();
+  }
+
+  // There are as many entries as rows: with each row's found, there is no
+  // other one.
+  Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
+    std::vector<uint64_t> order;
+    sort_keys(keys, &order);
+    SortedCursor cursor(*index_);
+    for (const uint64_t i : order) {
+      NIMBLE_ASSIGN_OR_RETURN(const bool found,
+                              cursor.has_entry(keys.key(i), first_row + i));
+      if (found) continue;
+      return Status::corrupt("row " + std::to_string(first_row + i) +
+                             ": the sorted index has no entry for it");
+    }
+    return Status::ok();
+  }
+  Status check_order() const override {
+    constexpr uint64_t kBatch = 4096;
+    SortedCursor cursor(*index_);
+    KeyBuffer entries;
+    const uint64_t n = index_->num_entries();
+    for (uint64_t at = 0; at < n; at += kBatch) {
+      // One more, so that batches are compared with each other.
+      const PlaceRange places{at, std::min(n, at + kBatch + 1)};
+      NIMBLE_RETURN_IF_ERROR(cursor.entries(places, &entries));
+      const size_t bad = find_disorder(entries, 0, entries.size(), true);
+      if (bad == entries.size()) continue;
+      return Status::corrupt("sorted index: place " + std::to_string(at + bad) +
+                             " is not above the one before it");
+    }
+    return Status::ok();
+  }
+
+ private:
+  // Rows of a whole key ascend already; those of a prefix are in the order of
+  // its keys.
+  static void add_rows(std::vector<uint64_t>* rows, uint64_t begin,
+                       uint64_t end, LookupAnswer* out) {
+    const auto first = rows->begin() + static_cast<int64_t>(begin);
+    const auto last = rows->begin() + static_cast<int64_t>(end);
+    if (!std::is_sorted(first, last)) std::sort(first, last);
+    for (auto row = first; row != last; ++row) out->add(*row);
+    out->finish_request();
+  }
+
+  std::unique_ptr<const SortedIndex> index_;
+  KeyEncoder encoder_;
+};
+
+}  // namespace
+
+std::unique_ptr<const IndexLookup> open_cluster_lookup(const FileReader& file) {
+  return std::make_unique<ClusterLookup>(file);
+}
+
+Result<std::unique_ptr<const IndexLookup>> open_secondary_lookup(
+    const FileReader& file, size_t i) {
+  const SecondaryIndexRef& ref = file.footer().indexes[i];
+  const auto fail = [&](Status s) {
+    return std::move(s).with_context(file.file().name() + ": index " +
+                                     std::to_string(i));
+  };
+  std::vector<KeyColumnSpec> specs;
+  for (const KeyColumnRef& c : ref.columns) specs.push_back({c.path, c.order});
+  auto encoder = KeyEncoder::create(file.footer().schema, specs);
+  if (!encoder) {
+    return fail(Status::corrupt(std::string(encoder.error().message())));
+  }
+  NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> root,
+                          file.read_section(ref.root, "index root"));
+  if (ref.kind == IndexKind::kHash) {
+    auto hash = open_hash_lookup(file, ref, std::move(root),
+                                 std::move(encoder).value());
+    if (!hash) return fail(std::move(hash).error());
+    return hash;
+  }
+  auto index = SortedIndex::open(file, std::move(root));
+  if (!index) return fail(std::move(index).error());
+  return std::unique_ptr<const IndexLookup>(std::make_unique<SortedLookup>(
+      std::move(index).value(), std::move(encoder).value()));
+}
+
+}  // namespace nimble

@@ -1,0 +1,230 @@
+#include "nimble/maintain/index_rewriter.h"
+
+#include <algorithm>
+
+#include "nimble/base/hash.h"
+#include "nimble/maintain/index_relocation.h"
+
+namespace nimble {
+namespace {
+
+// Rows whose keys are made at a time.
+constexpr uint64_t kStepRows = 65536;
+constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
+
+uint64_t end_of(const SectionRef& s) {
+  return s.size == 0 ? 0 : s.offset + s.size;
+}
+
+// Where the last thing that a group names ends.
+uint64_t end_of(const GroupView& group) {
+  uint64_t end = 0;
+  for (const StripeView& s : group.stripes()) {
+    for (size_t i = 0; i < s.segment_offsets.size(); ++i) {
+      if (s.segment_sizes[i] == 0) continue;
+      end = std::max(end, s.segment_offsets[i] + s.segment_sizes[i]);
+    }
+  }
+  if (group.has_chunks() && !group.chunks().chunk_ends.empty()) {
+    end = std::max(end, group.chunks().key_stream_offset +
+                            group.chunks().chunk_ends.back());
+  }
+  return end;
+}
+
+}  // namespace
+
+IndexRewriter::IndexRewriter(std::shared_ptr<const FileReader> source,
+                             IndexChange change,
+                             std::unique_ptr<WritableFile> target)
+    : source_(std::move(source)),
+      change_(std::move(change)),
+      target_(std::move(target)),
+      footer_(source_->footer()) {}
+
+Result<std::unique_ptr<IndexRewriter>> IndexRewriter::create(
+    std::shared_ptr<const FileReader> source, IndexChange change,
+    std::unique_ptr<WritableFile> target) {
+  for (const size_t i : change.drop) {
+    if (i >= source->footer().indexes.size()) {
+      return Status::invalid_argument("no index " + std::to_string(i));
+    }
+  }
+  std::unique_ptr<IndexRewriter> out(new IndexRewriter(
+      std::move(source), std::move(change), std::move(target)));
+  NIMBLE_RETURN_IF_ERROR(out->open_columns());
+  return out;
+}
+
+Status IndexRewriter::open_columns() {
+  std::vector<IndexSpec> specs = change_.add;
+  if (specs.empty()) {
+    next_row_ = source_->num_rows();
+    return Status::ok();
+  }
+  std::vector<std::string> names;
+  for (IndexSpec& spec : specs) {
+    for (KeyColumnRef& c : spec.columns) {
+      const auto found = std::find(tops_.begin(), tops_.end(), c.path[0]);
+      const auto place = static_cast<int>(found - tops_.begin());
+      if (found == tops_.end()) {
+        tops_.push_back(c.path[0]);
+        const auto top = static_cast<size_t>(c.path[0]);
+        names.push_back(source_->footer().schema.children[top].name);
+      }
+      c.path[0] = place;
+    }
+  }
+  NIMBLE_ASSIGN_OR_RETURN(rows_, RowReader::create(source_, names));
+  WriterOptions options = change_.options;
+  options.indexes = specs;
+  NIMBLE_ASSIGN_OR_RETURN(
+      writer_, SecondaryIndexWriter::create(rows_->schema(), options));
+  stripe_ = std::make_unique<Column>(rows_->schema(), /*wide=*/true);
+  attach_dictionaries(stripe_.get(), &dictionaries_);
+  return Status::ok();
+}
+
+Result<uint64_t> IndexRewriter::step() {
+  const uint64_t end = std::min(source_->num_rows(), next_row_ + kStepRows);
+  const RowRange range{next_row_, end};
+  if (range.empty()) return uint64_t{0};
+  Column read = rows_->make_output();
+  NIMBLE_RETURN_IF_ERROR(rows_->read_ranges({&range, 1}, 1, &read));
+  ArrowArray array{};
+  NIMBLE_RETURN_IF_ERROR(std::move(read).export_array(&array));
+  auto view = ArrayView::open(rows_->schema(), array, "");
+  stripe_->clear();
+  Status status = view ? stripe_->append(*view, 0, view->length(), "")
+                       : std::move(view).error();
+  if (array.release != nullptr) array.release(&array);
+  NIMBLE_RETURN_IF_ERROR(std::move(status));
+  NIMBLE_RETURN_IF_ERROR(writer_.add_stripe(*stripe_));
+  next_row_ = end;
+  return range.size();
+}
+
+Result<uint64_t> IndexRewriter::data_end() const {
+  uint64_t end = sizeof kMagic;
+  const GroupCache::Pin pin(source_->groups());
+  for (size_t g = 0; g < footer_.groups.size(); ++g) {
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, source_->groups().get(g));
+    end = std::max(
+        {end, end_of(footer_.groups[g].section), end_of(group->view())});
+  }
+  for (const NodeSection& d : footer_.dictionaries) {
+    if (d.section.size == 0) continue;
+    const SchemaNode& node = source_->plan().node(d.node);
+    if (node.field->dictionary.empty()) {
+      return Status::corrupt("a dictionary of a column that has none");
+    }
+    const StreamPlan plan(node.field->dictionary[0]);
+    NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
+                            source_->read_section(d.section, "dictionary"));
+    NIMBLE_ASSIGN_OR_RETURN(
+        const GroupView view,
+        GroupView::open(bytes, plan, 0, d.rows, source_->file().size()));
+    end = std::max({end, end_of(d.section), end_of(view)});
+  }
+  return end;
+}
+
+Status IndexRewriter::copy_data(uint64_t end) {
+  std::vector<uint8_t> buffer;
+  for (uint64_t at = 0; at < end; at += kCopyBytes) {
+    const uint64_t size = std::min(kCopyBytes, end - at);
+    if (const uint8_t* map = source_->file().mapped()) {
+      NIMBLE_RETURN_IF_ERROR(target_->append({map + at, size}));
+      continue;
+    }
+    buffer.resize(size);
+    NIMBLE_RETURN_IF_ERROR(source_->file().read_at({at, size, buffer.data()}));
+    NIMBLE_RETURN_IF_ERROR(target_->append(buffer));
+  }
+  position_ = end;
+  return Status::ok();
+}
+
+Result<SectionRef> IndexRewriter::write_section(ByteSpan bytes) {
+  static constexpr uint8_t kZeros[8] = {};
+  const uint64_t begin = round_up(position_, sizeof kZeros);
+  NIMBLE_RETURN_IF_ERROR(target_->append({kZeros, begin - position_}));
+  NIMBLE_RETURN_IF_ERROR(target_->append(bytes));
+  position_ = begin + bytes.size();
+  return SectionRef{begin, bytes.size(), checksum64(bytes)};
+}
+
+Result<SectionRef> IndexRewriter::copy_section(const SectionRef& section) {
+  if (section.size == 0) return section;
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
+                          source_->read_section(section, "section"));
+  return write_section(bytes);
+}
+
+Status IndexRewriter::write_indexes() {
+  const auto sink = [this](ByteSpan bytes) { return write_section(bytes); };
+  std::vector<std::vector<uint8_t>> roots;
+  footer_.indexes.clear();
+  const auto& indexes = source_->footer().indexes;
+  for (size_t i = 0; i < indexes.size(); ++i) {
+    const auto& drop = change_.drop;
+    if (std::find(drop.begin(), drop.end(), i) != drop.end()) {
+      footer_.index_bytes -=
+          std::min(footer_.index_bytes, indexes[i].size_bytes);
+      continue;
+    }
+    NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> root,
+                            relocate_index(*source_, indexes[i], sink));
+    roots.push_back(std::move(root));
+    footer_.indexes.push_back(indexes[i]);
+  }
+  NIMBLE_RETURN_IF_ERROR(writer_.finish(sink));
+  for (NodeSection& z : footer_.zones) {
+    NIMBLE_ASSIGN_OR_RETURN(z.section, copy_section(z.section));
+  }
+  if (footer_.cluster) {
+    NIMBLE_ASSIGN_OR_RETURN(footer_.cluster->bloom,
+                            copy_section(footer_.cluster->bloom));
+  }
+  // Filters of columns lie among the rows' bytes. Nobody knows what other
+  // sections refer to.
+  std::erase_if(footer_.optional_sections, [](const OptionalSection& o) {
+    return o.name != kColumnBloomSection;
+  });
+  for (OptionalSection& o : footer_.optional_sections) {
+    NIMBLE_ASSIGN_OR_RETURN(o.section, copy_section(o.section));
+  }
+  // Roots are near the footer, so that opening the file mostly reads them.
+  for (size_t i = 0; i < roots.size(); ++i) {
+    NIMBLE_ASSIGN_OR_RETURN(footer_.indexes[i].root, write_section(roots[i]));
+  }
+  const size_t kept = footer_.indexes.size();
+  NIMBLE_RETURN_IF_ERROR(writer_.write_roots(sink, &footer_));
+  for (size_t i = kept; i < footer_.indexes.size(); ++i) {
+    footer_.indexes[i].columns = change_.add[i - kept].columns;
+  }
+  return Status::ok();
+}
+
+Status IndexRewriter::write_footer() {
+  NIMBLE_ASSIGN_OR_RETURN(const SectionRef footer,
+                          write_section(footer_.serialize()));
+  Postscript postscript = source_->postscript();
+  postscript.footer_offset = footer.offset;
+  postscript.footer_size = footer.size;
+  postscript.footer_checksum = footer.checksum;
+  return target_->append(postscript.serialize());
+}
+
+Status IndexRewriter::finish() {
+  if (next_row_ < source_->num_rows()) {
+    return Status::invalid_argument("not all rows are indexed yet");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const uint64_t end, data_end());
+  NIMBLE_RETURN_IF_ERROR(copy_data(end));
+  NIMBLE_RETURN_IF_ERROR(write_indexes());
+  NIMBLE_RETURN_IF_ERROR(write_footer());
+  return target_->commit();
+}
+
+}  // namespace nimble

@@ -1,0 +1,278 @@
+#include "nimble/scan/row_filter.h"
+
+#include <algorithm>
+
+#include "nimble/encoding/core/int_values.h"
+#include "nimble/format/constants.h"
+
+namespace nimble {
+namespace {
+
+constexpr uint32_t kWords = kSegmentValues / 64;
+
+// Cheap questions first: what they drop the others need not look at. A number
+// costs less than a string, and a string less than several of anything.
+int cost_of(const FilterNode& node) {
+  switch (node.kind) {
+    case FilterNode::Kind::kNull:
+    case FilterNode::Kind::kValid:
+      return 0;
+    case FilterNode::Kind::kTest:
+      return node.test.type.kind == ValueKind::kBytes ? 2 : 1;
+    default:
+      return 3;
+  }
+}
+
+// A test that both of two ranges make up, into `a`; false where it takes both.
+bool merge_ranges_of(FilterNode* a, const FilterNode& b) {
+  const auto is_range = [](const FilterNode& n) {
+    return n.kind == FilterNode::Kind::kTest && !n.test.negated &&
+           n.test.shape == ValueTest::Shape::kRange &&
+           n.test.type.kind == ValueKind::kInt;
+  };
+  if (!is_range(*a) || !is_range(b) || a->node != b.node) return false;
+  const bool is_signed = a->test.type.is_signed;
+  Bounds<uint64_t>& x = a->test.ints;
+  const Bounds<uint64_t>& y = b.test.ints;
+  if (int_less(is_signed, x.low, y.low)) x.low = y.low;
+  if (int_less(is_signed, y.high, x.high)) x.high = y.high;
+  if (int_less(is_signed, x.high, x.low)) {
+    a->test.shape = ValueTest::Shape::kNothing;
+  }
+  return true;
+}
+
+void order_children(FilterNode* node) {
+  if (node->kind == FilterNode::Kind::kAnd) {
+    std::vector<FilterNode> kept;
+    for (FilterNode& child : node->children) {
+      const bool merged = std::any_of(
+          kept.begin(), kept.end(),
+          [&](FilterNode& k) { return merge_ranges_of(&k, child); });
+      if (!merged) kept.push_back(std::move(child));
+    }
+    node->children = std::move(kept);
+  }
+  std::stable_sort(node->children.begin(), node->children.end(),
+                   [](const FilterNode& a, const FilterNode& b) {
+                     return cost_of(a) < cost_of(b);
+                   });
+}
+
+}  // namespace
+
+uint64_t FilterWindow::rows() const { return count_rows(ranges); }
+
+// ------------------------------------------------------------------ resolving
+
+const Field* RowFilter::tested_field(const Field& field) {
+  const Field* f = &field;
+  if (f->layout == Layout::kDictionary) f = &f->dictionary[0];
+  if (f->layout != Layout::kFixed && f->layout != Layout::kBool &&
+      f->layout != Layout::kBytes) {
+    return nullptr;
+  }
+  // Half floats are stored as integers of another order; intervals have none.
+  if (f->logical == Logical::kInterval ||
+      (f->logical == Logical::kFloat && f->width == 2)) {
+    return nullptr;
+  }
+  return can_be_tested(f->value_type()) ? f : nullptr;
+}
+
+Result<std::shared_ptr<const RowFilter>> RowFilter::create(
+    std::shared_ptr<const FileReader> file, FilterNode root) {
+  std::shared_ptr<RowFilter> out(new RowFilter());
+  out->file_ = std::move(file);
+  NIMBLE_RETURN_IF_ERROR(out->resolve(&root));
+  out->root_ = std::move(root);
+  return std::shared_ptr<const RowFilter>(std::move(out));
+}
+
+Status RowFilter::resolve(FilterNode* node) {
+  for (FilterNode& child : node->children) {
+    NIMBLE_RETURN_IF_ERROR(resolve(&child));
+  }
+  if (node->kind == FilterNode::Kind::kAnd ||
+      node->kind == FilterNode::Kind::kOr) {
+    order_children(node);
+    return Status::ok();
+  }
+  const Field* field = &file_->footer().schema;
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<int> path,
+                          find_path(*field, node->column));
+  for (const int step : path) {
+    if (node->node != 0) node->parents.push_back(node->node);
+    const auto at = static_cast<size_t>(step);
+    node->node = file_->plan().node(node->node).children[at];
+    field = &field->children[at];
+  }
+  if (node->kind != FilterNode::Kind::kTest) return Status::ok();
+  const Field* tested = tested_field(*field);
+  if (tested == nullptr || tested->value_type() != node->test.type) {
+    return Status::unsupported("column '" + node->column + "' of type " +
+                               field->type_name() +
+                               " cannot be tested with these values");
+  }
+  if (field->layout == Layout::kDictionary) return resolve_dictionary(node);
+  return Status::ok();
+}
+
+// The values are asked once; what the file holds are their codes.
+Status RowFilter::resolve_dictionary(FilterNode* node) const {
+  NIMBLE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const DictionaryValues> dictionary,
+      file_->dictionary(node->node));
+  const Column& values = dictionary->values;
+  const uint32_t n = static_cast<uint32_t>(
+      std::min<uint64_t>(values.length(), uint64_t{UINT32_MAX}));
+  ValueTest codes;
+  codes.type = file_->plan().streams()[file_->plan().node(node->node).values];
+  codes.shape = ValueTest::Shape::kTable;
+  codes.table.resize(n);
+  const ValueTest& test = node->test;
+  for (uint32_t i = 0; i < n; ++i) {
+    bool pass = false;
+    if (test.type.kind == ValueKind::kBytes) {
+      const auto* data =
+          reinterpret_cast<const char*>(values.bytes.data.data());
+      const uint64_t begin = values.bytes.begin_of(i);
+      pass = passes(test, {data + begin, values.bytes.end_of(i) - begin});
+    } else if (test.type.kind == ValueKind::kBool) {
+      const uint8_t value = get_bit(values.values.data(), uint64_t{i}) ? 1 : 0;
+      pass = passes(test, &value);
+    } else {
+      pass = passes(test, values.value_data() + uint64_t{i} * test.type.width);
+    }
+    codes.table[i] = pass && values.is_valid(i) ? 1 : 0;
+  }
+  node->test = std::move(codes);
+  return Status::ok();
+}
+
+// -------------------------------------------------------------------- windows
+
+Result<bool> RowFilter::Windows::next(FilterWindow* out) {
+  *out = FilterWindow{};
+  while (at_ < ranges_.size() && ranges_[at_].empty()) ++at_;
+  if (at_ == ranges_.size()) return false;
+  const uint64_t row = ranges_[at_].begin;
+  const GroupCache::Pin pin(file_.groups());
+  NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group,
+                          file_.groups().get(file_.group_of(row)));
+  const StripeView& stripe = group->view().stripe_of(row);
+  out->segment =
+      static_cast<uint32_t>((row - stripe.first_row) / kSegmentValues);
+  out->first_row = stripe.first_row + uint64_t{out->segment} * kSegmentValues;
+  const uint64_t end =
+      std::min(stripe.first_row + stripe.rows, out->first_row + kSegmentValues);
+  for (; at_ < ranges_.size() && ranges_[at_].begin < end; ++at_) {
+    RowRange& r = ranges_[at_];
+    if (r.empty()) continue;
+    out->ranges.push_back({r.begin, std::min(r.end, end)});
+    r.begin = out->ranges.back().end;
+    if (!r.empty()) break;
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------- applying
+
+Status RowFilter::select(const FilterWindow& window,
+                         std::vector<uint64_t>* rows) const {
+  std::vector<uint64_t> selection;
+  NIMBLE_RETURN_IF_ERROR(narrow(window, &selection));
+  std::vector<uint32_t> local(count_selected(selection.data(), kWords));
+  selected_rows(selection.data(), kWords, 0, local.data());
+  rows->reserve(rows->size() + local.size());
+  for (const uint32_t row : local) rows->push_back(window.first_row + row);
+  return Status::ok();
+}
+
+Status RowFilter::count(const FilterWindow& window, uint64_t* count) const {
+  std::vector<uint64_t> selection;
+  NIMBLE_RETURN_IF_ERROR(narrow(window, &selection));
+  *count += count_selected(selection.data(), kWords);
+  return Status::ok();
+}
+
+Status RowFilter::narrow(const FilterWindow& window,
+                         std::vector<uint64_t>* selection) const {
+  selection->assign(kWords, 0);
+  auto* const bits = reinterpret_cast<uint8_t*>(selection->data());
+  for (const RowRange& r : window.ranges) {
+    fill_bits(bits, r.begin - window.first_row, r.size(), true);
+  }
+  const GroupCache::Pin pin(file_->groups());
+  NIMBLE_ASSIGN_OR_RETURN(
+      const LoadedGroup* group,
+      file_->groups().get(file_->group_of(window.first_row)));
+  const StripeView& stripe = group->view().stripe_of(window.first_row);
+  FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());
+  const StripeReader reader(*file_, file_->plan(), *group, stripe, &fetched);
+  return apply(root_, reader, window.segment, selection->data())
+      .with_context(file_->file().name());
+}
+
+Status RowFilter::apply(const FilterNode& node, const StripeReader& reader,
+                        uint32_t segment, uint64_t* selection) const {
+  switch (node.kind) {
+    case FilterNode::Kind::kAnd:
+      for (const FilterNode& child : node.children) {
+        if (std::all_of(selection, selection + kWords,
+                        [](uint64_t w) { return w == 0; })) {
+          return Status::ok();
+        }
+        NIMBLE_RETURN_IF_ERROR(apply(child, reader, segment, selection));
+      }
+      return Status::ok();
+    case FilterNode::Kind::kOr:
+      return apply_or(node, reader, segment, selection);
+    case FilterNode::Kind::kNull:
+      return apply_null(node, reader, segment, selection);
+    case FilterNode::Kind::kValid:
+      return apply_valid(node, reader, segment, selection);
+    case FilterNode::Kind::kTest:
+      break;
+  }
+  NIMBLE_RETURN_IF_ERROR(apply_valid(node, reader, segment, selection));
+  return reader.filter_values(node.node, segment, node.test, selection)
+      .with_context("column '" + node.column + "'");
+}
+
+// What one child has let pass the next ones need not look at.
+Status RowFilter::apply_or(const FilterNode& node, const StripeReader& reader,
+                           uint32_t segment, uint64_t* selection) const {
+  std::vector<uint64_t> left(selection, selection + kWords);
+  std::fill(selection, selection + kWords, uint64_t{0});
+  std::vector<uint64_t> passed(kWords);
+  for (const FilterNode& child : node.children) {
+    passed = left;
+    NIMBLE_RETURN_IF_ERROR(apply(child, reader, segment, passed.data()));
+    for (uint32_t w = 0; w < kWords; ++w) {
+      selection[w] |= passed[w];
+      left[w] &= ~passed[w];
+    }
+  }
+  return Status::ok();
+}
+
+Status RowFilter::apply_valid(const FilterNode& node,
+                              const StripeReader& reader, uint32_t segment,
+                              uint64_t* selection) const {
+  for (const uint32_t parent : node.parents) {
+    NIMBLE_RETURN_IF_ERROR(reader.filter_valid(parent, segment, selection));
+  }
+  return reader.filter_valid(node.node, segment, selection);
+}
+
+Status RowFilter::apply_null(const FilterNode& node, const StripeReader& reader,
+                             uint32_t segment, uint64_t* selection) const {
+  std::vector<uint64_t> valid(selection, selection + kWords);
+  NIMBLE_RETURN_IF_ERROR(apply_valid(node, reader, segment, valid.data()));
+  for (uint32_t w = 0; w < kWords; ++w) selection[w] &= ~valid[w];
+  return Status::ok();
+}
+
+}  // namespace nimble

@@ -1,0 +1,98 @@
+// RowFilter: a filter over columns of one file, asked of encoded segments. A
+// tree of tests with SQL's meaning: a row passes where the whole is true, and
+// a test of a null is not.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nimble/base/row_range.h"
+#include "nimble/encoding/core/value_test.h"
+#include "nimble/reader/file_reader.h"
+#include "nimble/stripe/column_reader.h"
+
+namespace nimble {
+
+// A question about one column, or several joined.
+struct FilterNode {
+  enum class Kind : uint8_t {
+    kAnd,    // of children
+    kOr,     // of children; without any it is false
+    kTest,   // the value is not null and passes
+    kNull,   // the column is null, or a struct above it is
+    kValid,  // it is not
+  };
+
+  Kind kind = Kind::kAnd;
+  std::vector<FilterNode> children;
+  std::string column;  // dotted path, as find_path() takes it
+  ValueTest test;      // of the column's value type
+
+  // Filled in by RowFilter.
+  uint32_t node = 0;
+  std::vector<uint32_t> parents;
+};
+
+// Rows of one stripe that lie in one segment of its columns.
+struct FilterWindow {
+  uint64_t first_row = 0;  // file row of bit 0 of a selection
+  uint32_t segment = 0;
+  // Disjoint ascending file rows to look at, never none.
+  std::vector<RowRange> ranges;
+
+  uint64_t rows() const;
+};
+
+class RowFilter {
+ public:
+  // Fails where a column does not exist or its type cannot be tested; reads
+  // the dictionaries of dictionary columns.
+  static Result<std::shared_ptr<const RowFilter>> create(
+      std::shared_ptr<const FileReader> file, FilterNode root);
+  // The type of values that a test of this field compares: of its values, or
+  // of those its dictionary has. Null where they cannot be tested.
+  static const Field* tested_field(const Field& field);
+
+  const FileReader& file() const { return *file_; }
+
+  // Cuts ranges of rows into windows, in order. Loads groups.
+  class Windows {
+   public:
+    // `ranges` disjoint and ascending.
+    Windows(const FileReader& file, std::vector<RowRange> ranges)
+        : file_(file), ranges_(std::move(ranges)) {}
+    // False at the end.
+    Result<bool> next(FilterWindow* out);
+
+   private:
+    const FileReader& file_;
+    std::vector<RowRange> ranges_;
+    size_t at_ = 0;
+  };
+
+  // Appends the file rows of the window that pass, ascending.
+  Status select(const FilterWindow& window, std::vector<uint64_t>* rows) const;
+  // Adds their number to `count`.
+  Status count(const FilterWindow& window, uint64_t* count) const;
+
+ private:
+  RowFilter() = default;
+  Status resolve(FilterNode* node);
+  Status resolve_dictionary(FilterNode* node) const;
+  Status narrow(const FilterWindow& window,
+                std::vector<uint64_t>* selection) const;
+  Status apply(const FilterNode& node, const StripeReader& reader,
+               uint32_t segment, uint64_t* selection) const;
+  Status apply_or(const FilterNode& node, const StripeReader& reader,
+                  uint32_t segment, uint64_t* selection) const;
+  Status apply_null(const FilterNode& node, const StripeReader& reader,
+                    uint32_t segment, uint64_t* selection) const;
+  Status apply_valid(const FilterNode& node, const StripeReader& reader,
+                     uint32_t segment, uint64_t* selection) const;
+
+  std::shared_ptr<const FileReader> file_;
+  FilterNode root_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,133 @@
+// StripeReader: decodes rows of one stripe into columns. Positions are rows of
+// the node inside the stripe: file rows minus the stripe's first for top-level
+// columns, items for what is below a list.
+#pragma once
+
+#include <vector>
+
+#include "nimble/base/row_range.h"
+#include "nimble/column/column.h"
+#include "nimble/open/fetched_bodies.h"
+#include "nimble/open/group_cache.h"
+
+namespace nimble {
+
+class FileReader;
+
+class StripeReader {
+ public:
+  // All arguments must outlive the reader.
+  StripeReader(const FileReader& file, const StreamPlan& plan,
+               const LoadedGroup& group, const StripeView& stripe,
+               FetchedBodies* fetched)
+      : file_(file),
+        plan_(plan),
+        group_(group),
+        stripe_(stripe),
+        fetched_(fetched) {}
+
+  // Appends rows [begin, end) of a node to `out`, a column of its field.
+  Status read_range(uint32_t node, uint64_t begin, uint64_t end,
+                    Column* out) const;
+  // Appends strictly ascending rows.
+  Status read_rows(uint32_t node, const uint64_t* rows, uint64_t count,
+                   Column* out) const;
+  // Of a file that is not mapped: wants what read_range or read_rows will need
+  // of the node's own streams and those of structs below it, for one round of
+  // reads. What lies below lists is fetched when its place is known.
+  Status want_range(uint32_t node, uint64_t begin, uint64_t end) const;
+  Status want_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
+
+  // Of a mapped file: asks the memory for what read_rows() will need of these
+  // ascending rows, or for the first of it where they are many.
+  void prefetch_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
+
+  // Clears the bits of `selection`, room for a segment, of which bit i is row
+  // segment * kSegmentValues + i and none past the stripe's rows is set, whose
+  // value fails. What stands at a null counts as its value: ask filter_valid()
+  // first, which clears the bits of rows that are null in the node itself.
+  Status filter_values(uint32_t node, uint32_t segment, const ValueTest& test,
+                       uint64_t* selection) const;
+  Status filter_valid(uint32_t node, uint32_t segment,
+                      uint64_t* selection) const;
+
+  // Makes the rows that were appended to `out` from `at` on null where the
+  // struct `parent` above them is.
+  Status mask_with_parent(uint32_t parent, const uint64_t* rows, uint64_t begin,
+                          uint64_t count, uint64_t at, Column* out) const;
+
+ private:
+  struct Segment {
+    const Decoder* decoder;
+    SegmentBody body;
+  };
+  Result<const Decoder*> decoder(uint32_t stream, uint32_t index) const;
+  // The segment ready to decode [begin, end) of it.
+  Result<Segment> segment(uint32_t stream, uint32_t index, uint32_t begin,
+                          uint32_t end) const;
+  Result<Segment> selected_segment(uint32_t stream, uint32_t index,
+                                   const uint64_t* selection) const;
+  Status filter_stream(uint32_t stream, uint32_t segment, const ValueTest& test,
+                       uint64_t* selection) const;
+  // Where in the file a damaged segment lies.
+  static Status at_segment(Status status, const SegmentRef& segment);
+  SegmentRef segment_ref(uint32_t stream, uint32_t index) const {
+    return stripe_.segment(stripe_.first_segment[stream] + index);
+  }
+
+  // Are there such rows? Asked before memory is spent on them
+  // (column_bounds.cc).
+  Status check_rows(uint32_t stream, uint64_t end) const;
+  Status check_node(uint32_t node, const uint64_t* rows, uint64_t begin,
+                    uint64_t count) const;
+  Status check_items(uint32_t child, uint64_t end) const;
+  Status check_uncounted(uint32_t node, uint64_t end) const;
+  Status check_wide(uint32_t stream, uint64_t first, uint64_t last) const;
+  // Has the stripe anything of the node but the number of its rows?
+  bool has_values(uint32_t node) const;
+  // The runs that rows `first` to `last` lie in, of all of few runs.
+  Result<RowRange> runs_of(uint32_t stream, uint64_t first,
+                           uint64_t last) const;
+  Result<uint64_t> find_run(uint32_t stream, uint64_t row) const;
+
+  Status want_stream(uint32_t stream, uint64_t begin, uint64_t end) const;
+  void prefetch_stream(uint32_t stream, const uint64_t* rows,
+                       uint64_t count) const;
+
+  // Streams. `out` continues where the column ends.
+  Status decode_values(uint32_t stream, uint64_t begin, uint64_t end,
+                       const Output& out) const;
+  Status gather_values(uint32_t stream, const uint64_t* rows, uint64_t count,
+                       const Output& out) const;
+  Status read_validity(uint32_t node, const uint64_t* rows, uint64_t begin,
+                       uint64_t count, Column* out) const;
+  Status read_leaf(uint32_t node, const uint64_t* rows, uint64_t begin,
+                   uint64_t count, Column* out) const;
+  bool try_view(uint32_t stream, uint64_t begin, uint64_t end, Column* out,
+                Status* status) const;
+  Result<std::vector<uint64_t>> ends_of(uint32_t stream, uint64_t begin,
+                                        uint64_t end) const;
+
+  // Layouts. `rows` is null for the range [begin, begin + count).
+  Status read(uint32_t node, const uint64_t* rows, uint64_t begin,
+              uint64_t count, Column* out) const;
+  struct ItemRows;
+  Status read_items(uint32_t child, const ItemRows& items, Column* out) const;
+  Status read_lists(uint32_t node, const uint64_t* rows, uint64_t begin,
+                    uint64_t count, Column* out) const;
+  Status read_fixed_lists(uint32_t node, const uint64_t* rows, uint64_t begin,
+                          uint64_t count, Column* out) const;
+  Status read_runs(uint32_t node, const uint64_t* rows, uint64_t begin,
+                   uint64_t count, Column* out) const;
+  Status read_union(uint32_t node, const uint64_t* rows, uint64_t begin,
+                    uint64_t count, Column* out) const;
+  Status check_codes(uint32_t node, uint64_t first, Column* out) const;
+
+  const FileReader& file_;
+  const StreamPlan& plan_;
+  const LoadedGroup& group_;
+  const StripeView& stripe_;
+  FetchedBodies* fetched_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,293 @@
+#include "nimble/stripe/column_reader.h"
+
+#include <algorithm>
+
+#include "nimble/column/dictionary_values.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/ints/dictionary.h"
+#include "nimble/reader/file_reader.h"
+
+// StripeReader, the part that knows streams and their segments; layouts are in
+// column_reader.cc.
+namespace nimble {
+
+Status StripeReader::at_segment(Status status, const SegmentRef& segment) {
+  return std::move(status).with_context(
+      "segment of " + std::to_string(segment.size) + " bytes at offset " +
+      std::to_string(segment.offset));
+}
+
+// ------------------------------------------------------------------ segments
+
+Result<const Decoder*> StripeReader::decoder(uint32_t stream,
+                                             uint32_t index) const {
+  return group_.decoder(stripe_, stream, index, plan_.streams()[stream]);
+}
+
+Result<StripeReader::Segment> StripeReader::segment(uint32_t stream,
+                                                    uint32_t index,
+                                                    uint32_t begin,
+                                                    uint32_t end) const {
+  NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));
+  const SegmentRef ref = segment_ref(stream, index);
+  Segment out{d, {}};
+  if (const uint8_t* map = file_.file().mapped()) {
+    out.body.data = map + ref.offset;
+    out.body.size = ref.size;
+    out.body.stable = true;
+    out.body.touches = &file_.stats()->touches;
+    return out;
+  }
+  // Mostly there already; what is below lists is fetched here.
+  fetched_->want(ref, *d, begin, end);
+  NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
+  out.body = fetched_->body(ref);
+  return out;
+}
+
+Status StripeReader::want_stream(uint32_t stream, uint64_t begin,
+                                 uint64_t end) const {
+  if (stream == kNoStream || stripe_.values[stream] == 0) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(check_rows(stream, end));
+  while (begin < end) {
+    const auto index = static_cast<uint32_t>(begin / kSegmentValues);
+    const uint64_t base = uint64_t{index} * kSegmentValues;
+    const uint64_t stop = std::min(end, base + kSegmentValues);
+    NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));
+    fetched_->want(segment_ref(stream, index), *d,
+                   static_cast<uint32_t>(begin - base),
+                   static_cast<uint32_t>(stop - base));
+    begin = stop;
+  }
+  return Status::ok();
+}
+
+Status StripeReader::want_range(uint32_t node, uint64_t begin,
+                                uint64_t end) const {
+  const SchemaNode& n = plan_.node(node);
+  NIMBLE_RETURN_IF_ERROR(want_stream(n.validity, begin, end));
+  if (n.field->layout == Layout::kRunEnd) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(want_stream(n.values, begin, end));
+  const bool list = n.field->layout == Layout::kList;
+  NIMBLE_RETURN_IF_ERROR(
+      want_stream(n.ends, begin - (list && begin > 0 ? 1 : 0), end));
+  if (n.field->layout == Layout::kFixedList) {
+    // Where they are is known; more than a block of them is read when it is
+    // known that all are needed.
+    const auto size = static_cast<uint64_t>(n.field->list_size);
+    const bool few = size > 0 && end - begin <= kBlockValues / size;
+    return few ? want_range(n.children[0], begin * size, end * size)
+               : Status::ok();
+  }
+  if (n.field->layout != Layout::kStruct) return Status::ok();
+  for (const uint32_t c : n.children) {
+    NIMBLE_RETURN_IF_ERROR(want_range(c, begin, end));
+  }
+  return Status::ok();
+}
+
+Status StripeReader::want_rows(uint32_t node, const uint64_t* rows,
+                               uint64_t count) const {
+  for (uint64_t i = 0; i < count;) {
+    uint64_t run = 1;
+    while (i + run < count && rows[i + run] == rows[i] + run) ++run;
+    NIMBLE_RETURN_IF_ERROR(want_range(node, rows[i], rows[i] + run));
+    i += run;
+  }
+  return Status::ok();
+}
+
+void StripeReader::prefetch_stream(uint32_t stream, const uint64_t* rows,
+                                   uint64_t count) const {
+  if (stream == kNoStream || rows[count - 1] >= stripe_.values[stream]) return;
+  for (uint64_t i = 0; i < count;) {
+    const auto index = static_cast<uint32_t>(rows[i] / kSegmentValues);
+    const uint64_t base = uint64_t{index} * kSegmentValues;
+    const auto made = decoder(stream, index);
+    if (!made) return;  // reading says what is wrong
+    const SegmentRef ref = segment_ref(stream, index);
+    const SegmentBody body{file_.file().mapped() + ref.offset, ref.size, true,
+                           nullptr};
+    for (size_t asked = 0; i < count && rows[i] < base + kSegmentValues; ++i) {
+      if (asked++ == kRowsAhead) break;
+      (*made)->prefetch(body, static_cast<uint32_t>(rows[i] - base));
+    }
+    while (i < count && rows[i] < base + kSegmentValues) ++i;
+  }
+}
+
+void StripeReader::prefetch_rows(uint32_t node, const uint64_t* rows,
+                                 uint64_t count) const {
+  if (count == 0) return;
+  const SchemaNode& n = plan_.node(node);
+  prefetch_stream(n.validity, rows, count);
+  if (n.field->layout != Layout::kStruct) {
+    return prefetch_stream(n.values, rows, count);
+  }
+  for (const uint32_t c : n.children) prefetch_rows(c, rows, count);
+}
+
+// ------------------------------------------------------------------- streams
+
+Status StripeReader::decode_values(uint32_t stream, uint64_t begin,
+                                   uint64_t end, const Output& out) const {
+  NIMBLE_RETURN_IF_ERROR(check_rows(stream, end));
+  Output to = out;
+  const uint32_t width = plan_.streams()[stream].width;
+  while (begin < end) {
+    const auto index = static_cast<uint32_t>(begin / kSegmentValues);
+    const uint64_t base = uint64_t{index} * kSegmentValues;
+    const auto from = static_cast<uint32_t>(begin - base);
+    const auto stop =
+        static_cast<uint32_t>(std::min<uint64_t>(end - base, kSegmentValues));
+    NIMBLE_ASSIGN_OR_RETURN(const Segment s,
+                            segment(stream, index, from, stop));
+    if (Status failed = s.decoder->decode(s.body, from, stop, to); !failed) {
+      return at_segment(std::move(failed), segment_ref(stream, index));
+    }
+    const uint64_t n = stop - from;
+    if (to.data != nullptr) to.data += n * width;
+    to.bit_offset += n;
+    begin += n;
+  }
+  return Status::ok();
+}
+
+Status StripeReader::gather_values(uint32_t stream, const uint64_t* rows,
+                                   uint64_t count, const Output& out) const {
+  if (count == 0) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(check_rows(stream, rows[count - 1] + 1));
+  Output to = out;
+  const uint32_t width = plan_.streams()[stream].width;
+  std::vector<uint32_t> local;
+  for (uint64_t i = 0; i < count;) {
+    const auto index = static_cast<uint32_t>(rows[i] / kSegmentValues);
+    const uint64_t base = uint64_t{index} * kSegmentValues;
+    local.clear();
+    for (; i < count && rows[i] < base + kSegmentValues; ++i) {
+      local.push_back(static_cast<uint32_t>(rows[i] - base));
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));
+    const SegmentRef ref = segment_ref(stream, index);
+    SegmentBody body{nullptr, ref.size, true, &file_.stats()->touches};
+    if (const uint8_t* map = file_.file().mapped()) {
+      body.data = map + ref.offset;
+    } else {
+      for (const uint32_t r : local) fetched_->want(ref, *d, r, r + 1);
+      NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
+      body = fetched_->body(ref);
+    }
+    if (Status failed = d->gather(body, local.data(), local.size(), to);
+        !failed) {
+      return at_segment(std::move(failed), ref);
+    }
+    if (to.data != nullptr) to.data += local.size() * width;
+    to.bit_offset += local.size();
+  }
+  return Status::ok();
+}
+
+Status StripeReader::read_validity(uint32_t node, const uint64_t* rows,
+                                   uint64_t begin, uint64_t count,
+                                   Column* out) const {
+  const uint32_t stream = plan_.node(node).validity;
+  if (stream == kNoStream) return Status::ok();
+  const uint64_t at = out->length();
+  if (stripe_.values[stream] == 0) {
+    if (out->validity.size() == 0) return Status::ok();
+    out->validity.resize((at + count) / 8 + 1);
+    fill_bits(out->validity.data(), at, count, true);
+    return Status::ok();
+  }
+  out->ensure_validity();
+  out->validity.resize((at + count) / 8 + 1);
+  Output to;
+  to.data = out->validity.data();
+  to.bit_offset = at;
+  // Bitmaps move by bits, not bytes: the output's base stays.
+  if (rows != nullptr) {
+    NIMBLE_RETURN_IF_ERROR(gather_values(stream, rows, count, to));
+  } else {
+    NIMBLE_RETURN_IF_ERROR(decode_values(stream, begin, begin + count, to));
+  }
+  out->add_nulls(count - count_bits(out->validity.data(), at, count));
+  return Status::ok();
+}
+
+bool StripeReader::try_view(uint32_t stream, uint64_t begin, uint64_t end,
+                            Column* out, Status* status) const {
+  const auto index = static_cast<uint32_t>(begin / kSegmentValues);
+  const uint64_t base = uint64_t{index} * kSegmentValues;
+  if (out->length() > 0 || !out->wants_views() || begin == end ||
+      end > base + kSegmentValues || file_.file().mapped() == nullptr ||
+      end > stripe_.values[stream]) {
+    return false;
+  }
+  const auto from = static_cast<uint32_t>(begin - base);
+  const auto stop = static_cast<uint32_t>(end - base);
+  auto s = segment(stream, index, from, stop);
+  if (!s) return false;
+  auto view = s->decoder->view(s->body, from, stop);
+  if (!view) {
+    *status = std::move(view).error();
+    return true;
+  }
+  if (*view == nullptr || reinterpret_cast<uintptr_t>(*view) % 8 != 0) {
+    return false;
+  }
+  out->set_external_values(*view, file_.file_owner());
+  return true;
+}
+
+Status StripeReader::check_codes(uint32_t node, uint64_t first,
+                                 Column* out) const {
+  if (!out->dictionary) {
+    NIMBLE_ASSIGN_OR_RETURN(out->dictionary, file_.dictionary(node));
+  }
+  const uint64_t size = out->dictionary->values.length();
+  const uint32_t width = out->field().width;
+  const uint8_t* p = out->value_data() + first * width;
+  const uint64_t sign = uint64_t{1} << (width * 8 - 1);
+  uint64_t worst = 0;
+  for (uint64_t i = first; i < out->length(); ++i, p += width) {
+    uint64_t code = 0;
+    std::memcpy(&code, p, width);
+    if (out->field().is_signed && (code & sign) != 0) code = UINT64_MAX;
+    if (code >= size && out->is_valid(i)) worst = std::max(worst, code);
+  }
+  if (worst == 0 || worst < size) return Status::ok();
+  return Status::corrupt("column '" + out->field().name +
+                         "': a code past the dictionary's " +
+                         std::to_string(size) + " values");
+}
+
+Status StripeReader::read_leaf(uint32_t node, const uint64_t* rows,
+                               uint64_t begin, uint64_t count,
+                               Column* out) const {
+  const Layout layout = out->field().layout;
+  const uint32_t stream = plan_.node(node).values;
+  Output to;
+  if (layout == Layout::kFixed || layout == Layout::kDictionary) {
+    if (stream == kNoStream) return Status::ok();  // values without bytes
+    Status status;
+    if (rows == nullptr &&
+        try_view(stream, begin, begin + count, out, &status)) {
+      return status;
+    }
+    if (out->field().width > kMaxNestedWidth) {
+      NIMBLE_RETURN_IF_ERROR(
+          check_wide(stream, rows != nullptr ? rows[0] : begin,
+                     rows != nullptr ? rows[count - 1] : begin + count - 1));
+    }
+    to.data = out->extend_values(count);
+  } else if (layout == Layout::kBool) {
+    to.data = out->extend_bits(count);
+    to.bit_offset = out->length();
+  } else {
+    to.bytes = &out->bytes;
+  }
+  return rows != nullptr ? gather_values(stream, rows, count, to)
+                         : decode_values(stream, begin, begin + count, to);
+}
+
+}  // namespace nimble

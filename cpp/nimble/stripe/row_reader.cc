@@ -1,0 +1,326 @@
+#include "nimble/stripe/row_reader.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "nimble/base/parallel.h"
+#include "nimble/encoding/core/part.h"
+#include "nimble/key/key_sort.h"
+
+namespace nimble {
+namespace {
+
+// Places of rows, by row: big-endian, rows are keys.
+std::vector<uint64_t> sorted_places(std::span<const uint64_t> rows) {
+  KeyBuffer keys(8);
+  uint8_t* to = keys.extend_fixed(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i)
+    store(to + 8 * i, swap_bytes(rows[i]));
+  std::vector<uint64_t> order;
+  sort_keys(keys, &order);
+  return order;
+}
+
+// Rows of one stripe, counted from its first.
+struct StripeRows {
+  const StripeView* stripe = nullptr;
+  std::vector<uint64_t> rows;
+  bool is_first = true;  // of those wanted of its group
+
+  // Those of ascending file rows[*at ...] that lie in the same stripe as the
+  // first of them.
+  void cut(const LoadedGroup& group, std::span<const uint64_t> from,
+           size_t* at) {
+    stripe = &group.view().stripe_of(from[*at]);
+    is_first = true;
+    const uint64_t end = stripe->first_row + stripe->rows;
+    for (; *at < from.size() && from[*at] < end; ++*at) {
+      rows.push_back(from[*at] - stripe->first_row);
+    }
+  }
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const RowReader>> RowReader::create(
+    std::shared_ptr<const FileReader> file,
+    const std::vector<std::string>& columns) {
+  std::shared_ptr<RowReader> out(new RowReader());
+  const Field& root = file->footer().schema;
+  out->schema_ = root;
+  out->schema_.children.clear();
+  for (const std::string& name : columns) {
+    auto path = find_path(root, name);
+    if (!path) {
+      std::string known;
+      for (const Field& c : root.children) {
+        known += (known.empty() ? "" : ", ") + c.name;
+      }
+      return Status::invalid_argument("no column '" + name +
+                                      "'; the file has: " + known);
+    }
+    Projected p{0, {}};
+    const Field* field = &root;
+    for (const int step : *path) {
+      if (field != &root) p.parents.push_back(p.node);
+      p.node = file->plan().node(p.node).children[static_cast<size_t>(step)];
+      field = &field->children[static_cast<size_t>(step)];
+    }
+    Field child = *field;
+    child.name = name;
+    if (!p.parents.empty()) child.flags |= ARROW_FLAG_NULLABLE;
+    out->schema_.children.push_back(std::move(child));
+    out->columns_.push_back(std::move(p));
+  }
+  out->file_ = std::move(file);
+  return std::shared_ptr<const RowReader>(std::move(out));
+}
+
+Result<std::shared_ptr<const RowReader>> RowReader::create_all(
+    std::shared_ptr<const FileReader> file) {
+  std::shared_ptr<RowReader> out(new RowReader());
+  out->schema_ = file->footer().schema;
+  for (const uint32_t node : file->plan().node(0).children) {
+    out->columns_.push_back({node, {}});
+  }
+  out->file_ = std::move(file);
+  return std::shared_ptr<const RowReader>(std::move(out));
+}
+
+Status RowReader::read_column(const StripeReader& reader, size_t column,
+                              const uint64_t* rows, uint64_t begin,
+                              uint64_t count, Column* out) const {
+  const Projected& p = columns_[column];
+  const uint64_t at = out->length();
+  NIMBLE_RETURN_IF_ERROR(
+      rows != nullptr ? reader.read_rows(p.node, rows, count, out)
+                      : reader.read_range(p.node, begin, begin + count, out));
+  for (const uint32_t parent : p.parents) {
+    NIMBLE_RETURN_IF_ERROR(
+        reader.mask_with_parent(parent, rows, begin, count, at, out));
+  }
+  return Status::ok();
+}
+
+Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
+                       uint64_t begin, uint64_t count,
+                       std::span<const uint8_t> known) const {
+  if (file_->file().mapped() != nullptr) return Status::ok();
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!known.empty() && known[i] != 0) continue;
+    const Projected& p = columns_[i];
+    NIMBLE_RETURN_IF_ERROR(
+        rows != nullptr ? reader.want_rows(p.node, rows, count)
+                        : reader.want_range(p.node, begin, begin + count));
+  }
+  return Status::ok();
+}
+
+Status fetch_rows(std::span<const RowReader* const> readers,
+                  std::span<const RowRange> ranges) {
+  const FileReader& file = readers.front()->file();
+  const GroupCache::Pin pin(file.groups());
+  const RangeCache::Share share(file.range_cache());
+  if (share.bytes() == 0) return Status::ok();
+  std::optional<FetchedBodies> fetched;
+  fetched.emplace(file.file(), file.range_cache(), file.stats());
+  for (size_t i = 0; i < ranges.size();) {
+    const size_t g = file.group_of(ranges[i].begin);
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file.groups().get(g));
+    const StripeView& stripe = group->view().stripe_of(ranges[i].begin);
+    const uint64_t stop = stripe.first_row + stripe.rows;
+    const StripeReader reader(file, file.plan(), *group, stripe, &*fetched);
+    // A range that goes on in the next stripe is rare: it is read there again.
+    for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
+      const uint64_t begin = ranges[i].begin - stripe.first_row;
+      const uint64_t count = std::min(ranges[i].end, stop) - ranges[i].begin;
+      for (const RowReader* r : readers) {
+        NIMBLE_RETURN_IF_ERROR(r->want(reader, nullptr, begin, count, {}));
+      }
+    }
+    if (fetched->most_bytes() < share.bytes()) continue;
+    NIMBLE_RETURN_IF_ERROR(fetched->fetch());
+    fetched.emplace(file.file(), file.range_cache(), file.stats());
+  }
+  return fetched->fetch();
+}
+
+Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
+                                      std::span<const uint8_t> known) const {
+  const FileReader& file = *file_;
+  const RangeCache::Share share(file.range_cache());
+  std::vector<size_t> groups;
+  for (const uint64_t row : rows) {
+    const size_t g = file.group_of(row);
+    if (groups.empty() || groups.back() != g) groups.push_back(g);
+  }
+  NIMBLE_RETURN_IF_ERROR(file.groups().load_together(groups, ReadKind::kOpen));
+  FetchedBodies fetched(file.file(), file.range_cache(), file.stats());
+  std::vector<uint64_t> local;
+  size_t i = 0;
+  for (size_t stripes = 0; i < rows.size(); ++stripes) {
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group,
+                            file.groups().get(file.group_of(rows[i])));
+    const StripeView& stripe = group->view().stripe_of(rows[i]);
+    const size_t first = i;
+    local.clear();
+    const uint64_t end = stripe.first_row + stripe.rows;
+    for (; i < rows.size() && rows[i] < end; ++i) {
+      local.push_back(rows[i] - stripe.first_row);
+    }
+    if (stripes == 0 && i == rows.size()) return i;
+    const StripeReader reader(file, file.plan(), *group, stripe, &fetched);
+    NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size(), known));
+    if (fetched.most_bytes() <= share.bytes()) continue;
+    // This stripe was too much; alone, it is read in one round anyway.
+    if (first == 0) return i;
+    break;
+  }
+  NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+  return i;
+}
+
+Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
+                              uint64_t begin, uint64_t count,
+                              std::span<const uint8_t> known, uint32_t threads,
+                              Column* out) const {
+  std::vector<Status> status(columns_.size());
+  // What is fetched on the way is shared, so only mapped files go parallel;
+  // and starting a thread costs as much as decoding some thousand values.
+  const bool alone = file_->file().mapped() == nullptr || count < 8192;
+  parallel_for(columns_.size(), alone ? 1 : threads, [&](size_t i) {
+    if (!known.empty() && known[i] != 0) return;
+    status[i] = read_column(reader, i, rows, begin, count, &out->children[i]);
+  });
+  for (size_t i = 0; i < status.size(); ++i) {
+    if (status[i]) continue;
+    return std::move(status[i]).with_context(
+        file_->file().name() + ": column '" + schema_.children[i].name + "'");
+  }
+  out->add_rows(count);
+  return Status::ok();
+}
+
+Status RowReader::read_ranges(std::span<const RowRange> ranges,
+                              uint32_t threads, Column* out) const {
+  const GroupCache::Pin pin(file_->groups());
+  for (RowRange range : ranges) {
+    while (!range.empty()) {
+      const size_t g = file_->group_of(range.begin);
+      NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
+      const StripeView& stripe = group->view().stripe_of(range.begin);
+      const uint64_t begin = range.begin - stripe.first_row;
+      const uint64_t count =
+          std::min(range.end - stripe.first_row, stripe.rows) - begin;
+      FetchedBodies fetched(file_->file(), file_->range_cache(),
+                            file_->stats());
+      const StripeReader reader(*file_, file_->plan(), *group, stripe,
+                                &fetched);
+      NIMBLE_RETURN_IF_ERROR(want(reader, nullptr, begin, count, {}));
+      NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+      NIMBLE_RETURN_IF_ERROR(
+          read_stripe(reader, nullptr, begin, count, {}, threads, out));
+      range.begin += count;
+    }
+  }
+  return Status::ok();
+}
+
+void RowReader::prefetch(const StripeReader& reader,
+                         std::span<const uint64_t> rows,
+                         std::span<const uint8_t> known) const {
+  const bool near =
+      rows.size() > 1 && rows.back() - rows.front() < rows.size() * kRowsApart;
+  if (near || file_->file().mapped() == nullptr) return;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!known.empty() && known[i] != 0) continue;
+    reader.prefetch_rows(columns_[i].node, rows.data(), rows.size());
+  }
+}
+
+Status RowReader::read_ascending(std::span<const uint64_t> rows,
+                                 std::span<const uint8_t> known,
+                                 uint32_t threads, Column* out) const {
+  const GroupCache::Pin pin(file_->groups());
+  // Rows of the stripe that is read, and of the next one of its group: what
+  // these need of memory is asked for before those are decoded.
+  StripeRows now, next;
+  const bool remote = file_->file().mapped() == nullptr;
+  size_t fetched_rows = 0;
+  for (size_t i = 0; i < rows.size();) {
+    if (remote && i >= fetched_rows) {
+      NIMBLE_ASSIGN_OR_RETURN(const size_t n,
+                              fetch_ahead(rows.subspan(i), known));
+      fetched_rows = i + n;
+    }
+    const size_t g = file_->group_of(rows[i]);
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
+    const uint64_t end = file_->groups().end_row(g);
+    next.cut(*group, rows, &i);
+    while (!next.rows.empty()) {
+      std::swap(now, next);
+      next.rows.clear();
+      FetchedBodies fetched(file_->file(), file_->range_cache(),
+                            file_->stats());
+      const StripeReader reader(*file_, file_->plan(), *group, *now.stripe,
+                                &fetched);
+      if (now.is_first) prefetch(reader, now.rows, known);
+      if (i < rows.size() && rows[i] < end) {
+        next.cut(*group, rows, &i);
+        next.is_first = false;
+        prefetch(
+            StripeReader(*file_, file_->plan(), *group, *next.stripe, &fetched),
+            next.rows, known);
+      }
+      const uint64_t count = now.rows.size();
+      NIMBLE_RETURN_IF_ERROR(want(reader, now.rows.data(), 0, count, known));
+      NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+      NIMBLE_RETURN_IF_ERROR(
+          read_stripe(reader, now.rows.data(), 0, count, known, threads, out));
+    }
+  }
+  return Status::ok();
+}
+
+Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
+                       Column* out) const {
+  for (const uint64_t r : rows) {
+    if (r < file_->num_rows()) continue;
+    return Status::invalid_argument(
+        "row " + std::to_string(r) + " of a file of " +
+        std::to_string(file_->num_rows()) + " rows");
+  }
+  const bool ascending =
+      std::adjacent_find(rows.begin(), rows.end(),
+                         std::greater_equal<uint64_t>()) == rows.end();
+  if (ascending) return read_ascending(rows, {}, threads, out);
+  // Wanted rows ascending and once each, and for every place of the result
+  // which of them goes there.
+  std::vector<uint64_t> unique, places(rows.size());
+  unique.reserve(rows.size());
+  for (const uint64_t place : sorted_places(rows)) {
+    if (unique.empty() || unique.back() != rows[place]) {
+      unique.push_back(rows[place]);
+    }
+    places[place] = unique.size() - 1;
+  }
+  return take_placed(unique, places, {}, threads, out);
+}
+
+Status RowReader::take_placed(std::span<const uint64_t> rows,
+                              std::span<const uint64_t> places,
+                              std::span<const uint8_t> known, uint32_t threads,
+                              Column* out) const {
+  if (places.empty()) return read_ascending(rows, known, threads, out);
+  Column read = make_output();
+  NIMBLE_RETURN_IF_ERROR(read_ascending(rows, known, threads, &read));
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!known.empty() && known[i] != 0) continue;
+    out->children[i].append_rows(read.children[i], places.data(),
+                                 places.size());
+  }
+  out->add_rows(places.size());
+  return Status::ok();
+}
+
+}  // namespace nimble

@@ -1,0 +1,96 @@
+// RowReader: rows of a file as Arrow columns, for one projection. Prepared
+// once, used by any number of threads.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nimble/base/row_range.h"
+#include "nimble/reader/file_reader.h"
+#include "nimble/stripe/column_reader.h"
+
+namespace nimble {
+
+class RowReader {
+ public:
+  // `columns` are names or dotted paths of struct fields, in output order; a
+  // nested field comes out under its whole path.
+  static Result<std::shared_ptr<const RowReader>> create(
+      std::shared_ptr<const FileReader> file,
+      const std::vector<std::string>& columns);
+  static Result<std::shared_ptr<const RowReader>> create_all(
+      std::shared_ptr<const FileReader> file);
+
+  const FileReader& file() const { return *file_; }
+  const std::shared_ptr<const FileReader>& file_owner() const { return file_; }
+  // The struct that results are.
+  const Field& schema() const { return schema_; }
+  Column make_output() const { return Column(schema_, /*wide=*/false); }
+  // Node of each output column.
+  uint32_t node(size_t column) const { return columns_[column].node; }
+  bool is_nested(size_t column) const {
+    return !columns_[column].parents.empty();
+  }
+
+  // Appends the rows of disjoint ascending ranges. Columns are decoded by up
+  // to `threads` threads.
+  Status read_ranges(std::span<const RowRange> ranges, uint32_t threads,
+                     Column* out) const;
+  // Appends rows in the given order, repeats included.
+  Status take(std::span<const uint64_t> rows, uint32_t threads,
+              Column* out) const;
+  // The same with the order already known: `rows` are those that are wanted,
+  // ascending and once each, and `places` says of every row of the result
+  // which of them it is; empty: 0, 1, 2, ... Columns with a mark in `known`
+  // are left for the caller to append; empty: none.
+  Status take_placed(std::span<const uint64_t> rows,
+                     std::span<const uint64_t> places,
+                     std::span<const uint8_t> known, uint32_t threads,
+                     Column* out) const;
+
+ private:
+  struct Projected {
+    uint32_t node;
+    // Structs above a nested field: where one is null, so is the field.
+    std::vector<uint32_t> parents;
+  };
+
+  friend Status fetch_rows(std::span<const RowReader* const>,
+                           std::span<const RowRange>);
+
+  RowReader() = default;
+  Status read_stripe(const StripeReader& reader, const uint64_t* rows,
+                     uint64_t begin, uint64_t count,
+                     std::span<const uint8_t> known, uint32_t threads,
+                     Column* out) const;
+  Status read_column(const StripeReader& reader, size_t column,
+                     const uint64_t* rows, uint64_t begin, uint64_t count,
+                     Column* out) const;
+  Status want(const StripeReader& reader, const uint64_t* rows, uint64_t begin,
+              uint64_t count, std::span<const uint8_t> known) const;
+  // Asks the memory for what ascending rows of a stripe will need.
+  void prefetch(const StripeReader& reader, std::span<const uint64_t> rows,
+                std::span<const uint8_t> known) const;
+  // Of a file that is not mapped: reads what read_ascending() will need of the
+  // first of these rows in one round, and says how many they are. Rows of one
+  // stripe are left alone: they are read in one round anyway.
+  Result<size_t> fetch_ahead(std::span<const uint64_t> rows,
+                             std::span<const uint8_t> known) const;
+  // Strictly ascending rows.
+  Status read_ascending(std::span<const uint64_t> rows,
+                        std::span<const uint8_t> known, uint32_t threads,
+                        Column* out) const;
+
+  std::shared_ptr<const FileReader> file_;
+  Field schema_;
+  std::vector<Projected> columns_;
+};
+
+// Of a file that is not mapped: reads the bytes that read_ranges() or take() of
+// these rows (disjoint, ascending) will need of the columns of `readers`, all
+// of one file, into its range cache, in one round if half of it has room.
+Status fetch_rows(std::span<const RowReader* const> readers,
+                  std::span<const RowRange> ranges);
+
+}  // namespace nimble

@@ -1,0 +1,47 @@
+// ColumnBloomWriter: a Bloom filter over the values of some columns for every
+// stripe, written behind the stripe's bodies. docs/format/column_bloom.md.
+//
+//   add_stripe* finish
+#pragma once
+
+#include <vector>
+
+#include "nimble/format/stream_plan.h"
+#include "nimble/index/section_sink.h"
+#include "nimble/write/key_columns.h"
+#include "nimble/write/options.h"
+
+namespace nimble {
+
+inline constexpr char kColumnBloomSection[] = "nimble.column_bloom";
+
+class ColumnBloomWriter {
+ public:
+  ColumnBloomWriter() = default;
+  // Refuses columns whose values cannot be part of a key.
+  static Result<ColumnBloomWriter> create(const Field& schema,
+                                          const StreamPlan& plan,
+                                          const WriterOptions& options);
+
+  // The file's next rows, `end_row` rows with those before them.
+  Status add_stripe(const Column& stripe, uint64_t end_row,
+                    const SectionSink& sink);
+  // Lists the filters in an optional section of the footer, if there are any.
+  Status finish(const SectionSink& sink, FileFooter* footer);
+
+ private:
+  struct Part {
+    KeyColumns columns;
+    uint32_t node = 0;
+    std::vector<SectionRef> filters;
+  };
+
+  std::vector<Part> parts_;
+  std::vector<uint64_t> end_rows_;
+  double bits_per_key_ = 0;
+  uint64_t size_bytes_ = 0;
+  KeyBuffer keys_;
+  std::vector<uint64_t> hashes_;
+};
+
+}  // namespace nimble

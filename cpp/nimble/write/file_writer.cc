@@ -1,0 +1,400 @@
+#include "nimble/write/file_writer.h"
+
+#include <algorithm>
+
+#include "nimble/base/hash.h"
+#include "nimble/base/parallel.h"
+#include "nimble/format/postscript.h"
+
+namespace nimble {
+namespace {
+
+constexpr char kWriterName[] = "nimblepy 0.1.0";
+// A group's metadata is one read of a cold lookup, which is to take 64 KiB in
+// all: it ends before stripes like its own would make it larger than this.
+constexpr uint64_t kMaxGroupMetadata = 36 * 1024;
+
+Status check_columns(const Field& schema) {
+  for (size_t i = 0; i < schema.children.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (schema.children[i].name != schema.children[j].name) continue;
+      return Status::invalid_argument("two columns are named '" +
+                                      schema.children[i].name +
+                                      "'; column names must differ");
+    }
+  }
+  return Status::ok();
+}
+
+// What can be told from the schema alone is refused before a byte is written.
+Status check_types(const Field& field, const std::string& path) {
+  if (!field.dictionary.empty() && has_dictionary(field.dictionary[0])) {
+    return Status::unsupported("column '" + path + "' of type " +
+                               field.type_name() +
+                               ": dictionaries inside dictionaries");
+  }
+  if (field.layout == Layout::kRunEnd &&
+      field.children[1].layout == Layout::kRunEnd) {
+    // Arrow C++ refuses to import such arrays: nobody could read the column.
+    return Status::unsupported("column '" + path + "' of type " +
+                               field.type_name() +
+                               ": runs of run-end encoded values");
+  }
+  for (const Field& d : field.dictionary) {
+    NIMBLE_RETURN_IF_ERROR(check_types(d, path + ".dictionary"));
+  }
+  for (const Field& c : field.children) {
+    NIMBLE_RETURN_IF_ERROR(
+        check_types(c, path.empty() ? c.name : path + "." + c.name));
+  }
+  return Status::ok();
+}
+
+std::vector<KeyColumnSpec> specs_of(const std::vector<KeyColumnRef>& columns) {
+  std::vector<KeyColumnSpec> out;
+  for (const KeyColumnRef& c : columns) out.push_back({c.path, c.order});
+  return out;
+}
+
+uint64_t metadata_bytes(const StripeMeta& s) {
+  return s.heads.size() + s.values.size() * 8 + s.segment_offsets.size() * 20;
+}
+
+}  // namespace
+
+void attach_dictionaries(Column* column, DictionaryList* dictionaries) {
+  struct Walk {
+    DictionaryList* list;
+    size_t next = 0;
+    void visit(Column* c) {
+      if (c->field().layout == Layout::kDictionary) {
+        if (next == list->size()) {
+          list->push_back(
+              std::make_unique<DictionaryValues>(c->field().dictionary[0]));
+        }
+        c->mapper = (*list)[next++].get();
+      }
+      for (Column& child : c->children) visit(&child);
+    }
+  };
+  Walk{dictionaries}.visit(column);
+}
+
+FileWriter::FileWriter(Field schema, WriterOptions options,
+                       std::unique_ptr<WritableFile> file)
+    : schema_(std::move(schema)),
+      options_(std::move(options)),
+      file_(std::move(file)),
+      plan_(schema_),
+      stripe_(schema_, /*wide=*/true) {}
+
+Result<std::unique_ptr<FileWriter>> FileWriter::create(
+    Field schema, WriterOptions options, std::unique_ptr<WritableFile> file) {
+  NIMBLE_RETURN_IF_ERROR(check_columns(schema));
+  NIMBLE_RETURN_IF_ERROR(check_types(schema, ""));
+  std::unique_ptr<FileWriter> w(
+      new FileWriter(std::move(schema), std::move(options), std::move(file)));
+  WriterOptions& o = w->options_;
+  o.stripe_rows = std::clamp<uint64_t>(o.stripe_rows, 1, kMaxStripeRows - 1);
+  if (o.threads == 0) o.threads = default_threads();
+  if (!o.cluster_by.empty()) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        w->encoder_, KeyEncoder::create(w->schema_, specs_of(o.cluster_by)));
+    w->open_cluster_index();
+    ClusterRoot root;
+    root.columns = o.cluster_by;
+    root.unique = o.unique;
+    w->footer_.cluster = std::move(root);
+  }
+  NIMBLE_ASSIGN_OR_RETURN(w->secondary_,
+                          SecondaryIndexWriter::create(w->schema_, o));
+  NIMBLE_ASSIGN_OR_RETURN(w->column_bloom_,
+                          ColumnBloomWriter::create(w->schema_, w->plan_, o));
+  attach_dictionaries(&w->stripe_, &w->dictionaries_);
+  for (uint32_t n = 0; o.statistics && n < w->plan_.nodes().size(); ++n) {
+    if (!ZoneBuilder::has_zones(w->plan_, n)) continue;
+    uint32_t top = n;
+    while (w->plan_.node(top).parent != 0) top = w->plan_.node(top).parent;
+    const auto& tops = w->plan_.node(0).children;
+    const auto column = static_cast<uint32_t>(
+        std::find(tops.begin(), tops.end(), top) - tops.begin());
+    const auto& wanted = o.statistics_columns;
+    if (!wanted.empty() &&
+        std::find(wanted.begin(), wanted.end(), column) == wanted.end()) {
+      continue;
+    }
+    w->zones_.emplace_back(w->plan_, n, o.zone_rows);
+  }
+  w->footer_.node_bytes.resize(w->plan_.nodes().size());
+  NIMBLE_RETURN_IF_ERROR(w->write_bytes(
+      {reinterpret_cast<const uint8_t*>(kMagic), sizeof kMagic}));
+  return w;
+}
+
+// ------------------------------------------------------------------ rows in
+
+uint64_t FileWriter::room() const {
+  return options_.stripe_rows - stripe_.length();
+}
+
+Status FileWriter::add_keys(const KeyBuffer* keys, uint64_t begin,
+                            uint64_t end) {
+  if (!index_) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(index_->add(*keys, begin, end));
+  if (options_.cluster_bloom_bits > 0) {
+    for (uint64_t i = begin; i < end; ++i) {
+      const uint64_t hash = key_hash64(keys->key(i));
+      if (bloom_hashes_.empty() || bloom_hashes_.back() != hash) {
+        bloom_hashes_.push_back(hash);
+      }
+    }
+  }
+  return Status::ok();
+}
+
+Status FileWriter::append(const ArrayView& root, int64_t begin, int64_t count,
+                          const KeyBuffer* keys) {
+  if (failed_) return Status::invalid_argument("this writer has failed before");
+  failed_ = true;
+  while (count > 0) {
+    const auto n = static_cast<int64_t>(
+        std::min<uint64_t>(room(), static_cast<uint64_t>(count)));
+    NIMBLE_RETURN_IF_ERROR(add_keys(keys, static_cast<uint64_t>(begin),
+                                    static_cast<uint64_t>(begin + n)));
+    NIMBLE_RETURN_IF_ERROR(stripe_.append(root, begin, n, ""));
+    NIMBLE_RETURN_IF_ERROR(flush_if_full());
+    begin += n;
+    count -= n;
+  }
+  failed_ = false;
+  return Status::ok();
+}
+
+Status FileWriter::append_rows(const Column& from, const uint64_t* rows,
+                               uint64_t count, const KeyBuffer* keys) {
+  if (failed_) return Status::invalid_argument("this writer has failed before");
+  failed_ = true;
+  while (count > 0) {
+    // In steps, so that a stripe of long rows ends at its limit of bytes.
+    const uint64_t n = std::min({room(), count, uint64_t{8192}});
+    if (index_) {
+      gathered_keys_.reset(keys->fixed_width());
+      for (uint64_t i = 0; i < n; ++i)
+        gathered_keys_.push_back(keys->key(rows[i]));
+      NIMBLE_RETURN_IF_ERROR(add_keys(&gathered_keys_, 0, n));
+    }
+    stripe_.append_rows(from, rows, n);
+    NIMBLE_RETURN_IF_ERROR(flush_if_full());
+    rows += n;
+    count -= n;
+  }
+  failed_ = false;
+  return Status::ok();
+}
+
+Status FileWriter::flush_if_full() {
+  if (room() > 0 && stripe_.data_bytes() < options_.stripe_bytes) {
+    return Status::ok();
+  }
+  return flush_stripe();
+}
+
+// ---------------------------------------------------------------- bytes out
+
+Status FileWriter::write_bytes(ByteSpan bytes) {
+  NIMBLE_RETURN_IF_ERROR(file_->append(bytes));
+  position_ += bytes.size();
+  return Status::ok();
+}
+
+Status FileWriter::align_to(uint64_t alignment) {
+  static constexpr uint8_t kZeros[kBodyAlignment] = {};
+  const uint64_t pad = round_up(position_, alignment) - position_;
+  return pad == 0 ? Status::ok() : write_bytes({kZeros, pad});
+}
+
+Result<SectionRef> FileWriter::write_section(ByteSpan bytes) {
+  NIMBLE_RETURN_IF_ERROR(align_to(8));
+  const SectionRef ref{position_, bytes.size(), checksum64(bytes)};
+  NIMBLE_RETURN_IF_ERROR(write_bytes(bytes));
+  return ref;
+}
+
+Status FileWriter::write_encoded(const StreamPlan& plan,
+                                 EncodedStripe&& encoded, uint64_t rows,
+                                 StripeMeta* meta,
+                                 std::vector<uint64_t>* node_bytes) {
+  meta->rows = rows;
+  meta->values = std::move(encoded.values);
+  size_t segment = 0;
+  for (uint32_t s = 0; s < plan.num_streams(); ++s) {
+    for (uint64_t at = 0; at < meta->values[s]; at += kSegmentValues) {
+      SegmentBuilder& b = encoded.segments[segment++];
+      if (!b.body.empty()) NIMBLE_RETURN_IF_ERROR(align_to(kBodyAlignment));
+      meta->segment_offsets.push_back(position_);
+      meta->segment_sizes.push_back(b.body.size());
+      meta->heads.insert(meta->heads.end(), b.head.data(),
+                         b.head.data() + b.head.size());
+      if (meta->heads.size() > UINT32_MAX) {
+        return Status::unsupported("a stripe's segment heads exceed 4 GiB");
+      }
+      meta->head_ends.push_back(static_cast<uint32_t>(meta->heads.size()));
+      NIMBLE_RETURN_IF_ERROR(write_bytes(b.body.span()));
+      if (node_bytes != nullptr) {
+        (*node_bytes)[plan.node_of(s)] += b.body.size() + b.head.size();
+      }
+      b = SegmentBuilder();
+    }
+  }
+  return Status::ok();
+}
+
+void FileWriter::remember_encodings(const EncodedStripe& encoded) {
+  if (!encodings_.empty()) return;
+  size_t segment = 0;
+  encodings_.resize(schema_.children.size());
+  const auto& tops = plan_.node(0).children;
+  for (uint32_t s = 0; s < plan_.num_streams(); ++s) {
+    const uint64_t values = encoded.values[s];
+    const auto top = std::find(tops.begin(), tops.end(), plan_.node_of(s));
+    if (values > 0 && top != tops.end() && plan_.node(*top).validity != s) {
+      ByteReader head(encoded.segments[segment].head.span());
+      const auto n =
+          static_cast<uint32_t>(std::min<uint64_t>(values, kSegmentValues));
+      const auto decoder = open_decoder(
+          &head,
+          {plan_.streams()[s], n, encoded.segments[segment].body.size(), 0});
+      if (decoder) {
+        encodings_[static_cast<size_t>(top - tops.begin())] =
+            (*decoder)->describe();
+      }
+    }
+    segment += div_ceil(values, kSegmentValues);
+  }
+}
+
+Status FileWriter::flush_stripe() {
+  const uint64_t rows = stripe_.length();
+  if (rows == 0) return Status::ok();
+  EncodedStripe encoded;
+  NIMBLE_RETURN_IF_ERROR(encode_stripe(plan_, stripe_, options_.effort,
+                                       options_.threads, &encoded));
+  parallel_for(zones_.size(), options_.threads,
+               [&](size_t i) { zones_[i].add_stripe(stripe_, num_rows_); });
+  NIMBLE_RETURN_IF_ERROR(secondary_.add_stripe(stripe_));
+  remember_encodings(encoded);
+  StripeMeta meta;
+  if (group_.empty()) group_begin_ = position_;
+  NIMBLE_RETURN_IF_ERROR(write_encoded(plan_, std::move(encoded), rows, &meta,
+                                       &footer_.node_bytes));
+  group_.push_back(std::move(meta));
+  num_rows_ += rows;
+  NIMBLE_RETURN_IF_ERROR(column_bloom_.add_stripe(
+      stripe_, num_rows_,
+      [this](ByteSpan bytes) { return write_section(bytes); }));
+  ++footer_.num_stripes;
+  stripe_.clear();
+  uint64_t metadata = 0;
+  for (const StripeMeta& s : group_) metadata += metadata_bytes(s);
+  const bool full = num_rows_ - group_first_row_ >= options_.group_rows ||
+                    position_ - group_begin_ >= options_.group_bytes ||
+                    metadata + metadata / group_.size() > kMaxGroupMetadata;
+  return full ? finish_group() : Status::ok();
+}
+
+Status FileWriter::finish_group() {
+  if (group_.empty()) return Status::ok();
+  ChunkDirectoryMeta chunks;
+  if (index_) NIMBLE_RETURN_IF_ERROR(write_key_stream(&chunks));
+  NIMBLE_ASSIGN_OR_RETURN(
+      const SectionRef section,
+      write_section(serialize_group(group_, index_ ? &chunks : nullptr)));
+  footer_.groups.push_back({section, num_rows_});
+  group_.clear();
+  group_first_row_ = num_rows_;
+  return Status::ok();
+}
+
+// ------------------------------------------------------------------- the end
+
+Status FileWriter::write_dictionaries() {
+  const DictionaryList& lists =
+      shared_dictionaries_ != nullptr ? *shared_dictionaries_ : dictionaries_;
+  uint32_t next = 0;
+  for (uint32_t n = 0; n < plan_.nodes().size(); ++n) {
+    if (plan_.node(n).field->layout != Layout::kDictionary) continue;
+    const Column& values = lists[next++]->values;
+    NodeSection ref;
+    ref.node = n;
+    ref.rows = values.length();
+    if (ref.rows > 0) {
+      const StreamPlan plan(values.field());
+      EncodedStripe encoded;
+      StripeMeta meta;
+      NIMBLE_RETURN_IF_ERROR(encode_stripe(plan, values, options_.effort,
+                                           options_.threads, &encoded));
+      const uint64_t begin = position_;
+      NIMBLE_RETURN_IF_ERROR(
+          write_encoded(plan, std::move(encoded), ref.rows, &meta, nullptr));
+      NIMBLE_ASSIGN_OR_RETURN(ref.section,
+                              write_section(serialize_group({meta}, nullptr)));
+      footer_.node_bytes[n] += position_ - begin;
+    }
+    footer_.dictionaries.push_back(ref);
+  }
+  return Status::ok();
+}
+
+WriteSummary FileWriter::summary() const {
+  WriteSummary out;
+  out.num_rows = num_rows_;
+  out.size_bytes = position_;
+  out.index_bytes = footer_.index_bytes;
+  out.num_stripes = footer_.num_stripes;
+  out.num_groups = footer_.groups.size();
+  out.index_seconds = secondary_.seconds();
+  const auto& tops = plan_.node(0).children;
+  for (size_t i = 0; i < tops.size(); ++i) {
+    const uint32_t end = i + 1 < tops.size()
+                             ? tops[i + 1]
+                             : static_cast<uint32_t>(plan_.nodes().size());
+    uint64_t bytes = 0;
+    for (uint32_t n = tops[i]; n < end; ++n) bytes += footer_.node_bytes[n];
+    out.column_bytes.push_back(bytes);
+  }
+  out.column_encodings = encodings_;
+  out.column_encodings.resize(tops.size());
+  return out;
+}
+
+Result<WriteSummary> FileWriter::finish() {
+  if (failed_) return Status::invalid_argument("this writer has failed before");
+  failed_ = true;
+  NIMBLE_RETURN_IF_ERROR(flush_stripe());
+  NIMBLE_RETURN_IF_ERROR(finish_group());
+  NIMBLE_RETURN_IF_ERROR(write_dictionaries());
+  const auto sink = [this](ByteSpan bytes) { return write_section(bytes); };
+  NIMBLE_RETURN_IF_ERROR(secondary_.finish(sink));
+  NIMBLE_RETURN_IF_ERROR(write_zones());
+  NIMBLE_RETURN_IF_ERROR(write_bloom());
+  NIMBLE_RETURN_IF_ERROR(column_bloom_.finish(sink, &footer_));
+  // Roots are near the footer, so that opening the file mostly reads them.
+  NIMBLE_RETURN_IF_ERROR(secondary_.write_roots(sink, &footer_));
+  footer_.num_rows = num_rows_;
+  if (footer_.cluster) footer_.cluster->num_keys = num_rows_;
+  footer_.schema = schema_;
+  footer_.metadata = options_.metadata;
+  footer_.writer = kWriterName;
+  NIMBLE_ASSIGN_OR_RETURN(const SectionRef footer,
+                          write_section(footer_.serialize()));
+  Postscript postscript;
+  postscript.required_features = required_features_;
+  postscript.footer_offset = footer.offset;
+  postscript.footer_size = footer.size;
+  postscript.footer_checksum = footer.checksum;
+  NIMBLE_RETURN_IF_ERROR(write_bytes(postscript.serialize()));
+  NIMBLE_RETURN_IF_ERROR(file_->commit());
+  return summary();
+}
+
+}  // namespace nimble

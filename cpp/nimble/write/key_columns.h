@@ -1,0 +1,37 @@
+// KeyColumns: some key's columns out of a stripe that is being written, as the
+// Arrow rows that a KeyEncoder reads. Nothing is copied.
+#pragma once
+
+#include <vector>
+
+#include "nimble/column/column.h"
+#include "nimble/format/footer.h"
+#include "nimble/key/key_encoder.h"
+
+namespace nimble {
+
+class KeyColumns {
+ public:
+  // Refuses columns that cannot be part of a key, with path and type.
+  static Result<KeyColumns> create(const Field& schema,
+                                   const std::vector<KeyColumnRef>& columns);
+
+  const KeyEncoder& encoder() const { return encoder_; }
+  // Appends the keys of rows [begin, begin + count) of a column of the schema,
+  // whose byte strings have wide offsets.
+  Status encode(const Column& root, uint64_t begin, uint64_t count,
+                KeyBuffer* out) const;
+
+ private:
+  KeyColumns(Field root, std::vector<size_t> tops, KeyEncoder encoder)
+      : root_(std::move(root)),
+        tops_(std::move(tops)),
+        encoder_(std::move(encoder)) {}
+
+  // The key's top-level columns alone, byte strings with wide offsets.
+  Field root_;
+  std::vector<size_t> tops_;
+  KeyEncoder encoder_;
+};
+
+}  // namespace nimble

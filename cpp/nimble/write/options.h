@@ -1,0 +1,52 @@
+// WriterOptions and ReaderOptions: plain values with their defaults.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nimble/encoding/core/encoding.h"
+#include "nimble/format/footer.h"
+
+namespace nimble {
+
+// One secondary index to build.
+struct IndexSpec {
+  IndexKind kind = IndexKind::kSorted;
+  std::vector<KeyColumnRef> columns;
+  double load_factor = 0.7;  // hash
+  double bloom_bits = 10.0;  // hash: a key; 0: no filter
+};
+
+struct WriterOptions {
+  Effort effort = Effort::kBalanced;
+  uint64_t stripe_rows = 131072;
+  uint64_t stripe_bytes = uint64_t{64} << 20;  // of Arrow data
+  uint64_t group_rows = uint64_t{1} << 20;
+  uint64_t group_bytes = uint64_t{64} << 20;  // of encoded data
+  uint32_t key_chunk_rows = 2048;
+  uint32_t restart_interval = 16;
+  double cluster_bloom_bits = 0;  // a key; 0: no filter
+  uint32_t zone_rows = 8192;
+  bool statistics = true;
+  std::vector<uint32_t> statistics_columns;  // top-level; empty: all
+  uint64_t sort_memory_bytes = uint64_t{512} << 20;
+  uint32_t threads = 0;  // 0: one a processor
+  std::vector<KeyColumnRef> cluster_by;
+  bool unique = false;
+  std::vector<IndexSpec> indexes;
+  // Of all secondary indexes while they are built; more spills.
+  uint64_t index_memory_bytes = uint64_t{256} << 20;
+  std::string spill_directory;  // empty: TMPDIR, or /tmp
+  // Columns with a Bloom filter a stripe, by child numbers from the root.
+  std::vector<std::vector<int>> bloom_columns;
+  double bloom_bits_per_key = 10.0;
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+struct ReaderOptions {
+  uint64_t cache_bytes = uint64_t{256} << 20;
+};
+
+}  // namespace nimble

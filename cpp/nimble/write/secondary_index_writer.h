@@ -1,0 +1,52 @@
+// SecondaryIndexWriter: builds a file's secondary indexes while its stripes
+// are written. Keys are encoded from the stripes, so rows are in their final
+// order, wherever they came from.
+//
+//   add_stripe* finish write_roots
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nimble/index/hash_index_writer.h"
+#include "nimble/index/sorted_index_writer.h"
+#include "nimble/write/key_columns.h"
+#include "nimble/write/options.h"
+
+namespace nimble {
+
+class SecondaryIndexWriter {
+ public:
+  SecondaryIndexWriter() = default;
+  // Refuses what cannot be indexed before a byte is written.
+  static Result<SecondaryIndexWriter> create(const Field& schema,
+                                             const WriterOptions& options);
+
+  // The file's next rows; `stripe` is a column of the schema.
+  Status add_stripe(const Column& stripe);
+  // Writes all parts but the roots.
+  Status finish(const SectionSink& sink);
+  // Writes the roots and lists the indexes in the footer.
+  Status write_roots(const SectionSink& sink, FileFooter* footer);
+  // Time spent in here so far.
+  double seconds() const { return seconds_; }
+
+ private:
+  struct Part {
+    KeyColumns columns;
+    SecondaryIndexRef ref;
+    std::unique_ptr<SortedIndexWriter> sorted;  // one of the two
+    std::unique_ptr<HashIndexWriter> hash;
+    std::vector<uint8_t> root;
+  };
+
+  static Status open_writer(const IndexSpec& spec, const WriterOptions& options,
+                            Part* part);
+
+  std::vector<Part> parts_;
+  uint64_t num_rows_ = 0;
+  KeyBuffer keys_;
+  double seconds_ = 0;
+};
+
+}  // namespace nimble

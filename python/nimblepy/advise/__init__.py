@@ -1,0 +1,1 @@
+"""Which indexes would pay for a workload."""

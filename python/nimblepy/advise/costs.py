@@ -1,0 +1,313 @@
+"""What a question costs now and would cost with another index: rows, reads and bytes.
+
+Rows that pass are told from a sample of the rows and from the number of different keys, reads and
+bytes from the file's own plan of reading such rows: some at random places for an index, what zone
+maps leave for a scan. All is for a file that has just been opened and keeps nothing in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nimblepy import _core
+from nimblepy.advise.workload import Question, Test
+from nimblepy.errors import IndexUnavailableError
+from nimblepy.expr.filter import make_filter
+from nimblepy.expr.nodes import Node, all_of
+from nimblepy.file.candidates import rows_for
+from nimblepy.file.file import File
+from nimblepy.file.index_match import ENTRY, SCANNED_ROW
+from nimblepy.file.indexes import CLUSTER, choose
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.write import _index_specs
+from nimblepy.rows.scan import FilterColumns
+from nimblepy.schema.types import SortKey, as_sort_keys
+
+# The sample: so many stretches of so many rows. A smaller file is looked at whole.
+STRETCHES = 256
+STRETCH_ROWS = 256
+# A range of unknown values is taken to hold this share of the rows.
+UNKNOWN_RANGE = 0.01
+# More rows than this at random places are read as if all were.
+MOST_PLACES = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one question.
+
+    Attributes:
+        way: how it is answered: ``"scan"``, ``"zone maps"``, or an index.
+        rows: that are looked at.
+        units: of the registry, which chooses by them (see ``index_filter``).
+        number: of the secondary index in the file, if that is the way.
+    """
+
+    way: str
+    rows: float
+    units: float
+    reads: float
+    bytes: float
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What an index would take: bytes, different keys (hash), bytes that a lookup reads of it."""
+
+    bytes: int
+    keys: int
+    part: int
+
+
+class Costs:
+    """Costs of questions to one file. Not thread-safe."""
+
+    def __init__(self, file: File, options: WriteOptions | None) -> None:
+        self.file = file
+        self._options = options or WriteOptions()
+        self._sizes: dict[Any, Size] = {}
+        self._shares: dict[str, tuple[int, int]] = {}
+        n = file.num_rows
+        if n <= STRETCHES * STRETCH_ROWS:
+            self._sample = np.arange(n, dtype=np.uint64)
+        else:
+            begins = np.linspace(0, n - STRETCH_ROWS, STRETCHES).astype(np.uint64)
+            within = np.arange(STRETCH_ROWS, dtype=np.uint64)
+            self._sample = (begins[:, None] + within).ravel()
+
+    def size(self, index: HashIndex | SortedIndex) -> Size:
+        """Estimated; one or two passes over the key columns, once an index."""
+        known = self._sizes.get(index)
+        if known is None:
+            (spec,) = _index_specs(self.file.schema, [index])
+            options = self._options
+            found = _core.estimate_index(
+                self.file._open, spec, options.key_chunk_rows, options.restart_interval
+            )
+            known = self._sizes[index] = Size(*found)
+        return known
+
+    # -------------------------------------------------------------- shares of rows
+
+    def share(self, question: Question, tests: Sequence[Test]) -> float:
+        """The part of the rows that pass these tests of a question."""
+        equal = [test for test in tests if test.kind == "equal"]
+        others = [test for test in tests if test.kind != "equal"]
+        return self._equal_share(equal) * self._range_share(question, equal, others)
+
+    def _equal_share(self, tests: Sequence[Test]) -> float:
+        if not tests:
+            return 1.0
+        names = sorted({test.column for test in tests})
+        keys = self.size(HashIndex(names)).keys
+        share = float(np.prod([float(test.values) for test in tests])) / max(1, keys)
+        # Values that many rows have are in the sample.
+        passed, looked = self._sampled([test.node for test in tests if test.node is not None])
+        if looked and passed >= 3:
+            share = max(share, passed / looked)
+        elif looked == self.file.num_rows and all(test.node is not None for test in tests):
+            share = passed / max(1, looked)
+        return min(1.0, share)
+
+    def _range_share(
+        self, question: Question, equal: Sequence[Test], tests: Sequence[Test]
+    ) -> float:
+        if not tests:
+            return 1.0
+        nodes = [test.node for test in tests if test.node is not None]
+        if nodes:
+            passed, looked = self._sampled(nodes)
+            return max(passed, 0.5) / max(1, looked)
+        if question.rows is None:
+            return UNKNOWN_RANGE
+        # What equal values leave; several ranges are taken to be alike.
+        all_equal = [test for test in question.tests if test.kind == "equal"]
+        ranges = len(question.tests) - len(all_equal)
+        left = question.rows / max(1, self.file.num_rows) / self._equal_share(all_equal)
+        return float(min(1.0, max(left, 0.0)) ** (len(tests) / max(1, ranges)))
+
+    def _sampled(self, nodes: Sequence[Node]) -> tuple[int, int]:
+        """(rows of the sample that pass all nodes, rows of the sample)."""
+        if not nodes:
+            return 0, 0
+        filter = make_filter(all_of(*nodes), self.file.schema)
+        known = self._shares.get(str(filter))
+        if known is None:
+            passed = 0
+            if len(self._sample):
+                batch = FilterColumns(self.file, filter).read(self._sample, 0)
+                passed = int(filter.mask(batch).true_count)
+            known = self._shares[str(filter)] = passed, len(self._sample)
+        return known
+
+    # -------------------------------------------------------------- costs
+
+    def now(self, question: Question) -> Cost:
+        """As the file is."""
+        if question.op != "filter":
+            return self._now_by_key(question)
+        if question.filter is not None:
+            return self._now_by_plan(question)
+        best = self._scan(question, None)
+        for index in self.file._indexes:
+            kind = "hash" if index.kind == "hash" else "sorted"
+            cost = self._by_index(question, index.keys, kind, self._part(index.number))
+            if cost is None:
+                continue
+            if index.number == CLUSTER:  # rows are neighbours
+                units = cost.rows * SCANNED_ROW + 1
+                cost = self._neighbours(question, cost.rows, str(index), units)
+            if cost.units < best.units:
+                best = Cost(str(index), cost.rows, cost.units, cost.reads, cost.bytes, index.number)
+        return best
+
+    def _now_by_key(self, question: Question) -> Cost:
+        try:
+            index = choose(self.file, question.names, ordered=question.op != "lookup")
+        except IndexUnavailableError:
+            return self._scan(question, None)
+        rows = self.rows_found(question)
+        if index.number == CLUSTER:
+            return self._neighbours(question, rows, str(index), rows * SCANNED_ROW + question.keys)
+        cost = self._scattered(question, rows, index.kind, self._part(index.number))
+        return Cost(str(index), cost.rows, cost.units, cost.reads, cost.bytes, index.number)
+
+    def _now_by_plan(self, question: Question) -> Cost:
+        assert question.filter is not None
+        found = rows_for(self.file, question.filter.conjuncts, 0, self.file.num_rows)
+        if question.filter.matches_nothing:
+            return Cost("no row can pass", 0, 0, 0, 0)
+        if found.secondary:
+            (index, _), *_ = found.secondary
+            rows = float((found.ranges[:, 1] - found.ranges[:, 0]).sum())
+            cost = self._scattered(question, rows, index.kind, self._part(index.number))
+            return Cost(str(index), rows, cost.units, cost.reads, cost.bytes, index.number)
+        way = "scan"
+        if found.index_used:
+            way = str(self.file._indexes[0])
+        elif found.zones_used:
+            way = "zone maps"
+        return self._scan(question, found.ranges, way)
+
+    def with_index(self, question: Question, index: HashIndex | SortedIndex) -> Cost | None:
+        """With this index; ``None`` where it cannot help to answer."""
+        kind = "hash" if isinstance(index, HashIndex) else "sorted"
+        return self._by_index(question, as_sort_keys(index.columns), kind, None, index)
+
+    def _by_index(
+        self,
+        question: Question,
+        keys: tuple[SortKey, ...],
+        kind: str,
+        part: int | None,
+        index: HashIndex | SortedIndex | None = None,
+    ) -> Cost | None:
+        used = usable(question, [key.column for key in keys], kind)
+        if used is None:
+            return None
+        if question.op == "filter":
+            rows = self.share(question, used) * self.file.num_rows
+        else:
+            rows = self.rows_found(question)
+        if part is None:
+            assert index is not None
+            part = self.size(index).part
+        return self._scattered(question, rows, kind, part)
+
+    def rows_found(self, question: Question) -> float:
+        """Rows of a lookup, range or prefix."""
+        if question.rows is not None:
+            return question.rows
+        return self.share(question, question.tests) * self.file.num_rows * question.keys
+
+    def _scattered(self, question: Question, rows: float, kind: str, part: int) -> Cost:
+        """Through an index whose rows lie anywhere."""
+        probes = question.keys
+        if question.op == "filter":
+            probes = max(1, int(np.prod([t.values for t in question.tests if t.kind == "equal"])))
+        # The root comes with the read that opens the file; a sorted index has a directory too.
+        index_reads = probes if kind == "hash" else probes + 1
+        tested, extra = self._columns(question)
+        reads, size = self._reads(self._places(rows), [*tested, *extra])
+        units = rows * (1 + (ENTRY if kind == "sorted" else 1.0)) + probes
+        return Cost(kind, rows, units, index_reads + reads, index_reads * part + size)
+
+    def _neighbours(self, question: Question, rows: float, way: str, units: float) -> Cost:
+        n = self.file.num_rows
+        count = int(min(round(rows), n))
+        begin = (n - count) // 2
+        ranges = np.array([[begin, begin + count]] if count else [], dtype=np.uint64).reshape(-1, 2)
+        tested, extra = self._columns(question)
+        reads, size = self._reads(ranges, [*tested, *extra])
+        return Cost(way, rows, units, reads + 1, size)
+
+    def _scan(self, question: Question, ranges: Any, way: str = "scan") -> Cost:
+        if ranges is None:
+            ranges = np.array([[0, self.file.num_rows]], dtype=np.uint64)
+        rows = float((ranges[:, 1] - ranges[:, 0]).sum())
+        tested, extra = self._columns(question)
+        reads, size = self._reads(ranges, tested)
+        if extra:  # of the rows that pass
+            passing = min(rows, self.share(question, question.tests) * self.file.num_rows)
+            more, more_bytes = self._reads(self._places(passing), extra)
+            reads, size = reads + more, size + more_bytes
+        return Cost(way, rows, rows * SCANNED_ROW, reads, size)
+
+    def _columns(self, question: Question) -> tuple[list[str], list[str]]:
+        """Those that are tested, and those that are read beside them."""
+        names = self.file.schema.names if question.columns is None else question.columns
+        tested = question.filter.columns if question.filter is not None else question.names
+        once = list(dict.fromkeys(tested))
+        return once, [name for name in names if name not in once]
+
+    def _places(self, rows: float) -> Any:
+        """So many rows at random places, as ranges."""
+        n = self.file.num_rows
+        count = int(min(round(rows), n, MOST_PLACES))
+        random = np.random.default_rng(count)
+        places = np.unique(random.integers(0, max(1, n), count, dtype=np.uint64))
+        return np.column_stack((places, places + np.uint64(1)))
+
+    def _reads(self, ranges: Any, names: list[str]) -> tuple[float, float]:
+        if not len(ranges):
+            return 0.0, 0.0
+        found = self.file._projection(names).plan_reads(_core.merge(ranges))
+        groups = len({group for group, *_ in found})
+        return float(groups + sum(f[3] for f in found)), float(sum(f[4] for f in found))
+
+    def _part(self, number: int) -> int:
+        """Bytes that a lookup reads of an existing index, about."""
+        if number == CLUSTER:
+            return 16 << 10
+        kind, _, _, size, _ = self.file._open.indexes[number]
+        parts = max(1, self.file.num_rows // (32768 if kind == "hash" else 2048))
+        return int(size) // parts
+
+
+def usable(question: Question, names: Sequence[str], kind: str) -> tuple[Test, ...] | None:
+    """The tests of a question that an index on ``names`` answers; ``None``: it is no help."""
+    equal = {test.column: test for test in question.tests if test.kind == "equal"}
+    if question.op != "filter":
+        asked = question.names
+        leading = tuple(names[: len(asked)])
+        whole = len(asked) == len(names)
+        if question.op == "lookup":
+            fits = sorted(leading) == sorted(asked) and (kind != "hash" or whole)
+        else:
+            fits = kind != "hash" and leading == asked
+        return question.tests if fits else None
+    if kind == "hash":
+        return tuple(equal[n] for n in names) if all(n in equal for n in names) else None
+    used: list[Test] = []
+    for name in names:
+        if name in equal:
+            used.append(equal[name])
+            continue
+        used += [test for test in question.tests if test.column == name]
+        break
+    return tuple(used) or None

@@ -1,0 +1,223 @@
+"""What is asked of a file, as :func:`nimblepy.advise_indexes` takes it: questions by their shape.
+
+A question is a lookup, a range, a prefix or a filter; what counts is which columns it tests and
+how, and which it reads. Values matter where they are given (filters); a log has none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import Filter, parse_filter
+from nimblepy.expr.nodes import Compare, In, Node, StartsWith
+from nimblepy.schema.columns import resolve_column
+
+OPS = ("lookup", "range", "prefix", "filter")
+# More of a log is not read: what a log has at most is far less.
+MAX_LOG_LINES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """What a question asks of one column.
+
+    Attributes:
+        kind: ``"equal"`` (one value or several), ``"range"`` or ``"starts"`` (a text prefix).
+        values: of an IN list.
+        node: the test itself where its values are known.
+    """
+
+    column: str
+    kind: str
+    values: int = 1
+    node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One shape of question and how often it is asked.
+
+    Attributes:
+        text: for people.
+        op: one of :data:`OPS`.
+        tests: in the order of the key where it is asked of an index.
+        columns: that are read; ``None``: all.
+        keys: looked up at once.
+        times: how often it was asked.
+        rows: that it finds each time; ``None`` where nobody knows.
+        filter: the whole filter where its values are known.
+    """
+
+    text: str
+    op: str
+    tests: tuple[Test, ...]
+    columns: tuple[str, ...] | None = None
+    keys: int = 1
+    times: int = 1
+    rows: float | None = None
+    filter: Filter | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(test.column for test in self.tests)
+
+
+def read_workload(workload: Any, schema: pa.Schema) -> list[Question]:
+    """The questions of a workload, those of one shape and text merged.
+
+    Args:
+        workload: a path of a log, or a list of filters (SQL text, expressions) and mappings.
+
+    Raises:
+        InvalidArgumentError: an item is none of these, or names an unknown column.
+        OSError: the log cannot be read.
+    """
+    items: Iterable[Any]
+    if isinstance(workload, (str, os.PathLike)):
+        items = read_log(workload)
+    elif isinstance(workload, Iterable) and not isinstance(workload, (bytes, Mapping)):
+        items = workload
+    else:
+        raise InvalidArgumentError(
+            "workload: expected a list of filters and lookups, or the path of a log, "
+            f"got {type(workload).__name__}"
+        )
+    merged: dict[Any, Question] = {}
+    for item in items:
+        question = _question(item, schema)
+        shape = (question.text, question.op, question.names, question.columns)
+        old = merged.get(shape)
+        merged[shape] = question if old is None else _both(old, question)
+    return list(merged.values())
+
+
+def _both(a: Question, b: Question) -> Question:
+    times = a.times + b.times
+    rows = (
+        None if a.rows is None or b.rows is None else (a.rows * a.times + b.rows * b.times) / times
+    )
+    return replace(
+        a, times=times, rows=rows, keys=max(1, round((a.keys * a.times + b.keys * b.times) / times))
+    )
+
+
+def read_log(path: str | os.PathLike[str]) -> list[Any]:
+    """The lines of a log, as items of a workload."""
+    found = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in zip(range(MAX_LOG_LINES), file, strict=False):
+            if not line.strip():
+                continue
+            try:
+                item = json.loads(line)
+            except ValueError:
+                item = None
+            if not isinstance(item, dict) or "tests" not in item:
+                raise InvalidArgumentError(
+                    f"{os.fspath(path)}, line {number + 1}: not a line of a workload log; "
+                    "to advise on a filter, pass a list: [filter]"
+                )
+            found.append(item)
+    return found
+
+
+def _question(item: Any, schema: pa.Schema) -> Question:
+    if isinstance(item, (str, pc.Expression)):
+        return _filter(item, schema, None)
+    if not isinstance(item, Mapping):
+        raise InvalidArgumentError(
+            f"workload: expected a filter or a mapping, got {type(item).__name__}"
+        )
+    known = {"filter", "on", "op", "columns", "keys", "rows", "times", "tests", "of"}
+    extra = sorted(set(map(str, item)) - known)
+    if extra:
+        raise InvalidArgumentError(f"workload: {extra[0]!r} is none of {', '.join(sorted(known))}")
+    columns = _names(item.get("columns"), schema)
+    times = _count(item, "times")
+    if "filter" in item:
+        return replace(_filter(item["filter"], schema, columns), times=times)
+    tests = _tests(item, schema)
+    op = item.get("op", "lookup")
+    if op not in OPS:
+        raise InvalidArgumentError(f"workload: op is {op!r}, expected one of {', '.join(OPS)}")
+    keys = max(1, round(_count(item, "keys") / (times if "tests" in item else 1)))
+    rows = item.get("rows")
+    if rows is not None:
+        if isinstance(rows, bool) or not isinstance(rows, (int, float)) or rows < 0:
+            raise InvalidArgumentError(f"workload: rows is {rows!r}, expected a number >= 0")
+        rows = float(rows) / (times if "tests" in item else 1)
+    return Question(_shown(op, tests), op, tests, columns, keys, times, rows)
+
+
+def _count(item: Mapping[str, Any], name: str) -> int:
+    value = item.get(name, 1)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgumentError(f"workload: {name} is {value!r}, expected an int >= 1")
+    return value
+
+
+def _tests(item: Mapping[str, Any], schema: pa.Schema) -> tuple[Test, ...]:
+    if "tests" in item:
+        out = []
+        for test in item["tests"]:
+            try:
+                column, kind, values = test
+            except (TypeError, ValueError):
+                raise InvalidArgumentError(f"workload: a test is {test!r}") from None
+            if kind not in ("equal", "range", "starts") or not isinstance(values, int):
+                raise InvalidArgumentError(f"workload: a test is {test!r}")
+            resolve_column(schema, column)
+            out.append(Test(column, kind, max(1, values)))
+        return tuple(out)
+    on = _names(item.get("on"), schema)
+    if not on:
+        raise InvalidArgumentError("workload: a question needs 'filter', 'on' or 'tests'")
+    kinds = {"range": "range", "prefix": "starts"}
+    last = kinds.get(item.get("op", "lookup"), "equal")
+    return (*(Test(name, "equal") for name in on[:-1]), Test(on[-1], last))
+
+
+def _names(value: Any, schema: pa.Schema) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) else tuple(value)
+    for name in names:
+        resolve_column(schema, name)
+    return names
+
+
+def _filter(
+    text: str | pc.Expression, schema: pa.Schema, columns: tuple[str, ...] | None
+) -> Question:
+    parsed = parse_filter(text, schema)
+    return Question(str(parsed), "filter", tests_of(parsed), columns, filter=parsed)
+
+
+def tests_of(filter: Filter) -> tuple[Test, ...]:
+    """What an index may answer of a filter."""
+    tests = []
+    for node in filter.conjuncts:
+        match node:
+            case Compare(column, "==", _):
+                tests.append(Test(column.name, "equal", 1, node))
+            case Compare(column, op, _) if op != "!=":
+                tests.append(Test(column.name, "range", 1, node))
+            case In(column, values):
+                tests.append(Test(column.name, "equal", max(1, len(values)), node))
+            case StartsWith(column, _):
+                tests.append(Test(column.name, "starts", 1, node))
+    return tuple(tests)
+
+
+def _shown(op: str, tests: Sequence[Test]) -> str:
+    signs = {"equal": "= ?", "range": "in a range", "starts": "starts with ?"}
+    said = " and ".join(f"{test.column} {signs[test.kind]}" for test in tests)
+    return f"{op}: {said or 'nothing that an index answers'}"

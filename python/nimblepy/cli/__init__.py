@@ -1,0 +1,5 @@
+"""The command ``nimble``."""
+
+from nimblepy.cli.main import main
+
+__all__ = ["main"]

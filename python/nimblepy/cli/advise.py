@@ -1,0 +1,75 @@
+"""The command that says which indexes would pay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import nimblepy as nb
+from nimblepy.advise.workload import read_log
+from nimblepy.cli.output import print_json
+from nimblepy.schema.types import format_bytes
+
+
+def run_advise(
+    path: str,
+    filters: Sequence[str],
+    lookups: Sequence[str],
+    log: str | None,
+    columns: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Advises on filters, lookups and a log together."""
+    if not filters and not lookups and log is None:
+        raise nb.InvalidArgumentError("nothing to advise on: pass --filter, --on or --log")
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    workload: list[Any] = [{"filter": text, "columns": names} for text in filters]
+    for text in lookups:
+        on = [name.strip() for name in text.split(",")]
+        workload.append({"on": on, "columns": names})
+    if log is not None:
+        workload += read_log(log)
+    found = nb.advise_indexes(path, workload)
+    if as_json:
+        print_json([_plain(advice) for advice in found])
+    else:
+        Console().print(_table(found))
+
+
+def _plain(advice: nb.IndexAdvice) -> dict[str, Any]:
+    names = ("action", "kind", "columns", "size_bytes", "questions", "times", "reads_before")
+    more = ("reads_after", "bytes_before", "bytes_after", "why")
+    return {name: getattr(advice, name) for name in (*names, *more)}
+
+
+def _table(found: Sequence[nb.IndexAdvice]) -> Table:
+    table = Table(header_style="bold")
+    table.add_column("do")
+    table.add_column("index")
+    for heading in ("size", "questions", "reads", "bytes"):
+        table.add_column(heading, justify="right")
+    table.add_column("why")
+    for advice in found:
+        cells = (
+            "-" if advice.action == "none" else advice.action,
+            f"{advice.kind} ({', '.join(advice.columns)})".strip(),
+            format_bytes(advice.size_bytes) if advice.size_bytes else "",
+            f"{advice.times:,}",
+            _change(f"{advice.reads_before:,.0f}", f"{advice.reads_after:,.0f}"),
+            _change(
+                format_bytes(round(advice.bytes_before)), format_bytes(round(advice.bytes_after))
+            ),
+            advice.why,
+        )
+        # Text, not str: rich would read [brackets] in names as markup.
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> {after}"

@@ -1,0 +1,158 @@
+"""The commands that look at files: inspect, schema, stats and verify."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import typer
+
+import nimblepy as nb
+from nimblepy.cli.output import OutputFormat, print_json, print_rows
+from nimblepy.schema.types import format_bytes
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from nimblepy.rows.plan import LayoutNode
+
+
+def _facts(file: nb.File) -> dict[str, object]:
+    return {
+        "rows": file.num_rows,
+        "size_bytes": file.size_bytes,
+        "format_version": str(file.format_version),
+        "cluster_by": [str(key) for key in file.cluster_by],
+        "unique": file.unique,
+        "indexes": [
+            {
+                "kind": index.kind,
+                "columns": [str(column) for column in index.columns],
+                "size_bytes": index.size_bytes,
+                "num_keys": index.num_keys,
+                "has_bloom": index.has_bloom,
+            }
+            for index in file.indexes
+        ],
+    }
+
+
+def _print_facts(path: str, file: nb.File) -> None:
+    per_row = f", {file.size_bytes / file.num_rows:.2f} bytes a row" if file.num_rows else ""
+    size = format_bytes(file.size_bytes)
+    typer.echo(f"{path}: {file.num_rows:,} rows, {size}{per_row}, format {file.format_version}")
+    if file.cluster_by:
+        keys = ", ".join(str(key) for key in file.cluster_by)
+        typer.echo(f"cluster key: {keys}{' (unique)' * file.unique}")
+    for index in file.indexes:
+        bloom = ", Bloom filter" * index.has_bloom
+        columns = ", ".join(str(column) for column in index.columns)
+        size = format_bytes(index.size_bytes)
+        typer.echo(f"{index.kind} index on {columns}: {index.num_keys:,} keys, {size}{bloom}")
+
+
+def print_inspection(path: str, *, depth: int, as_json: bool) -> None:
+    """The facts of a file and the tree of its parts, ``depth`` levels deep."""
+    with nb.open(path) as file:
+        layout = file.layout()
+        if as_json:
+            print_json({"file": path, **_facts(file), "layout": layout.to_dict()})
+            return
+        _print_facts(path, file)
+    from rich.console import Console
+
+    Console().print(_tree(layout, depth))
+
+
+def _tree(node: LayoutNode, depth: int) -> Tree:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = Tree(Text(node.label()))
+    if depth > 1:
+        for child in node.children:
+            tree.children.append(_tree(child, depth - 1))
+    elif node.children:
+        tree.add(Text(f"... {len(node.children)} parts; --depth shows more"))
+    return tree
+
+
+def print_schema(path: str, *, as_json: bool) -> None:
+    """Columns and types, cluster key and indexes."""
+    with nb.open(path) as file:
+        if not as_json:
+            _print_facts(path, file)
+        fields = [
+            {"name": field.name, "type": str(field.type), "nullable": field.nullable}
+            for field in file.schema
+        ]
+        if as_json:
+            print_json({"file": path, **_facts(file), "columns": fields})
+            return
+    columns = pa.schema([("name", pa.string()), ("type", pa.string()), ("nullable", pa.bool_())])
+    print_rows([pa.RecordBatch.from_pylist(fields, schema=columns)], columns, "table")
+
+
+_STATS = pa.schema(
+    [
+        ("column", pa.string()),
+        ("type", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("share_percent", pa.float64()),
+        ("bytes_per_row", pa.float64()),
+        ("encodings", pa.string()),
+    ]
+)
+
+
+def print_stats(path: str, output: OutputFormat) -> None:
+    """One row a column: bytes, share of the file and encodings, over all stripes."""
+    with nb.open(path) as file:
+        sizes: Counter[str] = Counter()
+        encodings: dict[str, Counter[str]] = {}
+        for node in file.layout().walk():
+            if node.kind != "column":
+                continue
+            sizes[node.name] += node.size_bytes
+            used = encodings.setdefault(node.name, Counter())
+            used.update(part.encoding for part in node.walk() if part.encoding)
+        rows = [
+            {
+                "column": field.name,
+                "type": str(field.type),
+                "size_bytes": sizes[field.name],
+                "share_percent": round(100 * sizes[field.name] / max(file.size_bytes, 1), 1),
+                "bytes_per_row": round(sizes[field.name] / max(file.num_rows, 1), 3),
+                "encodings": ", ".join(
+                    name for name, _ in encodings.get(field.name, Counter()).most_common(3)
+                ),
+            }
+            for field in file.schema
+        ]
+        if output == "table":
+            _print_facts(path, file)
+    print_rows([pa.RecordBatch.from_pylist(rows, schema=_STATS)], _STATS, output)
+
+
+def verify_files(paths: Sequence[str], *, as_json: bool) -> None:
+    """Verifies files in turn; the first damaged one raises its CorruptFileError."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("verifying", total=len(paths))
+        for path in paths:
+            started = time.perf_counter()
+            with nb.open(path) as file:
+                file.verify()
+                rows, size = file.num_rows, file.size_bytes
+            seconds = time.perf_counter() - started
+            bar.advance(task)
+            if as_json:
+                print_json({"file": path, "ok": True, "rows": rows, "size_bytes": size})
+            else:
+                typer.echo(f"{path}: ok, {rows:,} rows, {format_bytes(size)} in {seconds:.2f} s")

@@ -1,0 +1,249 @@
+"""The ``nimble`` command: looks into nimble files, makes them, and asks them questions.
+
+Only typer is imported here, so that ``nimble --help`` is quick; the rest loads when a command runs.
+Rows go to standard output; everything meant for people (progress, notes, errors) to standard error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class _Group(TyperGroup):
+    """Turns errors a user can act on into one line and exit status 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from nimblepy.cli.errors import one_line_errors
+
+        with one_line_errors():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Columnar files with built-in indexes: inspect, convert, look up, scan and verify them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A nimble file: path or URI.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; rows as one object a line.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", "-c", help="Columns to print: a,b,location.lat")
+]
+OnOption = Annotated[
+    str | None, typer.Option("--on", help="Indexed columns: a,b. Default: the cluster key.")
+]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Print what would be read, and read nothing else.")
+]
+LimitOption = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Most rows.")]
+
+
+@app.command()
+def inspect(
+    file: FileArgument,
+    depth: Annotated[
+        int, typer.Option("--depth", "-d", min=1, help="Levels of the layout tree to print.")
+    ] = 3,
+    json: JsonOption = False,
+) -> None:
+    """Print what a file contains: stripes, columns, encodings, indexes and their bytes."""
+    from nimblepy.cli.inspect import print_inspection
+
+    print_inspection(file, depth=depth, as_json=json)
+
+
+@app.command()
+def schema(file: FileArgument, json: JsonOption = False) -> None:
+    """Print columns with their types, the cluster key and the indexes."""
+    from nimblepy.cli.inspect import print_schema
+
+    print_schema(file, as_json=json)
+
+
+@app.command()
+def stats(file: FileArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+    """Print bytes and encodings of each column over the whole file."""
+    from nimblepy.cli.inspect import print_stats
+    from nimblepy.cli.output import output_format
+
+    print_stats(file, output_format(json, csv))
+
+
+@app.command()
+def verify(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Nimble files.")],
+    json: JsonOption = False,
+) -> None:
+    """Check every checksum and invariant; exit 1 at the first file that is damaged."""
+    from nimblepy.cli.inspect import verify_files
+
+    verify_files(files, as_json=json)
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(help="Parquet, CSV or Arrow IPC file.")],
+    target: Annotated[Path, typer.Argument(help="The nimble file to write.")],
+    cluster_by: Annotated[
+        str | None,
+        typer.Option(help="Sort rows and index them by: 'a, b desc nulls first'"),
+    ] = None,
+    unique: Annotated[bool, typer.Option(help="Refuse duplicate cluster keys.")] = False,
+    presorted: Annotated[
+        bool, typer.Option(help="Rows are in key order already (checked).")
+    ] = False,
+    hash_index: Annotated[
+        list[str] | None, typer.Option(help="Columns of a hash index: a,b. Repeatable.")
+    ] = None,
+    sorted_index: Annotated[
+        list[str] | None, typer.Option(help="Columns of a sorted index: 'a, b desc'. Repeatable.")
+    ] = None,
+    columns: ColumnsOption = None,
+    compression: Annotated[str, typer.Option(help="balanced, fast or compact.")] = "balanced",
+    format: Annotated[
+        str | None, typer.Option(help="parquet, csv, tsv or arrow. Default: told from the file.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing target.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a Parquet, CSV or Arrow file as nimble, in constant memory."""
+    from nimblepy.cli.convert import Request, run
+
+    request = Request(
+        source=source,
+        target=target,
+        cluster_by=cluster_by,
+        unique=unique,
+        presorted=presorted,
+        hash_indexes=tuple(hash_index or ()),
+        sorted_indexes=tuple(sorted_index or ()),
+        columns=columns,
+        compression=compression,
+        format=format,
+        overwrite=overwrite,
+    )
+    run(request, as_json=json)
+
+
+@app.command()
+def lookup(
+    file: FileArgument,
+    keys: Annotated[
+        list[str], typer.Argument(metavar="KEY...", help="Keys; a composite one as 'x,7'.")
+    ],
+    on: OnOption = None,
+    columns: ColumnsOption = None,
+    explain: ExplainOption = False,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Print the rows that have one of the keys, through an index."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.query import Query, run_lookup
+
+    query = Query(on=on, columns=columns, explain=explain, output=output_format(json, csv))
+    run_lookup(file, keys, query)
+
+
+@app.command()
+def range(
+    file: FileArgument,
+    lower: Annotated[str | None, typer.Option(help="Lower bound, or a prefix of it: 'x,7'")] = None,
+    upper: Annotated[str | None, typer.Option(help="Upper bound.")] = None,
+    inclusive: Annotated[str, typer.Option(help="Which bounds belong: [) [] () (]")] = "[)",
+    prefix: Annotated[
+        str | None, typer.Option(help="Rows whose key starts with these values; ab* for text.")
+    ] = None,
+    on: OnOption = None,
+    columns: ColumnsOption = None,
+    limit: LimitOption = None,
+    reverse: Annotated[bool, typer.Option(help="From the end of the range.")] = False,
+    explain: ExplainOption = False,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Print the rows between two keys, or with a key prefix, in key order."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.query import Bounds, Query, run_range
+
+    query = Query(
+        on=on, columns=columns, limit=limit, explain=explain, output=output_format(json, csv)
+    )
+    bounds = Bounds(lower=lower, upper=upper, inclusive=inclusive, prefix=prefix, reverse=reverse)
+    run_range(file, bounds, query)
+
+
+@app.command()
+def scan(
+    file: FileArgument,
+    filter: Annotated[
+        str | None, typer.Option("--filter", "-f", help='SQL condition: "x > 3 AND k = 7"')
+    ] = None,
+    columns: ColumnsOption = None,
+    limit: LimitOption = None,
+    count: Annotated[bool, typer.Option("--count", help="Print the number of rows only.")] = False,
+    explain: ExplainOption = False,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Print rows in file order, all or those that pass a filter."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.query import Query, run_scan
+
+    query = Query(columns=columns, limit=limit, explain=explain, output=output_format(json, csv))
+    run_scan(file, filter, query, count_only=count)
+
+
+@app.command("add-index")
+def add_index(
+    file: FileArgument,
+    hash_index: Annotated[
+        list[str] | None, typer.Option(help="Columns of a hash index: a,b. Repeatable.")
+    ] = None,
+    sorted_index: Annotated[
+        list[str] | None, typer.Option(help="Columns of a sorted index: 'a, b desc'. Repeatable.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(help="The new file. Default: it takes the old one's place.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Add indexes to a file without encoding its rows again."""
+    from nimblepy.cli.convert import run_add_index
+
+    run_add_index(file, hash_index or [], sorted_index or [], output, as_json=json)
+
+
+@app.command()
+def advise(
+    file: FileArgument,
+    filter: Annotated[
+        list[str] | None,
+        typer.Option("--filter", "-f", help='A filter that is asked: "x > 3". Repeatable.'),
+    ] = None,
+    on: Annotated[
+        list[str] | None, typer.Option("--on", help="Columns that are looked up: a,b. Repeatable.")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option(help="A log that nimblepy.open(..., record=LOG) wrote.")
+    ] = None,
+    columns: ColumnsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print which indexes would pay for these questions, and which there are for nothing."""
+    from nimblepy.cli.advise import run_advise
+
+    run_advise(file, filter or [], on or [], log, columns, as_json=json)
+
+
+def main() -> None:
+    """Entry point of the ``nimble`` command."""
+    app(prog_name="nimble")

@@ -1,0 +1,206 @@
+"""The commands that print rows: lookup, range and scan."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import typer
+
+import nimblepy as nb
+from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows
+from nimblepy.expr.nodes import Column
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.literals import is_bytes, is_text, place
+from nimblepy.schema.text import parse_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What the three commands have in common, as written on the command line."""
+
+    on: str | None = None
+    columns: str | None = None
+    limit: int | None = None
+    explain: bool = False
+    output: OutputFormat = "table"
+
+    @property
+    def names(self) -> list[str] | None:
+        """Columns to print; ``None`` for all."""
+        return None if self.columns is None else _split(self.columns)
+
+    @property
+    def shown(self) -> int | None:
+        """Rows to print: a terminal gets a page unless a limit is given."""
+        return TABLE_ROWS if self.limit is None and self.output == "table" else self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What ``range`` selects, as written on the command line."""
+
+    lower: str | None
+    upper: str | None
+    inclusive: str
+    prefix: str | None
+    reverse: bool
+
+
+def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
+    """Prints the rows of each key, in the order of the keys."""
+    with nb.open(path) as file:
+        columns = _key_columns(file, query.on)
+        on = [column.name for column in columns]
+        parsed = [_parse_key(columns, key) for key in keys]
+        if len({len(key) for key in parsed}) > 1:
+            raise nb.InvalidArgumentError("all keys must have the same number of values")
+        # A leading part of the cluster key is a key as well.
+        on = on[: len(parsed[0])]
+        values = [key[0] if len(on) == 1 else key for key in parsed]
+        if query.explain:
+            _print_plan(file.explain(values, on=on, columns=query.names), query)
+            return
+        table = file.lookup(values, on=on, columns=query.names)
+        _print_table(
+            table, query, missing=f"no row has {'this key' if len(keys) == 1 else 'a key'}"
+        )
+
+
+def run_range(path: str, bounds: Bounds, query: Query) -> None:
+    """Prints a key range or prefix, in key order."""
+    with nb.open(path) as file:
+        columns = _key_columns(file, query.on)
+        on = None if query.on is None else [column.name for column in columns]
+        if bounds.prefix is not None:
+            if bounds.lower is not None or bounds.upper is not None:
+                raise nb.InvalidArgumentError("--prefix does not go with --lower and --upper")
+            prefix = _parse_prefix(columns, bounds.prefix)
+            if query.explain:
+                _print_plan(file.explain(prefix=prefix, on=on, columns=query.names), query)
+                return
+            table = file.prefix(
+                prefix, on=on, columns=query.names, limit=_one_more(query), reverse=bounds.reverse
+            )
+        else:
+            lower = None if bounds.lower is None else _parse_key(columns, bounds.lower)
+            upper = None if bounds.upper is None else _parse_key(columns, bounds.upper)
+            if query.explain:
+                plan = file.explain(
+                    lower=lower,
+                    upper=upper,
+                    inclusive=bounds.inclusive,
+                    on=on,
+                    columns=query.names,
+                )
+                _print_plan(plan, query)
+                return
+            table = file.range(
+                lower,
+                upper,
+                on=on,
+                inclusive=bounds.inclusive,
+                columns=query.names,
+                limit=_one_more(query),
+                reverse=bounds.reverse,
+            )
+        _print_table(table, query, missing="no row is in this range")
+
+
+def run_scan(path: str, filter: str | None, query: Query, *, count_only: bool) -> None:
+    """Prints rows in file order."""
+    with nb.open(path) as file:
+        if query.explain:
+            _print_plan(file.explain(columns=query.names, filter=filter), query)
+            return
+        if count_only:
+            count = file.scan([], filter=filter, limit=query.limit).count()
+            if query.output == "json":
+                print_json({"rows": count})
+            else:
+                typer.echo(count)
+            return
+        reader = file.scan(query.names, filter=filter, limit=_one_more(query)).to_reader()
+        if query.output == "table":
+            _print_table(reader.read_all(), query, missing="no row passes")
+        else:
+            print_rows(reader, reader.schema, query.output)
+
+
+def _one_more(query: Query) -> int | None:
+    """Reads one row beyond a page, to know whether rows are left out."""
+    paged = query.limit is None and query.output == "table"
+    return TABLE_ROWS + 1 if paged else query.limit
+
+
+def _print_table(table: pa.Table, query: Query, *, missing: str) -> None:
+    shown = table if query.shown is None else table.slice(0, query.shown)
+    left_out = table.num_rows - shown.num_rows
+    note = f"first {shown.num_rows} rows; --limit shows more" if left_out else ""
+    print_rows(shown.to_batches(), table.schema, query.output, note=note or _none(table, missing))
+
+
+def _none(table: pa.Table, missing: str) -> str:
+    return "" if table.num_rows else missing
+
+
+def _print_plan(plan: nb.Plan, query: Query) -> None:
+    if query.output == "json":
+        print_json(plan.to_dict())
+    else:
+        typer.echo(str(plan))
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _key_columns(file: nb.File, on: str | None) -> list[Column]:
+    names = _split(on) if on is not None else [key.column for key in file.cluster_by]
+    if not names:
+        have = "; ".join(
+            f"{index.kind} on {', '.join(column.column for column in index.columns)}"
+            for index in file.indexes
+        )
+        raise nb.IndexUnavailableError(
+            f"the file has no cluster key; pass --on with indexed columns ({have or 'no indexes'})"
+        )
+    return [resolve_column(file.schema, name) for name in names]
+
+
+def _parse_key(columns: Iterable[Column], text: str) -> tuple[object, ...]:
+    """The values of a key as Python values of the column types. CSV quoting protects commas."""
+    columns = list(columns)
+    # A key of one column is taken whole, so that its commas need no quotes.
+    parts = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True))
+    if len(parts) > len(columns):
+        names = ", ".join(column.name for column in columns)
+        raise nb.InvalidArgumentError(f"key {text!r} has {len(parts)} values for {names}")
+    return tuple(_parse_value(column, part) for column, part in zip(columns, parts, strict=False))
+
+
+def _parse_value(column: Column, text: str) -> object:
+    parsed = parse_text(column.type, text)
+    exact = place(column.type, parsed).exact
+    if exact is None:
+        # Left to the lookup, which knows what a value outside the column's type means.
+        return parsed.as_py() if isinstance(parsed, pa.Scalar) else parsed
+    try:
+        return exact.as_py()
+    except ValueError:  # nanoseconds that Python's datetime cannot hold
+        return exact
+
+
+def _parse_prefix(columns: list[Column], text: str) -> tuple[object, ...]:
+    """A key prefix; a final ``*`` on a string makes it a string prefix."""
+    *heads, last = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True))
+    column = columns[min(len(heads), len(columns) - 1)]
+    textual = is_text(column.value_type) or is_bytes(column.value_type)
+    if not (last.endswith("*") and textual):
+        return _parse_key(columns, text)
+    values = [_parse_value(key, part) for key, part in zip(columns, heads, strict=False)]
+    stem = last[:-1]
+    prefix = nb.starts_with(stem.encode() if is_bytes(column.value_type) else stem)
+    return (*values, prefix)

@@ -1,0 +1,1 @@
+"""Predicates: SQL text and expressions in; bounds, pushdown and evaluation out."""

@@ -1,0 +1,228 @@
+"""Reads a ``pyarrow.compute.Expression`` as a filter tree.
+
+What the tree cannot say stays :class:`~nimblepy.expr.nodes.Opaque`, per branch where possible,
+so the result always means what pyarrow would compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.bounds import compare
+from nimblepy.expr.evaluate import opaque
+from nimblepy.expr.expression_tree import (
+    Call,
+    Lit,
+    NotUnderstood,
+    Ref,
+    Tree,
+    read_tree,
+    rebuild,
+    references,
+    value_set,
+)
+from nimblepy.expr.nodes import (
+    FLIPPED,
+    Column,
+    Const,
+    In,
+    IsNull,
+    IsValid,
+    Node,
+    Op,
+    Opaque,
+    StartsWith,
+    all_of,
+    any_of,
+    negate,
+)
+from nimblepy.schema.columns import column_paths, resolve_column
+from nimblepy.schema.literals import is_bytes, is_text, place
+
+_COMPARISONS: dict[str, Op] = {
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+
+
+def read_expression(expression: pc.Expression, schema: pa.Schema) -> Node:
+    """The filter tree of ``expression`` over the columns of ``schema``.
+
+    Raises:
+        InvalidArgumentError: the expression reads a column that does not exist.
+    """
+    try:
+        return _read(expression, schema)
+    except (NotUnderstood, RecursionError):
+        return Opaque(expression, tuple(schema.names))
+
+
+def _read(expression: pc.Expression, schema: pa.Schema) -> Node:
+    tree = read_tree(expression)
+    try:
+        if not rebuild(tree).equals(expression):
+            return Opaque(expression, tuple(schema.names))
+    except NotUnderstood:
+        # The names stand, unless line breaks in them could have been read as something else.
+        if any("\n" in path for path in column_paths(schema)):
+            return Opaque(expression, tuple(schema.names))
+        return Opaque(expression, _names(tree, schema))
+    return _Lowering(schema).lower(_with_paths(tree, schema))
+
+
+def _column(ref: Ref, schema: pa.Schema) -> Column:
+    # pc.field("location.lat") is a plain name to pyarrow; here it may also be a dotted path.
+    if len(ref.path) == 1:
+        return resolve_column(schema, ref.path[0])
+    return resolve_column(schema, ref.path)
+
+
+def _with_paths(tree: Tree, schema: pa.Schema) -> Tree:
+    """``tree`` with every dotted name split into the path pyarrow needs to evaluate it."""
+    if isinstance(tree, Ref):
+        return Ref(_column(tree, schema).path)
+    if isinstance(tree, Call):
+        return replace(tree, args=tuple(_with_paths(arg, schema) for arg in tree.args))
+    return tree
+
+
+def _names(tree: Tree, schema: pa.Schema) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_column(ref, schema).name for ref in references(tree)))
+
+
+class _Lowering:
+    """Turns a verified expression tree into filter nodes, one branch at a time."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def lower(self, tree: Tree) -> Node:
+        if isinstance(tree, Lit) and (pt.is_boolean(tree.scalar.type) or not tree.scalar.is_valid):
+            return Const(tree.scalar.as_py())
+        if isinstance(tree, Ref):
+            column = _column(tree, self._schema)
+            return compare(column, "==", True) if column.type == pa.bool_() else self._opaque(tree)
+        if isinstance(tree, Call):
+            node = self._lower_call(tree)
+            if node is not None:
+                return node
+        return self._opaque(tree)
+
+    def _opaque(self, tree: Tree, implies: Node | None = None) -> Node:
+        return opaque(rebuild(tree), _names(tree, self._schema), implies)
+
+    def _lower_call(self, call: Call) -> Node | None:
+        match call.name, call.args:
+            case "and_kleene", (left, right):
+                return all_of(self.lower(left), self.lower(right))
+            case "or_kleene", (left, right):
+                return any_of(self.lower(left), self.lower(right))
+            case "invert", (arg,):
+                return negate(self.lower(arg))
+            case name, (left, Lit(scalar)) if name in _COMPARISONS:
+                return self._lower_compare(left, _COMPARISONS[name], scalar)
+            case name, (Lit(scalar), right) if name in _COMPARISONS:
+                return self._lower_compare(right, FLIPPED[_COMPARISONS[name]], scalar)
+        return self._lower_column_call(call)
+
+    def _lower_compare(self, operand: Tree, op: Op, scalar: pa.Scalar) -> Node | None:
+        column = self._exact_column(operand)
+        if column is None:
+            return None
+        try:
+            return compare(column, op, scalar)
+        except InvalidArgumentError:
+            # pyarrow may know a way to compare the two, or has its own message for it.
+            return None
+
+    def _exact_column(self, operand: Tree) -> Column | None:
+        """The column below casts that keep every value, so that they do not change an answer."""
+        if isinstance(operand, Call) and operand.name == "cast" and operand.options is not None:
+            column = self._exact_column(operand.args[0])
+            if column is None or not _widens(column.value_type, operand.options["to_type"].type):
+                return None
+            return column
+        return _column(operand, self._schema) if isinstance(operand, Ref) else None
+
+    def _lower_column_call(self, call: Call) -> Node | None:
+        if len(call.args) != 1 or not isinstance(call.args[0], Ref):
+            return None
+        column = _column(call.args[0], self._schema)
+        options = call.options
+        if call.name == "is_valid":
+            return IsValid(column)
+        if options is None:
+            return None
+        if call.name == "is_null":
+            may_be_nan = options["nan_is_null"].as_py() and pt.is_floating(column.value_type)
+            return None if may_be_nan else IsNull(column)
+        if call.name == "starts_with" and not options["ignore_case"].as_py():
+            pattern = options["pattern"].as_py()
+            return StartsWith(column, pattern) if _has_prefixes(column) else None
+        if call.name == "is_in":
+            return self._lower_is_in(call, column, options)
+        return None
+
+    def _lower_is_in(self, call: Call, column: Column, options: pa.StructScalar) -> Node | None:
+        members = value_set(options)
+        scalars = [scalar for scalar in members if scalar.is_valid]
+        try:
+            places = [place(column.type, scalar) for scalar in scalars]
+        except InvalidArgumentError:
+            return None
+        exact = [found.exact for found in places if found.exact is not None]
+        matches_null = len(scalars) < len(members) and (
+            options["null_matching_behavior"].as_py() == 0
+        )
+        # Unlike SQL's IN, is_in answers false for a null, or true if null is a member.
+        found = In(column, tuple(dict.fromkeys(exact)))
+        node = any_of(IsNull(column), found) if matches_null else all_of(IsValid(column), found)
+        if len(exact) == len(scalars) and not pt.is_floating(column.value_type):
+            return node
+        # pyarrow converts the other members its own way (rounding, NaN, signed zeros), so only it
+        # can say what matches; without lossy members the index may still narrow the search.
+        if len(exact) < len(scalars):
+            return None
+        return self._opaque(call, implies=node)
+
+
+def _has_prefixes(column: Column) -> bool:
+    return is_text(column.value_type) or (
+        is_bytes(column.value_type) and not pt.is_fixed_size_binary(column.value_type)
+    )
+
+
+def _is_signed_into(source: pa.DataType, target: pa.DataType) -> bool:
+    if pt.is_signed_integer(target):
+        bits = source.bit_width + bool(pt.is_unsigned_integer(source))
+        return bool(bits <= target.bit_width)
+    return bool(pt.is_unsigned_integer(source) and source.bit_width <= target.bit_width)
+
+
+def _widens(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast from ``source`` to ``target`` keeps every value and their order."""
+    rules: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]]] = [
+        (is_text, is_text),
+        (lambda t: is_bytes(t) and not pt.is_fixed_size_binary(t), is_bytes),
+        (pt.is_date32, lambda t: bool(pt.is_date64(t))),
+    ]
+    if source == target or any(a(source) and b(target) for a, b in rules):
+        return True
+    if pt.is_integer(source) and pt.is_integer(target):
+        return _is_signed_into(source, target)
+    if pt.is_floating(source) and pt.is_floating(target):
+        return bool(source.bit_width <= target.bit_width)
+    if pt.is_integer(source) and pt.is_floating(target):
+        # The significand holds every integer of this many bits.
+        return bool(source.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
+    return False

@@ -1,0 +1,183 @@
+"""From the filter tree back to a pyarrow expression that evaluates it.
+
+Literals have the column's type already, so pyarrow has nothing to convert. Where it has no kernel
+for a type (half floats, views in ``is_in``, dictionaries in ``starts_with``, ...) the column is
+cast to a type that has one; every such cast keeps equality and order.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.nodes import (
+    And,
+    Column,
+    Compare,
+    Const,
+    In,
+    IsNull,
+    IsValid,
+    Node,
+    Not,
+    Opaque,
+    Or,
+    StartsWith,
+)
+
+
+def build(node: Node, *, keep_unknown: bool = False) -> pc.Expression:
+    """A pyarrow expression equal to ``node``.
+
+    Args:
+        keep_unknown: tell unknown from false. A filter drops both, and not telling them apart is
+            cheaper; below NOT it matters.
+    """
+    match node:
+        case Compare(column, op, value):
+            operand = operand_type(column)
+            return _compare(field(column), op, pc.scalar(value.cast(operand)))
+        case In(column, values):
+            return _build_in(column, values, keep_unknown)
+        case StartsWith(column, prefix):
+            return _build_prefix(column, prefix)
+        case IsNull(column):
+            return pc.field(*column.path).is_null()
+        case IsValid(column):
+            return pc.field(*column.path).is_valid()
+        case Const(value):
+            return pc.scalar(pa.scalar(value, type=pa.bool_()))
+        case And(args):
+            return reduce(lambda a, b: a & b, (build(a, keep_unknown=keep_unknown) for a in args))
+        case Or(args):
+            return reduce(lambda a, b: a | b, (build(a, keep_unknown=keep_unknown) for a in args))
+        case Not(arg):
+            return ~build(arg, keep_unknown=True)
+        case Opaque(expression):
+            return expression
+
+
+def operand_type(column: Column) -> pa.DataType:
+    """The type in which pyarrow can compare the column's values."""
+    data_type = column.value_type
+    if pt.is_float16(data_type):
+        return pa.float32()
+    if pt.is_string_view(data_type):
+        return pa.large_string()
+    if pt.is_binary_view(data_type) or pt.is_fixed_size_binary(data_type):
+        return pa.large_binary()
+    if pt.is_decimal32(data_type) or pt.is_decimal64(data_type):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    return data_type
+
+
+def field(column: Column) -> pc.Expression:
+    """The column as an expression of :func:`operand_type`."""
+    expression = pc.field(*column.path)
+    plain = column.type
+    if isinstance(plain, pa.BaseExtensionType):
+        plain = plain.storage_type
+    if pt.is_run_end_encoded(plain):
+        plain = plain.value_type
+    wanted = operand_type(column)
+    return expression if plain == wanted else expression.cast(wanted)
+
+
+def evaluable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with top-level runs decoded and extension types stripped.
+
+    pyarrow has no kernels for these two; expressions of :func:`build` expect them gone.
+    """
+    for position, item in enumerate(batch.schema):
+        column = batch.column(position)
+        if isinstance(item.type, pa.BaseExtensionType):
+            column = column.storage
+        if pt.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)
+        if column.type != item.type:
+            batch = batch.set_column(position, item.with_type(column.type), column)
+    return batch
+
+
+def evaluate(expression: pc.Expression, batch: pa.RecordBatch) -> pa.ChunkedArray:
+    """The value of ``expression`` for every row of ``batch``, which has at least one column."""
+    import pyarrow.acero as acero  # with pyarrow.dataset and pandas: not for whom it is not needed
+
+    table = pa.Table.from_batches([batch])
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"])),
+        ]
+    )
+    return plan.to_table(use_threads=False).column(0)
+
+
+def evaluate_constant(expression: pc.Expression) -> pa.Scalar:
+    """The value of an expression that reads no column."""
+    one_row = pa.RecordBatch.from_arrays([pa.array([True])], names=["row"])
+    try:
+        return evaluate(expression, one_row)[0]
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(f"{expression}: {error}") from error
+
+
+def opaque(
+    expression: pc.Expression, columns: tuple[str, ...], implies: Node | None = None
+) -> Node:
+    """An opaque node, or its constant when it reads no column."""
+    if columns:
+        return Opaque(expression, columns, implies)
+    value = evaluate_constant(expression)
+    if not pt.is_boolean(value.type):
+        raise InvalidArgumentError(f"a filter must be boolean, {expression} is {value.type}")
+    return Const(value.as_py())
+
+
+def _compare(left: pc.Expression, op: str, right: pc.Expression) -> pc.Expression:
+    match op:
+        case "==":
+            return left == right
+        case "!=":
+            return left != right
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case _:
+            return left >= right
+
+
+def _build_in(column: Column, values: tuple[pa.Scalar, ...], keep_unknown: bool) -> pc.Expression:
+    operand = operand_type(column)
+    if pt.is_floating(operand):
+        # is_in hashes bits: it would tell -0.0 from 0.0, which compare equal.
+        numbers = [value.as_py() for value in values]
+        both_zeros = [0.0, -0.0] if 0.0 in numbers else []
+        members = pa.array([*numbers, *both_zeros], type=operand)
+    else:
+        members = pa.array([value.cast(operand) for value in values], type=operand)
+    found = field(column).isin(members) if len(values) else pc.scalar(False)
+    if not keep_unknown:
+        return found
+    unknown = pc.scalar(pa.scalar(None, type=pa.bool_()))
+    return pc.if_else(pc.field(*column.path).is_valid(), found, unknown)
+
+
+def _build_prefix(column: Column, prefix: str | bytes) -> pc.Expression:
+    if isinstance(prefix, str):
+        return pc.starts_with(field(column), prefix)
+    # pyarrow patterns are text; any bytes work as the range [prefix, successor).
+    operand = operand_type(column)
+    lower = field(column) >= pc.scalar(pa.scalar(prefix, type=operand))
+    stripped = prefix.rstrip(b"\xff")
+    if not stripped:
+        return lower
+    successor = stripped[:-1] + bytes([stripped[-1] + 1])
+    return lower & (field(column) < pc.scalar(pa.scalar(successor, type=operand)))

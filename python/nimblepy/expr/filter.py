@@ -1,0 +1,197 @@
+"""Filters: one form for pyarrow expressions and SQL text, split into what an index may use.
+
+    filter = parse_filter("k = 7 AND note LIKE '%late%'", schema)
+    filter.conjuncts      # (Compare k == 7,): facts true of every row that passes
+    filter.columns        # ("k", "note"): what evaluation reads
+    filter.mask(batch)    # which rows pass, exactly
+
+Start in ``predicate_ast.py`` for the tree, ``predicate_literal.py`` for exact literals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.arrow import read_expression
+from nimblepy.expr.bounds import Bound, bounds_for
+from nimblepy.expr.evaluate import build, evaluable, evaluate
+from nimblepy.expr.nodes import (
+    And,
+    Compare,
+    Const,
+    In,
+    IsValid,
+    Node,
+    Not,
+    Opaque,
+    Or,
+    StartsWith,
+    all_of,
+    any_of,
+    columns_of,
+)
+from nimblepy.schema.columns import resolve_column
+
+__all__ = ["Bound", "Filter", "bounds_for", "parse_filter"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter:
+    """A parsed filter over one schema.
+
+    Attributes:
+        node: the whole filter as a tree.
+        columns: dotted paths of the columns that evaluation reads, each once.
+        conjuncts: nodes that are true of every row that passes, for indexes and zone maps. Kinds:
+            Compare, In, StartsWith, IsNull, IsValid, and Or / And of these. They may be weaker
+            than the filter, so rows they admit still need :meth:`mask` unless ``exact``.
+        exact: the conjuncts together say all that the filter says.
+        matches_nothing: no row can pass, whatever the data.
+        expression: pyarrow expression that is true for the rows that pass; for batches that went
+            through ``predicate_build.evaluable``.
+    """
+
+    node: Node
+    columns: tuple[str, ...]
+    conjuncts: tuple[Node, ...]
+    exact: bool
+    matches_nothing: bool
+    expression: pc.Expression = field(repr=False)
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """True for the rows of ``batch`` that pass; never null.
+
+        Args:
+            batch: has the columns of ``columns``; structs need only the fields named there.
+
+        Raises:
+            InvalidArgumentError: pyarrow cannot evaluate the filter on these values.
+        """
+        if isinstance(self.node, Const):
+            return pa.repeat(self.node.value is True, batch.num_rows)
+        try:
+            passes = evaluate(self.expression, evaluable(batch)).combine_chunks()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InvalidArgumentError(f"filter {self}: {error}") from error
+        if not pa.types.is_boolean(passes.type):
+            raise InvalidArgumentError(f"a filter must be boolean, {self} is {passes.type}")
+        return pc.fill_null(passes, False)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of ``batch`` that pass, in order; other columns of the batch are kept."""
+        return batch.filter(self.mask(batch))
+
+    def __str__(self) -> str:
+        return str(self.node)
+
+
+def parse_filter(
+    filter: pc.Expression | str, schema: pa.Schema, *, nan_greatest: bool = False
+) -> Filter:
+    """Understands ``filter`` over the columns of ``schema``. Reads no data.
+
+    Args:
+        filter: a pyarrow expression, or SQL text (the part after WHERE).
+        schema: the file's schema.
+        nan_greatest: in SQL text NaN equals itself and is above all numbers, as in Spark; such a
+            filter is for :meth:`Filter.mask` alone.
+
+    Raises:
+        InvalidArgumentError: SQL syntax error, unknown column, mismatched types, or not boolean.
+    """
+    if isinstance(filter, str):
+        from nimblepy.expr.sql import read_sql
+
+        node = read_sql(filter, schema, nan_greatest=nan_greatest)
+    elif isinstance(filter, pc.Expression):
+        node = read_expression(filter, schema)
+    else:
+        raise InvalidArgumentError(
+            "filter: expected a pyarrow.compute.Expression or SQL text, "
+            f"got {type(filter).__name__}"
+        )
+    return make_filter(node, schema)
+
+
+def make_filter(node: Node, schema: pa.Schema) -> Filter:
+    """The :class:`Filter` of a tree; checks by evaluation on no rows that opaque parts fit."""
+    implied = _implied(node)
+    parts = (
+        () if implied == Const(True) else (implied.args if isinstance(implied, And) else (implied,))
+    )
+    nothing = any(_is_never(part) for part in parts)
+    result = Filter(
+        node=node,
+        columns=columns_of(node),
+        conjuncts=tuple(part for part in parts if not isinstance(part, Const)),
+        exact=_is_exact(node),
+        matches_nothing=nothing,
+        expression=build(node),
+    )
+    if _has_opaque(node):
+        _check_types(result, schema)
+    return result
+
+
+def _implied(node: Node) -> Node:
+    """The strongest node made of indexable parts that is true wherever ``node`` is."""
+    match node:
+        case And(args):
+            return all_of(*(_implied(arg) for arg in args))
+        case Or(args):
+            return any_of(*(_implied(arg) for arg in args))
+        case Not(In(column, _)):
+            return IsValid(column)
+        case Not(Compare(column, _, _)) | Not(StartsWith(column, _)):
+            return IsValid(column)
+        case Not():
+            return Const(True)
+        case Const(value):
+            return Const(value is True)
+        case Opaque(_, _, implies):
+            return _implied(implies) if implies is not None else Const(True)
+    return node
+
+
+def _is_exact(node: Node) -> bool:
+    match node:
+        case And(args) | Or(args):
+            return all(_is_exact(arg) for arg in args)
+        case Not() | Opaque():
+            return False
+    return True
+
+
+def _is_never(node: Node) -> bool:
+    match node:
+        case Const(value):
+            return value is not True
+        case In(_, values):
+            return not values
+        case And(args):
+            return any(_is_never(arg) for arg in args)
+        case Or(args):
+            return all(_is_never(arg) for arg in args)
+    return False
+
+
+def _has_opaque(node: Node) -> bool:
+    match node:
+        case And(args) | Or(args):
+            return any(_has_opaque(arg) for arg in args)
+        case Not(arg):
+            return _has_opaque(arg)
+    return isinstance(node, Opaque)
+
+
+def _check_types(filter: Filter, schema: pa.Schema) -> None:
+    tops = dict.fromkeys(resolve_column(schema, name).path[0] for name in filter.columns)
+    fields = [schema.field(name) for name in tops]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([], type=item.type) for item in fields], schema=pa.schema(fields)
+    )
+    filter.mask(batch)

@@ -1,0 +1,124 @@
+"""Filters that the core asks of encoded data, without decoding the columns they read.
+
+    native = split(filter.node)
+    native.spec       # for _core.RowFilter: what the core evaluates, exactly
+    native.residual   # a node of what is left for pyarrow, None where nothing is
+
+A row passes the filter where it passes both. Tests of one column with values are the core's, and
+AND, OR and IS NULL of them; two columns compared, casts and patterns are pyarrow's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.expr.nodes import (
+    And,
+    Column,
+    Compare,
+    Const,
+    In,
+    IsNull,
+    IsValid,
+    Node,
+    Not,
+    Or,
+    StartsWith,
+    all_of,
+)
+from nimblepy.schema.literals import is_bytes, is_text
+
+# Nested tuples; register_filter.cpp says what they mean.
+Spec: TypeAlias = tuple[Any, ...]
+
+# Opaque values wider than this are left to pyarrow, as in the core's value_test.h.
+_MAX_FIXED_BYTES = 64
+
+
+class NativeFilter(NamedTuple):
+    """A filter in two parts; ``spec`` is ``None`` where the core can do nothing for it."""
+
+    spec: Spec | None
+    residual: Node | None
+
+
+def split(node: Node) -> NativeFilter:
+    """``node`` as what the core evaluates and what it cannot."""
+    ours: list[Spec] = []
+    rest: list[Node] = []
+    for part in node.args if isinstance(node, And) else (node,):
+        spec = _spec(part)
+        if spec is None:
+            rest.append(part)
+        else:
+            ours.append(spec)
+    return NativeFilter(("and", ours) if ours else None, all_of(*rest) if rest else None)
+
+
+def _spec(node: Node, negated: bool = False) -> Spec | None:
+    """The spec of a whole node, ``None`` where any of it cannot be expressed."""
+    match node:
+        case Compare(column, "!=", value):
+            return _test(column, "==", [value], not negated)
+        case Compare(column, op, value):
+            return _test(column, op, [value], negated)
+        case In(column, values):
+            return _test(column, "in", list(values), negated)
+        case StartsWith(column, prefix):
+            if pt.is_fixed_size_binary(column.value_type):
+                return None
+            return _test(column, "prefix", [pa.scalar(prefix, column.value_type)], negated)
+        case Not(Compare() | In() | StartsWith() as arg) if not negated:
+            return _spec(arg, negated=True)
+        case IsNull(column) | IsValid(column) if _has_own_nulls(column.type):
+            return ("null" if isinstance(node, IsNull) else "valid", column.name)
+        case And(args) | Or(args) if not negated:
+            parts = [_spec(arg) for arg in args]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts):
+                return None
+            return ("and" if isinstance(node, And) else "or", known)
+        case Const(value):
+            return ("and" if value else "or", [])
+    return None
+
+
+def _test(column: Column, op: str, values: list[pa.Scalar], negated: bool) -> Spec | None:
+    if not _is_tested(column.type):
+        return None
+    return ("test", column.name, op, pa.array(values, column.value_type), negated)
+
+
+def _is_tested(data_type: pa.DataType) -> bool:
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _is_tested(data_type.storage_type)
+    if pt.is_dictionary(data_type):
+        inner = data_type.value_type
+        return not pt.is_dictionary(inner) and _is_tested(inner)
+    if pt.is_fixed_size_binary(data_type):
+        return bool(0 < data_type.byte_width <= _MAX_FIXED_BYTES)
+    return bool(
+        pt.is_integer(data_type)
+        or pt.is_float32(data_type)
+        or pt.is_float64(data_type)
+        or pt.is_decimal(data_type)
+        or pt.is_boolean(data_type)
+        or pt.is_date(data_type)
+        or pt.is_time(data_type)
+        or pt.is_timestamp(data_type)
+        or pt.is_duration(data_type)
+        or is_text(data_type)
+        or is_bytes(data_type)
+    )
+
+
+def _has_own_nulls(data_type: pa.DataType) -> bool:
+    """Are the nulls of such a column its own, and not those of runs, children or a dictionary?"""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _has_own_nulls(data_type.storage_type)
+    return not (
+        pt.is_run_end_encoded(data_type) or pt.is_union(data_type) or pt.is_dictionary(data_type)
+    )

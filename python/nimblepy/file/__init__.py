@@ -1,0 +1,1 @@
+"""One file: open, look up, write, index."""

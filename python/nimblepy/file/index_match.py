@@ -1,0 +1,221 @@
+"""Filters answered by secondary indexes: which of them, whether it pays, and the rows.
+
+An index may only say which rows can pass; the scan evaluates the whole filter on them. The cost
+of each way is estimated from what the indexes themselves say, before a row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.expr.bounds import bounds_for
+from nimblepy.expr.nodes import Compare, In, Node, StartsWith
+from nimblepy.rows.keys import single_row
+
+if TYPE_CHECKING:
+    from nimblepy.file.handle import FileBase
+    from nimblepy.file.indexes import Index
+
+Rows = np.ndarray[Any, np.dtype[np.uint64]]
+Places = np.ndarray[Any, np.dtype[np.uint64]]  # shape (n, 2), half-open
+
+# Key values (of an IN list, or products of several) that are looked up one by one, and prefixes
+# with a range behind them.
+MAX_KEYS = 100_000
+MAX_RANGES = 1_000
+# Costs in units of one row read by its number. A scan pays for every row, an index for every
+# entry that it decodes: a filter that more than about 1.5 % of the rows pass is scanned.
+SCANNED_ROW = 0.015
+ENTRY = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one index can say about a filter.
+
+    Attributes:
+        used: the conjuncts it answers, as text.
+        places: of the keys that may pass, for an ordered index.
+        batch: the keys, for a hash index.
+        rows: how many rows these are; an estimate for a hash index.
+    """
+
+    index: Index
+    used: tuple[str, ...]
+    places: Places | None
+    batch: pa.RecordBatch | None
+    rows: float
+
+    @property
+    def cost(self) -> float:
+        """Of finding the rows, without reading them."""
+        return self.rows * (ENTRY if self.places is not None else 1.0)
+
+
+def rows_by_indexes(
+    file: FileBase, conjuncts: Sequence[Node], rows_left: int
+) -> tuple[Rows, tuple[Found, ...]] | None:
+    """Ascending rows that may pass, by one or two secondary indexes.
+
+    ``None`` where no index helps, or reading the ``rows_left`` rows that are left without one is
+    cheaper.
+    """
+    best = rows_left * SCANNED_ROW
+    if best < 1:
+        return None  # reading a single row through an index would cost more
+    found: list[Found] = []
+    most = best
+    # What a hash index would find is known without asking it: these come first, so that a sorted
+    # one is searched only where that alone costs less.
+    for index in sorted((i for i in file._indexes if i.number >= 0), key=lambda i: i.ordered):
+        named = pin(file, index, conjuncts, most)
+        if named is not None:
+            found.append(named)
+            most = min(most, _cost([named], file.num_rows))
+    chosen: tuple[Found, ...] = ()
+    for way in [*combinations(found, 1), *combinations(found, 2)]:
+        cost = _cost(way, file.num_rows)
+        if cost < best:
+            chosen, best = way, cost
+    if not chosen:
+        return None
+    rows = _rows_of(file, chosen[0])
+    for other in chosen[1:]:
+        rows = np.intersect1d(rows, _rows_of(file, other), assume_unique=True)
+    return rows, chosen
+
+
+def _cost(way: Sequence[Found], num_rows: int) -> float:
+    """Of finding the rows and reading those that all indexes name, were they independent."""
+    expected = float(max(num_rows, 1))
+    for found in way:
+        expected *= min(1.0, found.rows / max(num_rows, 1))
+    return sum(found.cost for found in way) + expected
+
+
+def _rows_of(file: FileBase, found: Found) -> Rows:
+    number = found.index.number
+    if found.places is not None:
+        rows = _core.index_rows(file._open, number, found.places)
+    else:
+        _, rows = _core.index_find(file._open, number, found.batch, False, True)
+    return np.unique(rows)
+
+
+def pin(
+    file: FileBase, index: Index, conjuncts: Sequence[Node], most: float = math.inf
+) -> Found | None:
+    """What ``index`` says: values of its leading columns, then a range of the next one.
+
+    ``None`` as well where finding it in an ordered index costs more than ``most``, a unit a search.
+    """
+    prefixes: list[tuple[pa.Scalar, ...]] = [()]
+    used: list[str] = []
+    for key, data_type in zip(index.keys, index.types, strict=True):
+        mine = [
+            node
+            for node in conjuncts
+            if isinstance(node, (Compare, In, StartsWith)) and node.column.name == key.column
+        ]
+        values = values_of(mine)
+        if values is not None and len(prefixes) * len(values[0]) <= MAX_KEYS:
+            prefixes = [(*prefix, value) for prefix in prefixes for value in values[0]]
+            used.append(values[1])
+            continue
+        if not index.ordered or len(prefixes) > MAX_RANGES:
+            break
+        if len(prefixes) > most:
+            return None
+        last = _last_column(file, index, mine, data_type, prefixes, len(used))
+        if last is None:
+            break
+        return _found(index, (*used, *last[1]), last[0])
+    if not used or (not index.ordered and len(used) < len(index.keys)):
+        return None
+    if not prefixes:
+        return _found(index, tuple(used), np.empty((0, 2), dtype=np.uint64))
+    names = index.names[: len(used)]
+    arrays = [
+        pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type) for i in range(len(used))
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, list(names))
+    if index.ordered:
+        if len(prefixes) > most:
+            return None
+        places = _core.index_places(file._open, index.number, batch, False)
+        return _found(index, tuple(used), places)
+    keys = file._open.indexes[index.number][2]
+    return Found(index, tuple(used), None, batch, len(prefixes) * file.num_rows / max(1, keys))
+
+
+def _found(index: Index, used: tuple[str, ...], places: Places) -> Found:
+    rows = int((places[:, 1] - places[:, 0]).sum())
+    return Found(index, used, places, None, rows)
+
+
+def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], str] | None:
+    """The values a column must have, from its equality conjuncts."""
+    for node in nodes:
+        if isinstance(node, Compare) and node.op == "==":
+            return [node.value], str(node)
+        if isinstance(node, In):
+            return list(node.values), str(node)
+    return None
+
+
+def _last_column(
+    file: FileBase,
+    index: Index,
+    nodes: Sequence[Node],
+    data_type: pa.DataType,
+    prefixes: list[tuple[pa.Scalar, ...]],
+    depth: int,
+) -> tuple[Places, tuple[str, ...]] | None:
+    """Places of a range on the next key column, for each of few prefixes."""
+    parts: Places | None = None
+    used: list[str] = []
+    names = index.names[: depth + 1]
+    for node in nodes:
+        if not isinstance(node, (Compare, StartsWith)):
+            continue
+        if isinstance(node, Compare) and node.op == "!=":
+            continue
+        found = [_range_of(file, index, names, prefix, node) for prefix in prefixes]
+        places = _core.merge(np.array(found, dtype=np.uint64).reshape(-1, 2))
+        parts = places if parts is None else _core.intersect(parts, places)
+        used.append(str(node))
+    return None if parts is None else (parts, tuple(used))
+
+
+def _range_of(
+    file: FileBase,
+    index: Index,
+    names: Sequence[str],
+    prefix: tuple[pa.Scalar, ...],
+    node: Compare | StartsWith,
+) -> tuple[int, int]:
+    core = file._open
+    if isinstance(node, StartsWith):
+        value = pa.scalar(node.prefix, node.column.value_type)
+        return _core.index_prefix(core, index.number, single_row(names, [*prefix, value]), True)
+    (bound,) = bounds_for(node.column.value_type, node.op, node.value)
+    # An open side still ends where the leading columns change.
+    low = [*prefix] if bound.lower is None else [*prefix, bound.lower]
+    high = [*prefix] if bound.upper is None else [*prefix, bound.upper]
+    return _core.index_range(
+        core,
+        index.number,
+        single_row(names[: len(low)], low) if low else None,
+        bound.lower is None or bound.lower_inclusive,
+        single_row(names[: len(high)], high) if high else None,
+        bound.upper is None or bound.upper_inclusive,
+        True,
+    )

@@ -1,0 +1,136 @@
+"""The layout of a file: what `nimble inspect` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from nimblepy import _core
+from nimblepy.rows.plan import LayoutNode
+
+if TYPE_CHECKING:
+    from nimblepy.file.handle import FileBase as File
+
+
+def file_layout(file: File) -> LayoutNode:
+    """The whole file as a tree of stripe groups, stripes, columns and streams."""
+    core = file._open
+    nodes: list[tuple[str, str, int]] = _core.nodes(core)
+    groups = []
+    for number, (metadata, stripes, chunks, key_bytes) in enumerate(_core.layout(core)):
+        groups.append(_group(number, metadata, stripes, chunks, key_bytes, nodes))
+    sections = [
+        LayoutNode(
+            name=_section_name(kind, node, nodes)
+            if kind != "index"
+            else str(next(i for i in file._indexes if i.number == node)),
+            kind="index" if kind in ("bloom", "index") else "section",
+            size_bytes=size,
+        )
+        for kind, node, size in _core.sections(core)
+        if size
+    ]
+    return LayoutNode(
+        name=str(core.name),
+        kind="file",
+        rows=file.num_rows,
+        size_bytes=file.size_bytes,
+        children=(*groups, *sections),
+    )
+
+
+def _section_name(kind: str, node: int, nodes: list[tuple[str, str, int]]) -> str:
+    title = {"bloom": "Bloom filter", "zone_map": "zone map", "footer": "footer"}.get(kind, kind)
+    return f"{title} {_path(node, nodes)}" if kind in ("dictionary", "zone_map") else title
+
+
+def _path(node: int, nodes: list[tuple[str, str, int]]) -> str:
+    names: list[str] = []
+    while node:
+        name, _, node = nodes[node]
+        names.append(name)
+    return ".".join(reversed(names))
+
+
+def _group(
+    number: int,
+    metadata: int,
+    stripes: list[Any],
+    chunks: int,
+    key_bytes: int,
+    nodes: list[tuple[str, str, int]],
+) -> LayoutNode:
+    children = [
+        _stripe(i, first_row, rows, streams, nodes)
+        for i, (first_row, rows, streams) in enumerate(stripes)
+    ]
+    if chunks:
+        children.append(LayoutNode(name=f"{chunks} key chunks", kind="index", size_bytes=key_bytes))
+    children.append(LayoutNode(name="group metadata", kind="section", size_bytes=metadata))
+    # Segment heads lie in the group's metadata but are counted with their streams.
+    return LayoutNode(
+        name=f"stripe group {number}",
+        kind="stripe_group",
+        rows=sum(stripe[1] for stripe in stripes),
+        size_bytes=sum(child.size_bytes for child in children),
+        children=tuple(children),
+    )
+
+
+def _stripe(
+    number: int,
+    first_row: int,
+    rows: int,
+    streams: list[tuple[int, str, int, int, list[str]]],
+    nodes: list[tuple[str, str, int]],
+) -> LayoutNode:
+    by_node: dict[int, list[LayoutNode]] = {}
+    for node, role, values, size, encodings in streams:
+        if values:
+            by_node.setdefault(node, []).append(
+                LayoutNode(
+                    name=role,
+                    kind="stream",
+                    rows=values,
+                    size_bytes=size,
+                    encoding=_most_common(encodings),
+                )
+            )
+    below: dict[int, list[int]] = {}
+    for node, (_, _, parent) in enumerate(nodes):
+        if node:
+            below.setdefault(parent, []).append(node)
+    columns = [_column(node, rows, nodes, by_node, below) for node in below.get(0, [])]
+    return LayoutNode(
+        name=f"stripe {number} at row {first_row:,}",
+        kind="stripe",
+        rows=rows,
+        size_bytes=sum(column.size_bytes for column in columns),
+        children=tuple(columns),
+    )
+
+
+def _column(
+    node: int,
+    rows: int | None,
+    nodes: list[tuple[str, str, int]],
+    streams: dict[int, list[LayoutNode]],
+    below: dict[int, list[int]],
+) -> LayoutNode:
+    name, type_name, _ = nodes[node]
+    mine = streams.get(node, [])
+    inner = [_column(child, None, nodes, streams, below) for child in below.get(node, [])]
+    values = next((s for s in mine if s.name != "validity"), None)
+    return LayoutNode(
+        name=f"{name or 'item'}",
+        kind="column",
+        rows=rows if rows is not None else (values.rows if values else None),
+        size_bytes=sum(part.size_bytes for part in (*mine, *inner)),
+        encoding=f"{type_name}: {values.encoding}" if values else type_name,
+        children=(*mine, *inner) if len(mine) + len(inner) > 1 or inner else (),
+    )
+
+
+def _most_common(encodings: list[str]) -> str:
+    counted = Counter(encodings).most_common()
+    return counted[0][0] if len(counted) == 1 else f"{counted[0][0]} (and {len(counted) - 1} more)"

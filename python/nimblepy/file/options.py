@@ -1,0 +1,168 @@
+"""What a caller may choose when writing: indexes and :class:`WriteOptions`.
+
+Values are checked when they are made, so that a bad one is reported where it was written and not
+in the middle of a long write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.types import SortKey, as_sort_keys
+
+COMPRESSIONS = ("balanced", "fast", "compact")
+
+
+def _check_count(owner: str, name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidArgumentError(f"{owner}: {name} must be an int >= {least}, got {value!r}")
+
+
+def _check_number(owner: str, name: str, value: object, least: float, most: float) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not least <= value <= most:  # type: ignore[arg-type, operator]
+        raise InvalidArgumentError(
+            f"{owner}: {name} must be a number from {least:g} to {most:g}, got {value!r}"
+        )
+
+
+def _check_bloom(owner: str, name: str, value: object) -> None:
+    # Below 1 bit a key nearly every probe passes; above 64 the filter outgrows the keys.
+    if value is not None:
+        _check_number(owner, name, value, 1, 64)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class HashIndex:
+    """A secondary index that answers equality on all its columns in O(1).
+
+    Args:
+        columns: one name or a list of names; dotted paths reach struct fields.
+        load_factor: keys per bucket slot, 0.1 to 0.95. Higher is smaller and slower.
+        bloom_bits_per_key: bits of Bloom filter a key, 1 to 64; ``None`` stores no filter.
+
+    Raises:
+        InvalidArgumentError: an argument is out of range, or a column repeats.
+    """
+
+    columns: tuple[str, ...]
+    load_factor: float
+    bloom_bits_per_key: float | None
+
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        *,
+        load_factor: float = 0.7,
+        bloom_bits_per_key: float | None = 10.0,
+    ) -> None:
+        names = [columns] if isinstance(columns, str) else list(columns)
+        for name in names:
+            if isinstance(name, SortKey):
+                raise InvalidArgumentError(
+                    f"HashIndex: a hash has no order; pass the name {name.column!r}, not a SortKey"
+                )
+        if not names:
+            raise InvalidArgumentError("HashIndex: needs at least one column, got none")
+        _check_number("HashIndex", "load_factor", load_factor, 0.1, 0.95)
+        _check_bloom("HashIndex", "bloom_bits_per_key", bloom_bits_per_key)
+        object.__setattr__(self, "columns", tuple(key.column for key in as_sort_keys(names)))
+        object.__setattr__(self, "load_factor", float(load_factor))
+        bits = None if bloom_bits_per_key is None else float(bloom_bits_per_key)
+        object.__setattr__(self, "bloom_bits_per_key", bits)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SortedIndex:
+    """A secondary index that answers equality, prefixes, ranges and order on its columns.
+
+    Args:
+        columns: a name or :class:`~nimblepy.schema.types.SortKey`, or a list of them, in key order.
+
+    Raises:
+        InvalidArgumentError: no column, or one is given twice.
+    """
+
+    columns: tuple[SortKey, ...]
+
+    def __init__(self, columns: str | SortKey | Sequence[str | SortKey]) -> None:
+        keys = as_sort_keys(columns)
+        if not keys:
+            raise InvalidArgumentError("SortedIndex: needs at least one column, got none")
+        object.__setattr__(self, "columns", keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How a file is laid out. The defaults suit most data.
+
+    Attributes:
+        compression: ``"balanced"``; ``"fast"`` favours lookup and write speed, ``"compact"`` size.
+        stripe_rows: most rows in a stripe, the unit of encoding choice and of memory.
+        stripe_bytes: most Arrow bytes in a stripe; the limit that is reached first ends it.
+        group_rows: most rows that share one index group, loaded as one by a cold lookup.
+        group_bytes: encoded bytes after which a stripe group ends.
+        key_chunk_rows: keys in one key chunk, the unit a cold lookup reads from the index.
+        restart_interval: every n-th key of a chunk is stored whole; 1 is fastest and largest.
+        cluster_bloom_bits_per_key: bits of Bloom filter a cluster key; ``None`` stores none.
+        bloom_columns: columns with a Bloom filter in every stripe, by which a scan whose filter
+            asks for single values leaves stripes out; dotted paths reach struct fields.
+        bloom_bits_per_key: bits of these filters for each different value of a stripe.
+        statistics: zone maps for all columns (True), none (False), or the listed ones.
+        zone_rows: rows that share one zone-map entry.
+        sort_memory_bytes: memory for rows being sorted; more than this spills to disk.
+        index_memory_bytes: memory for all secondary indexes being built; more spills to disk.
+        threads: threads that encode; ``None`` is one per core.
+
+    Raises:
+        InvalidArgumentError: a value is out of range; the message names found and expected.
+    """
+
+    compression: str = "balanced"
+    stripe_rows: int = 131_072
+    stripe_bytes: int = 64 << 20
+    group_rows: int = 1 << 20
+    group_bytes: int = 64 << 20
+    key_chunk_rows: int = 2048
+    restart_interval: int = 16
+    cluster_bloom_bits_per_key: float | None = None
+    bloom_columns: Sequence[str] = ()
+    bloom_bits_per_key: float = 10.0
+    statistics: bool | Sequence[str] = True
+    zone_rows: int = 8192
+    sort_memory_bytes: int = 512 << 20
+    index_memory_bytes: int = 256 << 20
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        owner = "WriteOptions"
+        if self.compression not in COMPRESSIONS:
+            expected = ", ".join(repr(name) for name in COMPRESSIONS)
+            raise InvalidArgumentError(
+                f"{owner}: compression must be one of {expected}, got {self.compression!r}"
+            )
+        for name in ("stripe_rows", "group_rows", "key_chunk_rows", "restart_interval"):
+            _check_count(owner, name, getattr(self, name), 1)
+        _check_count(owner, "zone_rows", self.zone_rows, 1)
+        for name in ("stripe_bytes", "group_bytes"):
+            _check_count(owner, name, getattr(self, name), 1024)
+        # Less than 1 MiB would make a spill file of every few rows.
+        for name in ("sort_memory_bytes", "index_memory_bytes"):
+            _check_count(owner, name, getattr(self, name), 1 << 20)
+        if self.threads is not None:
+            _check_count(owner, "threads", self.threads, 1)
+        _check_bloom(owner, "cluster_bloom_bits_per_key", self.cluster_bloom_bits_per_key)
+        _check_number(owner, "bloom_bits_per_key", self.bloom_bits_per_key, 1, 64)
+        self._keep_names("bloom_columns", self.bloom_columns, "a list of column names")
+        if not isinstance(self.statistics, bool):
+            self._keep_names("statistics", self.statistics, "True, False or a list of column names")
+
+    def _keep_names(self, field: str, names: Sequence[str], expected: str) -> None:
+        listed = not isinstance(names, str) and isinstance(names, Sequence)
+        if not listed or not all(isinstance(name, str) for name in names):
+            raise InvalidArgumentError(f"WriteOptions: {field} must be {expected}, got {names!r}")
+        # A tuple keeps the value hashable and safe from later changes to the caller's list.
+        object.__setattr__(self, field, tuple(names))

@@ -1,0 +1,337 @@
+"""Writing files: :func:`write` for data at hand, :class:`Writer` for data that arrives."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.io.location import locate
+from nimblepy.io.progress import Progress
+from nimblepy.io.tabular import as_reader, check_column, slices
+from nimblepy.rows.closing import Scoped
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.types import ColumnSummary, FileSummary, SortKey, as_sort_keys
+
+ClusterBy: TypeAlias = str | SortKey | Sequence[str | SortKey] | None
+ProgressArg: TypeAlias = bool | Callable[[int, int | None], object] | None
+
+
+class Writer(Scoped):
+    """Writes one file, batch by batch. Use it as a context manager.
+
+    Leaving the block finishes the file and makes it visible at ``path`` in one step; leaving it
+    with an exception leaves nothing behind, and an older file at ``path`` stays as it was.
+
+    Args:
+        path: where the file goes; a URI, or a path in ``filesystem``.
+        schema: columns and types; an object with ``__arrow_c_schema__``.
+        cluster_by: the cluster key: a column name, a :class:`SortKey`, or a list of them.
+        unique: a cluster key that occurs twice is an error naming the key and both rows.
+        presorted: rows arrive in key order (verified); otherwise they are sorted, on disk where
+            they exceed ``WriteOptions.sort_memory_bytes``. Equal keys keep their order.
+        indexes: secondary indexes.
+        options: how the file is laid out.
+        metadata: key/value pairs kept with the file.
+        progress: ``True`` for a progress bar, or called as ``progress(rows_done, None)``.
+        filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of ``path``.
+
+    Raises:
+        InvalidArgumentError: unknown column, unsupported type (its path is named), bad argument.
+        KeyOrderError: ``presorted`` rows are not in order; both rows are named.
+        DuplicateKeyError: ``unique`` and a key occurs twice.
+        OSError: the disk says no.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: pa.Schema,
+        *,
+        cluster_by: ClusterBy = None,
+        unique: bool = False,
+        presorted: bool = False,
+        indexes: Sequence[HashIndex | SortedIndex] = (),
+        options: WriteOptions | None = None,
+        metadata: Mapping[str, str | bytes] | None = None,
+        progress: ProgressArg = None,
+        filesystem: Any = None,
+    ) -> None:
+        self._schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
+        self._summary: FileSummary | None = None
+        self._progress = Progress(progress, None)
+        self._seconds = 0.0
+        keys = as_sort_keys(cluster_by)
+        for name, given in (("unique", unique), ("presorted", presorted)):
+            if given and not keys:
+                raise InvalidArgumentError(f"{name}=True needs a cluster key: pass cluster_by")
+        place = locate(path, filesystem)
+        self._path = place.path
+        core_options = _core_options(
+            self._schema, keys, unique, options or WriteOptions(), metadata
+        )
+        core_options["indexes"] = _index_specs(self._schema, indexes)
+        self._indexed = bool(core_options["indexes"])
+        core_options["spill_directory"] = place.spill_folder
+        self._core: Any = _core.Writer(
+            place.sink(), self._schema, core_options, bool(keys) and not presorted
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def summary(self) -> FileSummary:
+        """What was written; there once the file is finished."""
+        if self._summary is None:
+            raise InvalidArgumentError("the file is not finished yet")
+        return self._summary
+
+    def write(self, data: Any) -> None:
+        """Appends a batch, a table, or any other tabular data with the file's columns.
+
+        Columns are matched by name; their types must be the schema's.
+        """
+        if self._core is None:
+            raise InvalidArgumentError(f"the writer of {self._path} is closed")
+        reader, _ = as_reader(data)
+        for batch in reader:
+            _check_data(batch)
+            for piece in slices(self._conform(batch)):
+                begin = time.perf_counter()
+                self._core.write(piece)
+                self._seconds += time.perf_counter() - begin
+                self._progress.advance(piece.num_rows)
+
+    def close(self) -> FileSummary:
+        """Finishes the file and makes it visible. Leaving the ``with`` block does this."""
+        if self._summary is None:
+            if self._core is None:
+                raise InvalidArgumentError(f"the writer of {self._path} was given up")
+            core, self._core = self._core, None
+            self._progress.stage("building indexes" if self._indexed else "finishing")
+            begin = time.perf_counter()
+            try:
+                done = core.finish()
+            finally:
+                core.close()
+                self._progress.finish()
+            self._seconds += time.perf_counter() - begin
+            self._summary = _summary(self._schema, done, self._seconds)
+        return self._summary
+
+    def abort(self) -> None:
+        """Gives the file up: nothing stays behind."""
+        if self._core is not None:
+            core, self._core = self._core, None
+            core.close()
+            self._progress.finish()
+
+    def _leave(self, failed: bool) -> None:
+        if failed:
+            self.abort()
+        else:
+            self.close()
+
+    def __repr__(self) -> str:
+        state = "open" if self._core is not None else "finished" if self._summary else "given up"
+        return f"<nimblepy.Writer {self._path!r}, {len(self._schema)} columns, {state}>"
+
+    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """``batch`` with the schema's columns in their order."""
+        if batch.schema.equals(self._schema):
+            return batch
+        names = batch.schema.names
+        if sorted(names) != sorted(self._schema.names):
+            missing = [n for n in self._schema.names if n not in names]
+            extra = [n for n in names if n not in self._schema.names]
+            raise InvalidArgumentError(
+                f"batch: columns do not match the schema: missing {missing}, not in it {extra}"
+            )
+        if names != self._schema.names:
+            batch = batch.select(self._schema.names)
+        for found, expected in zip(batch.schema, self._schema, strict=True):
+            if found.type != expected.type:
+                raise InvalidArgumentError(
+                    f"batch: column {expected.name!r} is {found.type}, the schema says "
+                    f"{expected.type}"
+                )
+        return batch
+
+
+def write(
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    cluster_by: ClusterBy = None,
+    unique: bool = False,
+    presorted: bool = False,
+    indexes: Sequence[HashIndex | SortedIndex] = (),
+    options: WriteOptions | None = None,
+    metadata: Mapping[str, str | bytes] | None = None,
+    progress: ProgressArg = None,
+    filesystem: Any = None,
+) -> FileSummary:
+    """Writes ``data`` to ``path`` and says what came of it.
+
+    Args:
+        data: an object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars,
+            duckdb, ...), a pandas DataFrame, or an iterable of :class:`pyarrow.RecordBatch`.
+        path, cluster_by, unique, presorted, indexes, options, metadata, filesystem: see
+            :class:`Writer`.
+        progress: ``True`` for a progress bar, or called as ``progress(rows_done, rows_total)``;
+            ``rows_total`` is ``None`` where it is not known.
+
+    Returns:
+        Rows, bytes, bytes of indexes, and encoding and bytes of every column.
+
+    Raises:
+        As :class:`Writer`; nothing is left at ``path`` but what was there before.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> nb.write(pa.table({"k": [2, 1], "v": ["b", "a"]}), path, cluster_by="k").num_rows
+        2
+    """
+    reader, total = as_reader(data)
+    with Writer(
+        path,
+        reader.schema,
+        cluster_by=cluster_by,
+        unique=unique,
+        presorted=presorted,
+        indexes=indexes,
+        options=options,
+        metadata=metadata,
+        filesystem=filesystem,
+    ) as writer:
+        writer._progress = Progress(progress, total)
+        writer.write(reader)
+    return writer.summary
+
+
+def _core_options(
+    schema: pa.Schema,
+    keys: Sequence[SortKey],
+    unique: bool,
+    options: WriteOptions,
+    metadata: Mapping[str, str | bytes] | None,
+) -> dict[str, Any]:
+    return {
+        "compression": options.compression,
+        "stripe_rows": options.stripe_rows,
+        "stripe_bytes": options.stripe_bytes,
+        "group_rows": options.group_rows,
+        "group_bytes": options.group_bytes,
+        "key_chunk_rows": options.key_chunk_rows,
+        "restart_interval": min(options.restart_interval, 2**31 - 1),
+        "cluster_bloom_bits": options.cluster_bloom_bits_per_key or 0.0,
+        "zone_rows": min(options.zone_rows, 2**31 - 1),
+        "statistics": options.statistics is not False and options.statistics != (),
+        "statistics_columns": []
+        if isinstance(options.statistics, bool)
+        else [_column_index(schema, name) for name in options.statistics],
+        "bloom_columns": [_path_indices(schema, name) for name in options.bloom_columns],
+        "bloom_bits_per_key": options.bloom_bits_per_key,
+        "sort_memory_bytes": options.sort_memory_bytes,
+        "threads": options.threads or 0,
+        "unique": unique,
+        "index_memory_bytes": options.index_memory_bytes,
+        "cluster_by": _key_columns(schema, keys),
+        "metadata": [_metadata_item(name, value) for name, value in (metadata or {}).items()],
+    }
+
+
+def _key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[tuple[list[int], bool, bool]]:
+    return [(_path_indices(schema, key.column), key.descending, key.nulls_first) for key in keys]
+
+
+def _index_specs(
+    schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex]
+) -> list[dict[str, Any]]:
+    """What the core is told of each index; refuses two that answer the same."""
+    if isinstance(indexes, (HashIndex, SortedIndex)):
+        indexes = (indexes,)
+    seen: set[Any] = set()
+    specs = []
+    for index in indexes:
+        if not isinstance(index, (HashIndex, SortedIndex)):
+            raise InvalidArgumentError(
+                f"indexes: expected nb.HashIndex or nb.SortedIndex, got {index!r}"
+            )
+        is_hash = isinstance(index, HashIndex)
+        keys = as_sort_keys(index.columns)
+        if (is_hash, keys) in seen:
+            raise InvalidArgumentError(f"indexes: {index!r} is given twice")
+        seen.add((is_hash, keys))
+        specs.append(
+            {
+                "kind": "hash" if is_hash else "sorted",
+                "columns": _key_columns(schema, keys),
+                "load_factor": index.load_factor if isinstance(index, HashIndex) else 0.7,
+                "bloom_bits": (index.bloom_bits_per_key or 0.0)
+                if isinstance(index, HashIndex)
+                else 0.0,
+            }
+        )
+    return specs
+
+
+def _metadata_item(name: object, value: object) -> tuple[str, bytes]:
+    if not isinstance(name, str) or not isinstance(value, (str, bytes)):
+        raise InvalidArgumentError(
+            f"metadata: expected str keys and str or bytes values, got {name!r}: {value!r}"
+        )
+    return name, value.encode() if isinstance(value, str) else value
+
+
+def _check_data(batch: pa.RecordBatch) -> None:
+    """What Arrow's own cheap checks find wrong, and nulls where the schema rules them out."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        check_column(field.name, column)
+        if not field.nullable and column.null_count:
+            raise InvalidArgumentError(
+                f"column {field.name!r} is declared without nulls but has {column.null_count}"
+            )
+
+
+def _path_indices(schema: pa.Schema, name: str) -> list[int]:
+    """Child numbers of a dotted path, from the schema's root."""
+    column = resolve_column(schema, name)
+    indices: list[int] = []
+    fields: list[pa.Field] = list(schema)
+    for step in column.path:
+        position = next(i for i, field in enumerate(fields) if field.name == step)
+        indices.append(position)
+        inner = fields[position].type
+        fields = list(inner) if pa.types.is_struct(inner) else []
+    return indices
+
+
+def _column_index(schema: pa.Schema, name: str) -> int:
+    return _path_indices(schema, name)[0]
+
+
+def _summary(schema: pa.Schema, done: Mapping[str, Any], seconds: float) -> FileSummary:
+    columns = tuple(
+        ColumnSummary(name=name, encoding=encoding or "none", size_bytes=size)
+        for name, encoding, size in zip(
+            schema.names, done["column_encodings"], done["column_bytes"], strict=True
+        )
+    )
+    return FileSummary(
+        num_rows=done["num_rows"],
+        size_bytes=done["size_bytes"],
+        index_bytes=done["index_bytes"],
+        stripes=done["stripes"],
+        index_seconds=done["index_seconds"],
+        write_seconds=seconds,
+        columns=columns,
+    )

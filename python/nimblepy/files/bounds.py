@@ -1,0 +1,168 @@
+"""Which files can hold a key, from the first and the last key of each."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy import _core
+from nimblepy.schema.types import SortKey
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class EncodedKeys:
+    """Keys, or their first columns, as byte strings in the order of the key."""
+
+    def __init__(self, batch: pa.RecordBatch, keys: Sequence[SortKey]) -> None:
+        """``batch`` has the first columns of ``keys``, in their order."""
+        orders = [(key.descending, key.nulls_first) for key in keys[: batch.num_columns]]
+        self._bytes, offsets = _core.encode_keys(batch, orders)
+        self._offsets = offsets.astype(np.int64)
+        widths = np.diff(self._offsets)
+        self.width = int(widths[0]) if len(widths) and (widths == widths[0]).all() else 0
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def fixed(self) -> np.ndarray[Any, Any]:
+        """As numpy byte strings, for keys of one width: they compare like the keys."""
+        return self._bytes.view(f"S{self.width}")
+
+    def to_list(self) -> list[bytes]:
+        raw = self._bytes.tobytes()
+        at = self._offsets.tolist()
+        return [raw[begin:end] for begin, end in pairwise(at)]
+
+
+def successor(key: bytes) -> bytes | None:
+    """The least byte string above all that begin with ``key``; ``None``: there is none."""
+    stripped = key.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+class FileBounds:
+    """First and last keys of files that are sorted by their first.
+
+    Attributes:
+        disjoint: every file ends before the next begins, so no key is in two of them.
+    """
+
+    def __init__(self, lower: pa.BinaryArray, upper: pa.BinaryArray) -> None:
+        self._arrays = (lower, upper)
+        self._count = len(lower)
+        self._width = _common_width(lower, upper)
+        self._cut: dict[int, tuple[Any, Any, Any]] = {}
+        if self._width:
+            first, last = _fixed(lower, self._width), _fixed(upper, self._width)
+            self.disjoint = bool((last[:-1] < first[1:]).all())
+        else:
+            pairs = zip(self._upper, self._lower[1:], strict=False)
+            self.disjoint = all(before < after for before, after in pairs)
+
+    @cached_property
+    def _lower(self) -> list[bytes]:
+        return list(self._arrays[0].to_pylist())
+
+    @cached_property
+    def _upper(self) -> list[bytes]:
+        return list(self._arrays[1].to_pylist())
+
+    @cached_property
+    def _reach(self) -> list[bytes]:
+        """The last key of the files up to each; sorted, unlike the last keys themselves."""
+        return self._upper if self.disjoint else list(accumulate(self._upper, max))
+
+    def candidates(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
+        """Files that can hold a key from ``low`` to ``high``, both included.
+
+        Args:
+            low, high: ends of one range each; shorter keys stand for all that begin with them.
+
+        Returns:
+            Pairs (range, file), ordered by file, then by range.
+        """
+        if not self._count or not len(low):
+            none = np.empty(0, dtype=np.int64)
+            return none, none
+        if 0 < low.width <= self._width and 0 < high.width <= self._width:
+            first, last = self._fixed_places(low, high)
+        else:
+            first, last = self._places(low, high)
+        counts = np.maximum(last - first, 0)
+        ranges = np.repeat(np.arange(len(low), dtype=np.int64), counts)
+        within = np.arange(len(ranges), dtype=np.int64) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
+        files = np.repeat(first, counts) + within
+        if not self.disjoint:
+            ranges, files = self._reached(ranges, files, low)
+        order = np.argsort(files, kind="stable")
+        return ranges[order], files[order]
+
+    def between(self, low: bytes | None, high: bytes | None) -> range:
+        """Files from the first that can hold a key >= ``low`` to the last that can hold <= high."""
+        first = 0 if low is None else bisect_left(self._reach, low)
+        after = None if high is None else successor(high)
+        last = self._count if after is None else bisect_left(self._lower, after)
+        return range(first, max(first, last))
+
+    def _fixed_places(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
+        _, reach, _ = self._cut_to(low.width)
+        lower, _, _ = self._cut_to(high.width)
+        first = np.searchsorted(reach, low.fixed(), side="left")
+        last = np.searchsorted(lower, high.fixed(), side="right")
+        return first.astype(np.int64), last.astype(np.int64)
+
+    def _cut_to(self, width: int) -> tuple[Any, Any, Any]:
+        """Bounds cut to the width of the keys asked for: a cut key equals all that begin so."""
+        found = self._cut.get(width)
+        if found is None:
+            lower, upper = (_fixed(array, self._width) for array in self._arrays)
+            reach = upper if self.disjoint else np.array(self._reach, dtype=upper.dtype)
+            found = self._cut[width] = (_cut(lower, width), _cut(reach, width), _cut(upper, width))
+        return found
+
+    def _places(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
+        first = [bisect_left(self._reach, key) for key in low.to_list()]
+        ends = [successor(key) for key in high.to_list()]
+        last = [self._count if key is None else bisect_left(self._lower, key) for key in ends]
+        return np.array(first, dtype=np.int64), np.array(last, dtype=np.int64)
+
+    def _reached(
+        self, ranges: Indices, files: Indices, low: EncodedKeys
+    ) -> tuple[Indices, Indices]:
+        """Leaves out files that end before the range although an earlier one does not."""
+        if 0 < low.width <= self._width:
+            keep = self._cut_to(low.width)[2][files] >= low.fixed()[ranges]
+        else:
+            keys = low.to_list()
+            pairs = zip(ranges.tolist(), files.tolist(), strict=True)
+            keep = np.array([self._upper[f] >= keys[r] for r, f in pairs], dtype=np.bool_)
+        return ranges[keep], files[keep]
+
+
+def _common_width(*arrays: pa.BinaryArray) -> int:
+    """Bytes of every key, 0 where they differ."""
+    widths = pc.min_max(pc.binary_length(pa.chunked_array(arrays)))
+    least, most = widths["min"].as_py(), widths["max"].as_py()
+    return least if least is not None and least == most else 0
+
+
+def _fixed(array: pa.BinaryArray, width: int) -> np.ndarray[Any, Any]:
+    data = array.buffers()[2]
+    return np.frombuffer(data, f"S{width}", count=len(array), offset=array.offset * width)
+
+
+def _cut(keys: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
+    if keys.dtype.itemsize == width:
+        return keys
+    raw = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), keys.dtype.itemsize)
+    return np.ascontiguousarray(raw[:, :width]).view(f"S{width}").reshape(-1)

@@ -1,0 +1,1 @@
+"""Bytes in and out: locations, stores, tabular input, conversion, progress."""

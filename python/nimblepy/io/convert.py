@@ -1,0 +1,199 @@
+"""Converts Parquet, CSV and Arrow IPC files to nimble, batch by batch.
+
+The module is not called ``convert``: importing it would hide the function ``nimblepy.convert``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.schema.columns import unknown_column_message
+from nimblepy.schema.types import FileSummary, SortKey
+
+Progress = Callable[[int, int | None], None]
+
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".arrows": "arrow",
+}
+
+
+def convert(
+    source: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    cluster_by: str | SortKey | Sequence[str | SortKey] | None = None,
+    unique: bool = False,
+    presorted: bool = False,
+    indexes: Sequence[HashIndex | SortedIndex] = (),
+    options: WriteOptions | None = None,
+    metadata: Mapping[str, str | bytes] | None = None,
+    progress: bool | Progress | None = None,
+    filesystem: object = None,
+) -> FileSummary:
+    """Writes the rows of ``source`` to the nimble file ``path``, in constant memory.
+
+    Args:
+        source: a local file.
+        path: the nimble file to make; it appears only when complete.
+        format: ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"arrow"`` (IPC file or stream, Feather
+            V2). ``None`` tells from the first bytes and the name.
+        columns: columns to keep, in this order; ``None`` keeps all.
+        progress: ``True`` for a bar, or a function of rows done and rows in all. A CSV file or
+            an Arrow stream does not say how many rows it has.
+
+    The other arguments are those of :func:`nimblepy.write`.
+
+    Raises:
+        InvalidArgumentError: unknown format or column.
+        OSError: a file cannot be read or written.
+    """
+    from nimblepy.file.write import write
+
+    with ExitStack() as stack:
+        reader, total = open_batches(source, format=format, columns=columns, stack=stack)
+        return write(
+            reader,
+            path,
+            cluster_by=cluster_by,
+            unique=unique,
+            presorted=presorted,
+            indexes=indexes,
+            options=options,
+            metadata=metadata,
+            progress=_with_total(progress, total),
+            filesystem=filesystem,
+        )
+
+
+def open_batches(
+    source: str | os.PathLike[str],
+    *,
+    format: str | None,
+    columns: Sequence[str] | None,
+    stack: ExitStack,
+) -> tuple[pa.RecordBatchReader, int | None]:
+    """A stream over ``source`` with the number of its rows where the format tells it.
+
+    What has to be closed after the stream is registered with ``stack``.
+    """
+    kind = format or detect_format(source)
+    if kind == "parquet":
+        return _open_parquet(source, columns, stack)
+    if kind in ("csv", "tsv"):
+        return _open_csv(source, "\t" if kind == "tsv" else ",", columns, stack)
+    if kind == "arrow":
+        return _open_arrow(source, columns, stack)
+    raise InvalidArgumentError(f"convert: format must be parquet, csv, tsv or arrow, got {kind!r}")
+
+
+def detect_format(source: str | os.PathLike[str]) -> str:
+    """The format of a local file, from its first bytes or else its name."""
+    with open(source, "rb") as file:
+        start = file.read(6)
+    if start[:4] == b"PAR1":
+        return "parquet"
+    if start == b"ARROW1":
+        return "arrow"
+    suffixes = [suffix.lower() for suffix in Path(source).suffixes]
+    if suffixes and suffixes[-1] in (".gz", ".bz2", ".zst", ".lz4"):
+        suffixes.pop()
+    name = _FORMATS.get(suffixes[-1] if suffixes else "")
+    if name in (None, "parquet"):
+        expected = "; ".join(sorted(_FORMATS))
+        raise InvalidArgumentError(
+            f"convert: cannot tell the format of {os.fspath(source)!r}: it starts with {start!r}. "
+            f"Pass format=, or use one of the names {expected}"
+        )
+    return str(name)
+
+
+def _with_total(progress: bool | Progress | None, total: int | None) -> bool | Progress | None:
+    """The writer sees a stream and knows no total; the source may."""
+    if total is None or not callable(progress):
+        return progress
+    report = progress
+    return lambda done, known: report(done, known if known is not None else total)
+
+
+def _check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> None:
+    for name in columns or ():
+        if schema.get_field_index(name) < 0:
+            raise InvalidArgumentError(f"convert: {unknown_column_message(schema, name)}")
+
+
+def _open_parquet(
+    source: str | os.PathLike[str], columns: Sequence[str] | None, stack: ExitStack
+) -> tuple[pa.RecordBatchReader, int]:
+    import pyarrow.parquet as parquet
+
+    file = stack.enter_context(parquet.ParquetFile(source))
+    schema = file.schema_arrow
+    _check_columns(schema, columns)
+    names = list(columns) if columns is not None else schema.names
+    kept = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
+    # A row group at a time: pyarrow cannot make a batch of two whose nested dictionaries differ.
+    batches = (
+        batch.select(names)
+        for group in range(file.num_row_groups)
+        for batch in file.iter_batches(row_groups=[group], columns=names)
+    )
+    return pa.RecordBatchReader.from_batches(kept, batches), file.metadata.num_rows
+
+
+def _open_csv(
+    source: str | os.PathLike[str],
+    delimiter: str,
+    columns: Sequence[str] | None,
+    stack: ExitStack,
+) -> tuple[pa.RecordBatchReader, None]:
+    import pyarrow.csv as csv
+
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    # Column types are settled by the first block, so it is made large.
+    read = csv.ReadOptions(block_size=16 << 20)
+    reader = stack.enter_context(
+        csv.open_csv(os.fspath(source), parse_options=parse, read_options=read)
+    )
+    return _select(reader, reader.schema, columns), None
+
+
+def _open_arrow(
+    source: str | os.PathLike[str], columns: Sequence[str] | None, stack: ExitStack
+) -> tuple[pa.RecordBatchReader, int | None]:
+    memory = stack.enter_context(pa.memory_map(os.fspath(source)))
+    if memory.read(6) != b"ARROW1":
+        memory.seek(0)
+        stream = stack.enter_context(pa.ipc.open_stream(memory))
+        return _select(stream, stream.schema, columns), None
+    file = stack.enter_context(pa.ipc.open_file(memory))
+    batches = (file.get_batch(number) for number in range(file.num_record_batches))
+    # Counting reads every batch header, so it is left to the progress of the write.
+    return _select(batches, file.schema, columns), None
+
+
+def _select(
+    batches: object, schema: pa.Schema, columns: Sequence[str] | None
+) -> pa.RecordBatchReader:
+    _check_columns(schema, columns)
+    if columns is None:
+        return pa.RecordBatchReader.from_batches(schema, batches)
+    names = list(columns)
+    kept = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
+    chosen = (batch.select(names) for batch in batches)  # type: ignore[attr-defined]
+    return pa.RecordBatchReader.from_batches(kept, chosen)

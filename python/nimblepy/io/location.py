@@ -1,0 +1,124 @@
+"""Where bytes live: local paths, URIs, pyarrow and fsspec file systems."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import tempfile
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.io import object_store
+from nimblepy.io.arrow_object import ArrowObject
+from nimblepy.io.object_store import ObjectSink, StoredObject
+from nimblepy.io.remote_file import RemoteFile
+
+
+def is_uri(path: str) -> bool:
+    """``s3://bucket/key`` is one; a Windows drive or a plain name is not."""
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.isidentifier()
+
+
+def as_arrow_filesystem(filesystem: Any) -> Any:
+    """A :class:`pyarrow.fs.FileSystem` for one, or for an fsspec file system."""
+    import pyarrow.fs as pafs
+
+    if isinstance(filesystem, pafs.FileSystem):
+        return filesystem
+    if hasattr(filesystem, "open") and hasattr(filesystem, "protocol"):
+        return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+    raise InvalidArgumentError(
+        "filesystem: expected pyarrow.fs.FileSystem or an fsspec file system, "
+        f"got {type(filesystem).__name__}"
+    )
+
+
+def resolve(path: str | os.PathLike[str], filesystem: Any) -> tuple[Any, str]:
+    """(file system, path in it); the file system is ``None`` for a local path."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"path: expected str, got {type(text).__name__}")
+    if filesystem is None:
+        if not is_uri(text):
+            return None, text
+        import pyarrow.fs as pafs
+
+        filesystem, text = pafs.FileSystem.from_uri(text)
+    else:
+        filesystem = as_arrow_filesystem(filesystem)
+    if filesystem.type_name == "local":
+        return None, text
+    return filesystem, text
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one file lies."""
+
+    path: str  # a local path, or the path in `store`
+    store: Any = None  # a pyarrow file system or an obstore store; None: local
+
+    @property
+    def is_local(self) -> bool:
+        return self.store is None
+
+    @property
+    def spill_folder(self) -> str:
+        """Where what exceeds a memory budget goes while the file is written."""
+        if not self.is_local:
+            return tempfile.gettempdir()
+        return os.path.dirname(os.path.abspath(self.path))
+
+    def open(self) -> RemoteFile:
+        """Cost: one request (pyarrow file systems: two)."""
+        if object_store.is_store(self.store):
+            return RemoteFile(StoredObject(self.store, self.path))
+        return RemoteFile(ArrowObject(self.store, self.path))
+
+    def sink(self) -> Any:
+        """What the core writes to: the path itself where it is local."""
+        if self.is_local:
+            return self.path
+        if object_store.is_store(self.store):
+            return ObjectSink(self.store, self.path)
+        return RemoteSink(self.store, self.path)
+
+
+def locate(path: str | os.PathLike[str], filesystem: Any) -> Place:
+    """The place of a path, a URI, or a path in ``filesystem``."""
+    if filesystem is not None and object_store.is_store(filesystem):
+        return Place(os.fspath(path), filesystem)
+    if filesystem is None and isinstance(path, str) and object_store.serves(path):
+        store, inner = object_store.locate(path)
+        return Place(inner, store)
+    store, inner = resolve(path, filesystem)
+    return Place(inner, store)
+
+
+class RemoteSink:
+    """Bytes to a file system, visible under ``path`` only after :meth:`commit`.
+
+    They are written under a temporary name beside it and moved, because closing an unfinished
+    output stream publishes what was written so far.
+    """
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        folder, name = posixpath.split(path)
+        self._filesystem = filesystem
+        self._path = path
+        self._temporary = posixpath.join(folder, f".{name}.{uuid.uuid4().hex}.nimble-tmp")
+        self._stream = filesystem.open_output_stream(self._temporary)
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(data)
+
+    def commit(self) -> None:
+        self._stream.close()
+        self._filesystem.move(self._temporary, self._path)
+
+    def abort(self) -> None:
+        self._stream.close()
+        self._filesystem.delete_file(self._temporary)

@@ -1,0 +1,192 @@
+"""Objects of S3, Google Cloud Storage, Azure and web servers, through obstore.
+
+Every read asks for the version that was opened (``If-Match``), in the request itself, so that an
+object that is replaced under a reader is an error and never a mixture.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from nimblepy.errors import InvalidArgumentError, StaleFileError
+
+SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "http", "https")
+_CLIENT = {"connect_timeout": "5s", "timeout": "60s"}
+_QUEUED = 8  # pieces of 1 MiB that wait for an upload
+
+
+def available() -> bool:
+    return importlib.util.find_spec("obstore") is not None
+
+
+def serves(uri: str) -> bool:
+    """Whether such a URI is read here; one with a query is in pyarrow's own way of writing."""
+    parts = urlsplit(uri)
+    return parts.scheme in SCHEMES and not parts.query and available()
+
+
+def is_store(filesystem: Any) -> bool:
+    return type(filesystem).__module__.partition(".")[0] == "obstore"
+
+
+def locate(uri: str) -> tuple[Any, str]:
+    """(store, path in it) of a URI."""
+    parts = urlsplit(uri)
+    path = parts.path.lstrip("/")
+    if not path:
+        raise InvalidArgumentError(f"path: {uri!r} names no object")
+    return _store(f"{parts.scheme}://{parts.netloc}", os.getpid()), path
+
+
+@functools.lru_cache(maxsize=64)
+def _store(root: str, process: int) -> Any:
+    """A store and its connections; credentials and region come from the environment."""
+    from obstore import store
+
+    retries = {
+        "max_retries": 4,
+        "retry_timeout": timedelta(seconds=30),
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=50),
+            "max_backoff": timedelta(seconds=2),
+            "base": 2,
+        },
+    }
+    options: dict[str, Any] = dict(_CLIENT)
+    plain = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", ""))
+    if root.startswith("http://") or (root.startswith("s3") and plain.startswith("http://")):
+        options["allow_http"] = True
+    make: Any = store.from_url  # its overloads do not know a scheme that is read at run time
+    return make(root, client_options=options, retry_config=retries)
+
+
+def _told(error: Exception, name: str) -> Exception:
+    """The error of the standard kind that obstore's stands for, with the object's name."""
+    from obstore import exceptions
+
+    reason = str(error).split("\n")[0][:300]
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{name}: no such object ({reason})")
+    if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+        return PermissionError(f"{name}: the store refuses access ({reason})")
+    if isinstance(error, exceptions.PreconditionError):
+        return StaleFileError(f"{name}: replaced since it was opened; open it again")
+    return OSError(f"{name}: {reason}")
+
+
+class StoredObject:
+    """A :class:`nimblepy.io.remote_file.RangeSource` of a store."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._version: tuple[Any, ...] = ()
+        self._etag: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self._path
+
+    def tail(self, size: int) -> tuple[int, bytes]:
+        try:
+            answer = self._tail(size)
+            meta, data = answer.meta, bytes(answer.bytes())
+        except Exception as error:
+            raise _told(error, self._path) from error
+        self._etag = meta["e_tag"]
+        self._version = _version(meta)
+        return meta["size"], data
+
+    def _tail(self, size: int) -> Any:
+        import obstore
+        from obstore import exceptions
+
+        try:
+            return obstore.get(self._store, self._path, options={"range": {"suffix": size}})
+        except (exceptions.GenericError, exceptions.NotSupportedError) as error:
+            # nothing has no last byte, and not every store counts from the end
+            known = obstore.head(self._store, self._path)["size"]
+            if known == 0:
+                return obstore.get(self._store, self._path)
+            if not isinstance(error, exceptions.NotSupportedError):
+                raise
+            begin = max(0, known - size)
+            return obstore.get(self._store, self._path, options={"range": (begin, known)})
+
+    def read(self, offset: int, size: int) -> Any:
+        import obstore
+
+        options: Any = {"range": (offset, offset + size)}
+        if self._etag is not None:
+            options["if_match"] = self._etag
+        try:
+            answer = obstore.get(self._store, self._path, options=options)
+            found = _version(answer.meta)
+            data = memoryview(answer.bytes())
+        except Exception as error:
+            raise _told(error, self._path) from error
+        if found != self._version:
+            raise StaleFileError(f"{self._path}: replaced since it was opened; open it again")
+        return data
+
+
+def _version(meta: Any) -> tuple[Any, ...]:
+    return (meta["size"], meta["e_tag"], meta["last_modified"])
+
+
+class ObjectSink:
+    """Bytes to an object that appears, whole, on :meth:`commit`: an upload in parts."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._pieces: queue.Queue[bytes | None] = queue.Queue(_QUEUED)
+        self._aborted = self._ended = False
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._upload, name="nimblepy-upload", daemon=True)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        self._raise()
+        self._pieces.put(data)
+
+    def commit(self) -> None:
+        self._pieces.put(None)
+        self._thread.join()
+        self._raise()
+
+    def abort(self) -> None:
+        self._aborted = True
+        self._pieces.put(None)
+        self._thread.join()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _upload(self) -> None:
+        import obstore
+
+        try:
+            obstore.put(self._store, self._path, self._taken(), use_multipart=True)
+        except Exception as error:
+            if not self._aborted:
+                self._error = _told(error, self._path)
+            # who waits for room in the queue must get to see the error
+            while not self._ended and self._pieces.get() is not None:
+                pass
+
+    def _taken(self) -> Iterator[bytes]:
+        while (piece := self._pieces.get()) is not None:
+            yield piece
+        self._ended = True
+        if self._aborted:
+            raise InterruptedError("the writer was left before the file was finished")

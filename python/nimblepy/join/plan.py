@@ -1,0 +1,268 @@
+"""What an index join reads and returns, settled before the first probe row arrives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.expr.filter import Filter, parse_filter
+from nimblepy.expr.nodes import value_type
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.join_keys import comparable, widens
+
+if TYPE_CHECKING:
+    from nimblepy.join.matches import BuildSide
+
+HOWS = ("inner", "left", "semi", "anti")
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A build column between two probe columns, both ends included.
+
+    Attributes:
+        column: the build column.
+        lower, upper: the probe columns.
+        by_index: the column follows the equality columns in the cluster key.
+    """
+
+    column: str
+    lower: str
+    upper: str
+    by_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """An index join whose names and types have been checked.
+
+    Attributes:
+        how: ``inner``, ``left``, ``semi`` or ``anti``.
+        probe_keys, build_keys: the equality columns of either side, pairwise.
+        between: range conditions; at most one is answered by the index.
+        output: (build column, its name in the result), in result order.
+        residual: (build column, its name in ``condition``) for those the condition needs.
+        condition: what a joined row must satisfy besides, over probe columns and ``residual``.
+        nan_greatest: ranges take NaN for a value above all others, as Spark does.
+        schema: of the result.
+    """
+
+    how: str
+    probe_keys: tuple[str, ...]
+    build_keys: tuple[str, ...]
+    between: tuple[Between, ...]
+    output: tuple[tuple[str, str], ...]
+    residual: tuple[tuple[str, str], ...]
+    condition: Filter | None
+    null_equals: bool
+    nan_greatest: bool
+    schema: pa.Schema
+
+    @property
+    def indexed_between(self) -> Between | None:
+        return next((item for item in self.between if item.by_index), None)
+
+    @property
+    def residual_betweens(self) -> tuple[Between, ...]:
+        return tuple(item for item in self.between if not item.by_index)
+
+    @property
+    def has_residual(self) -> bool:
+        """Rows that the index finds may still fail."""
+        return self.condition is not None or bool(self.residual_betweens)
+
+
+def plan_join(
+    probe: pa.Schema,
+    build: BuildSide,
+    *,
+    on: Any,
+    how: str,
+    columns: Sequence[str] | None,
+    condition: pc.Expression | str | None,
+    suffix: str = "",
+    prefix: str | None = None,
+    null_equals: bool,
+    between: Mapping[str, tuple[str, str]] | None,
+    nan_greatest: bool = False,
+) -> JoinPlan:
+    """Checks every name and type of a join.
+
+    Args:
+        suffix: appended to names that both sides have.
+        prefix: put before every name of the build side, instead of a suffix.
+        nan_greatest: ranges and SQL text find NaN equal to itself and above all numbers.
+
+    Raises:
+        InvalidArgumentError: unknown or ambiguous columns, types that do not compare, a bad
+            ``how``, names that clash even with the suffix.
+        IndexUnavailableError: no index on the build side's columns.
+    """
+    if how not in HOWS:
+        hint = "; swap the sides for those" if how in ("right", "full", "outer") else ""
+        raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}{hint}")
+    pairs = _pairs(on, between)
+    for probe_name, build_name in pairs:
+        _check_comparable(probe, build.schema, probe_name, build_name)
+    build_keys = tuple(b for _, b in pairs)
+    ranges = _betweens(probe, build, build_keys, between or {})
+    if not build_keys and not any(item.by_index for item in ranges):
+        raise IndexUnavailableError(
+            "on: no equality column, and `between` is not on the first column of the cluster key"
+        )
+
+    def shown(name: str) -> str:
+        if prefix is not None:
+            return prefix + name
+        return name + suffix if name in probe.names else name
+
+    output = _output(probe, build.schema, build_keys, columns, shown, how)
+    parsed, residual = _residual(probe, build.schema, condition, shown, ranges, nan_greatest)
+    return JoinPlan(
+        how=how,
+        probe_keys=tuple(p for p, _ in pairs),
+        build_keys=build_keys,
+        between=ranges,
+        output=output,
+        residual=residual,
+        condition=parsed,
+        null_equals=null_equals,
+        nan_greatest=nan_greatest,
+        schema=_result_schema(probe, build.schema, output, how),
+    )
+
+
+def _pairs(on: Any, between: Any) -> list[tuple[str, str]]:
+    """(probe column, build column) for every equality."""
+    if isinstance(on, str):
+        return [(on, on)]
+    if isinstance(on, Mapping):
+        pairs = list(on.items())
+    elif isinstance(on, Sequence):
+        pairs = [(name, name) for name in on]
+    else:
+        raise InvalidArgumentError(
+            f"on: expected a column, a list of columns or {{probe: build}}, got {on!r}"
+        )
+    if not all(isinstance(p, str) and isinstance(b, str) for p, b in pairs):
+        raise InvalidArgumentError(f"on: column names are str, got {on!r}")
+    if not pairs and not between:
+        raise InvalidArgumentError("on: no column given")
+    if len({b for _, b in pairs}) != len(pairs):
+        raise InvalidArgumentError(f"on: a column is given twice: {on!r}")
+    return pairs
+
+
+def _check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: str) -> None:
+    probe_type = probe_column(probe, left).type
+    build_type = resolve_column(build, right).type
+    if not comparable(probe_type, build_type):
+        raise InvalidArgumentError(
+            f"probe column {left!r} is {probe_type}, which does not compare with column "
+            f"{right!r}, which is {build_type}; cast the probe column"
+        )
+
+
+def probe_column(probe: pa.Schema, name: str) -> pa.Field:
+    """The probe's column of that name.
+
+    Raises:
+        InvalidArgumentError: there is none, or more than one.
+    """
+    found = probe.get_all_field_indices(name)
+    if len(found) != 1:
+        problem = "no" if not found else "more than one"
+        raise InvalidArgumentError(
+            f"probe: {problem} column {name!r}; it has {', '.join(map(repr, probe.names))}"
+        )
+    return probe.field(found[0])
+
+
+def _betweens(
+    probe: pa.Schema,
+    build: BuildSide,
+    build_keys: tuple[str, ...],
+    between: Mapping[str, tuple[str, str]],
+) -> tuple[Between, ...]:
+    cluster = [key.column for key in build.cluster_by]
+    leading = sorted(cluster[: len(build_keys)]) == sorted(build_keys)
+    following = cluster[len(build_keys)] if leading and len(cluster) > len(build_keys) else None
+    out = []
+    for column, bounds in between.items():
+        if isinstance(bounds, str) or len(tuple(bounds)) != 2:
+            raise InvalidArgumentError(
+                f"between: expected {{build column: (lower, upper)}} of probe columns, "
+                f"got {column!r}: {bounds!r}"
+            )
+        lower, upper = bounds
+        wanted = value_type(resolve_column(build.schema, column).type)
+        by_index = column == following
+        for bound in (lower, upper):
+            _check_comparable(probe, build.schema, bound, column)
+            by_index &= widens(probe_column(probe, bound).type, wanted)
+        out.append(Between(column, lower, upper, by_index=by_index))
+    return tuple(out)
+
+
+def _output(
+    probe: pa.Schema,
+    build: pa.Schema,
+    build_keys: tuple[str, ...],
+    columns: Sequence[str] | None,
+    shown_as: Callable[[str], str],
+    how: str,
+) -> tuple[tuple[str, str], ...]:
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns: expected a list of names, got {columns!r}")
+    if how in ("semi", "anti"):
+        return ()
+    # The equality columns are in the result already, on the probe's side.
+    wanted = [n for n in build.names if n not in build_keys] if columns is None else list(columns)
+    output = [(name, shown_as(name)) for name in wanted]
+    for name in wanted:
+        resolve_column(build, name)
+    counts = Counter([*probe.names, *(shown for _, shown in output)])
+    clashes = [shown for _, shown in output if counts[shown] > 1]
+    if clashes:
+        raise InvalidArgumentError(
+            f"columns: {', '.join(map(repr, dict.fromkeys(clashes)))} would be in the result "
+            "twice; choose other columns, or another suffix or prefix"
+        )
+    return tuple(output)
+
+
+def _residual(
+    probe: pa.Schema,
+    build: pa.Schema,
+    condition: pc.Expression | str | None,
+    shown_as: Callable[[str], str],
+    ranges: Sequence[Between],
+    nan_greatest: bool,
+) -> tuple[Filter | None, tuple[tuple[str, str], ...]]:
+    """The parsed condition, and the build columns that it and the ranges left over read."""
+    wanted = {item.column: item.column for item in ranges if not item.by_index}
+    if condition is None:
+        return None, tuple(wanted.items())
+    shown = {name: shown_as(name) for name in build.names}
+    fields = [pa.field(new, build.field(old).type) for old, new in shown.items()]
+    parsed = parse_filter(condition, pa.schema([*probe, *fields]), nan_greatest=nan_greatest)
+    used = {resolve_column(pa.schema([*probe, *fields]), n).path[0] for n in parsed.columns}
+    needed = {old: new for old, new in shown.items() if new in used and new not in probe.names}
+    return parsed, tuple({**wanted, **needed}.items())
+
+
+def _result_schema(
+    probe: pa.Schema, build: pa.Schema, output: Sequence[tuple[str, str]], how: str
+) -> pa.Schema:
+    fields = list(probe)
+    for name, shown in output:
+        column = resolve_column(build, name)
+        nullable = how == "left" or len(column.path) > 1 or build.field(column.path[0]).nullable
+        fields.append(pa.field(shown, column.type, nullable=nullable))
+    return pa.schema(fields)

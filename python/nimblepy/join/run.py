@@ -1,0 +1,282 @@
+"""The partition function of an index join: probe batches in, joined batches out.
+
+It knows no engine: plain Python, Spark tasks and datasets run the same generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.nan import compare_values
+from nimblepy.io.tabular import slices
+from nimblepy.join.matches import BuildSide, Matches, find_matches, probe_keys
+from nimblepy.join.plan import JoinPlan
+from nimblepy.rows.gather import gather, gather_array, keep
+
+# Most rows of a joined batch, so that a key with very many matches needs no memory for all.
+OUTPUT_ROWS = 65_536
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Positions = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def join_batches(
+    plan: JoinPlan,
+    build: BuildSide,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    output_rows: int = OUTPUT_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """Joins probe batches one by one; rows come in probe order, then in order of the build side.
+
+    The lookup of a batch overlaps with what the caller does with the rows of the one before.
+
+    Args:
+        batches: with the columns that ``plan`` was made for.
+        output_rows: most rows of a returned batch.
+    """
+    for _, joined in joined_by_batch(plan, build, batches, output_rows=output_rows):
+        yield from joined
+
+
+def joined_by_batch(
+    plan: JoinPlan,
+    build: BuildSide,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    output_rows: int = OUTPUT_ROWS,
+) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
+    """As :func:`join_batches`, but says which probe batch the joined ones are of.
+
+    Returns:
+        Pairs of a probe batch and its joined batches, which must be used up before the next pair.
+    """
+    pieces = (piece for batch in batches for piece in slices(batch))
+    held = next(pieces, None)
+    if held is None:
+        return
+    following = next(pieces, None)
+    if following is None:  # nothing to overlap with
+        yield held, _pieces(plan, build, held, output_rows)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="nimble-join") as ahead:
+        started = ahead.submit(_start, _pieces(plan, build, held, output_rows))
+        while following is not None:
+            next_started = ahead.submit(_start, _pieces(plan, build, following, output_rows))
+            yield held, _rest(*started.result())
+            held, started = following, next_started
+            following = next(pieces, None)
+        yield held, _rest(*started.result())
+
+
+def _start(
+    pieces: Iterator[pa.RecordBatch],
+) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
+    return next(pieces, None), pieces
+
+
+def _rest(
+    first: pa.RecordBatch | None, pieces: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    if first is not None:
+        yield first
+        yield from pieces
+
+
+def _pieces(
+    plan: JoinPlan, build: BuildSide, batch: pa.RecordBatch, output_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The joined rows of one probe batch."""
+    matches = find_matches(build, probe_keys(plan, build, batch))
+    if plan.how in ("inner", "left"):
+        for piece in _slots(matches, plan.how == "left", output_rows):
+            joined = _joined(plan, build, batch, piece)
+            if joined.num_rows:
+                yield joined
+        return
+    found = _found(plan, build, batch, matches, output_rows)
+    kept = keep(batch, found if plan.how == "semi" else ~found)
+    if kept.num_rows:
+        yield kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some consecutive rows of the joined result before its residual condition.
+
+    Attributes:
+        probe: probe row of each joined row.
+        rows: build row of each joined row that has one.
+        missing: joined rows without one; ``None`` where all have.
+        last: joined rows that are the last of their probe row.
+        carry: shared between the pieces of a batch: whether the probe row that reaches into the
+            next piece has had a row that passed.
+    """
+
+    probe: Positions
+    rows: np.ndarray[Any, np.dtype[np.uint64]]
+    missing: Mask | None
+    last: Mask
+    carry: list[bool]
+
+
+def _slots(matches: Matches, left: bool, output_rows: int) -> Iterator[_Piece]:
+    """The result in pieces; a left join has one row at least for every probe row."""
+    counts = np.maximum(matches.counts, 1) if left else matches.counts
+    slot_ends = np.cumsum(counts)
+    match_ends = np.cumsum(matches.counts)
+    total = int(slot_ends[-1]) if len(slot_ends) else 0
+    carry = [False]
+    match_at = 0
+    for begin in range(0, total, output_rows):
+        at = np.arange(begin, min(total, begin + output_rows), dtype=np.int64)
+        one_to_one = total == len(counts) and bool((counts == 1).all())
+        probe = at if one_to_one else np.searchsorted(slot_ends, at, side="right")
+        missing = matches.counts[probe] == 0 if left else None
+        if missing is not None and not missing.any():
+            missing = None
+        wanted = len(at) if missing is None else int(len(at) - missing.sum())
+        rows = matches.rows(match_at, match_at + wanted)
+        match_at += wanted
+        yield _Piece(probe, rows, missing, slot_ends[probe] == at + 1, carry)
+    assert match_at == (int(match_ends[-1]) if len(match_ends) else 0)
+
+
+def _joined(
+    plan: JoinPlan, build: BuildSide, batch: pa.RecordBatch, piece: _Piece
+) -> pa.RecordBatch:
+    """One piece as a batch of the result."""
+    residual = [name for name, _ in plan.residual]
+    names = list(dict.fromkeys([*(name for name, _ in plan.output), *residual]))
+    taken = _take(build, piece.rows, names)
+    probe, missing = piece.probe, piece.missing
+    if plan.has_residual:
+        passing = _passing(plan, batch, probe if missing is None else probe[~missing], taken)
+        probe, missing, taken = _after_residual(plan, piece, passing, taken)
+    left = _probe_rows(batch, probe)
+    columns = [taken.column(name) for name, _ in plan.output]
+    if missing is not None and missing.any():
+        place = np.cumsum(~missing) - 1
+        positions = pa.array(place, pa.int64(), mask=missing)
+        columns = [gather_array(column, positions) for column in columns]
+    arrays = [*left.columns, *columns]
+    if not arrays:
+        return left
+    return pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+
+
+def _after_residual(
+    plan: JoinPlan, piece: _Piece, passing: Mask, taken: pa.RecordBatch
+) -> tuple[Positions, Mask | None, pa.RecordBatch]:
+    """What is left of a piece: rows that pass and, in a left join, one for rows that have none."""
+    if plan.how != "left":
+        return piece.probe[passing], None, keep(taken, passing)
+    kept = np.zeros(len(piece.probe), dtype=np.bool_)
+    kept[np.ones_like(kept) if piece.missing is None else ~piece.missing] = passing
+    first = int(piece.probe[0])
+    of_probe = np.bincount(piece.probe - first, weights=kept) > 0
+    of_probe[0] |= piece.carry[0]
+    # Only the row that reaches into the next piece is carried over.
+    piece.carry[0] = bool(of_probe[-1]) and not bool(piece.last[-1])
+    missing = piece.last & ~of_probe[piece.probe - first]
+    shown = kept | missing
+    return piece.probe[shown], missing[shown], keep(taken, passing)
+
+
+def _found(
+    plan: JoinPlan, build: BuildSide, batch: pa.RecordBatch, matches: Matches, output_rows: int
+) -> Mask:
+    """Which probe rows have a match that passes."""
+    if not plan.has_residual:
+        return matches.counts > 0
+    names = [name for name, _ in plan.residual]
+    found = np.zeros(batch.num_rows, dtype=np.bool_)
+    for piece in _slots(matches, False, output_rows):
+        taken = _take(build, piece.rows, names)
+        found[piece.probe[_passing(plan, batch, piece.probe, taken)]] = True
+    return found
+
+
+def _passing(
+    plan: JoinPlan, batch: pa.RecordBatch, probe: Positions, taken: pa.RecordBatch
+) -> Mask:
+    """Which matches satisfy the ranges left over and the condition."""
+    passing = np.ones(len(probe), dtype=np.bool_)
+    if not len(probe):
+        return passing
+    rows = _probe_rows(batch, probe)
+    for item in plan.residual_betweens:
+        value = taken.column(item.column)
+        inside = pc.and_(
+            _less_equal(plan, rows.column(item.lower), value),
+            _less_equal(plan, value, rows.column(item.upper)),
+        )
+        passing &= pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
+    if plan.condition is None:
+        return passing
+    shown = dict(plan.residual)
+    used = [n for n in taken.schema.names if n in shown and shown[n] not in rows.schema.names]
+    arrays = [*rows.columns, *(taken.column(name) for name in used)]
+    names = [*rows.schema.names, *(shown[name] for name in used)]
+    mask = plan.condition.mask(pa.RecordBatch.from_arrays(arrays, names=names))
+    passing &= mask.to_numpy(zero_copy_only=False)
+    return passing
+
+
+def _less_equal(plan: JoinPlan, left: pa.Array, right: pa.Array) -> pa.Array:
+    left, right = _ordered(left), _ordered(right)
+    floats = pt.is_floating(left.type) or pt.is_floating(right.type)
+    try:
+        if plan.nan_greatest and floats:
+            return compare_values("<=", left, right)
+        return pc.less_equal(left, right)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgumentError(
+            f"between: cannot compare {left.type} with {right.type}: {error}"
+        ) from error
+
+
+def _ordered(array: pa.Array) -> pa.Array:
+    """Half floats as floats: pyarrow has no order for them."""
+    return array.cast(pa.float32()) if pt.is_float16(array.type) else array
+
+
+def _probe_rows(batch: pa.RecordBatch, probe: Positions) -> pa.RecordBatch:
+    if len(probe) == batch.num_rows and (not len(probe) or _is_identity(probe)):
+        return batch
+    return gather(batch, pa.array(probe))
+
+
+def _is_identity(probe: Positions) -> bool:
+    return bool(probe[0] == 0 and (np.diff(probe) == 1).all())
+
+
+def _take(build: BuildSide, rows: Any, names: list[str]) -> pa.RecordBatch:
+    """Build rows as one batch."""
+    table = build._take(rows, names)
+    columns = [_one_array(column) for column in table.columns]
+    if not columns:
+        return pa.RecordBatch.from_struct_array(
+            pa.StructArray.from_buffers(pa.struct([]), len(rows), [None])
+        )
+    return pa.RecordBatch.from_arrays(columns, schema=table.schema)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        raise InvalidArgumentError(
+            "a joined batch does not fit in one array of its type; use fewer output rows"
+        )
+    return array

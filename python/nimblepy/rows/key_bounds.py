@@ -1,0 +1,107 @@
+"""Bounds and prefixes of keys as Arrow scalars of exactly the key's types."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.rows.keys import KeyColumns, exact_scalar, is_nan, place_of
+from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.schema.types import StartsWith
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBound:
+    """One end of a range: typed values of the first key columns; empty: no limit."""
+
+    values: tuple[pa.Scalar, ...]
+    inclusive: bool
+
+
+def typed_bound(
+    bound: Any, inclusive: bool, columns: KeyColumns, *, lower: bool
+) -> TypedBound | None:
+    """``bound`` as values of the key's types; ``None`` when no row can satisfy it.
+
+    A value between two of a column's (``1.5`` for int64) becomes its neighbour inside the range;
+    what the tuple says after it no longer matters.
+    """
+    if bound is None:
+        return TypedBound((), True)
+    values: list[pa.Scalar] = []
+    for i, value in enumerate(as_tuple(bound)):
+        name, data_type = columns.names[i], columns.types[i]
+        if value is None:
+            values.append(pa.scalar(None, data_type))
+            continue
+        if is_nan(value) and pa.types.is_floating(data_type):
+            values.append(pa.scalar(math.nan, data_type))
+            continue
+        found = place_of(name, data_type, value)
+        if found.exact is not None:
+            values.append(found.exact)
+            continue
+        # Inside the range is upwards of the lower bound in key order: downwards in value where
+        # the column descends.
+        inner = found.above if lower != columns.descending[i] else found.below
+        if inner is None:
+            if not values:
+                return None
+            # Beyond every value of this column: nothing with these leading values is inside.
+            return TypedBound(tuple(values), False)
+        return TypedBound((*values, inner), True)
+    return TypedBound(tuple(values), inclusive)
+
+
+def as_tuple(bound: Any) -> tuple[Any, ...]:
+    """A bound or prefix as a tuple; a scalar is a tuple of one."""
+    return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
+
+
+def check_bound_widths(columns: KeyColumns, *bounds: Any) -> None:
+    """Refuses bounds of more values than the key has columns."""
+    for bound in bounds:
+        n = 0 if bound is None else len(as_tuple(bound))
+        if n > len(columns.names):
+            raise InvalidArgumentError(
+                f"bound {bound!r}: {n} values for the key ({', '.join(columns.names)})"
+            )
+
+
+def typed_prefix(prefix: Any, columns: KeyColumns) -> tuple[tuple[pa.Scalar, ...], bool] | None:
+    """(typed values, the last is a string prefix); ``None`` when no row can match."""
+    values: list[pa.Scalar] = []
+    items = as_tuple(prefix)
+    starts = False
+    for i, value in enumerate(items):
+        name, data_type = columns.names[i], columns.types[i]
+        if isinstance(value, StartsWith):
+            if i != len(items) - 1:
+                raise InvalidArgumentError("starts_with() must be the last element of a prefix")
+            starts = True
+            values.append(_starts_with_scalar(name, data_type, value))
+            continue
+        scalar, _ = exact_scalar(name, data_type, value)
+        if scalar is None:  # null, or beyond the column's values: neither equals anything
+            return None
+        values.append(scalar)
+    return tuple(values), starts
+
+
+def _starts_with_scalar(name: str, data_type: pa.DataType, value: StartsWith) -> pa.Scalar:
+    text = is_text(data_type)
+    if not text and not is_bytes(data_type):
+        raise InvalidArgumentError(
+            f"starts_with() needs a text or binary column; {name!r} is {data_type}"
+        )
+    if text != isinstance(value.prefix, str):
+        raise InvalidArgumentError(
+            f"starts_with({value.prefix!r}) does not fit column {name!r}, which is {data_type}"
+        )
+    # As bytes whatever the column's type: a prefix may be of any length.
+    prefix = value.prefix
+    return pa.scalar(prefix.encode() if isinstance(prefix, str) else prefix, pa.binary())

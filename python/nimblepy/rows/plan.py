@@ -1,0 +1,141 @@
+"""Two printable trees: what a file contains (LayoutNode) and what a query will read (Plan)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nimblepy.schema.types import format_bytes
+
+DetailValue: TypeAlias = str | int | float | bool | None
+
+
+def _draw(label: str, children: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a tree: its label, then each child's lines behind box-drawing rails."""
+    lines = [label]
+    for position, child in enumerate(children):
+        last = position == len(children) - 1
+        lines.append(("└─ " if last else "├─ ") + child[0])
+        lines.extend(("   " if last else "│  ") + line for line in child[1:])
+    return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plan:
+    """What a lookup, range or scan touches, as a tree. Prints as a tree.
+
+    Attributes:
+        text: what this step does, in one line.
+        details: named facts about the step, in printing order.
+        children: the steps this one consists of, in order.
+        reads: storage reads of the step with all its children; cached bytes cost none.
+        bytes: bytes those reads fetch.
+        index: kind and columns of the index used, ``None`` when none is.
+    """
+
+    text: str
+    details: tuple[tuple[str, DetailValue], ...] = ()
+    children: tuple[Plan, ...] = ()
+    reads: int = 0
+    bytes: int = 0
+    index: str | None = None
+
+    def __getitem__(self, key: str) -> DetailValue:
+        """The detail named ``key`` of this step; ``KeyError`` when it has none."""
+        for name, value in self.details:
+            if name == key:
+                return value
+        raise KeyError(key)
+
+    def walk(self) -> Iterator[Plan]:
+        """This step and all below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def to_dict(self) -> dict[str, object]:
+        """The tree as values that :mod:`json` can write."""
+        return {
+            "text": self.text,
+            "index": self.index,
+            "reads": self.reads,
+            "bytes": self.bytes,
+            "details": dict(self.details),
+            "children": [child.to_dict() for child in self.children],
+        }
+
+    def _lines(self) -> list[str]:
+        facts = [f"{name}={_format(value)}" for name, value in self.details]
+        if self.reads or self.bytes:
+            facts.append(f"{self.reads} reads, {format_bytes(self.bytes)}")
+        label = f"{self.text}  ({', '.join(facts)})" if facts else self.text
+        return _draw(label, [child._lines() for child in self.children])
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LayoutNode:
+    """One part of a file (file, stripe group, stripe, column, stream, index) with its parts.
+
+    Attributes:
+        name: column or section name, or ``"stripe 3"``.
+        kind: ``"file"``, ``"stripe_group"``, ``"stripe"``, ``"column"``, ``"stream"``,
+            ``"index"``, ``"section"``.
+        rows: rows covered, ``None`` where rows mean nothing.
+        size_bytes: bytes of this part with everything in it.
+        encoding: encoding tree of a stream, such as ``dictionary(bit_packed)``.
+        children: parts, in file order.
+    """
+
+    name: str
+    kind: str
+    rows: int | None = None
+    size_bytes: int = 0
+    encoding: str | None = None
+    children: tuple[LayoutNode, ...] = ()
+
+    def walk(self) -> Iterator[LayoutNode]:
+        """This part and all inside it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def to_dict(self) -> dict[str, object]:
+        """The tree as values that :mod:`json` can write."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "rows": self.rows,
+            "size_bytes": self.size_bytes,
+            "encoding": self.encoding,
+            "children": [child.to_dict() for child in self.children],
+        }
+
+    def label(self) -> str:
+        """This part in one line, without its children."""
+        words = [self.name]
+        if self.rows is not None:
+            words.append(f"{self.rows:,} rows")
+        words.append(format_bytes(self.size_bytes))
+        if self.encoding:
+            words.append(self.encoding)
+        return "  ".join(words)
+
+    def _lines(self) -> list[str]:
+        return _draw(self.label(), [child._lines() for child in self.children])
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _format(value: DetailValue) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""What a column is: paths, types, sort keys, exact values."""

@@ -1,0 +1,71 @@
+"""Reads quoted text as a value of a column type, as SQL and the command line do."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.nodes import value_type
+from nimblepy.schema.literals import family
+
+
+def parse_text(data_type: pa.DataType, text: str) -> object:
+    """A quoted SQL literal as a value comparable with ``data_type``, as SQL casts it.
+
+    A time without an offset is read in the column's own time zone.
+
+    Raises:
+        InvalidArgumentError: the text is not a value of that type.
+    """
+    data_type = value_type(data_type)
+    kind = family(data_type)
+    if kind == "text":
+        return text
+    try:
+        if kind == "number":
+            stripped = text.strip().lower()
+            if pt.is_floating(data_type) and stripped.lstrip("+-") in ("inf", "infinity", "nan"):
+                return float(stripped)
+            number = Decimal(stripped)
+            if not number.is_finite():
+                return float(number)
+            return int(number) if number == number.to_integral_value() else number
+        if kind == "bool":
+            return {"true": True, "t": True, "false": False, "f": False}[text.strip().lower()]
+        if kind == "time":
+            return datetime.time.fromisoformat(text.strip())
+        if kind in ("date", "instant"):
+            return _parse_instant(data_type, text.strip())
+    except (ValueError, KeyError, ArithmeticError, pa.ArrowInvalid):
+        pass
+    raise InvalidArgumentError(f"type mismatch: {text!r} is not a {data_type} value")
+
+
+def _parse_instant(data_type: pa.DataType, text: str) -> pa.Scalar:
+    scalar = pa.scalar(text)
+    if pt.is_date(data_type) and len(text) == 10:
+        return scalar.cast(pa.date32())
+    zone = data_type.tz if pt.is_timestamp(data_type) else None
+    units = [data_type.unit] if pt.is_timestamp(data_type) else []
+    for unit in [*units, "us", "ns"]:
+        try:
+            if zone is None:
+                return scalar.cast(pa.timestamp(unit))
+            try:
+                return scalar.cast(pa.timestamp(unit, zone))
+            except pa.ArrowInvalid:
+                naive = scalar.cast(pa.timestamp(unit))
+                return localize(naive, zone)
+        except pa.ArrowInvalid:
+            continue
+    raise ValueError(text)
+
+
+def localize(naive: pa.Scalar, zone: str) -> pa.Scalar:
+    """A naive timestamp as wall clock of ``zone``: gaps move on, overlaps take the first."""
+    return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")
