@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nimblepy.advise.advice import IndexAdvice, advise_indexes
     from nimblepy.errors import (
+        ConflictError,
         CorruptFileError,
         DuplicateKeyError,
         IndexUnavailableError,
         InvalidArgumentError,
         KeyOrderError,
+        MissingExtraError,
         NimbleError,
+        NimbleMissingOnExecutor,
         StaleFileError,
         UnsupportedVersionError,
     )
@@ -37,6 +40,7 @@ __version__ = "0.1.0"
 
 # Public name -> module that defines it. A name missing here is not public.
 _HOMES = {
+    "ConflictError": "errors",
     "CorruptFileError": "errors",
     "Dataset": "files",
     "DuplicateKeyError": "errors",
@@ -50,7 +54,9 @@ _HOMES = {
     "IoStats": "schema.types",
     "KeyOrderError": "errors",
     "LayoutNode": "rows.plan",
+    "MissingExtraError": "errors",
     "NimbleError": "errors",
+    "NimbleMissingOnExecutor": "errors",
     "Plan": "rows.plan",
     "Scan": "file.file",
     "SortKey": "schema.types",
@@ -72,6 +78,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "ConflictError",
     "CorruptFileError",
     "Dataset",
     "DuplicateKeyError",
@@ -85,7 +92,9 @@ __all__ = [
     "IoStats",
     "KeyOrderError",
     "LayoutNode",
+    "MissingExtraError",
     "NimbleError",
+    "NimbleMissingOnExecutor",
     "Plan",
     "Scan",
     "SortKey",

@@ -23,7 +23,7 @@ class InvalidArgumentError(NimbleError, ValueError):
     """An argument has a wrong name, type or value. Nothing was read or written."""
 
 
-class IndexUnavailableError(NimbleError):
+class IndexUnavailableError(NimbleError, LookupError):
     """No index of the file answers a lookup on these columns. The message names those there are."""
 
 
@@ -35,5 +35,17 @@ class DuplicateKeyError(NimbleError):
     """A cluster key declared unique occurs more than once. The message names key and rows."""
 
 
-class StaleFileError(NimbleError):
-    """A file is no longer the one that was planned with: it has been replaced in between."""
+class StaleFileError(NimbleError, OSError):
+    """A file was replaced after it was opened, or after a manifest was written that names it."""
+
+
+class ConflictError(NimbleError):
+    """Another commit changed what this one was to replace. Nothing was committed."""
+
+
+class MissingExtraError(NimbleError, ImportError):
+    """An optional dependency is not installed. The message names the extra that brings it."""
+
+
+class NimbleMissingOnExecutor(NimbleError, ImportError):
+    """The Python that Spark starts cannot import nimblepy."""

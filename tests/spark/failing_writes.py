@@ -194,10 +194,10 @@ def fresh(folder: Path, name: str) -> Path:
 
 def left(directory: Path) -> tuple[set[str], set[str]]:
     """Data files beside those of the newest manifest and its predecessor, and staged jobs."""
-    from nimblepy.files.commit import _named_files
-    from nimblepy.files.manifest import manifest_versions
+    from nimblepy.files.manifest import manifest_versions, read_manifest
 
-    named = _named_files(str(directory), manifest_versions(str(directory), None))
+    versions = manifest_versions(str(directory), None)
+    named = {name for v in versions for name in read_manifest(str(directory), v, None).names}
     files = {name for name in os.listdir(directory) if name.endswith(".nimble")}
     staging = directory / "_staging"
     return files - named, set(os.listdir(staging)) if staging.exists() else set()

@@ -18,6 +18,7 @@ import nimblepy as nb
 from dataset_files import make_dataset, stage
 from nimblepy.errors import StaleFileError
 from nimblepy.expr.filter import parse_filter
+from nimblepy.files import commit as commit_module
 from nimblepy.files.commit import (
     _put,
     discard,
@@ -26,7 +27,7 @@ from nimblepy.files.commit import (
     staging_folder,
     sweep,
 )
-from nimblepy.files.manifest import read_manifest
+from nimblepy.files.manifest import manifest_name, read_manifest
 from nimblepy.schema.types import as_sort_keys
 
 
@@ -137,6 +138,138 @@ def test_dataset_staged_files_are_invisible_and_swept_when_old(tmp_path: Path) -
     sweep(str(tmp_path), older_than=-1)
     assert not os.path.isdir(staging_folder(str(tmp_path), job))
     assert nb.open_dataset(tmp_path).num_rows == 5
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def commit(directory: Path, job: str, entries: Any, **keywords: Any) -> int:
+    return publish(
+        str(directory),
+        job,
+        entries,
+        schema=numbers(0, 1).schema,
+        cluster_by=as_sort_keys("k"),
+        **keywords,
+    )
+
+
+def test_dataset_commit_of_an_old_job_survives_the_sweep_of_a_faster_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The files of a job that took two days, moved up by a commit that then lost the race for its
+    # version, were swept by the commit that won it; the retry named files that were gone.
+    make_dataset(tmp_path, [numbers(0, 5)], "k")
+    slow, slow_entries = stage(tmp_path, [numbers(5, 9)], "k")
+    for entry in slow_entries:
+        age(Path(staging_folder(str(tmp_path), slow)) / entry.file, 2 * 24 * 3600)
+    fast, fast_entries = stage(tmp_path, [numbers(20, 23)], "k")
+    put = commit_module._put
+
+    def loses_first(directory: str, manifest: Any) -> bool:
+        monkeypatch.setattr(commit_module, "_put", put)
+        commit(tmp_path, fast, fast_entries)
+        return put(directory, manifest)
+
+    monkeypatch.setattr(commit_module, "_put", loses_first)
+    assert commit(tmp_path, slow, slow_entries) == 3
+    assert nb.open_dataset(tmp_path).to_table().num_rows == 12
+
+
+def test_dataset_commit_is_given_up_where_a_file_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(tmp_path, [numbers(0, 5)], "k")
+    job, entries = stage(tmp_path, [numbers(5, 9)], "k")
+    read = commit_module.newest_manifest
+
+    def loses_a_file(directory: str) -> Any:
+        for entry in entries:
+            moved = tmp_path / f"{job}-{entry.file}"
+            moved.unlink(missing_ok=True)
+        return read(directory)
+
+    answers = iter([False, True])  # lost once, then put without its files
+
+    monkeypatch.setattr(commit_module, "newest_manifest", loses_a_file)
+    monkeypatch.setattr(commit_module, "_put", lambda *_: next(answers))
+    with pytest.raises(FileNotFoundError, match=job):
+        commit(tmp_path, job, entries)
+    monkeypatch.undo()
+    assert nb.open_dataset(tmp_path).to_table().num_rows == 5
+    next(tmp_path.glob("*.nimble")).unlink()
+    with pytest.raises(FileNotFoundError, match="missing"):
+        commit(tmp_path, *stage(tmp_path, [numbers(9, 12)], "k"))
+    assert nb.open_dataset(tmp_path).version == 1
+
+
+def test_dataset_commit_syncs_the_directory_before_the_manifest_names_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, entries = stage(tmp_path, [numbers(0, 5)], "k")
+    events: list[str] = []
+    sync, link = os.fsync, os.link
+
+    def fsync(descriptor: int) -> None:
+        events.append(f"sync {os.path.realpath(f'/proc/self/fd/{descriptor}')}")
+        sync(descriptor)
+
+    def linked(old: Any, new: Any) -> None:
+        named = [name for name in os.listdir(tmp_path) if name.endswith(".nimble")]
+        events.append(f"link with {len(named)} files")
+        link(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", linked)
+    commit(tmp_path, job, entries)
+    at = events.index("link with 1 files")
+    assert f"sync {tmp_path.resolve()}" in events[:at]
+
+
+def test_dataset_overwrite_does_not_drop_what_was_appended_meanwhile(tmp_path: Path) -> None:
+    first = make_dataset(tmp_path, [numbers(0, 5)], "k")
+    job, entries = stage(tmp_path, [numbers(0, 2)], "k")
+    make_dataset(tmp_path, [numbers(5, 9)], "k")
+    with pytest.raises(nb.ConflictError, match="version 2 was committed after"):
+        commit(tmp_path, job, entries, overwrite=True, base=first.version)
+    assert nb.open_dataset(tmp_path).to_table().num_rows == 9
+    assert commit(tmp_path, job, entries, overwrite=True, base=2) == 3
+    assert nb.open_dataset(tmp_path).to_table().num_rows == 2
+
+
+def test_dataset_overwrite_that_loses_the_race_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(tmp_path, [numbers(0, 5)], "k")
+    job, entries = stage(tmp_path, [numbers(0, 2)], "k")
+    append = stage(tmp_path, [numbers(5, 9)], "k")
+    put = commit_module._put
+
+    def loses(directory: str, manifest: Any) -> bool:
+        monkeypatch.setattr(commit_module, "_put", put)
+        commit(tmp_path, *append)
+        return put(directory, manifest)
+
+    monkeypatch.setattr(commit_module, "_put", loses)
+    with pytest.raises(nb.ConflictError):
+        commit(tmp_path, job, entries, overwrite=True)
+    assert nb.open_dataset(tmp_path).to_table().num_rows == 9
+
+
+def test_dataset_retention_is_chosen_by_the_commit(tmp_path: Path) -> None:
+    # It was a constant of an hour, after which readers found their files missing.
+    held = make_dataset(tmp_path, [numbers(0, 5)], "k")
+    for i in range(3):
+        commit(tmp_path, *stage(tmp_path, [numbers(i, i + 1)], "k"), overwrite=True)
+        for manifest in (tmp_path / "_manifest").iterdir():
+            age(manifest, 5 * 3600)
+    assert held.to_table().num_rows == 5
+    last = stage(tmp_path, [numbers(8, 9)], "k")
+    commit(tmp_path, *last, overwrite=True, retention_seconds=3600)
+    assert {v for v in range(1, 6) if (tmp_path / manifest_name(v)).exists()} == {4, 5}
+    assert len(list(tmp_path.glob("*.nimble"))) == 2
 
 
 def test_dataset_discarded_job_leaves_nothing(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Commits: files become part of a dataset in one step, by a new version of its manifest.
 
-Writers put files under ``_staging/<job>/``. :func:`publish` moves them to their place and then
-writes the manifest that names them, which is the only thing readers look at. Whatever dies before
-that leaves files that nobody sees; :func:`sweep` removes them once they are old.
+Writers put files under ``_staging/<job>/``. :func:`publish` moves them up and then writes the
+manifest that names them, which is the only thing readers look at. A job that dies before that
+leaves files that nobody sees; :func:`sweep` removes them once they are old.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -14,11 +15,11 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import pyarrow as pa
 
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.file.write import write
 from nimblepy.files.manifest import (
     FOLDER,
@@ -32,10 +33,9 @@ from nimblepy.files.manifest import (
 from nimblepy.schema.types import SortKey
 
 STAGING = "_staging"
-# Versions that stay readable: the newest, the one before it, and those replaced within this time
-# in seconds. It also bounds how long a commit may take from reading a version to writing the next.
-KEPT_VERSIONS = 2
-KEPT_SECONDS = 3600.0
+# Seconds for which a version stays readable after it was replaced, unless a commit says otherwise;
+# the newest version and the one before it always do. A commit must also be done in this time.
+RETENTION_SECONDS = 24 * 3600.0
 # Age in seconds after which files of writers that never finished are removed.
 STALE_AFTER = 24 * 3600.0
 
@@ -59,49 +59,76 @@ def publish(
     schema: pa.Schema,
     cluster_by: Sequence[SortKey],
     overwrite: bool = False,
+    base: int | None = None,
     batch: tuple[str, int] | None = None,
+    retention_seconds: float = RETENTION_SECONDS,
 ) -> int:
     """Makes staged files part of the dataset, or its only ones, and returns the new version.
 
     Args:
         job: name of the staging folder; ``files`` are named as in it.
         overwrite: the files replace all that the dataset has.
+        base: the version that ``overwrite`` replaces, 0 where there was none; ``None`` is the one
+            that is there now.
         batch: (name, number): nothing happens where this or a later batch of that name is in the
             dataset already.
+        retention_seconds: versions that were replaced longer ago than this are removed, with the
+            files that only they name.
 
     Raises:
         InvalidArgumentError: columns or cluster key are not the dataset's.
-        OSError: the disk says no; readers see what they saw before.
+        ConflictError: another commit has changed what ``overwrite`` was to replace.
+        OSError: a file is missing, or cannot be moved or written. Readers see what they saw before.
     """
     staged = staging_folder(directory, job)
+    entries = [replace(entry, file=f"{job}-{entry.file}") for entry in files]
     moved = False
     while True:
         current = newest_manifest(directory)
+        version = 0 if current is None else current.version
         if current is not None and batch and current.batches.get(batch[0], -1) >= batch[1]:
             shutil.rmtree(staged, ignore_errors=True)
-            return current.version
-        if current is not None and not overwrite:
+            return version
+        if overwrite:
+            base = version if base is None else base
+            if base != version:
+                raise ConflictError(
+                    f"{directory}: version {version} was committed after this job began to replace "
+                    f"version {base}; run the job again to replace both"
+                )
+        elif current is not None:
             _check_same(directory, current, schema, cluster_by)
-        kept = [] if current is None or overwrite else current.entries()
-        entries = [replace(entry, file=f"{job}-{entry.file}") for entry in files]
+        # The times of the files are set to those of the attempts to commit them, so that another
+        # commit's sweep() leaves them alone however long ago they were written.
         if not moved:
             for old, new in zip(files, entries, strict=True):
+                os.utime(os.path.join(staged, old.file))
                 os.replace(os.path.join(staged, old.file), os.path.join(directory, new.file))
+            _sync(directory)
             moved = True
+        else:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # _check_files() says so with its name
+                    os.utime(os.path.join(directory, entry.file))
         batches = {} if current is None else dict(current.batches)
         if batch is not None:
             batches[batch[0]] = batch[1]
+        kept = [] if current is None or overwrite else current.entries()
         manifest = Manifest(
-            version=1 if current is None else current.version + 1,
+            version=version + 1,
             schema=schema,
             cluster_by=tuple(cluster_by),
             table=entries_table([*kept, *entries]),
             batches=batches,
         )
+        _check_files(directory, manifest)
         if _put(directory, manifest):
             shutil.rmtree(staged, ignore_errors=True)
-            forget_old_versions(directory)
-            sweep(directory)
+            # The commit is done. What cannot be removed now, or is being removed by another
+            # commit, is left to the next one.
+            with suppress(OSError):
+                forget_old_versions(directory, older_than=retention_seconds)
+                sweep(directory)
             return manifest.version
 
 
@@ -126,28 +153,38 @@ def sweep(directory: str, *, older_than: float = STALE_AFTER) -> None:
     versions = manifest_versions(directory, None)
     if not versions:
         return  # a plain directory of files
-    old = [name for name in _names(directory) if name.endswith(".nimble")]
-    old = [name for name in old if _changed(os.path.join(directory, name)) < before]
-    named = _named_files(directory, versions) if old else set()
-    for name in old:
-        if name not in named:
-            _remove(os.path.join(directory, name))
+    unnamed = {
+        name
+        for name in _names(directory)
+        if name.endswith(".nimble") and _changed(os.path.join(directory, name)) < before
+    }
+    for version in reversed(versions):  # the newest names nearly all of them
+        if not unnamed:
+            return
+        unnamed -= set(read_manifest(directory, version, None).names)
+    for name in unnamed:
+        _remove(os.path.join(directory, name))
 
 
-def forget_old_versions(directory: str, *, older_than: float = KEPT_SECONDS) -> None:
-    """Removes manifests that were replaced so long ago, and the files that only those name."""
+def forget_old_versions(directory: str, *, older_than: float = RETENTION_SECONDS) -> None:
+    """Removes versions that were replaced long ago, and the files that only those name.
+
+    Args:
+        older_than: seconds since a version was replaced.
+    """
     versions = manifest_versions(directory, None)
     before = time.time() - older_than
-    replaced = [
-        version
-        for version, following in pairwise(versions[:-1])
-        if _changed(os.path.join(directory, manifest_name(following))) < before
-    ]
-    if not replaced:
+
+    def is_old(pair: tuple[int, int]) -> bool:
+        """Whether the version that replaced the first of the pair is that old."""
+        return _changed(os.path.join(directory, manifest_name(pair[1]))) < before
+
+    old = [version for version, _ in takewhile(is_old, pairwise(versions[:-1]))]
+    if not old:
         return
-    kept = [version for version in versions if version not in replaced]
-    named = _named_files(directory, kept)
-    for version in replaced:
+    # A file that a version leaves out never comes back, so later versions need not be read.
+    named = set(read_manifest(directory, versions[len(old)], None).names)
+    for version in old:
         for name in read_manifest(directory, version, None).names:
             if name not in named:
                 _remove(os.path.join(directory, name))
@@ -176,6 +213,18 @@ def _columns(schema: pa.Schema) -> str:
     )
 
 
+def _check_files(directory: str, manifest: Manifest) -> None:
+    """Refuses a manifest that names a file which is not there."""
+    there = set(_names(directory))
+    for name in manifest.names:
+        if name not in there and not os.path.exists(os.path.join(directory, name)):
+            raise FileNotFoundError(
+                errno.ENOENT,
+                "a file of the dataset is missing, so this commit was given up",
+                os.path.join(directory, name),
+            )
+
+
 def _put(directory: str, manifest: Manifest) -> bool:
     """Writes a version that is not there yet; false where somebody else was first."""
     folder = os.path.join(directory, FOLDER)
@@ -193,14 +242,11 @@ def _put(directory: str, manifest: Manifest) -> bool:
     _sync(folder)
     before = os.path.join(directory, manifest_name(manifest.version - 1))
     if manifest.version > 1 and not os.path.exists(before):
-        # We slept for so long that our version's name was used, and given up, by others.
+        # This commit took longer than versions are kept: others have used the number of this
+        # version and removed it again, so it is not the one after the version it was made from.
         _remove(os.path.join(directory, manifest_name(manifest.version)))
         return False
     return True
-
-
-def _named_files(directory: str, versions: Sequence[int]) -> set[str]:
-    return {name for v in versions for name in read_manifest(directory, v, None).names}
 
 
 def _sync(path: str) -> None:

@@ -9,14 +9,10 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nimblepy.errors import NimbleError
+from nimblepy.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class MissingExtraError(NimbleError, ImportError):
-    """An optional dependency is not installed; the message says which extra brings it."""
 
 
 def scan_polars(path: str | os.PathLike[str], *, filesystem: object = None) -> pl.LazyFrame:
@@ -31,7 +27,7 @@ def scan_polars(path: str | os.PathLike[str], *, filesystem: object = None) -> p
         filesystem: a pyarrow or fsspec filesystem, as for :func:`nimblepy.open`.
 
     Raises:
-        ImportError: polars is not installed.
+        MissingExtraError: polars is not installed.
         CorruptFileError: not a nimble file.
 
     Cost: opens the file once now, for its schema; rows are read when the frame is collected.

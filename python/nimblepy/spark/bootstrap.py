@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-class NimbleMissingOnExecutor(ImportError):
-    """nimblepy cannot be imported where the task runs."""
-
-
 def imported_tasks() -> Any:
     """nimblepy.spark.tasks, or the error that says how to get it there."""
     try:
         from nimblepy.spark import tasks
     except ImportError as error:
-        raise NimbleMissingOnExecutor(
-            f"nimblepy cannot be imported on executor {socket.gethostname()} by "
+        # nimblepy.errors.NimbleMissingOnExecutor can only be named here: it is not there either.
+        raise ImportError(
+            f"NimbleMissingOnExecutor: nimblepy cannot be imported on executor {socket.gethostname()} by "
             f"{sys.executable} (Python {sys.version.split()[0]}): {error}. Install the nimblepy "
             "wheel in the executors' Python environment (same Python version as the driver; "
             "PYSPARK_PYTHON names it, spark.archives can ship it); --py-files cannot carry the "

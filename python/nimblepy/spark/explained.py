@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nimblepy.spark.bootstrap import NimbleMissingOnExecutor
+from nimblepy.errors import NimbleMissingOnExecutor
 
 
 @contextmanager

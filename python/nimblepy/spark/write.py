@@ -2,8 +2,8 @@
 
 Options of ``df.write.format("nimble")``: ``cluster_by`` ("a, b desc nulls first"), ``hash_index``
 and ``sorted_index`` (columns of an index; several are divided by ``;``), ``write_options`` (JSON of
-:class:`nimblepy.WriteOptions`). Each task sorts its own rows; :func:`write` also gives the files
-disjoint key ranges.
+:class:`nimblepy.WriteOptions`), ``retention_seconds`` (see :func:`write`). Each task sorts its own
+rows; :func:`write` also gives the files disjoint key ranges.
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.write import Writer
-from nimblepy.files.commit import discard, newest_manifest, publish, staging_folder
-from nimblepy.files.manifest import FileEntry, describe
+from nimblepy.files.commit import (
+    RETENTION_SECONDS,
+    discard,
+    newest_manifest,
+    publish,
+    staging_folder,
+)
+from nimblepy.files.manifest import FileEntry, describe, manifest_versions
 from nimblepy.files.statistics import Collector
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import resolve_column
@@ -55,6 +61,9 @@ class NimbleWriter(Shipped, DataSourceArrowWriter):
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
         self._directory = _target(options)
         self._overwrite = overwrite
+        versions = manifest_versions(self._directory, None)
+        self._base = versions[-1] if versions else 0
+        self._retention = float(options.get("retention_seconds", RETENTION_SECONDS))
         current = None if overwrite else newest_manifest(self._directory)
         self._schema = _adopted(arrow_schema(schema), None if current is None else current.schema)
         if "cluster_by" in options:
@@ -126,6 +135,8 @@ class NimbleWriter(Shipped, DataSourceArrowWriter):
             schema=self._schema,
             cluster_by=self._keys,
             overwrite=self._overwrite,
+            base=self._base,
+            retention_seconds=self._retention,
             batch=None if self._batch is None else (self._batch[0], int(self._batch[1])),
         )
 
@@ -144,6 +155,7 @@ def write(
     mode: str = "overwrite",
     options: WriteOptions | None = None,
     batch: tuple[str, int] | None = None,
+    retention_seconds: float = RETENTION_SECONDS,
 ) -> None:
     """Writes a DataFrame as files with disjoint key ranges, each sorted and indexed.
 
@@ -153,14 +165,19 @@ def write(
         cluster_by: the cluster key, as for :func:`nimblepy.write`.
         files: most files to write; the default is ``spark.sql.shuffle.partitions``, which Spark
             may coalesce.
-        mode: ``"overwrite"`` replaces all data, ``"append"`` adds to it.
+        mode: ``"overwrite"`` replaces the data that the dataset has when the job begins,
+            ``"append"`` adds to it.
         batch: (name, number): nothing is added where this or a later batch of that name has been;
             for ``foreachBatch``, whose batches may come again.
+        retention_seconds: how long replaced versions, and the files that only they name, stay for
+            the readers and queries that have them open. Those that are open longer than this find
+            files missing; the default is a day. The newest two versions always stay.
 
     Raises:
         InvalidArgumentError: unknown columns, types without an order, a path that is not local.
         NimbleMissingOnExecutor: Spark's Python cannot import nimblepy.
-        pyspark errors: a task failed; the dataset is as it was.
+        pyspark errors: a task failed, or another commit has changed the data that this one was to
+            replace (``ConflictError``). The dataset has not changed.
 
     Cost: one shuffle by key ranges; every task sorts natively, on disk where memory is short.
     """
@@ -180,6 +197,7 @@ def write(
         writer = writer.option(INDEXES_OPTION, packed)
     if batch is not None:
         writer = writer.option(BATCH_OPTION, json.dumps([batch[0], int(batch[1])]))
+    writer = writer.option("retention_seconds", str(float(retention_seconds)))
     with source_is_found():
         writer.save(str(directory))
 

@@ -1,0 +1,33 @@
+"""The tree of errors: each is public, and each is a NimbleError."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import nimblepy as nb
+from nimblepy import errors
+
+
+@pytest.mark.parametrize("name", [n for n, _ in inspect.getmembers(errors, inspect.isclass)])
+def test_every_error_is_public_and_descends_from_nimble_error(name: str) -> None:
+    assert name in nb.__all__
+    assert issubclass(getattr(nb, name), nb.NimbleError)
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        (nb.InvalidArgumentError, ValueError),
+        (nb.IndexUnavailableError, LookupError),
+        (nb.StaleFileError, OSError),
+        (nb.MissingExtraError, ImportError),
+        (nb.NimbleMissingOnExecutor, ImportError),
+    ],
+)
+def test_errors_are_also_what_python_calls_them(
+    error: type[nb.NimbleError], base: type[Exception]
+) -> None:
+    assert issubclass(error, base)
+    assert str(error("what went wrong")) == "what went wrong"
