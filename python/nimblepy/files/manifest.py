@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import CorruptFileError, UnsupportedVersionError
+from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.file.file import File
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.directory import list_directory, open_in
@@ -162,21 +162,31 @@ def read_manifest(
             raise UnsupportedVersionError(
                 f"{directory}/{name}: manifest version {found}; this nimblepy reads {_VERSION}"
             )
-        return _parse(file, version, f"{directory}/{name}", statistics)
+        # Manifests of before there were statistics have none.
+        wanted = _SCHEMA.names if statistics and "statistics" in file.schema.names else _ALWAYS
+        try:
+            table = file.to_table(wanted)
+        except InvalidArgumentError as error:  # a column is missing
+            raise CorruptFileError(f"{directory}/{name}: damaged manifest: {error}") from error
+        return parse_manifest(file.metadata, table, version, f"{directory}/{name}")
 
 
-def _parse(file: File, version: int, name: str, statistics: bool) -> Manifest:
-    # Manifests of before there were statistics have none.
-    wanted = _SCHEMA.names if statistics and "statistics" in file.schema.names else _ALWAYS
+def parse_manifest(
+    metadata: Mapping[str, bytes], table: pa.Table, version: int, name: str
+) -> Manifest:
+    """The manifest that consists of a table and what :meth:`Manifest.metadata` gave.
+
+    Raises:
+        CorruptFileError: they are none; the message calls them ``name``.
+    """
     try:
-        keys = json.loads(file.metadata["nimble.cluster_by"])
-        table = file.to_table(wanted).cast(pa.schema([_SCHEMA.field(n) for n in wanted]))
+        keys = json.loads(metadata["nimble.cluster_by"])
         return Manifest(
             version=version,
-            schema=pa.ipc.read_schema(pa.py_buffer(file.metadata["nimble.schema"])),
+            schema=pa.ipc.read_schema(pa.py_buffer(metadata["nimble.schema"])),
             cluster_by=tuple(SortKey(c, descending=d, nulls_first=n) for c, d, n in keys),
-            table=table,
-            batches=dict(json.loads(file.metadata["nimble.batches"])),
+            table=table.cast(pa.schema([_SCHEMA.field(n) for n in table.column_names])),
+            batches=dict(json.loads(metadata["nimble.batches"])),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise CorruptFileError(f"{name}: damaged manifest: {error!r}") from error

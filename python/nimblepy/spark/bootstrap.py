@@ -17,11 +17,11 @@ def imported_tasks() -> Any:
     except ImportError as error:
         # nimblepy.errors.NimbleMissingOnExecutor can only be named here: it is not there either.
         raise ImportError(
-            f"NimbleMissingOnExecutor: nimblepy cannot be imported on executor {socket.gethostname()} by "
-            f"{sys.executable} (Python {sys.version.split()[0]}): {error}. Install the nimblepy "
-            "wheel in the executors' Python environment (same Python version as the driver; "
-            "PYSPARK_PYTHON names it, spark.archives can ship it); --py-files cannot carry the "
-            "compiled core."
+            "NimbleMissingOnExecutor: nimblepy cannot be imported on executor "
+            f"{socket.gethostname()} by {sys.executable} (Python {sys.version.split()[0]}): "
+            f"{error}. Install the nimblepy wheel in the executors' Python environment (same "
+            "Python version as the driver; PYSPARK_PYTHON names it, spark.archives can ship it); "
+            "--py-files cannot carry the compiled core."
         ) from error
     return tasks
 

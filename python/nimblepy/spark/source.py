@@ -7,9 +7,7 @@ through :func:`scan`.
 
 from __future__ import annotations
 
-import base64
 import json
-import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,13 +23,12 @@ from nimblepy.rows.keys import key_columns, probe_batch
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.explained import source_is_found
 from nimblepy.spark.inputs import find_input
+from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_scan
 from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
 from nimblepy.spark.shipping import Shipped
 from nimblepy.spark.splits import Piece, ScanSpec, few_rows, plan_parts, read_piece
 from nimblepy.spark.worker_cache import open_cached
 
-# The option in which :func:`scan` hands over what is no text.
-SCAN_OPTION = "nimblescan"
 # Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
 # without a job. More are one partition, which is grouped, sorted and summed without a shuffle.
 COLLECTED_ROWS = 128
@@ -50,7 +47,7 @@ class NimbleDataSource(DataSource):
 
     def schema(self) -> StructType:
         dataset = find_input(_paths(self.options)).open()
-        return spark_schema(selected(dataset.schema, _names(self.options.get("columns"))))
+        return spark_schema(selected(dataset.schema, parse_names(self.options.get("columns"))))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return NimbleReader(schema, dict(self.options))
@@ -73,8 +70,8 @@ class NimbleReader(Shipped, DataSourceReader):
     """Reads exactly the columns of the schema that it is given."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
-        extra = _unpacked(options.get(SCAN_OPTION))
-        files = extra.pop("files", None) or find_input(_paths(options))
+        extra = unpack_scan(options[SCAN_OPTION]) if SCAN_OPTION in options else {}
+        files = extra.get("files") or find_input(_paths(options))
         self._dataset: Dataset | None = files.open()
         for field in schema.fields:
             resolve_column(self._dataset.schema, field.name)
@@ -82,14 +79,14 @@ class NimbleReader(Shipped, DataSourceReader):
         self._spec = ScanSpec(
             files=files,
             columns=tuple(schema.names),
-            filter=extra.get("filter", options.get("filter")),
+            filter=extra.get("filter") or options.get("filter"),
             key_range=extra.get("key_range"),
             keys=extra.get("keys"),
             parts=int(options["parts"]) if "parts" in options else None,
         )
 
     def partitions(self) -> Sequence[InputPartition]:
-        dataset = self._dataset or self._spec.files.open()
+        dataset = self._spec.files.open() if self._dataset is None else self._dataset
         return [NimblePart(part) for part in plan_parts(self._spec, dataset)] or [NimblePart([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -110,14 +107,18 @@ def register(spark: SparkSession) -> None:
 
 
 def read_files(
-    spark: SparkSession, path: Any, *, columns: Sequence[str] | None = None, **extra: Any
+    spark: SparkSession,
+    path: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    spec: ScanSpec | None = None,
 ) -> DataFrame:
-    """A DataFrame over files; ``extra`` goes to the reader as it is."""
+    """A DataFrame over files, of all their rows or of those of ``spec``."""
     reader = spark.read.format("nimble")
     if columns is not None:
         reader = reader.option("columns", json.dumps(list(columns)))
-    if extra:
-        packed = base64.b64encode(pickle.dumps(extra)).decode()
+    if spec is not None:
+        packed = pack_scan(spec.files, spec.filter, spec.key_range, spec.keys)
         reader = reader.option(SCAN_OPTION, packed)
     paths = [path] if not isinstance(path, (list, tuple)) else list(path)
     texts = [str(item) for item in paths]
@@ -152,25 +153,25 @@ def scan(
     """
     files = find_input(path)
     dataset = files.open()
-    extra: dict[str, Any] = {"files": files}
     if filter is not None:
         parse_filter(filter, dataset.schema)
-        extra["filter"] = filter
     if key_range is not None:
         if len(key_range) not in (2, 3):
             raise InvalidArgumentError(f"key_range: expected (lower, upper), got {key_range!r}")
         lower, upper, inclusive = (*key_range, "[)")[:3]
         dataset._range_files(lower, upper, None, inclusive)
-        extra["key_range"] = (lower, upper, inclusive)
+        key_range = (lower, upper, inclusive)
     if keys is not None:
         if key_range is not None:
             raise InvalidArgumentError("scan: give keys or a key_range, not both")
-        extra["keys"] = _key_table(dataset, keys)
+        keys = _key_table(dataset, keys)
     schema = spark_schema(selected(dataset.schema, columns))
-    spec = ScanSpec(columns=tuple(schema.names), **extra)
+    spec = ScanSpec(
+        files=files, columns=tuple(schema.names), filter=filter, key_range=key_range, keys=keys
+    )
     pieces = few_rows(spec, dataset)
     if pieces is None:
-        return read_files(spark, path, columns=columns, **extra)
+        return read_files(spark, path, columns=columns, spec=spec)
     table = _read_now(spec, dataset, pieces, arrow_schema(schema))
     frame = spark.createDataFrame(table, schema)
     return frame if table.num_rows <= COLLECTED_ROWS else frame.coalesce(1)
@@ -196,22 +197,9 @@ def _key_table(dataset: Dataset, keys: Any) -> pa.Table:
     return table
 
 
-def _unpacked(text: str | None) -> dict[str, Any]:
-    return dict(pickle.loads(base64.b64decode(text))) if text else {}
-
-
 def _paths(options: Any) -> Any:
     if "paths" in options:
         return json.loads(options["paths"])
     if "path" not in options:
         raise InvalidArgumentError('nimble: no path; use .load("...") or OPTIONS (path "...")')
     return options["path"]
-
-
-def _names(text: str | None) -> list[str] | None:
-    """``"a, b"``, or a JSON list for names with commas."""
-    if text is None:
-        return None
-    if text.lstrip().startswith("["):
-        return [str(name) for name in json.loads(text)]
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -8,10 +8,8 @@ rows; :func:`write` also gives the files disjoint key ranges.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import pickle
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -38,14 +36,14 @@ from nimblepy.files.manifest import FileEntry, describe, manifest_versions
 from nimblepy.files.statistics import Collector
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.types import SortKey, as_sort_keys, parse_sort_keys
+from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.spark.explained import source_is_found
 from nimblepy.spark.inputs import _local
+from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, pack_keys, parse_keys
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import Shipped
 
 BATCH_OPTION = "nimblebatch"
-INDEXES_OPTION = "nimbleindexes"
 
 
 @dataclass
@@ -67,13 +65,13 @@ class NimbleWriter(Shipped, DataSourceArrowWriter):
         current = None if overwrite else newest_manifest(self._directory)
         self._schema = _adopted(arrow_schema(schema), None if current is None else current.schema)
         if "cluster_by" in options:
-            self._keys = _parsed_keys(options["cluster_by"])
+            self._keys = parse_keys(options["cluster_by"])
         else:
             self._keys = () if current is None else current.cluster_by
         for key in self._keys:
             resolve_column(self._schema, key.column)
             _check_collation(schema, key.column)
-        self._indexes = _indexes(options)
+        self._indexes = indexes_of(options)
         self._options = _write_options(options.get("write_options"))
         self._batch = json.loads(options[BATCH_OPTION]) if BATCH_OPTION in options else None
         self._job = uuid.uuid4().hex
@@ -189,12 +187,11 @@ def write(
     order = [_ordered(key) for key in keys]
     ranged = df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
     writer = ranged.write.format("nimble").mode(mode)
-    writer = writer.option("cluster_by", json.dumps([_key_fields(key) for key in keys]))
+    writer = writer.option("cluster_by", pack_keys(keys))
     if options is not None:
         writer = writer.option("write_options", json.dumps(asdict(options)))
     if indexes:
-        packed = base64.b64encode(pickle.dumps(list(indexes))).decode()
-        writer = writer.option(INDEXES_OPTION, packed)
+        writer = writer.option(INDEXES_OPTION, pack_indexes(indexes))
     if batch is not None:
         writer = writer.option(BATCH_OPTION, json.dumps([batch[0], int(batch[1])]))
     writer = writer.option("retention_seconds", str(float(retention_seconds)))
@@ -208,16 +205,6 @@ def _ordered(key: SortKey) -> Any:
     if key.descending:
         return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
-
-
-def _key_fields(key: SortKey) -> list[Any]:
-    return [key.column, key.descending, key.nulls_first]
-
-
-def _parsed_keys(text: str) -> tuple[SortKey, ...]:
-    if text.lstrip().startswith("["):
-        return tuple(SortKey(c, descending=d, nulls_first=n) for c, d, n in json.loads(text))
-    return parse_sort_keys(text)
 
 
 def _adopted(schema: pa.Schema, current: pa.Schema | None) -> pa.Schema:
@@ -249,17 +236,6 @@ def _check_collation(schema: StructType, name: str) -> None:
             f"cluster_by: column {name!r} has the collation {kind.collation}; keys are ordered by "
             "their bytes, so cast it to STRING COLLATE UTF8_BINARY"
         )
-
-
-def _indexes(options: dict[str, str]) -> list[HashIndex | SortedIndex]:
-    found: list[HashIndex | SortedIndex] = []
-    if INDEXES_OPTION in options:
-        found += pickle.loads(base64.b64decode(options[INDEXES_OPTION]))
-    for text in filter(None, options.get("hash_index", "").split(";")):
-        found.append(HashIndex([name.strip() for name in text.split(",")]))
-    for text in filter(None, options.get("sorted_index", "").split(";")):
-        found.append(SortedIndex(list(parse_sort_keys(text))))
-    return found
 
 
 def _write_options(text: str | None) -> WriteOptions:

@@ -1,0 +1,198 @@
+"""Options of the data source: what is no text travels in them as JSON and Arrow IPC.
+
+Whoever may write SQL sets options (``CREATE TEMP VIEW v USING nimble OPTIONS (...)``), so nothing
+here may run what an option says: no pickles.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.options import HashIndex, SortedIndex
+from nimblepy.files.manifest import parse_manifest
+from nimblepy.schema.types import SortKey, parse_sort_keys
+from nimblepy.spark.inputs import InputFiles
+
+# The options in which `scan` and `write` of this package hand over what is no text.
+SCAN_OPTION = "nimblescan"
+INDEXES_OPTION = "nimbleindexes"
+
+
+def pack_scan(
+    files: InputFiles,
+    filter: str | pc.Expression | None,
+    key_range: tuple[Any, Any, str] | None,
+    keys: pa.Table | None,
+) -> str:
+    """The arguments of a scan as the text of an option."""
+    packed: dict[str, Any] = {"directory": files.directory, "version": files.version}
+    if files.manifest is not None:
+        table = files.manifest.table.replace_schema_metadata(files.manifest.metadata())
+        packed["manifest"] = _from_table(table)
+    if isinstance(filter, pc.Expression):
+        packed["expression"] = _from_bytes(filter.__reduce__()[1][0])
+    elif filter is not None:
+        packed["filter"] = filter
+    if key_range is not None:
+        lower, upper, inclusive = key_range
+        packed["key_range"] = [_from_bound(lower), _from_bound(upper), inclusive]
+    if keys is not None:
+        packed["keys"] = _from_table(keys)
+    return json.dumps(packed)
+
+
+def unpack_scan(text: str) -> dict[str, Any]:
+    """The arguments of :func:`pack_scan` by name.
+
+    Raises:
+        InvalidArgumentError: the text is none of its results.
+    """
+    try:
+        packed = json.loads(text)
+        found: dict[str, Any] = {"filter": packed.get("filter")}
+        version = int(packed["version"])
+        manifest = None
+        if "manifest" in packed:
+            table = _to_table(packed["manifest"])
+            metadata = {k.decode(): v for k, v in (table.schema.metadata or {}).items()}
+            manifest = parse_manifest(metadata, table, version, f"option {SCAN_OPTION}")
+        found["files"] = InputFiles(str(packed["directory"]), version, manifest)
+        if "expression" in packed:
+            # Arrow's own format, which holds function names and literals but no code.
+            found["filter"] = pc.Expression._deserialize(
+                pa.py_buffer(_to_bytes(packed["expression"]))
+            )
+        if "key_range" in packed:
+            lower, upper, inclusive = packed["key_range"]
+            found["key_range"] = (_to_bound(lower), _to_bound(upper), str(inclusive))
+        if "keys" in packed:
+            found["keys"] = _to_table(packed["keys"])
+        return found
+    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+        raise InvalidArgumentError(
+            f"option {SCAN_OPTION}: only nimblepy.spark.scan() sets it: {error!r}"
+        ) from error
+
+
+def pack_indexes(indexes: Sequence[HashIndex | SortedIndex]) -> str:
+    """Indexes as the text of an option."""
+    packed: list[dict[str, Any]] = []
+    for index in indexes:
+        if isinstance(index, HashIndex):
+            packed.append(
+                {
+                    "columns": list(index.columns),
+                    "load_factor": index.load_factor,
+                    "bloom_bits_per_key": index.bloom_bits_per_key,
+                }
+            )
+        else:
+            packed.append({"keys": [_key_fields(key) for key in index.columns]})
+    return json.dumps(packed)
+
+
+def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
+    """The indexes that the options of a write name.
+
+    Raises:
+        InvalidArgumentError: they cannot be read.
+    """
+    found: list[HashIndex | SortedIndex] = []
+    try:
+        for packed in json.loads(options.get(INDEXES_OPTION, "[]")):
+            if "keys" in packed:
+                found.append(SortedIndex([_sort_key(fields) for fields in packed["keys"]]))
+            else:
+                found.append(HashIndex(packed.pop("columns"), **packed))
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise InvalidArgumentError(
+            f"option {INDEXES_OPTION}: only nimblepy.spark.write() sets it: {error!r}"
+        ) from error
+    for text in filter(None, options.get("hash_index", "").split(";")):
+        found.append(HashIndex([name.strip() for name in text.split(",")]))
+    for text in filter(None, options.get("sorted_index", "").split(";")):
+        found.append(SortedIndex(list(parse_sort_keys(text))))
+    return found
+
+
+def pack_keys(keys: Sequence[SortKey]) -> str:
+    """A cluster key as the text of an option."""
+    return json.dumps([_key_fields(key) for key in keys])
+
+
+def parse_keys(text: str) -> tuple[SortKey, ...]:
+    """``"a, b desc"``, or what :func:`pack_keys` gives."""
+    if text.lstrip().startswith("["):
+        return tuple(_sort_key(fields) for fields in json.loads(text))
+    return parse_sort_keys(text)
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """``"a, b"``, or a JSON list for names with commas."""
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        return [str(name) for name in json.loads(text)]
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _key_fields(key: SortKey) -> list[Any]:
+    return [key.column, key.descending, key.nulls_first]
+
+
+def _sort_key(fields: Sequence[Any]) -> SortKey:
+    column, descending, nulls_first = fields
+    return SortKey(column, descending=descending, nulls_first=nulls_first)
+
+
+def _from_bound(bound: Any) -> str | None:
+    """A bound of a key range: a row with its values."""
+    if bound is None:
+        return None
+    values = bound if isinstance(bound, (tuple, list)) else (bound,)
+    try:
+        arrays = [pa.array([_in_arrow(value)]) for value in values]
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"key_range: {bound!r} is no key: {error}") from error
+    return _from_table(pa.table(arrays, names=[str(i) for i in range(len(arrays))]))
+
+
+def _in_arrow(value: Any) -> Any:
+    """Integers that no integer of Arrow holds are decimals."""
+    large = isinstance(value, int) and not -(2**63) <= value < 2**64
+    return Decimal(value) if large else value
+
+
+def _to_bound(text: str | None) -> Any:
+    if text is None:
+        return None
+    return tuple(column[0] for column in _to_table(text).columns)
+
+
+def _from_table(table: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return _from_bytes(sink.getvalue())
+
+
+def _to_table(text: str) -> pa.Table:
+    table = pa.ipc.open_stream(_to_bytes(text)).read_all()
+    table.validate(full=True)
+    return table
+
+
+def _from_bytes(data: Any) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _to_bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
