@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import nimblepy as nb
 from nimblepy.cli.main import app
-from nimblepy.cli.output import jsonable, plain_values
+from nimblepy.cli.output import jsonable, plain_values, print_rows
 
 needs_core = pytest.mark.skipif(
     find_spec("nimblepy._core") is None, reason="the compiled core is not built here"
@@ -23,7 +24,7 @@ needs_core = pytest.mark.skipif(
 
 ROWS = 100
 COMMANDS = ["inspect", "schema", "stats", "verify", "convert", "lookup", "range", "scan"]
-COMMANDS += ["add-index", "advise"]
+COMMANDS += ["add-index", "drop-index", "advise"]
 
 
 def run(*arguments: str | Path) -> Result:
@@ -176,6 +177,53 @@ def test_csv_has_header_even_without_rows(nimble: Path) -> None:
 
 
 @needs_core
+def test_csv_and_json_are_printed_as_batches_come(capsys: pytest.CaptureFixture[str]) -> None:
+    # --csv read all batches before it printed the first line.
+    schema = pa.schema([("k", pa.int64())])
+    for output, lines in (("csv", 2), ("json", 1)):
+        seen: list[int] = []
+
+        def batches(seen: list[int] = seen, output: str = output) -> Iterator[pa.RecordBatch]:
+            for i in range(3):
+                yield pa.record_batch({"k": [i]}, schema=schema)
+                seen.append(len(capsys.readouterr().out.splitlines()))
+
+        print_rows(batches(), schema, output)  # type: ignore[arg-type]
+        assert seen == [lines, 1, 1]
+
+
+def test_stats_tell_a_column_from_a_child_of_its_name(tmp_path: Path) -> None:
+    # The bytes of loc.k were added to those of k.
+    path = tmp_path / "f.nimble"
+    values = list(range(0, 1_000_000, 1000))
+    nb.write(pa.table({"loc": [{"k": v * 7919 % 104729} for v in values], "k": [1] * 1000}), path)
+    rows = {row["column"]: row["size_bytes"] for row in json_lines(run("stats", path, "--json"))}
+    assert rows["loc"] > 1000 > rows["k"]
+
+
+def test_version_is_printed() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout.strip()) == (0, f"nimble {nb.__version__}")
+
+
+def test_indexes_are_dropped_from_a_file(nimble: Path, tmp_path: Path) -> None:
+    assert run("add-index", nimble, "--hash-index", "name").exit_code == 0
+    other = tmp_path / "other.nimble"
+    result = run("drop-index", nimble, "name", "--output", other, "--json")
+    assert [index["kind"] for index in json.loads(result.stdout)["indexes"]] == ["cluster"]
+    assert len(nb.open(nimble).indexes) == 2
+    assert len(nb.open(other).indexes) == 1
+    check_one_line(run("drop-index", other, "name"), "no such index")
+
+
+def test_convert_writes_to_a_uri(source: Path, tmp_path: Path) -> None:
+    # The target was a pathlib.Path, which makes one slash of two: file:/... in the work directory.
+    target = f"file://{tmp_path}/by_uri.nimble"
+    assert run("convert", source, target).exit_code == 0
+    assert nb.open(tmp_path / "by_uri.nimble").num_rows == ROWS
+    check_one_line(run("convert", source, target), "exists", "--overwrite")
+
+
 def test_explain_prints_plan_and_no_rows(nimble: Path) -> None:
     for command in (["lookup", nimble, "7"], ["range", nimble, "--lower", "7"], ["scan", nimble]):
         text = run(*command, "--explain")

@@ -1,4 +1,4 @@
-"""The commands that write: ``nimble convert`` and ``nimble add-index``."""
+"""The commands that write: ``nimble convert``, ``add-index`` and ``drop-index``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import print_json
+from nimblepy.io.location import locate
 from nimblepy.schema.types import format_bytes, parse_sort_keys
 
 
@@ -20,7 +20,7 @@ class Request:
     """What the command line asks for, as written there."""
 
     source: str
-    target: Path
+    target: str
     cluster_by: str | None
     unique: bool
     presorted: bool
@@ -34,36 +34,24 @@ class Request:
 
 def run(request: Request, *, as_json: bool) -> None:
     """Converts, with a progress bar on a terminal, and prints what was written."""
-    if request.target.exists() and not request.overwrite:
+    if not request.overwrite and locate(request.target, None).exists():
         raise nb.InvalidArgumentError(f"{request.target} exists; pass --overwrite to replace it")
     indexes = _indexes(request.hash_indexes, request.sorted_indexes)
     options = nb.WriteOptions(compression=request.compression)
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    quiet = not sys.stderr.isatty()
-    console = Console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=quiet) as bar:
-        task = bar.add_task("rows", total=None)
-
-        def report(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total)
-
-        summary = nb.convert(
-            request.source,
-            request.target,
-            format=request.format,
-            columns=_names(request.columns) if request.columns else None,
-            cluster_by=parse_sort_keys(request.cluster_by) if request.cluster_by else None,
-            unique=request.unique,
-            presorted=request.presorted,
-            indexes=indexes,
-            options=options,
-            progress=report,
-        )
+    summary = nb.convert(
+        request.source,
+        request.target,
+        format=request.format,
+        columns=_names(request.columns) if request.columns else None,
+        cluster_by=parse_sort_keys(request.cluster_by) if request.cluster_by else None,
+        unique=request.unique,
+        presorted=request.presorted,
+        indexes=indexes,
+        options=options,
+        progress=sys.stderr.isatty(),
+    )
     if as_json:
-        print_json({"file": str(request.target), **asdict(summary)})
+        print_json({"file": request.target, **asdict(summary)})
     else:
         typer.echo(f"{request.target}: {summary}")
 
@@ -83,14 +71,28 @@ def run_add_index(
     begin = time.perf_counter()
     found = nb.add_index(path, indexes, output=output, progress=sys.stderr.isatty())
     seconds = time.perf_counter() - begin
+    _print_indexes(output or path, found, f"{len(indexes)} added", seconds, as_json=as_json)
+
+
+def run_drop_index(path: str, columns: str, output: str | None, *, as_json: bool) -> None:
+    """Drops the secondary indexes on these columns and prints what the file has then."""
+    begin = time.perf_counter()
+    found = nb.drop_index(path, _names(columns), output=output)
+    seconds = time.perf_counter() - begin
+    _print_indexes(output or path, found, f"index on {columns} dropped", seconds, as_json=as_json)
+
+
+def _print_indexes(
+    path: str, found: Sequence[nb.IndexInfo], done: str, seconds: float, *, as_json: bool
+) -> None:
     if as_json:
         shown = [asdict(info) for info in found]
-        print_json({"file": output or path, "seconds": seconds, "indexes": shown})
+        print_json({"file": path, "seconds": seconds, "indexes": shown})
         return
     for info in found:
         names = ", ".join(map(str, info.columns))
         typer.echo(f"{info.kind} index on {names}: {format_bytes(info.size_bytes)}")
-    typer.echo(f"{output or path}: {len(indexes)} added in {seconds:.1f} s")
+    typer.echo(f"{path}: {done} in {seconds:.1f} s")
 
 
 def _indexes(

@@ -13,6 +13,7 @@ import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import OutputFormat, print_json, print_rows
+from nimblepy.io.progress import Progress
 from nimblepy.schema.types import format_bytes
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _facts(file: nb.File) -> dict[str, object]:
 
 
 def _print_facts(path: str, file: nb.File) -> None:
-    per_row = f", {file.size_bytes / file.num_rows:.2f} bytes a row" if file.num_rows else ""
+    per_row = f", {file.size_bytes / file.num_rows:.2f} bytes per row" if file.num_rows else ""
     size = format_bytes(file.size_bytes)
     typer.echo(f"{path}: {file.num_rows:,} rows, {size}{per_row}, format {file.format_version}")
     if file.cluster_by:
@@ -110,13 +111,12 @@ _STATS = pa.schema(
 
 
 def print_stats(path: str, output: OutputFormat) -> None:
-    """One row a column: bytes, share of the file and encodings, over all stripes."""
+    """One row per column: bytes, share of the file and encodings, over all stripes."""
     with nb.open(path) as file:
         sizes: Counter[str] = Counter()
         encodings: dict[str, Counter[str]] = {}
-        for node in file.layout().walk():
-            if node.kind != "column":
-                continue
+        stripes = (node for node in file.layout().walk() if node.kind == "stripe")
+        for node in (column for stripe in stripes for column in stripe.children):
             sizes[node.name] += node.size_bytes
             used = encodings.setdefault(node.name, Counter())
             used.update(part.encoding for part in node.walk() if part.encoding)
@@ -140,19 +140,18 @@ def print_stats(path: str, output: OutputFormat) -> None:
 
 def verify_files(paths: Sequence[str], *, as_json: bool) -> None:
     """Verifies files in turn; the first damaged one raises its CorruptFileError."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("verifying", total=len(paths))
+    bar = Progress(sys.stderr.isatty(), len(paths), stage="verifying", unit="files")
+    try:
         for path in paths:
             started = time.perf_counter()
             with nb.open(path) as file:
                 file.verify()
                 rows, size = file.num_rows, file.size_bytes
             seconds = time.perf_counter() - started
-            bar.advance(task)
+            bar.advance(1)
             if as_json:
                 print_json({"file": path, "ok": True, "rows": rows, "size_bytes": size})
             else:
                 typer.echo(f"{path}: ok, {rows:,} rows, {format_bytes(size)} in {seconds:.2f} s")
+    finally:
+        bar.finish()

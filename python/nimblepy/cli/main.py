@@ -6,7 +6,6 @@ Rows go to standard output; everything meant for people (progress, notes, errors
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -44,6 +43,26 @@ ExplainOption = Annotated[
     bool, typer.Option("--explain", help="Print what would be read, and read nothing else.")
 ]
 LimitOption = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Most rows.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from nimblepy import __version__
+
+        typer.echo(f"nimble {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -91,7 +110,7 @@ def verify(
 @app.command()
 def convert(
     source: Annotated[str, typer.Argument(help="Parquet, CSV or Arrow IPC file.")],
-    target: Annotated[Path, typer.Argument(help="The nimble file to write.")],
+    target: Annotated[str, typer.Argument(help="The nimble file to write: path or URI.")],
     cluster_by: Annotated[
         str | None,
         typer.Option(help="Sort rows and index them by: 'a, b desc nulls first'"),
@@ -220,6 +239,23 @@ def add_index(
     from nimblepy.cli.convert import run_add_index
 
     run_add_index(file, hash_index or [], sorted_index or [], output, as_json=json)
+
+
+@app.command("drop-index")
+def drop_index(
+    file: FileArgument,
+    columns: Annotated[
+        str, typer.Argument(metavar="COLUMNS", help="Columns of the index, in order: a,b.")
+    ],
+    output: Annotated[
+        str | None, typer.Option(help="The new file. Default: it takes the old one's place.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Drop the secondary indexes on these columns without encoding rows again."""
+    from nimblepy.cli.convert import run_drop_index
+
+    run_drop_index(file, columns, output, as_json=json)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable
 from decimal import Decimal
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
@@ -89,8 +90,10 @@ def plain_values(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _print_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    if not schema.names:
+        return
     first = True
-    for batch in [*_empty(schema), *batches] if schema.names else []:
+    for batch in chain([_empty(schema)], batches):
         if not first and not batch.num_rows:
             continue
         sink = pa.BufferOutputStream()
@@ -100,10 +103,10 @@ def _print_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         first = False
 
 
-def _empty(schema: pa.Schema) -> list[pa.RecordBatch]:
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without rows, so that the header is printed even when no row is."""
     arrays = [pa.array([], type=field.type) for field in schema]
-    return [pa.RecordBatch.from_arrays(arrays, schema=schema)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
