@@ -127,6 +127,16 @@ def test_file_pickled_by_path_reopens_with_its_settings(written: str) -> None:
     assert len(pickle.dumps(nb.open(written))) < 4_096
 
 
+def test_file_opened_by_a_relative_path_pickles_from_another_directory(
+    written: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The path was resolved against the working directory of the pickling, not of the opening.
+    monkeypatch.chdir(os.path.dirname(written))
+    with nb.open(os.path.basename(written)) as file:
+        monkeypatch.chdir(tmp_path.parent)
+        assert pickle.loads(pickle.dumps(file)).num_rows == file.num_rows
+
+
 def test_file_pickled_is_readable_in_another_process(written: str, tmp_path: Any) -> None:
     handle = tmp_path / "handle.pickle"
     handle.write_bytes(pickle.dumps(nb.open(written)))

@@ -16,9 +16,9 @@ from nimblepy.file.file import File
 from nimblepy.file.file import open as open_file
 from nimblepy.file.indexes import CLUSTER, Index, names_of
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.file.write import ProgressArg, _index_specs
+from nimblepy.file.write import _index_specs
 from nimblepy.io.location import locate
-from nimblepy.io.progress import Progress
+from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.schema.types import IndexInfo, as_sort_keys
 
 Path = str | os.PathLike[str]
@@ -136,16 +136,16 @@ def _rewrite(
     filesystem: Any,
 ) -> list[IndexInfo]:
     goal = path if output is None else output
-    place = locate(goal, filesystem)
+    location = locate(goal, filesystem)
     chosen = options or WriteOptions()
     core_options = {
         "indexes": specs,
         "index_memory_bytes": chosen.index_memory_bytes,
         "key_chunk_rows": chosen.key_chunk_rows,
         "restart_interval": min(chosen.restart_interval, 2**31 - 1),
-        "spill_directory": place.spill_folder,
+        "spill_directory": location.spill_folder,
     }
-    rewriter = _core.IndexRewriter(file._open, place.sink(), drop, core_options)
+    rewriter = _core.IndexRewriter(file._open, location.sink(), drop, core_options)
     shown = Progress(progress, file.num_rows)
     shown.stage("reading keys")
     try:

@@ -62,6 +62,8 @@ def open(
     if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
         raise InvalidArgumentError(f"cache_bytes: expected an int >= 0, got {cache_bytes!r}")
     core = _open_core(source, filesystem, mmap, cache_bytes)
+    if isinstance(source, (str, os.PathLike)) and filesystem is None:
+        source = _absolute(os.fspath(source))  # a pickle of the file outlives a chdir()
     arguments = {"filesystem": filesystem, "mmap": mmap, "cache_bytes": cache_bytes}
     if record is None:
         file = File(core, source, arguments)
@@ -77,10 +79,10 @@ def open(
 
 def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> Any:
     if isinstance(source, (str, os.PathLike)):
-        place = locate(source, filesystem)
-        if place.is_local:
-            return _core.open_path(place.path, mmap, cache_bytes)
-        return _core.open_python(place.open(), place.path, REMOTE_GAP, cache_bytes)
+        location = locate(source, filesystem)
+        if location.is_local:
+            return _core.open_path(location.path, mmap, cache_bytes)
+        return _core.open_python(location.open(), location.path, REMOTE_GAP, cache_bytes)
     if isinstance(source, (bytes, bytearray, memoryview, pa.Buffer)):
         return _core.open_buffer(source, cache_bytes)
     if hasattr(source, "read") and hasattr(source, "seek"):
@@ -218,10 +220,7 @@ class File(KeyLookups, Scoped):
                 f"a File over {type(self._source).__name__} cannot be pickled: only paths and "
                 "bytes can be opened again"
             )
-        source = self._source
-        if isinstance(source, (str, os.PathLike)) and self._arguments["filesystem"] is None:
-            source = _absolute(os.fspath(source))
-        return _reopen, (source, self._arguments)
+        return _reopen, (self._source, self._arguments)
 
     def __repr__(self) -> str:
         if self._core is None:

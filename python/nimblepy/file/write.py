@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -13,14 +13,13 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.io.location import locate
-from nimblepy.io.progress import Progress
+from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.io.tabular import as_reader, check_column, slices
 from nimblepy.rows.closing import Scoped
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import ColumnSummary, FileSummary, SortKey, as_sort_keys
 
 ClusterBy: TypeAlias = str | SortKey | Sequence[str | SortKey] | None
-ProgressArg: TypeAlias = bool | Callable[[int, int | None], object] | None
 
 
 class Writer(Scoped):
@@ -71,16 +70,16 @@ class Writer(Scoped):
         for name, given in (("unique", unique), ("presorted", presorted)):
             if given and not keys:
                 raise InvalidArgumentError(f"{name}=True needs a cluster key: pass cluster_by")
-        place = locate(path, filesystem)
-        self._path = place.path
+        location = locate(path, filesystem)
+        self._path = location.path
         core_options = _core_options(
             self._schema, keys, unique, options or WriteOptions(), metadata
         )
         core_options["indexes"] = _index_specs(self._schema, indexes)
         self._indexed = bool(core_options["indexes"])
-        core_options["spill_directory"] = place.spill_folder
+        core_options["spill_directory"] = location.spill_folder
         self._core: Any = _core.Writer(
-            place.sink(), self._schema, core_options, bool(keys) and not presorted
+            location.sink(), self._schema, core_options, bool(keys) and not presorted
         )
 
     @property

@@ -6,7 +6,7 @@ The module is not called ``convert``: importing it would hide the function ``nim
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.io.progress import ProgressArg
+from nimblepy.io.tabular import CountedReader
 from nimblepy.schema.columns import unknown_column_message
 from nimblepy.schema.types import FileSummary, SortKey
-
-Progress = Callable[[int, int | None], None]
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -43,7 +43,7 @@ def convert(
     indexes: Sequence[HashIndex | SortedIndex] = (),
     options: WriteOptions | None = None,
     metadata: Mapping[str, str | bytes] | None = None,
-    progress: bool | Progress | None = None,
+    progress: ProgressArg = None,
     filesystem: object = None,
 ) -> FileSummary:
     """Writes the rows of ``source`` to the nimble file ``path``, in constant memory.
@@ -66,9 +66,8 @@ def convert(
     from nimblepy.file.write import write
 
     with ExitStack() as stack:
-        reader, total = open_batches(source, format=format, columns=columns, stack=stack)
         return write(
-            reader,
+            open_batches(source, format=format, columns=columns, stack=stack),
             path,
             cluster_by=cluster_by,
             unique=unique,
@@ -76,7 +75,7 @@ def convert(
             indexes=indexes,
             options=options,
             metadata=metadata,
-            progress=_with_total(progress, total),
+            progress=progress,
             filesystem=filesystem,
         )
 
@@ -87,19 +86,52 @@ def open_batches(
     format: str | None,
     columns: Sequence[str] | None,
     stack: ExitStack,
-) -> tuple[pa.RecordBatchReader, int | None]:
+) -> CountedReader:
     """A stream over ``source`` with the number of its rows where the format tells it.
 
     What has to be closed after the stream is registered with ``stack``.
     """
     kind = format or detect_format(source)
+    num_rows = None
+    batches: Iterable[pa.RecordBatch]
     if kind == "parquet":
-        return _open_parquet(source, columns, stack)
-    if kind in ("csv", "tsv"):
-        return _open_csv(source, "\t" if kind == "tsv" else ",", columns, stack)
-    if kind == "arrow":
-        return _open_arrow(source, columns, stack)
-    raise InvalidArgumentError(f"convert: format must be parquet, csv, tsv or arrow, got {kind!r}")
+        from pyarrow.parquet import ParquetFile
+
+        file = stack.enter_context(ParquetFile(source))
+        schema, num_rows = file.schema_arrow, file.metadata.num_rows
+        # A row group at a time: pyarrow makes no batch of two whose nested dictionaries differ.
+        batches = (
+            batch
+            for group in range(file.num_row_groups)
+            for batch in file.iter_batches(row_groups=[group], columns=columns)
+        )
+    elif kind in ("csv", "tsv"):
+        from pyarrow import csv
+
+        batches = csv.open_csv(
+            os.fspath(source),
+            parse_options=csv.ParseOptions(
+                delimiter="\t" if kind == "tsv" else ",", newlines_in_values=True
+            ),
+            # Column types are settled by the first block, so it is made large.
+            read_options=csv.ReadOptions(block_size=16 << 20),
+        )
+        schema = stack.enter_context(batches).schema
+    elif kind == "arrow":
+        batches = _open_arrow(source, stack)
+        schema = batches.schema
+    else:
+        raise InvalidArgumentError(
+            f"convert: format must be parquet, csv, tsv or arrow, got {kind!r}"
+        )
+    if columns is not None:
+        for name in columns:
+            if schema.get_field_index(name) < 0:
+                raise InvalidArgumentError(f"convert: {unknown_column_message(schema, name)}")
+        names = list(columns)
+        schema = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
+        batches = (batch.select(names) for batch in batches)
+    return CountedReader(pa.RecordBatchReader.from_batches(schema, batches), num_rows)
 
 
 def detect_format(source: str | os.PathLike[str]) -> str:
@@ -123,77 +155,12 @@ def detect_format(source: str | os.PathLike[str]) -> str:
     return str(name)
 
 
-def _with_total(progress: bool | Progress | None, total: int | None) -> bool | Progress | None:
-    """The writer sees a stream and knows no total; the source may."""
-    if total is None or not callable(progress):
-        return progress
-    report = progress
-    return lambda done, known: report(done, known if known is not None else total)
-
-
-def _check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> None:
-    for name in columns or ():
-        if schema.get_field_index(name) < 0:
-            raise InvalidArgumentError(f"convert: {unknown_column_message(schema, name)}")
-
-
-def _open_parquet(
-    source: str | os.PathLike[str], columns: Sequence[str] | None, stack: ExitStack
-) -> tuple[pa.RecordBatchReader, int]:
-    import pyarrow.parquet as parquet
-
-    file = stack.enter_context(parquet.ParquetFile(source))
-    schema = file.schema_arrow
-    _check_columns(schema, columns)
-    names = list(columns) if columns is not None else schema.names
-    kept = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
-    # A row group at a time: pyarrow cannot make a batch of two whose nested dictionaries differ.
-    batches = (
-        batch.select(names)
-        for group in range(file.num_row_groups)
-        for batch in file.iter_batches(row_groups=[group], columns=names)
-    )
-    return pa.RecordBatchReader.from_batches(kept, batches), file.metadata.num_rows
-
-
-def _open_csv(
-    source: str | os.PathLike[str],
-    delimiter: str,
-    columns: Sequence[str] | None,
-    stack: ExitStack,
-) -> tuple[pa.RecordBatchReader, None]:
-    import pyarrow.csv as csv
-
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    # Column types are settled by the first block, so it is made large.
-    read = csv.ReadOptions(block_size=16 << 20)
-    reader = stack.enter_context(
-        csv.open_csv(os.fspath(source), parse_options=parse, read_options=read)
-    )
-    return _select(reader, reader.schema, columns), None
-
-
-def _open_arrow(
-    source: str | os.PathLike[str], columns: Sequence[str] | None, stack: ExitStack
-) -> tuple[pa.RecordBatchReader, int | None]:
+def _open_arrow(source: str | os.PathLike[str], stack: ExitStack) -> pa.RecordBatchReader:
     memory = stack.enter_context(pa.memory_map(os.fspath(source)))
     if memory.read(6) != b"ARROW1":
         memory.seek(0)
-        stream = stack.enter_context(pa.ipc.open_stream(memory))
-        return _select(stream, stream.schema, columns), None
+        return stack.enter_context(pa.ipc.open_stream(memory))
+    memory.seek(0)
     file = stack.enter_context(pa.ipc.open_file(memory))
     batches = (file.get_batch(number) for number in range(file.num_record_batches))
-    # Counting reads every batch header, so it is left to the progress of the write.
-    return _select(batches, file.schema, columns), None
-
-
-def _select(
-    batches: object, schema: pa.Schema, columns: Sequence[str] | None
-) -> pa.RecordBatchReader:
-    _check_columns(schema, columns)
-    if columns is None:
-        return pa.RecordBatchReader.from_batches(schema, batches)
-    names = list(columns)
-    kept = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
-    chosen = (batch.select(names) for batch in batches)  # type: ignore[attr-defined]
-    return pa.RecordBatchReader.from_batches(kept, chosen)
+    return pa.RecordBatchReader.from_batches(file.schema, batches)

@@ -41,6 +41,8 @@ def resolve(path: str | os.PathLike[str], filesystem: Any) -> tuple[Any, str]:
     text = os.fspath(path)
     if not isinstance(text, str):
         raise InvalidArgumentError(f"path: expected str, got {type(text).__name__}")
+    if "\0" in text:
+        raise InvalidArgumentError(f"path: {text!r} has a null character")
     if filesystem is None:
         if not is_uri(text):
             return None, text
@@ -55,7 +57,7 @@ def resolve(path: str | os.PathLike[str], filesystem: Any) -> tuple[Any, str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where one file lies."""
 
     path: str  # a local path, or the path in `store`
@@ -72,6 +74,16 @@ class Place:
             return tempfile.gettempdir()
         return os.path.dirname(os.path.abspath(self.path))
 
+    def exists(self) -> bool:
+        """Whether a file is there now. Cost: one request."""
+        if self.is_local:
+            return os.path.exists(self.path)
+        try:
+            self.open()
+        except FileNotFoundError:
+            return False
+        return True
+
     def open(self) -> RemoteFile:
         """Cost: one request (pyarrow file systems: two)."""
         if object_store.is_store(self.store):
@@ -87,15 +99,15 @@ class Place:
         return RemoteSink(self.store, self.path)
 
 
-def locate(path: str | os.PathLike[str], filesystem: Any) -> Place:
-    """The place of a path, a URI, or a path in ``filesystem``."""
+def locate(path: str | os.PathLike[str], filesystem: Any) -> Location:
+    """The location of a path, a URI, or a path in ``filesystem``."""
     if filesystem is not None and object_store.is_store(filesystem):
-        return Place(os.fspath(path), filesystem)
+        return Location(os.fspath(path), filesystem)
     if filesystem is None and isinstance(path, str) and object_store.serves(path):
         store, inner = object_store.locate(path)
-        return Place(inner, store)
+        return Location(inner, store)
     store, inner = resolve(path, filesystem)
-    return Place(inner, store)
+    return Location(inner, store)
 
 
 class RemoteSink:

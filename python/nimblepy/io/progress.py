@@ -1,62 +1,77 @@
-"""Progress of long writes: a bar on a terminal, or a caller's function."""
+"""Progress of long work: a bar on a terminal, or a caller's function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+ProgressArg: TypeAlias = bool | Callable[[int, int | None], object] | None
 
 
 class Progress:
-    """Counts rows and shows them.
+    """Counts rows, or other things, and shows how many are done.
 
     Args:
-        target: ``True`` shows a bar on standard error; a callable gets ``(rows_done, total)``;
+        target: ``True`` shows a bar on standard error; a callable gets ``(done, total)``;
             ``None`` or ``False`` shows nothing.
-        total: rows expected, ``None`` where that is not known.
+        total: how many there will be, ``None`` where that is not known.
+        stage: what is being done, shown beside the bar.
+        unit: what is counted.
+
+    The bar appears with the first call of :meth:`advance` or :meth:`stage` and stays until
+    :meth:`finish`: an object that is made and then not used leaves nothing behind.
     """
 
     def __init__(
-        self, target: bool | Callable[[int, int | None], object] | None, total: int | None
+        self, target: ProgressArg, total: int | None, *, stage: str = "writing", unit: str = "rows"
     ) -> None:
+        self._target = target
         self._done = 0
         self._total = total
-        self._call = target if callable(target) else None
+        self._stage = stage
+        self._unit = unit
         self._bar: Any = None
-        if target is True:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                TextColumn,
-                TimeRemainingColumn,
-            )
-            from rich.progress import Progress as Bar
 
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("rows"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._bar.add_task("writing", total=total)
-            self._bar.start()
-
-    def advance(self, rows: int) -> None:
-        self._done += rows
-        if self._call is not None:
-            self._call(self._done, self._total)
-        if self._bar is not None:
-            self._bar.update(self._bar.tasks[0].id, completed=self._done)
+    def advance(self, count: int) -> None:
+        self._done += count
+        if callable(self._target):
+            self._target(self._done, self._total)
+        self._show()
 
     def stage(self, name: str) -> None:
-        """What is being done from now on, with the rows that were counted: shown beside the bar."""
-        if self._bar is not None:
-            self._bar.update(self._bar.tasks[0].id, description=name)
+        """Says what is being done from now on."""
+        self._stage = name
+        self._show()
 
     def finish(self) -> None:
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        self._target = None
+
+    def _show(self) -> None:
+        if self._target is not True:
+            return
+        if self._bar is None:
+            self._bar = _bar(self._unit)
+            self._bar.add_task(self._stage, total=self._total)
+            self._bar.start()
+        task = self._bar.tasks[0].id
+        self._bar.update(task, completed=self._done, description=self._stage)
+
+
+def _bar(unit: str) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

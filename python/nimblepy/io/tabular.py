@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -11,6 +11,13 @@ from nimblepy.errors import InvalidArgumentError
 
 # Batches handed to the core: large enough to amortise a call, small enough for steady progress.
 BATCH_ROWS = 131_072
+
+
+class CountedReader(NamedTuple):
+    """A stream whose number of rows is known beforehand."""
+
+    reader: pa.RecordBatchReader
+    num_rows: int | None
 
 
 def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
@@ -23,6 +30,8 @@ def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
     Raises:
         InvalidArgumentError: ``data`` is none of these.
     """
+    if isinstance(data, CountedReader):
+        return data
     if isinstance(data, pa.RecordBatchReader):
         return data, None
     if isinstance(data, pa.RecordBatch):

@@ -1,0 +1,60 @@
+"""Progress: what is shown, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nimblepy as nb
+from nimblepy.io import progress as progress_module
+from nimblepy.io.progress import Progress
+
+TABLE = pa.table({"k": [2, 1, 3]})
+
+
+@pytest.mark.parametrize("bad", [{"unique": True}, {"cluster_by": "zz"}, {"indexes": [7]}])
+def test_writer_with_bad_arguments_leaves_no_bar(tmp_path: Path, bad: dict[str, object]) -> None:
+    # The bar, and its thread, were started before the arguments were looked at.
+    before = threading.active_count()
+    with pytest.raises(nb.InvalidArgumentError):
+        nb.Writer(tmp_path / "f", TABLE.schema, progress=True, **bad)  # type: ignore[arg-type]
+    assert threading.active_count() == before
+
+
+def test_bar_appears_with_the_first_row(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with nb.Writer(tmp_path / "f", TABLE.schema, progress=True) as writer:
+        assert threading.active_count() == before
+        writer.write(TABLE)
+        assert threading.active_count() == before + 1
+
+
+@pytest.mark.parametrize("target", [True, "function"])
+def test_convert_knows_the_rows_of_a_parquet_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: object
+) -> None:
+    # progress=True showed a bar without an end.
+    pq.write_table(TABLE, tmp_path / "in.parquet")
+    totals: list[int | None] = []
+
+    def advance(self: Progress, count: int) -> None:
+        totals.append(self._total)
+
+    monkeypatch.setattr(progress_module.Progress, "advance", advance)
+    how = True if target is True else lambda done, total: None
+    nb.convert(tmp_path / "in.parquet", tmp_path / "out.nimble", progress=how)
+    assert totals == [3]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "file:///tmp/a\0b"])
+def test_null_character_in_a_path_is_refused(tmp_path: Path, path: str) -> None:
+    # The core cut the path there and wrote another file.
+    where = path if "://" in path else str(tmp_path / path)
+    for call in (lambda: nb.write(TABLE, where), lambda: nb.open(where)):
+        with pytest.raises(ValueError, match="null"):
+            call()
+    assert not list(tmp_path.iterdir())
