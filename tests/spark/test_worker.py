@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +15,11 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 from dataset_files import make_dataset
-from nimblepy.spark import worker_cache
-from nimblepy.spark.inputs import find_input
-from nimblepy.spark.worker_cache import open_cached
+from nimblepy.spark.inputs import find_input, open_cached
 
 
-def test_worker_keeps_few_datasets_open_and_knows_a_replaced_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_cache, "MOST", 2)
-    monkeypatch.setattr(worker_cache, "_open", type(worker_cache._open)())
+def test_worker_keeps_few_datasets_open_and_knows_a_replaced_one(tmp_path: Path) -> None:
+    open_cached.cache_clear()
     path = str(tmp_path / "t.nimble")
     nb.write(pa.table({"k": [1]}), path, cluster_by="k")
     first = find_input(path)
@@ -32,10 +28,46 @@ def test_worker_keeps_few_datasets_open_and_knows_a_replaced_one(
     second = find_input(path)
     assert second.key != first.key
     assert open_cached(second).num_rows == 2
-    for i in range(3):
+    for i in range(10):
         make_dataset(tmp_path / f"d{i}", [pa.table({"k": [i]})], "k")
         assert open_cached(find_input(str(tmp_path / f"d{i}"))).get(i) == {"k": i}
-    assert len(worker_cache._open) == 2
+    assert open_cached.cache_info().currsize == 8
+
+
+def test_a_join_opens_its_dataset_once_and_is_planned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pickle
+
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from nimblepy.join import plan
+    from nimblepy.spark import inputs, join
+    from nimblepy.spark.arguments import JoinArguments
+    from nimblepy.spark.tasks import joined_batches
+
+    make_dataset(tmp_path / "d", [pa.table({"k": [1, 2], "v": [7, 8]})], "k")
+    calls: list[str] = []
+
+    def counted(name: str, function: Any) -> Any:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            calls.append(name)
+            return function(*arguments, **keywords)
+
+        return call
+
+    monkeypatch.setattr(inputs, "open_dataset", counted("open", inputs.open_dataset))
+    monkeypatch.setattr(join, "plan_join", counted("plan", plan.plan_join))
+    probe = StructType([StructField("k", LongType())])
+    files = find_input(str(tmp_path / "d"))
+    prepared = join.prepare(probe, files, JoinArguments(on="k", condition="v > 7"))
+    assert calls == ["open", "plan"]
+    spec = pickle.loads(pickle.dumps(prepared.spec))  # as it travels to a task
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    batches = [pa.record_batch({"k": [2, 1, 5]})] * 2
+    joined = [batch.to_pylist() for batch in joined_batches(spec, schema)(batches)]
+    assert joined == [[{"k": 2, "v": 8}]] * 2
+    assert calls == ["open", "plan", "open"]
 
 
 def test_a_dataset_travels_as_its_version(tmp_path: Path) -> None:
@@ -47,7 +79,7 @@ def test_a_dataset_travels_as_its_version(tmp_path: Path) -> None:
     make_dataset(tmp_path / "d", [pa.table({"k": [5000]})], "k")
     shipped = pickle.dumps(files)
     assert len(shipped) < 1000  # not the list of files
-    assert pickle.loads(shipped).open().num_rows == 2000
+    assert pickle.loads(shipped).dataset.num_rows == 2000
 
 
 def test_file_that_cannot_be_mapped_is_read(tmp_path: Path) -> None:
@@ -57,8 +89,7 @@ def test_file_that_cannot_be_mapped_is_read(tmp_path: Path) -> None:
     nb.write(pa.table({"k": np.arange(6_000_000), "v": values}), path, cluster_by="k")
     code = f"""
 import resource, psutil
-from nimblepy.spark.inputs import find_input
-from nimblepy.spark.worker_cache import open_cached
+from nimblepy.spark.inputs import find_input, open_cached
 files = find_input({path!r})
 limit = psutil.Process().memory_info().vms + (24 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -107,7 +107,7 @@ def plan_join(
     if how not in HOWS:
         hint = "; swap the sides for those" if how in ("right", "full", "outer") else ""
         raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}{hint}")
-    pairs = _pairs(on, between)
+    pairs = join_pairs(on, between)
     for probe_name, build_name in pairs:
         _check_comparable(probe, build.schema, probe_name, build_name)
     build_keys = tuple(b for _, b in pairs)
@@ -122,7 +122,7 @@ def plan_join(
             return prefix + name
         return name + suffix if name in probe.names else name
 
-    output = _output(probe, build.schema, build_keys, columns, shown, how)
+    output = joined_columns(probe.names, build.schema, build_keys, columns, shown, how)
     parsed, residual = _residual(probe, build.schema, condition, shown, ranges, nan_greatest)
     return JoinPlan(
         how=how,
@@ -138,7 +138,7 @@ def plan_join(
     )
 
 
-def _pairs(on: Any, between: Any) -> list[tuple[str, str]]:
+def join_pairs(on: Any, between: Any) -> list[tuple[str, str]]:
     """(probe column, build column) for every equality."""
     if isinstance(on, str):
         return [(on, on)]
@@ -210,14 +210,15 @@ def _betweens(
     return tuple(out)
 
 
-def _output(
-    probe: pa.Schema,
+def joined_columns(
+    probe_names: Sequence[str],
     build: pa.Schema,
-    build_keys: tuple[str, ...],
+    build_keys: Sequence[str],
     columns: Sequence[str] | None,
     shown_as: Callable[[str], str],
     how: str,
 ) -> tuple[tuple[str, str], ...]:
+    """(build column, its name in the result) for every column that the join adds."""
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns: expected a list of names, got {columns!r}")
     if how in ("semi", "anti"):
@@ -227,7 +228,7 @@ def _output(
     output = [(name, shown_as(name)) for name in wanted]
     for name in wanted:
         resolve_column(build, name)
-    counts = Counter([*probe.names, *(shown for _, shown in output)])
+    counts = Counter([*probe_names, *(shown for _, shown in output)])
     clashes = [shown for _, shown in output if counts[shown] > 1]
     if clashes:
         raise InvalidArgumentError(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-On = str | Sequence[str] | Mapping[str, str]
+from nimblepy.join.plan import join_pairs, joined_columns
+
+On: TypeAlias = str | Sequence[str] | Mapping[str, str]
+How: TypeAlias = Literal["inner", "left", "semi", "anti", "right", "full"]
+Engine: TypeAlias = Literal["arrow", "map_in_arrow", "rdd"]
+Strategy: TypeAlias = Literal["index", "scan", "auto"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,26 +24,28 @@ class JoinArguments:
     on: On
     how: str = "inner"
     columns: Sequence[str] | None = None
-    condition: Any = None
+    condition: pc.Expression | str | None = None
     between: Mapping[str, tuple[str, str]] | None = None
     prefix: str | None = None
     null_equals: bool = False
 
     @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
+    def pairs(self) -> list[tuple[str, str]]:
         """Equal columns: (of the probe, of the files)."""
-        if isinstance(self.on, str):
-            return ((self.on, self.on),)
-        if isinstance(self.on, Mapping):
-            return tuple(self.on.items())
-        return tuple((name, name) for name in self.on)
+        return join_pairs(self.on, self.between)
 
-    def columns_of(self, files: pa.Schema) -> tuple[str, ...]:
-        """Columns of the files to return: those asked for, or all but the equal ones."""
-        if self.columns is not None:
-            return tuple(self.columns)
-        keys = {build for _, build in self.pairs}
-        return tuple(name for name in files.names if name not in keys)
+    def shown_as(self, name: str) -> str:
+        """The name in the result of a column of the files."""
+        return (self.prefix or "") + name
+
+    def added(self, probe: Sequence[str], files: pa.Schema) -> dict[str, str]:
+        """The columns of the files that are returned, and their names in the result.
+
+        Raises:
+            InvalidArgumentError: an unknown column, or a name that the result would have twice.
+        """
+        keys = [build for _, build in self.pairs]
+        return dict(joined_columns(probe, files, keys, self.columns, self.shown_as, self.how))
 
 
 def quoted(name: str) -> str:

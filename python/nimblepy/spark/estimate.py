@@ -7,7 +7,6 @@ processor time, and what matters here is their ratio.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from nimblepy.files.dataset import Dataset
-from nimblepy.spark.schemas import selected
+from nimblepy.spark.arguments import JoinArguments
 
 # Microseconds of processor time.
 PROBE_COST = 1.5  # one key looked up, with its way to Python and back
@@ -79,19 +78,13 @@ class JoinEstimate:
 
 
 def estimate_join(
-    probe: DataFrame,
-    dataset: Dataset,
-    *,
-    on: Any,
-    columns: Sequence[str] | None = None,
-    probe_rows: int | None = None,
+    probe: DataFrame, dataset: Dataset, join: JoinArguments, probe_rows: int | None = None
 ) -> JoinEstimate:
     """The costs of joining ``probe`` with a dataset."""
     rows, size = _probe_size(probe)
     rows = probe_rows if probe_rows is not None else rows
-    keys = [on] if isinstance(on, str) else list(on.values() if isinstance(on, Mapping) else on)
-    names = dataset.schema.names if columns is None else selected(dataset.schema, columns).names
-    num_columns = len([name for name in names if columns is not None or name not in keys])
+    num_keys = len(join.pairs)
+    num_columns = len(join.added([], dataset.schema))
     build_rows = dataset.num_rows
     if rows is None:
         return JoinEstimate(
@@ -104,7 +97,7 @@ def estimate_join(
             reason="Spark does not know how many rows the probe has; pass probe_rows=...",
         )
     index = rows * (PROBE_COST + PROBE_COLUMN_COST * num_columns) / 1e6
-    scan = build_rows * (SCAN_COST + SCAN_COLUMN_COST * (num_columns + len(keys))) / 1e6
+    scan = build_rows * (SCAN_COST + SCAN_COLUMN_COST * (num_columns + num_keys)) / 1e6
     broadcast = scan + build_rows * HASH_COST / 1e6 + rows * HASH_COST / 1e6
     merge = scan + (rows + build_rows) * MERGE_COST / 1e6
     small = size is not None and size <= BROADCAST_BYTES

@@ -8,8 +8,8 @@ import os
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.dataset import Dataset, manifest_of_files, open_dataset
@@ -26,7 +26,10 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+InputPath: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, eq=False)
 class InputFiles:
     """Files as the driver has seen them; travels to the workers.
 
@@ -39,8 +42,9 @@ class InputFiles:
     version: int
     manifest: Manifest | None
 
-    def open(self) -> Dataset:
-        """The dataset of these files, as they were when the driver looked."""
+    @cached_property
+    def dataset(self) -> Dataset:
+        """These files, as they were when the driver looked; opened once in this process."""
         if self.manifest is None:
             return open_dataset(self.directory, version=self.version, **_OPTIONS)
         remote, path = resolve_directory(self.directory, None)
@@ -56,13 +60,32 @@ class InputFiles:
             digest.update(f"{entry.file}\0{entry.identity}\0".encode())
         return self.directory, digest.hexdigest()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InputFiles) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InputFiles, (self.directory, self.version, self.manifest)
+
+
+@lru_cache(maxsize=8)
+def open_cached(files: InputFiles) -> Dataset:
+    """The dataset of these very files, open already where an earlier task of the process had it.
+
+    Spark starts a worker process per core and reuses it. Local files are mapped, so that the
+    workers of a host share their pages.
+    """
+    return files.dataset
+
 
 def build_side(dataset: Dataset) -> BuildSide:
     """What a join asks: a file where there is one only, which saves looking for it."""
     return dataset._file(0) if dataset.num_files == 1 else dataset
 
 
-def find_input(path: str | os.PathLike[str] | Sequence[str]) -> InputFiles:
+def find_input(path: InputPath) -> InputFiles:
     """The files that a path means.
 
     Args:
@@ -113,8 +136,9 @@ def _directory_input(directory: str, given: int) -> InputFiles:
             f"path: {directory} is a directory; give one directory, or a list of files"
         )
     dataset = open_dataset(directory, **_OPTIONS)
-    manifest = None if dataset.version else dataset._manifest
-    return InputFiles(directory, dataset.version, manifest)
+    found = InputFiles(directory, dataset.version, None if dataset.version else dataset._manifest)
+    found.__dict__["dataset"] = dataset  # it is open already
+    return found
 
 
 def _file_input(files: list[str]) -> InputFiles:

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import RDD
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.join.matches import find_matches, probe_keys
-from nimblepy.join.plan import JoinPlan
-from nimblepy.spark.arguments import JoinArguments, On, quoted
+from nimblepy.join.plan import HOWS, JoinPlan, plan_join
+from nimblepy.spark.arguments import Engine, How, JoinArguments, On, Strategy, quoted
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
-from nimblepy.spark.inputs import InputFiles, build_side, find_input
+from nimblepy.spark.inputs import InputFiles, InputPath, build_side, find_input
 from nimblepy.spark.scan_join import OUTER, scan_join
 from nimblepy.spark.schemas import arrow_schema, selected, spark_schema
 from nimblepy.spark.shipping import array_udf, iterator_function
 from nimblepy.spark.tasks import JoinSpec
 
-ENGINES = ("arrow", "map_in_arrow", "rdd")
-STRATEGIES = ("index", "scan", "auto")
-
 
 def index_join(
     probe_df: DataFrame,
-    path: Any,
+    path: InputPath,
     *,
     on: On,
-    how: str = "inner",
+    how: How = "inner",
     columns: Sequence[str] | None = None,
-    condition: Any = None,
+    condition: pc.Expression | str | None = None,
     between: Mapping[str, tuple[str, str]] | None = None,
     prefix: str | None = None,
     null_equals: bool = False,
-    engine: str = "arrow",
-    strategy: str = "index",
+    engine: Engine = "arrow",
+    strategy: Strategy = "index",
 ) -> DataFrame:
     """Joins a DataFrame with nimble files: every task looks its rows' keys up in their index.
 
@@ -68,9 +67,10 @@ def index_join(
 
     Cost: opens the files' footers (of a directory: its manifest) on the driver; no job.
     """
-    for name, value, known in (("engine", engine, ENGINES), ("strategy", strategy, STRATEGIES)):
-        if value not in known:
-            raise InvalidArgumentError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    for name, value, known in (("engine", engine, Engine), ("strategy", strategy, Strategy)):
+        if value not in get_args(known):
+            expected = ", ".join(get_args(known))
+            raise InvalidArgumentError(f"{name}: expected one of {expected}, got {value!r}")
     files = find_input(path)
     join = JoinArguments(
         on=on,
@@ -81,16 +81,19 @@ def index_join(
         prefix=prefix,
         null_equals=null_equals,
     )
-    if strategy == "auto":
-        strategy = _cheaper(probe_df, files, join)
-    if strategy == "scan":
-        return scan_join(probe_df, path, files.open(), join)
+    if strategy == "scan" or (strategy == "auto" and _scan_is_better(probe_df, files, join)):
+        return scan_join(probe_df, files, join)
     if how in OUTER:
         raise InvalidArgumentError(
             f"how={how!r} returns rows of the files that nothing matches, which no index finds; "
             'use strategy="scan"'
         )
-    prepared = prepare(probe_df.schema, files, join)
+    try:
+        prepared = prepare(probe_df.schema, files, join)
+    except IndexUnavailableError:
+        if strategy == "auto":
+            return scan_join(probe_df, files, join)
+        raise
     if engine == "map_in_arrow":
         return _map_in_arrow(probe_df, prepared)
     if engine == "rdd":
@@ -99,8 +102,13 @@ def index_join(
 
 
 def index_join_rdd(
-    probe_rdd: Any, path: Any, *, key: Any, how: str = "inner", columns: Sequence[str] | None = None
-) -> Any:
+    probe_rdd: RDD[Any],
+    path: InputPath,
+    *,
+    key: str | int | Sequence[str | int] | Callable[[Any], Any],
+    how: Literal["inner", "left", "semi", "anti"] = "inner",
+    columns: Sequence[str] | None = None,
+) -> RDD[tuple[Any, dict[str, Any] | None]]:
     """Joins an RDD with nimble files by ``RDD.mapPartitions``: pairs (row, match).
 
     Args:
@@ -109,17 +117,17 @@ def index_join_rdd(
             one); semi and anti give (row, ``None``).
         columns: of the match; the default is all.
     """
-    if how not in ("inner", "left", "semi", "anti"):
-        raise InvalidArgumentError(f"how: expected inner, left, semi or anti, got {how!r}")
+    if how not in HOWS:
+        raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
     files = find_input(path)
-    selected(files.open().schema, columns)  # refuses unknown names before a job runs
+    selected(files.dataset.schema, columns)  # refuses unknown names before a job runs
     wanted = None if columns is None else list(columns)
     return probe_rdd.mapPartitions(iterator_function("keyed_rows", files, key, how, wanted))
 
 
 def explain_join(
     probe_df: DataFrame,
-    path: Any,
+    path: InputPath,
     *,
     on: On,
     columns: Sequence[str] | None = None,
@@ -130,8 +138,14 @@ def explain_join(
     Args:
         probe_rows: rows of the probe, where they are known better than from Spark's statistics.
     """
+    files = find_input(path)
     join = JoinArguments(on=on, columns=columns)
-    return _estimate(probe_df, find_input(path), join, probe_rows)
+    estimate = estimate_join(probe_df, files.dataset, join, probe_rows)
+    try:
+        prepare(probe_df.schema, files, replace(join, columns=()))
+    except IndexUnavailableError as error:
+        return replace(estimate, strategy="scan", index_seconds=None, reason=str(error))
+    return estimate
 
 
 @dataclass(frozen=True)
@@ -139,38 +153,24 @@ class PreparedJoin:
     """A join that has been checked on the driver.
 
     Attributes:
+        spec: what the tasks get; its ``probe`` is all columns of the probe.
         reads: the probe columns that the join reads.
         added: the columns it adds.
     """
 
     spec: JoinSpec
-    plan: JoinPlan
     reads: tuple[str, ...]
     probe: StructType
     added: StructType
 
 
-def _cheaper(probe: DataFrame, files: InputFiles, join: JoinArguments) -> str:
-    """``"index"`` or ``"scan"``: what ``strategy="auto"`` means for this join."""
+def _scan_is_better(probe: DataFrame, files: InputFiles, join: JoinArguments) -> bool:
+    """What ``strategy="auto"`` means for this join where an index has its columns."""
     if join.how in OUTER:
-        return "scan"
+        return True
     if join.condition is not None and not isinstance(join.condition, str):
-        return "index"  # Spark cannot evaluate a pyarrow expression
-    return _estimate(probe, files, join).strategy
-
-
-def _estimate(
-    probe: DataFrame, files: InputFiles, join: JoinArguments, probe_rows: int | None = None
-) -> JoinEstimate:
-    """The costs of both ways; of the scan alone where no index has the columns."""
-    found = estimate_join(
-        probe, files.open(), on=join.on, columns=join.columns, probe_rows=probe_rows
-    )
-    try:  # of keys alone: what else is wrong with a join is said when it is made
-        prepare(probe.schema, files, replace(join, columns=(), condition=None))
-    except IndexUnavailableError as error:
-        return replace(found, strategy="scan", index_seconds=None, reason=str(error))
-    return found
+        return False  # Spark cannot evaluate a pyarrow expression
+    return estimate_join(probe, files.dataset, join).strategy == "scan"
 
 
 def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> PreparedJoin:
@@ -179,22 +179,20 @@ def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> Prepar
         raise InvalidArgumentError(
             "condition: pass SQL text or a pyarrow expression; it is evaluated beside the index"
         )
-    dataset = files.open()
+    dataset = files.dataset
     schema = arrow_schema(probe)
-    spec = JoinSpec(
-        files=files,
-        probe=schema,
-        on=join.pairs,
+    plan = plan_join(
+        schema,
+        build_side(dataset),
+        on=join.on,
         how=join.how,
-        columns=join.columns_of(dataset.schema),
-        target=pa.schema([]),
+        columns=join.columns,
         condition=join.condition,
-        between=None if join.between is None else dict(join.between),
-        null_equals=join.null_equals,
         prefix=join.prefix or "",
+        null_equals=join.null_equals,
+        between=join.between,
+        nan_greatest=True,
     )
-    # A join without rows: tasks make their own from the batches that arrive.
-    plan = spec.plan(schema, build_side(dataset))
     if dataset.num_files:  # a lookup of no keys says now which indexes are missing
         nothing = [pa.array([], field.type) for field in schema]
         none = pa.RecordBatch.from_arrays(nothing, schema=schema)
@@ -206,8 +204,9 @@ def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> Prepar
             for (_, shown), field in zip(plan.output, spark_schema(chosen), strict=True)
         ]
     )
-    reads = tuple(name for name in schema.names if name in _probe_columns(plan))
-    return PreparedJoin(replace(spec, target=arrow_schema(added)), plan, reads, probe, added)
+    used = _probe_columns(plan)
+    spec = JoinSpec(files, schema, plan, arrow_schema(added))
+    return PreparedJoin(spec, tuple(n for n in schema.names if n in used), probe, added)
 
 
 def _probe_columns(plan: JoinPlan) -> set[str]:
@@ -235,7 +234,7 @@ def lookup_udf(join: PreparedJoin, kind: str = "lookup_arrays") -> Any:
 
 
 def _by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
-    how = join.spec.how
+    how = join.spec.plan.how
     rows = _row_by_row(probe, join)
     if how in ("semi", "anti"):
         found = lookup_column(join, "exists_arrays")
@@ -252,10 +251,10 @@ def _row_by_row(probe: DataFrame, join: PreparedJoin) -> DataFrame:
     into columns and those into rows again, which costs its JVM more than the whole plumbing of
     rows does. A filter gives rows.
     """
-    keys = [F.col(quoted(name)) for name in join.plan.probe_keys]
+    keys = [F.col(quoted(name)) for name in join.spec.plan.probe_keys]
     if not keys:
         return probe
-    if join.spec.how in ("inner", "semi") and not join.spec.null_equals:
+    if join.spec.plan.how in ("inner", "semi") and not join.spec.plan.null_equals:
         return probe.filter(reduce(Column.__and__, (key.isNotNull() for key in keys)))
     return probe.filter(keys[0].isNull() | keys[0].isNotNull())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -11,12 +10,14 @@ from pyspark.sql.types import StructField, StructType
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.spark.arguments import JoinArguments
-from nimblepy.spark.inputs import find_input
+from nimblepy.spark.inputs import InputPath, find_input
 from nimblepy.spark.join import PreparedJoin, lookup_udf, prepare
 from nimblepy.spark.schemas import selected, spark_schema
 
 
-def lookup_expr(path: Any, *key_cols: str | Column, columns: Sequence[str] | None = None) -> Column:
+def lookup_expr(
+    path: InputPath, *key_cols: str | Column, columns: Sequence[str] | None = None
+) -> Column:
     """All rows of the files with these key values, as a column of ``array<struct>``.
 
     Use it once, in ``inline`` or ``inline_outer``: ``df.select("*", F.inline(lookup_expr(...)))``.
@@ -32,7 +33,7 @@ def lookup_expr(path: Any, *key_cols: str | Column, columns: Sequence[str] | Non
 
 
 def register_lookup(
-    spark: SparkSession, name: str, path: Any, columns: Sequence[str] | None = None
+    spark: SparkSession, name: str, path: InputPath, columns: Sequence[str] | None = None
 ) -> None:
     """Registers SQL functions over the files' cluster key.
 
@@ -64,10 +65,10 @@ def register_lookup(
         )
 
 
-def _prepared(path: Any, width: int | None, columns: Sequence[str] | None) -> PreparedJoin:
+def _prepared(path: InputPath, width: int | None, columns: Sequence[str] | None) -> PreparedJoin:
     """The lookup by the first ``width`` key columns; ``None``: all of them."""
     files = find_input(path)
-    dataset = files.open()
+    dataset = files.dataset
     keys = [key.column for key in dataset.cluster_by]
     if not keys:
         raise IndexUnavailableError(f"{path}: these files have no cluster key")

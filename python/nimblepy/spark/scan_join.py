@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.files.dataset import Dataset
 from nimblepy.spark.arguments import JoinArguments, quoted
+from nimblepy.spark.inputs import InputFiles
 from nimblepy.spark.source import read_files
+from nimblepy.spark.splits import ScanSpec
 
 # Joins with rows of the files that nothing matches, by the names that Spark knows them by.
 OUTER = {
@@ -22,7 +23,7 @@ OUTER = {
 _HOWS = {**OUTER, "semi": "left_semi", "anti": "left_anti"}
 
 
-def scan_join(probe: DataFrame, path: Any, dataset: Dataset, join: JoinArguments) -> DataFrame:
+def scan_join(probe: DataFrame, inputs: InputFiles, join: JoinArguments) -> DataFrame:
     """The join as Spark plans it; it may broadcast or shuffle either side.
 
     Raises:
@@ -30,15 +31,8 @@ def scan_join(probe: DataFrame, path: Any, dataset: Dataset, join: JoinArguments
     """
     if join.condition is not None and not isinstance(join.condition, str):
         raise InvalidArgumentError('condition: with strategy="scan" it must be SQL text')
-    shown = {name: (join.prefix or "") + name for name in join.columns_of(dataset.schema)}
-    if join.how not in ("semi", "anti"):
-        clashes = [name for name in shown.values() if name in probe.columns]
-        if clashes:
-            raise InvalidArgumentError(
-                f"columns: {', '.join(map(repr, clashes))} would be in the result twice; choose "
-                "other columns, or a prefix"
-            )
-    files, build_names = _build(probe, path, dataset, join, shown)
+    shown = join.added(probe.columns, inputs.dataset.schema)
+    files, build_names = _build(probe, inputs, join, shown)
     conditions: list[Any] = []
     for of_probe, of_files in join.pairs:
         key, other = probe[quoted(of_probe)], files[quoted(build_names[of_files])]
@@ -66,17 +60,17 @@ def scan_join(probe: DataFrame, path: Any, dataset: Dataset, join: JoinArguments
 
 
 def _build(
-    probe: DataFrame, path: Any, dataset: Dataset, join: JoinArguments, shown: Mapping[str, str]
+    probe: DataFrame, inputs: InputFiles, join: JoinArguments, shown: Mapping[str, str]
 ) -> tuple[DataFrame, dict[str, str]]:
     """The files' columns that the join needs, and their names: those not returned are hidden."""
     keys = [build for _, build in join.pairs]
     needed = list(dict.fromkeys([*keys, *(join.between or {}), *shown]))
     if join.condition is not None:
-        needed += [name for name in dataset.schema.names if name not in needed]
+        needed += [name for name in inputs.dataset.schema.names if name not in needed]
     names: dict[str, str] = {}
     for name in needed:
-        public = shown.get(name, (join.prefix or "") + name)
+        public = shown.get(name, join.shown_as(name))
         taken = public in probe.columns
         names[name] = f"__nimble_{name}" if taken else public
-    frame = read_files(probe.sparkSession, path, columns=needed)
+    frame = read_files(probe.sparkSession, ScanSpec(files=inputs, columns=tuple(needed)))
     return frame.select(*(frame[quoted(n)].alias(names[n]) for n in needed)), names

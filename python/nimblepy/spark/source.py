@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -21,13 +22,12 @@ from nimblepy.expr.filter import parse_filter
 from nimblepy.files.dataset import Dataset
 from nimblepy.rows.keys import key_columns, probe_batch
 from nimblepy.schema.columns import resolve_column
-from nimblepy.spark.explained import source_is_found
-from nimblepy.spark.inputs import find_input
+from nimblepy.spark.errors import explain_missing_source
+from nimblepy.spark.inputs import InputPath, find_input, open_cached
 from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_scan
 from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
 from nimblepy.spark.shipping import Shipped
 from nimblepy.spark.splits import Piece, ScanSpec, few_rows, plan_parts, read_piece
-from nimblepy.spark.worker_cache import open_cached
 
 # Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
 # without a job. More are one partition, which is grouped, sorted and summed without a shuffle.
@@ -46,7 +46,7 @@ class NimbleDataSource(DataSource):
         return "nimble"
 
     def schema(self) -> StructType:
-        dataset = find_input(_paths(self.options)).open()
+        dataset = _scanned(self.options)["files"].dataset
         return spark_schema(selected(dataset.schema, parse_names(self.options.get("columns"))))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -70,24 +70,23 @@ class NimbleReader(Shipped, DataSourceReader):
     """Reads exactly the columns of the schema that it is given."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
-        extra = unpack_scan(options[SCAN_OPTION]) if SCAN_OPTION in options else {}
-        files = extra.get("files") or find_input(_paths(options))
-        self._dataset: Dataset | None = files.open()
+        given = _scanned(options)
+        files = given["files"]
         for field in schema.fields:
-            resolve_column(self._dataset.schema, field.name)
+            resolve_column(files.dataset.schema, field.name)
         self._target = arrow_schema(schema)
         self._spec = ScanSpec(
             files=files,
             columns=tuple(schema.names),
-            filter=extra.get("filter") or options.get("filter"),
-            key_range=extra.get("key_range"),
-            keys=extra.get("keys"),
+            filter=given.get("filter"),
+            key_range=given.get("key_range"),
+            keys=given.get("keys"),
             parts=int(options["parts"]) if "parts" in options else None,
         )
 
     def partitions(self) -> Sequence[InputPartition]:
-        dataset = self._spec.files.open() if self._dataset is None else self._dataset
-        return [NimblePart(part) for part in plan_parts(self._spec, dataset)] or [NimblePart([])]
+        parts = plan_parts(self._spec, self._spec.files.dataset)
+        return [NimblePart(part) for part in parts] or [NimblePart([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, NimblePart)
@@ -97,41 +96,26 @@ class NimbleReader(Shipped, DataSourceReader):
                 if batch.num_rows:
                     yield conform(batch, self._target)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_dataset": None}
-
 
 def register(spark: SparkSession) -> None:
     """Registers the data source ``nimble``; not needed where ``pyspark_nimble`` is installed."""
     spark.dataSource.register(NimbleDataSource)
 
 
-def read_files(
-    spark: SparkSession,
-    path: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    spec: ScanSpec | None = None,
-) -> DataFrame:
-    """A DataFrame over files, of all their rows or of those of ``spec``."""
-    reader = spark.read.format("nimble")
-    if columns is not None:
-        reader = reader.option("columns", json.dumps(list(columns)))
-    if spec is not None:
-        packed = pack_scan(spec.files, spec.filter, spec.key_range, spec.keys)
-        reader = reader.option(SCAN_OPTION, packed)
-    paths = [path] if not isinstance(path, (list, tuple)) else list(path)
-    texts = [str(item) for item in paths]
-    with source_is_found():
-        return reader.load(texts[0] if len(texts) == 1 else texts)
+def read_files(spark: SparkSession, spec: ScanSpec) -> DataFrame:
+    """A DataFrame of what a scan finds."""
+    reader = spark.read.format("nimble").option("columns", json.dumps(list(spec.columns)))
+    packed = pack_scan(spec.files, spec.filter, spec.key_range, spec.keys)
+    with explain_missing_source():
+        return reader.option(SCAN_OPTION, packed).load(spec.files.directory)
 
 
 def scan(
     spark: SparkSession,
-    path: Any,
+    path: InputPath,
     *,
     columns: Sequence[str] | None = None,
-    filter: Any = None,
+    filter: str | pc.Expression | None = None,
     key_range: tuple[Any, Any] | tuple[Any, Any, str] | None = None,
     keys: Any = None,
 ) -> DataFrame:
@@ -152,7 +136,7 @@ def scan(
         InvalidArgumentError, IndexUnavailableError, OSError, CorruptFileError: now, not in a task.
     """
     files = find_input(path)
-    dataset = files.open()
+    dataset = files.dataset
     if filter is not None:
         parse_filter(filter, dataset.schema)
     if key_range is not None:
@@ -171,7 +155,7 @@ def scan(
     )
     pieces = few_rows(spec, dataset)
     if pieces is None:
-        return read_files(spark, path, columns=columns, spec=spec)
+        return read_files(spark, spec)
     table = _read_now(spec, dataset, pieces, arrow_schema(schema))
     frame = spark.createDataFrame(table, schema)
     return frame if table.num_rows <= COLLECTED_ROWS else frame.coalesce(1)
@@ -195,6 +179,13 @@ def _key_table(dataset: Dataset, keys: Any) -> pa.Table:
     if probes.impossible is not None:
         table = table.filter(pa.array(~probes.impossible))
     return table
+
+
+def _scanned(options: Any) -> dict[str, Any]:
+    """The arguments of a scan: of :func:`scan`, or of the options that people set."""
+    if SCAN_OPTION in options:
+        return unpack_scan(options[SCAN_OPTION])
+    return {"files": find_input(_paths(options)), "filter": options.get("filter")}
 
 
 def _paths(options: Any) -> Any:

@@ -6,18 +6,18 @@ a partition; ``bootstrap.py`` calls them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.join.plan import JoinPlan, plan_join
+from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
-from nimblepy.spark.inputs import InputFiles, build_side
+from nimblepy.spark.inputs import InputFiles, build_side, open_cached
 from nimblepy.spark.schemas import conform, conform_array
-from nimblepy.spark.worker_cache import open_cached
 
 # Rows that one lookup answers: more of them touch each block of the file once.
 LOOKUP_ROWS = 65_536
@@ -35,35 +35,21 @@ class JoinSpec:
 
     Attributes:
         probe: the probe columns that the join reads, as Spark sends them.
-        columns: columns of the files to return.
-        target: Spark's Arrow types of those, with their names in the result.
-        condition: SQL text, or a pyarrow expression.
+        plan: made and checked on the driver.
+        target: Spark's Arrow types of the columns that the join adds.
     """
 
     files: InputFiles
     probe: pa.Schema
-    on: tuple[tuple[str, str], ...]
-    how: str
-    columns: tuple[str, ...]
+    plan: JoinPlan
     target: pa.Schema
-    condition: Any
-    between: dict[str, tuple[str, str]] | None
-    null_equals: bool
-    prefix: str
 
-    def plan(self, probe: pa.Schema, build: Any, how: str | None = None) -> JoinPlan:
-        return plan_join(
-            probe,
-            build,
-            on=dict(self.on),
-            how=how or self.how,
-            columns=list(self.columns),
-            condition=self.condition,
-            prefix=self.prefix,
-            null_equals=self.null_equals,
-            between=self.between,
-            nan_greatest=True,
-        )
+    def plan_for(self, probe: pa.Schema, how: str | None = None) -> JoinPlan:
+        """The plan for batches with these probe columns."""
+        how = how or self.plan.how
+        output = () if how in ("semi", "anti") else self.plan.output
+        added = list(self.plan.schema)[len(self.plan.schema) - len(output) :]
+        return replace(self.plan, how=how, output=output, schema=pa.schema([*probe, *added]))
 
 
 def lookup_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
@@ -95,7 +81,7 @@ def _numbered_join(
     """The join of columns that Spark sends, with the number of the probe row in every result."""
     build = build_side(open_cached(spec.files))
     numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
-    plan = spec.plan(numbered, build, how)
+    plan = spec.plan_for(numbered, how)
 
     def probes() -> Iterator[pa.RecordBatch]:
         for rows in _gathered(batches, spec.probe):
@@ -113,10 +99,8 @@ def joined_batches(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         build = build_side(open_cached(spec.files))
-        plan = None
         for batch in batches:
-            if plan is None:
-                plan = spec.plan(batch.schema, build)
+            plan = spec.plan_for(batch.schema)
             for joined in join_batches(plan, build, [batch]):
                 yield conform(joined, _in_zones_of(schema, batch.schema))
 
@@ -130,8 +114,8 @@ def joined_rows(
     from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
     from pyspark.sql.types import StructType
 
-    probe_type = StructType.fromJson(__import__("json").loads(probe_json))
-    result_type = StructType.fromJson(__import__("json").loads(result_json))
+    probe_type = StructType.fromJson(json.loads(probe_json))
+    result_type = StructType.fromJson(json.loads(result_json))
 
     def batches(rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         for some in chunks(rows, LOOKUP_ROWS):

@@ -37,7 +37,7 @@ from nimblepy.files.statistics import Collector
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import SortKey, as_sort_keys
-from nimblepy.spark.explained import source_is_found
+from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import _local
 from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, pack_keys, parse_keys
 from nimblepy.spark.schemas import arrow_schema, conform
@@ -195,7 +195,7 @@ def write(
     if batch is not None:
         writer = writer.option(BATCH_OPTION, json.dumps([batch[0], int(batch[1])]))
     writer = writer.option("retention_seconds", str(float(retention_seconds)))
-    with source_is_found():
+    with explain_missing_source():
         writer.save(str(directory))
 
 

@@ -1,4 +1,4 @@
-"""Errors of Spark's that do not say what to do, explained on the driver."""
+"""Explains errors of Spark that do not say what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nimblepy.errors import NimbleMissingOnExecutor
 
 
 @contextmanager
-def source_is_found() -> Iterator[None]:
+def explain_missing_source() -> Iterator[None]:
     """Explains Spark's "Failed to find the data source": its Python is not the driver's.
 
     The JVM asks a Python of its own for data sources: the one that PYSPARK_DRIVER_PYTHON names,
