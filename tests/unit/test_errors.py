@@ -14,6 +14,7 @@ from nimblepy import errors
 def test_every_error_is_public_and_descends_from_nimble_error(name: str) -> None:
     assert name in nb.__all__
     assert issubclass(getattr(nb, name), nb.NimbleError)
+    assert not issubclass(nb.NimbleError, OSError)
 
 
 @pytest.mark.parametrize(

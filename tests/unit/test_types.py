@@ -129,14 +129,6 @@ def test_layout_prints_and_converts_to_json() -> None:
     assert [part.kind for part in node.walk()] == ["column", "stream"]
 
 
-def test_errors_form_one_tree() -> None:
-    names = [name for name in nb.__all__ if name.endswith("Error")]
-    assert len(names) == 8
-    assert all(issubclass(getattr(nb, name), nb.NimbleError) for name in names)
-    assert issubclass(nb.InvalidArgumentError, ValueError)
-    assert not issubclass(nb.NimbleError, OSError)
-
-
 def test_import_is_light_and_unknown_names_are_plain_attribute_errors() -> None:
     heavy = "{'pandas', 'polars', 'sqlglot', 'typer', 'rich', 'pyarrow', 'numpy'}"
     code = (
