@@ -26,14 +26,16 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from nimblepy.file.add_index import add_index, drop_index
-    from nimblepy.file.file import File, Scan, open
+    from nimblepy.file.file import File
+    from nimblepy.file.open import open
     from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
     from nimblepy.file.write import Writer, write
-    from nimblepy.files import Dataset, open_dataset
+    from nimblepy.files.dataset import Dataset, open_dataset
+    from nimblepy.files.resolve import index_join
     from nimblepy.interop.polars import scan_polars
     from nimblepy.io.convert import convert
-    from nimblepy.join.index_join import index_join
     from nimblepy.rows.plan import LayoutNode, Plan
+    from nimblepy.rows.scan import Scan
     from nimblepy.schema.types import FileSummary, IndexInfo, IoStats, SortKey, starts_with
 
 __version__ = "0.1.0"
@@ -42,7 +44,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "ConflictError": "errors",
     "CorruptFileError": "errors",
-    "Dataset": "files",
+    "Dataset": "files.dataset",
     "DuplicateKeyError": "errors",
     "File": "file.file",
     "FileSummary": "schema.types",
@@ -58,7 +60,7 @@ _HOMES = {
     "NimbleError": "errors",
     "NimbleMissingOnExecutor": "errors",
     "Plan": "rows.plan",
-    "Scan": "file.file",
+    "Scan": "rows.scan",
     "SortKey": "schema.types",
     "SortedIndex": "file.options",
     "StaleFileError": "errors",
@@ -69,9 +71,9 @@ _HOMES = {
     "advise_indexes": "advise.advice",
     "convert": "io.convert",
     "drop_index": "file.add_index",
-    "index_join": "join.index_join",
-    "open": "file.file",
-    "open_dataset": "files",
+    "index_join": "files.resolve",
+    "open": "file.open",
+    "open_dataset": "files.dataset",
     "scan_polars": "interop.polars",
     "starts_with": "schema.types",
     "write": "file.write",

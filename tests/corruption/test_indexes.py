@@ -21,7 +21,7 @@ BY_F = sorted(
 )
 
 READS: dict[str, Callable[[Any], Any]] = {
-    "lookup": lambda f: f._find_rows(["text 1", "none"], on="s")[1].tolist(),
+    "lookup": lambda f: f.find(f.keys_request(["text 1", "none"], "s")).rows.tolist(),
     "count": lambda f: f.count(["text 1"], on="s").to_pylist(),
     "range": lambda f: f.range(on="f", columns=["k"]).column(0).to_pylist(),
     "last": lambda f: f.range(on="f", columns=["k"], limit=3, reverse=True).column(0).to_pylist(),

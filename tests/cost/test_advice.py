@@ -11,7 +11,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy import _core
-from nimblepy.file.write import _index_specs
+from nimblepy.file.write import index_specs
 from nimblepy.schema.types import IoStats
 
 N = 400_000
@@ -179,8 +179,8 @@ def test_few_rows_need_no_index(tmp_path: Path) -> None:
 def test_estimated_sizes_are_those_of_the_index(path: str, tmp_path: Path, index: Any) -> None:
     (_, info) = nb.add_index(path, index, output=tmp_path / "t.nimble")
     with nb.open(path) as file:
-        (spec,) = _index_specs(file.schema, [index])
-        size, keys, part = _core.estimate_index(file._open, spec, 2048, 16)
+        (spec,) = index_specs(file.schema, [index])
+        size, keys, part = _core.estimate_index(file.handle.core, spec, 2048, 16)
     # Of few keys that many rows have each, it only knows that they are few.
     assert abs(size / info.size_bytes - 1) < (0.5 if info.num_keys < 10 else 0.25)
     assert abs(keys - info.num_keys) < max(16, 0.05 * info.num_keys)

@@ -51,7 +51,7 @@ def test_whole_keys_take_the_prepared_way(store: Store, kind: str) -> None:
     file = store(_table(), **INDEXES[kind])
     for on in (("a", "b", "c"), ("c", "a", "b")):
         assert file.get(_absent(on), ["row"], on=on) is None
-        getter, _ = file._points[("row",), on]
+        getter = file.getter(("row",), on)
         first = {"a": 1, "b": "x", "c": 0.5}
         assert getter(tuple(first[name] for name in on)) == {"row": 0}
         # Too few values, too many, of other types: left to Python.

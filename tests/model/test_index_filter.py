@@ -49,7 +49,7 @@ def test_filter_with_and_without_indexes_gives_the_same_rows(
     nb.write(table, path, cluster_by=cluster_by, indexes=INDEXES, options=options)
     file = nb.open(path)
     without = nb.open(path)
-    without._indexes = tuple(i for i in file._indexes if i.number < 0)
+    without.handle.indexes = tuple(i for i in file.handle.indexes if i.number < 0)
     want = without.to_table(filter=case.filter)
     assert_same_table(file.to_table(filter=case.filter), want)
     assert file.scan(filter=case.filter).count() == want.num_rows
@@ -106,7 +106,7 @@ def test_filter_on_two_indexes_intersects_them_where_it_pays(store: Store) -> No
     assert "sorted index: score < 0.03" in str(plan)
     mask = pc.and_(pc.equal(table["age"], 7), pc.less(table["score"], 0.03))
     assert_same_table(file.to_table(filter=text), table.filter(mask).combine_chunks())
-    assert len(file.scan(filter=text).rows().scattered_rows()) == pc.sum(mask).as_py()
+    assert len(file.scan(filter=text).rows().rows) == pc.sum(mask).as_py()
 
 
 def test_filter_the_cluster_index_answers_well_leaves_others_alone(store: Store) -> None:
@@ -125,7 +125,7 @@ def test_a_hash_and_a_sorted_index_are_intersected(store: Store) -> None:
     assert "sorted index: score < 0.03" in plan
     assert "evaluate: age == 7 and score < 0.03 and flag == 1" in plan
     mask = pc.and_(pc.equal(table["age"], 7), pc.less(table["score"], 0.03))
-    found = file.scan(filter=text).rows().scattered_rows()
+    found = file.scan(filter=text).rows().rows
     assert found.tolist() == np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
     mask = pc.and_(mask, pc.equal(table["flag"], 1))
     assert_same_table(file.to_table(filter=text), table.filter(mask).combine_chunks())

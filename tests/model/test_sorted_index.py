@@ -102,7 +102,7 @@ def test_sorted_index_duplicates_over_chunks_and_groups_are_all_found(
     order = sorted(range(n), key=lambda row: (keys[row], row))
     assert file.range(on="k", columns=["row"]).column(0).to_pylist() == order
     assert file.range(on="t", columns=["row"]).column(0).to_pylist() == order
-    assert verify.verify_file(file._source).problems == []
+    assert verify.verify_file(file.handle.core.name).problems == []
 
 
 def test_sorted_index_beside_a_cluster_key_after_sorting_finds_final_rows(store: Store) -> None:
@@ -117,10 +117,9 @@ def test_sorted_index_beside_a_cluster_key_after_sorting_finds_final_rows(store:
     stored = file.to_table()
     s, k = stored.column("s").to_numpy(), stored.column("k").to_numpy()
     assert (np.diff(k) >= 0).all()
-    ends, rows = file._find_rows(list(range(-1, 51)), on="s")
-    for probe, end in enumerate(ends.tolist()):
-        begin = int(ends[probe - 1]) if probe else 0
-        assert rows[begin:end].tolist() == np.flatnonzero(s == probe - 1).tolist()
+    found = file.find(file.keys_request(list(range(-1, 51)), "s")).expand()
+    for probe in range(52):
+        assert found.begin[found.probe == probe].tolist() == np.flatnonzero(s == probe - 1).tolist()
     want = np.lexsort((np.arange(3000), k, -s))
     assert_same_table(file.range(on="s"), pick(stored, want.tolist()))
     assert_same_table(
@@ -129,7 +128,7 @@ def test_sorted_index_beside_a_cluster_key_after_sorting_finds_final_rows(store:
     # the cluster index stays the one for its own columns
     assert str(file.explain([3], on="k").index).startswith("cluster")
     assert str(file.explain([3], on="s").index) == "sorted (s desc, k)"
-    ends, rows = file._find_rows([3, 4], on="k")
+    rows = file.find(file.keys_request([3, 4], "k")).rows
     assert rows.tolist() == np.flatnonzero((k == 3) | (k == 4)).tolist()
 
 
@@ -146,11 +145,11 @@ def test_sorted_index_dictionary_text_and_struct_leaf_columns_are_indexed(store:
     indexes = [nb.SortedIndex(c) for c in ("d", "p.name", "v", "t")]
     file = store(table, indexes=indexes)
     for on in ("d", "p.name", "v"):
-        assert file._find_rows(["apple", "none"], on=on)[1].tolist() == [1, 4]
+        assert file.find(file.keys_request(["apple", "none"], on)).rows.tolist() == [1, 4]
         got = file.prefix(nb.starts_with("a"), on=on, columns=["p.n"]).column(0).to_pylist()
         assert got == [1, 4]
-        assert file._find_rows([None], on=on)[1].tolist() == []
-        assert file._find_rows([None], on=on, null_equals=True)[1].tolist() == [2]
+        assert file.find(file.keys_request([None], on)).rows.tolist() == []
+        assert file.find(file.keys_request([None], on, True)).rows.tolist() == [2]
     assert file.range(on="t", columns=["p.n"]).column(0).to_pylist() == [4, 3, 2, 1, 0]
     assert file.get("fig", ["p.n"], on="d") == {"p.n": 3}
     assert file.get("none", on="d", default=7) == 7

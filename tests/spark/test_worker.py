@@ -95,7 +95,7 @@ limit = psutil.Process().memory_info().vms + (24 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 dataset = open_cached(files)
 assert dataset.get(77)["v"] == {float(values[77])!r}
-assert not dataset._file(0)._open.is_mapped
+assert not dataset.child(0).handle.core.is_mapped
 print("read")
 """
     pytest.importorskip("psutil")

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
-from nimblepy.advise import recording
 from nimblepy.advise.workload import Question, read_workload
-from nimblepy.file.file import File
+from nimblepy.file import record
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.struct([("d", pa.int32())]))])
 
@@ -129,8 +128,34 @@ def test_a_log_has_shapes_and_counts_and_no_values(stored: str, tmp_path: Path) 
 
 
 def test_without_a_log_files_are_plain(stored: str) -> None:
-    assert type(nb.open(stored)) is File
-    assert not issubclass(File, recording.RecordingFile)
+    file = nb.open(stored)
+    assert file.observer is None
+    assert file.get(1) is not None
+    assert file._quick is not None
+
+
+def test_joins_row_ranges_and_limited_scans_are_in_a_log(stored: str, tmp_path: Path) -> None:
+    """Joins went past the log, so that their index was advised to be dropped."""
+    log = tmp_path / "log.jsonl"
+    probe = pa.table({"s": ["secret 1", "secret 2", None]})
+    with nb.open(stored, record=log) as file:
+        assert file.index_join(probe, on="s", columns=["k"]).num_rows == 2
+        assert nb.index_join(probe, file, on="s", how="semi").num_rows == 2
+        assert file.row_ranges(["secret 3"], on="s").num_rows == 1
+        assert file.row_ranges(lower=3, upper=9).num_rows == 1
+        assert file.take([3, 4], ["k"]).num_rows == 2
+        assert file.scan(["k"], filter="k < 50", limit=7).to_table().num_rows == 7
+    lines = {(line["op"], str(line["tests"]), str(line["columns"])): line for line in _lines(log)}
+    on_s = "[['s', 'equal', 1]]"
+    assert lines["lookup", on_s, "['k']"]["rows"] == 2
+    assert lines["lookup", on_s, "['k']"]["keys"] == 3
+    assert lines["lookup", on_s, "[]"]["times"] >= 1
+    assert lines["range", "[['k', 'range', 1]]", "[]"]["rows"] == 6
+    assert lines["take", "[]", "['k']"]["rows"] == 2
+    assert lines["filter", "[['k', 'range', 1]]", "['k']"]["rows"] == 7
+    advice = {(a.kind, a.columns): a.action for a in nb.advise_indexes(stored, str(log))}
+    assert advice["hash", ("s",)] == "keep"
+    assert "take" not in {question.op for question in read_workload(log, file.schema)}
 
 
 def test_a_log_stays_small_and_counts_all(stored: str, tmp_path: Path) -> None:
@@ -147,8 +172,8 @@ def test_a_log_stays_small_and_counts_all(stored: str, tmp_path: Path) -> None:
 def test_a_full_log_takes_no_more(
     stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MAX_BYTES", 500)
-    monkeypatch.setattr(recording, "MAX_SHAPES", 50)
+    monkeypatch.setattr(record, "MAX_BYTES", 500)
+    monkeypatch.setattr(record, "MAX_SHAPES", 50)
     log = tmp_path / "log.jsonl"
     with nb.open(stored, record=log) as file:
         for i in range(100):

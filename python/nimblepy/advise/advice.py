@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from nimblepy.advise.costs import Cost, Costs
 from nimblepy.advise.workload import Question, read_workload
 from nimblepy.file.file import File
-from nimblepy.file.file import open as open_file
+from nimblepy.file.open import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import format_bytes
@@ -164,7 +164,7 @@ class _Advisor:
             for index in candidates_for(question):
                 if all(_can_be_key(self.file, name) for name in _names(index)):
                     found.setdefault(index)
-        there = {(i.kind, i.names) for i in self.file._indexes}
+        there = {(i.kind, i.names) for i in self.file.handle.indexes}
         return [i for i in found if (_kind(i), _names(i)) not in there]
 
     def _most_helpful(
@@ -234,7 +234,7 @@ class _Advisor:
     def _existing(self) -> list[IndexAdvice]:
         found = []
         for index, info in zip(
-            (i for i in self.file._indexes if i.number >= 0),
+            (i for i in self.file.handle.indexes if i.number >= 0),
             (i for i in self.file.indexes if i.kind != "cluster"),
             strict=True,
         ):

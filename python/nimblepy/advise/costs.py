@@ -18,13 +18,14 @@ from nimblepy.advise.workload import Question, Test
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.filter import make_filter
 from nimblepy.expr.nodes import Node, all_of
-from nimblepy.file.candidates import rows_for
+from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.file import File
+from nimblepy.file.filtered import FilterColumns
 from nimblepy.file.index_match import ENTRY, SCANNED_ROW
-from nimblepy.file.indexes import CLUSTER, choose
+from nimblepy.file.indexes import CLUSTER
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.file.write import _index_specs
-from nimblepy.rows.scan import FilterColumns
+from nimblepy.file.write import index_specs
+from nimblepy.rows.request import Where
 from nimblepy.schema.types import SortKey, as_sort_keys
 
 # The sample: so many stretches of so many rows. A smaller file is looked at whole.
@@ -43,7 +44,7 @@ class Cost:
     Attributes:
         way: how it is answered: ``"scan"``, ``"zone maps"``, or an index.
         rows: that are looked at.
-        units: of the registry, which chooses by them (see ``index_filter``).
+        units: of the registry, which chooses by them (see ``file/index_match.py``).
         number: of the secondary index in the file, if that is the way.
     """
 
@@ -84,10 +85,10 @@ class Costs:
         """Estimated; one or two passes over the key columns, once an index."""
         known = self._sizes.get(index)
         if known is None:
-            (spec,) = _index_specs(self.file.schema, [index])
+            (spec,) = index_specs(self.file.schema, [index])
             options = self._options
             found = _core.estimate_index(
-                self.file._open, spec, options.key_chunk_rows, options.restart_interval
+                self.file.handle.core, spec, options.key_chunk_rows, options.restart_interval
             )
             known = self._sizes[index] = Size(*found)
         return known
@@ -140,7 +141,7 @@ class Costs:
         if known is None:
             passed = 0
             if len(self._sample):
-                batch = FilterColumns(self.file, filter).read(self._sample, 0)
+                batch = FilterColumns(self.file.handle, filter).read(self._sample, 0)
                 passed = int(filter.mask(batch).true_count)
             known = self._shares[str(filter)] = passed, len(self._sample)
         return known
@@ -154,7 +155,7 @@ class Costs:
         if question.filter is not None:
             return self._now_by_plan(question)
         best = self._scan(question, None)
-        for index in self.file._indexes:
+        for index in self.file.handle.indexes:
             kind = "hash" if index.kind == "hash" else "sorted"
             cost = self._by_index(question, index.keys, kind, self._part(index.number))
             if cost is None:
@@ -168,7 +169,7 @@ class Costs:
 
     def _now_by_key(self, question: Question) -> Cost:
         try:
-            index = choose(self.file, question.names, ordered=question.op != "lookup")
+            index = self.file.handle.choose(question.names, ordered=question.op != "lookup")
         except IndexUnavailableError:
             return self._scan(question, None)
         rows = self.rows_found(question)
@@ -179,20 +180,21 @@ class Costs:
 
     def _now_by_plan(self, question: Question) -> Cost:
         assert question.filter is not None
-        found = rows_for(self.file, question.filter.conjuncts, 0, self.file.num_rows)
+        where = Where(question.filter, self.file.all_rows())
+        found = candidate_rows(self.file.handle, where)
         if question.filter.matches_nothing:
             return Cost("no row can pass", 0, 0, 0, 0)
         if found.secondary:
             (index, _), *_ = found.secondary
-            rows = float((found.ranges[:, 1] - found.ranges[:, 0]).sum())
+            rows = float(found.rows.num_rows)
             cost = self._scattered(question, rows, index.kind, self._part(index.number))
             return Cost(str(index), rows, cost.units, cost.reads, cost.bytes, index.number)
         way = "scan"
         if found.index_used:
-            way = str(self.file._indexes[0])
+            way = str(self.file.handle.indexes[0])
         elif found.zones_used:
             way = "zone maps"
-        return self._scan(question, found.ranges, way)
+        return self._scan(question, found.rows.ranges, way)
 
     def with_index(self, question: Question, index: HashIndex | SortedIndex) -> Cost | None:
         """With this index; ``None`` where it cannot help to answer."""
@@ -276,7 +278,7 @@ class Costs:
     def _reads(self, ranges: Any, names: list[str]) -> tuple[float, float]:
         if not len(ranges):
             return 0.0, 0.0
-        found = self.file._projection(names).plan_reads(_core.merge(ranges))
+        found = self.file.handle.projection(tuple(names)).plan_reads(_core.merge(ranges))
         groups = len({group for group, *_ in found})
         return float(groups + sum(f[3] for f in found)), float(sum(f[4] for f in found))
 
@@ -284,7 +286,7 @@ class Costs:
         """Bytes that a lookup reads of an existing index, about."""
         if number == CLUSTER:
             return 16 << 10
-        kind, _, _, size, _ = self.file._open.indexes[number]
+        kind, _, _, size, _ = self.file.handle.core.indexes[number]
         parts = max(1, self.file.num_rows // (32768 if kind == "hash" else 2048))
         return int(size) // parts
 

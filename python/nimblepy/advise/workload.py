@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter, parse_filter
-from nimblepy.expr.nodes import Compare, In, Node, StartsWith
+from nimblepy.expr.nodes import Node
+from nimblepy.file.record import filter_tests
 from nimblepy.schema.columns import resolve_column
 
 OPS = ("lookup", "range", "prefix", "filter")
@@ -125,7 +126,8 @@ def read_log(path: str | os.PathLike[str]) -> list[Any]:
                     f"{os.fspath(path)}, line {number + 1}: not a line of a workload log; "
                     "to advise on a filter, pass a list: [filter]"
                 )
-            found.append(item)
+            if item.get("op") != "take":  # rows by their numbers: no index answers that
+                found.append(item)
     return found
 
 
@@ -203,18 +205,7 @@ def _filter(
 
 def tests_of(filter: Filter) -> tuple[Test, ...]:
     """What an index may answer of a filter."""
-    tests = []
-    for node in filter.conjuncts:
-        match node:
-            case Compare(column, "==", _):
-                tests.append(Test(column.name, "equal", 1, node))
-            case Compare(column, op, _) if op != "!=":
-                tests.append(Test(column.name, "range", 1, node))
-            case In(column, values):
-                tests.append(Test(column.name, "equal", max(1, len(values)), node))
-            case StartsWith(column, _):
-                tests.append(Test(column.name, "starts", 1, node))
-    return tuple(tests)
+    return tuple(Test(*test) for test in filter_tests(filter))
 
 
 def _shown(op: str, tests: Sequence[Test]) -> str:

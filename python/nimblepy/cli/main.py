@@ -196,7 +196,13 @@ def range(
     query = Query(
         on=on, columns=columns, limit=limit, explain=explain, output=output_format(json, csv)
     )
-    bounds = Bounds(lower=lower, upper=upper, inclusive=inclusive, prefix=prefix, reverse=reverse)
+    bounds = Bounds(
+        lower=lower,
+        upper=upper,
+        inclusive=inclusive,  # type: ignore[arg-type]  # checked where it is used
+        prefix=prefix,
+        reverse=reverse,
+    )
     run_range(file, bounds, query)
 
 

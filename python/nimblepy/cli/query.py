@@ -12,6 +12,7 @@ import typer
 import nimblepy as nb
 from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows
 from nimblepy.expr.nodes import Column
+from nimblepy.rows.arguments import Inclusive
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.literals import is_bytes, is_text, place
 from nimblepy.schema.text import parse_text
@@ -44,7 +45,7 @@ class Bounds:
 
     lower: str | None
     upper: str | None
-    inclusive: str
+    inclusive: Inclusive
     prefix: str | None
     reverse: bool
 

@@ -13,10 +13,10 @@ from typing import Any
 from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.file.file import File
-from nimblepy.file.file import open as open_file
 from nimblepy.file.indexes import CLUSTER, Index, names_of
+from nimblepy.file.open import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.file.write import _index_specs
+from nimblepy.file.write import index_specs
 from nimblepy.io.location import locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.schema.types import IndexInfo, as_sort_keys
@@ -60,16 +60,16 @@ def add_index(
         ``index_memory_bytes``.
     """
     with open_file(path, filesystem=filesystem) as file:
-        specs = _index_specs(file.schema, index)  # type: ignore[arg-type]
+        specs = index_specs(file.schema, index)  # type: ignore[arg-type]
         if not specs:
             raise InvalidArgumentError("index: expected at least one")
         wanted = [index] if isinstance(index, (HashIndex, SortedIndex)) else list(index)
         for new in wanted:
-            for old in file._indexes:
+            for old in file.handle.indexes:
                 if _is(old, new):
                     raise InvalidArgumentError(
                         f"{os.fspath(path)} has the index {old} already; indexes of this file: "
-                        f"{names_of(file._indexes)}"
+                        f"{names_of(file.handle.indexes)}"
                     )
         return _rewrite(file, path, output, [], specs, options, progress, filesystem)
 
@@ -101,7 +101,7 @@ def drop_index(
     Cost: copies the file.
     """
     with open_file(path, filesystem=filesystem) as file:
-        found = [old for old in file._indexes if _is(old, index)]
+        found = [old for old in file.handle.indexes if _is(old, index)]
         drop = [old.number for old in found if old.number != CLUSTER]
         if not drop and found:
             raise InvalidArgumentError(
@@ -110,7 +110,7 @@ def drop_index(
         if not drop:
             raise IndexUnavailableError(
                 f"{os.fspath(path)} has no such index; indexes of this file: "
-                f"{names_of(file._indexes)}"
+                f"{names_of(file.handle.indexes)}"
             )
         return _rewrite(file, path, output, drop, [], None, None, filesystem)
 
@@ -145,7 +145,7 @@ def _rewrite(
         "restart_interval": min(chosen.restart_interval, 2**31 - 1),
         "spill_directory": location.spill_folder,
     }
-    rewriter = _core.IndexRewriter(file._open, location.sink(), drop, core_options)
+    rewriter = _core.IndexRewriter(file.handle.core, location.sink(), drop, core_options)
     shown = Progress(progress, file.num_rows)
     shown.stage("reading keys")
     try:

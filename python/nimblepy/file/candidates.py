@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,11 @@ from nimblepy.expr.nodes import (
     Or,
     StartsWith,
 )
-from nimblepy.file.index_match import pin, rows_by_indexes
-
-if TYPE_CHECKING:
-    from nimblepy.file.handle import FileBase as File
-    from nimblepy.file.indexes import Index
+from nimblepy.file.handle import FileHandle
+from nimblepy.file.index_match import match_index, rows_by_indexes
+from nimblepy.file.indexes import Index
+from nimblepy.rows.request import Where
+from nimblepy.rows.rowset import RowSet
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
 # A filter lets about 1 in 100 absent values pass: of more than these, some do in every stripe.
@@ -36,31 +36,33 @@ MAX_BLOOM_VALUES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class RowFilter:
-    """Rows that may pass, and what said so.
+class CandidateRows:
+    """Rows that may pass a filter, and what said so.
 
     Attributes:
-        ranges: disjoint ascending file row ranges, shape (n, 2).
+        rows: disjoint and ascending; one by one where a secondary index found them, which are few
+            and mostly alone.
         index_used: the conjuncts that the cluster index answered, as text.
         zones_used: the conjuncts that dropped rows through zone maps, as text.
-        blooms_used: the conjuncts that dropped stripes through Bloom filters, as text.
         secondary: secondary indexes that were asked, and the conjuncts that each answered.
+        blooms_used: the conjuncts that dropped stripes through Bloom filters, as text.
     """
 
-    ranges: Ranges
+    rows: RowSet
     index_used: tuple[str, ...] = ()
     zones_used: tuple[str, ...] = ()
     secondary: tuple[tuple[Index, tuple[str, ...]], ...] = ()
     blooms_used: tuple[str, ...] = ()
 
-    def scattered_rows(self) -> Ranges | None:
-        """The rows one by one where a secondary index found them: few, and mostly alone."""
-        return _core.expand(self.ranges)[0] if self.secondary else None
 
-
-def rows_for(file: File, conjuncts: tuple[Node, ...], begin: int, end: int) -> RowFilter:
-    """Rows in [begin, end) that may satisfy all ``conjuncts``."""
-    ranges = np.array([[begin, end]] if begin < end else [], dtype=np.uint64).reshape(-1, 2)
+def candidate_rows(file: FileHandle, where: Where) -> CandidateRows:
+    """Rows that may pass, by indexes, zone maps and Bloom filters."""
+    if where.filter is None:
+        return CandidateRows(where.rows)
+    if where.filter.matches_nothing:
+        return CandidateRows(RowSet.of_range(0, 0), ("no row can pass",))
+    conjuncts = where.filter.conjuncts
+    ranges = where.rows.ranges
     found = _by_index(file, conjuncts)
     used: tuple[str, ...] = ()
     if found is not None:
@@ -71,7 +73,8 @@ def rows_for(file: File, conjuncts: tuple[Node, ...], begin: int, end: int) -> R
         rows, chosen = secondary
         single = np.column_stack((rows, rows + np.uint64(1)))
         ranges = _core.intersect(ranges, _core.merge(single))
-        return RowFilter(ranges, used, (), tuple((f.index, f.used) for f in chosen))
+        few = RowSet.of_ranges(ranges).expand()
+        return CandidateRows(few, used, (), tuple((f.index, f.used) for f in chosen))
     zones: list[str] = []
     for node in conjuncts:
         if len(ranges) == 0:
@@ -84,32 +87,34 @@ def rows_for(file: File, conjuncts: tuple[Node, ...], begin: int, end: int) -> R
             zones.append(str(node))
         ranges = narrowed
     blooms: list[str] = []
-    for node in conjuncts if file._open.has_column_blooms else ():
+    for node in conjuncts if file.core.has_column_blooms else ():
         narrowed = _by_blooms(file, node, ranges)
         if _count(narrowed) < _count(ranges):
             blooms.append(str(node))
         ranges = narrowed
-    return RowFilter(ranges, used, tuple(zones), blooms_used=tuple(blooms))
+    return CandidateRows(RowSet.of_ranges(ranges), used, tuple(zones), blooms_used=tuple(blooms))
 
 
 def _count(ranges: Ranges) -> int:
     return int((ranges[:, 1] - ranges[:, 0]).sum())
 
 
-def _by_index(file: File, conjuncts: tuple[Node, ...]) -> tuple[Ranges, tuple[str, ...]] | None:
+def _by_index(
+    file: FileHandle, conjuncts: tuple[Node, ...]
+) -> tuple[Ranges, tuple[str, ...]] | None:
     """Rows by the leading key columns that conjuncts pin down; ``None``: the key is no help."""
-    if not file._keys:
+    if not file.cluster_by:
         return None
-    found = pin(file, file._indexes[0], conjuncts)
-    if found is None or found.places is None:
+    found = match_index(file, file.indexes[0], conjuncts)
+    if found is None or found.positions is None:
         return None
-    return _core.merge(found.places), found.used  # places of the cluster index are rows
+    return _core.merge(found.positions), found.used  # of the cluster index these are rows
 
 
 # ------------------------------------------------------------------ zone maps
 
 
-def _by_zones(file: File, node: Node) -> Ranges | None:
+def _by_zones(file: FileHandle, node: Node) -> Ranges | None:
     """Rows of zones that may satisfy ``node``; ``None`` where zone maps say nothing of it."""
     match node:
         case And(args):
@@ -159,7 +164,7 @@ def _by_zones(file: File, node: Node) -> Ranges | None:
 # --------------------------------------------------- Bloom filters of columns
 
 
-def _by_blooms(file: File, node: Node, ranges: Ranges) -> Ranges:
+def _by_blooms(file: FileHandle, node: Node, ranges: Ranges) -> Ranges:
     """What is left of ``ranges`` without stripes that have none of the values asked for."""
     match node:
         case And(args):
@@ -175,11 +180,13 @@ def _by_blooms(file: File, node: Node, ranges: Ranges) -> Ranges:
     return ranges
 
 
-def _prune_equal(file: File, name: str, values: Sequence[pa.Scalar], ranges: Ranges) -> Ranges:
+def _prune_equal(
+    file: FileHandle, name: str, values: Sequence[pa.Scalar], ranges: Ranges
+) -> Ranges:
     if not 0 < len(values) <= MAX_BLOOM_VALUES or len(ranges) == 0:
         return ranges
     batch = pa.RecordBatch.from_arrays([pa.array(values, values[0].type)], ["value"])
-    return _core.prune_equal(file._open, name, batch, ranges)
+    return _core.prune_equal(file.core, name, batch, ranges)
 
 
 def _union(parts: Any) -> Ranges:
@@ -190,7 +197,7 @@ def _union(parts: Any) -> Ranges:
 
 
 def _prune(
-    file: File,
+    file: FileHandle,
     node: Any,
     kind: str,
     lower: tuple[pa.Scalar | None, bool] = (None, True),
@@ -200,5 +207,5 @@ def _prune(
         return None if value is None else pa.array([value], value.type)
 
     return _core.prune(
-        file._open, node.column.name, kind, array(lower[0]), lower[1], array(upper[0]), upper[1]
+        file.core, node.column.name, kind, array(lower[0]), lower[1], array(upper[0]), upper[1]
     )

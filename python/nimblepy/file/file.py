@@ -1,265 +1,341 @@
-"""Reading files: :func:`open` gives a :class:`File`."""
+"""File: the reading methods of :class:`nimblepy.rows.rows.Rows` over one open file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nimblepy import _core
-from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.key_lookups import KeyLookups
-from nimblepy.file.secondary import prefix_places, rows_at
-from nimblepy.io.location import is_uri, locate
-from nimblepy.io.remote_file import REMOTE_GAP
-from nimblepy.rows.closing import Scoped
-from nimblepy.rows.explain import explain_keys, explain_rows, explain_scan, explain_secondary
-from nimblepy.rows.plan import Plan
-from nimblepy.rows.scan import Scan
-
-__all__ = ["File", "Scan", "open"]
-
-
-def open(
-    source: Any,
-    *,
-    filesystem: Any = None,
-    mmap: bool = True,
-    cache_bytes: int = 256 << 20,
-    verify: str = "lazy",
-    record: str | os.PathLike[str] | None = None,
-) -> File:
-    """Opens a file for scans and lookups.
-
-    Args:
-        source: a path, a URI (``s3://...``), bytes, memoryview, :class:`pyarrow.Buffer`, or a
-            seekable binary file object.
-        filesystem: :class:`pyarrow.fs.FileSystem`, fsspec file system or obstore store of
-            ``source``.
-        mmap: map a local file into memory; otherwise it is read with ``pread``. A mapped file must
-            not be truncated in place while it is open (replacing it by renaming is safe).
-        cache_bytes: bound on index groups and on blocks of files that are not mapped.
-        verify: ``"lazy"`` checks the checksum of every part when it is first used; ``"full"``
-            checks the whole file now.
-        record: append the shape of every question to this local file, for
-            :func:`nimblepy.advise_indexes`: columns, operators and how many rows were found, never
-            a value. At most 1 MiB; threads and processes may share it. Without it nothing is done.
-
-    Raises:
-        CorruptFileError: not a nimblepy file, or a damaged one.
-        UnsupportedVersionError: written by a newer version.
-        OSError: the file is missing or cannot be read.
-        StaleFileError: raised by later reads of a remote file that was replaced since.
-
-    Cost: one read of the file's last 64 KiB (footers larger than that: one more).
-    """
-    if verify not in ("lazy", "full"):
-        raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
-    if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
-        raise InvalidArgumentError(f"cache_bytes: expected an int >= 0, got {cache_bytes!r}")
-    core = _open_core(source, filesystem, mmap, cache_bytes)
-    if isinstance(source, (str, os.PathLike)) and filesystem is None:
-        source = _absolute(os.fspath(source))  # a pickle of the file outlives a chdir()
-    arguments = {"filesystem": filesystem, "mmap": mmap, "cache_bytes": cache_bytes}
-    if record is None:
-        file = File(core, source, arguments)
-    else:
-        from nimblepy.advise.recording import RecordingFile
-
-        log = os.path.abspath(os.fspath(record))
-        file = RecordingFile(core, source, {**arguments, "record": log})
-    if verify == "full":
-        file.verify()
-    return file
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.file.candidates import candidate_rows
+from nimblepy.file.explain import explain_keys, explain_ordered, explain_where
+from nimblepy.file.filtered import count_passing, filtered
+from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
+from nimblepy.file.indexes import CLUSTER, ClusterIndex, Index, SecondaryIndex, probe_numbers
+from nimblepy.file.layout import file_layout
+from nimblepy.join.joinable import Joinable
+from nimblepy.rows.arguments import Columns, On, column_names, on_names
+from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.request import Keys, Ordered, Request, Where
+from nimblepy.rows.rows import MOST_PREPARED, Getter
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.source import Names, Observer
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
 
-def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> Any:
-    if isinstance(source, (str, os.PathLike)):
-        location = locate(source, filesystem)
-        if location.is_local:
-            return _core.open_path(location.path, mmap, cache_bytes)
-        return _core.open_python(location.open(), location.path, REMOTE_GAP, cache_bytes)
-    if isinstance(source, (bytes, bytearray, memoryview, pa.Buffer)):
-        return _core.open_buffer(source, cache_bytes)
-    if hasattr(source, "read") and hasattr(source, "seek"):
-        name = getattr(source, "name", None)
-        shown = name if isinstance(name, str) else f"<{type(source).__name__}>"
-        return _core.open_python(source, shown, 4096, cache_bytes)
-    raise InvalidArgumentError(
-        "source: expected a path, URI, bytes, pyarrow.Buffer or a seekable binary file, "
-        f"got {type(source).__name__}"
-    )
-
-
-class File(KeyLookups, Scoped):
+class File(Joinable):
     """An open file. Any number of threads may use one; it pickles by reopening its source.
 
-    Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes
-    names and dotted paths of struct fields (``location.lat``), ``None`` is all columns.
+    Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
+    list of names and dotted paths of struct fields (``location.lat``), ``None`` is all columns.
+
+    Attributes:
+        handle: the open core file; for other modules of nimblepy.
     """
 
-    def take(self, rows: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows by their file position, in the given order, repeats included.
-
-        Args:
-            rows: non-negative integers: list, numpy array or Arrow array.
-
-        Raises:
-            InvalidArgumentError: a row that the file does not have.
-        """
-        return self._take(_row_numbers(rows, self.num_rows), columns)
-
-    def scan(
+    def __init__(
         self,
-        columns: Sequence[str] | None = None,
-        *,
-        filter: pc.Expression | str | None = None,
-        row_range: tuple[int, int] | None = None,
-        batch_rows: int = 65536,
-        threads: int | None = None,
-        limit: int | None = None,
-    ) -> Scan:
-        """A scan, to be run by its ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
+        core: Any,
+        reopen: tuple[Callable[..., File], Any, dict[str, Any]],
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(observer)
+        self.handle = FileHandle(core)
+        self._reopen = reopen
+        # By columns and `on`.
+        self._range_readers: dict[tuple[Names, On], tuple[_core.RangeReader, Index]] = {}
 
-        Args:
-            filter: a pyarrow expression or SQL text; answered by the cluster index, then zone
-                maps, then exact evaluation of what is left.
-            row_range: half-open file rows to look at.
-            batch_rows: most rows of a batch.
-            threads: threads that decode; ``None`` is one a processor.
-            limit: most rows to return.
-        """
-        return Scan(
-            self,
-            columns=columns,
-            filter=filter,
-            row_range=row_range,
-            batch_rows=batch_rows,
-            threads=threads,
-            limit=limit,
-        )
+    # ------------------------------------------------------------------ what it says of itself
 
-    def to_table(
+    @property
+    def schema(self) -> pa.Schema:
+        return self.handle.schema
+
+    @property
+    def num_rows(self) -> int:
+        return self.handle.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.handle.core.size_bytes)
+
+    @property
+    def metadata(self) -> dict[str, bytes]:
+        return dict(self.handle.core.metadata)
+
+    @property
+    def format_version(self) -> tuple[int, int]:
+        """(major, minor) version of the format the file is written in."""
+        major, minor = self.handle.core.version
+        return int(major), int(minor)
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        return list(self.handle.cluster_by)
+
+    @property
+    def unique(self) -> bool:
+        """No cluster key occurs twice; verified while the file was written."""
+        return bool(self.handle.core.unique)
+
+    @property
+    def indexes(self) -> list[IndexInfo]:
+        core = self.handle.core
+        stored = [i for i in self.handle.indexes if i.number != CLUSTER]
+        found = [
+            IndexInfo(
+                kind=index.kind,
+                columns=index.keys,
+                size_bytes=size_bytes,
+                num_keys=num_keys,
+                has_bloom=has_bloom,
+            )
+            for index, (_, _, num_keys, size_bytes, has_bloom) in zip(
+                stored, core.indexes, strict=True
+            )
+        ]
+        if self.handle.cluster_by:
+            mine = int(core.index_bytes) - sum(info.size_bytes for info in found)
+            cluster = IndexInfo(
+                kind="cluster",
+                columns=self.handle.cluster_by,
+                size_bytes=mine,
+                num_keys=self.num_rows,
+                has_bloom=bool(core.has_bloom),
+            )
+            found.insert(0, cluster)
+        return found
+
+    @property
+    def io_stats(self) -> IoStats:
+        return IoStats(**self.handle.core.stats)
+
+    def reset_io_stats(self) -> None:
+        self.handle.core.reset_stats()
+
+    def layout(self) -> LayoutNode:
+        return file_layout(self.handle)
+
+    def verify(self) -> None:
+        _core.verify(self.handle.core)
+
+    # ------------------------------------------------------------------ finding and reading
+
+    def projected(self, columns: Names) -> pa.Schema:
+        return pa.schema(self.handle.projection(columns))
+
+    def all_rows(self) -> RowSet:
+        return RowSet.of_range(0, self.handle.num_rows)
+
+    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+        return self.handle.choose(on, ordered=ordered).keys
+
+    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+        return self.handle.read(rows, columns)
+
+    def filtered(
+        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        return filtered(self.handle, where, columns, batch_rows, threads)
+
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        return count_passing(self.handle, where, threads)
+
+    def _find(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+        if isinstance(request, Keys):
+            return self._index_for(request).find(self.handle.core, request).slice(0, limit)
+        if isinstance(request, Where):
+            return candidate_rows(self.handle, request).rows
+        index = self._index_in_order(request)
+        begin, end = index.positions(self.handle.core, request)
+        if limit is not None:
+            begin, end = (
+                (max(begin, end - limit), end) if reverse else (begin, min(end, begin + limit))
+            )
+        return self._rows_at(index, begin, end, reverse)
+
+    def _rows_at(self, index: Index, begin: int, end: int, reverse: bool) -> RowSet:
+        positions = np.array([[begin, end]], dtype=np.uint64)
+        rows = index.rows_at(self.handle.core, positions)
+        return rows.backwards() if reverse else rows
+
+    def _index_for(self, keys: Keys) -> Index:
+        if keys.between is not None:
+            return self.handle.indexes[0]
+        return self.handle.choose(keys.names)
+
+    def _index_in_order(self, request: Ordered) -> Index:
+        """The index whose order the bounds are about."""
+        index = self.handle.choose(request.columns, ordered=True)
+        if index.keys[: len(request.keys)] != request.keys:
+            wanted = ", ".join(map(str, request.keys))
+            raise IndexUnavailableError(
+                f"{self.handle.core.name}: the {index} index has not the order ({wanted})"
+            )
+        return index
+
+    # ------------------------------------------------------------------ what the core does at once
+
+    def getter(self, columns: Names, on: On) -> Getter:
+        names = on_names(on)
+        index = self.handle.choose(names)
+        if index.kind == "hash" and not self.handle.core.is_mapped:
+            return super().getter(columns, on)  # find_and_read() needs fewer rounds of reads
+        this = weakref.ref(self)  # C++ objects are not looked at for cycles
+
+        def fallback(row: int, names: list[str]) -> Any:
+            file = this()
+            assert file is not None
+            wanted = np.array([row], dtype=np.uint64)
+            return file.handle.take(wanted, tuple(names)).to_pylist()[0]
+
+        asked = index.names if names is None else names
+        order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
+        projection = self.handle.projection(columns)
+        return _core.PointReader(projection, fallback, index.number, order).getter()
+
+    def quick_range(
         self,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | str | None = None,
-    ) -> pa.Table:
-        """All rows, or those that pass ``filter``, in file order."""
-        return self.scan(columns, filter=filter).to_table()
+        bounds: tuple[Any, Any, Any] | tuple[Any],
+        on: On,
+        columns: Columns,
+        limit: Any,
+        reverse: Any,
+    ) -> pa.Table | None:
+        if self.observer is not None:
+            return None
+        if columns is not None and type(columns) is not tuple:
+            if type(columns) is not list:
+                return None
+            columns = tuple(columns)
+        if type(on) is list:
+            on = tuple(on)
+        known = self._range_readers.get((columns, on))
+        if known is None:
+            known = self._range_reader(columns, on)
+            if known is None:
+                return None
+        reader, index = known
+        read: Callable[..., Any] = reader.range if len(bounds) == 3 else reader.prefix
+        found = read(*bounds, limit, reverse)
+        if type(found) is pa.Table:
+            return found
+        if found is NotImplemented:
+            return None
+        begin, end = found  # more than are one batch
+        return self.read(self._rows_at(index, begin, end, reverse), columns)
 
-    def to_pandas(
-        self, columns: Sequence[str] | None = None, filter: pc.Expression | str | None = None
-    ) -> Any:
-        """:meth:`to_table` as a pandas DataFrame."""
-        return self.to_table(columns, filter).to_pandas()
+    def _range_reader(self, columns: Names, on: On) -> tuple[_core.RangeReader, Index] | None:
+        """What takes plain Python bounds to a table; ``None`` where the arguments are not right."""
+        try:
+            names = on_names(on)
+            index = self.handle.choose(names, ordered=True)
+            width = len(index.keys if names is None else names)
+            projection = self.handle.projection(column_names(columns))
+            reader = _core.RangeReader(projection, index.number, width, StartsWith)
+        except (IndexUnavailableError, InvalidArgumentError, TypeError):
+            return None  # the general way says what is wrong
+        if len(self._range_readers) > MOST_PREPARED:
+            self._range_readers.clear()
+        self._range_readers[columns, on] = reader, index
+        return reader, index
 
-    def explain(
-        self,
-        keys: Any = None,
-        *,
-        on: str | Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-        lower: Any = None,
-        upper: Any = None,
-        inclusive: str = "[)",
-        prefix: Any = None,
-        filter: pc.Expression | str | None = None,
-        row_range: tuple[int, int] | None = None,
-    ) -> Plan:
-        """What a lookup (``keys``), range, prefix or scan would touch. Prints as a tree.
-
-        Cost: the index is really searched, so that row ranges are exact; no data is read.
-        """
-        asked = on is not None or keys is not None or prefix is not None
-        index = self._secondary(on, ordered=keys is None) if asked and filter is None else None
-        if index is not None:
-            if keys is not None:
-                one = not _is_many(keys)
-                ends, found_rows = self._find_in(index, [keys] if one else keys, on, False, one=one)
-                return explain_secondary(
-                    self, index, "lookup", found_rows, columns, probes=len(ends)
+    def find_and_read(
+        self, keys: Keys, columns: Names, *, first: bool = False
+    ) -> tuple[pa.Table, Positions]:
+        index = self._index_for(keys)
+        if self.observer is not None:
+            return super().find_and_read(keys, columns, first=first)
+        if isinstance(index, ClusterIndex) and not first:
+            projection = self.handle.projection(columns)
+            batch = keys.batch(index.names[: len(keys.names)])
+            impossible = None if keys.usable is None else ~keys.usable
+            try:
+                found = _core.lookup_batch(
+                    projection, batch, keys.null_equals, impossible, RESULT_ROWS
                 )
-            if prefix is not None:
-                places = prefix_places(self, index, on, prefix)
-            else:
-                places = self._range_places(index, on, lower, upper, inclusive)
-            kind = "prefix" if prefix is not None else "range"
-            return explain_secondary(self, index, kind, rows_at(self, index, places), columns)
-        if keys is not None:
-            many = keys if _is_many(keys) else [keys]
-            ranges, found = self._find(many, on, False, one=many is not keys)
-            return explain_keys(self, ranges, found, columns)
-        if prefix is not None:
-            rows = self._prefix_rows(prefix, on)
-            return explain_rows(self, "prefix", rows, columns)
-        if lower is not None or upper is not None:
-            rows = self._range_rows(lower, upper, on, inclusive)
-            return explain_rows(self, "range", rows, columns)
-        return explain_scan(self.scan(columns, filter=filter, row_range=row_range))
+            except InvalidArgumentError as error:
+                if "do not fit in one array" not in str(error):
+                    raise
+                found = None
+            if found is not None:
+                return batch_table(found[:2]), found[2]
+        elif (
+            isinstance(index, SecondaryIndex)
+            and index.kind == "hash"
+            and not self.handle.core.is_mapped
+            and not keys.null_equals
+        ):
+            return self._settled(index, keys, columns)
+        return super().find_and_read(keys, columns, first=first)
+
+    def _settled(
+        self, index: SecondaryIndex, keys: Keys, columns: Names
+    ) -> tuple[pa.Table, Positions]:
+        """Rows by a hash index: what settles a candidate is read with it, in one round."""
+        batch = keys.batch(index.names)
+        ends, rows = index.candidates(self.handle.core, batch)
+        names = tuple(self.schema.names) if columns is None else columns
+        both = (*names, *(name for name in index.names if name not in names))
+        table = self.handle.take(rows, both)
+        numbers = probe_numbers(ends)
+        if not len(rows):
+            return self.handle.take(rows, columns), numbers
+        (found,) = table.select(list(index.names)).combine_chunks().to_batches()
+        same = _core.index_settle(self.handle.core, index.number, batch, ends, found)
+        if same.all() and names:
+            return table.select(list(names)), numbers
+        return self.handle.take(rows[same], columns), numbers[same]
+
+    def count_matches(self, keys: Keys) -> Positions:
+        if self.observer is not None:
+            return super().count_matches(keys)
+        return self._index_for(keys).count(self.handle.core, keys)
+
+    # ------------------------------------------------------------------ explaining
+
+    def explain_request(self, request: Request, columns: Names) -> Plan:
+        if isinstance(request, Where):
+            return explain_where(self.handle, request, columns)
+        rows = self._find(request, None, False)
+        if isinstance(request, Keys):
+            return explain_keys(self.handle, self._index_for(request), request, rows, columns)
+        index = self._index_in_order(request)
+        return explain_ordered(self.handle, index, request, rows, columns)
 
     # ------------------------------------------------------------------ housekeeping
 
     def close(self) -> None:
         """Lets go of the file; results that were handed out stay valid."""
-        self._core = None
-        self._projections.clear()
-        self._points.clear()
-        self._quick = None
+        if self.observer is not None:
+            self.observer.flush()
+        self.release()
         self._range_readers.clear()
-
-    def __len__(self) -> int:
-        return self.num_rows
+        self.handle.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not isinstance(self._source, (str, os.PathLike, bytes)):
+        open_again, source, arguments = self._reopen
+        if not isinstance(source, (str, os.PathLike, bytes)):
             raise TypeError(
-                f"a File over {type(self._source).__name__} cannot be pickled: only paths and "
+                f"a File over {type(source).__name__} cannot be pickled: only paths and "
                 "bytes can be opened again"
             )
-        return _reopen, (self._source, self._arguments)
+        return _reopened, (open_again, source, arguments)
 
     def __repr__(self) -> str:
-        if self._core is None:
+        if self.handle.is_closed:
             return "<nimblepy.File, closed>"
-        key = f", cluster by {', '.join(map(str, self._keys))}" if self._keys else ""
+        key = f", cluster by {', '.join(map(str, self.handle.cluster_by))}"
         return (
-            f"<nimblepy.File {self._core.name!r}: {self.num_rows:,} rows, "
-            f"{len(self._schema)} columns{key}>"
+            f"<nimblepy.File {self.handle.core.name!r}: {self.num_rows:,} rows, "
+            f"{len(self.schema)} columns{key if self.handle.cluster_by else ''}>"
         )
 
 
-def _reopen(source: Any, arguments: dict[str, Any]) -> File:
-    return open(source, **arguments)
-
-
-def _absolute(path: str) -> str:
-    return path if is_uri(path) else os.path.abspath(path)
-
-
-def _is_many(keys: Any) -> bool:
-    if isinstance(keys, (str, bytes, tuple, Mapping)):
-        return False
-    return isinstance(keys, Sequence) or hasattr(keys, "__len__") or hasattr(keys, "__iter__")
-
-
-def _row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    if isinstance(rows, (pa.Array, pa.ChunkedArray)):
-        if rows.null_count:
-            raise InvalidArgumentError("rows: nulls are no row numbers")
-        rows = (
-            rows.to_numpy(zero_copy_only=False) if isinstance(rows, pa.Array) else rows.to_numpy()
-        )
-    array = np.asarray(rows)
-    if array.size == 0:
-        return np.empty(0, dtype=np.uint64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidArgumentError(f"rows: expected integers in one dimension, got {array.dtype}")
-    if array.dtype.kind == "i" and int(array.min()) < 0:
-        raise InvalidArgumentError(f"rows: {int(array.min())} is below 0")
-    if int(array.max()) >= num_rows:
-        raise InvalidArgumentError(f"rows: {int(array.max())} of a file of {num_rows} rows")
-    return array.astype(np.uint64)
+def _reopened(open_file: Callable[..., File], source: Any, arguments: dict[str, Any]) -> File:
+    return open_file(source, **arguments)

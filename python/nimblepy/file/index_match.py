@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,12 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.expr.bounds import bounds_for
 from nimblepy.expr.nodes import Compare, In, Node, StartsWith
+from nimblepy.file.handle import FileHandle
+from nimblepy.file.indexes import Index
 from nimblepy.rows.keys import single_row
 
-if TYPE_CHECKING:
-    from nimblepy.file.handle import FileBase
-    from nimblepy.file.indexes import Index
-
 Rows = np.ndarray[Any, np.dtype[np.uint64]]
-Places = np.ndarray[Any, np.dtype[np.uint64]]  # shape (n, 2), half-open
+Ranges = np.ndarray[Any, np.dtype[np.uint64]]  # of positions, shape (n, 2), half-open
 
 # Key values (of an IN list, or products of several) that are looked up one by one, and prefixes
 # with a range behind them.
@@ -38,31 +36,31 @@ ENTRY = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class IndexMatch:
     """What one index can say about a filter.
 
     Attributes:
         used: the conjuncts it answers, as text.
-        places: of the keys that may pass, for an ordered index.
+        positions: of the keys that may pass, for an ordered index.
         batch: the keys, for a hash index.
         rows: how many rows these are; an estimate for a hash index.
     """
 
     index: Index
     used: tuple[str, ...]
-    places: Places | None
+    positions: Ranges | None
     batch: pa.RecordBatch | None
     rows: float
 
     @property
     def cost(self) -> float:
         """Of finding the rows, without reading them."""
-        return self.rows * (ENTRY if self.places is not None else 1.0)
+        return self.rows * (ENTRY if self.positions is not None else 1.0)
 
 
 def rows_by_indexes(
-    file: FileBase, conjuncts: Sequence[Node], rows_left: int
-) -> tuple[Rows, tuple[Found, ...]] | None:
+    file: FileHandle, conjuncts: Sequence[Node], rows_left: int
+) -> tuple[Rows, tuple[IndexMatch, ...]] | None:
     """Ascending rows that may pass, by one or two secondary indexes.
 
     ``None`` where no index helps, or reading the ``rows_left`` rows that are left without one is
@@ -71,16 +69,16 @@ def rows_by_indexes(
     best = rows_left * SCANNED_ROW
     if best < 1:
         return None  # reading a single row through an index would cost more
-    found: list[Found] = []
+    found: list[IndexMatch] = []
     most = best
     # What a hash index would find is known without asking it: these come first, so that a sorted
     # one is searched only where that alone costs less.
-    for index in sorted((i for i in file._indexes if i.number >= 0), key=lambda i: i.ordered):
-        named = pin(file, index, conjuncts, most)
+    for index in sorted((i for i in file.indexes if i.number >= 0), key=lambda i: i.ordered):
+        named = match_index(file, index, conjuncts, most)
         if named is not None:
             found.append(named)
             most = min(most, _cost([named], file.num_rows))
-    chosen: tuple[Found, ...] = ()
+    chosen: tuple[IndexMatch, ...] = ()
     for way in [*combinations(found, 1), *combinations(found, 2)]:
         cost = _cost(way, file.num_rows)
         if cost < best:
@@ -93,7 +91,7 @@ def rows_by_indexes(
     return rows, chosen
 
 
-def _cost(way: Sequence[Found], num_rows: int) -> float:
+def _cost(way: Sequence[IndexMatch], num_rows: int) -> float:
     """Of finding the rows and reading those that all indexes name, were they independent."""
     expected = float(max(num_rows, 1))
     for found in way:
@@ -101,18 +99,18 @@ def _cost(way: Sequence[Found], num_rows: int) -> float:
     return sum(found.cost for found in way) + expected
 
 
-def _rows_of(file: FileBase, found: Found) -> Rows:
+def _rows_of(file: FileHandle, found: IndexMatch) -> Rows:
     number = found.index.number
-    if found.places is not None:
-        rows = _core.index_rows(file._open, number, found.places)
+    if found.positions is not None:
+        rows = _core.index_rows(file.core, number, found.positions)
     else:
-        _, rows = _core.index_find(file._open, number, found.batch, False, True)
+        _, rows = _core.index_find(file.core, number, found.batch, False, True)
     return np.unique(rows)
 
 
-def pin(
-    file: FileBase, index: Index, conjuncts: Sequence[Node], most: float = math.inf
-) -> Found | None:
+def match_index(
+    file: FileHandle, index: Index, conjuncts: Sequence[Node], most: float = math.inf
+) -> IndexMatch | None:
     """What ``index`` says: values of its leading columns, then a range of the next one.
 
     ``None`` as well where finding it in an ordered index costs more than ``most``, a unit a search.
@@ -137,11 +135,11 @@ def pin(
         last = _last_column(file, index, mine, data_type, prefixes, len(used))
         if last is None:
             break
-        return _found(index, (*used, *last[1]), last[0])
+        return _match(index, (*used, *last[1]), last[0])
     if not used or (not index.ordered and len(used) < len(index.keys)):
         return None
     if not prefixes:
-        return _found(index, tuple(used), np.empty((0, 2), dtype=np.uint64))
+        return _match(index, tuple(used), np.empty((0, 2), dtype=np.uint64))
     names = index.names[: len(used)]
     arrays = [
         pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type) for i in range(len(used))
@@ -150,15 +148,15 @@ def pin(
     if index.ordered:
         if len(prefixes) > most:
             return None
-        places = _core.index_places(file._open, index.number, batch, False)
-        return _found(index, tuple(used), places)
-    keys = file._open.indexes[index.number][2]
-    return Found(index, tuple(used), None, batch, len(prefixes) * file.num_rows / max(1, keys))
+        positions = _core.index_places(file.core, index.number, batch, False)
+        return _match(index, tuple(used), positions)
+    keys = file.core.indexes[index.number][2]
+    return IndexMatch(index, tuple(used), None, batch, len(prefixes) * file.num_rows / max(1, keys))
 
 
-def _found(index: Index, used: tuple[str, ...], places: Places) -> Found:
-    rows = int((places[:, 1] - places[:, 0]).sum())
-    return Found(index, used, places, None, rows)
+def _match(index: Index, used: tuple[str, ...], positions: Ranges) -> IndexMatch:
+    rows = int((positions[:, 1] - positions[:, 0]).sum())
+    return IndexMatch(index, used, positions, None, rows)
 
 
 def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], str] | None:
@@ -172,15 +170,15 @@ def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], str] | None:
 
 
 def _last_column(
-    file: FileBase,
+    file: FileHandle,
     index: Index,
     nodes: Sequence[Node],
     data_type: pa.DataType,
     prefixes: list[tuple[pa.Scalar, ...]],
     depth: int,
-) -> tuple[Places, tuple[str, ...]] | None:
-    """Places of a range on the next key column, for each of few prefixes."""
-    parts: Places | None = None
+) -> tuple[Ranges, tuple[str, ...]] | None:
+    """Positions of a range on the next key column, for each of few prefixes."""
+    parts: Ranges | None = None
     used: list[str] = []
     names = index.names[: depth + 1]
     for node in nodes:
@@ -189,20 +187,20 @@ def _last_column(
         if isinstance(node, Compare) and node.op == "!=":
             continue
         found = [_range_of(file, index, names, prefix, node) for prefix in prefixes]
-        places = _core.merge(np.array(found, dtype=np.uint64).reshape(-1, 2))
-        parts = places if parts is None else _core.intersect(parts, places)
+        positions = _core.merge(np.array(found, dtype=np.uint64).reshape(-1, 2))
+        parts = positions if parts is None else _core.intersect(parts, positions)
         used.append(str(node))
     return None if parts is None else (parts, tuple(used))
 
 
 def _range_of(
-    file: FileBase,
+    file: FileHandle,
     index: Index,
     names: Sequence[str],
     prefix: tuple[pa.Scalar, ...],
     node: Compare | StartsWith,
 ) -> tuple[int, int]:
-    core = file._open
+    core = file.core
     if isinstance(node, StartsWith):
         value = pa.scalar(node.prefix, node.column.value_type)
         return _core.index_prefix(core, index.number, single_row(names, [*prefix, value]), True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nimblepy import _core
+from nimblepy.file.handle import FileHandle
 from nimblepy.rows.plan import LayoutNode
 
-if TYPE_CHECKING:
-    from nimblepy.file.handle import FileBase as File
 
-
-def file_layout(file: File) -> LayoutNode:
+def file_layout(file: FileHandle) -> LayoutNode:
     """The whole file as a tree of stripe groups, stripes, columns and streams."""
-    core = file._open
+    core = file.core
     nodes: list[tuple[str, str, int]] = _core.nodes(core)
     groups = []
     for number, (metadata, stripes, chunks, key_bytes) in enumerate(_core.layout(core)):
@@ -23,7 +21,7 @@ def file_layout(file: File) -> LayoutNode:
         LayoutNode(
             name=_section_name(kind, node, nodes)
             if kind != "index"
-            else str(next(i for i in file._indexes if i.number == node)),
+            else str(next(i for i in file.indexes if i.number == node)),
             kind="index" if kind in ("bloom", "index") else "section",
             size_bytes=size,
         )
@@ -34,7 +32,7 @@ def file_layout(file: File) -> LayoutNode:
         name=str(core.name),
         kind="file",
         rows=file.num_rows,
-        size_bytes=file.size_bytes,
+        size_bytes=int(core.size_bytes),
         children=(*groups, *sections),
     )
 

@@ -75,7 +75,7 @@ class Writer(Scoped):
         core_options = _core_options(
             self._schema, keys, unique, options or WriteOptions(), metadata
         )
-        core_options["indexes"] = _index_specs(self._schema, indexes)
+        core_options["indexes"] = index_specs(self._schema, indexes)
         self._indexed = bool(core_options["indexes"])
         core_options["spill_directory"] = location.spill_folder
         self._core: Any = _core.Writer(
@@ -252,7 +252,7 @@ def _key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[tuple[list[
     return [(_path_indices(schema, key.column), key.descending, key.nulls_first) for key in keys]
 
 
-def _index_specs(
+def index_specs(
     schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex]
 ) -> list[dict[str, Any]]:
     """What the core is told of each index; refuses two that answer the same."""

@@ -5,11 +5,5 @@
     ds.lookup(keys), ds.range(lower, upper), ds.scan(filter="x > 3"), ds.index_join(probe, on="k")
 
 ``manifest.py`` has the list of files, ``commit.py`` changes it in one atomic step, ``bounds.py``
-finds files by key, ``dataset.py`` answers.
+finds files by key, ``source.py`` answers.
 """
-
-from __future__ import annotations
-
-from nimblepy.files.dataset import Dataset, open_dataset
-
-__all__ = ["Dataset", "open_dataset"]

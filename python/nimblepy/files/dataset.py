@@ -1,24 +1,24 @@
-"""Dataset: the lookups, ranges and scans of a File over many files."""
+"""Dataset: a directory of files, read like one file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.file import _is_many
-from nimblepy.file.key_probes import _width
+from nimblepy.expr.nodes import Node
+from nimblepy.file.file import File
+from nimblepy.files.bounds import FileBounds
 from nimblepy.files.directory import (
     is_directory,
     list_directory,
     open_in,
     resolve_directory,
 )
-from nimblepy.files.keyed import KeyedDataset
 from nimblepy.files.manifest import (
     Manifest,
     describe,
@@ -26,10 +26,11 @@ from nimblepy.files.manifest import (
     manifest_versions,
     read_manifest,
 )
-from nimblepy.files.scan import DatasetScan
-from nimblepy.join.index_join import index_join
-from nimblepy.rows.keys import key_columns, probe_batch
-from nimblepy.rows.plan import Plan
+from nimblepy.files.open_files import OpenFiles
+from nimblepy.files.pruning import files_for
+from nimblepy.files.source import FilesSource
+from nimblepy.rows.rowset import Positions
+from nimblepy.schema.types import IoStats, SortKey
 
 
 def open_dataset(
@@ -60,28 +61,31 @@ def open_dataset(
     remote, path = resolve_directory(directory, filesystem)
     if not is_directory(path, remote):
         raise FileNotFoundError(f"{path}: no such directory")
-    versions = manifest_versions(path, remote)
     options = {
         "filesystem": filesystem,
         "mmap": mmap,
         "cache_bytes": cache_bytes,
         "max_open_files": max_open_files,
     }
+    return Dataset(path, _find_manifest(path, version, remote), remote, options, source=directory)
+
+
+def _find_manifest(path: str, version: int | None, remote: Any) -> Manifest:
+    """A version of the dataset in a directory; ``None`` is the newest."""
+    versions = manifest_versions(path, remote)
     if not versions:
         if version is not None:
             raise InvalidArgumentError(f"{path}: no manifest, so no version {version}")
         names = [name for name in list_directory(path, remote) if name.endswith(".nimble")]
         if not names:
             raise InvalidArgumentError(f"{path}: no manifest and no *.nimble files")
-        manifest = manifest_of_files(path, names, remote)
-    else:
-        chosen = versions[-1] if version is None else version
-        if chosen not in versions:
-            raise InvalidArgumentError(
-                f"{path}: no version {chosen}; there are {', '.join(map(str, versions))}"
-            )
-        manifest = read_manifest(path, chosen, remote)
-    return Dataset(path, manifest, remote, options, source=directory)
+        return manifest_of_files(path, names, remote)
+    chosen = versions[-1] if version is None else version
+    if chosen not in versions:
+        raise InvalidArgumentError(
+            f"{path}: no version {chosen}; there are {', '.join(map(str, versions))}"
+        )
+    return read_manifest(path, chosen, remote)
 
 
 def manifest_of_files(directory: str, names: Sequence[str], filesystem: Any) -> Manifest:
@@ -115,89 +119,163 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) or "none"
 
 
-class Dataset(KeyedDataset):
+class Dataset(FilesSource):
     """Many files with one schema. Thread-safe; it pickles as directory and version.
 
-    Rows are numbered over all files, in the order of the files' first keys.
+    Rows are numbered over all files, in the order of the files' first keys. A handle stays at its
+    version until :meth:`refresh`.
     """
 
-    def scan(
+    def __init__(
         self,
-        columns: Sequence[str] | None = None,
+        directory: str,
+        manifest: Manifest,
+        filesystem: Any,
+        options: dict[str, Any],
         *,
-        filter: pc.Expression | str | None = None,
-        row_range: tuple[int, int] | None = None,
-        batch_rows: int = 65536,
-        threads: int | None = None,
-        limit: int | None = None,
-    ) -> DatasetScan:
-        """As :meth:`File.scan`, file after file."""
-        return DatasetScan(
-            self,
-            columns=columns,
-            filter=filter,
-            row_range=row_range,
-            batch_rows=batch_rows,
-            threads=threads,
-            limit=limit,
-        )
+        source: Any,
+    ) -> None:
+        super().__init__()
+        self._directory = directory
+        self._remote = filesystem
+        self._options = options
+        self._source = source
+        self._closed = False
+        self._use(manifest)
 
-    def to_table(
-        self, columns: Sequence[str] | None = None, filter: pc.Expression | str | None = None
-    ) -> pa.Table:
-        """All rows, or those that pass ``filter``."""
-        return self.scan(columns, filter=filter).to_table()
+    def _use(self, manifest: Manifest) -> None:
+        def open_file(name: str) -> File:
+            return open_in(
+                self._directory,
+                name,
+                self._remote,
+                mmap=self._options["mmap"],
+                cache_bytes=self._options["cache_bytes"],
+            )
 
-    def index_join(
-        self, probe: Any, *, on: str | Sequence[str] | Mapping[str, str], **keywords: Any
-    ) -> pa.Table | pa.RecordBatchReader:
-        """:func:`nimblepy.index_join` with this dataset."""
-        return index_join(probe, self, on=on, **keywords)
+        self._manifest = manifest
+        self.num_files = manifest.num_files
+        self.open_files = OpenFiles(open_file, self._options["max_open_files"])
 
-    def explain(
-        self,
-        keys: Any = None,
-        *,
-        on: str | Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-        lower: Any = None,
-        upper: Any = None,
-        inclusive: str = "[)",
-        prefix: Any = None,
-        filter: pc.Expression | str | None = None,
-        row_range: tuple[int, int] | None = None,
-    ) -> Plan:
-        """What a lookup (``keys``), range, prefix or scan would touch, file by file."""
-        if keys is not None:
-            many = keys if _is_many(keys) else [keys]
-            found = key_columns(self._keys, self._key_types, on, _width(many, on, self._keys))
-            probes = probe_batch(many, found)
-            _, files = self._files_of(probes.batch, probes.batch)
-            chosen = sorted(set(files.tolist()))
-            plans = [self._file(i).explain(many, on=on, columns=columns) for i in chosen[:_SHOWN]]
-            return self._plan("lookup", chosen, plans)
-        if prefix is not None or lower is not None or upper is not None:
-            if prefix is not None:
-                files_found = self._prefix_files(prefix, on)
-                given: dict[str, Any] = {"prefix": prefix}
-            else:
-                files_found = self._range_files(lower, upper, on)
-                given = {"lower": lower, "upper": upper, "inclusive": inclusive}
-            chosen = list(files_found)
-            plans = [
-                self._file(i).explain(on=on, columns=columns, **given) for i in chosen[:_SHOWN]
-            ]
-            return self._plan("prefix" if prefix is not None else "range", chosen, plans)
-        return self.scan(columns, filter=filter, row_range=row_range).explain()
+    # ------------------------------------------------------------------ what it says of itself
+
+    @property
+    def manifest(self) -> Manifest:
+        """The files of this version.
+
+        Raises:
+            InvalidArgumentError: the dataset is closed.
+        """
+        self._check_open()
+        return self._manifest
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidArgumentError("this dataset is closed")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and types of every file."""
+        return self.manifest.schema
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.manifest.table.column("size_bytes").to_numpy().sum())
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the data files relative to the directory, by first key."""
+        return list(self.manifest.names)
+
+    @property
+    def version(self) -> int:
+        """Version of the manifest; 0 where there is none."""
+        return self.manifest.version
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        """The cluster key of every file, empty where they have none."""
+        return list(self.manifest.cluster_by)
+
+    @property
+    def io_stats(self) -> IoStats:
+        """What has been read of files since open, those closed again included."""
+        self._check_open()
+        return self.open_files.io_stats
+
+    def reset_io_stats(self) -> None:
+        self._check_open()
+        self.open_files.reset_io_stats()
+
+    @property
+    def first_rows(self) -> Positions:
+        return self.manifest.first_rows
+
+    @property
+    def bounds(self) -> FileBounds | None:  # type: ignore[override]
+        return self.manifest.bounds if self.manifest.cluster_by else None
+
+    def child(self, file: int) -> File:
+        manifest = self.manifest
+        return self.open_files.get(manifest.names[file], manifest.identities[file])
+
+    # ------------------------------------------------------------------ finding
+
+    def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
+        """Files that may pass, by their keys and the statistics of other columns.
+
+        Cost: reads the statistics once, if ``conjuncts`` name other columns than the first of the
+            key.
+        """
+        left = files_for(self.manifest, conjuncts, lambda: self._statistics)
+        return range(self.num_files) if left is None else sorted(left)
+
+    @cached_property
+    def _statistics(self) -> pa.ChunkedArray | None:
+        """Of every file; ``None`` where the manifest has none. Read when first asked for."""
+        if not self.version:
+            return None
+        with_them = read_manifest(self._directory, self.version, self._remote, statistics=True)
+        table = with_them.table
+        return table.column("statistics") if "statistics" in table.column_names else None
+
+    # ------------------------------------------------------------------ housekeeping
+
+    def refresh(self) -> Dataset:
+        """Moves this handle to the newest version, and returns it.
+
+        Requests that are running in other threads end with the version they began with or fail;
+        scans that were made before are to be made again.
+        """
+        was = self.manifest
+        manifest = _find_manifest(self._directory, None, self._remote)
+        if manifest.version and manifest.version == was.version:
+            return self
+        self.release()
+        self.__dict__.pop("_statistics", None)
+        self.__dict__.pop("_projected", None)
+        self._use(manifest)
+        return self
+
+    def close(self) -> None:
+        """Closes all files; what is asked after that raises an InvalidArgumentError."""
+        self._closed = True
+        self.release()
+        self.open_files.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
         version = self.version or None
         source = self._source if self._remote is not None else self._directory
         return _reopen, (source, version, self._options)
 
-
-# Files whose plans are shown one by one.
-_SHOWN = 8
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<nimblepy.Dataset, closed>"
+        key = f", cluster by {', '.join(map(str, self.cluster_by))}" if self.cluster_by else ""
+        return (
+            f"<nimblepy.Dataset {self._directory!r}: {self.num_files:,} files, "
+            f"{self.num_rows:,} rows, {len(self.schema)} columns{key}>"
+        )
 
 
 def _reopen(directory: Any, version: int | None, options: dict[str, Any]) -> Dataset:

@@ -7,7 +7,7 @@ import posixpath
 from typing import Any
 
 from nimblepy.file.file import File
-from nimblepy.file.file import open as open_file
+from nimblepy.file.open import open as open_file
 from nimblepy.io.location import resolve
 
 

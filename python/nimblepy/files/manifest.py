@@ -86,10 +86,6 @@ class Manifest:
     def num_files(self) -> int:
         return int(self.table.num_rows)
 
-    def entry(self, index: int) -> FileEntry:
-        """The file at a place of the order."""
-        return FileEntry(**{name: self.table.column(name)[index].as_py() for name in _ALWAYS})
-
     def entries(self) -> list[FileEntry]:
         return [FileEntry(**row) for row in self.table.to_pylist()]
 
@@ -97,6 +93,11 @@ class Manifest:
     def names(self) -> list[str]:
         """Paths of the files."""
         return list(self.table.column("file").to_pylist())
+
+    @cached_property
+    def identities(self) -> list[int]:
+        """Checksums of the files' footers."""
+        return list(self.table.column("identity").to_pylist())
 
     @cached_property
     def first_rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -203,7 +204,7 @@ def describe(file: File, name: str, statistics: list[dict[str, Any]] | None = No
     lower = upper = None
     if file.cluster_by and file.num_rows:
         names = [key.column for key in file.cluster_by]
-        ends = file._take(np.array([0, file.num_rows - 1], dtype=np.uint64), names)
+        ends = file.take([0, file.num_rows - 1], names)
         columns = [column.combine_chunks() for column in ends.columns]
         batch = pa.RecordBatch.from_arrays(columns, names=names)
         lower, upper = EncodedKeys(batch, file.cluster_by).to_list()
@@ -211,7 +212,7 @@ def describe(file: File, name: str, statistics: list[dict[str, Any]] | None = No
         file=name,
         num_rows=file.num_rows,
         size_bytes=file.size_bytes,
-        identity=int(file._open.identity),
+        identity=int(file.handle.core.identity),
         lower_key=lower,
         upper_key=upper,
         statistics=statistics,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from nimblepy.errors import StaleFileError
 from nimblepy.file.file import File
 from nimblepy.io.fork import renew_after_fork
+from nimblepy.schema.types import IoStats
 
 
 class OpenFiles:
@@ -23,6 +24,7 @@ class OpenFiles:
         self._files: OrderedDict[str, File] = OrderedDict()
         self._lock = threading.Lock()
         self.opened = 0
+        self._left: IoStats = IoStats()  # of files that fell out of the cache
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
@@ -40,21 +42,35 @@ class OpenFiles:
                 self._files.move_to_end(name)
                 return file
         file = self._open_file(name)
-        if int(file._open.identity) != identity:
+        core = file.handle.core
+        if int(core.identity) != identity:
             raise StaleFileError(
-                f"{file._open.name}: this is not the file that was planned with (footer checksum "
-                f"{int(file._open.identity):#x}, expected {identity:#x}). It was replaced since; "
+                f"{core.name}: this is not the file that was planned with (footer checksum "
+                f"{int(core.identity):#x}, expected {identity:#x}). It was replaced since; "
                 "plan again, and give new data a new name."
             )
         with self._lock:
             self.opened += 1
             self._files[name] = file
             while len(self._files) > self._most:
-                self._files.popitem(last=False)
+                _, oldest = self._files.popitem(last=False)
+                self._left += oldest.io_stats
         return file
 
     def __len__(self) -> int:
         return len(self._files)
+
+    @property
+    def io_stats(self) -> IoStats:
+        """What has been read of all files, as far as they were in here."""
+        with self._lock:
+            return sum((file.io_stats for file in self._files.values()), self._left)
+
+    def reset_io_stats(self) -> None:
+        with self._lock:
+            self._left = IoStats()
+            for file in self._files.values():
+                file.reset_io_stats()
 
     def clear(self) -> None:
         with self._lock:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -12,16 +11,18 @@ from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.manifest import Manifest
 from nimblepy.files.statistics import files_that_may_pass
 
-if TYPE_CHECKING:
-    from nimblepy.files.base import DatasetBase
 
-
-def files_for(dataset: DatasetBase, conjuncts: Sequence[Node]) -> set[int] | None:
+def files_for(
+    manifest: Manifest,
+    conjuncts: Sequence[Node],
+    statistics: Callable[[], pa.ChunkedArray | None],
+) -> set[int] | None:
     """Files that may have rows for which all ``conjuncts`` are true; ``None``: any may.
 
-    Cost: reads the statistics once, if ``conjuncts`` name other columns than the first of the key.
+    Args:
+        statistics: gives those of all files; asked only if ``conjuncts`` name other columns than
+            the first of the key.
     """
-    manifest = dataset._manifest
     first = manifest.cluster_by[0].column if manifest.cluster_by else None
     left: set[int] | None = None
     for node in conjuncts:
@@ -30,8 +31,8 @@ def files_for(dataset: DatasetBase, conjuncts: Sequence[Node]) -> set[int] | Non
         if node.column.name == first:
             found = _files(manifest, node)
         else:
-            statistics = dataset._statistics
-            found = None if statistics is None else files_that_may_pass(statistics, node)
+            known = statistics()
+            found = None if known is None else files_that_may_pass(known, node)
         if found is not None:
             left = found if left is None else left & found
     return left

@@ -39,7 +39,7 @@ def scan_polars(path: str | os.PathLike[str], *, filesystem: object = None) -> p
         raise MissingExtraError(
             'scan_polars needs polars: pip install "nimblepy[polars]"'
         ) from error
-    from nimblepy.file.file import open
+    from nimblepy.file.open import open
     from nimblepy.interop.polars_expr import pushed_filter
 
     file = open(path, filesystem=filesystem)

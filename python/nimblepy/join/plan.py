@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter, parse_filter
 from nimblepy.expr.nodes import value_type
+from nimblepy.rows.arguments import column_names
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.join_keys import comparable, widens
 
-if TYPE_CHECKING:
-    from nimblepy.join.matches import BuildSide
-
-HOWS = ("inner", "left", "semi", "anti")
+How: TypeAlias = Literal["inner", "left", "semi", "anti"]
+HOWS: tuple[str, ...] = get_args(How)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,11 @@ class JoinPlan:
         return tuple(item for item in self.between if not item.by_index)
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Build columns that the join reads."""
+        return tuple(dict.fromkeys(name for name, _ in (*self.output, *self.residual)))
+
+    @property
     def has_residual(self) -> bool:
         """Rows that the index finds may still fail."""
         return self.condition is not None or bool(self.residual_betweens)
@@ -80,7 +85,7 @@ class JoinPlan:
 
 def plan_join(
     probe: pa.Schema,
-    build: BuildSide,
+    build: RowSource,
     *,
     on: Any,
     how: str,
@@ -186,7 +191,7 @@ def probe_column(probe: pa.Schema, name: str) -> pa.Field:
 
 def _betweens(
     probe: pa.Schema,
-    build: BuildSide,
+    build: RowSource,
     build_keys: tuple[str, ...],
     between: Mapping[str, tuple[str, str]],
 ) -> tuple[Between, ...]:
@@ -219,12 +224,11 @@ def joined_columns(
     how: str,
 ) -> tuple[tuple[str, str], ...]:
     """(build column, its name in the result) for every column that the join adds."""
-    if isinstance(columns, str):
-        raise InvalidArgumentError(f"columns: expected a list of names, got {columns!r}")
+    names = column_names(columns)
     if how in ("semi", "anti"):
         return ()
     # The equality columns are in the result already, on the probe's side.
-    wanted = [n for n in build.names if n not in build_keys] if columns is None else list(columns)
+    wanted = [n for n in build.names if n not in build_keys] if names is None else names
     output = [(name, shown_as(name)) for name in wanted]
     for name in wanted:
         resolve_column(build, name)

@@ -18,20 +18,21 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.nan import compare_values
 from nimblepy.io.tabular import slices
-from nimblepy.join.matches import BuildSide, Matches, find_matches, probe_keys
+from nimblepy.join.keys import probe_keys
 from nimblepy.join.plan import JoinPlan
-from nimblepy.rows.gather import gather, gather_array, keep
+from nimblepy.rows.gather import gather, gather_array, keep, rows_without_columns
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.source import RowSource
 
 # Most rows of a joined batch, so that a key with very many matches needs no memory for all.
 OUTPUT_ROWS = 65_536
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def join_batches(
     plan: JoinPlan,
-    build: BuildSide,
+    build: RowSource,
     batches: Iterable[pa.RecordBatch],
     *,
     output_rows: int = OUTPUT_ROWS,
@@ -50,7 +51,7 @@ def join_batches(
 
 def joined_by_batch(
     plan: JoinPlan,
-    build: BuildSide,
+    build: RowSource,
     batches: Iterable[pa.RecordBatch],
     *,
     output_rows: int = OUTPUT_ROWS,
@@ -93,10 +94,10 @@ def _rest(
 
 
 def _pieces(
-    plan: JoinPlan, build: BuildSide, batch: pa.RecordBatch, output_rows: int
+    plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, output_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The joined rows of one probe batch."""
-    matches = find_matches(build, probe_keys(plan, build, batch))
+    matches = build.find(probe_keys(plan, build.schema, batch), columns=plan.reads)
     if plan.how in ("inner", "left"):
         for piece in _slots(matches, plan.how == "left", output_rows):
             joined = _joined(plan, build, batch, piece)
@@ -123,17 +124,17 @@ class _Piece:
     """
 
     probe: Positions
-    rows: np.ndarray[Any, np.dtype[np.uint64]]
+    rows: RowSet
     missing: Mask | None
     last: Mask
     carry: list[bool]
 
 
-def _slots(matches: Matches, left: bool, output_rows: int) -> Iterator[_Piece]:
+def _slots(matches: RowSet, left: bool, output_rows: int) -> Iterator[_Piece]:
     """The result in pieces; a left join has one row at least for every probe row."""
-    counts = np.maximum(matches.counts, 1) if left else matches.counts
+    found = matches.counts
+    counts = np.maximum(found, 1) if left else found
     slot_ends = np.cumsum(counts)
-    match_ends = np.cumsum(matches.counts)
     total = int(slot_ends[-1]) if len(slot_ends) else 0
     carry = [False]
     match_at = 0
@@ -141,23 +142,21 @@ def _slots(matches: Matches, left: bool, output_rows: int) -> Iterator[_Piece]:
         at = np.arange(begin, min(total, begin + output_rows), dtype=np.int64)
         one_to_one = total == len(counts) and bool((counts == 1).all())
         probe = at if one_to_one else np.searchsorted(slot_ends, at, side="right")
-        missing = matches.counts[probe] == 0 if left else None
+        missing = found[probe] == 0 if left else None
         if missing is not None and not missing.any():
             missing = None
         wanted = len(at) if missing is None else int(len(at) - missing.sum())
-        rows = matches.rows(match_at, match_at + wanted)
+        rows = matches.slice(match_at, match_at + wanted)
         match_at += wanted
         yield _Piece(probe, rows, missing, slot_ends[probe] == at + 1, carry)
-    assert match_at == (int(match_ends[-1]) if len(match_ends) else 0)
+    assert match_at == matches.num_rows
 
 
 def _joined(
-    plan: JoinPlan, build: BuildSide, batch: pa.RecordBatch, piece: _Piece
+    plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, piece: _Piece
 ) -> pa.RecordBatch:
     """One piece as a batch of the result."""
-    residual = [name for name, _ in plan.residual]
-    names = list(dict.fromkeys([*(name for name, _ in plan.output), *residual]))
-    taken = _take(build, piece.rows, names)
+    taken = _take(build, piece.rows, plan.reads)
     probe, missing = piece.probe, piece.missing
     if plan.has_residual:
         passing = _passing(plan, batch, probe if missing is None else probe[~missing], taken)
@@ -193,15 +192,14 @@ def _after_residual(
 
 
 def _found(
-    plan: JoinPlan, build: BuildSide, batch: pa.RecordBatch, matches: Matches, output_rows: int
+    plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, matches: RowSet, output_rows: int
 ) -> Mask:
     """Which probe rows have a match that passes."""
     if not plan.has_residual:
         return matches.counts > 0
-    names = [name for name, _ in plan.residual]
     found = np.zeros(batch.num_rows, dtype=np.bool_)
     for piece in _slots(matches, False, output_rows):
-        taken = _take(build, piece.rows, names)
+        taken = _take(build, piece.rows, plan.reads)
         found[piece.probe[_passing(plan, batch, piece.probe, taken)]] = True
     return found
 
@@ -260,14 +258,12 @@ def _is_identity(probe: Positions) -> bool:
     return bool(probe[0] == 0 and (np.diff(probe) == 1).all())
 
 
-def _take(build: BuildSide, rows: Any, names: list[str]) -> pa.RecordBatch:
+def _take(build: RowSource, rows: RowSet, names: tuple[str, ...]) -> pa.RecordBatch:
     """Build rows as one batch."""
-    table = build._take(rows, names)
+    if not names:
+        return rows_without_columns(rows.num_rows)
+    table = build.read(rows, names)
     columns = [_one_array(column) for column in table.columns]
-    if not columns:
-        return pa.RecordBatch.from_struct_array(
-            pa.StructArray.from_buffers(pa.struct([]), len(rows), [None])
-        )
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 

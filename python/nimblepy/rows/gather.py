@@ -18,7 +18,7 @@ def gather(batch: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
     """
     arrays = [gather_array(column, positions) for column in batch.columns]
     if not arrays:
-        return _rows_without_columns(len(positions))
+        return rows_without_columns(len(positions))
     fields = [field.with_nullable(True) for field in batch.schema]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -67,6 +67,7 @@ def _piece_by_piece(column: pa.Array, positions: pa.Array) -> pa.Array:
     return pa.concat_arrays(pieces)
 
 
-def _rows_without_columns(count: int) -> pa.RecordBatch:
+def rows_without_columns(count: int) -> pa.RecordBatch:
+    """A batch of rows that have nothing but their number."""
     empty = pa.StructArray.from_buffers(pa.struct([]), count, [None])
     return pa.RecordBatch.from_struct_array(empty)

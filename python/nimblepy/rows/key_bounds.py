@@ -62,16 +62,6 @@ def as_tuple(bound: Any) -> tuple[Any, ...]:
     return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
 
 
-def check_bound_widths(columns: KeyColumns, *bounds: Any) -> None:
-    """Refuses bounds of more values than the key has columns."""
-    for bound in bounds:
-        n = 0 if bound is None else len(as_tuple(bound))
-        if n > len(columns.names):
-            raise InvalidArgumentError(
-                f"bound {bound!r}: {n} values for the key ({', '.join(columns.names)})"
-            )
-
-
 def typed_prefix(prefix: Any, columns: KeyColumns) -> tuple[tuple[pa.Scalar, ...], bool] | None:
     """(typed values, the last is a string prefix); ``None`` when no row can match."""
     values: list[pa.Scalar] = []

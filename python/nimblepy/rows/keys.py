@@ -14,85 +14,45 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.nodes import value_type
+from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.literals import Place, family, is_text, place
 from nimblepy.schema.types import SortKey
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The leading columns of a cluster key that a lookup is about.
+    """The columns that keys or bounds are given for.
 
     Attributes:
-        names: their names, in key order.
+        names: in the order in which tuples give them.
         types: their value types (dictionaries looked through).
-        descending: their directions.
-        given: for each name, its place in the key tuples that the caller gives.
-        whole: these are all columns of the key.
+        descending: their directions in the index; those of keys do not matter.
     """
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     descending: tuple[bool, ...]
-    given: tuple[int, ...]
-    whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Probes:
-    """Keys to look up, and which of them cannot match whatever the file holds."""
-
-    batch: pa.RecordBatch
-    impossible: np.ndarray[Any, np.dtype[np.bool_]] | None
-
-
-def key_columns(
-    keys: Sequence[SortKey],
-    types: Sequence[pa.DataType],
-    on: str | Sequence[str] | None,
-    width: int | None = None,
-) -> KeyColumns:
-    """Resolves ``on`` against the cluster key ``keys`` (of ``types``).
-
-    Args:
-        on: names of leading key columns in any order; ``None``: the first ``width``, or all.
+def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
+    """The columns of ``keys``.
 
     Raises:
-        IndexUnavailableError: ``on`` is no leading prefix of the key; names what exists.
-        InvalidArgumentError: more columns than the key has.
+        InvalidArgumentError: ``schema`` has no such column.
     """
-    names = [key.column for key in keys]
-    if on is not None:
-        wanted = [on] if isinstance(on, str) else list(on)
-        leading = names[: len(wanted)]
-        if not wanted or sorted(leading) != sorted(wanted):
-            have = f"cluster ({', '.join(str(key) for key in keys)})" if keys else "none"
-            raise IndexUnavailableError(
-                f"no index on ({', '.join(map(str, wanted))}); indexes of this file: {have}"
-            )
-        given = tuple(wanted.index(name) for name in leading)
-        n = len(wanted)
-    else:
-        if not names:
-            raise IndexUnavailableError("this file has no index; scan with a filter instead")
-        n = len(names) if width is None else width
-        if n > len(names):
-            raise InvalidArgumentError(
-                f"a key of {n} values; the cluster key has {len(names)}: {', '.join(names)}"
-            )
-        given = tuple(range(n))
     return KeyColumns(
-        names=tuple(names[:n]),
-        types=tuple(value_type(t) for t in types[:n]),
-        descending=tuple(key.descending for key in keys[:n]),
-        given=given,
-        whole=n == len(names),
+        names=tuple(key.column for key in keys),
+        types=tuple(resolve_column(schema, key.column).value_type for key in keys),
+        descending=tuple(key.descending for key in keys),
     )
 
 
-def probe_batch(keys: Any, columns: KeyColumns) -> Probes:
-    """``keys`` as a batch with one column a key column, in key order.
+def typed_keys(
+    keys: Any, columns: KeyColumns
+) -> tuple[tuple[pa.Array, ...], np.ndarray[Any, np.dtype[np.bool_]] | None]:
+    """``keys`` as one array per column, and which of them can match, ``None`` for all.
 
     Args:
         keys: Arrow array, numpy array, list of scalars, list of tuples or dicts, or tabular data
@@ -103,13 +63,13 @@ def probe_batch(keys: Any, columns: KeyColumns) -> Probes:
     """
     raw = _columns_of(keys, columns)
     arrays: list[pa.Array] = []
-    impossible: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+    usable: np.ndarray[Any, np.dtype[np.bool_]] | None = None
     for name, data_type, values in zip(columns.names, columns.types, raw, strict=True):
         array, bad = _exact_array(name, data_type, values)
         arrays.append(array)
-        if bad is not None:
-            impossible = bad if impossible is None else impossible | bad
-    return Probes(pa.RecordBatch.from_arrays(arrays, list(columns.names)), impossible)
+        if bad is not None and bad.any():
+            usable = ~bad if usable is None else usable & ~bad
+    return tuple(arrays), usable
 
 
 def single_row(names: Sequence[str], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:
@@ -138,7 +98,12 @@ def _columns_of(keys: Any, columns: KeyColumns) -> list[Any]:
         return [pa.Array.from_pandas(keys)]
     if isinstance(keys, (str, bytes, Mapping)):
         raise InvalidArgumentError(f"keys: expected many keys, got one: {keys!r}; use get()")
-    rows = list(keys)
+    try:
+        rows = list(keys)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"keys: expected many keys, got {keys!r}; for one key use get()"
+        ) from None
     if width == 1 and not (rows and isinstance(rows[0], (tuple, Mapping))):
         return [rows]
     tuples = [_tuple_of(row, columns) for row in rows]
@@ -175,7 +140,7 @@ def _tuple_of(row: Any, columns: KeyColumns) -> tuple[Any, ...]:
             f"key {row!r}: {len(row)} values for {len(columns.names)} columns "
             f"({', '.join(columns.names)})"
         )
-    return tuple(row[place] for place in columns.given)
+    return tuple(row)
 
 
 def _exact_array(

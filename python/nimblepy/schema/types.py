@@ -197,6 +197,15 @@ class IoStats:
     metadata_reads: int = 0
     rounds: int = 0
 
+    def __add__(self, other: IoStats) -> IoStats:
+        """The reads of two files."""
+        return IoStats(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in fields(self)
+            }
+        )
+
     def __sub__(self, earlier: IoStats) -> IoStats:
         """The reads between two snapshots of the same file."""
         return IoStats(

@@ -16,7 +16,6 @@ from nimblepy.files.dataset import Dataset, manifest_of_files, open_dataset
 from nimblepy.files.directory import is_directory, resolve_directory
 from nimblepy.files.manifest import Manifest
 from nimblepy.io.location import is_uri
-from nimblepy.join.matches import BuildSide
 
 _OPTIONS: dict[str, Any] = {
     "filesystem": None,
@@ -80,11 +79,6 @@ def open_cached(files: InputFiles) -> Dataset:
     return files.dataset
 
 
-def build_side(dataset: Dataset) -> BuildSide:
-    """What a join asks: a file where there is one only, which saves looking for it."""
-    return dataset._file(0) if dataset.num_files == 1 else dataset
-
-
 def find_input(path: InputPath) -> InputFiles:
     """The files that a path means.
 
@@ -136,7 +130,7 @@ def _directory_input(directory: str, given: int) -> InputFiles:
             f"path: {directory} is a directory; give one directory, or a list of files"
         )
     dataset = open_dataset(directory, **_OPTIONS)
-    found = InputFiles(directory, dataset.version, None if dataset.version else dataset._manifest)
+    found = InputFiles(directory, dataset.version, None if dataset.version else dataset.manifest)
     found.__dict__["dataset"] = dataset  # it is open already
     return found
 

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.join.matches import find_matches, probe_keys
+from nimblepy.join.keys import probe_keys
 from nimblepy.join.plan import HOWS, JoinPlan, plan_join
 from nimblepy.spark.arguments import Engine, How, JoinArguments, On, Strategy, quoted
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
-from nimblepy.spark.inputs import InputFiles, InputPath, build_side, find_input
+from nimblepy.spark.inputs import InputFiles, InputPath, find_input
 from nimblepy.spark.scan_join import OUTER, scan_join
 from nimblepy.spark.schemas import arrow_schema, selected, spark_schema
 from nimblepy.spark.shipping import array_udf, iterator_function
@@ -183,7 +183,7 @@ def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> Prepar
     schema = arrow_schema(probe)
     plan = plan_join(
         schema,
-        build_side(dataset),
+        dataset,
         on=join.on,
         how=join.how,
         columns=join.columns,
@@ -193,10 +193,10 @@ def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> Prepar
         between=join.between,
         nan_greatest=True,
     )
-    if dataset.num_files:  # a lookup of no keys says now which indexes are missing
+    if dataset.num_files:  # a search for no keys says now which indexes are missing
         nothing = [pa.array([], field.type) for field in schema]
         none = pa.RecordBatch.from_arrays(nothing, schema=schema)
-        find_matches(dataset._file(0), probe_keys(plan, dataset._file(0), none))
+        dataset.child(0).find(probe_keys(plan, dataset.schema, none))
     chosen = selected(dataset.schema, [name for name, _ in plan.output])
     added = StructType(
         [

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.files.dataset import Dataset
-from nimblepy.rows.keys import key_columns, probe_batch
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import InputPath, find_input, open_cached
@@ -143,7 +142,7 @@ def scan(
         if len(key_range) not in (2, 3):
             raise InvalidArgumentError(f"key_range: expected (lower, upper), got {key_range!r}")
         lower, upper, inclusive = (*key_range, "[)")[:3]
-        dataset._range_files(lower, upper, None, inclusive)
+        dataset.range_request(lower, upper, inclusive=inclusive)  # says what is wrong
         key_range = (lower, upper, inclusive)
     if keys is not None:
         if key_range is not None:
@@ -170,15 +169,9 @@ def _read_now(
 
 def _key_table(dataset: Dataset, keys: Any) -> pa.Table:
     """The keys that are possible at all, in the key's types."""
-    from nimblepy.file.key_probes import _width
-
-    width = _width(keys, None, dataset._keys)
-    found = key_columns(dataset._keys, dataset._key_types, None, width)
-    probes = probe_batch(keys, found)
-    table = pa.Table.from_batches([probes.batch])
-    if probes.impossible is not None:
-        table = table.filter(pa.array(~probes.impossible))
-    return table
+    request = dataset.keys_request(keys)
+    table = pa.Table.from_batches([request.batch(request.names)])
+    return table if request.usable is None else table.filter(pa.array(request.usable))
 
 
 def _scanned(options: Any) -> dict[str, Any]:

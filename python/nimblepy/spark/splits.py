@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
 from nimblepy.file.file import File
 from nimblepy.files.dataset import Dataset
+from nimblepy.rows.request import KeyRange, Where
+from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.scan import Scan
 from nimblepy.spark.inputs import InputFiles
 
@@ -51,12 +54,12 @@ class ScanSpec:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of one file: a range, or for lookups single rows of the dataset."""
+    """Rows of one file: a range, or for lookups some rows of the dataset."""
 
     file: int
     begin: int
     end: int
-    rows: Any = None
+    rows: RowSet | None = None
 
 
 def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
@@ -78,7 +81,7 @@ def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
     cut = [
         small
         for piece in pieces
-        for small in _cut(piece, size, dataset._file(piece.file) if exact else None)
+        for small in _cut(piece, size, dataset.child(piece.file) if exact else None)
     ]
     return _packed(cut, size)
 
@@ -90,12 +93,11 @@ def few_rows(spec: ScanSpec, dataset: Dataset) -> list[Piece] | None:
     """
     if spec.keys is not None:
         found = _rows_of_keys(spec, dataset)
-        return [Piece(0, 0, len(found), found)] if len(found) <= FEW_ROWS else None
+        return [Piece(0, 0, found.num_rows, found)] if found.num_rows <= FEW_ROWS else None
     if spec.key_range is not None:
-        lower, upper, inclusive = spec.key_range
-        files = len(dataset._range_files(lower, upper, None, inclusive))
+        files = len(dataset.candidates(_range_of(spec, dataset)))
     elif spec.filter is not None:
-        files = len(dataset.scan(filter=spec.filter)._left())
+        files = len(dataset.candidates(_where_of(spec, dataset)))
     else:
         return None
     if files > FEW_FILES:
@@ -107,27 +109,38 @@ def few_rows(spec: ScanSpec, dataset: Dataset) -> list[Piece] | None:
 def read_piece(spec: ScanSpec, dataset: Dataset, piece: Piece) -> Iterator[pa.RecordBatch]:
     """The rows of a piece that pass the filter, in the columns of the scan."""
     if piece.rows is None:
-        yield from file_scan(spec, dataset._file(piece.file), piece).to_batches()
+        yield from file_scan(spec, dataset.child(piece.file), piece).to_batches()
         return
     if spec.filter is None:
-        yield from dataset._take(piece.rows, list(spec.columns)).to_batches()
+        yield from dataset.read(piece.rows, spec.columns).to_batches()
         return
     parsed = parse_filter(spec.filter, dataset.schema)
-    columns = list(dict.fromkeys([*spec.columns, *parsed.columns]))
-    for batch in dataset._take(piece.rows, columns).to_batches():
+    columns = tuple(dict.fromkeys([*spec.columns, *parsed.columns]))
+    for batch in dataset.read(piece.rows, columns).to_batches():
         yield parsed.apply(batch).select(list(spec.columns))
 
 
+def _range_of(spec: ScanSpec, dataset: Dataset) -> KeyRange:
+    assert spec.key_range is not None
+    lower, upper, inclusive = spec.key_range
+    return dataset.range_request(lower, upper, inclusive=inclusive)  # type: ignore[arg-type]
+
+
+def _where_of(spec: ScanSpec, dataset: Dataset) -> Where:
+    parsed = None if spec.filter is None else parse_filter(spec.filter, dataset.schema)
+    return Where(parsed, dataset.all_rows())
+
+
 def _pieces(spec: ScanSpec, dataset: Dataset) -> list[Piece]:
-    firsts = dataset._manifest.first_rows
+    found: list[Piece] = []
     if spec.key_range is not None:
-        lower, upper, inclusive = spec.key_range
-        found = [
-            Piece(i, *dataset._file(i)._range_rows(lower, upper, None, inclusive))
-            for i in dataset._range_files(lower, upper, None, inclusive)
-        ]
+        request = _range_of(spec, dataset)
+        for i in dataset.candidates(request):
+            begin, end = dataset.child(i).find(request).as_range or (0, 0)
+            found.append(Piece(i, begin, end))
     else:
-        left = dataset.scan(filter=spec.filter)._left()
+        firsts = dataset.first_rows
+        left = dataset.candidates(_where_of(spec, dataset))
         found = [Piece(i, 0, int(firsts[i + 1] - firsts[i])) for i in left]
     found = [piece for piece in found if piece.begin < piece.end]
     if spec.filter is None or len(found) > MOST_OPENED:
@@ -137,7 +150,8 @@ def _pieces(spec: ScanSpec, dataset: Dataset) -> list[Piece]:
 
 def _narrowed(spec: ScanSpec, dataset: Dataset, piece: Piece) -> list[Piece]:
     """What index and zone maps leave of a piece, without its gaps where those are large."""
-    ranges = file_scan(spec, dataset._file(piece.file), piece).rows().ranges.tolist()
+    where = Where(_where_of(spec, dataset).filter, RowSet.of_range(piece.begin, piece.end))
+    ranges = dataset.child(piece.file).find(where).merged().ranges.tolist()
     merged: list[list[int]] = []
     for begin, end in ranges:
         if merged and begin - merged[-1][1] < LEAST_ROWS:
@@ -149,35 +163,44 @@ def _narrowed(spec: ScanSpec, dataset: Dataset, piece: Piece) -> list[Piece]:
 
 def file_scan(spec: ScanSpec, file: File, piece: Piece) -> Scan:
     """The scan of one piece; a task has one processor."""
-    return Scan(
-        file,
-        columns=list(spec.columns),
+    return file.scan(
+        list(spec.columns),
         filter=spec.filter,
         row_range=(piece.begin, piece.end),
         batch_rows=LEAST_ROWS,
         threads=1,
-        limit=None,
     )
 
 
 def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
     rows = _rows_of_keys(spec, dataset)
-    if not len(rows):
+    count = rows.num_rows
+    if not count:
         return []
-    wanted = spec.parts or min(2 * _processors(), math.ceil(len(rows) / LEAST_ROWS))
-    return [[Piece(0, 0, len(part), part)] for part in np.array_split(rows, wanted) if len(part)]
+    wanted = spec.parts or min(2 * _processors(), math.ceil(count / LEAST_ROWS))
+    edges = [count * i // wanted for i in range(wanted + 1)]
+    return [
+        [Piece(0, 0, end - begin, rows.slice(begin, end))]
+        for begin, end in pairwise(edges)
+        if begin < end
+    ]
 
 
-def _rows_of_keys(spec: ScanSpec, dataset: Dataset) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Rows that have one of the keys, each once."""
+def _rows_of_keys(spec: ScanSpec, dataset: Dataset) -> RowSet:
+    """Rows that have one of the keys, each once, in the order of the files."""
     assert spec.keys is not None
-    matches = dataset._find(spec.keys, spec.keys.column_names, False)
-    return np.unique(matches.rows(0, matches.num_matches))
+    found = dataset.find(dataset.keys_request(spec.keys, spec.keys.column_names)).expand()
+    if found.file is None or not found.num_rows:
+        return found
+    _, at = np.unique(
+        np.column_stack((found.file, found.begin.astype(np.int64))), axis=0, return_index=True
+    )
+    return found.entries(at)
 
 
 def _stripe_ends(file: File) -> list[int]:
     """Rows at which stripes end."""
-    return [first + rows for group in _core.layout(file._open) for first, rows, _ in group[1]]
+    return [first + rows for group in _core.layout(file.handle.core) for first, rows, _ in group[1]]
 
 
 def _cut(piece: Piece, size: int, file: File | None) -> list[Piece]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
-from nimblepy.spark.inputs import InputFiles, build_side, open_cached
+from nimblepy.spark.inputs import InputFiles, open_cached
 from nimblepy.spark.schemas import conform, conform_array
 
 # Rows that one lookup answers: more of them touch each block of the file once.
@@ -79,7 +79,7 @@ def _numbered_join(
     spec: JoinSpec, how: str, batches: Iterable[Arrays]
 ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
     """The join of columns that Spark sends, with the number of the probe row in every result."""
-    build = build_side(open_cached(spec.files))
+    build = open_cached(spec.files)
     numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
     plan = spec.plan_for(numbered, how)
 
@@ -98,7 +98,7 @@ def joined_batches(
     """Probe batches to joined batches with the types of ``schema``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        build = build_side(open_cached(spec.files))
+        build = open_cached(spec.files)
         for batch in batches:
             plan = spec.plan_for(batch.schema)
             for joined in join_batches(plan, build, [batch]):

@@ -1,0 +1,154 @@
+"""Plans: what a lookup, range or scan touches in one file, as a printable tree."""
+
+from __future__ import annotations
+
+from nimblepy import _core
+from nimblepy.expr.filter import Filter
+from nimblepy.file.candidates import candidate_rows
+from nimblepy.file.handle import FileHandle
+from nimblepy.file.indexes import CLUSTER, Index
+from nimblepy.rows.plan import DetailValue, Plan
+from nimblepy.rows.request import KeyRange, Keys, Ordered, Where
+from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.source import Names
+
+# Stripes that are listed one by one.
+_SHOWN = 8
+
+
+def explain_keys(file: FileHandle, index: Index, keys: Keys, rows: RowSet, columns: Names) -> Plan:
+    """A lookup of keys whose rows have been found."""
+    found = int((rows.counts > 0).sum())
+    details = (("keys", len(keys)), ("keys found", found), ("rows", rows.num_rows))
+    return _plan(file, index, "lookup", details, rows, columns, probes=len(keys))
+
+
+def explain_ordered(
+    file: FileHandle, index: Index, request: Ordered, rows: RowSet, columns: Names
+) -> Plan:
+    """A range or prefix whose rows have been found."""
+    details: tuple[tuple[str, DetailValue], ...] = (("rows", rows.num_rows),)
+    if index.number == CLUSTER:
+        begin, end = rows.as_range or (0, 0)
+        details = (*details, ("begin", begin), ("end", end))
+    kind = "range" if isinstance(request, KeyRange) else "prefix"
+    return _plan(file, index, kind, details, rows, columns, probes=2)
+
+
+def explain_where(file: FileHandle, where: Where, columns: Names) -> Plan:
+    """A scan: what indexes and zone maps leave, and what is evaluated on it."""
+    found = candidate_rows(file, where)
+    children: list[Plan] = []
+    index = None
+    if found.index_used:
+        index = _cluster_name(file)
+        children.append(Plan(text=f"cluster index: {' and '.join(found.index_used)}", index=index))
+    for secondary, used in found.secondary:
+        index = index or str(secondary)
+        text = f"{secondary.kind} index: {' and '.join(used)}"
+        children.append(Plan(text=text, index=str(secondary)))
+    if found.zones_used:
+        children.append(Plan(text=f"zone maps: {' and '.join(found.zones_used)}"))
+    if found.blooms_used:
+        children.append(Plan(text=f"Bloom filters: {' and '.join(found.blooms_used)}"))
+    if where.filter is not None:
+        children.append(_evaluation(file, where.filter, found.rows))
+    children.append(_data_plan(file, found.rows, columns))
+    return Plan(
+        text="scan",
+        details=(("rows to look at", found.rows.num_rows), ("rows of the file", file.num_rows)),
+        children=tuple(children),
+        reads=sum(child.reads for child in children),
+        bytes=sum(child.bytes for child in children),
+        index=index,
+    )
+
+
+def _evaluation(file: FileHandle, filter: Filter, rows: RowSet) -> Plan:
+    read = _data_plan(file, rows, filter.columns)
+    return Plan(
+        text=f"evaluate: {filter}", details=read.details, reads=read.reads, bytes=read.bytes
+    )
+
+
+def _plan(
+    file: FileHandle,
+    index: Index,
+    text: str,
+    details: tuple[tuple[str, DetailValue], ...],
+    rows: RowSet,
+    columns: Names,
+    *,
+    probes: int,
+) -> Plan:
+    data = _data_plan(file, rows, columns)
+    if index.number == CLUSTER:
+        searched = _cluster_plan(file, rows, probes)
+    else:
+        asked = f"{probes} keys" if text == "lookup" else "2 bounds"
+        searched = Plan(
+            text=f"{index.kind} index: {asked}",
+            details=(("rows", rows.num_rows),),
+            index=str(index),
+        )
+    return Plan(
+        text=text,
+        details=details,
+        children=(searched, data),
+        reads=searched.reads + data.reads,
+        bytes=searched.bytes + data.bytes,
+        index=searched.index,
+    )
+
+
+def _cluster_name(file: FileHandle) -> str:
+    return f"cluster ({', '.join(key.column for key in file.cluster_by)})"
+
+
+def _cluster_plan(file: FileHandle, rows: RowSet, probes: int) -> Plan:
+    """Groups and key chunks that the bounds fall in: one read each where no cache has them."""
+    groups = len({int(group) for group, *_ in _stripes(file, rows, ())})
+    bloom = "Bloom filter, " if file.core.has_bloom else ""
+    return Plan(
+        text=f"cluster index: {bloom}group boundaries, index groups, key chunks",
+        details=(("bounds", probes), ("stripe groups", groups)),
+        reads=groups + (min(probes, max(groups, len(rows.begin))) if groups else 0),
+        index=_cluster_name(file),
+    )
+
+
+def _stripes(
+    file: FileHandle, rows: RowSet, columns: Names
+) -> list[tuple[int, int, int, int, int]]:
+    ranges = _core.merge(rows.ranges)
+    return list(file.projection(columns).plan_reads(ranges)) if len(ranges) else []
+
+
+def _data_plan(file: FileHandle, rows: RowSet, columns: Names) -> Plan:
+    stripes = _stripes(file, rows, columns)
+    shown = tuple(
+        Plan(
+            text=f"stripe at row {first:,} of group {group}",
+            details=(("rows", rows),),
+            reads=reads,
+            bytes=size,
+        )
+        for group, first, rows, reads, size in stripes[:_SHOWN]
+    )
+    if len(stripes) > _SHOWN:
+        rest = stripes[_SHOWN:]
+        shown += (
+            Plan(
+                text=f"{len(rest)} more stripes",
+                reads=sum(s[3] for s in rest),
+                bytes=sum(s[4] for s in rest),
+            ),
+        )
+    names = file.schema.names if columns is None else list(columns)
+    return Plan(
+        text=f"data: {', '.join(names) if names else 'no column'}",
+        details=(("stripes", len(stripes)),),
+        children=shown,
+        reads=sum(s[3] for s in stripes),
+        bytes=sum(s[4] for s in stripes),
+    )

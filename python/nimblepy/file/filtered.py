@@ -1,0 +1,153 @@
+"""The rows of a file that pass a filter: candidates from indexes, then exact evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import Filter, make_filter
+from nimblepy.expr.pushdown import split
+from nimblepy.file.candidates import candidate_rows
+from nimblepy.file.handle import FileHandle
+from nimblepy.rows.request import Where
+from nimblepy.rows.rowset import RowNumbers
+from nimblepy.rows.source import Names
+from nimblepy.rows.streams import stream_batches
+from nimblepy.schema.columns import resolve_column
+
+
+class _Native(NamedTuple):
+    """A filter that the core evaluates on encoded data, and what it leaves to pyarrow."""
+
+    rows: Any  # _core.RowFilter
+    residual: Filter | None
+
+
+def filtered(
+    file: FileHandle, where: Where, columns: Names, batch_rows: int, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows that pass, batch by batch in file order."""
+    projection = file.projection(columns)
+    found = candidate_rows(file, where)
+    if where.filter is None:
+        yield from stream_batches(projection.scan(found.rows.ranges, batch_rows, threads))
+        return
+    reader = _BatchReader(projection, threads)
+    if found.secondary:
+        # An index has named the rows: few of any block, so all is asked of just these.
+        inputs = FilterColumns(file, where.filter)
+        scattered = found.rows.rows
+        for at in range(0, len(scattered), batch_rows):
+            rows = scattered[at : at + batch_rows]
+            mask = where.filter.mask(inputs.read(rows, threads))
+            yield from reader.read(rows[mask.to_numpy(zero_copy_only=False)])
+        return
+    ranges = found.rows.ranges
+    native = _native(file, where.filter)
+    if native is not None and native.residual is None:
+        yield from stream_batches(projection.scan(ranges, batch_rows, threads, native.rows))
+        return
+    residual = where.filter if native is None else native.residual
+    assert residual is not None
+    inputs = FilterColumns(file, residual)
+    for begin, end in _slices(ranges, batch_rows):
+        rows = np.arange(begin, end, dtype=np.uint64)
+        if native is not None:
+            part = np.array([[begin, end]], dtype=np.uint64)
+            rows = native.rows.rows(part, threads)
+        if len(rows):
+            mask = residual.mask(inputs.read(rows, threads))
+            yield from reader.read(rows[mask.to_numpy(zero_copy_only=False)])
+
+
+def count_passing(file: FileHandle, where: Where, threads: int) -> int:
+    """How many rows pass; decodes as little as it can."""
+    assert where.filter is not None
+    native = _native(file, where.filter)
+    if native is not None and native.residual is None:
+        return int(native.rows.count(candidate_rows(file, where).rows.ranges, threads))
+    return sum(batch.num_rows for batch in filtered(file, where, (), 1 << 16, threads))
+
+
+def _native(file: FileHandle, filter: Filter) -> _Native | None:
+    """What the core evaluates of the filter; ``None`` where that is nothing."""
+    spec, residual = split(filter.node)
+    if spec is None:
+        return None
+    left = None if residual is None else make_filter(residual, file.schema)
+    return _Native(_core.RowFilter(file.core, spec), left)
+
+
+class _BatchReader:
+    """Reads some ascending rows as batches, mostly one."""
+
+    def __init__(self, projection: Any, threads: int) -> None:
+        self._projection = projection
+        self._threads = threads
+
+    def read(self, rows: RowNumbers) -> Iterator[pa.RecordBatch]:
+        if len(rows) == 0:
+            return
+        begin, end = int(rows[0]), int(rows[-1]) + 1
+        try:
+            if end - begin == len(rows):
+                batch = self._projection.range_batch(begin, end, self._threads)
+            else:
+                batch = self._projection.take_batch(rows, self._threads)
+            yield pa.RecordBatch._import_from_c_capsule(*batch)
+        except InvalidArgumentError as error:
+            if "do not fit in one array" not in str(error):
+                raise
+            half = max(1, len(rows) // 2)
+            yield from stream_batches(self._projection.take(rows, half, self._threads))
+
+
+class FilterColumns:
+    """Reads what a filter needs; nested fields come back inside structs of only these fields."""
+
+    def __init__(self, file: FileHandle, filter: Filter) -> None:
+        self._paths = [resolve_column(file.schema, name).path for name in filter.columns]
+        # A whole column makes fields of it that are named as well superfluous.
+        whole = {path[0] for path in self._paths if len(path) == 1}
+        self._paths = [p for p in self._paths if len(p) == 1 or p[0] not in whole]
+        self._schema = file.schema
+        self._projection = file.projection(tuple(".".join(path) for path in self._paths))
+
+    def read(self, rows: np.ndarray[Any, Any], threads: int) -> pa.RecordBatch:
+        """The columns at some ascending rows, at least one."""
+        begin, end = int(rows[0]), int(rows[-1]) + 1
+        whole = end - begin == len(rows)
+        flat = pa.RecordBatch._import_from_c_capsule(
+            *(
+                self._projection.range_batch(begin, end, threads)
+                if whole
+                else self._projection.take_batch(rows, threads)
+            )
+        )
+        if all(len(path) == 1 for path in self._paths):
+            return flat
+        tree: dict[str, Any] = {}
+        for path, column in zip(self._paths, flat.columns, strict=True):
+            at = tree
+            for step in path[:-1]:
+                at = at.setdefault(step, {})
+            at[path[-1]] = column
+        arrays = [_nest(value) for value in tree.values()]
+        return pa.RecordBatch.from_arrays(arrays, list(tree))
+
+
+def _nest(value: Any) -> pa.Array:
+    if not isinstance(value, dict):
+        return value
+    return pa.StructArray.from_arrays([_nest(v) for v in value.values()], list(value))
+
+
+def _slices(ranges: np.ndarray[Any, Any], batch_rows: int) -> Iterator[tuple[int, int]]:
+    for begin, end in ranges.tolist():
+        for at in range(begin, end, batch_rows):
+            yield at, min(end, at + batch_rows)

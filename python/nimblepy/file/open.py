@@ -1,0 +1,93 @@
+"""Opening files: :func:`open` gives a :class:`nimblepy.File`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.file import File
+from nimblepy.file.record import WorkloadLog
+from nimblepy.io.location import is_uri, locate
+from nimblepy.io.remote_file import REMOTE_GAP
+from nimblepy.rows.arguments import at_least
+
+
+def open(
+    source: Any,
+    *,
+    filesystem: Any = None,
+    mmap: bool = True,
+    cache_bytes: int = 256 << 20,
+    verify: Literal["lazy", "full"] = "lazy",
+    record: str | os.PathLike[str] | None = None,
+) -> File:
+    """Opens a file for scans and lookups.
+
+    Args:
+        source: a path, a URI (``s3://...``), bytes, memoryview, :class:`pyarrow.Buffer`, or a
+            seekable binary file object.
+        filesystem: :class:`pyarrow.fs.FileSystem`, fsspec file system or obstore store of
+            ``source``.
+        mmap: map a local file into memory; otherwise it is read with ``pread``. A mapped file must
+            not be truncated in place while it is open (replacing it by renaming is safe).
+        cache_bytes: bound on index groups and on blocks of files that are not mapped.
+        verify: ``"lazy"`` checks the checksum of every part when it is first used; ``"full"``
+            checks the whole file now.
+        record: append the shape of every question to this local file, for
+            :func:`nimblepy.advise_indexes`: columns, operators and how many rows were found, never
+            a value. At most 1 MiB; threads and processes may share it. Without it nothing is done.
+
+    Raises:
+        CorruptFileError: not a nimblepy file, or a damaged one.
+        UnsupportedVersionError: written by a newer version.
+        OSError: the file is missing or cannot be read.
+        StaleFileError: raised by later reads of a remote file that was replaced since.
+
+    Cost: one read of the file's last 64 KiB (footers larger than that: one more).
+    """
+    if verify not in ("lazy", "full"):
+        raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
+    cache_bytes = at_least("cache_bytes", cache_bytes, 0)
+    core = _open_core(source, filesystem, mmap, cache_bytes)
+    arguments: dict[str, Any] = {
+        "filesystem": filesystem,
+        "mmap": mmap,
+        "cache_bytes": cache_bytes,
+    }
+    if isinstance(source, (str, os.PathLike)) and filesystem is None:
+        source = _absolute(os.fspath(source))
+    log = None
+    if record is not None:
+        arguments["record"] = os.path.abspath(os.fspath(record))
+        log = WorkloadLog(arguments["record"], int(core.num_rows))
+    file = File(core, (open, source, arguments), log)
+    if verify == "full":
+        file.verify()
+    return file
+
+
+def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> Any:
+    if isinstance(source, (str, os.PathLike)):
+        location = locate(source, filesystem)
+        if location.is_local:
+            return _core.open_path(location.path, mmap, cache_bytes)
+        return _core.open_python(location.open(), location.path, REMOTE_GAP, cache_bytes)
+    if isinstance(source, (bytes, bytearray, memoryview, pa.Buffer)):
+        return _core.open_buffer(source, cache_bytes)
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        name = getattr(source, "name", None)
+        shown = name if isinstance(name, str) else f"<{type(source).__name__}>"
+        return _core.open_python(source, shown, 4096, cache_bytes)
+    raise InvalidArgumentError(
+        "source: expected a path, URI, bytes, pyarrow.Buffer or a seekable binary file, "
+        f"got {type(source).__name__}"
+    )
+
+
+def _absolute(path: str) -> str:
+    """The path that a pickled file opens again, wherever the process is by then."""
+    return path if is_uri(path) else os.path.abspath(path)

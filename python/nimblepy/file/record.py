@@ -1,0 +1,150 @@
+"""A log of what is asked of a file, for :func:`nimblepy.advise_indexes`.
+
+``nimblepy.open(path, record="questions.jsonl")`` has a :class:`WorkloadLog` observe the file. A
+line of the log is one shape of question: operation, tested columns and how, columns read, and since
+the last such line how often, with how many keys, and how many rows it found. No value of a key or
+filter is ever written.
+
+The log stays small: a shape is written the first, second, fourth, eighth ... time it is asked, and
+when the file is closed; at most :data:`MAX_SHAPES` shapes per file and :data:`MAX_BYTES` in all.
+Any number of threads and processes may append to one log: a line is one write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import warnings
+
+from nimblepy.expr.filter import Filter
+from nimblepy.expr.nodes import Compare, In, Node, StartsWith
+from nimblepy.io.fork import renew_after_fork
+from nimblepy.rows.request import KeyRange, Keys, Prefix, Request
+from nimblepy.rows.source import Names
+
+MAX_BYTES = 1 << 20
+MAX_SHAPES = 1_000
+
+# (column, kind, values): "equal" to one of some values, in a "range", or "starts" with a text.
+TestShape = tuple[str, str, int]
+# (operation, tests, columns that are read)
+Shape = tuple[str, tuple[TestShape, ...], Names]
+
+
+class WorkloadLog:
+    """Appends to a log file; thread-safe. A log that cannot be written warns once and stops."""
+
+    def __init__(self, path: str, num_rows: int) -> None:
+        self._path = path
+        self._num_rows = num_rows
+        self._lock = threading.Lock()
+        # Of each shape: times in all, then since the last line times, keys, rows.
+        self._seen: dict[Shape, list[int]] = {}
+        self._full = False
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """What was asked before the fork is for the parent to write."""
+        self._lock = threading.Lock()
+        for counts in self._seen.values():
+            counts[1:] = [0, 0, 0]
+
+    def found(self, request: Request, columns: Names, rows: int) -> None:
+        """A request, and how many rows it found or let pass."""
+        if isinstance(request, Keys):
+            tests = [(name, "equal", 1) for name in request.names]
+            if request.between is not None:
+                tests.append((request.between, "range", 1))
+            self.add(("lookup", tuple(tests), columns), len(request), rows)
+        elif isinstance(request, (KeyRange, Prefix)):
+            op, last = ("range", "range") if isinstance(request, KeyRange) else ("prefix", "starts")
+            names = request.columns
+            tests = [(name, "equal", 1) for name in names[:-1]] + [(names[-1], last, 1)]
+            self.add((op, tuple(tests), columns), 1, rows)
+        elif request.filter is not None:
+            # Lists of about one length are one shape.
+            tests = [
+                (name, kind, 1 << (values - 1).bit_length())
+                for name, kind, values, _ in filter_tests(request.filter)
+            ]
+            self.add(("filter", tuple(tests), columns), 1, rows)
+
+    def taken(self, columns: Names, rows: int) -> None:
+        """Rows that were read by their numbers, which no index is asked for."""
+        self.add(("take", (), columns), 1, rows)
+
+    def add(self, shape: Shape, keys: int, rows: int) -> None:
+        """One question of a shape, and what it found."""
+        if self._full:
+            return
+        with self._lock:
+            counts = self._seen.get(shape)
+            if counts is None:
+                if len(self._seen) >= MAX_SHAPES:
+                    return
+                counts = self._seen[shape] = [0, 0, 0, 0]
+            counts[0] += 1
+            counts[1] += 1
+            counts[2] += keys
+            counts[3] += rows
+            if counts[0] & (counts[0] - 1):
+                return
+            line = self._line(shape, counts)
+        self._write(line)
+
+    def flush(self) -> None:
+        """Writes what has been counted since the last lines."""
+        with self._lock:
+            pending = [self._line(shape, c) for shape, c in self._seen.items() if c[1]]
+        for line in pending:
+            self._write(line)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.flush()
+
+    def _line(self, shape: Shape, counts: list[int]) -> bytes:
+        op, tests, columns = shape
+        line = {
+            "op": op,
+            "tests": [list(test) for test in tests],
+            "columns": None if columns is None else list(columns),
+            "times": counts[1],
+            "keys": counts[2],
+            "rows": counts[3],
+            "of": self._num_rows,
+        }
+        counts[1:] = [0, 0, 0]
+        return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+    def _write(self, line: bytes) -> None:
+        try:
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                if os.fstat(file).st_size + len(line) > MAX_BYTES:
+                    self._full = True
+                else:
+                    os.write(file, line)
+            finally:
+                os.close(file)
+        except OSError as error:
+            self._full = True
+            warnings.warn(f"questions are no longer recorded: {error}", stacklevel=4)
+
+
+def filter_tests(filter: Filter) -> list[tuple[str, str, int, Node]]:
+    """What an index may answer of a filter: (column, kind, values, the test itself)."""
+    found: list[tuple[str, str, int, Node]] = []
+    for node in filter.conjuncts:
+        match node:
+            case Compare(column, "==", _):
+                found.append((column.name, "equal", 1, node))
+            case Compare(column, op, _) if op != "!=":
+                found.append((column.name, "range", 1, node))
+            case In(column, values):
+                found.append((column.name, "equal", max(1, len(values)), node))
+            case StartsWith(column, _):
+                found.append((column.name, "starts", 1, node))
+    return found

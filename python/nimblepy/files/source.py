@@ -1,0 +1,538 @@
+"""Many sources as one: requests go where the bounds of keys allow an answer, and come back merged.
+
+A row is addressed by (file, row). Nothing in here knows what a file is: any :class:`Rows` will do.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import IndexUnavailableError
+from nimblepy.expr.nodes import Node
+from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.files.masked import Masked
+from nimblepy.join.joinable import Joinable
+from nimblepy.rows.arguments import Columns, On, on_names
+from nimblepy.rows.gather import gather_array, rows_without_columns
+from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
+from nimblepy.rows.rows import Getter, Rows
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.source import Names
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+
+# Files whose plans are shown one by one.
+_SHOWN = 8
+# Rows that are gathered from several files at once.
+_GATHERED_ROWS = 1 << 20
+
+
+class FilesSource(Joinable):
+    """Rows of many sources with one schema and one cluster key.
+
+    Attributes:
+        num_files: how many sources there are.
+        bounds: first and last key of those that have rows, which are the first ones; ``None``
+            where they are not known.
+    """
+
+    num_files: int
+    bounds: FileBounds | None
+
+    @abstractmethod
+    def child(self, file: int) -> Rows:
+        """One of the sources; opens it if need be."""
+
+    @property
+    @abstractmethod
+    def first_rows(self) -> Positions:
+        """Rows before each file, and of all of them."""
+
+    def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
+        """Files, ascending, that may have rows for which all ``conjuncts`` are true."""
+        return range(self.num_files)
+
+    # ------------------------------------------------------------------ what it says of itself
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.first_rows[-1])
+
+    @property
+    def metadata(self) -> dict[str, bytes]:
+        shared = [child.metadata.items() for child in self.children()]
+        return dict(set(shared[0]).intersection(*shared[1:])) if shared else {}
+
+    @property
+    def unique(self) -> bool:
+        apart = self.num_files <= 1 or (self.bounds is not None and self.bounds.disjoint)
+        return apart and bool(self.cluster_by) and all(child.unique for child in self.children())
+
+    @property
+    def indexes(self) -> list[IndexInfo]:
+        """Indexes that every file has, the cluster index first; sizes and keys of all together.
+
+        Cost: opens every file.
+        """
+        merged: list[IndexInfo] | None = None
+        for child in self.children():
+            theirs = {(info.kind, info.columns): info for info in child.indexes}
+            merged = (
+                list(theirs.values())
+                if merged is None
+                else [
+                    replace(
+                        info,
+                        size_bytes=info.size_bytes + other.size_bytes,
+                        num_keys=info.num_keys + other.num_keys,
+                        has_bloom=info.has_bloom and other.has_bloom,
+                    )
+                    for info in merged
+                    if (other := theirs.get((info.kind, info.columns))) is not None
+                ]
+            )
+        return merged or []
+
+    def layout(self) -> LayoutNode:
+        files = tuple(child.layout() for child in self.children())
+        size = sum(file.size_bytes for file in files)
+        name = f"{self.num_files:,} files"
+        return LayoutNode(
+            name=name, kind="files", rows=self.num_rows, size_bytes=size, children=files
+        )
+
+    def verify(self) -> None:
+        for child in self.children():
+            child.verify()
+
+    def children(self) -> Iterator[Rows]:
+        """The sources one after another."""
+        return (self.child(i) for i in range(self.num_files))
+
+    # ------------------------------------------------------------------ addresses
+
+    def projected(self, columns: Names) -> pa.Schema:
+        if columns is None:
+            return self.schema
+        known = self._projected.get(columns)
+        if known is None:
+            known = self._projected[columns] = pa.schema([self._field(name) for name in columns])
+        return known
+
+    @cached_property
+    def _projected(self) -> dict[tuple[str, ...], pa.Schema]:
+        return {}
+
+    def _field(self, name: str) -> pa.Field:
+        column = resolve_column(self.schema, name)
+        return self.schema.field(name) if len(column.path) == 1 else pa.field(name, column.type)
+
+    def all_rows(self) -> RowSet:
+        end = np.diff(self.first_rows).astype(np.uint64)
+        files = np.flatnonzero(end)
+        return RowSet(np.zeros(len(files), dtype=np.uint64), end[files], file=files)
+
+    def numbered(self, rows: RowSet) -> RowSet:
+        if rows.file is None:
+            return rows
+        by = self.first_rows[rows.file].astype(np.uint64)
+        return replace(rows, begin=rows.begin + by, end=rows.ends + by, file=None)
+
+    # ------------------------------------------------------------------ which files
+
+    def candidates(self, request: Ordered | Where) -> Sequence[int]:
+        """Files, ascending, that may have an answer."""
+        if isinstance(request, Where):
+            if request.filter is None:
+                return range(self.num_files)
+            return () if request.filter.matches_nothing else self.prune(request.filter.conjuncts)
+        if request.nothing:
+            return ()
+        if self.num_files == 1 or self.bounds is None or not self._by_cluster(request.columns):
+            return range(self.num_files)
+        low, high = request.ends
+        first = self._encoded(low)
+        return self.bounds.between(first, first if high is low else self._encoded(high))
+
+    def _encoded(self, row: pa.RecordBatch | None) -> bytes | None:
+        return None if row is None else EncodedKeys(row, self.cluster_by).to_list()[0]
+
+    def _asked(self, keys: Keys) -> list[tuple[int, Positions | None]]:
+        """Files that may have some of the keys, and which; ``None``: all of them."""
+        names = keys.columns
+        if not self._by_cluster(names):
+            if not self.num_files:
+                raise IndexUnavailableError(f"no index on ({', '.join(names)}): there are no files")
+            return [(i, None) for i in range(self.num_files)]
+        if self.num_files <= 1 or self.bounds is None:
+            return [(i, None) for i in range(self.num_files)]
+        at = self._can_match(keys)
+        asked = keys if at is None else keys.take(at)
+        cluster = self.cluster_by
+        low, high = asked.ends(cluster[: len(names)])
+        first = EncodedKeys(low, cluster)
+        last = first if high is low else EncodedKeys(high, cluster)
+        probes, files = self.bounds.candidates(first, last)
+        if at is not None:
+            probes = at[probes]
+        return [
+            (file, None if len(mine) == len(keys) else mine)
+            for file, mine in _grouped(files, probes)
+        ]
+
+    def _can_match(self, keys: Keys) -> Positions | None:
+        """Keys that can match at all; ``None``: every one."""
+        usable = keys.usable
+        for column in () if keys.null_equals else keys.values:
+            if column.null_count:
+                valid = column.is_valid().to_numpy(zero_copy_only=False)
+                usable = valid if usable is None else usable & valid
+        return None if usable is None or usable.all() else np.flatnonzero(usable)
+
+    def _by_cluster(self, names: Sequence[str]) -> bool:
+        return leads(names, self.cluster_by)
+
+    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+        cluster = tuple(self.cluster_by)
+        if on is None:
+            if not cluster:
+                raise IndexUnavailableError("these files have no cluster key; pass on= or scan")
+            return cluster
+        for name in on:
+            resolve_column(self.schema, name)
+        if self._by_cluster(on):
+            return cluster
+        if not self.num_files:
+            raise IndexUnavailableError(f"no index on ({', '.join(on)}): there are no files")
+        return self.child(0).index_keys(on, ordered=ordered)
+
+    # ------------------------------------------------------------------ finding
+
+    def _find(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+        if isinstance(request, Keys):
+            return self._find_keys(request, limit)
+        if isinstance(request, Where):
+            parts = [
+                self.child(i).find(Where(request.filter, rows)).in_file(i)
+                for i, rows in self._within(request)
+            ]
+            return RowSet.joined(parts)
+        files = self.candidates(request)
+        if self._in_order(request, files):
+            return self._find_in_turn(request, files, limit, reverse)
+        return self._merge(request, files, limit, reverse)
+
+    def _find_keys(self, keys: Keys, limit: int | None) -> RowSet:
+        parts = []
+        found = 0
+        for i, mine in self._asked(keys):
+            asked = keys if mine is None else keys.take(mine)
+            rows = self.child(i).find(asked, limit=limit if len(keys) == 1 else None)
+            parts.append(rows.for_probes(mine, len(keys)).in_file(i))
+            found += rows.num_rows
+            if limit is not None and len(keys) == 1 and found >= limit:
+                break
+        if not parts:
+            none = np.empty(0, dtype=np.int64)
+            return RowSet(np.empty(0, dtype=np.uint64), None, none, len(keys), none)
+        rows = RowSet.joined(parts)
+        if len(parts) > 1:
+            assert rows.probe is not None
+            rows = rows.entries(np.argsort(rows.probe, kind="stable"))
+        return rows.slice(0, limit)
+
+    def _in_order(self, request: Ordered, files: Sequence[int]) -> bool:
+        """Every key of one of the files comes before all of the next."""
+        if len(files) <= 1:
+            return True
+        disjoint = self.bounds is not None and self.bounds.disjoint
+        return disjoint and self._by_cluster(request.columns)
+
+    def _find_in_turn(
+        self, request: Ordered, files: Sequence[int], limit: int | None, reverse: bool
+    ) -> RowSet:
+        parts = []
+        for i in reversed(files) if reverse else files:
+            rows = self.child(i).find(request, limit=limit, reverse=reverse)
+            parts.append(rows.in_file(i))
+            if limit is not None:
+                limit -= rows.num_rows
+                if limit <= 0:
+                    break
+        return RowSet.joined(parts)
+
+    def _merge(
+        self, request: Ordered, files: Sequence[int], limit: int | None, reverse: bool
+    ) -> RowSet:
+        """Rows of files whose keys overlap, by key, then by file; backwards exactly reversed."""
+        parts = []
+        for i in reversed(files) if reverse else files:
+            rows = self.child(i).find(request, limit=limit, reverse=reverse)
+            if rows.num_rows:
+                parts.append(rows.in_file(i))
+        rows = RowSet.joined(parts)
+        if len(parts) > 1:
+            rows = rows.expand()
+            keys = self._keys_in_order(request, files)
+            order = key_order(self.read(rows, tuple(key.column for key in keys)), keys, reverse)
+            rows = rows.entries(order)
+        return rows.slice(0, limit)
+
+    def _keys_in_order(self, request: Ordered, files: Sequence[int]) -> Sequence[SortKey]:
+        """The columns by which the answers of all files are ordered."""
+        if self._by_cluster(request.columns):
+            return self.cluster_by
+        common: tuple[SortKey, ...] | None = None
+        for i in files:
+            keys = self.child(i).index_keys(request.columns, ordered=True)
+            while common is not None and keys[: len(common)] != common:
+                common = common[:-1]
+            common = keys if common is None else common
+        return common or request.keys
+
+    def _within(self, where: Where) -> Iterator[tuple[int, RowSet]]:
+        """Files in which rows may pass, and the rows of each that are looked at."""
+        if where.rows.file is None:
+            return
+        wanted = set(self.candidates(where))
+        for i, mine in _grouped(where.rows.file, np.arange(len(where.rows.begin))):
+            if i in wanted:
+                yield i, where.rows.entries(mine).without_file()
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+        if rows.file is None or not len(rows.begin):
+            return self.projected(columns).empty_table()
+        if columns is not None and not columns:
+            return pa.Table.from_batches([rows_without_columns(rows.num_rows)])
+        file = rows.file
+        if (file == file[0]).all():
+            return self.child(int(file[0])).read(rows.without_file(), columns)
+        runs = np.flatnonzero(np.diff(file)) + 1
+        if len(runs) < len(np.unique(file)):  # the rows of each file are together
+            parts = np.split(np.arange(len(file)), runs)
+            return pa.concat_tables([self._read_part(rows.entries(p), columns) for p in parts])
+        single = rows.expand()
+        pieces = range(0, single.num_rows, _GATHERED_ROWS)
+        return pa.concat_tables(
+            [self._gathered(single.slice(at, at + _GATHERED_ROWS), columns) for at in pieces]
+        )
+
+    def _read_part(self, rows: RowSet, columns: Names) -> pa.Table:
+        assert rows.file is not None
+        return self.child(int(rows.file[0])).read(rows.without_file(), columns)
+
+    def _gathered(self, rows: RowSet, columns: Names) -> pa.Table:
+        """Single rows of files in any order: read file by file, then put in place."""
+        assert rows.file is not None
+        order = np.argsort(rows.file, kind="stable")
+        parts = _grouped(rows.file[order], order)
+        table = pa.concat_tables([self._read_part(rows.entries(at), columns) for _, at in parts])
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order), dtype=np.int64)
+        positions = pa.array(back)
+        arrays = [gather_array(column.combine_chunks(), positions) for column in table.columns]
+        return pa.Table.from_arrays(arrays, schema=table.schema)
+
+    def filtered(
+        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        for i, rows in self._within(where):
+            part = Where(where.filter, rows)
+            batches = self.child(i).filtered(part, columns, batch_rows=batch_rows, threads=threads)
+            yield from (batch for batch in batches if batch.num_rows)
+
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        return sum(
+            self.child(i).count_passing(Where(where.filter, rows), threads=threads)
+            for i, rows in self._within(where)
+        )
+
+    # ------------------------------------------------------------------ one file alone
+
+    def getter(self, columns: Names, on: On) -> Getter:
+        if self.num_files == 1:
+            return self.child(0).getter(columns, on)
+        self.index_keys(on_names(on), ordered=False)  # says what is wrong
+        return super().getter(columns, on)
+
+    def quick_range(
+        self,
+        bounds: tuple[Any, Any, Any] | tuple[Any],
+        on: On,
+        columns: Columns,
+        limit: Any,
+        reverse: Any,
+    ) -> pa.Table | None:
+        if self.num_files == 1:
+            return self.child(0).quick_range(bounds, on, columns, limit, reverse)
+        return None
+
+    def find_and_read(
+        self, keys: Keys, columns: Names, *, first: bool = False
+    ) -> tuple[pa.Table, Positions]:
+        asked = self._asked(keys)
+        if len(asked) == 1:
+            file, mine = asked[0]
+            child = self.child(file)
+            if mine is None:
+                return child.find_and_read(keys, columns, first=first)
+            table, probes = child.find_and_read(keys.take(mine), columns, first=first)
+            return table, mine[probes]
+        return super().find_and_read(keys, columns, first=first)
+
+    def count_matches(self, keys: Keys) -> Positions:
+        counts = np.zeros(len(keys), dtype=np.int64)
+        for file, mine in self._asked(keys):
+            if mine is None:
+                counts += self.child(file).count_matches(keys)
+            else:
+                counts[mine] += self.child(file).count_matches(keys.take(mine))
+        return counts
+
+    # ------------------------------------------------------------------ explaining
+
+    def explain_request(self, request: Request, columns: Names) -> Plan:
+        text = "lookup"
+        plans = []
+        if isinstance(request, Keys):
+            for i, mine in self._asked(request):
+                asked = request if mine is None else request.take(mine)
+                plans.append(self.child(i).explain_request(asked, columns))
+        elif isinstance(request, Where):
+            text = "scan"
+            for i, rows in self._within(request):
+                part = Where(request.filter, rows)
+                plans.append(self.child(i).explain_request(part, columns))
+        else:
+            text = "prefix" if isinstance(request, Prefix) else "range"
+            for i in self.candidates(request):
+                plans.append(self.child(i).explain_request(request, columns))
+        return Plan(
+            text=f"{text} in a dataset",
+            details=(("files", self.num_files), ("files opened", len(plans))),
+            children=_shown(plans),
+            reads=sum(plan.reads for plan in plans),
+            bytes=sum(plan.bytes for plan in plans),
+            index=plans[0].index if plans else None,
+        )
+
+
+class Sources(FilesSource):
+    """Sources that are open already, some of their rows deleted.
+
+    Args:
+        bounds: first and last keys, where they are known; the sources are in that order.
+        deleted: rows of some of the sources that are no longer there.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        cluster_by: Sequence[SortKey],
+        sources: Sequence[Rows],
+        *,
+        bounds: FileBounds | None = None,
+        deleted: Mapping[int, RowSet] | None = None,
+    ) -> None:
+        super().__init__()
+        gone = deleted or {}
+        self._schema = schema
+        self._cluster_by = list(cluster_by)
+        self._children = [
+            Masked(source, gone[i]) if i in gone else source for i, source in enumerate(sources)
+        ]
+        self.num_files = len(self._children)
+        self.bounds = bounds
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        return list(self._cluster_by)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(child.size_bytes for child in self._children)
+
+    @property
+    def io_stats(self) -> IoStats:
+        return sum((child.io_stats for child in self._children), IoStats())
+
+    def reset_io_stats(self) -> None:
+        for child in self._children:
+            child.reset_io_stats()
+
+    @property
+    def first_rows(self) -> Positions:
+        return np.cumsum([0, *(child.num_rows for child in self._children)])
+
+    def child(self, file: int) -> Rows:
+        return self._children[file]
+
+    def all_rows(self) -> RowSet:
+        return RowSet.joined(
+            [child.all_rows().in_file(i) for i, child in enumerate(self.children())]
+        )
+
+    def numbered(self, rows: RowSet) -> RowSet:
+        if rows.file is None:
+            return rows
+        begin, end = rows.begin.copy(), rows.ends.copy()
+        for i, child in enumerate(self._children):
+            mine = rows.file == i
+            part = child.numbered(rows.entries(mine).without_file())
+            begin[mine], end[mine] = part.begin, part.ends
+        return super().numbered(replace(rows, begin=begin, end=end))
+
+    def close(self) -> None:
+        self.release()
+        for child in self._children:
+            child.close()
+
+
+def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
+    """The first plans, and all others as one."""
+    rest = plans[_SHOWN:]
+    if not rest:
+        return tuple(plans)
+    more = Plan(
+        text=f"{len(rest)} more files",
+        reads=sum(plan.reads for plan in rest),
+        bytes=sum(plan.bytes for plan in rest),
+    )
+    return (*plans[:_SHOWN], more)
+
+
+def key_order(table: pa.Table, keys: Sequence[SortKey], reverse: bool) -> Positions:
+    """The order of rows by their keys; equal keys keep theirs, also where ``reverse`` is true."""
+    encoded = [EncodedKeys(batch, keys) for batch in table.to_batches()]
+    widths = {part.width for part in encoded if len(part)}
+    if len(widths) == 1 and 0 not in widths:
+        fixed = np.concatenate([part.fixed() for part in encoded if len(part)])
+        if not reverse:
+            return np.argsort(fixed, kind="stable")
+        return len(fixed) - 1 - np.argsort(fixed[::-1], kind="stable")[::-1]
+    texts = [key for part in encoded for key in part.to_list()]
+    order = sorted(range(len(texts)), key=texts.__getitem__, reverse=reverse)
+    return np.array(order, dtype=np.int64)
+
+
+def _grouped(files: Positions, items: Positions) -> list[tuple[int, Positions]]:
+    """(file, its items) from pairs that are ordered by file."""
+    if not len(files):
+        return []
+    cuts = np.flatnonzero(np.diff(files)) + 1
+    firsts = files[[0, *cuts.tolist()]].tolist()
+    return list(zip(firsts, np.split(items, cuts), strict=True))

@@ -1,0 +1,69 @@
+"""The keys of a probe batch as what a source is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.join.plan import JoinPlan
+from nimblepy.rows.request import Keys
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.join_keys import key_array
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def probe_keys(plan: JoinPlan, build: pa.Schema, batch: pa.RecordBatch) -> Keys:
+    """The keys of a probe batch in the types of ``build``; those that match nothing are marked."""
+    usable = np.ones(batch.num_rows, dtype=np.bool_)
+    values = []
+    for probe_name, build_name in zip(plan.probe_keys, plan.build_keys, strict=True):
+        column = batch.column(probe_name)
+        if not plan.null_equals and column.null_count:
+            usable &= _valid(column)
+        array, bad = key_array(column, _key_type(build, build_name))
+        if bad is not None:
+            usable &= ~bad
+        values.append(array)
+    between = plan.indexed_between
+    if between is None:
+        return Keys(plan.build_keys, tuple(values), _mask(usable), plan.null_equals)
+    lower, upper = batch.column(between.lower), batch.column(between.upper)
+    for bound in (lower, upper):
+        usable &= _valid(bound) if plan.nan_greatest else _is_number(bound)
+    wanted = _key_type(build, between.column)
+    return Keys(
+        plan.build_keys,
+        tuple(values),
+        _mask(usable),
+        plan.null_equals,
+        between.column,
+        key_array(lower, wanted)[0],
+        key_array(upper, wanted)[0],
+    )
+
+
+def _mask(usable: Mask) -> Mask | None:
+    return None if usable.all() else usable
+
+
+def _key_type(build: pa.Schema, name: str) -> pa.DataType:
+    return resolve_column(build, name).value_type
+
+
+def _valid(column: pa.Array) -> Mask:
+    mask: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _is_number(column: pa.Array) -> Mask:
+    """Neither null nor NaN: nothing lies between those and anything."""
+    mask = _valid(column)
+    if pt.is_floating(column.type):
+        nan = pc.fill_null(pc.is_nan(column), False)
+        mask = mask & ~nan.to_numpy(zero_copy_only=False)
+    return mask

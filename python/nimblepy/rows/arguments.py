@@ -1,0 +1,136 @@
+"""Checks of the arguments that all reading methods share: each is written here and nowhere else."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+
+Columns: TypeAlias = Sequence[str] | None
+On: TypeAlias = str | Sequence[str] | None
+Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
+
+_INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
+# More rows than any batch can have.
+_MOST_BATCH_ROWS = 1 << 30
+
+
+def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
+    """``columns`` as a tuple, ``None`` for all; an iterator is used up once.
+
+    Raises:
+        InvalidArgumentError: a ``str``, something that is no list of names, or a name twice.
+    """
+    return None if columns is None else _names("columns", columns)
+
+
+def on_names(on: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """The columns of ``on``; ``None`` is the cluster key."""
+    if on is None or isinstance(on, str):
+        return None if on is None else (on,)
+    names = _names("on", on)
+    if not names:
+        raise InvalidArgumentError("on: no column given")
+    return names
+
+
+def _names(argument: str, names: Iterable[str]) -> tuple[str, ...]:
+    found = None if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) else names
+    out: tuple[str, ...] = () if found is None else tuple(found)
+    if found is None or not all(isinstance(name, str) for name in out):
+        raise InvalidArgumentError(f"{argument}: expected a list of names, got {names!r}")
+    if len(set(out)) != len(out):
+        raise InvalidArgumentError(f"{argument}: a name is given twice: {list(out)}")
+    return out
+
+
+def at_least(name: str, value: Any, least: int) -> int:
+    """A whole number that is not below ``least``."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise InvalidArgumentError(f"{name}: expected an int >= {least}, got {value!r}")
+    return number
+
+
+def row_limit(limit: Any) -> int | None:
+    """Most rows to return; ``None`` is all."""
+    return None if limit is None else at_least("limit", limit, 0)
+
+
+def rows_of_a_batch(batch_rows: Any) -> int:
+    return min(at_least("batch_rows", batch_rows, 1), _MOST_BATCH_ROWS)
+
+
+def thread_count(threads: Any) -> int:
+    """Threads for the core, for which 0 is one per processor."""
+    return 0 if threads is None else min(at_least("threads", threads, 1), 1 << 16)
+
+
+def inclusive_sides(text: str) -> tuple[bool, bool]:
+    """Whether the lower and the upper bound belong to the range."""
+    if not isinstance(text, str) or text not in _INCLUSIVE:
+        raise InvalidArgumentError(
+            f"inclusive: expected one of {', '.join(map(repr, _INCLUSIVE))}, got {text!r}"
+        )
+    return _INCLUSIVE[text]
+
+
+def row_bounds(row_range: Any, num_rows: int) -> tuple[int, int]:
+    """Half-open rows ``(begin, end)``; ``None`` is all of them."""
+    if row_range is None:
+        return 0, num_rows
+    try:
+        if isinstance(row_range, range):
+            raise TypeError("a range of two numbers would be taken for its ends")
+        begin, end = map(operator.index, row_range)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"row_range: expected (begin, end), got {row_range!r}") from None
+    if not 0 <= begin <= end <= num_rows:
+        raise InvalidArgumentError(
+            f"row_range: expected 0 <= begin <= end <= {num_rows}, got ({begin}, {end})"
+        )
+    return begin, end
+
+
+def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Row numbers below ``num_rows`` from a list, a numpy array or an Arrow array."""
+    if isinstance(rows, (pa.Array, pa.ChunkedArray)):
+        if rows.null_count:
+            raise InvalidArgumentError("rows: nulls are no row numbers")
+        rows = (
+            rows.to_numpy(zero_copy_only=False) if isinstance(rows, pa.Array) else rows.to_numpy()
+        )
+    array = np.asarray(rows)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidArgumentError(f"rows: expected integers in one dimension, got {array.dtype}")
+    if array.size == 0:
+        return np.empty(0, dtype=np.uint64)
+    if array.dtype.kind == "i" and int(array.min()) < 0:
+        raise InvalidArgumentError(f"rows: {int(array.min())} is below 0")
+    if int(array.max()) >= num_rows:
+        raise InvalidArgumentError(f"rows: {int(array.max())} of {num_rows} rows")
+    return array.astype(np.uint64)
+
+
+def is_many(keys: Any) -> bool:
+    """Whether ``keys`` are several keys, and not one scalar, tuple or dict."""
+    if isinstance(keys, (str, bytes, tuple, Mapping)):
+        return False
+    return hasattr(keys, "__len__") or hasattr(keys, "__iter__")
+
+
+def check_one(key: Any, names: Sequence[str]) -> None:
+    """Refuses a scalar where the key has several columns."""
+    if len(names) > 1 and not isinstance(key, (tuple, list, Mapping)):
+        raise InvalidArgumentError(
+            f"key {key!r}: the key has {len(names)} columns ({', '.join(names)}); "
+            "pass a tuple or a dict"
+        )

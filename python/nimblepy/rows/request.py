@@ -1,0 +1,228 @@
+"""What can be asked of rows: keys, a range of keys, a prefix, or a filter; typed once.
+
+A request says nothing of files: the same one goes to every file that may have an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.expr.filter import Filter
+from nimblepy.rows.gather import gather_array
+from nimblepy.rows.key_bounds import TypedBound, as_tuple, typed_bound, typed_prefix
+from nimblepy.rows.keys import KeyColumns, single_row
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.schema.types import SortKey
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """Rows that have one of some keys; the answer says which.
+
+    Attributes:
+        names: the columns, in any order.
+        values: one array per column.
+        usable: keys that can match at all; ``None``: all.
+        null_equals: a null equals null; otherwise it equals nothing.
+        between: column that follows in the cluster key and whose value lies between ``lower`` and
+            ``upper`` of the same key, both included.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[pa.Array, ...]
+    usable: Mask | None = None
+    null_equals: bool = False
+    between: str | None = None
+    lower: pa.Array | None = None
+    upper: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.lower if self.lower is not None else self.values[0])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that an index must have."""
+        return self.names if self.between is None else (*self.names, self.between)
+
+    def take(self, probes: Positions) -> Keys:
+        """Some of the keys."""
+        at = pa.array(probes)
+        return replace(
+            self,
+            values=tuple(gather_array(value, at) for value in self.values),
+            usable=None if self.usable is None else self.usable[probes],
+            lower=None if self.lower is None else gather_array(self.lower, at),
+            upper=None if self.upper is None else gather_array(self.upper, at),
+        )
+
+    def batch(self, names: Sequence[str], bound: pa.Array | None = None) -> pa.RecordBatch:
+        """The keys as columns in the order ``names``.
+
+        Args:
+            bound: values of the column ``between``, which is the last of ``names``.
+        """
+        arrays = dict(zip(self.names, self.values, strict=True))
+        if bound is not None:
+            assert self.between is not None
+            arrays[self.between] = bound
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+
+    def ends(self, keys: Sequence[SortKey]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """First and last key of each answer, in the order of ``keys``."""
+        names = [key.column for key in keys]
+        if self.between is None:
+            batch = self.batch(names)
+            return batch, batch
+        low, high = self.batch(names, self.lower), self.batch(names, self.upper)
+        return (high, low) if keys[-1].descending else (low, high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRange:
+    """Rows between two bounds in the order of an index, in that order.
+
+    Attributes:
+        keys: the leading columns of the index that the bounds are about.
+        nothing: no row can be between them, whatever the data.
+    """
+
+    keys: tuple[SortKey, ...]
+    lower: TypedBound
+    upper: TypedBound
+    nothing: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(key.column for key in self.keys)
+
+    def batch(self, bound: TypedBound) -> pa.RecordBatch | None:
+        """A bound as one row; ``None`` where there is none."""
+        return _row(self.columns, bound.values)
+
+    @property
+    def ends(self) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
+        """Leading columns of the first and of the last key that can be in the range."""
+        return self.batch(self.lower), self.batch(self.upper)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """Rows whose leading key columns equal some values, in the order of an index.
+
+    Attributes:
+        starts_with: the last value is the beginning of a text or binary value.
+        nothing: no row can have the prefix.
+    """
+
+    keys: tuple[SortKey, ...]
+    values: tuple[pa.Scalar, ...]
+    starts_with: bool = False
+    nothing: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(key.column for key in self.keys)
+
+    @property
+    def batch(self) -> pa.RecordBatch | None:
+        return _row(self.columns, self.values)
+
+    @property
+    def ends(self) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
+        """Leading columns that all keys with the prefix have."""
+        # The beginning of a text is no value that keys could be compared with.
+        row = _row(self.columns, self.values[:-1] if self.starts_with else self.values)
+        return row, row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Where:
+    """Rows of ``rows`` that pass a filter, in file order; ``None``: all of them."""
+
+    filter: Filter | None
+    rows: RowSet
+
+
+Ordered: TypeAlias = KeyRange | Prefix
+Request: TypeAlias = Keys | KeyRange | Prefix | Where
+
+
+def key_range(
+    lower: Any, upper: Any, sides: tuple[bool, bool], columns: KeyColumns, keys: Sequence[SortKey]
+) -> KeyRange:
+    """The range between two bounds as the caller gave them; ``sides``: are they included?"""
+    _check_widths(columns, lower, upper)
+    low = typed_bound(lower, sides[0], columns, lower=True)
+    high = typed_bound(upper, sides[1], columns, lower=False)
+    if low is None or high is None:
+        return KeyRange(tuple(keys), TypedBound((), True), TypedBound((), True), nothing=True)
+    return KeyRange(tuple(keys), low, high)
+
+
+def key_prefix(prefix: Any, columns: KeyColumns, keys: Sequence[SortKey]) -> Prefix:
+    """The prefix as the caller gave it."""
+    _check_widths(columns, prefix)
+    typed = typed_prefix(prefix, columns)
+    if typed is None:
+        return Prefix(tuple(keys), (), nothing=True)
+    return Prefix(tuple(keys), *typed)
+
+
+def key_width(keys: Any) -> int | None:
+    """Values of each key where tuples or dicts say it: short ones are prefixes of the key."""
+    if isinstance(keys, (list, tuple)) and keys and isinstance(keys[0], (tuple, Mapping)):
+        return len(keys[0])
+    return None
+
+
+def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, ...]:
+    """The first ``width`` columns of the cluster key, or all.
+
+    Raises:
+        InvalidArgumentError: it has fewer.
+    """
+    if width is not None and width > len(keys):
+        names = ", ".join(key.column for key in keys)
+        raise InvalidArgumentError(
+            f"a key of {width} values; the cluster key has {len(keys)}: {names}"
+        )
+    return tuple(keys if width is None else keys[:width])
+
+
+def in_key_order(names: Sequence[str], keys: Sequence[SortKey]) -> tuple[SortKey, ...]:
+    """The leading columns of an index that bounds on ``names`` are about.
+
+    Raises:
+        IndexUnavailableError: these are the columns, but in another order.
+    """
+    leading = tuple(keys[: len(names)])
+    if tuple(key.column for key in leading) != tuple(names):
+        shown = ", ".join(key.column for key in keys)
+        raise IndexUnavailableError(f"bounds need the columns in key order: {shown}")
+    return leading
+
+
+def leads(names: Sequence[str], keys: Sequence[SortKey]) -> bool:
+    """Whether the columns are the first ones of a key, in any order."""
+    return bool(names) and sorted(key.column for key in keys[: len(names)]) == sorted(names)
+
+
+def _row(names: Sequence[str], values: tuple[pa.Scalar, ...]) -> pa.RecordBatch | None:
+    return single_row(names[: len(values)], values) if values else None
+
+
+def _check_widths(columns: KeyColumns, *bounds: Any) -> None:
+    for bound in bounds:
+        n = 0 if bound is None else len(as_tuple(bound))
+        if n > len(columns.names):
+            raise InvalidArgumentError(
+                f"bound {bound!r}: {n} values for the key ({', '.join(columns.names)})"
+            )

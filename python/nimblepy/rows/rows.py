@@ -1,0 +1,642 @@
+"""Rows: the reading methods of files, datasets and whatever else has rows, each written once."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import parse_filter
+from nimblepy.rows.arguments import (
+    Columns,
+    Inclusive,
+    On,
+    at_least,
+    check_one,
+    column_names,
+    inclusive_sides,
+    is_many,
+    on_names,
+    row_bounds,
+    row_limit,
+    row_numbers,
+    rows_of_a_batch,
+    thread_count,
+)
+from nimblepy.rows.closing import Scoped
+from nimblepy.rows.keys import KeyColumns, key_columns, typed_keys
+from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.request import (
+    KeyRange,
+    Keys,
+    Prefix,
+    Request,
+    Where,
+    in_key_order,
+    key_prefix,
+    key_range,
+    key_width,
+    leading_keys,
+)
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.scan import Scan
+from nimblepy.rows.source import Names, Observer
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+
+Filter: TypeAlias = pc.Expression | str | None
+Getter: TypeAlias = Callable[[Any], Any]
+
+# Lists of columns for which something is prepared and kept.
+MOST_PREPARED = 256
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _quick(method: _Method) -> _Method:
+    """``method`` called only where what is prepared for single keys cannot answer."""
+    quick = _core.quick_get(method)
+    functools.update_wrapper(quick, method)
+    return quick
+
+
+class Rows(_core.PointBase, Scoped):
+    """Rows with indexes: what :class:`nimblepy.File` and :class:`nimblepy.Dataset` have in common.
+
+    Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
+    list of names and dotted paths of struct fields (``location.lat``), ``None`` is all columns.
+    Any number of threads may use one handle.
+    """
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self.observer = observer
+        # What get() asks first, by columns, or by columns and `on`.
+        self._getters: dict[Any, Getter] = {}
+        self._key_columns: dict[tuple[str, ...], KeyColumns] = {}
+
+    # ------------------------------------------------------------------ what a source says
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Columns and types as they were written."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Bytes stored, all columns and indexes together."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> dict[str, bytes]:
+        """The user's key/value pairs; of many files, those that all of them have."""
+
+    @property
+    @abstractmethod
+    def cluster_by(self) -> list[SortKey]:
+        """The cluster key, empty where there is none."""
+
+    @property
+    @abstractmethod
+    def unique(self) -> bool:
+        """No cluster key occurs twice; false where that is not known."""
+
+    @property
+    @abstractmethod
+    def indexes(self) -> list[IndexInfo]:
+        """The cluster index, then the secondary ones in the order they were written in."""
+
+    @property
+    @abstractmethod
+    def io_stats(self) -> IoStats:
+        """What has been read since open. In a mapped file a read is a block's first touch."""
+
+    @abstractmethod
+    def reset_io_stats(self) -> None:
+        """Counts reads from here on."""
+
+    @abstractmethod
+    def layout(self) -> LayoutNode:
+        """Files, stripe groups, stripes, columns, streams, encodings and bytes, as a tree.
+
+        Cost: reads the metadata of every stripe group.
+        """
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Checks every checksum, value and index entry.
+
+        Raises:
+            CorruptFileError: names the place and what was expected there.
+
+        Cost: reads and decodes everything.
+        """
+
+    # ------------------------------------------------------------------ what a source does
+
+    @abstractmethod
+    def projected(self, columns: Names) -> pa.Schema:
+        """Schema of some columns; see :class:`nimblepy.rows.source.RowSource` for this and what
+        follows.
+        """
+
+    @abstractmethod
+    def all_rows(self) -> RowSet:
+        """Every row, in file order."""
+
+    @abstractmethod
+    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+        """Some columns of these rows, in their order."""
+
+    @abstractmethod
+    def filtered(
+        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that pass, batch by batch in file order."""
+
+    @abstractmethod
+    def explain_request(self, request: Request, columns: Names) -> Plan:
+        """What finding and reading would touch, without reading data."""
+
+    @abstractmethod
+    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+        """Columns of the index that answers for ``on``; ``None`` is the cluster key.
+
+        Args:
+            ordered: it must have bounds and prefixes.
+
+        Raises:
+            IndexUnavailableError: there is none; the message names those that exist.
+        """
+
+    @abstractmethod
+    def _find(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+        """:meth:`find` without whoever observes."""
+
+    def find(
+        self,
+        request: Request,
+        *,
+        columns: Names = (),
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> RowSet:
+        """The rows that answer a request, from indexes alone."""
+        rows = self._find(request, limit, reverse)
+        if self.observer is not None:
+            self.observer.found(request, columns, rows.num_rows)
+        return rows
+
+    # What a source may answer faster than by find() and read().
+
+    def find_and_read(
+        self, keys: Keys, columns: Names, *, first: bool = False
+    ) -> tuple[pa.Table, Positions]:
+        """The rows of each key, and for each row the position of its key.
+
+        Args:
+            first: only the first row is wanted; others may be there.
+        """
+        rows = self.find(keys, columns=columns, limit=1 if first else None).expand()
+        assert rows.probe is not None
+        return self.read(rows, columns), rows.probe
+
+    def count_matches(self, keys: Keys) -> Positions:
+        """How many rows each key has."""
+        return self.find(keys).counts
+
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        """How many rows pass a filter."""
+        batches = self.filtered(where, (), batch_rows=1 << 16, threads=threads)
+        return sum(batch.num_rows for batch in batches)
+
+    def getter(self, columns: Names, on: On) -> Getter:
+        """A function of one key that gives its first row as a dict, or ``None`` where there is
+        none, or ``NotImplemented`` where it has to be asked for in another way.
+        """
+        return _no_getter
+
+    def quick_range(
+        self,
+        bounds: tuple[Any, Any, Any] | tuple[Any],
+        on: On,
+        columns: Columns,
+        limit: Any,
+        reverse: Any,
+    ) -> pa.Table | None:
+        """The answer to a range ``(lower, upper, inclusive)`` or a ``(prefix,)`` as the caller gave
+        it; ``None`` where it has to be asked for in another way.
+        """
+        return None
+
+    # ------------------------------------------------------------------ rows by key
+
+    @_quick
+    def get(
+        self,
+        key: Any,
+        columns: Columns = None,
+        *,
+        on: On = None,
+        default: Any = None,
+        null_equals: bool = False,
+    ) -> Any:
+        """One row as a dict of Python values, ``default`` where no row has the key.
+
+        Of several matches the first in file order. The fastest way to read one row from Python.
+
+        Args:
+            key: a scalar; a tuple or dict for a key of several columns.
+            null_equals: a null in ``key`` matches null keys instead of nothing.
+
+        Raises:
+            IndexUnavailableError: no index on the columns of ``on``.
+            InvalidArgumentError: a value of the wrong type, an unknown column.
+
+        Cost: two binary searches and one block per column, without I/O once these are in memory.
+            In many files, a binary search over their bounds first.
+        """
+        if columns is not None and type(columns) is not tuple:
+            columns = tuple(columns) if type(columns) is list else column_names(columns)
+        if on is not None and not isinstance(on, str):
+            on = on_names(on)
+        place = columns if on is None else (columns, on)
+        getter = self._getters.get(place)
+        if getter is None:
+            getter = self._prepare_getter(place, columns, on)
+        row = getter(key)
+        if row is NotImplemented:
+            names = column_names(columns)
+            found, _ = self.find_and_read(
+                self._keys_of([key], on, null_equals, one=True), names, first=True
+            )
+            row = found.slice(0, 1).to_pylist()[0] if found.num_rows else None
+        return default if row is None else row
+
+    def lookup(
+        self,
+        keys: Any,
+        *,
+        on: On = None,
+        columns: Columns = None,
+        probe_row: str | None = None,
+        null_equals: bool = False,
+    ) -> pa.Table:
+        """All rows that match any of ``keys``, by probe position, then file order.
+
+        Args:
+            keys: Arrow array, numpy array, list of scalars or of tuples, or tabular data whose
+                columns are the key columns. A key given twice answers twice.
+            on: the indexed columns; the default is the cluster key. Leading columns of it match
+                every row that begins with these values.
+            probe_row: name of an int64 column to put first: position of the key that matched.
+            null_equals: nulls match null keys; otherwise a key with a null matches nothing.
+
+        Raises:
+            IndexUnavailableError, InvalidArgumentError: as :meth:`get`.
+
+        Cost: keys are sorted once; every key chunk and block they touch is read once. Columns
+            of the key are not read: matching keys have their values. One thread; the GIL is free.
+            Of many files, only those whose bounds hold a key are opened; a secondary index is
+            asked in every file.
+        """
+        names = column_names(columns)
+        schema = self.projected(names)
+        if probe_row is not None and probe_row in schema.names:
+            raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
+        table, probes = self.find_and_read(self._keys_of(keys, on, null_equals), names)
+        if probe_row is None:
+            return table
+        field = pa.field(probe_row, pa.int64(), nullable=False)
+        return table.add_column(0, field, pa.array(probes))
+
+    def contains(self, keys: Any, *, on: On = None, null_equals: bool = False) -> pa.BooleanArray:
+        """For each key whether any row has it.
+
+        Cost: the index only; a hash index holds no keys, so the key columns of rows that it names
+            are read as well.
+        """
+        return pa.array(self.count_matches(self._keys_of(keys, on, null_equals)) > 0)
+
+    def count(self, keys: Any, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
+        """For each key how many rows have it. Cost: as :meth:`contains`."""
+        return pa.array(self.count_matches(self._keys_of(keys, on, null_equals)))
+
+    def range(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        *,
+        on: On = None,
+        inclusive: Inclusive = "[)",
+        columns: Columns = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> pa.Table:
+        """Rows between two bounds in key order, in key order.
+
+        Bounds are places in the order of the key: for a descending column ``lower`` is the larger
+        value, and an unbounded side takes in the nulls at that end. For rows by the values of a
+        column whatever its direction, use ``scan(filter=...)``; the index answers that as well.
+        Of equal keys in several files, those of the first file come first.
+
+        Args:
+            lower, upper: a scalar or tuple; one shorter than the key stands for all keys that
+                begin with it; ``None`` is unbounded.
+            inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
+            limit: most rows to return.
+            reverse: largest key first; with ``limit`` the last rows of the range.
+
+        Raises:
+            IndexUnavailableError: no index has the order of ``on``.
+            InvalidArgumentError: a bound of the wrong type or with too many values.
+
+        Cost: two searches in the index, then the blocks of the rows that are returned.
+        """
+        found = self.quick_range((lower, upper, inclusive), on, columns, limit, reverse)
+        if found is not None:
+            return found
+        names = column_names(columns)
+        self.projected(names)
+        most = row_limit(limit)
+        request = self._range_of(lower, upper, on, inclusive)
+        return self.read(self.find(request, columns=names, limit=most, reverse=reverse), names)
+
+    def prefix(
+        self,
+        prefix: Any,
+        *,
+        on: On = None,
+        columns: Columns = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> pa.Table:
+        """Rows whose leading key columns equal ``prefix``, in key order.
+
+        Args:
+            prefix: a scalar or tuple; the last element may be :func:`nimblepy.starts_with`. A null
+                in it matches nothing.
+            limit, reverse: as for :meth:`range`.
+
+        Raises:
+            IndexUnavailableError, InvalidArgumentError: as :meth:`range`.
+        """
+        found = self.quick_range((prefix,), on, columns, limit, reverse)
+        if found is not None:
+            return found
+        names = column_names(columns)
+        self.projected(names)
+        most = row_limit(limit)
+        request = self._prefix_of(prefix, on)
+        return self.read(self.find(request, columns=names, limit=most, reverse=reverse), names)
+
+    def row_ranges(
+        self,
+        keys: Any = None,
+        *,
+        lower: Any = None,
+        upper: Any = None,
+        prefix: Any = None,
+        on: On = None,
+        inclusive: Inclusive = "[)",
+        null_equals: bool = False,
+    ) -> pa.Table:
+        """The index's own answer: ``probe_row``, ``begin``, ``end``, all int64.
+
+        Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Rows are half-open ranges of row
+        numbers, as :meth:`take` counts them; those of a range or prefix come in key order. Keys
+        that match nothing are left out.
+        """
+        given = _only_one(keys=keys, bounds=_both(lower, upper), prefix=prefix)
+        if given == "keys":
+            rows = self.find(self._keys_of(keys, on, null_equals))
+        elif given == "prefix":
+            rows = self.find(self._prefix_of(prefix, on))
+        else:
+            rows = self.find(self._range_of(lower, upper, on, inclusive))
+        return _range_table(self.numbered(rows))
+
+    # ------------------------------------------------------------------ rows by number, or all
+
+    def take(self, rows: Any, columns: Columns = None) -> pa.Table:
+        """Rows by their number, in the given order, repeats included.
+
+        Args:
+            rows: non-negative integers: list, numpy array or Arrow array. In a dataset they count
+                the rows of its files one after another, in this handle only.
+
+        Raises:
+            InvalidArgumentError: a row that there is not.
+        """
+        names = column_names(columns)
+        wanted = self.all_rows().pick(row_numbers(rows, self.num_rows))
+        if self.observer is not None:
+            self.observer.taken(names, wanted.num_rows)
+        return self.read(wanted, names)
+
+    def scan(
+        self,
+        columns: Columns = None,
+        *,
+        filter: Filter = None,
+        row_range: tuple[int, int] | None = None,
+        batch_rows: int = 65536,
+        threads: int | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """A scan, to be run by its ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
+
+        Args:
+            filter: a pyarrow expression, or SQL text; answered by indexes, then zone maps, then
+                exact evaluation of what is left.
+            row_range: half-open row numbers to look at.
+            batch_rows: most rows of a batch.
+            threads: threads that decode; ``None`` is one per processor.
+            limit: most rows to return.
+
+        Raises:
+            InvalidArgumentError: an unknown column, a filter that is not understood.
+        """
+        names = column_names(columns)
+        return Scan(
+            self,
+            self._where_of(filter, row_range),
+            columns=names,
+            batch_rows=rows_of_a_batch(batch_rows),
+            threads=thread_count(threads),
+            limit=row_limit(limit),
+            observer=self.observer,
+        )
+
+    def to_table(self, columns: Columns = None, filter: Filter = None) -> pa.Table:
+        """All rows, or those that pass ``filter``, in file order."""
+        return self.scan(columns, filter=filter).to_table()
+
+    def to_pandas(self, columns: Columns = None, filter: Filter = None) -> Any:
+        """:meth:`to_table` as a pandas DataFrame."""
+        return self.to_table(columns, filter).to_pandas()
+
+    def head(self, rows: int = 5, columns: Columns = None) -> pa.Table:
+        """The first rows in file order."""
+        return self.scan(columns, limit=at_least("rows", rows, 0)).to_table()
+
+    def count_rows(self, filter: Filter = None) -> int:
+        """Number of rows, or of those that pass ``filter``; reads only what the filter needs."""
+        return self.scan((), filter=filter).count()
+
+    def explain(
+        self,
+        keys: Any = None,
+        *,
+        on: On = None,
+        columns: Columns = None,
+        lower: Any = None,
+        upper: Any = None,
+        inclusive: Inclusive = "[)",
+        prefix: Any = None,
+        filter: Filter = None,
+        row_range: tuple[int, int] | None = None,
+    ) -> Plan:
+        """What a lookup (``keys``), range, prefix or scan would touch. Prints as a tree.
+
+        Give the arguments of one of them. ``keys`` may be a single key.
+
+        Cost: the index is really searched, so that row ranges are exact; no data is read. Of many
+            files, every one that may have an answer is opened.
+        """
+        given = _only_one(
+            keys=keys, bounds=_both(lower, upper), prefix=prefix, filter=_both(filter, row_range)
+        )
+        request: Request
+        if given == "filter" or (given is None and on is None):
+            if on is not None:
+                raise InvalidArgumentError("explain: a filter finds its indexes itself, without on")
+            request = self._where_of(filter, row_range)
+        elif given == "keys":
+            many = is_many(keys)
+            request = self._keys_of(keys if many else [keys], on, False, one=not many)
+        elif given == "prefix":
+            request = self._prefix_of(prefix, on)
+        else:
+            request = self._range_of(lower, upper, on, inclusive)
+        names = column_names(columns)
+        self.projected(names)
+        return self.explain_request(request, names)
+
+    # ------------------------------------------------------------------ requests
+
+    def numbered(self, rows: RowSet) -> RowSet:
+        """The same rows by their numbers, which are positions in :meth:`all_rows`."""
+        return rows
+
+    def keys_request(self, keys: Any, on: On = None, null_equals: bool = False) -> Keys:
+        """``keys`` and ``on`` of :meth:`lookup` as a request."""
+        return self._keys_of(keys, on, null_equals)
+
+    def range_request(
+        self, lower: Any, upper: Any, on: On = None, inclusive: Inclusive = "[)"
+    ) -> KeyRange:
+        """Arguments of :meth:`range` as a request."""
+        return self._range_of(lower, upper, on, inclusive)
+
+    def _keys_of(self, keys: Any, on: On, null_equals: bool, *, one: bool = False) -> Keys:
+        names = on_names(on)
+        if names is None:
+            cluster = self.index_keys(None, ordered=False)
+            names = tuple(key.column for key in leading_keys(cluster, key_width(keys)))
+        columns = self._key_columns.get(names)
+        if columns is None:
+            columns = key_columns(self.schema, [SortKey(name) for name in names])
+            if len(self._key_columns) > MOST_PREPARED:
+                self._key_columns.clear()
+            self._key_columns[names] = columns
+        if one:
+            check_one(keys[0], names)
+        values, usable = typed_keys(keys, columns)
+        return Keys(names, values, usable, null_equals)
+
+    def _range_of(self, lower: Any, upper: Any, on: On, inclusive: str) -> KeyRange:
+        sides = inclusive_sides(inclusive)
+        keys = self._bound_keys(on)
+        return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
+
+    def _prefix_of(self, prefix: Any, on: On) -> Prefix:
+        keys = self._bound_keys(on)
+        return key_prefix(prefix, key_columns(self.schema, keys), keys)
+
+    def _bound_keys(self, on: On) -> tuple[SortKey, ...]:
+        names = on_names(on)
+        keys = self.index_keys(names, ordered=True)
+        return keys if names is None else in_key_order(names, keys)
+
+    def _where_of(self, filter: Filter, row_range: tuple[int, int] | None) -> Where:
+        begin, end = row_bounds(row_range, self.num_rows)
+        rows = self.all_rows()
+        if row_range is not None:
+            rows = rows.slice(begin, end)
+        return Where(None if filter is None else parse_filter(filter, self.schema), rows)
+
+    def _prepare_getter(self, place: Any, columns: Names, on: On) -> Getter:
+        self.projected(column_names(columns))
+        getter: Getter = _no_getter if self.observer is not None else self.getter(columns, on)
+        if len(self._getters) > MOST_PREPARED:
+            self._getters.clear()
+        self._getters[place] = getter
+        if place is None and getter is not _no_getter:
+            self._quick = getter
+        return getter
+
+    def release(self) -> None:
+        """Lets go of what was prepared."""
+        self._quick = None
+        self._getters.clear()
+        self._key_columns.clear()
+
+    # ------------------------------------------------------------------ as a Python object
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __bool__(self) -> bool:
+        """True also where there are no rows: a handle is not a list of them."""
+        return True
+
+
+def _no_getter(key: Any) -> Any:
+    """Stands in where nothing is prepared."""
+    return NotImplemented
+
+
+def _both(a: Any, b: Any) -> Any:
+    return None if a is None and b is None else (a, b)
+
+
+def _only_one(**arguments: Any) -> str | None:
+    """Name of the argument that is given; ``None``: none is."""
+    given = [name for name, value in arguments.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidArgumentError(f"give {' or '.join(given)}, not both")
+    return given[0] if given else None
+
+
+def _range_table(rows: RowSet) -> pa.Table:
+    """Rows as ranges, neighbours of one probe together."""
+    begin, end = rows.begin.astype(np.int64), rows.ends.astype(np.int64)
+    probe = np.zeros(len(begin), dtype=np.int64) if rows.probe is None else rows.probe
+    if len(begin):
+        breaks = np.flatnonzero((begin[1:] != end[:-1]) | (np.diff(probe) != 0)) + 1
+        first, last = np.concatenate(([0], breaks)), np.concatenate((breaks, [len(begin)])) - 1
+        probe, begin, end = probe[first], begin[first], end[last]
+    return pa.table({"probe_row": probe, "begin": begin, "end": end})

@@ -1,0 +1,225 @@
+"""RowSet: some rows of a source, however they were found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nimblepy import _core
+
+RowNumbers = np.ndarray[Any, np.dtype[np.uint64]]
+Positions = np.ndarray[Any, np.dtype[np.int64]]
+
+_NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowSet:
+    """Some rows of one source, in the order in which they are wanted; a row may come twice.
+
+    An entry is a half-open range of neighbouring rows, or a single row. Rows of a source with many
+    files are addressed as (file, row), and rows count from 0 in each file.
+
+    Attributes:
+        begin: first row of each entry.
+        end: row after the last of each entry; ``None``: every entry is a single row.
+        probe: number of the key that each entry answers, ascending; ``None``: there are no keys.
+        num_probes: how many keys were asked for.
+        file: number of the file of each entry; ``None`` where the source is one file.
+    """
+
+    begin: RowNumbers
+    end: RowNumbers | None = None
+    probe: Positions | None = None
+    num_probes: int = 0
+    file: Positions | None = None
+
+    @classmethod
+    def of_range(cls, begin: int, end: int) -> RowSet:
+        """Neighbouring rows; none where ``begin`` is not below ``end``."""
+        if begin >= end:
+            return cls(_NO_ROWS)
+        return cls(np.array([begin], dtype=np.uint64), np.array([end], dtype=np.uint64))
+
+    @classmethod
+    def of_ranges(
+        cls, ranges: np.ndarray[Any, Any], probe: Positions | None = None, num_probes: int = 0
+    ) -> RowSet:
+        """From half-open ranges, shape (n, 2); empty ones are left out."""
+        begin, end = ranges[:, 0], ranges[:, 1]
+        hit = end > begin
+        if not hit.all():
+            begin, end, probe = begin[hit], end[hit], None if probe is None else probe[hit]
+        return cls(begin, end, probe, num_probes)
+
+    @classmethod
+    def joined(cls, parts: Sequence[RowSet]) -> RowSet:
+        """The rows of several sets, one set after the other; all with or all without probes."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls(_NO_ROWS)
+
+        def all_of(name: str) -> Any:
+            columns = [getattr(part, name) for part in parts]
+            return None if columns[0] is None else np.concatenate(columns)
+
+        single = all(part.end is None for part in parts)
+        end = None if single else np.concatenate([part.ends for part in parts])
+        return cls(all_of("begin"), end, all_of("probe"), parts[0].num_probes, all_of("file"))
+
+    # ------------------------------------------------------------------ what is in it
+
+    @property
+    def ends(self) -> RowNumbers:
+        return self.begin + np.uint64(1) if self.end is None else self.end
+
+    @property
+    def sizes(self) -> Positions:
+        """Rows of each entry."""
+        if self.end is None:
+            return np.ones(len(self.begin), dtype=np.int64)
+        return (self.end - self.begin).astype(np.int64)
+
+    @property
+    def ranges(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """Half-open ranges, shape (n, 2), in the order of the set."""
+        return np.column_stack((self.begin, self.ends))
+
+    @property
+    def num_rows(self) -> int:
+        if self.end is None:
+            return len(self.begin)
+        return int((self.end - self.begin).sum())
+
+    @property
+    def counts(self) -> Positions:
+        """Rows of each probe."""
+        assert self.probe is not None
+        if self.end is None:
+            return np.bincount(self.probe, minlength=self.num_probes).astype(np.int64)
+        weights = self.sizes
+        return np.bincount(self.probe, weights=weights, minlength=self.num_probes).astype(np.int64)
+
+    @property
+    def rows(self) -> RowNumbers:
+        """The rows one by one."""
+        return self.expand().begin
+
+    @property
+    def as_range(self) -> tuple[int, int] | None:
+        """``(begin, end)`` where the rows are neighbours in ascending order."""
+        if not len(self.begin):
+            return 0, 0
+        if len(self.begin) == 1:
+            return int(self.begin[0]), int(self.ends[0])
+        return None
+
+    # ------------------------------------------------------------------ other sets from it
+
+    def entries(self, which: Any) -> RowSet:
+        """Some entries, by a mask, a slice, or positions in any order."""
+        return RowSet(
+            self.begin[which],
+            None if self.end is None else self.end[which],
+            None if self.probe is None else self.probe[which],
+            self.num_probes,
+            None if self.file is None else self.file[which],
+        )
+
+    def expand(self) -> RowSet:
+        """The same rows with one entry each."""
+        if self.end is None:
+            return self
+        sizes = self.sizes
+        if len(sizes) == 1:
+            begin = np.arange(self.begin[0], self.end[0], dtype=np.uint64)
+        else:
+            offsets = np.cumsum(sizes) - sizes
+            within = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(offsets, sizes)
+            begin = np.repeat(self.begin, sizes) + within.astype(np.uint64)
+        return RowSet(
+            begin,
+            None,
+            None if self.probe is None else np.repeat(self.probe, sizes),
+            self.num_probes,
+            None if self.file is None else np.repeat(self.file, sizes),
+        )
+
+    def slice(self, first: int, last: int | None) -> RowSet:
+        """The rows from ``first`` to before ``last``, counted in the order of the set."""
+        if self.end is None:
+            return self.entries(slice(first, last))
+        total = self.num_rows
+        last = total if last is None else min(last, total)
+        if first <= 0 and last >= total:
+            return self
+        if first >= last:
+            return self.entries(slice(0, 0))
+        ends = np.cumsum(self.sizes)
+        at, after = np.searchsorted(ends, first, "right"), np.searchsorted(ends, last, "left") + 1
+        part = self.entries(slice(int(at), int(after)))
+        begin, end = part.begin.copy(), part.ends.copy()
+        begin[0] = end[0] - np.uint64(int(ends[at]) - first)
+        end[-1] -= np.uint64(int(ends[after - 1]) - last)
+        return replace(part, begin=begin, end=end)
+
+    def pick(self, numbers: RowNumbers) -> RowSet:
+        """The rows at these positions of the set, in the given order; repeats are kept."""
+        if self.end is None:
+            return self.entries(numbers.astype(np.int64))
+        if len(self.begin) == 1:
+            entry = np.zeros(len(numbers), dtype=np.int64)
+            rows = numbers + self.begin[0]
+        else:
+            ends = np.cumsum(self.sizes).astype(np.uint64)
+            entry = np.searchsorted(ends, numbers, side="right")
+            rows = self.end[entry] - (ends[entry] - numbers)
+        return replace(self.entries(entry), begin=rows, end=None)
+
+    def backwards(self) -> RowSet:
+        """The same rows, last first."""
+        return self.expand().entries(slice(None, None, -1))
+
+    def intersect(self, other: RowSet) -> RowSet:
+        """The rows that are in ``other``, too, in the order of this set."""
+        ranges = _core.merge(other.ranges)
+        first = np.searchsorted(ranges[:, 1], self.begin, side="right")
+        last = np.searchsorted(ranges[:, 0], self.ends, side="left")
+        counts = np.maximum(last - first, 0)
+        entry = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        piece = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+        kept = self.entries(entry)
+        if self.end is None:
+            return kept
+        begin = np.maximum(kept.begin, ranges[piece, 0])
+        return replace(kept, begin=begin, end=np.minimum(kept.ends, ranges[piece, 1]))
+
+    def minus(self, other: RowSet) -> RowSet:
+        """The rows that are not in ``other``, in the order of this set."""
+        ranges = _core.merge(other.ranges)
+        begin = np.concatenate((np.zeros(1, dtype=np.uint64), ranges[:, 1]))
+        end = np.append(ranges[:, 0], np.uint64(2**64 - 1))
+        return self.intersect(RowSet.of_ranges(np.column_stack((begin, end))))
+
+    def merged(self) -> RowSet:
+        """The same rows of one file, each once and ascending, as few ranges as there can be."""
+        return RowSet.of_ranges(_core.merge(self.ranges))
+
+    def in_file(self, file: int) -> RowSet:
+        """These rows of one file as rows of a source of many."""
+        return replace(self, file=np.full(len(self.begin), file, dtype=np.int64))
+
+    def without_file(self) -> RowSet:
+        """These rows, which are all of one file, as rows of that file."""
+        return replace(self, file=None)
+
+    def for_probes(self, probes: Positions | None, num_probes: int) -> RowSet:
+        """These rows as answers to others: probe i is now called ``probes[i]``."""
+        if probes is None:
+            return self
+        assert self.probe is not None
+        return replace(self, probe=probes[self.probe], num_probes=num_probes)
