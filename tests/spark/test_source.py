@@ -139,21 +139,21 @@ def test_partitions_follow_stripes_and_the_number_wanted(
 
     files = find_input(numbers)
     spec = ScanSpec(files, ("k",), parts=5)
-    parts = plan_parts(spec, files.open())
+    parts = plan_parts(spec, files.dataset)
     assert [[(p.begin, p.end) for p in part] for part in parts] == [
         [(0, 200)], [(200, 400)], [(400, 600)], [(600, 800)], [(800, 1000)]
     ]  # fmt: skip
-    narrow = plan_parts(ScanSpec(files, ("k",), filter="k BETWEEN 310 AND 312"), files.open())
+    narrow = plan_parts(ScanSpec(files, ("k",), filter="k BETWEEN 310 AND 312"), files.dataset)
     assert [[(p.begin, p.end) for p in part] for part in narrow] == [[(310, 313)]]
-    assert plan_parts(ScanSpec(files, ("k",), filter="k = -1"), files.open()) == []
-    small = plan_parts(ScanSpec(files, ("k",)), files.open())
+    assert plan_parts(ScanSpec(files, ("k",), filter="k = -1"), files.dataset) == []
+    small = plan_parts(ScanSpec(files, ("k",)), files.dataset)
     assert len(small) == 1  # too few rows for more than one task
     monkeypatch.setattr(splits, "LEAST_ROWS", 100)
     monkeypatch.setattr(splits, "_processors", lambda: 2)
-    size = files.open().size_bytes
+    size = files.dataset.size_bytes
     for columns, part_bytes, tasks in (("kv", size, 2), ("kv", size // 5, 5), ("k", size // 5, 3)):
         monkeypatch.setattr(splits, "PART_BYTES", part_bytes)
-        assert len(plan_parts(ScanSpec(files, tuple(columns)), files.open())) == tasks
+        assert len(plan_parts(ScanSpec(files, tuple(columns)), files.dataset)) == tasks
 
 
 @pytest.mark.parametrize("by_driver", [True, False])

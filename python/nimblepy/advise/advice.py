@@ -1,11 +1,11 @@
-"""Which indexes a workload would profit from: :func:`advise_indexes`."""
+"""Chooses the indexes that a workload would gain from: :func:`advise_indexes`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import pyarrow.types as pt
 
@@ -15,12 +15,14 @@ from nimblepy.file.file import File
 from nimblepy.file.open import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.types import format_bytes
+from nimblepy.schema.types import as_sort_keys, format_bytes
 
-# An index is worth its bytes where it makes a question this much cheaper, in the registry's units.
+# An index is worth its bytes where it makes a question cost this part of what it does now.
 PAYS = 0.5
-# Where an index of either kind answers as many questions, a hash index is smaller and quicker.
+# A hash index is smaller and quicker, so a sorted one has to gain this much more to be preferred.
 SORTED_GAIN = 0.9
+
+NewIndex: TypeAlias = HashIndex | SortedIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,22 +30,22 @@ class IndexAdvice:
     """One thing to do, or not to do, about the indexes of a file.
 
     Attributes:
-        action: ``"add"``, ``"keep"``, ``"drop"``, or ``"none"``: nothing pays for these questions.
+        action: ``"none"`` means that no index pays for these questions.
         kind: ``"hash"`` or ``"sorted"``; empty for ``"none"``.
-        columns: of the index; for ``"none"`` those that the questions test.
+        columns: those of the index; for ``"none"`` those that the questions test.
         index: what to pass to :func:`nimblepy.add_index`; ``None`` unless ``action`` is ``"add"``.
-        size_bytes: of the index: estimated where it is to be added.
-        questions: shapes of question of the workload that this is about.
-        times: how often they are asked, all in all.
-        reads_before, reads_after: of one question, in a file that has just been opened.
-        bytes_before, bytes_after: that these read.
-        why: in words.
+        size_bytes: size of the index, estimated if it is to be added.
+        questions: number of different questions of the workload that this is about.
+        times: how often they are asked in all.
+        reads_before, reads_after: reads per question, in a file that has just been opened.
+        bytes_before, bytes_after: bytes that these read.
+        why: the reason in words.
     """
 
-    action: str
-    kind: str
+    action: Literal["add", "keep", "drop", "none"]
+    kind: Literal["hash", "sorted", ""]
     columns: tuple[str, ...]
-    index: HashIndex | SortedIndex | None
+    index: NewIndex | None
     size_bytes: int
     questions: int
     times: int
@@ -55,12 +57,12 @@ class IndexAdvice:
 
     @property
     def reads_saved(self) -> float:
-        """A question."""
+        """Reads that the index saves per question."""
         return self.reads_before - self.reads_after
 
     @property
     def bytes_saved(self) -> float:
-        """A question."""
+        """Bytes that the index saves per question."""
         return self.bytes_before - self.bytes_after
 
     def __str__(self) -> str:
@@ -71,7 +73,7 @@ class IndexAdvice:
             saved = (
                 f", {self.reads_before:,.0f} -> {self.reads_after:,.0f} reads and "
                 f"{format_bytes(round(self.bytes_before))} -> "
-                f"{format_bytes(round(self.bytes_after))} a question"
+                f"{format_bytes(round(self.bytes_after))} per question"
             )
         return f"{what}{size}{saved}: {self.why}"
 
@@ -92,7 +94,7 @@ def advise_indexes(
     options: WriteOptions | None = None,
     filesystem: Any = None,
 ) -> list[IndexAdvice]:
-    """Which indexes would pay for a workload, which there are for nothing, and why.
+    """Says which indexes a file should have for a workload, and which of its own it does not need.
 
     Args:
         path: an existing file; a URI, or a path in ``filesystem``.
@@ -101,21 +103,21 @@ def advise_indexes(
             * filters: SQL text or :class:`pyarrow.compute.Expression`, as ``scan`` takes them;
             * lookups: ``{"on": "email"}``, with the ``"columns"`` that are read (default all),
               the ``"keys"`` at once, and ``"times"``; for ``"op": "range"`` or ``"prefix"`` the
-              ``"rows"`` that they find;
+              ``"rows"`` that each of them finds;
             * ``{"filter": ..., "columns": [...], "times": 50}``.
-        options: with which an index would be built (``key_chunk_rows``, ``restart_interval``).
-        filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of ``path``.
+        options: how an index would be built (``key_chunk_rows``, ``restart_interval``).
+        filesystem: file system of ``path``, as for :func:`nimblepy.open`.
 
     Returns:
-        What to add, best first; what to keep and to drop of what is there; then the questions for
-        which nothing pays. Sizes, reads and bytes are estimates from the file's own rows.
+        The indexes to add, the most helpful first; those to keep and to drop; then the questions
+        for which no index pays. Sizes, reads and bytes are estimates from the file's own rows.
 
     Raises:
         InvalidArgumentError: an item of the workload is none of these, or has an unknown column.
         OSError: a file cannot be read.
 
-    Cost: decodes the columns of every index that comes into question, a sorted one's twice; reads
-        a sample of the rows for each filter.
+    Cost: decodes the columns of every index that could help, those of a sorted one twice; reads a
+        sample of the rows for each filter.
 
     Example:
         >>> advice = nb.advise_indexes(path, ["email = 'x'", {"on": "email"}])  # doctest: +SKIP
@@ -126,188 +128,185 @@ def advise_indexes(
         return AdviceList(_Advisor(file, questions, options).advise())
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A question with the cheapest way to answer it.
+
+    Attributes:
+        new: the index to be added that the way needs, ``None`` for what the file has.
+    """
+
+    question: Question
+    current: Cost
+    cost: Cost
+    new: NewIndex | None
+
+
 class _Advisor:
     def __init__(self, file: File, questions: list[Question], options: WriteOptions | None) -> None:
         self.file = file
         self.costs = Costs(file, options)
-        self.questions = questions
-        self.now = [self.costs.now(question) for question in questions]
-        # The best way so far, and the new index that is it.
-        self.best: list[tuple[Cost, HashIndex | SortedIndex | None]] = [
-            (cost, None) for cost in self.now
-        ]
-        self.candidates = self._candidates()
+        self.asked = [(question, self.costs.current(question)) for question in questions]
 
     def advise(self) -> list[IndexAdvice]:
-        chosen: list[HashIndex | SortedIndex] = []
-        while (index := self._most_helpful(chosen)) is not None:
-            chosen.append(index)
-            self._assign(chosen)
+        chosen = self._choose()
+        answers = self._answers(chosen)
+        return [
+            *(self._added(index, [a for a in answers if a.new is index]) for index in chosen),
+            *self._existing(answers),
+            *self._unhelped(answers),
+        ]
+
+    # -------------------------------------------------------------- choosing
+
+    def _choose(self) -> list[NewIndex]:
+        """The indexes to add: each time the one that saves most beside those chosen before."""
+        chosen: list[NewIndex] = []
+        candidates = self._candidates()
+        while candidates:
+            answers = self._answers(chosen)
+            gains = [self._gain(index, answers) for index in candidates]
+            if max(gains) <= 0:
+                break
+            chosen.append(candidates.pop(gains.index(max(gains))))
         # One that came later may answer all that an earlier one was for.
         for index in list(chosen):
             rest = [other for other in chosen if other is not index]
             if self._total(rest) <= self._total(chosen) / SORTED_GAIN:
                 chosen = rest
-        self._assign(chosen)
+        return chosen
+
+    def _candidates(self) -> list[NewIndex]:
+        """Indexes that could help with a question, each once, without those that are there."""
+        there = {(i.kind, i.names) for i in self.file.handle.indexes}
+        found = dict.fromkeys(
+            index for question, _ in self.asked for index in candidates_for(question)
+        )
         return [
-            *(self._added(index) for index in chosen),
-            *self._existing(),
-            *self._unhelped(),
+            index
+            for index in found
+            if (_kind(index), _names(index)) not in there
+            and all(_can_be_key(self.file, name) for name in _names(index))
         ]
 
-    # -------------------------------------------------------------- choosing
+    def _gain(self, index: NewIndex, answers: Sequence[_Answer]) -> float:
+        """What ``index`` would save of what the questions cost by these answers."""
+        gain = 0.0
+        for answer in answers:
+            cost = self.costs.with_index(answer.question, index)
+            if cost is not None and pays(cost, answer.cost):
+                gain += answer.question.times * (answer.cost.cost - cost.cost)
+        return gain * (SORTED_GAIN if isinstance(index, SortedIndex) else 1.0)
 
-    def _candidates(self) -> list[HashIndex | SortedIndex]:
-        """Indexes that could help with a question, each once, without those that are there."""
-        found: dict[HashIndex | SortedIndex, None] = {}
-        for question in self.questions:
-            for index in candidates_for(question):
-                if all(_can_be_key(self.file, name) for name in _names(index)):
-                    found.setdefault(index)
-        there = {(i.kind, i.names) for i in self.file.handle.indexes}
-        return [i for i in found if (_kind(i), _names(i)) not in there]
+    def _total(self, chosen: Sequence[NewIndex]) -> float:
+        return sum(a.question.times * a.cost.cost for a in self._answers(chosen))
 
-    def _most_helpful(
-        self, chosen: Sequence[HashIndex | SortedIndex]
-    ) -> HashIndex | SortedIndex | None:
-        best, best_gain = None, 0.0
-        for index in self.candidates:
-            if index in chosen:
-                continue
-            gain = 0.0
-            for question, (cost, _) in zip(self.questions, self.best, strict=True):
-                new = self.costs.with_index(question, index)
-                if new is not None and pays(new, cost):
-                    gain += question.times * (cost.units - new.units)
-            gain *= SORTED_GAIN if isinstance(index, SortedIndex) else 1.0
-            if gain > best_gain:
-                best, best_gain = index, gain
-        return best
-
-    def _assign(self, chosen: Sequence[HashIndex | SortedIndex]) -> None:
-        self.best = [self._way(i, chosen) for i in range(len(self.questions))]
-
-    def _way(
-        self, i: int, chosen: Sequence[HashIndex | SortedIndex]
-    ) -> tuple[Cost, HashIndex | SortedIndex | None]:
-        best: tuple[Cost, HashIndex | SortedIndex | None] = (self.now[i], None)
-        for index in chosen:
-            new = self.costs.with_index(self.questions[i], index)
-            if new is not None and pays(new, self.now[i]) and new.units < best[0].units:
-                best = new, index
-        return best
-
-    def _total(self, chosen: Sequence[HashIndex | SortedIndex]) -> float:
-        ways = [self._way(i, chosen)[0] for i in range(len(self.questions))]
-        return sum(q.times * way.units for q, way in zip(self.questions, ways, strict=True))
+    def _answers(self, chosen: Sequence[NewIndex]) -> list[_Answer]:
+        """The cheapest way to answer each question, with these indexes added."""
+        answers = []
+        for question, current in self.asked:
+            best = _Answer(question, current, current, None)
+            for index in chosen:
+                cost = self.costs.with_index(question, index)
+                if cost is not None and pays(cost, current) and cost.cost < best.cost.cost:
+                    best = _Answer(question, current, cost, index)
+            answers.append(best)
+        return answers
 
     # -------------------------------------------------------------- saying so
 
-    def _added(self, index: HashIndex | SortedIndex) -> IndexAdvice:
-        mine = [i for i, (_, way) in enumerate(self.best) if way is index]
-        new = {i: self.best[i][0] for i in mine}
-        rows = self._mean(mine, [new[i].rows for i in mine])
-        before = self._mean(mine, [self.now[i].rows for i in mine])
-        ways = ", ".join(sorted({self.now[i].way for i in mine}))
-        return IndexAdvice(
-            action="add",
-            kind=_kind(index),
-            columns=_names(index),
-            index=index,
-            size_bytes=self.costs.size(index).bytes,
-            questions=len(mine),
-            times=sum(self.questions[i].times for i in mine),
-            reads_before=self._mean(mine, [self.now[i].reads for i in mine]),
-            reads_after=self._mean(mine, [new[i].reads for i in mine]),
-            bytes_before=self._mean(mine, [self.now[i].bytes for i in mine]),
-            bytes_after=self._mean(mine, [new[i].bytes for i in mine]),
-            why=(
-                f"answers {_count(len(mine), 'question')} of {len(self.questions)}; they look at "
-                f"{rows:,.0f} instead of {before:,.0f} rows (now: {ways})"
-            ),
+    def _added(self, index: NewIndex, answers: list[_Answer]) -> IndexAdvice:
+        after = _mean(answers, lambda a: a.cost.rows)
+        before = _mean(answers, lambda a: a.current.rows)
+        paths = ", ".join(sorted({a.current.access_path for a in answers}))
+        why = (
+            f"{self._answered(answers)}; they look at {after:,.0f} instead of {before:,.0f} rows "
+            f"(now: {paths})"
         )
+        size = self.costs.size(index).bytes
+        return _advice("add", _kind(index), _names(index), answers, why, size, index)
 
-    def _mean(self, mine: Sequence[int], values: Sequence[float]) -> float:
-        times = [self.questions[i].times for i in mine]
-        return sum(t * v for t, v in zip(times, values, strict=True)) / max(1, sum(times))
-
-    def _existing(self) -> list[IndexAdvice]:
+    def _existing(self, answers: list[_Answer]) -> list[IndexAdvice]:
         found = []
-        for index, info in zip(
-            (i for i in self.file.handle.indexes if i.number >= 0),
-            (i for i in self.file.indexes if i.kind != "cluster"),
-            strict=True,
-        ):
-            mine = [
-                i
-                for i, (cost, new) in enumerate(self.best)
-                if new is None and cost.number == index.number
-            ]
-            once = [i for i, cost in enumerate(self.now) if cost.number == index.number]
+        sizes = (info.size_bytes for info in self.file.indexes if info.kind != "cluster")
+        secondary = (index for index in self.file.handle.indexes if index.number >= 0)
+        for index, size in zip(secondary, sizes, strict=True):
+            mine = [a for a in answers if a.new is None and a.cost.number == index.number]
             if mine:
-                why = f"answers {_count(len(mine), 'question')} of {len(self.questions)}"
-            elif once:
+                why = self._answered(mine)
+            elif any(a.current.number == index.number for a in answers):
                 why = "an index that is to be added answers its questions for less"
             else:
                 why = "no question of this workload uses it"
-            advice = self._plain("keep" if mine else "drop", index.kind, index.names, mine, why)
-            found.append(replace(advice, size_bytes=info.size_bytes))
+            action: Literal["keep", "drop"] = "keep" if mine else "drop"
+            found.append(_advice(action, index.kind, index.names, mine, why, size))
         return found
 
-    def _unhelped(self) -> list[IndexAdvice]:
-        """Questions that stay as they are, those of one reason together."""
-        groups: dict[tuple[tuple[str, ...], str], list[int]] = {}
-        for i, (cost, new) in enumerate(self.best):
-            if new is None and cost.number is None:
-                question = self.questions[i]
-                names = tuple(dict.fromkeys(question.names))
-                groups.setdefault((names, self._reason(question, cost)), []).append(i)
-        return [self._plain("none", "", names, mine, why) for (names, why), mine in groups.items()]
+    def _unhelped(self, answers: list[_Answer]) -> list[IndexAdvice]:
+        """Questions that no index helps, those of one reason together."""
+        groups: dict[tuple[tuple[str, ...], str], list[_Answer]] = {}
+        for answer in answers:
+            if answer.new is None and answer.cost.number is None:
+                names = tuple(dict.fromkeys(answer.question.names))
+                groups.setdefault((names, self._reason(answer)), []).append(answer)
+        return [_advice("none", "", names, mine, why) for (names, why), mine in groups.items()]
 
-    def _plain(
-        self, action: str, kind: str, names: tuple[str, ...], mine: Sequence[int], why: str
-    ) -> IndexAdvice:
-        reads = self._mean(mine, [self.now[i].reads for i in mine])
-        size = self._mean(mine, [self.now[i].bytes for i in mine])
-        return IndexAdvice(
-            action=action,
-            kind=kind,
-            columns=names,
-            index=None,
-            size_bytes=0,
-            questions=len(mine),
-            times=sum(self.questions[i].times for i in mine),
-            reads_before=reads,
-            reads_after=reads,
-            bytes_before=size,
-            bytes_after=size,
-            why=why,
-        )
+    def _answered(self, answers: list[_Answer]) -> str:
+        plural = "s" * (len(answers) != 1)
+        return f"answers {len(answers)} question{plural} of {len(self.asked)}"
 
-    def _reason(self, question: Question, cost: Cost) -> str:
-        if cost.way.startswith("cluster"):
-            return f"the {cost.way} index answers it already"
-        if cost.way == "zone maps":
+    def _reason(self, answer: _Answer) -> str:
+        question, cost = answer.question, answer.cost
+        if cost.access_path.startswith("cluster"):
+            return f"the {cost.access_path} index answers it already"
+        if cost.access_path == "zone maps":
             return f"zone maps leave {cost.rows:,.0f} of {self.file.num_rows:,} rows already"
-        if cost.way != "scan":
-            return cost.way
+        if cost.access_path != "scan":
+            return cost.access_path
         if not question.tests:
             return "it tests nothing that an index answers"
-        found = (
-            self.costs.rows_found(question)
-            if question.op != "filter"
-            else (self.costs.share(question, question.tests) * self.file.num_rows)
-        )
-        if cost.units < 1:
+        if cost.cost < 1:
             return f"the file has only {self.file.num_rows:,} rows"
-        if all(not _can_be_key(self.file, test.column) for test in question.tests):
+        if not any(_can_be_key(self.file, test.column) for test in question.tests):
             return "the type of the column cannot be indexed"
-        share = found / max(1, self.file.num_rows)
-        return f"about {found:,.0f} rows pass, {share:.1%}: reading all of them costs less"
+        rows = self.costs.rows_found(question)
+        share = rows / max(1, self.file.num_rows)
+        return f"about {rows:,.0f} rows pass, {share:.1%}: reading all of them costs less"
 
 
-def candidates_for(question: Question) -> list[HashIndex | SortedIndex]:
-    """Indexes that could answer a question, for itself alone."""
+def _advice(
+    action: Literal["add", "keep", "drop", "none"],
+    kind: Literal["hash", "sorted", ""],
+    columns: tuple[str, ...],
+    answers: list[_Answer],
+    why: str,
+    size_bytes: int = 0,
+    index: NewIndex | None = None,
+) -> IndexAdvice:
+    return IndexAdvice(
+        action=action,
+        kind=kind,
+        columns=columns,
+        index=index,
+        size_bytes=size_bytes,
+        questions=len(answers),
+        times=sum(a.question.times for a in answers),
+        reads_before=_mean(answers, lambda a: a.current.reads),
+        reads_after=_mean(answers, lambda a: a.cost.reads),
+        bytes_before=_mean(answers, lambda a: a.current.bytes),
+        bytes_after=_mean(answers, lambda a: a.cost.bytes),
+        why=why,
+    )
+
+
+def _mean(answers: Sequence[_Answer], value: Callable[[_Answer], float]) -> float:
+    """The mean over all times that the questions are asked."""
+    times = sum(a.question.times for a in answers)
+    return sum(a.question.times * value(a) for a in answers) / max(1, times)
+
+
+def candidates_for(question: Question) -> list[NewIndex]:
+    """Indexes that could answer this question."""
     names = question.names
     if not names:
         return []
@@ -317,7 +316,7 @@ def candidates_for(question: Question) -> list[HashIndex | SortedIndex]:
         return [SortedIndex(list(names))]
     equal = list(dict.fromkeys(t.column for t in question.tests if t.kind == "equal"))
     others = list(dict.fromkeys(t.column for t in question.tests if t.kind != "equal"))
-    found: list[HashIndex | SortedIndex] = [HashIndex(name) for name in equal]
+    found: list[NewIndex] = [HashIndex(name) for name in equal]
     if len(equal) > 1:
         found.append(HashIndex(sorted(equal)))
     for name in others:
@@ -329,24 +328,18 @@ def candidates_for(question: Question) -> list[HashIndex | SortedIndex]:
 
 
 def pays(new: Cost, old: Cost) -> bool:
-    """Is the new way so much cheaper that an index is worth having? Of one row nothing is."""
-    return old.units >= 1 and new.units <= old.units * PAYS
+    """Whether an index is worth having. A question that costs less than a row is left alone."""
+    return old.cost >= 1 and new.cost <= old.cost * PAYS
 
 
-def _kind(index: HashIndex | SortedIndex) -> str:
+def _kind(index: NewIndex) -> Literal["hash", "sorted"]:
     return "hash" if isinstance(index, HashIndex) else "sorted"
 
 
-def _names(index: HashIndex | SortedIndex) -> tuple[str, ...]:
-    if isinstance(index, HashIndex):
-        return index.columns
-    return tuple(key.column for key in index.columns)
+def _names(index: NewIndex) -> tuple[str, ...]:
+    return tuple(key.column for key in as_sort_keys(index.columns))
 
 
 def _can_be_key(file: File, name: str) -> bool:
     kind = resolve_column(file.schema, name).value_type
     return not pt.is_nested(kind) and not pt.is_null(kind) and not pt.is_interval(kind)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' * (n != 1)}"

@@ -1,20 +1,22 @@
-"""What a question costs now and would cost with another index: rows, reads and bytes.
+"""Estimates what a question costs now and would cost with another index: rows, reads and bytes.
 
-Rows that pass are told from a sample of the rows and from the number of different keys, reads and
-bytes from the file's own plan of reading such rows: some at random places for an index, what zone
-maps leave for a scan. All is for a file that has just been opened and keeps nothing in memory.
+How many rows pass is estimated from a sample of the rows and from the number of different keys.
+Reads and bytes come from the file's own plan for reading as many rows: rows at random positions
+for an index, what zone maps leave for a scan. The file is taken to be newly opened, with nothing
+cached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nimblepy import _core
-from nimblepy.advise.workload import Question, Test
+from nimblepy.advise.workload import ColumnTest, Question
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.filter import make_filter
 from nimblepy.expr.nodes import Node, all_of
@@ -28,29 +30,29 @@ from nimblepy.file.write import index_specs
 from nimblepy.rows.request import Where
 from nimblepy.schema.types import SortKey, as_sort_keys
 
-# The sample: so many stretches of so many rows. A smaller file is looked at whole.
+# The sample is this many stretches of this many rows. A smaller file is looked at whole.
 STRETCHES = 256
 STRETCH_ROWS = 256
 # A range of unknown values is taken to hold this share of the rows.
 UNKNOWN_RANGE = 0.01
-# More rows than this at random places are read as if all were.
-MOST_PLACES = 200_000
+# Where more rows than this lie at random positions, the reads of this many are taken.
+MOST_POSITIONS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one question.
+    """What one question costs.
 
     Attributes:
-        way: how it is answered: ``"scan"``, ``"zone maps"``, or an index.
-        rows: that are looked at.
-        units: of the registry, which chooses by them (see ``file/index_match.py``).
-        number: of the secondary index in the file, if that is the way.
+        access_path: how it is answered: ``"scan"``, ``"zone maps"``, or an index.
+        rows: rows that are looked at.
+        cost: in the unit by which the file itself chooses an index: a row read by its number.
+        number: number of the file's secondary index that answers it, if one does.
     """
 
-    way: str
+    access_path: str
     rows: float
-    units: float
+    cost: float
     reads: float
     bytes: float
     number: int | None = None
@@ -58,7 +60,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What an index would take: bytes, different keys (hash), bytes that a lookup reads of it."""
+    """What an index takes.
+
+    Attributes:
+        keys: different keys of a hash index.
+        part: bytes of the index that one lookup reads.
+    """
 
     bytes: int
     keys: int
@@ -66,13 +73,14 @@ class Size:
 
 
 class Costs:
-    """Costs of questions to one file. Not thread-safe."""
+    """What questions to one file cost. Not thread-safe."""
 
     def __init__(self, file: File, options: WriteOptions | None) -> None:
         self.file = file
         self._options = options or WriteOptions()
         self._sizes: dict[Any, Size] = {}
         self._shares: dict[str, tuple[int, int]] = {}
+        self._with_index: dict[Any, Cost | None] = {}
         n = file.num_rows
         if n <= STRETCHES * STRETCH_ROWS:
             self._sample = np.arange(n, dtype=np.uint64)
@@ -82,32 +90,31 @@ class Costs:
             self._sample = (begins[:, None] + within).ravel()
 
     def size(self, index: HashIndex | SortedIndex) -> Size:
-        """Estimated; one or two passes over the key columns, once an index."""
-        known = self._sizes.get(index)
-        if known is None:
+        """An estimate. Cost: one or two passes over the key columns, once per index."""
+        if index not in self._sizes:
             (spec,) = index_specs(self.file.schema, [index])
             options = self._options
             found = _core.estimate_index(
                 self.file.handle.core, spec, options.key_chunk_rows, options.restart_interval
             )
-            known = self._sizes[index] = Size(*found)
-        return known
+            self._sizes[index] = Size(*found)
+        return self._sizes[index]
 
     # -------------------------------------------------------------- shares of rows
 
-    def share(self, question: Question, tests: Sequence[Test]) -> float:
+    def share(self, question: Question, tests: Sequence[ColumnTest]) -> float:
         """The part of the rows that pass these tests of a question."""
         equal = [test for test in tests if test.kind == "equal"]
         others = [test for test in tests if test.kind != "equal"]
         return self._equal_share(equal) * self._range_share(question, equal, others)
 
-    def _equal_share(self, tests: Sequence[Test]) -> float:
+    def _equal_share(self, tests: Sequence[ColumnTest]) -> float:
         if not tests:
             return 1.0
         names = sorted({test.column for test in tests})
         keys = self.size(HashIndex(names)).keys
         share = float(np.prod([float(test.values) for test in tests])) / max(1, keys)
-        # Values that many rows have are in the sample.
+        # The sample has the values that many rows have.
         passed, looked = self._sampled([test.node for test in tests if test.node is not None])
         if looked and passed >= 3:
             share = max(share, passed / looked)
@@ -116,7 +123,7 @@ class Costs:
         return min(1.0, share)
 
     def _range_share(
-        self, question: Question, equal: Sequence[Test], tests: Sequence[Test]
+        self, question: Question, equal: Sequence[ColumnTest], tests: Sequence[ColumnTest]
     ) -> float:
         if not tests:
             return 1.0
@@ -148,37 +155,37 @@ class Costs:
 
     # -------------------------------------------------------------- costs
 
-    def now(self, question: Question) -> Cost:
-        """As the file is."""
+    def current(self, question: Question) -> Cost:
+        """The cost with the indexes that the file has."""
         if question.op != "filter":
-            return self._now_by_key(question)
+            return self._current_by_key(question)
         if question.filter is not None:
-            return self._now_by_plan(question)
-        best = self._scan(question, None)
+            return self._current_by_plan(question)
+        best = self._scan(question)
         for index in self.file.handle.indexes:
             kind = "hash" if index.kind == "hash" else "sorted"
-            cost = self._by_index(question, index.keys, kind, self._part(index.number))
+            cost = self._by_index(question, index.keys, kind, partial(self._part, index.number))
             if cost is None:
                 continue
             if index.number == CLUSTER:  # rows are neighbours
-                units = cost.rows * SCANNED_ROW + 1
-                cost = self._neighbours(question, cost.rows, str(index), units)
-            if cost.units < best.units:
-                best = Cost(str(index), cost.rows, cost.units, cost.reads, cost.bytes, index.number)
+                in_order = cost.rows * SCANNED_ROW + 1
+                cost = self._neighbours(question, cost.rows, str(index), in_order)
+            if cost.cost < best.cost:
+                best = replace(cost, access_path=str(index), number=index.number)
         return best
 
-    def _now_by_key(self, question: Question) -> Cost:
+    def _current_by_key(self, question: Question) -> Cost:
         try:
             index = self.file.handle.choose(question.names, ordered=question.op != "lookup")
         except IndexUnavailableError:
-            return self._scan(question, None)
+            return self._scan(question)
         rows = self.rows_found(question)
         if index.number == CLUSTER:
             return self._neighbours(question, rows, str(index), rows * SCANNED_ROW + question.keys)
         cost = self._scattered(question, rows, index.kind, self._part(index.number))
-        return Cost(str(index), cost.rows, cost.units, cost.reads, cost.bytes, index.number)
+        return replace(cost, access_path=str(index), number=index.number)
 
-    def _now_by_plan(self, question: Question) -> Cost:
+    def _current_by_plan(self, question: Question) -> Cost:
         assert question.filter is not None
         where = Where(question.filter, self.file.all_rows())
         found = candidate_rows(self.file.handle, where)
@@ -188,67 +195,68 @@ class Costs:
             (index, _), *_ = found.secondary
             rows = float(found.rows.num_rows)
             cost = self._scattered(question, rows, index.kind, self._part(index.number))
-            return Cost(str(index), rows, cost.units, cost.reads, cost.bytes, index.number)
-        way = "scan"
+            return replace(cost, access_path=str(index), number=index.number)
+        path = "scan"
         if found.index_used:
-            way = str(self.file.handle.indexes[0])
+            path = str(self.file.handle.indexes[0])
         elif found.zones_used:
-            way = "zone maps"
-        return self._scan(question, found.rows.ranges, way)
+            path = "zone maps"
+        return self._scan(question, found.rows.ranges, path)
 
     def with_index(self, question: Question, index: HashIndex | SortedIndex) -> Cost | None:
-        """With this index; ``None`` where it cannot help to answer."""
-        kind = "hash" if isinstance(index, HashIndex) else "sorted"
-        return self._by_index(question, as_sort_keys(index.columns), kind, None, index)
+        """The cost with this index; ``None`` where it cannot help to answer."""
+        known = (question.text, question.columns, index)
+        if known not in self._with_index:
+            kind = "hash" if isinstance(index, HashIndex) else "sorted"
+            self._with_index[known] = self._by_index(
+                question, as_sort_keys(index.columns), kind, lambda: self.size(index).part
+            )
+        return self._with_index[known]
 
     def _by_index(
-        self,
-        question: Question,
-        keys: tuple[SortKey, ...],
-        kind: str,
-        part: int | None,
-        index: HashIndex | SortedIndex | None = None,
+        self, question: Question, keys: tuple[SortKey, ...], kind: str, part: Callable[[], int]
     ) -> Cost | None:
-        used = usable(question, [key.column for key in keys], kind)
+        used = column_tests_answered(question, [key.column for key in keys], kind)
         if used is None:
             return None
         if question.op == "filter":
             rows = self.share(question, used) * self.file.num_rows
         else:
             rows = self.rows_found(question)
-        if part is None:
-            assert index is not None
-            part = self.size(index).part
-        return self._scattered(question, rows, kind, part)
+        return self._scattered(question, rows, kind, part())
 
     def rows_found(self, question: Question) -> float:
-        """Rows of a lookup, range or prefix."""
+        """Rows that the question finds."""
+        if question.op == "filter":
+            return self.share(question, question.tests) * self.file.num_rows
         if question.rows is not None:
             return question.rows
         return self.share(question, question.tests) * self.file.num_rows * question.keys
 
     def _scattered(self, question: Question, rows: float, kind: str, part: int) -> Cost:
-        """Through an index whose rows lie anywhere."""
+        """The cost through an index whose rows lie anywhere in the file."""
         probes = question.keys
         if question.op == "filter":
             probes = max(1, int(np.prod([t.values for t in question.tests if t.kind == "equal"])))
         # The root comes with the read that opens the file; a sorted index has a directory too.
         index_reads = probes if kind == "hash" else probes + 1
         tested, extra = self._columns(question)
-        reads, size = self._reads(self._places(rows), [*tested, *extra])
-        units = rows * (1 + (ENTRY if kind == "sorted" else 1.0)) + probes
-        return Cost(kind, rows, units, index_reads + reads, index_reads * part + size)
+        reads, size = self._reads(self._random_rows(rows), [*tested, *extra])
+        cost = rows * (1 + (ENTRY if kind == "sorted" else 1.0)) + probes
+        return Cost(kind, rows, cost, index_reads + reads, index_reads * part + size)
 
-    def _neighbours(self, question: Question, rows: float, way: str, units: float) -> Cost:
+    def _neighbours(self, question: Question, rows: float, path: str, cost: float) -> Cost:
+        """The cost of rows that lie side by side."""
         n = self.file.num_rows
         count = int(min(round(rows), n))
         begin = (n - count) // 2
         ranges = np.array([[begin, begin + count]] if count else [], dtype=np.uint64).reshape(-1, 2)
         tested, extra = self._columns(question)
         reads, size = self._reads(ranges, [*tested, *extra])
-        return Cost(way, rows, units, reads + 1, size)
+        return Cost(path, rows, cost, reads + 1, size)
 
-    def _scan(self, question: Question, ranges: Any, way: str = "scan") -> Cost:
+    def _scan(self, question: Question, ranges: Any = None, path: str = "scan") -> Cost:
+        """The cost of a scan of all rows, or of ``ranges``."""
         if ranges is None:
             ranges = np.array([[0, self.file.num_rows]], dtype=np.uint64)
         rows = float((ranges[:, 1] - ranges[:, 0]).sum())
@@ -256,24 +264,24 @@ class Costs:
         reads, size = self._reads(ranges, tested)
         if extra:  # of the rows that pass
             passing = min(rows, self.share(question, question.tests) * self.file.num_rows)
-            more, more_bytes = self._reads(self._places(passing), extra)
+            more, more_bytes = self._reads(self._random_rows(passing), extra)
             reads, size = reads + more, size + more_bytes
-        return Cost(way, rows, rows * SCANNED_ROW, reads, size)
+        return Cost(path, rows, rows * SCANNED_ROW, reads, size)
 
     def _columns(self, question: Question) -> tuple[list[str], list[str]]:
-        """Those that are tested, and those that are read beside them."""
+        """The columns that are tested, and those that are read besides."""
         names = self.file.schema.names if question.columns is None else question.columns
         tested = question.filter.columns if question.filter is not None else question.names
         once = list(dict.fromkeys(tested))
         return once, [name for name in names if name not in once]
 
-    def _places(self, rows: float) -> Any:
-        """So many rows at random places, as ranges."""
+    def _random_rows(self, rows: float) -> Any:
+        """As many rows at random positions, as ranges."""
         n = self.file.num_rows
-        count = int(min(round(rows), n, MOST_PLACES))
+        count = int(min(round(rows), n, MOST_POSITIONS))
         random = np.random.default_rng(count)
-        places = np.unique(random.integers(0, max(1, n), count, dtype=np.uint64))
-        return np.column_stack((places, places + np.uint64(1)))
+        begins = np.unique(random.integers(0, max(1, n), count, dtype=np.uint64))
+        return np.column_stack((begins, begins + np.uint64(1)))
 
     def _reads(self, ranges: Any, names: list[str]) -> tuple[float, float]:
         if not len(ranges):
@@ -283,7 +291,7 @@ class Costs:
         return float(groups + sum(f[3] for f in found)), float(sum(f[4] for f in found))
 
     def _part(self, number: int) -> int:
-        """Bytes that a lookup reads of an existing index, about."""
+        """About how many bytes a lookup reads of an existing index."""
         if number == CLUSTER:
             return 16 << 10
         kind, _, _, size, _ = self.file.handle.core.indexes[number]
@@ -291,8 +299,10 @@ class Costs:
         return int(size) // parts
 
 
-def usable(question: Question, names: Sequence[str], kind: str) -> tuple[Test, ...] | None:
-    """The tests of a question that an index on ``names`` answers; ``None``: it is no help."""
+def column_tests_answered(
+    question: Question, names: Sequence[str], kind: str
+) -> tuple[ColumnTest, ...] | None:
+    """The tests that an index on ``names`` answers; ``None`` where it is no help."""
     equal = {test.column: test for test in question.tests if test.kind == "equal"}
     if question.op != "filter":
         asked = question.names
@@ -305,7 +315,7 @@ def usable(question: Question, names: Sequence[str], kind: str) -> tuple[Test, .
         return question.tests if fits else None
     if kind == "hash":
         return tuple(equal[n] for n in names) if all(n in equal for n in names) else None
-    used: list[Test] = []
+    used: list[ColumnTest] = []
     for name in names:
         if name in equal:
             used.append(equal[name])

@@ -1,7 +1,7 @@
-"""What is asked of a file, as :func:`nimblepy.advise_indexes` takes it: questions by their shape.
+"""Reads a workload, as :func:`nimblepy.advise_indexes` takes it, as questions.
 
-A question is a lookup, a range, a prefix or a filter; what counts is which columns it tests and
-how, and which it reads. Values matter where they are given (filters); a log has none.
+A question is a lookup, a range, a prefix or a filter: which columns it tests and how, and which it
+reads. Filters that are given as such also say which values they look for; a log has no values.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from nimblepy.file.record import filter_tests
 from nimblepy.schema.columns import resolve_column
 
 OPS = ("lookup", "range", "prefix", "filter")
-# More of a log is not read: what a log has at most is far less.
+# Lines of a log that are read. nimblepy itself writes far fewer.
 MAX_LOG_LINES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class ColumnTest:
     """What a question asks of one column.
 
     Attributes:
         kind: ``"equal"`` (one value or several), ``"range"`` or ``"starts"`` (a text prefix).
-        values: of an IN list.
+        values: number of values in an IN list.
         node: the test itself where its values are known.
     """
 
@@ -44,22 +44,22 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One shape of question and how often it is asked.
+    """One question and how often it is asked.
 
     Attributes:
-        text: for people.
+        text: the question for people.
         op: one of :data:`OPS`.
-        tests: in the order of the key where it is asked of an index.
-        columns: that are read; ``None``: all.
-        keys: looked up at once.
+        tests: tests of columns; of a key in the key's order.
+        columns: columns that are read; ``None`` means all.
+        keys: number of keys that are looked up at once.
         times: how often it was asked.
-        rows: that it finds each time; ``None`` where nobody knows.
+        rows: number of rows that it finds each time; ``None`` where that is not known.
         filter: the whole filter where its values are known.
     """
 
     text: str
     op: str
-    tests: tuple[Test, ...]
+    tests: tuple[ColumnTest, ...]
     columns: tuple[str, ...] | None = None
     keys: int = 1
     times: int = 1
@@ -166,7 +166,7 @@ def _count(item: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _tests(item: Mapping[str, Any], schema: pa.Schema) -> tuple[Test, ...]:
+def _tests(item: Mapping[str, Any], schema: pa.Schema) -> tuple[ColumnTest, ...]:
     if "tests" in item:
         out = []
         for test in item["tests"]:
@@ -177,14 +177,14 @@ def _tests(item: Mapping[str, Any], schema: pa.Schema) -> tuple[Test, ...]:
             if kind not in ("equal", "range", "starts") or not isinstance(values, int):
                 raise InvalidArgumentError(f"workload: a test is {test!r}")
             resolve_column(schema, column)
-            out.append(Test(column, kind, max(1, values)))
+            out.append(ColumnTest(column, kind, max(1, values)))
         return tuple(out)
     on = _names(item.get("on"), schema)
     if not on:
         raise InvalidArgumentError("workload: a question needs 'filter', 'on' or 'tests'")
     kinds = {"range": "range", "prefix": "starts"}
     last = kinds.get(item.get("op", "lookup"), "equal")
-    return (*(Test(name, "equal") for name in on[:-1]), Test(on[-1], last))
+    return (*(ColumnTest(name, "equal") for name in on[:-1]), ColumnTest(on[-1], last))
 
 
 def _names(value: Any, schema: pa.Schema) -> tuple[str, ...] | None:
@@ -200,15 +200,11 @@ def _filter(
     text: str | pc.Expression, schema: pa.Schema, columns: tuple[str, ...] | None
 ) -> Question:
     parsed = parse_filter(text, schema)
-    return Question(str(parsed), "filter", tests_of(parsed), columns, filter=parsed)
+    tests = tuple(ColumnTest(*test) for test in filter_tests(parsed))
+    return Question(str(parsed), "filter", tests, columns, filter=parsed)
 
 
-def tests_of(filter: Filter) -> tuple[Test, ...]:
-    """What an index may answer of a filter."""
-    return tuple(Test(*test) for test in filter_tests(filter))
-
-
-def _shown(op: str, tests: Sequence[Test]) -> str:
+def _shown(op: str, tests: Sequence[ColumnTest]) -> str:
     signs = {"equal": "= ?", "range": "in a range", "starts": "starts with ?"}
     said = " and ".join(f"{test.column} {signs[test.kind]}" for test in tests)
     return f"{op}: {said or 'nothing that an index answers'}"
