@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import pickle
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,54 @@ def test_a_uri_finds_its_store(
         assert file.num_rows == ROWS
         again = pickle.loads(pickle.dumps(file))
         assert again.get(3) == file.get(3)
+
+
+def test_a_directory_is_opened_through_the_store_of_its_files(
+    server: Server, data: pa.Table, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # open_dataset("s3://...") went to pyarrow where open("s3://...") went to obstore.
+    for i in range(2):
+        put(server.obstore(), f"many/{i}.nimble", data.slice(i * 1000, 1000))
+    with nb.open_dataset("many", filesystem=store) as dataset:
+        assert (dataset.num_files, dataset.num_rows) == (2, 2000)
+        assert dataset.get(3000) == data.slice(1000, 1).to_pylist()[0]
+    with pytest.raises(FileNotFoundError):
+        nb.open_dataset("none", filesystem=store)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    with nb.open_dataset(f"s3://{BUCKET}/many/") as dataset:
+        assert dataset.get(3000)["id"] == 3000
+        put(server.obstore(), "many/1.nimble", data.slice(0, 500))
+        again = pickle.loads(pickle.dumps(dataset))
+        assert again.num_rows == 1500
+
+
+def test_requests_are_tried_again_in_one_place(server: Server, data: pa.Table) -> None:
+    # Our own five attempts were each of them tried as often as the store is told to.
+    from obstore.store import S3Store
+
+    store = S3Store(
+        BUCKET,
+        endpoint=server.url,
+        client_options={"allow_http": True},
+        retry_config={
+            "max_retries": 2,
+            "backoff": {
+                "init_backoff": timedelta(milliseconds=1),
+                "max_backoff": timedelta(milliseconds=1),
+                "base": 2,
+            },
+            "retry_timeout": timedelta(seconds=10),
+        },
+        **KEYS,
+    )
+    put(store, "tried.nimble", data)
+    server.faults.reset()
+    server.faults.fail = 1.0
+    with pytest.raises(OSError, match=r"tried\.nimble"):
+        nb.open("tried.nimble", filesystem=store)
+    assert server.faults.methods.count("GET") == 3
 
 
 def test_rounds_not_reads_cost_time(server: Server, data: pa.Table) -> None:

@@ -239,7 +239,8 @@ class _Advisor:
             else:
                 why = "no question of this workload uses it"
             action: Literal["keep", "drop"] = "keep" if mine else "drop"
-            found.append(_advice(action, index.kind, index.names, mine, why, size))
+            kind: Literal["hash", "sorted"] = "hash" if index.kind == "hash" else "sorted"
+            found.append(_advice(action, kind, index.names, mine, why, size))
         return found
 
     def _unhelped(self, answers: list[_Answer]) -> list[IndexAdvice]:

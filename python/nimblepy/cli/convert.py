@@ -41,7 +41,7 @@ def run(request: Request, *, as_json: bool) -> None:
     summary = nb.convert(
         request.source,
         request.target,
-        format=request.format,
+        format=request.format,  # type: ignore[arg-type]  # checked where it is used
         columns=_names(request.columns) if request.columns else None,
         cluster_by=parse_sort_keys(request.cluster_by) if request.cluster_by else None,
         unique=request.unique,

@@ -40,7 +40,7 @@ class ArrowObject:
             length = self._file.size()
             return length, self._file.read_at(min(size, length), max(0, length - size))
         except OSError as error:
-            raise self._told(error) from error
+            raise self._translate_error(error) from error
 
     def read(self, offset: int, size: int) -> Any:
         if time.monotonic() - self._looked > LOOK_SECONDS:
@@ -49,7 +49,7 @@ class ArrowObject:
             return self._file.read_at(size, offset)
         except OSError as error:
             self._check()  # a replaced file explains most failures better than they do
-            raise self._told(error) from error
+            raise self._translate_error(error) from error
 
     def _check(self) -> None:
         with self._lock:
@@ -60,11 +60,11 @@ class ArrowObject:
         try:
             info = self._filesystem.get_file_info(self._path)
         except OSError as error:
-            raise self._told(error) from error
+            raise self._translate_error(error) from error
         self._looked = time.monotonic()
         return info.type, info.size, info.mtime_ns
 
-    def _told(self, error: OSError) -> OSError:
+    def _translate_error(self, error: OSError) -> OSError:
         if isinstance(error, PermissionError):
             return error
         if "ACCESS_DENIED" in str(error):

@@ -9,17 +9,22 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.write import ClusterBy, write
+from nimblepy.io.location import FileSystem
 from nimblepy.io.progress import ProgressArg
 from nimblepy.io.tabular import CountedReader
 from nimblepy.schema.columns import unknown_column_message
-from nimblepy.schema.types import FileSummary, SortKey
+from nimblepy.schema.types import FileSummary
 
-_FORMATS = {
+Format: TypeAlias = Literal["parquet", "csv", "tsv", "arrow"]
+
+_FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
@@ -35,16 +40,16 @@ def convert(
     source: str | os.PathLike[str],
     path: str | os.PathLike[str],
     *,
-    format: str | None = None,
+    format: Format | None = None,
     columns: Sequence[str] | None = None,
-    cluster_by: str | SortKey | Sequence[str | SortKey] | None = None,
+    cluster_by: ClusterBy = None,
     unique: bool = False,
     presorted: bool = False,
     indexes: Sequence[HashIndex | SortedIndex] = (),
     options: WriteOptions | None = None,
     metadata: Mapping[str, str | bytes] | None = None,
     progress: ProgressArg = None,
-    filesystem: object = None,
+    filesystem: FileSystem | None = None,
 ) -> FileSummary:
     """Writes the rows of ``source`` to the nimble file ``path``, in constant memory.
 
@@ -63,8 +68,6 @@ def convert(
         InvalidArgumentError: unknown format or column.
         OSError: a file cannot be read or written.
     """
-    from nimblepy.file.write import write
-
     with ExitStack() as stack:
         return write(
             open_batches(source, format=format, columns=columns, stack=stack),
@@ -83,7 +86,7 @@ def convert(
 def open_batches(
     source: str | os.PathLike[str],
     *,
-    format: str | None,
+    format: Format | None,
     columns: Sequence[str] | None,
     stack: ExitStack,
 ) -> CountedReader:
@@ -108,7 +111,7 @@ def open_batches(
     elif kind in ("csv", "tsv"):
         from pyarrow import csv
 
-        batches = csv.open_csv(
+        reader = csv.open_csv(
             os.fspath(source),
             parse_options=csv.ParseOptions(
                 delimiter="\t" if kind == "tsv" else ",", newlines_in_values=True
@@ -116,10 +119,10 @@ def open_batches(
             # Column types are settled by the first block, so it is made large.
             read_options=csv.ReadOptions(block_size=16 << 20),
         )
-        schema = stack.enter_context(batches).schema
+        schema, batches = reader.schema, stack.enter_context(reader)
     elif kind == "arrow":
-        batches = _open_arrow(source, stack)
-        schema = batches.schema
+        reader = _open_arrow(source, stack)
+        schema, batches = reader.schema, reader
     else:
         raise InvalidArgumentError(
             f"convert: format must be parquet, csv, tsv or arrow, got {kind!r}"
@@ -134,7 +137,7 @@ def open_batches(
     return CountedReader(pa.RecordBatchReader.from_batches(schema, batches), num_rows)
 
 
-def detect_format(source: str | os.PathLike[str]) -> str:
+def detect_format(source: str | os.PathLike[str]) -> Format:
     """The format of a local file, from its first bytes or else its name."""
     with open(source, "rb") as file:
         start = file.read(6)
@@ -146,13 +149,13 @@ def detect_format(source: str | os.PathLike[str]) -> str:
     if suffixes and suffixes[-1] in (".gz", ".bz2", ".zst", ".lz4"):
         suffixes.pop()
     name = _FORMATS.get(suffixes[-1] if suffixes else "")
-    if name in (None, "parquet"):
+    if name is None or name == "parquet":
         expected = "; ".join(sorted(_FORMATS))
         raise InvalidArgumentError(
             f"convert: cannot tell the format of {os.fspath(source)!r}: it starts with {start!r}. "
             f"Pass format=, or use one of the names {expected}"
         )
-    return str(name)
+    return name
 
 
 def _open_arrow(source: str | os.PathLike[str], stack: ExitStack) -> pa.RecordBatchReader:

@@ -7,13 +7,28 @@ import posixpath
 import tempfile
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io import object_store
 from nimblepy.io.arrow_object import ArrowObject
 from nimblepy.io.object_store import ObjectSink, StoredObject
-from nimblepy.io.remote_file import RemoteFile
+from nimblepy.io.remote_file import RemoteFile, Retries
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+    from pyarrow.fs import FileSystem as ArrowFileSystem
+
+
+class FsspecFileSystem(Protocol):
+    """What is asked of a file system of fsspec to know it for one."""
+
+    protocol: Any
+
+    def open(self, path: str, *arguments: Any, **keywords: Any) -> Any: ...
+
+
+FileSystem: TypeAlias = "ArrowFileSystem | FsspecFileSystem | ObjectStore"
 
 
 def is_uri(path: str) -> bool:
@@ -22,7 +37,7 @@ def is_uri(path: str) -> bool:
     return bool(separator) and scheme.isidentifier()
 
 
-def as_arrow_filesystem(filesystem: Any) -> Any:
+def _as_arrow_filesystem(filesystem: Any) -> Any:
     """A :class:`pyarrow.fs.FileSystem` for one, or for an fsspec file system."""
     import pyarrow.fs as pafs
 
@@ -31,13 +46,13 @@ def as_arrow_filesystem(filesystem: Any) -> Any:
     if hasattr(filesystem, "open") and hasattr(filesystem, "protocol"):
         return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
     raise InvalidArgumentError(
-        "filesystem: expected pyarrow.fs.FileSystem or an fsspec file system, "
+        "filesystem: expected a pyarrow.fs.FileSystem, an fsspec file system or an obstore store, "
         f"got {type(filesystem).__name__}"
     )
 
 
-def resolve(path: str | os.PathLike[str], filesystem: Any) -> tuple[Any, str]:
-    """(file system, path in it); the file system is ``None`` for a local path."""
+def _resolve(path: str | os.PathLike[str], filesystem: FileSystem | None) -> tuple[Any, str]:
+    """(store, path in it); the store is ``None`` for a local path."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise InvalidArgumentError(f"path: expected str, got {type(text).__name__}")
@@ -46,19 +61,21 @@ def resolve(path: str | os.PathLike[str], filesystem: Any) -> tuple[Any, str]:
     if filesystem is None:
         if not is_uri(text):
             return None, text
+        if object_store.serves(text):
+            return object_store.locate(text)
         import pyarrow.fs as pafs
 
-        filesystem, text = pafs.FileSystem.from_uri(text)
+        store, text = pafs.FileSystem.from_uri(text)
+    elif object_store.is_store(filesystem):
+        return filesystem, text
     else:
-        filesystem = as_arrow_filesystem(filesystem)
-    if filesystem.type_name == "local":
-        return None, text
-    return filesystem, text
+        store = _as_arrow_filesystem(filesystem)
+    return (None if store.type_name == "local" else store), text
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where one file lies."""
+    """Where a file or a directory lies."""
 
     path: str  # a local path, or the path in `store`
     store: Any = None  # a pyarrow file system or an obstore store; None: local
@@ -88,7 +105,31 @@ class Location:
         """Cost: one request (pyarrow file systems: two)."""
         if object_store.is_store(self.store):
             return RemoteFile(StoredObject(self.store, self.path))
-        return RemoteFile(ArrowObject(self.store, self.path))
+        return RemoteFile(ArrowObject(self.store, self.path), Retries())
+
+    def names(self) -> list[str]:
+        """Names in a directory, sorted; none where there is no such directory."""
+        if self.is_local:
+            try:
+                return sorted(os.listdir(self.path))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        if object_store.is_store(self.store):
+            return object_store.names(self.store, self.path)
+        import pyarrow.fs as pafs
+
+        found = self.store.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+    def is_directory(self) -> bool:
+        """Whether a directory is there; in an object store, anything below the path."""
+        if self.is_local:
+            return os.path.isdir(self.path)
+        if object_store.is_store(self.store):
+            return object_store.is_prefix(self.store, self.path)
+        import pyarrow.fs as pafs
+
+        return bool(self.store.get_file_info(self.path).type == pafs.FileType.Directory)
 
     def sink(self) -> Any:
         """What the core writes to: the path itself where it is local."""
@@ -99,14 +140,9 @@ class Location:
         return RemoteSink(self.store, self.path)
 
 
-def locate(path: str | os.PathLike[str], filesystem: Any) -> Location:
-    """The location of a path, a URI, or a path in ``filesystem``."""
-    if filesystem is not None and object_store.is_store(filesystem):
-        return Location(os.fspath(path), filesystem)
-    if filesystem is None and isinstance(path, str) and object_store.serves(path):
-        store, inner = object_store.locate(path)
-        return Location(inner, store)
-    store, inner = resolve(path, filesystem)
+def locate(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Location:
+    """The location of a path, a URI, or a path in ``filesystem``, of a file or of a directory."""
+    store, inner = _resolve(path, filesystem)
     return Location(inner, store)
 
 

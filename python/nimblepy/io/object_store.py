@@ -13,10 +13,13 @@ import queue
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from nimblepy.errors import InvalidArgumentError, StaleFileError
+from nimblepy.errors import StaleFileError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "http", "https")
 _CLIENT = {"connect_timeout": "5s", "timeout": "60s"}
@@ -40,10 +43,30 @@ def is_store(filesystem: Any) -> bool:
 def locate(uri: str) -> tuple[Any, str]:
     """(store, path in it) of a URI."""
     parts = urlsplit(uri)
-    path = parts.path.lstrip("/")
-    if not path:
-        raise InvalidArgumentError(f"path: {uri!r} names no object")
-    return _store(f"{parts.scheme}://{parts.netloc}", os.getpid()), path
+    store = _store(f"{parts.scheme}://{parts.netloc}", os.getpid())
+    return store, parts.path.lstrip("/")
+
+
+def names(store: ObjectStore, folder: str) -> list[str]:
+    """Names of the objects and folders right below ``folder``, sorted."""
+    import obstore
+
+    try:
+        found = obstore.list_with_delimiter(store, folder or None)
+    except Exception as error:
+        raise translate_error(error, folder) from error
+    paths = [*(item["path"] for item in found["objects"]), *found["common_prefixes"]]
+    return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+
+
+def is_prefix(store: ObjectStore, folder: str) -> bool:
+    """Whether there are objects below ``folder``. Cost: one request."""
+    import obstore
+
+    try:
+        return bool(next(obstore.list(store, folder or None, chunk_size=1), []))
+    except Exception as error:
+        raise translate_error(error, folder) from error
 
 
 @functools.lru_cache(maxsize=64)
@@ -68,7 +91,7 @@ def _store(root: str, process: int) -> Any:
     return make(root, client_options=options, retry_config=retries)
 
 
-def _told(error: Exception, name: str) -> Exception:
+def translate_error(error: Exception, name: str) -> Exception:
     """The error of the standard kind that obstore's stands for, with the object's name."""
     from obstore import exceptions
 
@@ -100,7 +123,7 @@ class StoredObject:
             answer = self._tail(size)
             meta, data = answer.meta, bytes(answer.bytes())
         except Exception as error:
-            raise _told(error, self._path) from error
+            raise translate_error(error, self._path) from error
         self._etag = meta["e_tag"]
         self._version = _version(meta)
         return meta["size"], data
@@ -132,7 +155,7 @@ class StoredObject:
             found = _version(answer.meta)
             data = memoryview(answer.bytes())
         except Exception as error:
-            raise _told(error, self._path) from error
+            raise translate_error(error, self._path) from error
         if found != self._version:
             raise StaleFileError(f"{self._path}: replaced since it was opened; open it again")
         return data
@@ -179,7 +202,7 @@ class ObjectSink:
             obstore.put(self._store, self._path, self._taken(), use_multipart=True)
         except Exception as error:
             if not self._aborted:
-                self._error = _told(error, self._path)
+                self._error = translate_error(error, self._path)
             # who waits for room in the queue must get to see the error
             while not self._ended and self._pieces.get() is not None:
                 pass

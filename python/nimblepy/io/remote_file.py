@@ -97,13 +97,16 @@ class ShortReadError(OSError):
 class RemoteFile:
     """Positioned reads of one object, from any thread.
 
-    Cost: one request to open; a round of reads is one request a range, all at once.
+    Args:
+        retries: for a source that does not try again itself.
+
+    Cost: one request to open; a round of reads is one request per range, all at once.
     """
 
     def __init__(self, source: RangeSource, retries: Retries | None = None) -> None:
         self._source = source
-        self._retries = retries or Retries()
-        self._size, self._tail = self._retries.run(lambda: source.tail(TAIL_BYTES))
+        self._retries = retries
+        self._size, self._tail = self._run(lambda: source.tail(TAIL_BYTES))
 
     def size(self) -> int:
         return self._size
@@ -128,7 +131,10 @@ class RemoteFile:
         begin = self._size - len(self._tail)
         if offset >= begin:
             return memoryview(self._tail)[offset - begin : offset - begin + size]
-        return self._retries.run(lambda: self._request(offset, size))
+        return self._run(lambda: self._request(offset, size))
+
+    def _run(self, request: Callable[[], T]) -> T:
+        return request() if self._retries is None else self._retries.run(request)
 
     def _request(self, offset: int, size: int) -> Any:
         found = self._source.read(offset, size)

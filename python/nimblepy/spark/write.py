@@ -13,7 +13,7 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,7 +24,7 @@ from pyspark.sql.types import StringType, StructType
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.open import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.file.write import Writer
+from nimblepy.file.write import ClusterBy, Writer
 from nimblepy.files.commit import (
     RETENTION_SECONDS,
     discard,
@@ -145,12 +145,12 @@ class NimbleWriter(Shipped, DataSourceArrowWriter):
 
 def write(
     df: DataFrame,
-    directory: Any,
+    directory: str | os.PathLike[str],
     *,
-    cluster_by: Any,
+    cluster_by: ClusterBy,
     files: int | None = None,
     indexes: Sequence[HashIndex | SortedIndex] = (),
-    mode: str = "overwrite",
+    mode: Literal["overwrite", "append"] = "overwrite",
     options: WriteOptions | None = None,
     batch: tuple[str, int] | None = None,
     retention_seconds: float = RETENTION_SECONDS,
