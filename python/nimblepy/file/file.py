@@ -146,7 +146,7 @@ class File(Joinable):
     def count_passing(self, where: Where, *, threads: int) -> int:
         return count_passing(self.handle, where, threads)
 
-    def _find(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
         if isinstance(request, Keys):
             return self._index_for(request).find(self.handle.core, request).slice(0, limit)
         if isinstance(request, Where):
@@ -302,7 +302,7 @@ class File(Joinable):
     def explain_request(self, request: Request, columns: Names) -> Plan:
         if isinstance(request, Where):
             return explain_where(self.handle, request, columns)
-        rows = self._find(request, None, False)
+        rows = self.find_unobserved(request, None, False)
         if isinstance(request, Keys):
             return explain_keys(self.handle, self._index_for(request), request, rows, columns)
         index = self._index_in_order(request)

@@ -100,7 +100,7 @@ class Masked(Rows):
         self.release()
         self._source.close()
 
-    def _find(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
         if isinstance(request, Where):
             return self._source.find(self._only_live(request))
         return self._source.find(request, reverse=reverse).minus(self._deleted).slice(0, limit)

@@ -216,7 +216,7 @@ class FilesSource(Joinable):
 
     # ------------------------------------------------------------------ finding
 
-    def _find(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
         if isinstance(request, Keys):
             return self._find_keys(request, limit)
         if isinstance(request, Where):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -32,7 +31,7 @@ from nimblepy.rows.arguments import (
 )
 from nimblepy.rows.closing import Scoped
 from nimblepy.rows.keys import KeyColumns, key_columns, typed_keys
-from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import (
     KeyRange,
     Keys,
@@ -45,10 +44,10 @@ from nimblepy.rows.request import (
     key_width,
     leading_keys,
 )
-from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.scan import Scan
-from nimblepy.rows.source import Names, Observer
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+from nimblepy.rows.source import Names, Observer, RowSource
+from nimblepy.schema.types import SortKey
 
 Filter: TypeAlias = pc.Expression | str | None
 Getter: TypeAlias = Callable[[Any], Any]
@@ -67,7 +66,7 @@ def _quick(method: _Method) -> _Method:
     return quick
 
 
-class Rows(_core.PointBase, Scoped):
+class Rows(_core.PointBase, Scoped, RowSource):
     """Rows with indexes: what :class:`nimblepy.File` and :class:`nimblepy.Dataset` have in common.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
@@ -81,146 +80,7 @@ class Rows(_core.PointBase, Scoped):
         self._getters: dict[Any, Getter] = {}
         self._key_columns: dict[tuple[str, ...], KeyColumns] = {}
 
-    # ------------------------------------------------------------------ what a source says
-
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """Columns and types as they were written."""
-
-    @property
-    @abstractmethod
-    def num_rows(self) -> int:
-        """Number of rows."""
-
-    @property
-    @abstractmethod
-    def size_bytes(self) -> int:
-        """Bytes stored, all columns and indexes together."""
-
-    @property
-    @abstractmethod
-    def metadata(self) -> dict[str, bytes]:
-        """The user's key/value pairs; of many files, those that all of them have."""
-
-    @property
-    @abstractmethod
-    def cluster_by(self) -> list[SortKey]:
-        """The cluster key, empty where there is none."""
-
-    @property
-    @abstractmethod
-    def unique(self) -> bool:
-        """No cluster key occurs twice; false where that is not known."""
-
-    @property
-    @abstractmethod
-    def indexes(self) -> list[IndexInfo]:
-        """The cluster index, then the secondary ones in the order they were written in."""
-
-    @property
-    @abstractmethod
-    def io_stats(self) -> IoStats:
-        """What has been read since open. In a mapped file a read is a block's first touch."""
-
-    @abstractmethod
-    def reset_io_stats(self) -> None:
-        """Counts reads from here on."""
-
-    @abstractmethod
-    def layout(self) -> LayoutNode:
-        """Files, stripe groups, stripes, columns, streams, encodings and bytes, as a tree.
-
-        Cost: reads the metadata of every stripe group.
-        """
-
-    @abstractmethod
-    def verify(self) -> None:
-        """Checks every checksum, value and index entry.
-
-        Raises:
-            CorruptFileError: names the place and what was expected there.
-
-        Cost: reads and decodes everything.
-        """
-
-    # ------------------------------------------------------------------ what a source does
-
-    @abstractmethod
-    def projected(self, columns: Names) -> pa.Schema:
-        """Schema of some columns; see :class:`nimblepy.rows.source.RowSource` for this and what
-        follows.
-        """
-
-    @abstractmethod
-    def all_rows(self) -> RowSet:
-        """Every row, in file order."""
-
-    @abstractmethod
-    def read(self, rows: RowSet, columns: Names) -> pa.Table:
-        """Some columns of these rows, in their order."""
-
-    @abstractmethod
-    def filtered(
-        self, where: Where, columns: Names, *, batch_rows: int, threads: int
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, batch by batch in file order."""
-
-    @abstractmethod
-    def explain_request(self, request: Request, columns: Names) -> Plan:
-        """What finding and reading would touch, without reading data."""
-
-    @abstractmethod
-    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
-        """Columns of the index that answers for ``on``; ``None`` is the cluster key.
-
-        Args:
-            ordered: it must have bounds and prefixes.
-
-        Raises:
-            IndexUnavailableError: there is none; the message names those that exist.
-        """
-
-    @abstractmethod
-    def _find(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
-        """:meth:`find` without whoever observes."""
-
-    def find(
-        self,
-        request: Request,
-        *,
-        columns: Names = (),
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> RowSet:
-        """The rows that answer a request, from indexes alone."""
-        rows = self._find(request, limit, reverse)
-        if self.observer is not None:
-            self.observer.found(request, columns, rows.num_rows)
-        return rows
-
-    # What a source may answer faster than by find() and read().
-
-    def find_and_read(
-        self, keys: Keys, columns: Names, *, first: bool = False
-    ) -> tuple[pa.Table, Positions]:
-        """The rows of each key, and for each row the position of its key.
-
-        Args:
-            first: only the first row is wanted; others may be there.
-        """
-        rows = self.find(keys, columns=columns, limit=1 if first else None).expand()
-        assert rows.probe is not None
-        return self.read(rows, columns), rows.probe
-
-    def count_matches(self, keys: Keys) -> Positions:
-        """How many rows each key has."""
-        return self.find(keys).counts
-
-    def count_passing(self, where: Where, *, threads: int) -> int:
-        """How many rows pass a filter."""
-        batches = self.filtered(where, (), batch_rows=1 << 16, threads=threads)
-        return sum(batch.num_rows for batch in batches)
+    # ------------------------------------------------------------------ what may be done at once
 
     def getter(self, columns: Names, on: On) -> Getter:
         """A function of one key that gives its first row as a dict, or ``None`` where there is
@@ -280,7 +140,7 @@ class Rows(_core.PointBase, Scoped):
         if row is NotImplemented:
             names = column_names(columns)
             found, _ = self.find_and_read(
-                self._keys_of([key], on, null_equals, one=True), names, first=True
+                self.keys_request([key], on, null_equals, one=True), names, first=True
             )
             row = found.slice(0, 1).to_pylist()[0] if found.num_rows else None
         return default if row is None else row
@@ -316,7 +176,7 @@ class Rows(_core.PointBase, Scoped):
         schema = self.projected(names)
         if probe_row is not None and probe_row in schema.names:
             raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
-        table, probes = self.find_and_read(self._keys_of(keys, on, null_equals), names)
+        table, probes = self.find_and_read(self.keys_request(keys, on, null_equals), names)
         if probe_row is None:
             return table
         field = pa.field(probe_row, pa.int64(), nullable=False)
@@ -328,11 +188,11 @@ class Rows(_core.PointBase, Scoped):
         Cost: the index only; a hash index holds no keys, so the key columns of rows that it names
             are read as well.
         """
-        return pa.array(self.count_matches(self._keys_of(keys, on, null_equals)) > 0)
+        return pa.array(self.count_matches(self.keys_request(keys, on, null_equals)) > 0)
 
     def count(self, keys: Any, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
         """For each key how many rows have it. Cost: as :meth:`contains`."""
-        return pa.array(self.count_matches(self._keys_of(keys, on, null_equals)))
+        return pa.array(self.count_matches(self.keys_request(keys, on, null_equals)))
 
     def range(
         self,
@@ -371,7 +231,7 @@ class Rows(_core.PointBase, Scoped):
         names = column_names(columns)
         self.projected(names)
         most = row_limit(limit)
-        request = self._range_of(lower, upper, on, inclusive)
+        request = self.range_request(lower, upper, on, inclusive)
         return self.read(self.find(request, columns=names, limit=most, reverse=reverse), names)
 
     def prefix(
@@ -399,7 +259,7 @@ class Rows(_core.PointBase, Scoped):
         names = column_names(columns)
         self.projected(names)
         most = row_limit(limit)
-        request = self._prefix_of(prefix, on)
+        request = self.prefix_request(prefix, on)
         return self.read(self.find(request, columns=names, limit=most, reverse=reverse), names)
 
     def row_ranges(
@@ -421,11 +281,11 @@ class Rows(_core.PointBase, Scoped):
         """
         given = _only_one(keys=keys, bounds=_both(lower, upper), prefix=prefix)
         if given == "keys":
-            rows = self.find(self._keys_of(keys, on, null_equals))
+            rows = self.find(self.keys_request(keys, on, null_equals))
         elif given == "prefix":
-            rows = self.find(self._prefix_of(prefix, on))
+            rows = self.find(self.prefix_request(prefix, on))
         else:
-            rows = self.find(self._range_of(lower, upper, on, inclusive))
+            rows = self.find(self.range_request(lower, upper, on, inclusive))
         return _range_table(self.numbered(rows))
 
     # ------------------------------------------------------------------ rows by number, or all
@@ -526,32 +386,21 @@ class Rows(_core.PointBase, Scoped):
             request = self._where_of(filter, row_range)
         elif given == "keys":
             many = is_many(keys)
-            request = self._keys_of(keys if many else [keys], on, False, one=not many)
+            request = self.keys_request(keys if many else [keys], on, False, one=not many)
         elif given == "prefix":
-            request = self._prefix_of(prefix, on)
+            request = self.prefix_request(prefix, on)
         else:
-            request = self._range_of(lower, upper, on, inclusive)
+            request = self.range_request(lower, upper, on, inclusive)
         names = column_names(columns)
         self.projected(names)
         return self.explain_request(request, names)
 
     # ------------------------------------------------------------------ requests
 
-    def numbered(self, rows: RowSet) -> RowSet:
-        """The same rows by their numbers, which are positions in :meth:`all_rows`."""
-        return rows
-
-    def keys_request(self, keys: Any, on: On = None, null_equals: bool = False) -> Keys:
-        """``keys`` and ``on`` of :meth:`lookup` as a request."""
-        return self._keys_of(keys, on, null_equals)
-
-    def range_request(
-        self, lower: Any, upper: Any, on: On = None, inclusive: Inclusive = "[)"
-    ) -> KeyRange:
-        """Arguments of :meth:`range` as a request."""
-        return self._range_of(lower, upper, on, inclusive)
-
-    def _keys_of(self, keys: Any, on: On, null_equals: bool, *, one: bool = False) -> Keys:
+    def keys_request(
+        self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
+    ) -> Keys:
+        """``keys`` and ``on`` of :meth:`lookup` as a request; ``one``: of a single key."""
         names = on_names(on)
         if names is None:
             cluster = self.index_keys(None, ordered=False)
@@ -567,12 +416,16 @@ class Rows(_core.PointBase, Scoped):
         values, usable = typed_keys(keys, columns)
         return Keys(names, values, usable, null_equals)
 
-    def _range_of(self, lower: Any, upper: Any, on: On, inclusive: str) -> KeyRange:
+    def range_request(
+        self, lower: Any, upper: Any, on: On = None, inclusive: Inclusive = "[)"
+    ) -> KeyRange:
+        """Arguments of :meth:`range` as a request."""
         sides = inclusive_sides(inclusive)
         keys = self._bound_keys(on)
         return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
 
-    def _prefix_of(self, prefix: Any, on: On) -> Prefix:
+    def prefix_request(self, prefix: Any, on: On = None) -> Prefix:
+        """Arguments of :meth:`prefix` as a request."""
         keys = self._bound_keys(on)
         return key_prefix(prefix, key_columns(self.schema, keys), keys)
 

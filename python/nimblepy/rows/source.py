@@ -6,15 +6,16 @@ methods that people call are written once on top of it, in :class:`nimblepy.rows
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Protocol
 
 import pyarrow as pa
 
-from nimblepy.rows.plan import Plan
-from nimblepy.rows.request import Request, Where
-from nimblepy.rows.rowset import RowSet
-from nimblepy.schema.types import SortKey
+from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.request import Keys, Request, Where
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 # Names of columns and paths of fields, checked; ``None`` is all columns.
 Names = tuple[str, ...] | None
@@ -34,17 +35,94 @@ class Observer(Protocol):
     def flush(self) -> None: ...
 
 
-class RowSource(Protocol):
-    """Rows that can be found and read."""
+class RowSource(ABC):
+    """Rows that can be found and read.
+
+    Attributes:
+        observer: is told of every request; ``None``: nobody is.
+    """
+
+    observer: Observer | None = None
+
+    # ------------------------------------------------------------------ what it says of itself
 
     @property
-    def schema(self) -> pa.Schema: ...
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Columns and types as they were written."""
 
     @property
-    def num_rows(self) -> int: ...
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Number of rows."""
 
     @property
-    def cluster_by(self) -> list[SortKey]: ...
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Bytes stored, all columns and indexes together."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> dict[str, bytes]:
+        """The user's key/value pairs; of many files, those that all of them have."""
+
+    @property
+    @abstractmethod
+    def cluster_by(self) -> list[SortKey]:
+        """The cluster key, empty where there is none."""
+
+    @property
+    @abstractmethod
+    def unique(self) -> bool:
+        """No cluster key occurs twice; false where that is not known."""
+
+    @property
+    @abstractmethod
+    def indexes(self) -> list[IndexInfo]:
+        """The cluster index, then the secondary ones in the order they were written in."""
+
+    @property
+    @abstractmethod
+    def io_stats(self) -> IoStats:
+        """What has been read since open. In a mapped file a read is a block's first touch."""
+
+    @abstractmethod
+    def reset_io_stats(self) -> None:
+        """Counts reads from here on."""
+
+    @abstractmethod
+    def layout(self) -> LayoutNode:
+        """Files, stripe groups, stripes, columns, streams, encodings and bytes, as a tree.
+
+        Cost: reads the metadata of every stripe group.
+        """
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Checks every checksum, value and index entry.
+
+        Raises:
+            CorruptFileError: names the place and what was expected there.
+
+        Cost: reads and decodes everything.
+        """
+
+    # ------------------------------------------------------------------ finding and reading
+
+    @abstractmethod
+    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+        """Columns of the index that answers for ``on``; ``None`` is the cluster key.
+
+        Args:
+            ordered: it must have bounds and prefixes.
+
+        Raises:
+            IndexUnavailableError: there is none; the message names those that exist.
+        """
+
+    @abstractmethod
+    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+        """What :meth:`find` answers."""
 
     def find(
         self,
@@ -67,34 +145,60 @@ class RowSource(Protocol):
         Raises:
             IndexUnavailableError: no index on the columns of the request.
         """
-        ...
+        rows = self.find_unobserved(request, limit, reverse)
+        if self.observer is not None:
+            self.observer.found(request, columns, rows.num_rows)
+        return rows
 
+    @abstractmethod
     def read(self, rows: RowSet, columns: Names) -> pa.Table:
         """Some columns of these rows, in their order."""
-        ...
 
+    @abstractmethod
+    def filtered(
+        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that pass, batch by batch in file order; ``threads`` 0 is one per processor."""
+
+    @abstractmethod
     def projected(self, columns: Names) -> pa.Schema:
         """Schema of these columns.
 
         Raises:
             InvalidArgumentError: there is no such column.
         """
-        ...
 
+    @abstractmethod
     def all_rows(self) -> RowSet:
         """Every row, in file order; a row's number is its position in here."""
-        ...
 
-    def filtered(
-        self, where: Where, columns: Names, *, batch_rows: int, threads: int
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, batch by batch in file order; ``threads`` 0 is one per processor."""
-        ...
+    def numbered(self, rows: RowSet) -> RowSet:
+        """The same rows by their numbers."""
+        return rows
 
-    def count_passing(self, where: Where, *, threads: int) -> int:
-        """How many rows pass."""
-        ...
-
+    @abstractmethod
     def explain_request(self, request: Request, columns: Names) -> Plan:
         """What finding and reading would touch, without reading data."""
-        ...
+
+    # ------------------------------------------------------------------ what may be done faster
+
+    def find_and_read(
+        self, keys: Keys, columns: Names, *, first: bool = False
+    ) -> tuple[pa.Table, Positions]:
+        """The rows of each key, and for each row the position of its key.
+
+        Args:
+            first: only the first row is wanted; others may be there.
+        """
+        rows = self.find(keys, columns=columns, limit=1 if first else None).expand()
+        assert rows.probe is not None
+        return self.read(rows, columns), rows.probe
+
+    def count_matches(self, keys: Keys) -> Positions:
+        """How many rows each key has."""
+        return self.find(keys).counts
+
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        """How many rows pass a filter."""
+        batches = self.filtered(where, (), batch_rows=1 << 16, threads=threads)
+        return sum(batch.num_rows for batch in batches)
