@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import io
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -70,3 +73,47 @@ def test_leading_columns_are_a_prefix(store: Store, kind: str) -> None:
         assert (found["a"], found["b"]) == (2, "xy")
     assert file.get(9, on="a") is None
     assert file.get(2, on="a")["a"] == 2
+
+
+class _Reentrant(io.BytesIO):
+    """A file object whose reads look up another key of the same file on the same thread."""
+
+    ask: Callable[[], object] | None = None
+
+    def size(self) -> int:
+        return len(self.getbuffer())
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        ask, self.ask = self.ask, None
+        if ask is not None:
+            ask()
+            self.ask = ask
+        return bytes(self.getbuffer()[offset : offset + size])
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_get_survives_a_get_inside_a_read(store: Store, path: str, kind: str) -> None:
+    # The inner get() replaced the outer one's encoded key: it gave the row of another key.
+    store(_table(), **INDEXES[kind])
+    source = _Reentrant(Path(path).read_bytes())
+    file = nb.open(source, cache_bytes=0)
+    rows = [row for row in _table().to_pylist() if None not in row.values()]
+    other = rows[-1]
+    key = tuple(other[name] for name in NAMES)
+    assert file.get(key, on=NAMES) == other  # and its group is open
+    source.ask = lambda: file.get(key, on=NAMES)
+    for row in rows:
+        assert file.get(tuple(row[name] for name in NAMES), on=NAMES) == row
+
+
+def test_a_time_zone_may_get_while_its_key_is_encoded(store: Store) -> None:
+    times = [dt.datetime(2024, 1, day, tzinfo=dt.UTC) for day in (1, 2)]
+    table = pa.table({"t": times, "n": [1, 2], "row": [0, 1]})
+    file = store(table, cluster_by=["t", "n"])
+
+    class Zone(dt.tzinfo):
+        def utcoffset(self, _when: dt.datetime | None) -> dt.timedelta:
+            assert file.get((times[1], 2))["row"] == 1
+            return dt.timedelta(0)
+
+    assert file.get((times[0].replace(tzinfo=Zone()), 1))["row"] == 0

@@ -8,6 +8,7 @@ import inspect
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -89,3 +90,19 @@ def test_get_as_a_method_has_its_name_signature_and_documentation(tmp_path: Path
     del file, bound, get
     gc.collect()
     assert alive() is None
+
+
+def test_get_gives_the_files_values_whatever_the_key_is(tmp_path: Path) -> None:
+    # The caller's own object was put into the row: json refused numpy's integer.
+    path = str(tmp_path / "t.nimble")
+    nb.write(pa.table({"k": [1, 2], "s": ["a", "b"], "v": [3, 4]}), path, cluster_by=["k", "s"])
+    for options in ({}, {"mmap": False}):
+        with nb.open(path, **options) as file:
+            for key in ((1, "a"), (np.int64(1), np.str_("a")), (np.uint8(1), "a")):
+                row = file.get(key)
+                assert row == {"k": 1, "s": "a", "v": 3}
+                assert [type(value) for value in row.values()] == [int, str, int]
+    nb.write(pa.table({"k": [0, 1], "v": [3, 4]}), path, cluster_by="k")
+    with nb.open(path) as file:
+        for one in (1, np.int16(1), np.array([1])[0]):
+            assert {type(value) for value in file.get(one).values()} == {int}

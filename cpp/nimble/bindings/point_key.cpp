@@ -20,9 +20,10 @@ PointKey::PointKey(const KeyEncoder* encoder, std::vector<size_t> order)
   }
 }
 
-ByteSpan PointKey::encode(PyObject* key, uint8_t (&bytes)[kInlineBytes]) const {
+ByteSpan PointKey::encode(PyObject* key, Memory* memory) const {
   if (order_.empty()) return {};
-  if (num_columns_ != 1) return encode_tuple(key);
+  if (num_columns_ != 1) return encode_tuple(key, memory);
+  uint8_t* const bytes = memory->bytes_;
   const KeyEncoder& encoder = *encoder_;
   const Logical logical = encoder.columns()[0].logical;
   if (logical == Logical::kInt && PyLong_CheckExact(key)) {
@@ -37,23 +38,23 @@ ByteSpan PointKey::encode(PyObject* key, uint8_t (&bytes)[kInlineBytes]) const {
     const char* text = PyUnicode_AsUTF8AndSize(key, &size);
     if (text == nullptr) throw py::error_already_set();
     const auto n = static_cast<size_t>(size);
-    if (KeyEncoder::max_text_key(n) <= sizeof bytes) {
+    if (KeyEncoder::max_text_key(n) <= Memory::kInlineBytes) {
       return {bytes, encoder.encode_text_key({text, n}, bytes)};
     }
   }
-  return PyTuple_Check(key) ? ByteSpan{} : encode_tuple(key);
+  return PyTuple_Check(key) ? ByteSpan{} : encode_tuple(key, memory);
 }
 
 // The same for keys of any type and number of columns.
-ByteSpan PointKey::encode_tuple(PyObject* key) const {
-  thread_local std::vector<KeyScalar> values;
-  thread_local ByteBuffer encoded;
-  if (!values_of(key, &values)) return {};
-  for (const KeyScalar& v : values) {
+ByteSpan PointKey::encode_tuple(PyObject* key, Memory* memory) const {
+  struct Values;
+  Scratch<std::vector<KeyScalar>, Values> values;
+  if (!values_of(key, &*values)) return {};
+  for (const KeyScalar& v : *values) {
     if (v.kind == KeyScalar::Kind::kNull) return {};
   }
-  encoded.clear();
-  check(encoder_->encode_tuple(values, &encoded));
+  ByteBuffer& encoded = *memory->longer_.emplace();
+  check(encoder_->encode_tuple(*values, &encoded));
   return encoded.span();
 }
 

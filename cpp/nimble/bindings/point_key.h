@@ -4,15 +4,28 @@
 
 #include <pybind11/pybind11.h>
 
+#include <optional>
 #include <vector>
 
+#include "nimble/base/scratch.h"
 #include "nimble/bindings/python_keys.h"
 
 namespace nimble {
 
 class PointKey {
  public:
-  static constexpr size_t kInlineBytes = 256;
+  // Memory for one encoded key. A call of Python in between may encode another
+  // key on the same thread, so each caller has its own.
+  class Memory {
+   public:
+    static constexpr size_t kInlineBytes = 256;
+
+   private:
+    friend class PointKey;
+    struct Encoded;
+    uint8_t bytes_[kInlineBytes];
+    std::optional<Scratch<ByteBuffer, Encoded>> longer_;
+  };
 
   // Keys are tuples of all columns of `encoder`; the i-th column is item
   // order[i]. Without an order no key is known. Raises where `order` is not
@@ -20,17 +33,23 @@ class PointKey {
   PointKey(const KeyEncoder* encoder, std::vector<size_t> order);
 
   size_t num_columns() const { return num_columns_; }
-  // The encoded form, in `bytes` or in memory of this thread that the next call
-  // uses again; empty where nimblepy/keys.py has to look at the key.
-  ByteSpan encode(PyObject* key, uint8_t (&bytes)[kInlineBytes]) const;
-  // What a key that has been encoded has for a column; borrowed.
+  // The encoded form, in `memory`; empty where nimblepy/keys.py has to look at
+  // the key.
+  ByteSpan encode(PyObject* key, Memory* memory) const;
+  // What a key that has been encoded has for a column of integers or text, if
+  // it is the object that the row would have; else null. Borrowed.
   PyObject* part(PyObject* key, size_t column) const {
-    if (num_columns_ == 1) return key;
-    return PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(order_[column]));
+    PyObject* const part =
+        num_columns_ == 1
+            ? key
+            : PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(order_[column]));
+    // A numpy integer means the same value and is another object.
+    const bool plain = PyLong_CheckExact(part) || PyUnicode_CheckExact(part);
+    return plain ? part : nullptr;
   }
 
  private:
-  ByteSpan encode_tuple(PyObject* key) const;
+  ByteSpan encode_tuple(PyObject* key, Memory* memory) const;
   bool values_of(PyObject* key, std::vector<KeyScalar>* values) const;
 
   const KeyEncoder* encoder_;  // null: no index

@@ -1,19 +1,19 @@
 #include "nimble/bindings/point_value.h"
 
+#include "nimble/base/scratch.h"
+#include "nimble/stripe/value_reader.h"
+
 namespace nimble {
 namespace {
 
 Status make_bytes(const PointColumn& column, const OneValue& value,
                   PyObject** out) {
-  thread_local BytesSink kept;  // its memory
-  BytesSink& sink = kept;
-  sink.data.clear();
-  sink.count = 0;
-  sink.wide = true;
-  NIMBLE_RETURN_IF_ERROR(value.read(Output{nullptr, 0, &sink}));
+  struct PointValue;
+  Scratch<ValueBytes, PointValue> value_bytes;
+  NIMBLE_RETURN_IF_ERROR(value.read(value_bytes->output()));
   static const uint8_t nothing = 0;
-  const size_t size = sink.data.size();
-  *out = column.maker.make(size > 0 ? sink.data.data() : &nothing, size);
+  const size_t size = value_bytes->size();
+  *out = column.maker.make(size > 0 ? value_bytes->data() : &nothing, size);
   return Status::ok();
 }
 

@@ -141,8 +141,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
   py::object get(PyObject* key) const {
-    uint8_t bytes[PointKey::kInlineBytes];
-    const ByteSpan encoded = key_.encode(key, bytes);
+    PointKey::Memory memory;
+    const ByteSpan encoded = key_.encode(key, &memory);
     if (encoded.empty()) {
       return py::reinterpret_borrow<py::object>(Py_NotImplemented);
     }
@@ -205,7 +205,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     OneValue values[kAhead];
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
-      if (!g.direct || (g.key_part && key != nullptr)) continue;
+      if (!g.direct || known_part(g, key) != nullptr) continue;
       OneValue& value = values[i - begin];
       if (Status s = place.stream(g.column.values, &value); !s)
         fail(std::move(s), i);
@@ -221,8 +221,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
         made = g.nested->make(slow.nested->children[g.nested_column], 0);
       } else if (!g.direct) {
         made = py::object(slow.others[g.name]).release().ptr();
-      } else if (g.key_part && key != nullptr) {
-        made = Py_NewRef(key_.part(key, *g.key_part));
+      } else if (PyObject* const part = known_part(g, key)) {
+        made = Py_NewRef(part);
       } else {
         Status s = make_value(place, g.column, values[i - begin], &made);
         if (!s) fail(std::move(s), i);
@@ -232,6 +232,12 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       Py_DECREF(made);
       if (failed != 0) throw py::error_already_set();
     }
+  }
+
+  // What the key that the row was found by, if any, has for a column; borrowed.
+  PyObject* known_part(const Getter& getter, PyObject* key) const {
+    const bool known = getter.key_part && key != nullptr;
+    return known ? key_.part(key, *getter.key_part) : nullptr;
   }
 
   [[noreturn]] void fail(Status status, size_t column) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/base/scratch.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/lookup/hash_index.h"
 #include "nimble/lookup/row_keys.h"
@@ -36,10 +37,10 @@ class HashLookup final : public IndexLookup {
   Status find_keys(const KeyBuffer& keys, bool whole,
                    LookupAnswer* out) const override {
     if (whole && keys.size() == 1) {
-      thread_local std::vector<uint64_t> rows;
-      rows.clear();
-      NIMBLE_RETURN_IF_ERROR(index_->find_one(keys.key(0), &rows));
-      if (rows.size() <= 1) return find_one(keys.key(0), rows, out);
+      struct Candidates;
+      Scratch<std::vector<uint64_t>, Candidates> rows;
+      NIMBLE_RETURN_IF_ERROR(index_->find_one(keys.key(0), &*rows));
+      if (rows->size() <= 1) return find_one(keys.key(0), *rows, out);
     }
     return settle(
         keys, whole, [out](uint64_t row) { out->add(row); },

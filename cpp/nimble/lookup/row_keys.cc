@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "nimble/base/scratch.h"
+#include "nimble/stripe/value_reader.h"
+
 namespace nimble {
 namespace {
 
@@ -187,26 +190,24 @@ Status RowKeys::append_part(const Place& place, size_t part,
     NIMBLE_RETURN_IF_ERROR(place.decode(p.values, to));
     return encoder_.encode_scalar(part, scalar_of(p.field, value), key);
   }
-  thread_local BytesSink sink;  // its memory
-  sink.data.clear();
-  sink.count = 0;
-  sink.wide = true;
-  NIMBLE_RETURN_IF_ERROR(place.decode(p.values, Output{nullptr, 0, &sink}));
-  return encoder_.encode_scalar(part, KeyScalar::from_bytes(sink.data.span()),
+  struct PartValue;
+  Scratch<ValueBytes, PartValue> bytes;
+  NIMBLE_RETURN_IF_ERROR(place.decode(p.values, bytes->output()));
+  return encoder_.encode_scalar(part, KeyScalar::from_bytes(bytes->span()),
                                 key);
 }
 
 Result<int> RowKeys::compare_at(const Place& place, ByteSpan target) const {
-  thread_local ByteBuffer key;
-  key.clear();
+  struct RowKey;
+  Scratch<ByteBuffer, RowKey> key;
   int sign = 0;
   // The columns behind the first that decides are not decoded.
   for (size_t i = 0; i < parts_.size() && sign == 0; ++i) {
-    NIMBLE_RETURN_IF_ERROR(append_part(place, i, &key));
-    const size_t size = std::min(key.size(), target.size());
-    sign = compare_bytes(key.span(), target.first(size));
+    NIMBLE_RETURN_IF_ERROR(append_part(place, i, &*key));
+    const size_t size = std::min(key->size(), target.size());
+    sign = compare_bytes(key->span(), target.first(size));
   }
-  if (sign == 0 && key.size() < target.size()) sign = -1;
+  if (sign == 0 && key->size() < target.size()) sign = -1;
   return sign;
 }
 
