@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Ranges = NDArray[np.uint64]  # shape (n, 2): half-open file row ranges
+_Rows = NDArray[np.uint64]
+_Flags = NDArray[np.bool_]
 
 class Writer:
     def __init__(
@@ -72,6 +74,89 @@ class RowFilter:
     def __init__(self, file: File, spec: tuple[Any, ...]) -> None: ...
     def count(self, ranges: _Ranges, threads: int) -> int: ...
     def rows(self, ranges: _Ranges, threads: int) -> NDArray[np.uint64]: ...
+
+class Index:
+    """One index of a file. The cluster index and secondary ones answer the same questions.
+
+    ``Index(file)`` is the cluster index, ``Index(file, i)`` entry ``i`` of ``file.indexes``;
+    IndexUnavailableError where the file has none such. Cheap to make and kept by nobody: keep it
+    where it is asked often. It keeps the file open.
+
+    Keys are a record batch with the first columns of the index, in their order and in the types of
+    the file. Fewer columns than the index has match every key that begins with their values; only
+    an ordered index answers that. A key matches nothing where its flag in ``impossible`` is set
+    (a value that the column cannot hold), and, unless ``null_equals``, where it has a null. Keys
+    may be in any order and repeated.
+
+    Row ranges and places are half-open. Rows are those of the file; places are positions in the
+    order of the index, which for the cluster index are the rows. What reads does so without the
+    GIL.
+    """
+
+    def __init__(self, file: File, number: int | None = None) -> None: ...
+    ordered: bool
+    """It has bounds, prefixes and places; a hash index answers whole keys only."""
+
+    def find(
+        self, keys: object, null_equals: bool = False, impossible: _Flags | None = None
+    ) -> tuple[_Ranges, NDArray[np.int64]]:
+        """Row ranges with each key, none empty, and for each the position of its key in ``keys``.
+
+        Ordered by key position, then by row.
+        """
+    def rows(
+        self, keys: object, null_equals: bool = False, impossible: _Flags | None = None
+    ) -> tuple[_Rows, NDArray[np.int64]]:
+        """The same row by row: rows, and for each the position of its key."""
+    def count(
+        self, keys: object, null_equals: bool = False, impossible: _Flags | None = None
+    ) -> NDArray[np.int64]:
+        """How many rows each key has."""
+    def find_first(self, key: object, null_equals: bool = False) -> int | None:
+        """The first row of the file with a key, a batch of one row.
+
+        Costs the same however many rows have the key, if it is a whole one.
+        """
+    def lookup(
+        self,
+        projection: Projection,
+        keys: object,
+        null_equals: bool,
+        impossible: _Flags | None,
+        max_rows: int,
+    ) -> tuple[object, object, NDArray[np.int64]] | None:
+        """The rows of :meth:`rows`, read: schema and array capsules, and the key positions.
+
+        Columns of the key are not read. ``None`` where the result is too large for one batch: more
+        than ``max_rows``, or more bytes than one array holds.
+        """
+    def candidates(self, keys: object) -> _Rows:
+        """Ascending rows among which are all that have one of the keys; cheaper than exact ones."""
+    def places(self, keys: object, null_equals: bool = False) -> _Ranges:
+        """The place range of each key, (n, 2); of an absent one the empty range where it would be.
+
+        Ordered indexes only, as everything below. A key that matches nothing has (0, 0).
+        """
+    def range(
+        self,
+        lower: object | None,
+        lower_inclusive: bool,
+        upper: object | None,
+        upper_inclusive: bool,
+        by_value: bool = False,
+    ) -> tuple[int, int]:
+        """The places between two bounds: batches of one row of the first columns; None: no bound.
+
+        Bounds are in the order of the index; with ``by_value`` in that of the values of the last
+        column given, whatever its direction.
+        """
+    def prefix(self, values: object, starts_with: bool = False) -> tuple[int, int]:
+        """The places of keys whose first columns equal ``values``, a batch of one row.
+
+        With ``starts_with`` the last of them is the beginning of a text or binary value.
+        """
+    def rows_at(self, places: _Ranges) -> _Rows:
+        """The rows at these place ranges, one after the other, each in the order of the index."""
 
 class PointBase:
     _quick: Callable[[object], Any] | None

@@ -106,7 +106,7 @@ Answer take(const Reader& file) {
 
 Answer find(const IndexLookup& index, const KeyBuffer& keys) {
   LookupAnswer answer;
-  if (!index.find_keys(keys, true, &answer)) return std::nullopt;
+  if (!index.find(keys, true, nullptr, &answer)) return std::nullopt;
   return digest_of(answer);
 }
 

@@ -64,7 +64,7 @@ void ask_index(const Reader& file, const IndexLookup& index) {
     if (i % 4 == 0) probes.push_back(key);
   }
   LookupAnswer answer;
-  const Status found = index.find_keys(probes, true, &answer);
+  const Status found = index.find(probes, true, nullptr, &answer);
   if (found) {
     FUZZ_CHECK(answer.ends.size() == probes.size());
     for (const RowRange& r : answer.ranges) {
@@ -73,17 +73,23 @@ void ask_index(const Reader& file, const IndexLookup& index) {
   }
   LookupAnswer candidates;
   (void)index.find_candidates(probes, true, &candidates);
+  for (size_t i = 0; i < probes.size(); ++i) {
+    const auto first = index.find_first(probes.key(i), nullptr);
+    FUZZ_CHECK(!first ||
+               first->value_or(0) < std::max<uint64_t>(1, file->num_rows()));
+  }
   std::vector<uint64_t> counts;
-  (void)index.count_keys(probes, true, &counts);
+  (void)index.count(probes, true, &counts);
   (void)index.check_rows(keys, 0);
   (void)index.memory_bytes();
   if (file->num_rows() <= kMostFileRows) (void)index.check_order();
   if (!index.is_ordered()) return;
   std::vector<PlaceRange> places;
-  const Status placed = index.find_places(probes, true, &places);
+  const Status placed = index.find_places(probes, &places);
   for (const size_t cut : {size_t{1}, keys.key(0).size() / 2 + 1}) {
     const auto range = index.find_range(
-        prefix_range(keys.key(0).first(std::min(cut, keys.key(0).size()))));
+        prefix_range(keys.key(0).first(std::min(cut, keys.key(0).size()))),
+        nullptr);
     if (range) places.push_back(*range);
   }
   if (!placed) return;
@@ -198,7 +204,7 @@ FUZZ_FILE_TARGET(lookup) {
       const auto stored = cursor.stored_key_at(row, &key);
       if (!stored || !*stored) continue;
       (void)cursor.find_prefix(key.span());
-      (void)cursor.find_key(key.span());
+      (void)cursor.find_whole(key.span());
       (void)cursor.end_of(key.span());
     }
   }

@@ -135,10 +135,16 @@ py::object schema_capsule(const Field& field) {
 
 py::tuple array_capsules(Column&& column) {
   const Field field = column.field();
-  auto a = std::make_unique<ArrowArray>();
-  check(std::move(column).export_array(a.get()));
-  auto array = make_capsule(std::move(a), "arrow_array", destroy_array);
-  return py::make_tuple(schema_capsule(field), array);
+  ArrowArray array{};
+  check(std::move(column).export_array(&array));
+  return array_capsules(field, &array);
+}
+
+py::tuple array_capsules(const Field& field, ArrowArray* array) {
+  auto moved = std::make_unique<ArrowArray>(*array);
+  array->release = nullptr;
+  auto capsule = make_capsule(std::move(moved), "arrow_array", destroy_array);
+  return py::make_tuple(schema_capsule(field), capsule);
 }
 
 py::object stream_capsule(std::shared_ptr<BatchSource> source) {

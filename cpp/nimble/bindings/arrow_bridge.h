@@ -54,6 +54,8 @@ class ImportedStream {
 pybind11::object schema_capsule(const Field& field);
 // (schema, array) capsules of a column, which is moved out.
 pybind11::tuple array_capsules(Column&& column);
+// The same of an array of `field` that has been exported; it is moved out.
+pybind11::tuple array_capsules(const Field& field, ArrowArray* array);
 
 // Batches made one after another by `next`, as an object with
 // __arrow_c_stream__. `next` runs without the GIL; it leaves `out->release`

@@ -37,7 +37,7 @@ class ProbeKeys {
   size_t size() const { return keys_.size(); }
   // The row range of each probe. Call without the GIL.
   // `wanted`: as for KeyCursor.
-  Result<FoundKeys> find(const RowReader* wanted = nullptr) const;
+  Result<LookupAnswer> find(const RowReader* wanted = nullptr) const;
   // Of the columns of `reader` those that every found row shares with its
   // probe: the probes hold their values in the file's own type and form.
   std::vector<uint8_t> known_columns(const RowReader& reader) const;
@@ -77,6 +77,7 @@ void register_projection(pybind11::module_& m);
 void register_filter(pybind11::module_& m);
 void register_lookup(pybind11::module_& m);
 void register_index(pybind11::module_& m);
+void register_index_functions(pybind11::module_& m);
 void register_key_batch(pybind11::module_& m);
 void register_inspect(pybind11::module_& m);
 void register_writer(pybind11::module_& m);

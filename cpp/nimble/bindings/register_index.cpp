@@ -1,162 +1,247 @@
-// Questions to one index of a file, by its number: -1 is the cluster index,
-// others are those of the footer. Answers are file rows, or places in the
-// order of an index.
+// _core.Index: one index of a file, the cluster index or a secondary one, and
+// everything that it can be asked.
 #include <pybind11/stl.h>
 
-#include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/lookup/index_lookup.h"
+#include "nimble/bindings/index_handle.h"
+#include "nimble/bindings/key_batch.h"
+#include "nimble/lookup/probe_rows.h"
 
 namespace py = pybind11;
 
 namespace nimble {
-namespace {
 
-// An index while it is asked. What it reads needs no GIL.
-class Asked {
- public:
-  Asked(const FileReader& file, int64_t index) {
-    if (index < 0) {
-      if (file.encoder() == nullptr) {
-        raise(Status::not_found(file.file().name() + " has no cluster key"));
-      }
-      owned_ = open_cluster_lookup(file);
-      lookup_ = owned_.get();
-      columns_ = &file.footer().cluster->columns;
-      return;
+std::shared_ptr<const IndexHandle> IndexHandle::open(
+    std::shared_ptr<const FileReader> file, std::optional<size_t> number) {
+  std::shared_ptr<IndexHandle> out(new IndexHandle());
+  const FileFooter& footer = file->footer();
+  if (!number) {
+    if (!footer.cluster || file->encoder() == nullptr) {
+      raise(Status::not_found(file->file().name() + " has no cluster key"));
     }
-    lookup_ = secondary_index(file, index);
-    columns_ = &file.footer().indexes[static_cast<size_t>(index)].columns;
-  }
-
-  const IndexLookup& operator*() const { return *lookup_; }
-  const IndexLookup* operator->() const { return lookup_; }
-  const std::vector<KeyColumnRef>& columns() const { return *columns_; }
-
- private:
-  std::unique_ptr<const IndexLookup> owned_;
-  const IndexLookup* lookup_ = nullptr;
-  const std::vector<KeyColumnRef>* columns_ = nullptr;
-};
-
-// Keys of a batch that has the first columns of an index's key. Without
-// `null_equals`, keys with a null are left out: they match nothing.
-struct AskedKeys {
-  KeyBuffer keys;
-  std::vector<uint8_t> left_out;  // of each row of the batch; empty: none
-  size_t num_rows = 0;
-  bool whole = false;
-
-  AskedKeys(const Asked& asked, const py::object& object, bool null_equals) {
-    const auto batch = ImportedArray::from_python(object);
-    const ArrayView& view = batch->view();
-    std::vector<KeyColumnSpec> specs;
-    for (size_t i = 0; i < batch->field().children.size(); ++i) {
-      specs.push_back({{static_cast<int>(i)}, asked.columns().at(i).order});
+    out->cluster_ = open_cluster_lookup(*file);
+    out->lookup_ = out->cluster_.get();
+    out->columns_ = &footer.cluster->columns;
+  } else {
+    if (*number >= footer.indexes.size()) {
+      raise(Status::not_found(file->file().name() + " has no index " +
+                              std::to_string(*number)));
     }
-    whole = specs.size() == asked.columns().size();
-    num_rows = static_cast<size_t>(view.length());
-    const KeyEncoder encoder =
-        unwrap(KeyEncoder::create(batch->field(), specs));
-    check(encoder.encode(view, 0, view.length(), &keys));
-    for (const ArrayView& c : view.children()) {
-      if (null_equals || !c.may_have_nulls()) continue;
-      left_out.resize(num_rows);
-      for (size_t i = 0; i < num_rows; ++i) {
-        left_out[i] |= !c.is_valid(view.child_row(static_cast<int64_t>(i)));
-      }
+    Result<const IndexLookup*> opened = nullptr;
+    {
+      const WithoutGil nogil;
+      opened = file->index(*number);
     }
-    if (!left_out.empty()) drop();
+    out->lookup_ = unwrap(std::move(opened));
+    out->columns_ = &footer.indexes[*number].columns;
   }
-
-  // Calls take(i, request) for every row i of the batch: the number of its
-  // key among those that are asked for, or none.
-  template <class Take>
-  void each(const Take& take) const {
-    size_t request = 0;
-    for (size_t i = 0; i < num_rows; ++i) {
-      const bool asked = left_out.empty() || left_out[i] == 0;
-      take(i, asked ? std::optional<size_t>(request++) : std::nullopt);
-    }
-  }
-
- private:
-  void drop() {
-    KeyBuffer kept(keys.fixed_width());
-    for (size_t i = 0; i < num_rows; ++i) {
-      if (left_out[i] == 0) kept.push_back(keys.key(i));
-    }
-    keys = std::move(kept);
-  }
-};
-
-// CSR over the batch's rows: rows of probe i are rows[ends[i - 1], ends[i]).
-// With `candidates`, rows of other keys may be among them.
-py::tuple index_find(const FileReader& file, int64_t index,
-                     const py::object& batch, bool null_equals,
-                     bool candidates) {
-  const Asked asked(file, index);
-  const AskedKeys probes(asked, batch, null_equals);
-  LookupAnswer answer;
-  Status status;
-  {
-    const WithoutGil nogil;
-    status = candidates
-                 ? asked->find_candidates(probes.keys, probes.whole, &answer)
-                 : asked->find_keys(probes.keys, probes.whole, &answer);
-  }
-  check(status);
-  py::array_t<uint64_t> ends(static_cast<py::ssize_t>(probes.num_rows));
-  py::array_t<uint64_t> rows(static_cast<py::ssize_t>([&answer] {
-    uint64_t n = 0;
-    for (const RowRange& r : answer.ranges) n += r.size();
-    return n;
-  }()));
-  uint64_t* end = ends.mutable_data();
-  uint64_t* row = rows.mutable_data();
-  uint64_t* const first = row;
-  size_t range = 0;
-  probes.each([&](size_t, std::optional<size_t> request) {
-    for (; request && range < answer.ends[*request]; ++range) {
-      const RowRange r = answer.ranges[range];
-      for (uint64_t x = r.begin; x < r.end; ++x) *row++ = x;
-    }
-    *end++ = static_cast<uint64_t>(row - first);
-  });
-  return py::make_tuple(ends, rows);
-}
-
-py::array_t<uint64_t> index_count(const FileReader& file, int64_t index,
-                                  const py::object& batch, bool null_equals) {
-  const Asked asked(file, index);
-  const AskedKeys probes(asked, batch, null_equals);
-  std::vector<uint64_t> counts;
-  Status status;
-  {
-    const WithoutGil nogil;
-    status = asked->count_keys(probes.keys, probes.whole, &counts);
-  }
-  check(status);
-  py::array_t<uint64_t> out(static_cast<py::ssize_t>(probes.num_rows));
-  uint64_t* to = out.mutable_data();
-  probes.each([&](size_t i, std::optional<size_t> request) {
-    to[i] = request ? counts[*request] : 0;
-  });
+  out->file_ = std::move(file);
   return out;
 }
 
-py::tuple places_of(const Asked& asked, const KeyRange& range) {
-  if (!asked->is_ordered()) {
-    raise(Status::not_found("a hash index has no order"));
-  }
-  Result<PlaceRange> found = PlaceRange{};
+void IndexHandle::check_ordered() const {
+  if (lookup_->is_ordered()) return;
+  raise(Status::not_found("a hash index has no order"));
+}
+
+void IndexHandle::check_same_file(const RowReader& reader) const {
+  if (&reader.file() == file_.get()) return;
+  raise(Status::invalid_argument("the projection is of another file"));
+}
+
+namespace {
+
+using Flags = KeyBatch::Flags;
+using Impossible = std::optional<Flags>;
+template <class T>
+using Array = py::array_t<T, py::array::c_style>;
+
+// Calls f() without the GIL and raises what went wrong.
+template <class F>
+void ask(const F& f) {
+  Status status;
   {
     const WithoutGil nogil;
-    found = asked->find_range(range);
+    status = f();
   }
-  const PlaceRange r = unwrap(std::move(found));
-  return py::make_tuple(r.begin, std::max(r.begin, r.end));
+  check(status);
+}
+
+template <class T>
+Array<T> to_numpy(const std::vector<T>& values) {
+  return Array<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+LookupAnswer find_answer(const IndexHandle& index, const KeyBatch& batch) {
+  LookupAnswer answer;
+  ask([&] {
+    return index->find(batch.keys(), batch.whole(), nullptr, &answer);
+  });
+  return answer;
+}
+
+// Calls take(range, row of the batch) for every range with rows.
+template <class Take>
+void each_range(const LookupAnswer& answer, const KeyBatch& batch,
+                const Take& take) {
+  size_t at = 0;
+  for (size_t i = 0; i < answer.ends.size(); ++i) {
+    const auto number = static_cast<int64_t>(batch.row_of(i));
+    for (; at < answer.ends[i]; ++at) {
+      if (!answer.ranges[at].empty()) take(answer.ranges[at], number);
+    }
+  }
+}
+
+py::tuple find(const IndexHandle& index, const py::object& keys,
+               bool null_equals, const Impossible& impossible) {
+  const KeyBatch batch(index.columns(), keys, null_equals, impossible);
+  const LookupAnswer answer = find_answer(index, batch);
+  std::vector<RowRange> ranges;
+  std::vector<int64_t> numbers;
+  ranges.reserve(answer.ranges.size());
+  numbers.reserve(answer.ranges.size());
+  each_range(answer, batch, [&](const RowRange& range, int64_t number) {
+    ranges.push_back(range);
+    numbers.push_back(number);
+  });
+  return py::make_tuple(ranges_to_numpy(ranges), to_numpy(numbers));
+}
+
+py::tuple rows(const IndexHandle& index, const py::object& keys,
+               bool null_equals, const Impossible& impossible) {
+  const KeyBatch batch(index.columns(), keys, null_equals, impossible);
+  const LookupAnswer answer = find_answer(index, batch);
+  uint64_t total = 0;
+  for (const RowRange& range : answer.ranges) total += range.size();
+  Array<uint64_t> found(static_cast<py::ssize_t>(total));
+  Array<int64_t> numbers(static_cast<py::ssize_t>(total));
+  uint64_t* row = found.mutable_data();
+  int64_t* to = numbers.mutable_data();
+  each_range(answer, batch, [&](const RowRange& range, int64_t number) {
+    for (uint64_t r = range.begin; r < range.end; ++r) {
+      *row++ = r;
+      *to++ = number;
+    }
+  });
+  return py::make_tuple(found, numbers);
+}
+
+Array<uint64_t> candidates(const IndexHandle& index, const py::object& keys) {
+  const KeyBatch batch(index.columns(), keys, false, {});
+  std::vector<uint64_t> found;
+  ask([&] {
+    LookupAnswer answer;
+    NIMBLE_RETURN_IF_ERROR(
+        index->find_candidates(batch.keys(), batch.whole(), &answer));
+    found = place_rows(rows_of(answer)).rows;
+    return Status::ok();
+  });
+  return to_numpy(found);
+}
+
+Array<int64_t> count(const IndexHandle& index, const py::object& keys,
+                     bool null_equals, const Impossible& impossible) {
+  const KeyBatch batch(index.columns(), keys, null_equals, impossible);
+  std::vector<uint64_t> counts;
+  ask([&] { return index->count(batch.keys(), batch.whole(), &counts); });
+  std::vector<int64_t> out(batch.num_rows());
+  for (size_t i = 0; i < counts.size(); ++i) {
+    out[batch.row_of(i)] = static_cast<int64_t>(counts[i]);
+  }
+  return to_numpy(out);
+}
+
+std::optional<uint64_t> find_first(const IndexHandle& index,
+                                   const py::object& key, bool null_equals) {
+  const KeyBatch batch(index.columns(), key, null_equals, {});
+  if (batch.num_rows() != 1) {
+    raise(Status::invalid_argument("find_first: expected one key"));
+  }
+  std::optional<uint64_t> row;
+  if (batch.keys().empty()) return row;
+  if (!batch.whole()) {
+    const LookupAnswer answer = find_answer(index, batch);
+    each_range(answer, batch, [&row](const RowRange& range, int64_t) {
+      if (!row) row = range.begin;
+    });
+    return row;
+  }
+  ask([&] {
+    NIMBLE_ASSIGN_OR_RETURN(row,
+                            index->find_first(batch.keys().key(0), nullptr));
+    return Status::ok();
+  });
+  return row;
+}
+
+// Finds the rows of all keys and reads them. False where the result is to be
+// made in pieces: more than `max_rows`, or more bytes than one array holds.
+Result<bool> read_matches(const IndexHandle& index, const RowReader& reader,
+                          const KeyBatch& batch, uint64_t max_rows,
+                          std::vector<uint64_t>* numbers, ArrowArray* array) {
+  LookupAnswer found;
+  NIMBLE_RETURN_IF_ERROR(
+      index->find(batch.keys(), batch.whole(), &reader, &found));
+  std::optional<ProbeRows> rows = probe_rows(found, max_rows);
+  if (!rows) return false;
+  for (uint64_t& key : rows->keys) key = batch.row_of(key);
+  Column out = reader.make_output();
+  const std::vector<uint8_t> known = batch.known_columns(reader);
+  NIMBLE_RETURN_IF_ERROR(reader.take_placed(rows->rows, known, 1, &out));
+  for (size_t c = 0; c < known.size(); ++c) {
+    if (known[c] == 0) continue;
+    NIMBLE_RETURN_IF_ERROR(
+        batch.append_known(reader, c, rows->keys, &out.children[c]));
+  }
+  *numbers = std::move(rows->keys);
+  Status status = std::move(out).export_array(array);
+  if (status.code() == StatusCode::kInvalidArgument) return false;
+  if (!status) return status;
+  return true;
+}
+
+py::object lookup(const IndexHandle& index, const RowReader& reader,
+                  const py::object& keys, bool null_equals,
+                  const Impossible& impossible, uint64_t max_rows) {
+  index.check_same_file(reader);
+  const KeyBatch batch(index.columns(), keys, null_equals, impossible);
+  std::vector<uint64_t> numbers;
+  ArrowArray array{};
+  bool complete = false;
+  ask([&] {
+    NIMBLE_ASSIGN_OR_RETURN(complete, read_matches(index, reader, batch,
+                                                   max_rows, &numbers, &array));
+    return Status::ok();
+  });
+  if (!complete) return py::none();
+  const py::tuple capsules = array_capsules(reader.schema(), &array);
+  Array<int64_t> out(static_cast<py::ssize_t>(numbers.size()));
+  std::copy(numbers.begin(), numbers.end(), out.mutable_data());
+  return py::make_tuple(capsules[0], capsules[1], out);
+}
+
+// ------------------------------------------------------------------- places
+
+py::array_t<uint64_t> places(const IndexHandle& index, const py::object& keys,
+                             bool null_equals) {
+  index.check_ordered();
+  const KeyBatch batch(index.columns(), keys, null_equals, {});
+  std::vector<PlaceRange> found;
+  ask([&] { return index->find_places(batch.keys(), &found); });
+  std::vector<PlaceRange> all(batch.num_rows());
+  for (size_t i = 0; i < found.size(); ++i) all[batch.row_of(i)] = found[i];
+  return ranges_to_numpy(all);
+}
+
+py::tuple places_of(const IndexHandle& index, const KeyRange& range) {
+  PlaceRange found;
+  ask([&] {
+    NIMBLE_ASSIGN_OR_RETURN(found, index->find_range(range, nullptr));
+    return Status::ok();
+  });
+  return py::make_tuple(found.begin, std::max(found.begin, found.end));
 }
 
 // A bound given as one row of the first key columns; None: no limit.
@@ -172,126 +257,66 @@ struct Bound {
   }
 };
 
-py::tuple index_range(const FileReader& file, int64_t index,
-                      const py::object& lower, bool lower_inclusive,
-                      const py::object& upper, bool upper_inclusive,
-                      bool by_value) {
-  const Asked asked(file, index);
+py::tuple range(const IndexHandle& index, const py::object& lower,
+                bool lower_inclusive, const py::object& upper,
+                bool upper_inclusive, bool by_value) {
+  index.check_ordered();
   const Bound low(lower, lower_inclusive), high(upper, upper_inclusive);
-  const KeyEncoder& encoder = asked->encoder();
+  const KeyEncoder& encoder = index->encoder();
   return places_of(
-      asked,
+      index,
       unwrap(by_value ? value_range(encoder, low.bound, high.bound)
                       : key_order_range(encoder, low.bound, high.bound)));
 }
 
-py::tuple index_prefix(const FileReader& file, int64_t index,
-                       const py::object& values, bool starts_with) {
-  const Asked asked(file, index);
+py::tuple prefix(const IndexHandle& index, const py::object& values,
+                 bool starts_with) {
+  index.check_ordered();
   const auto batch = ImportedArray::from_python(values);
   return places_of(
-      asked, unwrap(equal_range(asked->encoder(), scalars_of(batch->view()),
+      index, unwrap(equal_range(index->encoder(), scalars_of(batch->view()),
                                 starts_with)));
 }
 
-// Places of each key; none where a null is in it.
-py::array_t<uint64_t> index_places(const FileReader& file, int64_t index,
-                                   const py::object& batch, bool null_equals) {
-  const Asked asked(file, index);
-  const AskedKeys probes(asked, batch, null_equals);
-  std::vector<PlaceRange> found;
-  Status status;
-  {
-    const WithoutGil nogil;
-    status = asked->find_places(probes.keys, probes.whole, &found);
-  }
-  check(status);
-  if (probes.left_out.empty()) return ranges_to_numpy(found);
-  std::vector<PlaceRange> all(probes.num_rows);
-  probes.each([&](size_t i, std::optional<size_t> request) {
-    if (request) all[i] = found[*request];
-  });
-  return ranges_to_numpy(all);
-}
-
-// The rows at these places, one range after the other.
-py::array_t<uint64_t> index_rows(
-    const FileReader& file, int64_t index,
-    const py::array_t<uint64_t, py::array::c_style>& places) {
-  const Asked asked(file, index);
-  std::vector<uint64_t> rows;
-  Status status;
+Array<uint64_t> rows_at(const IndexHandle& index,
+                        const Array<uint64_t>& places) {
+  index.check_ordered();
   const std::vector<PlaceRange> wanted = ranges_from_numpy(places);
   for (const PlaceRange& p : wanted) {
-    if (p.begin <= p.end && p.end <= file.num_rows()) continue;
+    if (p.begin <= p.end && p.end <= index.file().num_rows()) continue;
     raise(Status::invalid_argument("places that the index does not have"));
   }
-  {
-    const WithoutGil nogil;
-    status = asked->rows_at(wanted, &rows);
-  }
-  check(status);
-  return py::array_t<uint64_t>(static_cast<py::ssize_t>(rows.size()),
-                               rows.data());
-}
-
-// For each row of a batch of key columns whether it has the key of its probe:
-// rows [ends[i - 1], ends[i]) belong to row i of `probes`.
-py::array_t<bool> index_settle(
-    const FileReader& file, int64_t index, const py::object& probes,
-    const py::array_t<uint64_t, py::array::c_style>& ends,
-    const py::object& rows) {
-  const Asked asked(file, index);
-  // As they are: nulls included, whatever they mean to the caller.
-  const AskedKeys wanted(asked, probes, true), found(asked, rows, true);
-  const uint64_t* end = ends.data();
-  if (static_cast<size_t>(ends.size()) != wanted.num_rows ||
-      (wanted.num_rows > 0 && end[wanted.num_rows - 1] != found.num_rows)) {
-    raise(Status::invalid_argument("not the rows of these probes"));
-  }
-  py::array_t<bool> out(static_cast<py::ssize_t>(found.num_rows));
-  bool* same = out.mutable_data();
-  size_t at = 0;
-  for (size_t i = 0; i < wanted.num_rows; ++i) {
-    for (; at < end[i] && at < found.num_rows; ++at) {
-      same[at] = compare_bytes(found.keys.key(at), wanted.keys.key(i)) == 0;
-    }
-  }
-  return out;
+  std::vector<uint64_t> found;
+  ask([&] { return index->rows_at(wanted, &found); });
+  return to_numpy(found);
 }
 
 }  // namespace
 
-const IndexLookup* secondary_index(const FileReader& file, int64_t index) {
-  const auto i = static_cast<size_t>(index);
-  if (index < 0 || i >= file.footer().indexes.size()) {
-    raise(Status::not_found(file.file().name() + " has no index " +
-                            std::to_string(index)));
-  }
-  Result<const IndexLookup*> opened = nullptr;
-  {
-    const WithoutGil nogil;
-    opened = file.index(i);
-  }
-  return unwrap(std::move(opened));
-}
-
 void register_index(py::module_& m) {
-  m.def("index_find", &index_find, py::arg("file"), py::arg("index"),
-        py::arg("batch"), py::arg("null_equals"), py::arg("candidates"));
-  m.def("index_count", &index_count, py::arg("file"), py::arg("index"),
-        py::arg("batch"), py::arg("null_equals"));
-  m.def("index_range", &index_range, py::arg("file"), py::arg("index"),
-        py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
-        py::arg("upper_inclusive"), py::arg("by_value"));
-  m.def("index_prefix", &index_prefix, py::arg("file"), py::arg("index"),
-        py::arg("values"), py::arg("starts_with"));
-  m.def("index_rows", &index_rows, py::arg("file"), py::arg("index"),
-        py::arg("places"));
-  m.def("index_settle", &index_settle, py::arg("file"), py::arg("index"),
-        py::arg("probes"), py::arg("ends"), py::arg("rows"));
-  m.def("index_places", &index_places, py::arg("file"), py::arg("index"),
-        py::arg("batch"), py::arg("null_equals"));
+  const auto no_flags = py::arg("impossible") = py::none();
+  const auto nulls = py::arg("null_equals") = false;
+  py::class_<IndexHandle, std::shared_ptr<IndexHandle>>(m, "Index")
+      .def(py::init([](const FilePtr& file, std::optional<size_t> number) {
+             return std::const_pointer_cast<IndexHandle>(
+                 IndexHandle::open(file, number));
+           }),
+           py::arg("file"), py::arg("number") = py::none())
+      .def_property_readonly(
+          "ordered", [](const IndexHandle& i) { return i->is_ordered(); })
+      .def("find", &find, py::arg("keys"), nulls, no_flags)
+      .def("rows", &rows, py::arg("keys"), nulls, no_flags)
+      .def("count", &count, py::arg("keys"), nulls, no_flags)
+      .def("find_first", &find_first, py::arg("key"), nulls)
+      .def("lookup", &lookup, py::arg("projection"), py::arg("keys"),
+           py::arg("null_equals"), py::arg("impossible"), py::arg("max_rows"))
+      .def("candidates", &candidates, py::arg("keys"))
+      .def("places", &places, py::arg("keys"), nulls)
+      .def("range", &range, py::arg("lower"), py::arg("lower_inclusive"),
+           py::arg("upper"), py::arg("upper_inclusive"),
+           py::arg("by_value") = false)
+      .def("prefix", &prefix, py::arg("values"), py::arg("starts_with") = false)
+      .def("rows_at", &rows_at, py::arg("places"));
 }
 
 }  // namespace nimble

@@ -35,9 +35,9 @@ ProbeKeys::ProbeKeys(const FileReader& file, const py::object& batch,
   }
 }
 
-Result<FoundKeys> ProbeKeys::find(const RowReader* wanted) const {
+Result<LookupAnswer> ProbeKeys::find(const RowReader* wanted) const {
   const GroupCache::Pin pin(file_.groups());
-  NIMBLE_ASSIGN_OR_RETURN(FoundKeys found,
+  NIMBLE_ASSIGN_OR_RETURN(LookupAnswer found,
                           find_keys(file_, keys_, whole_, wanted));
   for (size_t i = 0; i < has_null_.size(); ++i) {
     if (has_null_[i] != 0) found.ranges[i] = RowRange{};
@@ -93,7 +93,7 @@ py::array_t<uint64_t> probe_keys(const FileReader& file,
                                  bool places) {
   ProbeKeys probes(file, batch, null_equals);
   if (places) probes.find_places();
-  Result<FoundKeys> found = FoundKeys{};
+  Result<LookupAnswer> found = LookupAnswer{};
   {
     const WithoutGil nogil;
     found = probes.find();
@@ -107,19 +107,18 @@ Result<bool> read_matches(const RowReader& reader, const ProbeKeys& probes,
                           const std::vector<uint64_t>& impossible,
                           uint64_t max_rows, std::vector<uint64_t>* answered,
                           Column* out) {
-  NIMBLE_ASSIGN_OR_RETURN(FoundKeys found, probes.find(&reader));
+  NIMBLE_ASSIGN_OR_RETURN(LookupAnswer found, probes.find(&reader));
   for (const uint64_t i : impossible) found.ranges[i] = RowRange{};
   std::optional<ProbeRows> rows = probe_rows(found, max_rows);
   if (!rows) return false;
   const std::vector<uint8_t> known = probes.known_columns(reader);
-  NIMBLE_RETURN_IF_ERROR(
-      reader.take_placed(rows->rows, rows->places, known, 1, out));
+  NIMBLE_RETURN_IF_ERROR(reader.take_placed(rows->rows, known, 1, out));
   for (size_t c = 0; c < known.size(); ++c) {
     if (known[c] == 0) continue;
     NIMBLE_RETURN_IF_ERROR(
-        probes.append_known(reader, c, rows->probes, &out->children[c]));
+        probes.append_known(reader, c, rows->keys, &out->children[c]));
   }
-  *answered = std::move(rows->probes);
+  *answered = std::move(rows->keys);
   return true;
 }
 

@@ -5,14 +5,12 @@
 #include <new>
 #include <optional>
 
-#include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
+#include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/point_key.h"
 #include "nimble/bindings/point_value.h"
 #include "nimble/bindings/python_rows.h"
-#include "nimble/lookup/index_lookup.h"
-#include "nimble/lookup/key_lookup.h"
 
 namespace py = pybind11;
 
@@ -22,16 +20,16 @@ namespace {
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
   // `fallback(row, columns)` gives a dict of the columns that neither
-  // ValueMaker nor RowMaker knows; of all where the file is not mapped.
-  // Keys are those of a secondary index, or of the cluster index where `index`
-  // is below 0; `order` as in PointKey.
+  // ValueMaker nor RowMaker knows; of all where the file is not mapped. Keys
+  // are those of `index`; `order` as in PointKey.
   PointReader(std::shared_ptr<RowReader> rows, py::object fallback,
-              int64_t index, std::vector<size_t> order)
+              std::shared_ptr<const IndexHandle> index,
+              std::vector<size_t> order)
       : rows_(std::move(rows)),
         fallback_(std::move(fallback)),
-        lookup_(index >= 0 ? secondary_index(rows_->file(), index) : nullptr),
-        key_(lookup_ != nullptr ? &lookup_->encoder() : rows_->file().encoder(),
-             std::move(order)) {
+        index_(std::move(index)),
+        key_(&(*index_)->encoder(), std::move(order)) {
+    index_->check_same_file(*rows_);
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
       add_column(i);
     }
@@ -99,9 +97,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     // Only where equal keys are equal objects.
     const bool is_same =
         field.logical == Logical::kInt || field.logical == Logical::kText;
-    const bool by_cluster = lookup_ == nullptr && g.direct && is_same;
-    for (size_t k = 0; k < key_.num_columns() && by_cluster; ++k) {
-      const std::vector<int>& path = f.footer().cluster->columns[k].path;
+    for (size_t k = 0; k < key_.num_columns() && g.direct && is_same; ++k) {
+      const std::vector<int>& path = index_->columns()[k].path;
       if (path.size() != 1) continue;
       const auto top = static_cast<size_t>(path[0]);
       if (f.plan().node(0).children[top] == rows_->node(i)) g.key_part = k;
@@ -148,28 +145,16 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     }
     const FileReader& f = rows_->file();
     const GroupCache::Pin pin(f.groups());
-    Result<RowRange> found = RowRange{};
+    Result<std::optional<uint64_t>> found = std::optional<uint64_t>();
     if (f.file().mapped() != nullptr) {
-      found = find(encoded);
+      found = (*index_)->find_first(encoded, rows_.get());
     } else {
       const WithoutGil nogil;
-      found = find(encoded);
+      found = (*index_)->find_first(encoded, rows_.get());
     }
-    const RowRange r = unwrap(std::move(found));
-    if (r.empty()) return py::none();
-    return read_pinned(r.begin, key);
-  }
-
-  // The first rows of a key.
-  Result<RowRange> find(ByteSpan key) const {
-    if (lookup_ == nullptr) {
-      return KeyCursor(rows_->file(), rows_.get()).find_key(key);
-    }
-    KeyBuffer keys;
-    keys.push_back(key);
-    LookupAnswer answer;
-    NIMBLE_RETURN_IF_ERROR(lookup_->find_keys(keys, true, &answer));
-    return answer.ranges.empty() ? RowRange{} : answer.ranges.front();
+    const std::optional<uint64_t> row = unwrap(std::move(found));
+    if (!row) return py::none();
+    return read_pinned(*row, key);
   }
 
   // `key` is the one that the row was found by, or null.
@@ -248,7 +233,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   std::shared_ptr<RowReader> rows_;
   py::object fallback_;
-  const IndexLookup* lookup_;  // null: the cluster index
+  std::shared_ptr<const IndexHandle> index_;
   PointKey key_;
   std::vector<Getter> getters_;
   py::dict blank_;   // every name, no value
@@ -261,8 +246,14 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
 void register_point_reader(py::module_& m) {
   py::class_<PointReader, std::shared_ptr<PointReader>>(m, "PointReader")
-      .def(py::init<std::shared_ptr<RowReader>, py::object, int64_t,
-                    std::vector<size_t>>(),
+      .def(py::init([](std::shared_ptr<RowReader> rows, py::object fallback,
+                       int64_t index, std::vector<size_t> order) {
+             auto handle =
+                 IndexHandle::open(rows->file_owner(), index_number(index));
+             return std::make_shared<PointReader>(
+                 std::move(rows), std::move(fallback), std::move(handle),
+                 std::move(order));
+           }),
            py::arg("projection"), py::arg("fallback"), py::arg("index"),
            py::arg("order"))
       .def("getter", &PointReader::getter)

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
+#include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/python_keys.h"
-#include "nimble/lookup/index_lookup.h"
-#include "nimble/lookup/key_lookup.h"
 
 namespace py = pybind11;
 
@@ -61,15 +59,21 @@ struct Wanted {
 class RangeReader {
  public:
   // Bounds are about the first `width` key columns. `starts_with` is the class
-  // that marks a string prefix. Without `lookup` the cluster index answers.
-  RangeReader(std::shared_ptr<RowReader> rows, const IndexLookup* lookup,
-              size_t width, py::object starts_with)
+  // that marks a string prefix.
+  RangeReader(std::shared_ptr<RowReader> rows,
+              std::shared_ptr<const IndexHandle> index, size_t width,
+              py::object starts_with)
       : rows_(std::move(rows)),
-        lookup_(lookup),
-        encoder_(lookup != nullptr ? lookup->encoder()
-                                   : *rows_->file().encoder()),
+        index_(std::move(index)),
+        encoder_((*index_)->encoder()),
         width_(width),
         starts_with_(std::move(starts_with)) {
+    index_->check_same_file(*rows_);
+    index_->check_ordered();
+    if (width == 0 || width > encoder_.columns().size()) {
+      raise(Status::invalid_argument("an index with bounds of " +
+                                     std::to_string(width) + " columns"));
+    }
     const py::module_ arrow = py::module_::import("pyarrow");
     schema_ = arrow.attr("Schema").attr("_import_from_c_capsule")(
         schema_capsule(rows_->schema()));
@@ -159,14 +163,9 @@ class RangeReader {
     Result<RowRange> found = RowRange{};
     {
       const WithoutGil nogil;
-      found = places(*keys);
+      found = (*index_)->find_range(*keys, rows_.get());
     }
     return tuple_of(Wanted{}.cut(unwrap(std::move(found))));
-  }
-  Result<RowRange> places(const KeyRange& keys) const {
-    if (lookup_ != nullptr) return lookup_->find_range(keys);
-    const GroupCache::Pin pin(rows_->file().groups());
-    return KeyCursor(rows_->file(), rows_.get()).find_range(keys);
   }
   static py::tuple tuple_of(const RowRange& r) {
     return py::make_tuple(r.begin, r.end);
@@ -187,14 +186,14 @@ class RangeReader {
   // Leaves `array` without a release where it takes more than one batch.
   Status find_and_read(const KeyRange& keys, const Wanted& wanted,
                        RowRange* found, ArrowArray* array) const {
-    NIMBLE_ASSIGN_OR_RETURN(*found, places(keys));
+    NIMBLE_ASSIGN_OR_RETURN(*found, (*index_)->find_range(keys, rows_.get()));
     *found = wanted.cut(*found);
     if (found->size() > kMaxBatchRows) return Status::ok();
     Column column = rows_->make_output();
     Status status =
-        lookup_ != nullptr
-            ? read_places(*found, wanted.reverse, std::move(column), array)
-            : read_rows(*found, wanted.reverse, std::move(column), array);
+        index_->is_cluster()
+            ? read_rows(*found, wanted.reverse, std::move(column), array)
+            : read_places(*found, wanted.reverse, std::move(column), array);
     // Its bytes do not fit in one array: several batches.
     const bool large = status.code() == StatusCode::kInvalidArgument;
     return large ? Status::ok() : std::move(status);
@@ -214,7 +213,7 @@ class RangeReader {
   Status read_places(const PlaceRange& places, bool reverse, Column column,
                      ArrowArray* array) const {
     std::vector<uint64_t> rows;
-    NIMBLE_RETURN_IF_ERROR(lookup_->rows_at({&places, 1}, &rows));
+    NIMBLE_RETURN_IF_ERROR((*index_)->rows_at({&places, 1}, &rows));
     if (reverse) std::reverse(rows.begin(), rows.end());
     NIMBLE_RETURN_IF_ERROR(rows_->take(rows, 1, &column));
     return std::move(column).export_array(array);
@@ -233,35 +232,26 @@ class RangeReader {
   }
 
   std::shared_ptr<RowReader> rows_;
-  const IndexLookup* lookup_;
+  std::shared_ptr<const IndexHandle> index_;
   const KeyEncoder& encoder_;
   size_t width_;
   py::object starts_with_, schema_, import_batch_, make_table_;
 };
 
-std::unique_ptr<RangeReader> make_reader(std::shared_ptr<RowReader> rows,
-                                         int64_t index, size_t width,
-                                         py::type starts_with) {
-  const IndexLookup* lookup =
-      index < 0 ? nullptr : secondary_index(rows->file(), index);
-  const KeyEncoder* encoder =
-      lookup != nullptr ? &lookup->encoder() : rows->file().encoder();
-  const bool ordered = lookup == nullptr || lookup->is_ordered();
-  if (encoder == nullptr || !ordered || width == 0 ||
-      width > encoder->columns().size()) {
-    raise(Status::invalid_argument("no index with an order of " +
-                                   std::to_string(width) + " columns"));
-  }
-  return std::make_unique<RangeReader>(std::move(rows), lookup, width,
-                                       std::move(starts_with));
-}
-
 }  // namespace
 
 void register_range_reader(py::module_& m) {
   py::class_<RangeReader>(m, "RangeReader")
-      .def(py::init(&make_reader), py::arg("projection"), py::arg("index"),
-           py::arg("width"), py::arg("starts_with"))
+      .def(py::init([](std::shared_ptr<RowReader> rows, int64_t index,
+                       size_t width, py::type starts_with) {
+             auto handle =
+                 IndexHandle::open(rows->file_owner(), index_number(index));
+             return std::make_unique<RangeReader>(std::move(rows),
+                                                  std::move(handle), width,
+                                                  std::move(starts_with));
+           }),
+           py::arg("projection"), py::arg("index"), py::arg("width"),
+           py::arg("starts_with"))
       .def("range", &RangeReader::range, py::arg("lower"), py::arg("upper"),
            py::arg("inclusive"), py::arg("limit"), py::arg("reverse"))
       .def("prefix", &RangeReader::prefix, py::arg("prefix"), py::arg("limit"),

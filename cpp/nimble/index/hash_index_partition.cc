@@ -163,8 +163,9 @@ Result<HashPartition> HashPartition::open(ByteSpan bytes, uint64_t num_rows) {
   return p;
 }
 
-Status HashPartition::find(const Place& place,
-                           std::vector<uint64_t>* rows) const {
+Status HashPartition::find_first(const Place& place, size_t enough,
+                                 std::vector<uint64_t>* rows,
+                                 uint64_t* known_below) const {
   if (place.begin > place.end || place.end > num_entries_) {
     return Status::corrupt(
         "a bucket of entries " + std::to_string(place.begin) + " to " +
@@ -180,7 +181,8 @@ Status HashPartition::find(const Place& place,
     if (value < num_rows_) {
       rows->push_back(value);
     } else {
-      NIMBLE_RETURN_IF_ERROR(read_list(value - num_rows_, rows));
+      NIMBLE_RETURN_IF_ERROR(
+          read_list(value - num_rows_, enough, rows, known_below));
     }
     ascending &= before == first || (*rows)[before - 1] < (*rows)[before];
   }
@@ -193,19 +195,22 @@ Status HashPartition::find(const Place& place,
 
 Status HashPartition::count_rows(uint64_t* count) const {
   std::vector<uint64_t> rows;
+  uint64_t known_below = UINT64_MAX;
   for (uint64_t i = 0; i < num_entries_; ++i) {
     const uint64_t value = bits(entries_, i, entry_bits_) >> fingerprint_bits_;
     rows.clear();
     if (value >= num_rows_) {
-      NIMBLE_RETURN_IF_ERROR(read_list(value - num_rows_, &rows));
+      NIMBLE_RETURN_IF_ERROR(
+          read_list(value - num_rows_, SIZE_MAX, &rows, &known_below));
     }
     *count += value < num_rows_ ? 1 : rows.size();
   }
   return Status::ok();
 }
 
-Status HashPartition::read_list(uint64_t at,
-                                std::vector<uint64_t>* rows) const {
+Status HashPartition::read_list(uint64_t at, size_t enough,
+                                std::vector<uint64_t>* rows,
+                                uint64_t* known_below) const {
   if (at >= lists_.size()) {
     return Status::corrupt("a list of rows at byte " + std::to_string(at) +
                            " of " + std::to_string(lists_.size()));
@@ -213,8 +218,13 @@ Status HashPartition::read_list(uint64_t at,
   ByteReader reader(lists_.subspan(at));
   uint64_t row = reader.get_varint();
   if (row >= num_rows_) reader.fail();
+  const size_t first = rows->size();
   rows->push_back(row);
   for (bool more = true; more && reader.ok();) {
+    if (rows->size() - first >= enough) {
+      *known_below = std::min(*known_below, row + 1);
+      return Status::ok();
+    }
     const uint64_t head = reader.get_varint();
     more = (head & 1) != 0;
     const uint64_t n = head >> 1;

@@ -104,7 +104,14 @@ class HashPartition {
     __builtin_prefetch(entries_ + bit / 8 + 64);
   }
   // Appends the candidate rows, ascending.
-  Status find(const Place& place, std::vector<uint64_t>* rows) const;
+  Status find(const Place& place, std::vector<uint64_t>* rows) const {
+    uint64_t known_below;
+    return find_first(place, SIZE_MAX, rows, &known_below);
+  }
+  // Appends the first of them: of each list at least `enough` rows, if it has
+  // so many. Lowers *known_below to the row below which none is left out.
+  Status find_first(const Place& place, size_t enough,
+                    std::vector<uint64_t>* rows, uint64_t* known_below) const;
   // Adds the number of rows of all entries.
   Status count_rows(uint64_t* count) const;
 
@@ -113,7 +120,8 @@ class HashPartition {
     const uint64_t bit = i * width;
     return load<uint64_t>(from + bit / 8) >> (bit % 8) & low_bits(width);
   }
-  Status read_list(uint64_t at, std::vector<uint64_t>* rows) const;
+  Status read_list(uint64_t at, size_t enough, std::vector<uint64_t>* rows,
+                   uint64_t* known_below) const;
 
   const uint8_t* ends_ = nullptr;
   const uint8_t* entries_ = nullptr;

@@ -1,6 +1,7 @@
 #include "nimble/lookup/find_keys.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "nimble/base/hash.h"
 #include "nimble/key/key_sort.h"
@@ -289,10 +290,12 @@ Status find_unmapped(const FileReader& file, const KeyBuffer& keys, bool whole,
 
 }  // namespace
 
-Result<FoundKeys> find_keys(const FileReader& file, const KeyBuffer& keys,
-                            bool whole, const RowReader* wanted) {
-  FoundKeys out;
+Result<LookupAnswer> find_keys(const FileReader& file, const KeyBuffer& keys,
+                               bool whole, const RowReader* wanted) {
+  LookupAnswer out;
   out.ranges.resize(keys.size());
+  out.ends.resize(keys.size());
+  std::iota(out.ends.begin(), out.ends.end(), uint64_t{1});
   if (keys.empty()) return out;
   sort_keys(keys, &out.order);
   if (file.num_rows() == 0) return out;

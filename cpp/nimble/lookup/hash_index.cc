@@ -371,24 +371,41 @@ Status HashIndex::find_hashes(std::span<const uint64_t> hashes,
                                           : find_fetched(hashes, out);
 }
 
-Status HashIndex::find_hash(uint64_t hash, std::vector<uint64_t>* rows) const {
-  if (file_.file().mapped() == nullptr) {
-    CandidateRows found;
-    NIMBLE_RETURN_IF_ERROR(find_fetched({&hash, 1}, &found));
-    rows->insert(rows->end(), found.rows.begin(), found.rows.end());
-    return Status::ok();
-  }
+Result<uint64_t> HashIndex::find_first(ByteSpan key, size_t enough,
+                                       std::vector<uint64_t>* rows) const {
+  const uint64_t hash = key_hash64(key);
   uint64_t fraction;
   const uint64_t number = hash_digit(hash, partitions_.size(), &fraction);
+  const auto search = [&](const HashPartition& partition) -> Result<uint64_t> {
+    uint64_t known_below = UINT64_MAX;
+    NIMBLE_RETURN_IF_ERROR(
+        corrupt(partition.find_first(partition.place(fraction), enough, rows,
+                                     &known_below),
+                number));
+    return known_below;
+  };
+  if (file_.file().mapped() == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(const bool ask, load_bloom(1));
+    if (ask) {
+      NIMBLE_ASSIGN_OR_RETURN(const bool maybe, might_contain(hash));
+      if (!maybe) return UINT64_MAX;
+    }
+    if (partitions_[number].size == 0) return UINT64_MAX;
+    std::vector<Bytes> held;
+    NIMBLE_RETURN_IF_ERROR(fetch({&number, 1}, &held));
+    auto opened = HashPartition::open(*held[0], num_rows_);
+    if (!opened) return corrupt(std::move(opened).error(), number);
+    return search(*opened);
+  }
   const auto* loaded = views_[number].load(std::memory_order_acquire);
   // A partition in use answers as quickly as the filter would.
   if (loaded == nullptr && has_bloom()) {
     NIMBLE_ASSIGN_OR_RETURN(const bool maybe, might_contain(hash));
-    if (!maybe) return Status::ok();
+    if (!maybe) return UINT64_MAX;
   }
   NIMBLE_ASSIGN_OR_RETURN(const HashPartition* p, partition(number));
-  if (p == nullptr) return Status::ok();
-  return corrupt(p->find(p->place(fraction), rows), number);
+  if (p == nullptr) return UINT64_MAX;
+  return search(*p);
 }
 
 }  // namespace nimble

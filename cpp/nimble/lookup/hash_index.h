@@ -52,10 +52,11 @@ class HashIndex {
                      CandidateRows* out) const;
   // Reads everything: are there as many rows as the root says?
   Status check() const;
-  // Appends the candidate rows of one key.
-  Status find_one(ByteSpan key, std::vector<uint64_t>* rows) const {
-    return find_hash(key_hash64(key), rows);
-  }
+  // Appends the first candidate rows of one key: all of them, or at least
+  // `enough` where a list of rows with one hash is long. Gives the row below
+  // which none is left out; UINT64_MAX: there are no others.
+  Result<uint64_t> find_first(ByteSpan key, size_t enough,
+                              std::vector<uint64_t>* rows) const;
 
  private:
   struct Probe {
@@ -70,7 +71,6 @@ class HashIndex {
   Status check_sections(const std::vector<SectionRef>& sections,
                         const char* what);
 
-  Status find_hash(uint64_t hash, std::vector<uint64_t>* rows) const;
   Status find_mapped(std::span<const uint64_t> hashes,
                      CandidateRows* out) const;
   Status find_fetched(std::span<const uint64_t> hashes,

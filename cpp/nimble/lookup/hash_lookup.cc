@@ -29,26 +29,41 @@ class HashLookup final : public IndexLookup {
     uint64_t at = 0;
     for (const uint64_t end : found.ends) {
       for (; at < end; ++at) out->add(found.rows[at]);
-      out->finish_request();
+      out->finish_key();
     }
     return Status::ok();
   }
 
-  Status find_keys(const KeyBuffer& keys, bool whole,
-                   LookupAnswer* out) const override {
-    if (whole && keys.size() == 1) {
-      struct Candidates;
-      Scratch<std::vector<uint64_t>, Candidates> rows;
-      NIMBLE_RETURN_IF_ERROR(index_->find_one(keys.key(0), &*rows));
-      if (rows->size() <= 1) return find_one(keys.key(0), *rows, out);
+  // Candidates ascend, so the first one with the key is the answer. Only a few
+  // are asked for at first: of a key with many rows the first one mostly is it.
+  Result<std::optional<uint64_t>> find_first(
+      ByteSpan key, const RowReader* wanted) const override {
+    struct Candidates;
+    Scratch<std::vector<uint64_t>, Candidates> rows;
+    for (const size_t enough : {kFirst, SIZE_MAX}) {
+      rows->clear();
+      NIMBLE_ASSIGN_OR_RETURN(const uint64_t known_below,
+                              index_->find_first(key, enough, &*rows));
+      NIMBLE_RETURN_IF_ERROR(fetch(*rows, wanted));
+      for (const uint64_t row : *rows) {
+        if (row >= known_below) break;
+        NIMBLE_ASSIGN_OR_RETURN(const int sign, row_keys_->compare(row, key));
+        if (sign == 0) return std::optional<uint64_t>(row);
+      }
+      if (known_below == UINT64_MAX) break;
     }
-    return settle(
-        keys, whole, [out](uint64_t row) { out->add(row); },
-        [out] { out->finish_request(); });
+    return std::optional<uint64_t>();
   }
 
-  Status count_keys(const KeyBuffer& keys, bool whole,
-                    std::vector<uint64_t>* out) const override {
+  Status find(const KeyBuffer& keys, bool whole, const RowReader* /*wanted*/,
+              LookupAnswer* out) const override {
+    return settle(
+        keys, whole, [out](uint64_t row) { out->add(row); },
+        [out] { out->finish_key(); });
+  }
+
+  Status count(const KeyBuffer& keys, bool whole,
+               std::vector<uint64_t>* out) const override {
     uint64_t count = 0;
     return settle(
         keys, whole, [&count](uint64_t) { ++count; },
@@ -58,11 +73,12 @@ class HashLookup final : public IndexLookup {
         });
   }
 
-  Status find_places(const KeyBuffer&, bool,
+  Status find_places(const KeyBuffer&,
                      std::vector<PlaceRange>*) const override {
     return no_order();
   }
-  Result<PlaceRange> find_range(const KeyRange&) const override {
+  Result<PlaceRange> find_range(const KeyRange&,
+                                const RowReader*) const override {
     return no_order();
   }
   Status rows_at(std::span<const PlaceRange>,
@@ -78,7 +94,8 @@ class HashLookup final : public IndexLookup {
       const ByteSpan key = keys.key(order[i]);
       if (i == 0 || compare_bytes(key, keys.key(order[i - 1])) != 0) {
         rows.clear();
-        NIMBLE_RETURN_IF_ERROR(index_->find_one(key, &rows));
+        NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const uint64_t all,
+                                index_->find_first(key, SIZE_MAX, &rows));
       }
       const uint64_t row = first_row + order[i];
       if (std::binary_search(rows.begin(), rows.end(), row)) continue;
@@ -87,20 +104,25 @@ class HashLookup final : public IndexLookup {
     }
     return Status::ok();
   }
-  // There are as many entries as rows: with each row's found, there is no
-  // other one.
+  // Entry count equals row count, so finding every row proves that there are no
+  // extras.
   Status check_order() const override { return index_->check(); }
 
  private:
-  // The answer for a key that has at most one candidate.
-  Status find_one(ByteSpan key, const std::vector<uint64_t>& rows,
-                  LookupAnswer* out) const {
-    for (const uint64_t row : rows) {
-      NIMBLE_ASSIGN_OR_RETURN(const int sign, row_keys_->compare(row, key));
-      if (sign == 0) out->add(row);
+  static constexpr size_t kFirst = 8;
+
+  // Of a file that is not mapped: reads the key columns of some candidates, and
+  // the `wanted` columns, in one round.
+  Status fetch(std::span<const uint64_t> rows, const RowReader* wanted) const {
+    const FileReader& file = row_keys_->rows().file();
+    if (rows.empty() || file.file().mapped() != nullptr) return Status::ok();
+    std::vector<RowRange> ranges;
+    for (const uint64_t row : rows.first(std::min(rows.size(), kFirst))) {
+      ranges.push_back({row, row + 1});
     }
-    out->finish_request();
-    return Status::ok();
+    const RowReader* const readers[] = {&row_keys_->rows(), wanted};
+    return fetch_rows({readers, wanted == nullptr ? 1u : 2u},
+                      merge_ranges(std::move(ranges)));
   }
   static Status no_order() {
     return Status::not_found("a hash index has no order");

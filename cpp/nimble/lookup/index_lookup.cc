@@ -20,29 +20,36 @@ class ClusterLookup final : public IndexLookup {
   uint64_t memory_bytes() const override { return 0; }  // the file counts it
   bool is_ordered() const override { return true; }
 
-  Status find_keys(const KeyBuffer& keys, bool whole,
-                   LookupAnswer* out) const override {
+  Result<std::optional<uint64_t>> find_first(
+      ByteSpan key, const RowReader* wanted) const override {
     const GroupCache::Pin pin(file_.groups());
-    out->ends.reserve(keys.size());
-    NIMBLE_RETURN_IF_ERROR(nimble::find_keys(file_, keys, whole, &out->ranges));
-    for (size_t i = 0; i < keys.size(); ++i) out->ends.push_back(i + 1);
+    return KeyCursor(file_, wanted).find_first(key);
+  }
+  Status find(const KeyBuffer& keys, bool whole, const RowReader* wanted,
+              LookupAnswer* out) const override {
+    const GroupCache::Pin pin(file_.groups());
+    NIMBLE_ASSIGN_OR_RETURN(*out, find_keys(file_, keys, whole, wanted));
     return Status::ok();
   }
-  Status count_keys(const KeyBuffer& keys, bool whole,
-                    std::vector<uint64_t>* out) const override {
+  Status count(const KeyBuffer& keys, bool whole,
+               std::vector<uint64_t>* out) const override {
     LookupAnswer answer;
-    NIMBLE_RETURN_IF_ERROR(find_keys(keys, whole, &answer));
+    NIMBLE_RETURN_IF_ERROR(find(keys, whole, nullptr, &answer));
     for (const RowRange& r : answer.ranges) out->push_back(r.size());
     return Status::ok();
   }
-  Result<PlaceRange> find_range(const KeyRange& range) const override {
+  Result<PlaceRange> find_range(const KeyRange& range,
+                                const RowReader* wanted) const override {
     const GroupCache::Pin pin(file_.groups());
-    return KeyCursor(file_).find_range(range);
+    return KeyCursor(file_, wanted).find_range(range);
   }
-  Status find_places(const KeyBuffer& keys, bool whole,
+  // The Bloom filter and uniqueness know of no places: keys count as prefixes.
+  Status find_places(const KeyBuffer& keys,
                      std::vector<PlaceRange>* out) const override {
-    const GroupCache::Pin pin(file_.groups());
-    return nimble::find_keys(file_, keys, whole, out);
+    LookupAnswer answer;
+    NIMBLE_RETURN_IF_ERROR(find(keys, false, nullptr, &answer));
+    *out = std::move(answer.ranges);
+    return Status::ok();
   }
   Status rows_at(std::span<const PlaceRange> places,
                  std::vector<uint64_t>* out) const override {
@@ -70,19 +77,17 @@ class SortedLookup final : public IndexLookup {
   uint64_t memory_bytes() const override { return index_->memory_bytes(); }
   bool is_ordered() const override { return true; }
 
+  // Equal keys have ascending rows: the first is at the key's first place.
+  Result<std::optional<uint64_t>> find_first(
+      ByteSpan key, const RowReader* /*wanted*/) const override {
+    return SortedCursor(*index_).find_first(key);
+  }
   // Probes in key order, so that each group and chunk is opened once; answers
   // in the order of the probes.
-  Status find_keys(const KeyBuffer& keys, bool /*whole*/,
-                   LookupAnswer* out) const override {
+  Status find(const KeyBuffer& keys, bool /*whole*/,
+              const RowReader* /*wanted*/, LookupAnswer* out) const override {
     SortedCursor cursor(*index_);
     std::vector<uint64_t> rows;
-    if (keys.size() == 1) {
-      NIMBLE_ASSIGN_OR_RETURN(const PlaceRange places,
-                              cursor.find_prefix(keys.key(0)));
-      NIMBLE_RETURN_IF_ERROR(cursor.rows(places, &rows));
-      add_rows(&rows, 0, rows.size(), out);
-      return Status::ok();
-    }
     std::vector<uint64_t> order;
     sort_keys(keys, &order);
     std::vector<PlaceRange> found(keys.size());  // of `rows`
@@ -103,14 +108,14 @@ class SortedLookup final : public IndexLookup {
     return Status::ok();
   }
 
-  Status count_keys(const KeyBuffer& keys, bool whole,
-                    std::vector<uint64_t>* out) const override {
+  Status count(const KeyBuffer& keys, bool /*whole*/,
+               std::vector<uint64_t>* out) const override {
     std::vector<PlaceRange> places;
-    NIMBLE_RETURN_IF_ERROR(find_places(keys, whole, &places));
+    NIMBLE_RETURN_IF_ERROR(find_places(keys, &places));
     for (const PlaceRange& p : places) out->push_back(p.size());
     return Status::ok();
   }
-  Status find_places(const KeyBuffer& keys, bool /*whole*/,
+  Status find_places(const KeyBuffer& keys,
                      std::vector<PlaceRange>* out) const override {
     std::vector<uint64_t> order;
     sort_keys(keys, &order);
@@ -123,7 +128,8 @@ class SortedLookup final : public IndexLookup {
     return Status::ok();
   }
 
-  Result<PlaceRange> find_range(const KeyRange& range) const override {
+  Result<PlaceRange> find_range(const KeyRange& range,
+                                const RowReader* /*wanted*/) const override {
     return SortedCursor(*index_).find_range(range);
   }
   Status rows_at(std::span<const PlaceRange> places,
@@ -135,8 +141,8 @@ class SortedLookup final : public IndexLookup {
     return Status::ok();
   }
 
-  // There are as many entries as rows: with each row's found, there is no
-  // other one.
+  // Entry count equals row count, so finding every row proves that there are no
+  // extras.
   Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
     std::vector<uint64_t> order;
     sort_keys(keys, &order);
@@ -176,7 +182,7 @@ class SortedLookup final : public IndexLookup {
     const auto last = rows->begin() + static_cast<int64_t>(end);
     if (!std::is_sorted(first, last)) std::sort(first, last);
     for (auto row = first; row != last; ++row) out->add(*row);
-    out->finish_request();
+    out->finish_key();
   }
 
   std::unique_ptr<const SortedIndex> index_;

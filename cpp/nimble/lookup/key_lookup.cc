@@ -187,10 +187,17 @@ Result<RowRange> KeyCursor::find_prefix(ByteSpan prefix) {
   return find_here(prefix, false);
 }
 
-Result<RowRange> KeyCursor::find_key(ByteSpan key) {
+Result<std::optional<uint64_t>> KeyCursor::find_first(ByteSpan key) {
+  std::optional<uint64_t> row;
   NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom(1));
-  if (bloom != nullptr && !bloom->might_contain(key)) return RowRange{};
-  return find_whole(key);
+  if (bloom != nullptr && !bloom->might_contain(key)) return row;
+  if (compare_bytes(key, file_.footer().cluster->first_key) < 0) return row;
+  NIMBLE_ASSIGN_OR_RETURN(const bool inside, seek_chunk(key));
+  if (!inside) return row;
+  NIMBLE_ASSIGN_OR_RETURN(const KeyGap gap, chunk_->gap(key));
+  NIMBLE_ASSIGN_OR_RETURN(const FoundKey found, chunk_->find(key, gap));
+  if (found.is_equal) row = chunk_first_row_ + found.at;
+  return row;
 }
 
 Result<RowRange> KeyCursor::find_whole(ByteSpan key) {

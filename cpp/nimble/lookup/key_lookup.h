@@ -26,9 +26,10 @@ class KeyCursor {
   Result<uint64_t> lower_bound(ByteSpan target);
   // Rows whose keys begin with `prefix` (a whole key, or its first columns).
   Result<RowRange> find_prefix(ByteSpan prefix);
-  // The same for a whole key, which the Bloom filter may rule out at once.
-  Result<RowRange> find_key(ByteSpan key);
-  // The same without asking the filter.
+  // The first row with a whole key, which the Bloom filter may rule out at
+  // once.
+  Result<std::optional<uint64_t>> find_first(ByteSpan key);
+  // The rows of a whole key; the filter is not asked.
   Result<RowRange> find_whole(ByteSpan key);
   Result<RowRange> find_range(const KeyRange& range);
   // Replaces *key by the key that the index has of a file row; false where it

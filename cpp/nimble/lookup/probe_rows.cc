@@ -1,40 +1,63 @@
 #include "nimble/lookup/probe_rows.h"
 
 namespace nimble {
+namespace {
 
-std::optional<ProbeRows> probe_rows(const FoundKeys& found, uint64_t max_rows) {
-  const size_t n = found.ranges.size();
-  // Where in the result the rows of each probe begin.
-  std::vector<uint64_t> starts(n);
-  uint64_t total = 0;
-  for (size_t i = 0; i < n; ++i) {
-    starts[i] = total;
-    const uint64_t size = found.ranges[i].size();
-    if (size > max_rows - total) return std::nullopt;
-    total += size;
-  }
-  ProbeRows out;
+// The same rows ascending, by the order of the keys alone. Nothing where the
+// ranges do not ascend with it, as in a damaged index they may not.
+std::optional<PlacedRows> rows_in_key_order(const LookupAnswer& found,
+                                            const std::vector<uint64_t>& starts,
+                                            uint64_t total) {
+  PlacedRows out;
   out.rows.reserve(total);
   out.places.resize(total);
-  out.probes.resize(total);
   RowRange last;
   bool in_place = true;
-  for (const uint64_t probe : found.order) {
-    const RowRange range = found.ranges[probe];
+  for (const uint64_t key : found.order) {
+    const RowRange range = found.ranges[key];
     if (range.empty()) continue;
     if (range != last) {
       if (range.begin < last.end) return std::nullopt;
       for (uint64_t r = range.begin; r < range.end; ++r) out.rows.push_back(r);
       last = range;
     }
-    const uint64_t at = starts[probe], first = out.rows.size() - range.size();
+    const uint64_t at = starts[key], first = out.rows.size() - range.size();
     in_place &= at == first;
-    for (uint64_t i = 0; i < range.size(); ++i) {
-      out.places[at + i] = first + i;
-      out.probes[at + i] = probe;
-    }
+    for (uint64_t i = 0; i < range.size(); ++i) out.places[at + i] = first + i;
   }
   if (in_place && out.rows.size() == total) out.places.clear();
+  return out;
+}
+
+}  // namespace
+
+std::vector<uint64_t> rows_of(const LookupAnswer& found) {
+  std::vector<uint64_t> out;
+  for (const RowRange& range : found.ranges) {
+    for (uint64_t r = range.begin; r < range.end; ++r) out.push_back(r);
+  }
+  return out;
+}
+
+std::optional<ProbeRows> probe_rows(const LookupAnswer& found,
+                                    uint64_t max_rows) {
+  ProbeRows out;
+  std::vector<uint64_t> starts;  // where each key's rows begin in the result
+  starts.reserve(found.ends.size());
+  size_t at = 0;
+  for (size_t key = 0; key < found.ends.size(); ++key) {
+    starts.push_back(out.keys.size());
+    for (; at < found.ends[key]; ++at) {
+      const uint64_t size = found.ranges[at].size();
+      if (size > max_rows - out.keys.size()) return std::nullopt;
+      out.keys.insert(out.keys.end(), size, key);
+    }
+  }
+  std::optional<PlacedRows> rows;
+  if (!found.order.empty()) {
+    rows = rows_in_key_order(found, starts, out.keys.size());
+  }
+  out.rows = rows ? *std::move(rows) : place_rows(rows_of(found));
   return out;
 }
 

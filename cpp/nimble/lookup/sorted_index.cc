@@ -256,21 +256,37 @@ Status SortedCursor::entries(PlaceRange places, KeyBuffer* out) {
   return Status::ok();
 }
 
+Result<uint64_t> SortedCursor::row_of(ByteSpan entry) const {
+  const uint32_t width = index_.row_width_;
+  if (entry.size() < width) return broken("an entry without a row");
+  const uint8_t* row_at = entry.data() + entry.size() - width;
+  const uint64_t row = head_of(row_at, width) >> (64 - 8 * width);
+  if (row < index_.num_entries_) return row;
+  return broken("row " + std::to_string(row) + " of " +
+                std::to_string(index_.num_entries_));
+}
+
+Result<std::optional<uint64_t>> SortedCursor::find_first(ByteSpan key) {
+  NIMBLE_ASSIGN_OR_RETURN(const uint64_t place, lower_bound(key));
+  if (place == index_.num_entries_) return std::optional<uint64_t>();
+  // The place may be the first of the next chunk.
+  NIMBLE_RETURN_IF_ERROR(entries({place, place + 1}, &entries_));
+  const ByteSpan entry = entries_.key(0);
+  if (entry.size() < key.size() ||
+      compare_bytes(entry.first(key.size()), key) != 0) {
+    return std::optional<uint64_t>();
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const uint64_t row, row_of(entry));
+  return std::optional<uint64_t>(row);
+}
+
 Status SortedCursor::rows(PlaceRange places, std::vector<uint64_t>* out) {
   constexpr uint64_t kBatch = 4096;
   for (uint64_t at = places.begin; at < places.end; at += kBatch) {
     const PlaceRange part{at, std::min(places.end, at + kBatch)};
     NIMBLE_RETURN_IF_ERROR(entries(part, &entries_));
     for (size_t i = 0; i < entries_.size(); ++i) {
-      const ByteSpan entry = entries_.key(i);
-      const uint32_t width = index_.row_width_;
-      if (entry.size() < width) return broken("an entry without a row");
-      const uint8_t* row_at = entry.data() + entry.size() - width;
-      const uint64_t row = head_of(row_at, width) >> (64 - 8 * width);
-      if (row >= index_.num_entries_) {
-        return broken("row " + std::to_string(row) + " of " +
-                      std::to_string(index_.num_entries_));
-      }
+      NIMBLE_ASSIGN_OR_RETURN(const uint64_t row, row_of(entries_.key(i)));
       out->push_back(row);
     }
   }

@@ -69,6 +69,8 @@ class SortedCursor {
   // columns.
   Result<PlaceRange> find_prefix(ByteSpan prefix);
   Result<PlaceRange> find_range(const KeyRange& range);
+  // The first row with a whole key.
+  Result<std::optional<uint64_t>> find_first(ByteSpan key);
   // Appends the rows at these places, in order.
   Status rows(PlaceRange places, std::vector<uint64_t>* out);
   // Is there this entry, a key and its row?
@@ -80,6 +82,7 @@ class SortedCursor {
   Status open_group(size_t group);
   Status open_chunk(size_t chunk);
   Status open_place(uint64_t place);
+  Result<uint64_t> row_of(ByteSpan entry) const;
 
   const SortedIndex& index_;
   KeyChunkSource chunks_;

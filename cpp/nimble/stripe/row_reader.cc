@@ -40,7 +40,29 @@ struct StripeRows {
   }
 };
 
+bool is_ascending(std::span<const uint64_t> rows) {
+  return std::adjacent_find(rows.begin(), rows.end(),
+                            std::greater_equal<uint64_t>()) == rows.end();
+}
+
 }  // namespace
+
+PlacedRows place_rows(std::span<const uint64_t> rows) {
+  PlacedRows out;
+  if (is_ascending(rows)) {
+    out.rows.assign(rows.begin(), rows.end());
+    return out;
+  }
+  out.rows.reserve(rows.size());
+  out.places.resize(rows.size());
+  for (const uint64_t place : sorted_places(rows)) {
+    if (out.rows.empty() || out.rows.back() != rows[place]) {
+      out.rows.push_back(rows[place]);
+    }
+    out.places[place] = out.rows.size() - 1;
+  }
+  return out;
+}
 
 Result<std::shared_ptr<const RowReader>> RowReader::create(
     std::shared_ptr<const FileReader> file,
@@ -290,30 +312,17 @@ Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
         "row " + std::to_string(r) + " of a file of " +
         std::to_string(file_->num_rows()) + " rows");
   }
-  const bool ascending =
-      std::adjacent_find(rows.begin(), rows.end(),
-                         std::greater_equal<uint64_t>()) == rows.end();
-  if (ascending) return read_ascending(rows, {}, threads, out);
-  // Wanted rows ascending and once each, and for every place of the result
-  // which of them goes there.
-  std::vector<uint64_t> unique, places(rows.size());
-  unique.reserve(rows.size());
-  for (const uint64_t place : sorted_places(rows)) {
-    if (unique.empty() || unique.back() != rows[place]) {
-      unique.push_back(rows[place]);
-    }
-    places[place] = unique.size() - 1;
-  }
-  return take_placed(unique, places, {}, threads, out);
+  if (is_ascending(rows)) return read_ascending(rows, {}, threads, out);
+  return take_placed(place_rows(rows), {}, threads, out);
 }
 
-Status RowReader::take_placed(std::span<const uint64_t> rows,
-                              std::span<const uint64_t> places,
+Status RowReader::take_placed(const PlacedRows& wanted,
                               std::span<const uint8_t> known, uint32_t threads,
                               Column* out) const {
-  if (places.empty()) return read_ascending(rows, known, threads, out);
+  const std::span<const uint64_t> places = wanted.places;
+  if (places.empty()) return read_ascending(wanted.rows, known, threads, out);
   Column read = make_output();
-  NIMBLE_RETURN_IF_ERROR(read_ascending(rows, known, threads, &read));
+  NIMBLE_RETURN_IF_ERROR(read_ascending(wanted.rows, known, threads, &read));
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (!known.empty() && known[i] != 0) continue;
     out->children[i].append_rows(read.children[i], places.data(),

@@ -12,6 +12,14 @@
 
 namespace nimble {
 
+// Rows in any order, repeats included, as take_placed() takes them.
+struct PlacedRows {
+  std::vector<uint64_t> rows;  // of the file, ascending, once each
+  // For every row of the result which of `rows` it is; empty: 0, 1, 2, ...
+  std::vector<uint64_t> places;
+};
+PlacedRows place_rows(std::span<const uint64_t> rows);
+
 class RowReader {
  public:
   // `columns` are names or dotted paths of struct fields, in output order; a
@@ -40,14 +48,10 @@ class RowReader {
   // Appends rows in the given order, repeats included.
   Status take(std::span<const uint64_t> rows, uint32_t threads,
               Column* out) const;
-  // The same with the order already known: `rows` are those that are wanted,
-  // ascending and once each, and `places` says of every row of the result
-  // which of them it is; empty: 0, 1, 2, ... Columns with a mark in `known`
-  // are left for the caller to append; empty: none.
-  Status take_placed(std::span<const uint64_t> rows,
-                     std::span<const uint64_t> places,
-                     std::span<const uint8_t> known, uint32_t threads,
-                     Column* out) const;
+  // The same with the order already known. Columns with a mark in `known` are
+  // left for the caller to append; empty: none.
+  Status take_placed(const PlacedRows& rows, std::span<const uint8_t> known,
+                     uint32_t threads, Column* out) const;
 
  private:
   struct Projected {

@@ -97,8 +97,16 @@ size_t check_probes(const HashIndex& index,
     CHECK(std::includes(have.begin(), have.end(), want.begin(), want.end()));
     extra += have.size() > want.size();
     std::vector<uint64_t> one;
-    REQUIRE(index.find_one(as_bytes(probes[i]), &one).is_ok());
+    const auto all = index.find_first(as_bytes(probes[i]), SIZE_MAX, &one);
+    REQUIRE(all.has_value());
+    CHECK_EQ(*all, UINT64_MAX);
     CHECK(std::includes(one.begin(), one.end(), want.begin(), want.end()));
+    one.clear();
+    const auto below = index.find_first(as_bytes(probes[i]), 1, &one);
+    REQUIRE(below.has_value());
+    for (const uint64_t row : want) {
+      CHECK(row >= *below || std::binary_search(one.begin(), one.end(), row));
+    }
   }
   return extra;
 }

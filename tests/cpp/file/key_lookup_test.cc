@@ -70,7 +70,7 @@ bool same(const RowRange& a, const RowRange& b) {
 }
 
 // The result has the rows of every probe in the order of the probes.
-void check_result_rows(const FoundKeys& found) {
+void check_result_rows(const LookupAnswer& found) {
   const auto got = probe_rows(found, 1 << 20);
   REQUIRE(got.has_value());
   std::vector<uint64_t> rows, probes;
@@ -80,12 +80,13 @@ void check_result_rows(const FoundKeys& found) {
       probes.push_back(i);
     }
   }
-  CHECK(got->probes == probes);
-  CHECK(std::is_sorted(got->rows.begin(), got->rows.end()));
-  std::vector<uint64_t> placed = got->rows;
-  if (!got->places.empty()) {
+  CHECK(got->keys == probes);
+  const auto& [ascending, places] = got->rows;
+  CHECK(std::is_sorted(ascending.begin(), ascending.end()));
+  std::vector<uint64_t> placed = ascending;
+  if (!places.empty()) {
     placed.clear();
-    for (const uint64_t p : got->places) placed.push_back(got->rows[p]);
+    for (const uint64_t p : places) placed.push_back(ascending[p]);
   }
   CHECK(placed == rows);
 }
@@ -116,9 +117,13 @@ TEST(KeyLookup, EveryKeyAndEveryGap) {
           const auto prefix = cursor->find_prefix(k.span());
           REQUIRE(prefix.has_value());
           CHECK(same(*prefix, want));
-          const auto whole = cursor->find_key(k.span());
+          const auto whole = cursor->find_whole(k.span());
           REQUIRE(whole.has_value());
           CHECK(same(*whole, want));
+          const auto first = cursor->find_first(k.span());
+          REQUIRE(first.has_value());
+          CHECK_EQ(first->value_or(UINT64_MAX),
+                   want.empty() ? UINT64_MAX : want.begin);
         }
       }
     }
@@ -158,19 +163,23 @@ TEST(KeyLookup, BatchesInAnyOrderWithRepeats) {
 }
 
 TEST(KeyLookup, ResultRowsOfDamagedOrTooManyRanges) {
-  FoundKeys found;
+  LookupAnswer found;
   found.ranges = {{4, 6}, {}, {0, 4}, {4, 6}};
+  found.ends = {1, 2, 3, 4};
   found.order = {2, 0, 3, 1};
   check_result_rows(found);
   CHECK(probe_rows(found, 8).has_value());
   CHECK(!probe_rows(found, 7).has_value());
   found.ranges[3] = {5, 7};  // overlaps another key's rows
-  CHECK(!probe_rows(found, 100).has_value());
+  check_result_rows(found);
+  found.order = {};  // of an index with rows anywhere
+  check_result_rows(found);
   found.ranges = {{3, 4}, {4, 5}};
+  found.ends = {1, 2};
   found.order = {0, 1};
   const auto in_place = probe_rows(found, 2);
   REQUIRE(in_place.has_value());
-  CHECK(in_place->places.empty() && in_place->rows.size() == 2);
+  CHECK(in_place->rows.places.empty() && in_place->rows.rows.size() == 2);
 }
 
 TEST(KeyLookup, RangesAndKeysOfRows) {

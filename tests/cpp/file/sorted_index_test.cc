@@ -98,6 +98,15 @@ TEST(SortedIndex, PrefixesGiveRowsInKeyOrder) {
           REQUIRE(cursor.rows(*places, &rows).is_ok());
           CHECK(rows == rows_with(keys, probe));
         }
+        for (const auto& probe : probes) {
+          if (!probe.ends_with('\0')) continue;  // no whole key
+          const auto first = cursor.find_first(as_bytes(probe));
+          REQUIRE(first.has_value());
+          CHECK_EQ(first->value_or(n), rows_with(keys, probe).front());
+        }
+        const auto absent = cursor.find_first(as_bytes("key1;"));
+        REQUIRE(absent.has_value());
+        CHECK(!absent->has_value());
       }
     }
   }

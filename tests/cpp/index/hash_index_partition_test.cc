@@ -118,6 +118,32 @@ TEST(HashPartition, ManyRowsOfOneKeyAreSmall) {
   CHECK(build(some, 10'007'000).size() < 100);
 }
 
+// get() of a key with a million rows decoded all of them to use one.
+TEST(HashPartition, TheFirstRowsOfALongListAreFewAndNoneIsMissing) {
+  std::vector<uint64_t> all(100'000);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = 3 * i + 1;
+  const Truth truth = {{uint64_t{7} << 60, all}, {uint64_t{9} << 60, {4}}};
+  const auto bytes = build(truth, 1'000'000);
+  const auto p = HashPartition::open(bytes, 1'000'000);
+  REQUIRE(p.has_value());
+  std::vector<uint64_t> rows;
+  uint64_t known_below = UINT64_MAX;
+  const auto place = p->place(uint64_t{7} << 60);
+  REQUIRE(p->find_first(place, 8, &rows, &known_below).is_ok());
+  CHECK(rows.size() >= 8 && rows.size() < 1000);
+  CHECK(std::equal(rows.begin(), rows.end(), all.begin()));
+  CHECK(known_below > rows.back() && known_below <= all[rows.size()]);
+  // Where all are asked for, or there are few, none is left out.
+  rows.clear();
+  known_below = UINT64_MAX;
+  REQUIRE(p->find_first(place, SIZE_MAX, &rows, &known_below).is_ok());
+  CHECK(rows == all);
+  CHECK_EQ(known_below, UINT64_MAX);
+  REQUIRE(p->find_first(p->place(uint64_t{9} << 60), 1, &rows, &known_below)
+              .is_ok());
+  CHECK_EQ(known_below, UINT64_MAX);
+}
+
 TEST(HashPartition, RowsBeyondTheFileAreRefused) {
   HashPartitionBuilder builder(5, 0.7);
   CHECK(builder.add(1, 4).is_ok());
