@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from nimblepy.file.add_index import add_index, drop_index
+    from nimblepy.file.convert import convert
     from nimblepy.file.file import File
     from nimblepy.file.open import open
     from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from nimblepy.files.dataset import Dataset, open_dataset
     from nimblepy.files.resolve import index_join
     from nimblepy.interop.polars import scan_polars
-    from nimblepy.io.convert import convert
     from nimblepy.rows.plan import LayoutNode, Plan
     from nimblepy.rows.scan import Scan
     from nimblepy.schema.types import FileSummary, IndexInfo, IoStats, SortKey, starts_with
@@ -69,7 +69,7 @@ _HOMES = {
     "Writer": "file.write",
     "add_index": "file.add_index",
     "advise_indexes": "advise.advice",
-    "convert": "io.convert",
+    "convert": "file.convert",
     "drop_index": "file.add_index",
     "index_join": "files.resolve",
     "open": "file.open",

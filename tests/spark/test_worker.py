@@ -70,6 +70,19 @@ def test_a_join_opens_its_dataset_once_and_is_planned_once(
     assert calls == ["open", "plan", "open"]
 
 
+def test_open_files_and_datasets_are_inputs_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.nimble")
+    nb.write(pa.table({"k": [1]}), path, cluster_by="k")
+    with nb.open(path) as file:
+        assert find_input(file) == find_input(path)
+    dataset = make_dataset(tmp_path / "d", [pa.table({"k": [1]})], "k")
+    make_dataset(tmp_path / "d", [pa.table({"k": [2]})], "k")
+    assert find_input(dataset).dataset.num_rows == 1  # its version, not the newest
+    in_memory = nb.open(Path(path).read_bytes())
+    with pytest.raises(nb.InvalidArgumentError, match="path or URI"):
+        find_input(in_memory)
+
+
 def test_a_dataset_travels_as_its_version(tmp_path: Path) -> None:
     import pickle
 

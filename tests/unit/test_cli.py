@@ -201,6 +201,26 @@ def test_stats_tell_a_column_from_a_child_of_its_name(tmp_path: Path) -> None:
     assert rows["loc"] > 1000 > rows["k"]
 
 
+def test_directories_are_asked_like_files(nimble: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    with nb.open(nimble) as file:
+        for i in range(2):
+            nb.write(file.take(range(50 * i, 50 * i + 50)), folder / f"{i}.nimble", cluster_by="k")
+    for arguments in (
+        ("lookup", "7", "77"),
+        ("range", "--lower", "48", "--upper", "52"),
+        ("scan", "--filter", "k > 97"),
+    ):
+        command, *rest = arguments
+        of_file, of_folder = (
+            run(command, nimble, *rest, "--json"),
+            run(command, folder, *rest, "--json"),
+        )
+        assert of_folder.exit_code == 0, of_folder.output
+        assert of_folder.stdout == of_file.stdout
+
+
 def test_version_is_printed() -> None:
     result = run("--version")
     assert (result.exit_code, result.stdout.strip()) == (0, f"nimble {nb.__version__}")

@@ -229,3 +229,20 @@ def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
         read_workload(os.fspath(log), SCHEMA)
     with pytest.raises(FileNotFoundError):
         read_workload("a = 3", SCHEMA)
+
+
+def test_advice_is_given_for_open_files_and_for_datasets(stored: str, tmp_path: Path) -> None:
+    by_path = nb.advise_indexes(stored, ["k = 3"])
+    with nb.open(stored) as file:
+        assert nb.advise_indexes(file, ["k = 3"]) == by_path
+        assert file.num_rows  # it stays open
+        folder = tmp_path / "many"
+        folder.mkdir()
+        nb.write(file.to_table(), folder / "d.nimble")
+        nb.write(file.head(3), folder / "e.nimble")
+    with nb.open_dataset(folder) as dataset:
+        (of_many,) = nb.advise_indexes(dataset, ["k = 3"])
+        assert of_many.times == 1
+    assert nb.advise_indexes(folder, ["k = 3"]) == [of_many]
+    with pytest.raises(nb.InvalidArgumentError, match="expected a File"):
+        nb.advise_indexes(3, ["k = 3"])  # type: ignore[arg-type]

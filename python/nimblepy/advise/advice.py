@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+import numpy as np
 import pyarrow.types as pt
 
 from nimblepy.advise.costs import Cost, Costs
-from nimblepy.advise.workload import Question, read_workload
+from nimblepy.advise.workload import Question, Workload, read_workload
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
-from nimblepy.file.open import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.files.dataset import Dataset
+from nimblepy.files.resolve import Source, as_rows
+from nimblepy.io.location import FileSystem
+from nimblepy.join.joinable import Joinable
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import as_sort_keys, format_bytes
 
@@ -88,16 +93,17 @@ class AdviceList(list[IndexAdvice]):
 
 
 def advise_indexes(
-    path: str | os.PathLike[str],
-    workload: Any,
+    path: Source,
+    workload: Workload,
     *,
     options: WriteOptions | None = None,
-    filesystem: Any = None,
+    filesystem: FileSystem | None = None,
 ) -> list[IndexAdvice]:
     """Says which indexes a file should have for a workload, and which of its own it does not need.
 
     Args:
-        path: an existing file; a URI, or a path in ``filesystem``.
+        path: path or URI of a file or a directory of files, or an open :class:`File` or
+            :class:`Dataset`. Of many files the one with most rows is looked at.
         workload: the path of a log that ``nimblepy.open(..., record=path)`` wrote; or a list of
 
             * filters: SQL text or :class:`pyarrow.compute.Expression`, as ``scan`` takes them;
@@ -123,9 +129,20 @@ def advise_indexes(
         >>> advice = nb.advise_indexes(path, ["email = 'x'", {"on": "email"}])  # doctest: +SKIP
         >>> nb.add_index(path, [a.index for a in advice if a.index])  # doctest: +SKIP
     """
-    with open_file(path, filesystem=filesystem) as file:
+    rows = as_rows(path, filesystem=filesystem)
+    with nullcontext() if rows is path else rows:
+        file = _largest(rows)
         questions = read_workload(workload, file.schema)
         return AdviceList(_Advisor(file, questions, options).advise())
+
+
+def _largest(rows: Joinable) -> File:
+    """The file itself, or the one of many that has most rows."""
+    if isinstance(rows, File):
+        return rows
+    if not isinstance(rows, Dataset) or not rows.num_files:
+        raise InvalidArgumentError(f"{rows!r}: no file to advise on")
+    return rows.child(int(np.argmax(np.diff(rows.first_rows))))
 
 
 @dataclass(frozen=True, slots=True)

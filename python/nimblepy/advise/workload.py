@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,8 @@ from nimblepy.expr.filter import Filter, parse_filter
 from nimblepy.expr.nodes import Node
 from nimblepy.file.record import filter_tests
 from nimblepy.schema.columns import resolve_column
+
+Workload: TypeAlias = str | os.PathLike[str] | Iterable[str | pc.Expression | Mapping[str, Any]]
 
 OPS = ("lookup", "range", "prefix", "filter")
 # Lines of a log that are read. nimblepy itself writes far fewer.
@@ -71,7 +73,7 @@ class Question:
         return tuple(test.column for test in self.tests)
 
 
-def read_workload(workload: Any, schema: pa.Schema) -> list[Question]:
+def read_workload(workload: Workload, schema: pa.Schema) -> list[Question]:
     """The questions of a workload, those of one shape and text merged.
 
     Args:

@@ -31,6 +31,9 @@ app = typer.Typer(
 )
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A nimble file: path or URI.")]
+RowsArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="A nimble file or a directory of them: path or URI.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; rows as one object a line.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 ColumnsOption = Annotated[
@@ -154,7 +157,7 @@ def convert(
 
 @app.command()
 def lookup(
-    file: FileArgument,
+    file: RowsArgument,
     keys: Annotated[
         list[str], typer.Argument(metavar="KEY...", help="Keys; a composite one as 'x,7'.")
     ],
@@ -174,7 +177,7 @@ def lookup(
 
 @app.command()
 def range(
-    file: FileArgument,
+    file: RowsArgument,
     lower: Annotated[str | None, typer.Option(help="Lower bound, or a prefix of it: 'x,7'")] = None,
     upper: Annotated[str | None, typer.Option(help="Upper bound.")] = None,
     inclusive: Annotated[str, typer.Option(help="Which bounds belong: [) [] () (]")] = "[)",
@@ -208,7 +211,7 @@ def range(
 
 @app.command()
 def scan(
-    file: FileArgument,
+    file: RowsArgument,
     filter: Annotated[
         str | None, typer.Option("--filter", "-f", help='SQL condition: "x > 3 AND k = 7"')
     ] = None,
@@ -266,7 +269,7 @@ def drop_index(
 
 @app.command()
 def advise(
-    file: FileArgument,
+    file: RowsArgument,
     filter: Annotated[
         list[str] | None,
         typer.Option("--filter", "-f", help='A filter that is asked: "x > 3". Repeatable.'),

@@ -12,6 +12,8 @@ import typer
 import nimblepy as nb
 from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows
 from nimblepy.expr.nodes import Column
+from nimblepy.files.resolve import as_rows
+from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.literals import is_bytes, is_text, place
@@ -52,7 +54,7 @@ class Bounds:
 
 def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
     """Prints the rows of each key, in the order of the keys."""
-    with nb.open(path) as file:
+    with as_rows(path) as file:
         columns = _key_columns(file, query.on)
         on = [column.name for column in columns]
         parsed = [_parse_key(columns, key) for key in keys]
@@ -72,7 +74,7 @@ def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
 
 def run_range(path: str, bounds: Bounds, query: Query) -> None:
     """Prints a key range or prefix, in key order."""
-    with nb.open(path) as file:
+    with as_rows(path) as file:
         columns = _key_columns(file, query.on)
         on = None if query.on is None else [column.name for column in columns]
         if bounds.prefix is not None:
@@ -112,7 +114,7 @@ def run_range(path: str, bounds: Bounds, query: Query) -> None:
 
 def run_scan(path: str, filter: str | None, query: Query, *, count_only: bool) -> None:
     """Prints rows in file order."""
-    with nb.open(path) as file:
+    with as_rows(path) as file:
         if query.explain:
             _print_plan(file.explain(columns=query.names, filter=filter), query)
             return
@@ -158,7 +160,7 @@ def _split(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _key_columns(file: nb.File, on: str | None) -> list[Column]:
+def _key_columns(file: Joinable, on: str | None) -> list[Column]:
     names = _split(on) if on is not None else [key.column for key in file.cluster_by]
     if not names:
         have = "; ".join(

@@ -17,7 +17,7 @@ from nimblepy.file.indexes import CLUSTER, Index, names_of
 from nimblepy.file.open import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.write import index_specs
-from nimblepy.io.location import locate
+from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.schema.types import IndexInfo, as_sort_keys
 
@@ -31,7 +31,7 @@ def add_index(
     output: Path | None = None,
     options: WriteOptions | None = None,
     progress: ProgressArg = None,
-    filesystem: Any = None,
+    filesystem: FileSystem | None = None,
 ) -> list[IndexInfo]:
     """Adds secondary indexes to a file without encoding its rows again.
 
@@ -79,7 +79,7 @@ def drop_index(
     index: str | Sequence[str] | HashIndex | SortedIndex | IndexInfo,
     *,
     output: Path | None = None,
-    filesystem: Any = None,
+    filesystem: FileSystem | None = None,
 ) -> list[IndexInfo]:
     """Drops secondary indexes of a file without encoding its rows again.
 

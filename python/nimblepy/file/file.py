@@ -53,6 +53,14 @@ class File(Joinable):
     # ------------------------------------------------------------------ what it says of itself
 
     @property
+    def source(self) -> str | None:
+        """Path or URI that the file was opened by; ``None`` for bytes and in a file system."""
+        _, source, arguments = self._reopen
+        if arguments["filesystem"] is not None or not isinstance(source, (str, os.PathLike)):
+            return None
+        return os.fspath(source)
+
+    @property
     def schema(self) -> pa.Schema:
         return self.handle.schema
 

@@ -11,7 +11,7 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.file.record import WorkloadLog
-from nimblepy.io.location import is_uri, locate
+from nimblepy.io.location import FileSystem, is_uri, locate
 from nimblepy.io.remote_file import REMOTE_GAP
 from nimblepy.rows.arguments import at_least
 
@@ -19,7 +19,7 @@ from nimblepy.rows.arguments import at_least
 def open(
     source: Any,
     *,
-    filesystem: Any = None,
+    filesystem: FileSystem | None = None,
     mmap: bool = True,
     cache_bytes: int = 256 << 20,
     verify: Literal["lazy", "full"] = "lazy",

@@ -5,24 +5,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.io.location import locate
+from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.io.tabular import as_reader, check_column, slices
-from nimblepy.rows.closing import Scoped
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import ColumnSummary, FileSummary, SortKey, as_sort_keys
 
 ClusterBy: TypeAlias = str | SortKey | Sequence[str | SortKey] | None
 
 
-class Writer(Scoped):
+class Writer:
     """Writes one file, batch by batch. Use it as a context manager.
 
     Leaving the block finishes the file and makes it visible at ``path`` in one step; leaving it
@@ -60,7 +60,7 @@ class Writer(Scoped):
         options: WriteOptions | None = None,
         metadata: Mapping[str, str | bytes] | None = None,
         progress: ProgressArg = None,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
     ) -> None:
         self._schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
         self._summary: FileSummary | None = None
@@ -133,11 +133,19 @@ class Writer(Scoped):
             core.close()
             self._progress.finish()
 
-    def _leave(self, failed: bool) -> None:
-        if failed:
-            self.abort()
-        else:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is None:
             self.close()
+        else:
+            self.abort()
 
     def __repr__(self) -> str:
         state = "open" if self._core is not None else "finished" if self._summary else "given up"
@@ -176,7 +184,7 @@ def write(
     options: WriteOptions | None = None,
     metadata: Mapping[str, str | bytes] | None = None,
     progress: ProgressArg = None,
-    filesystem: Any = None,
+    filesystem: FileSystem | None = None,
 ) -> FileSummary:
     """Writes ``data`` to ``path`` and says what came of it.
 

@@ -29,6 +29,7 @@ from nimblepy.files.manifest import (
 from nimblepy.files.open_files import OpenFiles
 from nimblepy.files.pruning import files_for
 from nimblepy.files.source import FilesSource
+from nimblepy.io.location import FileSystem
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey
 
@@ -37,7 +38,7 @@ def open_dataset(
     directory: str | os.PathLike[str],
     *,
     version: int | None = None,
-    filesystem: Any = None,
+    filesystem: FileSystem | None = None,
     mmap: bool = True,
     cache_bytes: int = 256 << 20,
     max_open_files: int = 128,
@@ -158,6 +159,13 @@ class Dataset(FilesSource):
         self.open_files = OpenFiles(open_file, self._options["max_open_files"])
 
     # ------------------------------------------------------------------ what it says of itself
+
+    @property
+    def source(self) -> str | None:
+        """Path or URI of the directory; ``None`` in a file system that was passed."""
+        if self._options["filesystem"] is not None:
+            return None
+        return self._directory if self._remote is None else os.fspath(self._source)
 
     @property
     def manifest(self) -> Manifest:

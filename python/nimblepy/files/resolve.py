@@ -13,6 +13,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.open import open as open_file
 from nimblepy.files.dataset import open_dataset
 from nimblepy.files.directory import is_directory, resolve_directory
+from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
 from nimblepy.join.plan import How
 from nimblepy.rows.arguments import Columns
@@ -20,7 +21,7 @@ from nimblepy.rows.arguments import Columns
 Source: TypeAlias = Joinable | str | os.PathLike[str]
 
 
-def as_rows(source: Source, *, filesystem: Any = None) -> Joinable:
+def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable:
     """``source`` itself, or the file or directory at a path or URI, opened.
 
     Raises:

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nimblepy.errors import MissingExtraError
+from nimblepy.io.location import FileSystem
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def scan_polars(path: str | os.PathLike[str], *, filesystem: object = None) -> pl.LazyFrame:
+def scan_polars(
+    path: str | os.PathLike[str], *, filesystem: FileSystem | None = None
+) -> pl.LazyFrame:
     """A lazy polars frame over a nimble file.
 
     Polars pushes the columns a query needs, its filters and its row limit into the scan. Filters

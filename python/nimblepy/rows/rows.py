@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,6 @@ from nimblepy.rows.arguments import (
     rows_of_a_batch,
     thread_count,
 )
-from nimblepy.rows.closing import Scoped
 from nimblepy.rows.keys import KeyColumns, key_columns, typed_keys
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import (
@@ -66,7 +66,7 @@ def _quick(method: _Method) -> _Method:
     return quick
 
 
-class Rows(_core.PointBase, Scoped, RowSource):
+class Rows(_core.PointBase, RowSource):
     """Rows with indexes: what :class:`nimblepy.File` and :class:`nimblepy.Dataset` have in common.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
@@ -458,6 +458,16 @@ class Rows(_core.PointBase, Scoped, RowSource):
         self._key_columns.clear()
 
     # ------------------------------------------------------------------ as a Python object
+
+    @abstractmethod
+    def close(self) -> None:
+        """Gives back what is held; results that were handed out stay valid."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __len__(self) -> int:
         return self.num_rows

@@ -6,7 +6,7 @@ The two trees (what a file contains, what a query will read) live in ``tree_type
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from nimblepy.errors import InvalidArgumentError
 
@@ -38,19 +38,20 @@ class SortKey:
     """
 
     column: str
-    descending: bool = False
-    nulls_first: bool = False
+    descending: bool = field(default=False, kw_only=True)
+    nulls_first: bool = field(default=False, kw_only=True)
 
-    def __init__(self, column: str, *, descending: bool = False, nulls_first: bool = False) -> None:
-        # Written by hand because the column is positional and the rest is keyword only.
-        if not isinstance(column, str) or not column:
-            raise InvalidArgumentError(f"SortKey: column must be a non-empty str, got {column!r}")
-        for name, flag in (("descending", descending), ("nulls_first", nulls_first)):
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise InvalidArgumentError(
+                f"SortKey: column must be a non-empty str, got {self.column!r}"
+            )
+        for name in ("descending", "nulls_first"):
+            flag = getattr(self, name)
             if not isinstance(flag, bool):
-                raise InvalidArgumentError(f"SortKey {column!r}: {name} must be bool, got {flag!r}")
-        object.__setattr__(self, "column", column)
-        object.__setattr__(self, "descending", descending)
-        object.__setattr__(self, "nulls_first", nulls_first)
+                raise InvalidArgumentError(
+                    f"SortKey {self.column!r}: {name} must be bool, got {flag!r}"
+                )
 
     def __repr__(self) -> str:
         flags = [f"{n}=True" for n in ("descending", "nulls_first") if getattr(self, n)]

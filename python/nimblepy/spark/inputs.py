@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.file import File
 from nimblepy.files.dataset import Dataset, manifest_of_files, open_dataset
 from nimblepy.files.directory import is_directory, resolve_directory
 from nimblepy.files.manifest import Manifest
@@ -25,7 +26,7 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-InputPath: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+InputPath: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | File | Dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,15 +84,24 @@ def find_input(path: InputPath) -> InputFiles:
     """The files that a path means.
 
     Args:
-        path: a file, a directory (with a manifest or just files), a glob, or a list of files.
+        path: a file, a directory (with a manifest or just files), a glob, or a list of files; or a
+            :class:`File` or :class:`Dataset` that was opened by a path.
 
     Raises:
         FileNotFoundError: nothing is there; the message names it.
         InvalidArgumentError: files of different columns or keys; two are named.
         CorruptFileError: a damaged file or manifest; it is named.
     """
+    if isinstance(path, (File, Dataset)):
+        if path.source is None:
+            raise InvalidArgumentError(
+                f"{path!r}: executors open files by path or URI; pass one that was opened so"
+            )
+        if isinstance(path, Dataset):
+            return InputFiles(path.source, path.version, None if path.version else path.manifest)
+        path = path.source
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    texts = [_local(os.fspath(item)) for item in paths]
+    texts = [local_path(os.fspath(item)) for item in paths]
     if not texts:
         raise InvalidArgumentError("path: none given")
     files: list[str] = []
@@ -110,7 +120,8 @@ def find_input(path: InputPath) -> InputFiles:
     return _file_input(files)
 
 
-def _local(text: str) -> str:
+def local_path(text: str) -> str:
+    """``file:`` URIs as the paths that they mean."""
     return (
         text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
     )

@@ -38,7 +38,7 @@ from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.spark.errors import explain_missing_source
-from nimblepy.spark.inputs import _local
+from nimblepy.spark.inputs import local_path
 from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, pack_keys, parse_keys
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import Shipped
@@ -219,7 +219,7 @@ def _adopted(schema: pa.Schema, current: pa.Schema | None) -> pa.Schema:
 def _target(options: dict[str, str]) -> str:
     if "path" not in options:
         raise InvalidArgumentError("nimble: no path to write to; use .save(directory)")
-    path = _local(options["path"])
+    path = local_path(options["path"])
     if is_uri(path):
         raise InvalidArgumentError(
             f"{path}: commits need a directory that every executor has mounted; write there, then "

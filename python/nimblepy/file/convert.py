@@ -1,7 +1,4 @@
-"""Converts Parquet, CSV and Arrow IPC files to nimble, batch by batch.
-
-The module is not called ``convert``: importing it would hide the function ``nimblepy.convert``.
-"""
+"""Converts Parquet, CSV and Arrow IPC files to nimble, batch by batch."""
 
 from __future__ import annotations
 
