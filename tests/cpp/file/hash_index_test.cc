@@ -207,7 +207,8 @@ TEST(HashIndex, AColdKeyReadsOnePartitionAndABatchOneRound) {
   REQUIRE(index.has_value());
   counted->reads = counted->read_bytes = 0;
   std::vector<uint64_t> rows;
-  REQUIRE((*index)->find_one(as_bytes(keys[17]), &rows).is_ok());
+  REQUIRE(
+      (*index)->find_first(as_bytes(keys[17]), SIZE_MAX, &rows).has_value());
   CHECK_EQ(counted->reads.load(), 1);
   CHECK(counted->read_bytes < 200000);
   // Many keys: the filter, then all partitions that are not cached.

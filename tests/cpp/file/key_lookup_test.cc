@@ -1,12 +1,13 @@
 // Keys to rows: duplicates over chunks, stripes and groups, and every bound,
 // against a scan of all keys.
 #include "nimble/lookup/key_lookup.h"
-#include "nimble/lookup/probe_rows.h"
 
 #include <algorithm>
 #include <thread>
 
 #include "file/columns.h"
+#include "nimble/lookup/find_keys.h"
+#include "nimble/lookup/probe_rows.h"
 
 namespace nimble {
 namespace {
