@@ -37,7 +37,9 @@ def run(request: Request, *, as_json: bool) -> None:
     if not request.overwrite and locate(request.target, None).exists():
         raise nb.InvalidArgumentError(f"{request.target} exists; pass --overwrite to replace it")
     indexes = _indexes(request.hash_indexes, request.sorted_indexes)
-    options = nb.WriteOptions(compression=request.compression)
+    options = nb.WriteOptions(
+        compression=request.compression  # type: ignore[arg-type]  # checked where it is used
+    )
     summary = nb.convert(
         request.source,
         request.target,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.types import SortKey, as_sort_keys
 
-COMPRESSIONS = ("balanced", "fast", "compact")
+Compression: TypeAlias = Literal["balanced", "fast", "compact"]
 
 
 def _check_count(owner: str, name: str, value: object, least: int) -> None:
@@ -42,7 +43,7 @@ class HashIndex:
     Args:
         columns: one name or a list of names; dotted paths reach struct fields.
         load_factor: keys per bucket slot, 0.1 to 0.95. Higher is smaller and slower.
-        bloom_bits_per_key: bits of Bloom filter a key, 1 to 64; ``None`` stores no filter.
+        bloom_bits_per_key: bits of the Bloom filter per key, 1 to 64; ``None`` stores no filter.
 
     Raises:
         InvalidArgumentError: an argument is out of range, or a column repeats.
@@ -107,10 +108,10 @@ class WriteOptions:
         group_bytes: encoded bytes after which a stripe group ends.
         key_chunk_rows: keys in one key chunk, the unit a cold lookup reads from the index.
         restart_interval: every n-th key of a chunk is stored whole; 1 is fastest and largest.
-        cluster_bloom_bits_per_key: bits of Bloom filter a cluster key; ``None`` stores none.
-        bloom_columns: columns with a Bloom filter in every stripe, by which a scan whose filter
-            asks for single values leaves stripes out; dotted paths reach struct fields.
-        bloom_bits_per_key: bits of these filters for each different value of a stripe.
+        cluster_bloom_bits_per_key: bits of a Bloom filter per cluster key; ``None`` stores none.
+        bloom_columns: columns with a Bloom filter in every stripe: a scan whose filter asks for
+            single values leaves out stripes without them. Dotted paths reach struct fields.
+        bloom_bits_per_key: bits of these filters per different value of a stripe.
         statistics: zone maps for all columns (True), none (False), or the listed ones.
         zone_rows: rows that share one zone-map entry.
         sort_memory_bytes: memory for rows being sorted; more than this spills to disk.
@@ -121,7 +122,7 @@ class WriteOptions:
         InvalidArgumentError: a value is out of range; the message names found and expected.
     """
 
-    compression: str = "balanced"
+    compression: Compression = "balanced"
     stripe_rows: int = 131_072
     stripe_bytes: int = 64 << 20
     group_rows: int = 1 << 20
@@ -139,8 +140,8 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         owner = "WriteOptions"
-        if self.compression not in COMPRESSIONS:
-            expected = ", ".join(repr(name) for name in COMPRESSIONS)
+        if self.compression not in get_args(Compression):
+            expected = ", ".join(map(repr, get_args(Compression)))
             raise InvalidArgumentError(
                 f"{owner}: compression must be one of {expected}, got {self.compression!r}"
             )

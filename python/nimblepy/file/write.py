@@ -45,7 +45,7 @@ class Writer:
         InvalidArgumentError: unknown column, unsupported type (its path is named), bad argument.
         KeyOrderError: ``presorted`` rows are not in order; both rows are named.
         DuplicateKeyError: ``unique`` and a key occurs twice.
-        OSError: the disk says no.
+        OSError: the file cannot be written.
     """
 
     def __init__(

@@ -36,8 +36,8 @@ def task_function(kind: str, payload: bytes) -> Callable[[Iterable[Any]], Iterat
     return function
 
 
-def rebuilt(payload: bytes) -> Any:
-    """An object from its pickled class and attributes; see ``Shipped`` in shipping.py."""
+def unpickle(payload: bytes) -> Any:
+    """An object from its pickled class and attributes; see ``ShippedByValue`` in shipping.py."""
     imported_tasks()
     import pickle
 

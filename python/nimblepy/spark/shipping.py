@@ -19,14 +19,11 @@ F: Any = _functions
 cloudpickle.register_pickle_by_value(bootstrap)
 
 
-class Shipped:
-    """Travels to executors so that one without nimblepy says so, instead of naming a module."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__
+class ShippedByValue:
+    """An object whose pickle says so where nimblepy is missing, instead of naming a module."""
 
     def __reduce__(self) -> Any:
-        return bootstrap.rebuilt, (cloudpickle.dumps((type(self), self.__getstate__())),)
+        return bootstrap.unpickle, (cloudpickle.dumps((type(self), self.__dict__)),)
 
 
 def iterator_function(kind: str, *arguments: Any) -> Callable[[Any], Any]:
@@ -35,7 +32,7 @@ def iterator_function(kind: str, *arguments: Any) -> Callable[[Any], Any]:
 
 
 def array_udf(kind: str, num_arguments: int, result: DataType, *arguments: Any) -> Any:
-    """An iterator ``arrow_udf`` of so many columns."""
+    """An iterator ``arrow_udf`` of ``num_arguments`` columns."""
     payload = cloudpickle.dumps(arguments)
     if num_arguments == 1:
         run = bootstrap.over_single_arrays(kind, payload)

@@ -25,8 +25,8 @@ from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import InputPath, find_input, open_cached
 from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_scan
 from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
-from nimblepy.spark.shipping import Shipped
-from nimblepy.spark.splits import Piece, ScanSpec, few_rows, plan_parts, read_piece
+from nimblepy.spark.shipping import ShippedByValue
+from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
 
 # Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
 # without a job. More are one partition, which is grouped, sorted and summed without a shuffle.
@@ -60,12 +60,12 @@ class NimbleDataSource(DataSource):
 class NimblePart(InputPartition):
     """Pieces of files that one task reads."""
 
-    def __init__(self, pieces: list[Piece]) -> None:
+    def __init__(self, slices: list[RowSlice]) -> None:
         super().__init__(None)
-        self.pieces = pieces
+        self.slices = slices
 
 
-class NimbleReader(Shipped, DataSourceReader):
+class NimbleReader(ShippedByValue, DataSourceReader):
     """Reads exactly the columns of the schema that it is given."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
@@ -90,8 +90,8 @@ class NimbleReader(Shipped, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, NimblePart)
         dataset = open_cached(self._spec.files)
-        for piece in partition.pieces:
-            for batch in read_piece(self._spec, dataset, piece):
+        for row_slice in partition.slices:
+            for batch in read_slice(self._spec, dataset, row_slice):
                 if batch.num_rows:
                     yield conform(batch, self._target)
 
@@ -152,18 +152,18 @@ def scan(
     spec = ScanSpec(
         files=files, columns=tuple(schema.names), filter=filter, key_range=key_range, keys=keys
     )
-    pieces = few_rows(spec, dataset)
-    if pieces is None:
+    slices = few_rows(spec, dataset)
+    if slices is None:
         return read_files(spark, spec)
-    table = _read_now(spec, dataset, pieces, arrow_schema(schema))
+    table = _read_now(spec, dataset, slices, arrow_schema(schema))
     frame = spark.createDataFrame(table, schema)
     return frame if table.num_rows <= COLLECTED_ROWS else frame.coalesce(1)
 
 
 def _read_now(
-    spec: ScanSpec, dataset: Dataset, pieces: Sequence[Piece], target: pa.Schema
+    spec: ScanSpec, dataset: Dataset, slices: Sequence[RowSlice], target: pa.Schema
 ) -> pa.Table:
-    batches = [batch for piece in pieces for batch in read_piece(spec, dataset, piece)]
+    batches = [batch for row_slice in slices for batch in read_slice(spec, dataset, row_slice)]
     return pa.Table.from_batches([conform(batch, target) for batch in batches], target)
 
 

@@ -53,7 +53,7 @@ class ScanSpec:
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowSlice:
     """Rows of one file: a range, or for lookups some rows of the dataset."""
 
     file: int
@@ -62,15 +62,15 @@ class Piece:
     rows: RowSet | None = None
 
 
-def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
-    """The pieces of each part; index and zone maps have dropped what cannot pass."""
+def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[RowSlice]]:
+    """The slices of each part; index and zone maps have dropped what cannot pass."""
     if spec.keys is not None:
         return _parts_of_keys(spec, dataset)
-    pieces = _pieces(spec, dataset)
-    rows = sum(piece.end - piece.begin for piece in pieces)
+    slices = _row_slices(spec, dataset)
+    rows = sum(row_slice.end - row_slice.begin for row_slice in slices)
     if not rows:
         return []
-    # As for Spark's own files: a task a processor, more only where those would be large. A task
+    # As for Spark's own files: a task per processor, more only where those would be large. A task
     # that does nothing in a Python worker takes 0.1 s of processor time.
     size_bytes = dataset.size_bytes * rows / max(1, dataset.num_rows)
     size_bytes *= len(spec.columns) / max(1, len(dataset.schema))
@@ -80,20 +80,20 @@ def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
     exact = dataset.num_files <= MOST_OPENED
     cut = [
         small
-        for piece in pieces
-        for small in _cut(piece, size, dataset.child(piece.file) if exact else None)
+        for row_slice in slices
+        for small in _cut(row_slice, size, dataset.child(row_slice.file) if exact else None)
     ]
     return _packed(cut, size)
 
 
-def few_rows(spec: ScanSpec, dataset: Dataset) -> list[Piece] | None:
+def few_rows(spec: ScanSpec, dataset: Dataset) -> list[RowSlice] | None:
     """All that a scan reads where index and zone maps leave few rows of few files.
 
     ``None`` where they leave more, or where nothing but reading could tell.
     """
     if spec.keys is not None:
         found = _rows_of_keys(spec, dataset)
-        return [Piece(0, 0, found.num_rows, found)] if found.num_rows <= FEW_ROWS else None
+        return [RowSlice(0, 0, found.num_rows, found)] if found.num_rows <= FEW_ROWS else None
     if spec.key_range is not None:
         files = len(dataset.candidates(_range_of(spec, dataset)))
     elif spec.filter is not None:
@@ -102,21 +102,23 @@ def few_rows(spec: ScanSpec, dataset: Dataset) -> list[Piece] | None:
         return None
     if files > FEW_FILES:
         return None
-    pieces = _pieces(spec, dataset)
-    return pieces if sum(piece.end - piece.begin for piece in pieces) <= FEW_ROWS else None
+    slices = _row_slices(spec, dataset)
+    return (
+        slices if sum(row_slice.end - row_slice.begin for row_slice in slices) <= FEW_ROWS else None
+    )
 
 
-def read_piece(spec: ScanSpec, dataset: Dataset, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece that pass the filter, in the columns of the scan."""
-    if piece.rows is None:
-        yield from file_scan(spec, dataset.child(piece.file), piece).to_batches()
+def read_slice(spec: ScanSpec, dataset: Dataset, row_slice: RowSlice) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice that pass the filter, in the columns of the scan."""
+    if row_slice.rows is None:
+        yield from file_scan(spec, dataset.child(row_slice.file), row_slice).to_batches()
         return
     if spec.filter is None:
-        yield from dataset.read(piece.rows, spec.columns).to_batches()
+        yield from dataset.read(row_slice.rows, spec.columns).to_batches()
         return
     parsed = parse_filter(spec.filter, dataset.schema)
     columns = tuple(dict.fromkeys([*spec.columns, *parsed.columns]))
-    for batch in dataset.read(piece.rows, columns).to_batches():
+    for batch in dataset.read(row_slice.rows, columns).to_batches():
         yield parsed.apply(batch).select(list(spec.columns))
 
 
@@ -131,48 +133,48 @@ def _where_of(spec: ScanSpec, dataset: Dataset) -> Where:
     return Where(parsed, dataset.all_rows())
 
 
-def _pieces(spec: ScanSpec, dataset: Dataset) -> list[Piece]:
-    found: list[Piece] = []
+def _row_slices(spec: ScanSpec, dataset: Dataset) -> list[RowSlice]:
+    found: list[RowSlice] = []
     if spec.key_range is not None:
         request = _range_of(spec, dataset)
         for i in dataset.candidates(request):
             begin, end = dataset.child(i).find(request).as_range or (0, 0)
-            found.append(Piece(i, begin, end))
+            found.append(RowSlice(i, begin, end))
     else:
         firsts = dataset.first_rows
         left = dataset.candidates(_where_of(spec, dataset))
-        found = [Piece(i, 0, int(firsts[i + 1] - firsts[i])) for i in left]
-    found = [piece for piece in found if piece.begin < piece.end]
+        found = [RowSlice(i, 0, int(firsts[i + 1] - firsts[i])) for i in left]
+    found = [row_slice for row_slice in found if row_slice.begin < row_slice.end]
     if spec.filter is None or len(found) > MOST_OPENED:
         return found
-    return [narrow for piece in found for narrow in _narrowed(spec, dataset, piece)]
+    return [narrow for row_slice in found for narrow in _narrowed(spec, dataset, row_slice)]
 
 
-def _narrowed(spec: ScanSpec, dataset: Dataset, piece: Piece) -> list[Piece]:
-    """What index and zone maps leave of a piece, without its gaps where those are large."""
-    where = Where(_where_of(spec, dataset).filter, RowSet.of_range(piece.begin, piece.end))
-    ranges = dataset.child(piece.file).find(where).merged().ranges.tolist()
+def _narrowed(spec: ScanSpec, dataset: Dataset, row_slice: RowSlice) -> list[RowSlice]:
+    """What index and zone maps leave of a slice, without its gaps where those are large."""
+    where = Where(_where_of(spec, dataset).filter, RowSet.of_range(row_slice.begin, row_slice.end))
+    ranges = dataset.child(row_slice.file).find(where).merged().ranges.tolist()
     merged: list[list[int]] = []
     for begin, end in ranges:
         if merged and begin - merged[-1][1] < LEAST_ROWS:
             merged[-1][1] = end
         else:
             merged.append([begin, end])
-    return [Piece(piece.file, begin, end) for begin, end in merged]
+    return [RowSlice(row_slice.file, begin, end) for begin, end in merged]
 
 
-def file_scan(spec: ScanSpec, file: File, piece: Piece) -> Scan:
-    """The scan of one piece; a task has one processor."""
+def file_scan(spec: ScanSpec, file: File, row_slice: RowSlice) -> Scan:
+    """The scan of one slice; a task has one processor."""
     return file.scan(
         list(spec.columns),
         filter=spec.filter,
-        row_range=(piece.begin, piece.end),
+        row_range=(row_slice.begin, row_slice.end),
         batch_rows=LEAST_ROWS,
         threads=1,
     )
 
 
-def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
+def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[RowSlice]]:
     rows = _rows_of_keys(spec, dataset)
     count = rows.num_rows
     if not count:
@@ -180,7 +182,7 @@ def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[Piece]]:
     wanted = spec.parts or min(2 * _processors(), math.ceil(count / LEAST_ROWS))
     edges = [count * i // wanted for i in range(wanted + 1)]
     return [
-        [Piece(0, 0, end - begin, rows.slice(begin, end))]
+        [RowSlice(0, 0, end - begin, rows.slice(begin, end))]
         for begin, end in pairwise(edges)
         if begin < end
     ]
@@ -203,33 +205,33 @@ def _stripe_ends(file: File) -> list[int]:
     return [first + rows for group in _core.layout(file.handle.core) for first, rows, _ in group[1]]
 
 
-def _cut(piece: Piece, size: int, file: File | None) -> list[Piece]:
-    """A piece in pieces of about ``size`` rows that end where stripes do."""
-    if file is None or piece.end - piece.begin <= size:
-        return [piece]
+def _cut(row_slice: RowSlice, size: int, file: File | None) -> list[RowSlice]:
+    """A row_slice in slices of about ``size`` rows that end where stripes do."""
+    if file is None or row_slice.end - row_slice.begin <= size:
+        return [row_slice]
     out = []
-    begin = piece.begin
+    begin = row_slice.begin
     ends = _stripe_ends(file)
-    for end in (*(e for e in ends if piece.begin < e < piece.end), piece.end):
-        if end == piece.end or end - begin >= size:
+    for end in (*(e for e in ends if row_slice.begin < e < row_slice.end), row_slice.end):
+        if end == row_slice.end or end - begin >= size:
             while end - begin > 2 * size:  # stripes larger than a part
-                out.append(Piece(piece.file, begin, begin + size))
+                out.append(RowSlice(row_slice.file, begin, begin + size))
                 begin += size
-            out.append(Piece(piece.file, begin, end))
+            out.append(RowSlice(row_slice.file, begin, end))
             begin = end
     return out
 
 
-def _packed(pieces: Sequence[Piece], size: int) -> list[list[Piece]]:
-    """Small pieces together, up to about ``size`` rows a part."""
-    parts: list[list[Piece]] = []
+def _packed(slices: Sequence[RowSlice], size: int) -> list[list[RowSlice]]:
+    """Small slices together, up to about ``size`` rows per part."""
+    parts: list[list[RowSlice]] = []
     held = 0
-    for piece in pieces:
-        rows = piece.end - piece.begin
+    for row_slice in slices:
+        rows = row_slice.end - row_slice.begin
         if not parts or held + rows > size * 5 // 4:
             parts.append([])
             held = 0
-        parts[-1].append(piece)
+        parts[-1].append(row_slice)
         held += rows
     return parts
 

@@ -41,7 +41,7 @@ from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import local_path
 from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, pack_keys, parse_keys
 from nimblepy.spark.schemas import arrow_schema, conform
-from nimblepy.spark.shipping import Shipped
+from nimblepy.spark.shipping import ShippedByValue
 
 BATCH_OPTION = "nimblebatch"
 
@@ -53,7 +53,7 @@ class StagedFile(WriterCommitMessage):
     entry: FileEntry | None
 
 
-class NimbleWriter(Shipped, DataSourceArrowWriter):
+class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
     """One write job. It is made once on the driver; tasks and commit get copies of it."""
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
