@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.text import Text
 
 import nimblepy as nb
 from nimblepy.advise.workload import read_log
-from nimblepy.cli.output import print_json
+from nimblepy.cli.output import print_json, split_names
 from nimblepy.schema.types import format_bytes
 
 
@@ -27,24 +28,16 @@ def run_advise(
     """Advises on filters, lookups and a log together."""
     if not filters and not lookups and log is None:
         raise nb.InvalidArgumentError("nothing to advise on: pass --filter, --on or --log")
-    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    names = None if columns is None else split_names(columns)
     workload: list[Any] = [{"filter": text, "columns": names} for text in filters]
-    for text in lookups:
-        on = [name.strip() for name in text.split(",")]
-        workload.append({"on": on, "columns": names})
+    workload += [{"on": split_names(text), "columns": names} for text in lookups]
     if log is not None:
         workload += read_log(log)
     found = nb.advise_indexes(path, workload)
     if as_json:
-        print_json([_plain(advice) for advice in found])
+        print_json([{k: v for k, v in asdict(advice).items() if k != "index"} for advice in found])
     else:
         Console().print(_table(found))
-
-
-def _plain(advice: nb.IndexAdvice) -> dict[str, Any]:
-    names = ("action", "kind", "columns", "size_bytes", "questions", "times", "reads_before")
-    more = ("reads_after", "bytes_before", "bytes_after", "why")
-    return {name: getattr(advice, name) for name in (*names, *more)}
 
 
 def _table(found: Sequence[nb.IndexAdvice]) -> Table:

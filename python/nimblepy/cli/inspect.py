@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,13 +31,7 @@ def _facts(file: nb.File) -> dict[str, object]:
         "cluster_by": [str(key) for key in file.cluster_by],
         "unique": file.unique,
         "indexes": [
-            {
-                "kind": index.kind,
-                "columns": [str(column) for column in index.columns],
-                "size_bytes": index.size_bytes,
-                "num_keys": index.num_keys,
-                "has_bloom": index.has_bloom,
-            }
+            {**asdict(index), "columns": [str(column) for column in index.columns]}
             for index in file.indexes
         ],
     }

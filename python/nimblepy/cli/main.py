@@ -137,22 +137,22 @@ def convert(
     json: JsonOption = False,
 ) -> None:
     """Write a Parquet, CSV or Arrow file as nimble, in constant memory."""
-    from nimblepy.cli.convert import Request, run
+    from nimblepy.cli.convert import run_convert
 
-    request = Request(
-        source=source,
-        target=target,
+    run_convert(
+        source,
+        target,
         cluster_by=cluster_by,
-        unique=unique,
-        presorted=presorted,
-        hash_indexes=tuple(hash_index or ()),
-        sorted_indexes=tuple(sorted_index or ()),
+        hash_indexes=hash_index or (),
+        sorted_indexes=sorted_index or (),
         columns=columns,
         compression=compression,
-        format=format,
         overwrite=overwrite,
+        as_json=json,
+        unique=unique,
+        presorted=presorted,
+        format=format,
     )
-    run(request, as_json=json)
 
 
 @app.command()

@@ -30,6 +30,11 @@ def output_format(json: bool, csv: bool) -> OutputFormat:
     return "json" if json else "csv" if csv else "table"
 
 
+def split_names(text: str) -> list[str]:
+    """The names of ``"a, b"``."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def print_json(value: object) -> None:
     """One JSON document."""
     typer.echo(json.dumps(jsonable(value), indent=2, ensure_ascii=False))

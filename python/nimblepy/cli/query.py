@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import typer
 
 import nimblepy as nb
-from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows
+from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows, split_names
 from nimblepy.expr.nodes import Column
 from nimblepy.files.resolve import as_rows
 from nimblepy.join.joinable import Joinable
@@ -33,7 +34,7 @@ class Query:
     @property
     def names(self) -> list[str] | None:
         """Columns to print; ``None`` for all."""
-        return None if self.columns is None else _split(self.columns)
+        return None if self.columns is None else split_names(self.columns)
 
     @property
     def shown(self) -> int | None:
@@ -77,38 +78,24 @@ def run_range(path: str, bounds: Bounds, query: Query) -> None:
     with as_rows(path) as file:
         columns = _key_columns(file, query.on)
         on = None if query.on is None else [column.name for column in columns]
+        asked: dict[str, Any]
         if bounds.prefix is not None:
             if bounds.lower is not None or bounds.upper is not None:
                 raise nb.InvalidArgumentError("--prefix does not go with --lower and --upper")
-            prefix = _parse_prefix(columns, bounds.prefix)
-            if query.explain:
-                _print_plan(file.explain(prefix=prefix, on=on, columns=query.names), query)
-                return
-            table = file.prefix(
-                prefix, on=on, columns=query.names, limit=_one_more(query), reverse=bounds.reverse
-            )
+            asked = {"prefix": _parse_prefix(columns, bounds.prefix)}
         else:
-            lower = None if bounds.lower is None else _parse_key(columns, bounds.lower)
-            upper = None if bounds.upper is None else _parse_key(columns, bounds.upper)
-            if query.explain:
-                plan = file.explain(
-                    lower=lower,
-                    upper=upper,
-                    inclusive=bounds.inclusive,
-                    on=on,
-                    columns=query.names,
-                )
-                _print_plan(plan, query)
-                return
-            table = file.range(
-                lower,
-                upper,
-                on=on,
-                inclusive=bounds.inclusive,
-                columns=query.names,
-                limit=_one_more(query),
-                reverse=bounds.reverse,
-            )
+            asked = {
+                "lower": None if bounds.lower is None else _parse_key(columns, bounds.lower),
+                "upper": None if bounds.upper is None else _parse_key(columns, bounds.upper),
+                "inclusive": bounds.inclusive,
+            }
+        if query.explain:
+            _print_plan(file.explain(on=on, columns=query.names, **asked), query)
+            return
+        find = file.range if bounds.prefix is None else file.prefix
+        table = find(
+            on=on, columns=query.names, limit=_one_more(query), reverse=bounds.reverse, **asked
+        )
         _print_table(table, query, missing="no row is in this range")
 
 
@@ -141,12 +128,10 @@ def _one_more(query: Query) -> int | None:
 def _print_table(table: pa.Table, query: Query, *, missing: str) -> None:
     shown = table if query.shown is None else table.slice(0, query.shown)
     left_out = table.num_rows - shown.num_rows
-    note = f"first {shown.num_rows} rows; --limit shows more" if left_out else ""
-    print_rows(shown.to_batches(), table.schema, query.output, note=note or _none(table, missing))
-
-
-def _none(table: pa.Table, missing: str) -> str:
-    return "" if table.num_rows else missing
+    note = "" if table.num_rows else missing
+    if left_out:
+        note = f"first {shown.num_rows} rows; --limit shows more"
+    print_rows(shown.to_batches(), table.schema, query.output, note=note)
 
 
 def _print_plan(plan: nb.Plan, query: Query) -> None:
@@ -156,12 +141,8 @@ def _print_plan(plan: nb.Plan, query: Query) -> None:
         typer.echo(str(plan))
 
 
-def _split(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _key_columns(file: Joinable, on: str | None) -> list[Column]:
-    names = _split(on) if on is not None else [key.column for key in file.cluster_by]
+    names = split_names(on) if on is not None else [key.column for key in file.cluster_by]
     if not names:
         have = "; ".join(
             f"{index.kind} on {', '.join(column.column for column in index.columns)}"
