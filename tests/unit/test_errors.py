@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -32,3 +34,16 @@ def test_errors_are_also_what_python_calls_them(
 ) -> None:
     assert issubclass(error, base)
     assert str(error("what went wrong")) == "what went wrong"
+
+
+def test_missing_pyspark_names_its_extra() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "import nimblepy as nb\n"
+        "try:\n"
+        "    import nimblepy.spark\n"
+        "except nb.MissingExtraError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "nimblepy[spark]" in done.stdout

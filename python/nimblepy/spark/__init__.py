@@ -11,10 +11,14 @@ docs/spark.md says what is possible, what it costs, and which of Spark's traps i
 
 from __future__ import annotations
 
+from nimblepy.errors import MissingExtraError
+
 try:
     import pyspark  # noqa: F401
 except ImportError as error:
-    raise ImportError('nimblepy.spark needs PySpark: pip install "nimblepy[spark]"') from error
+    raise MissingExtraError(
+        'nimblepy.spark needs PySpark: pip install "nimblepy[spark]"'
+    ) from error
 
 from nimblepy.spark.estimate import JoinEstimate
 from nimblepy.spark.join import explain_join, index_join, index_join_rdd

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nimblepy.errors import CorruptFileError
+from nimblepy.errors import CorruptFileError, MissingExtraError
 
 try:
     import xxhash
 except ImportError as error:  # the extra that holds it is named, nothing else needs it
-    raise ImportError(
+    raise MissingExtraError(
         "nimblepy.verify needs the package xxhash: pip install 'nimblepy[verify]'"
     ) from error
 
