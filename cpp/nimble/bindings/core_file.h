@@ -17,6 +17,11 @@
 
 namespace nimble {
 
+// The file whose rows are read: Python makes a RowReader of a FileReader.
+inline std::shared_ptr<const FileReader> file_of(const RowReader& rows) {
+  return std::static_pointer_cast<const FileReader>(rows.file_owner());
+}
+
 // Values of the first key columns, one row of Arrow columns, as scalars that
 // borrow from it.
 std::vector<KeyScalar> scalars_of(const ArrayView& row);
@@ -70,7 +75,7 @@ std::vector<RowRange> ranges_from_numpy(
 // The same, merged; raises where one ends past the file.
 std::vector<RowRange> rows_of_file(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& ranges,
-    const FileReader& file);
+    const OpenFile& file);
 
 void register_file(pybind11::module_& m);
 void register_projection(pybind11::module_& m);

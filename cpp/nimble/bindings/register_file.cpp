@@ -5,8 +5,8 @@
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
 #include "nimble/bindings/python_file.h"
+#include "nimble/format/constants.h"
 #include "nimble/io/local_file.h"
-#include "nimble/write/column_bloom_writer.h"
 
 namespace py = pybind11;
 

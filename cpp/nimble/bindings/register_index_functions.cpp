@@ -6,7 +6,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/lookup/index_lookup.h"
+#include "nimble/lookup/open_index.h"
 
 namespace py = pybind11;
 
@@ -21,7 +21,7 @@ class Asked {
       if (file.encoder() == nullptr) {
         raise(Status::not_found(file.file().name() + " has no cluster key"));
       }
-      owned_ = open_cluster_lookup(file);
+      owned_ = open_cluster_lookup(file.cluster());
       lookup_ = owned_.get();
       columns_ = &file.footer().cluster->columns;
       return;

@@ -7,6 +7,7 @@
 
 #include "hash_index_generated.h"
 #include "nimble/format/aligned_vector.h"
+#include "nimble/index/bloom_filter.h"
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/open/section_fetch.h"
 
@@ -35,7 +36,7 @@ std::vector<SectionRef> from_fb(
 
 // --------------------------------------------------------------------- open
 
-Result<std::unique_ptr<HashIndex>> HashIndex::open(const FileReader& file,
+Result<std::unique_ptr<HashIndex>> HashIndex::open(const OpenFile& file,
                                                    std::vector<uint8_t> root) {
   std::unique_ptr<HashIndex> index(new HashIndex(file));
   if (Status s = index->parse(root); !s) {

@@ -42,7 +42,7 @@ SortedIndex::~SortedIndex() {
 }
 
 Result<std::unique_ptr<SortedIndex>> SortedIndex::open(
-    const FileReader& file, std::vector<uint8_t> root) {
+    const OpenFile& file, std::vector<uint8_t> root) {
   std::unique_ptr<SortedIndex> out(new SortedIndex(file));
   out->root_ = aligned_copy(root);
   out->root_size_ = root.size();

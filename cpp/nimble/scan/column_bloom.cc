@@ -10,7 +10,7 @@
 namespace nimble {
 
 Result<std::shared_ptr<const ColumnBlooms>> ColumnBlooms::open(
-    const FileReader& file, const SectionRef& section) {
+    const OpenFile& file, const SectionRef& section) {
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> root,
                           file.read_section(section, "column Bloom filters"));
   std::shared_ptr<ColumnBlooms> out(new ColumnBlooms(file));

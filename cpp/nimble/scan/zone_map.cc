@@ -94,7 +94,7 @@ bool may_hold(const Zones& z, uint32_t i, const ZoneQuery& q) {
 
 }  // namespace
 
-Result<std::vector<RowRange>> prune_rows(const FileReader& file, uint32_t node,
+Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
                                          const ZoneQuery& query) {
   const RowRange all{0, file.num_rows()};
   const NodeSection* ref = nullptr;

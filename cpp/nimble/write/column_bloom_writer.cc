@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "column_bloom_generated.h"
+#include "nimble/format/constants.h"
 #include "nimble/index/bloom_filter.h"
 
 namespace nimble {

@@ -1,4 +1,4 @@
-// WriterOptions and ReaderOptions: plain values with their defaults.
+// WriterOptions: plain values with their defaults.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +43,6 @@ struct WriterOptions {
   std::vector<std::vector<int>> bloom_columns;
   double bloom_bits_per_key = 10.0;
   std::vector<std::pair<std::string, std::string>> metadata;
-};
-
-struct ReaderOptions {
-  uint64_t cache_bytes = uint64_t{256} << 20;
 };
 
 }  // namespace nimble
