@@ -9,16 +9,11 @@
 
 #include "nimble/base/bytes.h"
 #include "nimble/base/result.h"
+#include "nimble/format/section_ref.h"
 #include "nimble/types/field.h"
 #include "nimble/types/sort_order.h"
 
 namespace nimble {
-
-struct SectionRef {
-  uint64_t offset = 0;
-  uint64_t size = 0;
-  uint64_t checksum = 0;
-};
 
 struct GroupRef {
   SectionRef section;

@@ -36,7 +36,7 @@ class SortedIndex {
   struct Group;
 
   explicit SortedIndex(const OpenFile& file) : file_(file) {}
-  Status read_root();
+  Status read_root(ByteSpan bytes);
   Result<const Group*> group(size_t i) const;
   Result<std::unique_ptr<const Group>> read_group(size_t i) const;
   uint64_t first_place(size_t group) const {
@@ -45,7 +45,6 @@ class SortedIndex {
 
   const OpenFile& file_;
   std::vector<uint64_t> root_;  // its bytes, aligned
-  size_t root_size_ = 0;
   uint32_t row_width_ = 0;
   uint64_t num_entries_ = 0;
   std::vector<SectionRef> sections_;
