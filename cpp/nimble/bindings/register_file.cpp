@@ -75,9 +75,9 @@ py::list metadata_of(const FileReader& f) {
 }  // namespace
 
 py::list sort_keys_of(const FileReader& f,
-                      const std::vector<KeyColumnRef>& columns) {
+                      const std::vector<KeyColumnSpec>& columns) {
   py::list out;
-  for (const KeyColumnRef& c : columns) {
+  for (const KeyColumnSpec& c : columns) {
     std::string name;
     const Field* at = &f.footer().schema;
     for (const int step : c.path) {

@@ -32,12 +32,12 @@ class Asked {
 
   const IndexLookup& operator*() const { return *lookup_; }
   const IndexLookup* operator->() const { return lookup_; }
-  const std::vector<KeyColumnRef>& columns() const { return *columns_; }
+  const std::vector<KeyColumnSpec>& columns() const { return *columns_; }
 
  private:
   std::unique_ptr<const IndexLookup> owned_;
   const IndexLookup* lookup_ = nullptr;
-  const std::vector<KeyColumnRef>* columns_ = nullptr;
+  const std::vector<KeyColumnSpec>* columns_ = nullptr;
 };
 
 // Keys of a batch that has the first columns of an index's key. Without

@@ -74,10 +74,10 @@ Field get_schema(const fb::SchemaNode& n) {
 
 using KeyColumnVector = Vector<Offset<fb::KeyColumn>>;
 
-Offset<KeyColumnVector> put_key_columns(Builder* b,
-                                        const std::vector<KeyColumnRef>& keys) {
+Offset<KeyColumnVector> put_key_columns(
+    Builder* b, const std::vector<KeyColumnSpec>& keys) {
   std::vector<Offset<fb::KeyColumn>> columns;
-  for (const KeyColumnRef& k : keys) {
+  for (const KeyColumnSpec& k : keys) {
     std::vector<uint32_t> path(k.path.begin(), k.path.end());
     const auto p = b->CreateVector(path);
     columns.push_back(
@@ -97,14 +97,14 @@ Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
 }
 
 // The key columns of an index, each checked against the schema.
-Result<std::vector<KeyColumnRef>> get_key_columns(
+Result<std::vector<KeyColumnSpec>> get_key_columns(
     const KeyColumnVector* columns, const Field& schema) {
-  std::vector<KeyColumnRef> out;
+  std::vector<KeyColumnSpec> out;
   if (columns == nullptr || columns->size() == 0) {
     return Status::corrupt("footer: an index without key columns");
   }
   for (const fb::KeyColumn* k : *columns) {
-    KeyColumnRef ref;
+    KeyColumnSpec ref;
     const Field* at = &schema;
     if (k->path() == nullptr || k->path()->size() == 0) {
       return Status::corrupt("footer: a key column without a path");

@@ -205,9 +205,7 @@ Result<std::unique_ptr<const IndexLookup>> open_secondary_lookup(
     return std::move(s).with_context(file.file().name() + ": index " +
                                      std::to_string(i));
   };
-  std::vector<KeyColumnSpec> specs;
-  for (const KeyColumnRef& c : ref.columns) specs.push_back({c.path, c.order});
-  auto encoder = KeyEncoder::create(file.footer().schema, specs);
+  auto encoder = KeyEncoder::create(file.footer().schema, ref.columns);
   if (!encoder) {
     return fail(Status::corrupt(std::string(encoder.error().message())));
   }

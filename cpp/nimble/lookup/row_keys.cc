@@ -57,10 +57,10 @@ bool is_plain(const Field& field) {
 }  // namespace
 
 Result<std::unique_ptr<const RowKeys>> RowKeys::create(
-    const OpenFile& file, const std::vector<KeyColumnRef>& columns) {
+    const OpenFile& file, const std::vector<KeyColumnSpec>& columns) {
   std::vector<std::string> names;
   std::vector<KeyColumnSpec> specs;
-  for (const KeyColumnRef& c : columns) {
+  for (const KeyColumnSpec& c : columns) {
     std::vector<int> path = c.path;
     std::string name = path_name(file.footer().schema, &path);
     path.insert(path.begin(), static_cast<int>(names.size()));

@@ -63,11 +63,7 @@ Status OpenFile::prepare(uint64_t cache_bytes) {
   groups_ = std::make_unique<GroupCache>(*file_, footer_, *plan_, stats_.get(),
                                          cache_bytes);
   if (!footer_.cluster) return Status::ok();
-  std::vector<KeyColumnSpec> specs;
-  for (const KeyColumnRef& c : footer_.cluster->columns) {
-    specs.push_back({c.path, c.order});
-  }
-  auto encoder = KeyEncoder::create(footer_.schema, specs);
+  auto encoder = KeyEncoder::create(footer_.schema, footer_.cluster->columns);
   if (!encoder) {
     return Status::corrupt(
         file_->name() + ": footer: " + std::string(encoder.error().message()));

@@ -14,7 +14,7 @@ namespace nimble {
 // One secondary index to build.
 struct IndexSpec {
   IndexKind kind = IndexKind::kSorted;
-  std::vector<KeyColumnRef> columns;
+  std::vector<KeyColumnSpec> columns;
   double load_factor = 0.7;  // hash
   double bloom_bits = 10.0;  // hash: a key; 0: no filter
 };
@@ -33,7 +33,7 @@ struct WriterOptions {
   std::vector<uint32_t> statistics_columns;  // top-level; empty: all
   uint64_t sort_memory_bytes = uint64_t{512} << 20;
   uint32_t threads = 0;  // 0: one a processor
-  std::vector<KeyColumnRef> cluster_by;
+  std::vector<KeyColumnSpec> cluster_by;
   bool unique = false;
   std::vector<IndexSpec> indexes;
   // Of all secondary indexes while they are built; more spills.
