@@ -22,6 +22,15 @@ if(NIMBLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${NIMBLE_CCACHE})
 endif()
 
+# Headers of the standard library are a third of the time to compile a file.
+# Without them where ccache keeps whole objects, and in releases, which so prove
+# that every file includes what it uses.
+set(_pch ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(_pch OFF)
+endif()
+option(NIMBLEPY_PCH "Precompile the headers of others" ${_pch})
+
 if(NIMBLEPY_SANITIZE)
   # -O1: instrumented -O3 code compiles twice as long and runs little faster
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
@@ -86,6 +95,27 @@ if(NIMBLEPY_MULTIVERSION)
     set(NIMBLE_TARGET_CLONES 1)
   endif()
 endif()
+
+# nimble_precompile(target [header...]): these, and those of the standard
+# library that nearly every file includes.
+function(nimble_precompile target)
+  if(NOT NIMBLEPY_PCH)
+    return()
+  endif()
+  set(_headers "")
+  foreach(_h IN ITEMS ${ARGN} algorithm array atomic cstring functional map
+                      memory mutex optional span string string_view
+                      unordered_map utility variant vector)
+    list(APPEND _headers "$<$<COMPILE_LANGUAGE:CXX>:<${_h}$<ANGLE-R>>")
+  endforeach()
+  target_precompile_headers(${target} PRIVATE ${_headers})
+endfunction()
+
+# Test code is compiled more often than it is run.
+function(nimble_test_code target)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang>:-O1>)
+endfunction()
 
 function(nimble_warnings target)
   target_compile_options(${target} PRIVATE

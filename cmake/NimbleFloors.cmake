@@ -28,6 +28,9 @@ function(nimble_floor name)
   target_compile_definitions(
     ${_target} PRIVATE NIMBLE_TARGET_CLONES=${NIMBLE_TARGET_CLONES})
   nimble_warnings(${_target})
+  if(NIMBLEPY_PCH)
+    target_precompile_headers(${_target} REUSE_FROM nimble_pch)
+  endif()
 endfunction()
 
 # nimble_schemas(target): compiles every schemas/*.fbs into the build tree;

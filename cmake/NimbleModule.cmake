@@ -17,6 +17,7 @@ file(GLOB _bindings CONFIGURE_DEPENDS cpp/nimble/bindings/*.cpp
 pybind11_add_module(_core MODULE NO_EXTRAS ${_bindings})
 target_link_libraries(_core PRIVATE nimble_reader)
 nimble_warnings(_core)
+nimble_precompile(_core pybind11/pybind11.h pybind11/numpy.h pybind11/stl.h)
 if(NIMBLEPY_SANITIZE)
   # pybind11's templates with UBSan's checks take twice as long to compile, and
   # no byte of a file is decoded here

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "fuzz/fuzz_file.h"
-#include "nimble/lookup/index_lookup.h"
+#include "nimble/lookup/open_index.h"
 
 namespace nimble::fuzz {
 namespace {
@@ -117,7 +117,7 @@ size_t num_indexes(const FileReader& file) {
 Answer ask(const FileReader& file, size_t i, const KeyBuffer& keys) {
   const GroupCache::Pin pin(file.groups());
   if (file.encoder() != nullptr && i == 0) {
-    return find(*open_cluster_lookup(file), keys);
+    return find(*open_cluster_lookup(file.cluster()), keys);
   }
   const auto index = file.index(i - (file.encoder() != nullptr ? 1 : 0));
   return index ? find(**index, keys) : std::nullopt;

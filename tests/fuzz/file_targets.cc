@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "fuzz/fuzz_file.h"
-#include "nimble/lookup/index_lookup.h"
 #include "nimble/lookup/key_lookup.h"
+#include "nimble/lookup/open_index.h"
 #include "nimble/maintain/verify.h"
 #include "nimble/scan/row_filter.h"
 #include "nimble/scan/zone_map.h"
@@ -196,9 +196,9 @@ FUZZ_FILE_TARGET(lookup) {
     const Reader file = open_input(input, mapped);
     if (file == nullptr || file->encoder() == nullptr) return;
     const GroupCache::Pin pin(file->groups());
-    ask_index(file, *open_cluster_lookup(*file));
+    ask_index(file, *open_cluster_lookup(file->cluster()));
     const uint64_t n = std::min<uint64_t>(file->num_rows(), 60);
-    KeyCursor cursor(*file);
+    KeyCursor cursor(file->cluster());
     ByteBuffer key;
     for (uint64_t row = 0; row < n; row += 7) {
       const auto stored = cursor.stored_key_at(row, &key);

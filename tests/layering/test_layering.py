@@ -34,7 +34,7 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "format": {"io", "key"},
     "index": {"format"},
     "column": {"encoding/choose"},
-    "open": {"index", "encoding/choose"},
+    "open": {"index", "column"},
     "stripe": {"column", "open"},
     "lookup": {"stripe"},
     "scan": {"stripe"},

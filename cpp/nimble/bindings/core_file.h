@@ -17,6 +17,11 @@
 
 namespace nimble {
 
+// The file whose rows are read: Python makes a RowReader of a FileReader.
+inline std::shared_ptr<const FileReader> file_of(const RowReader& rows) {
+  return std::static_pointer_cast<const FileReader>(rows.file_owner());
+}
+
 // Values of the first key columns, one row of Arrow columns, as scalars that
 // borrow from it.
 std::vector<KeyScalar> scalars_of(const ArrayView& row);
@@ -62,7 +67,7 @@ const IndexLookup* secondary_index(const FileReader& file, int64_t index);
 
 // Names, directions and null placement of key columns, as Python sees them.
 pybind11::list sort_keys_of(const FileReader& file,
-                            const std::vector<KeyColumnRef>& columns);
+                            const std::vector<KeyColumnSpec>& columns);
 
 pybind11::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r);
 std::vector<RowRange> ranges_from_numpy(
@@ -70,7 +75,7 @@ std::vector<RowRange> ranges_from_numpy(
 // The same, merged; raises where one ends past the file.
 std::vector<RowRange> rows_of_file(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& ranges,
-    const FileReader& file);
+    const OpenFile& file);
 
 void register_file(pybind11::module_& m);
 void register_projection(pybind11::module_& m);

@@ -20,7 +20,7 @@ class IndexHandle {
   const FileReader& file() const { return *file_; }
   bool is_cluster() const { return cluster_ != nullptr; }
   // Its key columns, in their order.
-  const std::vector<KeyColumnRef>& columns() const { return *columns_; }
+  const std::vector<KeyColumnSpec>& columns() const { return *columns_; }
   const IndexLookup& operator*() const { return *lookup_; }
   const IndexLookup* operator->() const { return lookup_; }
 
@@ -35,7 +35,7 @@ class IndexHandle {
   std::shared_ptr<const FileReader> file_;
   std::unique_ptr<const IndexLookup> cluster_;  // the file owns the others
   const IndexLookup* lookup_ = nullptr;
-  const std::vector<KeyColumnRef>* columns_ = nullptr;
+  const std::vector<KeyColumnSpec>* columns_ = nullptr;
 };
 
 // -1 is the cluster index.

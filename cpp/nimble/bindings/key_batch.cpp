@@ -7,7 +7,7 @@ namespace py = pybind11;
 
 namespace nimble {
 
-KeyBatch::KeyBatch(const std::vector<KeyColumnRef>& columns,
+KeyBatch::KeyBatch(const std::vector<KeyColumnSpec>& columns,
                    const py::handle& batch, bool null_equals,
                    const std::optional<Flags>& impossible)
     : columns_(columns), batch_(ImportedArray::from_python(batch)) {

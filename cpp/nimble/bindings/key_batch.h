@@ -22,7 +22,7 @@ class KeyBatch {
   // `batch` has the first of an index's `columns`, with their types. Keys that
   // match nothing are left out: those with a mark in `impossible`, and unless
   // `null_equals` those with a null.
-  KeyBatch(const std::vector<KeyColumnRef>& columns,
+  KeyBatch(const std::vector<KeyColumnSpec>& columns,
            const pybind11::handle& batch, bool null_equals,
            const std::optional<Flags>& impossible);
 
@@ -49,7 +49,7 @@ class KeyBatch {
   std::optional<size_t> key_column(const RowReader& reader,
                                    size_t column) const;
 
-  const std::vector<KeyColumnRef>& columns_;
+  const std::vector<KeyColumnSpec>& columns_;
   std::unique_ptr<ImportedArray> batch_;
   KeyBuffer keys_;
   std::vector<uint64_t> numbers_;  // empty: no key is left out

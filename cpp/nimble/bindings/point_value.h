@@ -39,7 +39,7 @@ struct OneValue {
 
 // The row of the file that is read, and where its streams are.
 struct RowPlace {
-  const FileReader& file;
+  const OpenFile& file;
   const LoadedGroup& group;
   const StripeView& stripe;
   uint64_t row;  // of the stripe

@@ -5,8 +5,8 @@
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
 #include "nimble/bindings/python_file.h"
+#include "nimble/format/constants.h"
 #include "nimble/io/local_file.h"
-#include "nimble/write/column_bloom_writer.h"
 
 namespace py = pybind11;
 
@@ -75,9 +75,9 @@ py::list metadata_of(const FileReader& f) {
 }  // namespace
 
 py::list sort_keys_of(const FileReader& f,
-                      const std::vector<KeyColumnRef>& columns) {
+                      const std::vector<KeyColumnSpec>& columns) {
   py::list out;
-  for (const KeyColumnRef& c : columns) {
+  for (const KeyColumnSpec& c : columns) {
     std::string name;
     const Field* at = &f.footer().schema;
     for (const int step : c.path) {

@@ -101,7 +101,7 @@ py::array_t<uint64_t> rows(
 
 std::vector<RowRange> rows_of_file(
     const py::array_t<uint64_t, py::array::c_style>& ranges,
-    const FileReader& file) {
+    const OpenFile& file) {
   std::vector<RowRange> r = ranges_from_numpy(ranges);
   for (const RowRange& range : r) {
     if (range.end <= file.num_rows()) continue;

@@ -4,6 +4,7 @@
 
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
+#include "nimble/lookup/open_index.h"
 #include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/key_batch.h"
 #include "nimble/lookup/probe_rows.h"
@@ -20,7 +21,7 @@ std::shared_ptr<const IndexHandle> IndexHandle::open(
     if (!footer.cluster || file->encoder() == nullptr) {
       raise(Status::not_found(file->file().name() + " has no cluster key"));
     }
-    out->cluster_ = open_cluster_lookup(*file);
+    out->cluster_ = open_cluster_lookup(file->cluster());
     out->lookup_ = out->cluster_.get();
     out->columns_ = &footer.cluster->columns;
   } else {

@@ -6,7 +6,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/lookup/index_lookup.h"
+#include "nimble/lookup/open_index.h"
 
 namespace py = pybind11;
 
@@ -21,7 +21,7 @@ class Asked {
       if (file.encoder() == nullptr) {
         raise(Status::not_found(file.file().name() + " has no cluster key"));
       }
-      owned_ = open_cluster_lookup(file);
+      owned_ = open_cluster_lookup(file.cluster());
       lookup_ = owned_.get();
       columns_ = &file.footer().cluster->columns;
       return;
@@ -32,12 +32,12 @@ class Asked {
 
   const IndexLookup& operator*() const { return *lookup_; }
   const IndexLookup* operator->() const { return lookup_; }
-  const std::vector<KeyColumnRef>& columns() const { return *columns_; }
+  const std::vector<KeyColumnSpec>& columns() const { return *columns_; }
 
  private:
   std::unique_ptr<const IndexLookup> owned_;
   const IndexLookup* lookup_ = nullptr;
-  const std::vector<KeyColumnRef>* columns_ = nullptr;
+  const std::vector<KeyColumnSpec>* columns_ = nullptr;
 };
 
 // Keys of a batch that has the first columns of an index's key. Without

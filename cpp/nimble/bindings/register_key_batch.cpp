@@ -38,7 +38,7 @@ ProbeKeys::ProbeKeys(const FileReader& file, const py::object& batch,
 Result<LookupAnswer> ProbeKeys::find(const RowReader* wanted) const {
   const GroupCache::Pin pin(file_.groups());
   NIMBLE_ASSIGN_OR_RETURN(LookupAnswer found,
-                          find_keys(file_, keys_, whole_, wanted));
+                          find_keys(file_.cluster(), keys_, whole_, wanted));
   for (size_t i = 0; i < has_null_.size(); ++i) {
     if (has_null_[i] != 0) found.ranges[i] = RowRange{};
   }
@@ -128,7 +128,7 @@ py::object lookup_batch(const RowReader& reader, const py::object& batch,
                         bool null_equals,
                         const std::optional<Flags>& impossible,
                         uint64_t max_rows) {
-  const ProbeKeys probes(reader.file(), batch, null_equals);
+  const ProbeKeys probes(*file_of(reader), batch, null_equals);
   std::vector<uint64_t> left_out;
   if (impossible) {
     for (py::ssize_t i = 0; i < impossible->size(); ++i) {

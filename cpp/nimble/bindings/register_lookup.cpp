@@ -75,7 +75,7 @@ py::tuple find_range(const FileReader& file, const py::object& lower,
   {
     const WithoutGil nogil;
     const GroupCache::Pin pin(file.groups());
-    found = KeyCursor(file).find_range(range);
+    found = KeyCursor(file.cluster()).find_range(range);
   }
   const RowRange r = unwrap(std::move(found));
   return py::make_tuple(r.begin, std::max(r.begin, r.end));
@@ -90,7 +90,7 @@ py::tuple find_prefix(const FileReader& file, const py::object& values,
   {
     const WithoutGil nogil;
     const GroupCache::Pin pin(file.groups());
-    found = KeyCursor(file).find_range(range);
+    found = KeyCursor(file.cluster()).find_range(range);
   }
   const RowRange r = unwrap(std::move(found));
   return py::make_tuple(r.begin, std::max(r.begin, r.end));

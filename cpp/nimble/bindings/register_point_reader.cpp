@@ -53,7 +53,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   // A row of the file as a dict.
   py::object read(uint64_t row) const {
-    const FileReader& f = rows_->file();
+    const OpenFile& f = rows_->file();
     if (row >= f.num_rows()) {
       raise(Status::invalid_argument("row " + std::to_string(row) +
                                      " of a file of " +
@@ -83,7 +83,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   static constexpr size_t kAhead = 16;
 
   void add_column(size_t i) {
-    const FileReader& f = rows_->file();
+    const OpenFile& f = rows_->file();
     const Field& field = rows_->schema().children[i];
     Getter g;
     g.name = py::str(field.name);
@@ -108,7 +108,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
   void add_nested(const Field& field, size_t i, Getter* g) {
-    const FileReader& f = rows_->file();
+    const OpenFile& f = rows_->file();
     const auto path = find_path(f.footer().schema, field.name);
     // A name may mean another column than the one at hand.
     const bool is_top =
@@ -143,7 +143,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     if (encoded.empty()) {
       return py::reinterpret_borrow<py::object>(Py_NotImplemented);
     }
-    const FileReader& f = rows_->file();
+    const OpenFile& f = rows_->file();
     const GroupCache::Pin pin(f.groups());
     Result<std::optional<uint64_t>> found = std::optional<uint64_t>();
     if (f.file().mapped() != nullptr) {
@@ -159,7 +159,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   // `key` is the one that the row was found by, or null.
   py::object read_pinned(uint64_t row, PyObject* key) const {
-    const FileReader& f = rows_->file();
+    const OpenFile& f = rows_->file();
     // One round of reads for all of them.
     py::object others;
     if (!others_.empty()) others = fallback_(row, others_);
@@ -249,7 +249,7 @@ void register_point_reader(py::module_& m) {
       .def(py::init([](std::shared_ptr<RowReader> rows, py::object fallback,
                        int64_t index, std::vector<size_t> order) {
              auto handle =
-                 IndexHandle::open(rows->file_owner(), index_number(index));
+                 IndexHandle::open(file_of(*rows), index_number(index));
              return std::make_shared<PointReader>(
                  std::move(rows), std::move(fallback), std::move(handle),
                  std::move(order));

@@ -140,7 +140,7 @@ py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
 // bytes) a stripe. Reads metadata only.
 py::list plan_reads(const RowReader& reader, const Rows& ranges) {
   py::list out;
-  const FileReader& f = reader.file();
+  const OpenFile& f = reader.file();
   const GroupCache::Pin pin(f.groups());
   std::vector<RowRange> left = merge_ranges(ranges_from_numpy(ranges));
   for (auto r = left.begin(); r != left.end();) {

@@ -245,7 +245,7 @@ void register_range_reader(py::module_& m) {
       .def(py::init([](std::shared_ptr<RowReader> rows, int64_t index,
                        size_t width, py::type starts_with) {
              auto handle =
-                 IndexHandle::open(rows->file_owner(), index_number(index));
+                 IndexHandle::open(file_of(*rows), index_number(index));
              return std::make_unique<RangeReader>(std::move(rows),
                                                   std::move(handle), width,
                                                   std::move(starts_with));

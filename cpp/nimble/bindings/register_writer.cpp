@@ -124,8 +124,8 @@ WriterOptions make_options(const py::dict& d) {
 
 }  // namespace
 
-std::vector<KeyColumnRef> key_columns(const py::handle& keys) {
-  std::vector<KeyColumnRef> out;
+std::vector<KeyColumnSpec> key_columns(const py::handle& keys) {
+  std::vector<KeyColumnSpec> out;
   for (const py::handle key : keys) {
     const auto t = key.cast<std::tuple<std::vector<int>, bool, bool>>();
     out.push_back({std::get<0>(t), {std::get<1>(t), std::get<2>(t)}});

@@ -10,7 +10,7 @@
 namespace nimble {
 
 // Of (path, descending, nulls first) each.
-std::vector<KeyColumnRef> key_columns(const pybind11::handle& keys);
+std::vector<KeyColumnSpec> key_columns(const pybind11::handle& keys);
 // Of dicts, one an index.
 std::vector<IndexSpec> index_specs(const pybind11::handle& indexes);
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "nimble/base/aligned_buffer.h"
@@ -16,8 +17,6 @@
 
 namespace nimble {
 
-// The distinct values of a dictionary column over a whole file. Defined in
-// dictionary_values.h.
 class DictionaryValues;
 
 class Column {
@@ -126,6 +125,31 @@ class Column {
   uint64_t null_count_ = 0;
   const uint8_t* external_ = nullptr;
   std::shared_ptr<const void> external_owner_;
+};
+
+// The values that the codes of one dictionary column stand for, one list over
+// the whole file. The writer maps each batch's dictionary into it: values keep
+// their first-seen place, so codes written earlier stay right while it grows,
+// and one batch's dictionary comes back as it was.
+class DictionaryValues {
+ public:
+  explicit DictionaryValues(const Field& value_field)
+      : values(value_field, /*wide=*/true) {}
+
+  // The place here of every value of `dictionary`, added where it is new.
+  // The pointer is good until the next call.
+  Result<const std::vector<int64_t>*> map(const ArrayView& dictionary,
+                                          const std::string& path);
+
+  Column values;
+
+ private:
+  // First place of each value, by a byte string that equal values share.
+  std::unordered_map<std::string, int64_t> places_;
+  // For each place the first one with an equal value: the first dictionary is
+  // kept as it is, repeats included.
+  std::vector<int64_t> first_equal_;
+  std::vector<int64_t> map_;
 };
 
 }  // namespace nimble

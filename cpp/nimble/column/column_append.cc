@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "nimble/column/column.h"
-#include "nimble/column/dictionary_values.h"
 #include "nimble/column/value_key.h"
 
 namespace nimble {

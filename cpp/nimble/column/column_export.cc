@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "nimble/column/column.h"
-#include "nimble/column/dictionary_values.h"
 
 namespace nimble {
 namespace {

@@ -23,4 +23,7 @@ inline constexpr uint64_t kTailReadSize = 64 * 1024;
 // inside them fit in 32 bits.
 inline constexpr uint64_t kMaxStripeRows = uint64_t{1} << 31;
 
+// Name of the optional section of column Bloom filters.
+inline constexpr char kColumnBloomSection[] = "nimble.column_bloom";
+
 }  // namespace nimble

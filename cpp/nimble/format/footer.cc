@@ -1,7 +1,7 @@
 #include "nimble/format/footer.h"
 
 #include "file_generated.h"
-#include "nimble/format/aligned_vector.h"
+#include "nimble/format/flat_buffer.h"
 
 namespace nimble {
 namespace {
@@ -11,18 +11,6 @@ template <class T>
 using Vector = flatbuffers::Vector<T>;
 template <class T>
 using Offset = flatbuffers::Offset<T>;
-
-// Deeper schemas than this do not pass the FlatBuffers verifier.
-constexpr uint32_t kMaxDepth = 160;
-constexpr uint32_t kMaxTables = 10'000'000;
-constexpr size_t kMinFlatBuffer = 16;
-
-fb::Section to_fb(const SectionRef& s) {
-  return fb::Section(s.offset, s.size, s.checksum);
-}
-SectionRef from_fb(const fb::Section& s) {
-  return {s.offset(), s.size(), s.checksum()};
-}
 
 Offset<Vector<uint8_t>> put_text(Builder* b, const std::string& s) {
   return b->CreateVector(reinterpret_cast<const uint8_t*>(s.data()), s.size());
@@ -86,10 +74,10 @@ Field get_schema(const fb::SchemaNode& n) {
 
 using KeyColumnVector = Vector<Offset<fb::KeyColumn>>;
 
-Offset<KeyColumnVector> put_key_columns(Builder* b,
-                                        const std::vector<KeyColumnRef>& keys) {
+Offset<KeyColumnVector> put_key_columns(
+    Builder* b, const std::vector<KeyColumnSpec>& keys) {
   std::vector<Offset<fb::KeyColumn>> columns;
-  for (const KeyColumnRef& k : keys) {
+  for (const KeyColumnSpec& k : keys) {
     std::vector<uint32_t> path(k.path.begin(), k.path.end());
     const auto p = b->CreateVector(path);
     columns.push_back(
@@ -109,14 +97,14 @@ Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
 }
 
 // The key columns of an index, each checked against the schema.
-Result<std::vector<KeyColumnRef>> get_key_columns(
+Result<std::vector<KeyColumnSpec>> get_key_columns(
     const KeyColumnVector* columns, const Field& schema) {
-  std::vector<KeyColumnRef> out;
+  std::vector<KeyColumnSpec> out;
   if (columns == nullptr || columns->size() == 0) {
     return Status::corrupt("footer: an index without key columns");
   }
   for (const fb::KeyColumn* k : *columns) {
-    KeyColumnRef ref;
+    KeyColumnSpec ref;
     const Field* at = &schema;
     if (k->path() == nullptr || k->path()->size() == 0) {
       return Status::corrupt("footer: a key column without a path");
@@ -276,18 +264,9 @@ std::vector<uint8_t> FileFooter::serialize() const {
 }
 
 Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
-  if (bytes.size() < kMinFlatBuffer) {
-    return Status::corrupt("footer: not a valid FlatBuffer");
-  }
-  // FlatBuffers wants alignment that a place in a file does not give.
-  std::vector<uint64_t> aligned(bytes.size() / 8 + 1);
-  std::memcpy(aligned.data(), bytes.data(), bytes.size());
-  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(data, bytes.size(), kMaxDepth, kMaxTables);
-  if (!fb::VerifyFooterBuffer(verifier)) {
-    return Status::corrupt("footer: not a valid FlatBuffer");
-  }
-  const fb::Footer& footer = *fb::GetFooter(data);
+  auto view = FlatBufferView<fb::Footer>::open(bytes, fb::FooterIdentifier());
+  if (!view) return std::move(view).error().with_context("footer");
+  const fb::Footer& footer = **view;
   if (!is_aligned(footer.groups()) || !is_aligned(footer.zones()) ||
       !is_aligned(footer.dictionaries()) || !is_aligned(footer.node_bytes())) {
     return Status::corrupt("footer: arrays are not aligned");

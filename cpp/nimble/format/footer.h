@@ -9,29 +9,18 @@
 
 #include "nimble/base/bytes.h"
 #include "nimble/base/result.h"
-#include "nimble/types/field.h"
-#include "nimble/types/sort_order.h"
+#include "nimble/format/section_ref.h"
+#include "nimble/key/key_column.h"
 
 namespace nimble {
-
-struct SectionRef {
-  uint64_t offset = 0;
-  uint64_t size = 0;
-  uint64_t checksum = 0;
-};
 
 struct GroupRef {
   SectionRef section;
   uint64_t end_row = 0;
 };
 
-struct KeyColumnRef {
-  std::vector<int> path;
-  SortOrder order;
-};
-
 struct ClusterRoot {
-  std::vector<KeyColumnRef> columns;
+  std::vector<KeyColumnSpec> columns;
   bool unique = false;
   std::vector<uint8_t> key_bytes;  // boundaries of groups, one after another
   std::vector<uint32_t> key_ends;
@@ -59,7 +48,7 @@ enum class IndexKind : uint8_t {  // persisted: never renumber
 // One secondary index, as the footer lists it.
 struct SecondaryIndexRef {
   IndexKind kind = IndexKind::kSorted;
-  std::vector<KeyColumnRef> columns;
+  std::vector<KeyColumnSpec> columns;
   SectionRef root;
   uint64_t num_keys = 0;
   uint64_t size_bytes = 0;

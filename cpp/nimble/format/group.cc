@@ -3,15 +3,14 @@
 #include <algorithm>
 
 #include "group_generated.h"
-#include "nimble/format/aligned_vector.h"
 #include "nimble/format/constants.h"
+#include "nimble/format/flat_buffer.h"
 
 namespace nimble {
 namespace {
 
 // Values a segment holds at most; encoding.h has the same number for codecs.
 constexpr uint64_t kSegmentRows = 131072;
-constexpr uint32_t kMaxTables = 10'000'000;
 
 template <class T>
 std::span<const T> span_of(const flatbuffers::Vector<T>* v) {
@@ -129,18 +128,11 @@ std::vector<uint8_t> serialize_group(const std::vector<StripeMeta>& stripes,
 Result<GroupView> GroupView::open(ByteSpan bytes, const StreamPlan& plan,
                                   uint64_t first_row, uint64_t num_rows,
                                   uint64_t limit) {
+  NIMBLE_ASSIGN_OR_RETURN(auto buffer, FlatBufferView<fb::Group>::borrow(
+                                           bytes, fb::GroupIdentifier()));
+  const fb::Group& group = *buffer;
   GroupView out;
-  const uint8_t* data = bytes.data();
-  if (reinterpret_cast<uintptr_t>(data) % 8 != 0) {
-    out.copy_.resize(bytes.size() / 8 + 1);
-    std::memcpy(out.copy_.data(), data, bytes.size());
-    data = reinterpret_cast<const uint8_t*>(out.copy_.data());
-  }
-  flatbuffers::Verifier verifier(data, bytes.size(), 8, kMaxTables);
-  if (bytes.size() < 16 || !fb::VerifyGroupBuffer(verifier)) {
-    return Status::corrupt("not a valid FlatBuffer");
-  }
-  const fb::Group& group = *fb::GetGroup(data);
+  out.copy_ = std::move(buffer).release();
   uint64_t rows = 0;
   if (group.stripes() != nullptr) {
     for (const fb::Stripe* s : *group.stripes()) {

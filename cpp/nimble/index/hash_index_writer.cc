@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "hash_index_generated.h"
+#include "nimble/format/flat_buffer.h"
 #include "nimble/index/bloom_filter.h"
 #include "nimble/index/hash_index_partition.h"
 
@@ -13,14 +14,6 @@ namespace {
 
 // Different hashes in memory before they go to a file.
 constexpr size_t kHashBuffer = size_t{1} << 16;
-
-std::vector<fb::Section> to_fb(const std::vector<SectionRef>& sections) {
-  std::vector<fb::Section> out;
-  for (const SectionRef& s : sections) {
-    out.emplace_back(s.offset, s.size, s.checksum);
-  }
-  return out;
-}
 
 // Cuts ascending pairs into partitions.
 class PartitionCutter {

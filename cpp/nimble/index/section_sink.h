@@ -4,8 +4,9 @@
 
 #include <functional>
 
+#include "nimble/base/bytes.h"
 #include "nimble/base/result.h"
-#include "nimble/format/footer.h"
+#include "nimble/format/section_ref.h"
 
 namespace nimble {
 

@@ -1,5 +1,6 @@
 #include "nimble/index/sorted_index_writer.h"
 
+#include "nimble/format/flat_buffer.h"
 #include "sorted_index_generated.h"
 
 namespace nimble {
@@ -95,9 +96,7 @@ std::vector<uint8_t> SortedIndexWriter::serialize_root(
   flatbuffers::FlatBufferBuilder b;
   std::vector<fb::GroupRef> refs;
   for (const Group& g : groups_) {
-    refs.emplace_back(
-        fb::Section(g.section.offset, g.section.size, g.section.checksum),
-        g.end_place);
+    refs.emplace_back(to_fb(g.section), g.end_place);
   }
   const auto groups_v = b.CreateVectorOfStructs(refs);
   const auto bytes_v = b.CreateVector(key_bytes_);

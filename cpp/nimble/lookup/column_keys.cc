@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "nimble/lookup/row_keys.h"
-
 namespace nimble {
 
 Result<const KeySource*> ColumnKeys::source() {
   if (keys_ == nullptr) {
-    NIMBLE_ASSIGN_OR_RETURN(keys_, file_.cluster_keys());
+    NIMBLE_ASSIGN_OR_RETURN(keys_, index_.row_keys());
   }
   return static_cast<const KeySource*>(keys_ == nullptr ? nullptr : this);
 }
@@ -21,11 +19,11 @@ Status ColumnKeys::fetch(std::span<const RowRange> ranges) const {
 
 RowRange ColumnKeys::answer_rows(uint64_t begin, uint64_t end) const {
   // The answer may be the row behind, and the one after that its repetition.
-  return {begin, std::min(end + 2, file_.num_rows())};
+  return {begin, std::min(end + 2, index_.file().num_rows())};
 }
 
 Status ColumnKeys::fetch_answer(uint64_t begin, uint64_t end) const {
-  if (wanted_ == nullptr || file_.file().mapped() != nullptr) {
+  if (wanted_ == nullptr || index_.file().file().mapped() != nullptr) {
     return Status::ok();
   }
   const RowRange range = answer_rows(begin, end);

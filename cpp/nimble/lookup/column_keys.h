@@ -6,19 +6,18 @@
 
 #include "nimble/base/row_range.h"
 #include "nimble/index/key_source.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/lookup/cluster_index.h"
 
 namespace nimble {
-
-class RowReader;  // row_reader.h
 
 class ColumnKeys final : public KeySource {
  public:
   // Borrows both. Where bytes have to be read, those of the columns of
   // `wanted` come in the same round: the caller is about to read the row that
   // is found. Null: nothing else is wanted.
-  explicit ColumnKeys(const FileReader& file, const RowReader* wanted = nullptr)
-      : file_(file), wanted_(wanted) {}
+  explicit ColumnKeys(const ClusterIndex& index,
+                      const RowReader* wanted = nullptr)
+      : index_(index), wanted_(wanted) {}
 
   // What KeyChunk::open() takes: null in a file that holds all keys in chunks.
   Result<const KeySource*> source();
@@ -38,7 +37,7 @@ class ColumnKeys final : public KeySource {
  private:
   Status fetch_answer(uint64_t begin, uint64_t end) const;
 
-  const FileReader& file_;
+  const ClusterIndex& index_;
   const RowReader* wanted_;
   const RowKeys* keys_ = nullptr;
 };

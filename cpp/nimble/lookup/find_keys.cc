@@ -21,13 +21,14 @@ constexpr size_t kStage = 8;
 // lies in, and searched to the end.
 class GroupFinder {
  public:
-  GroupFinder(const FileReader& file, const KeyBuffer& keys, bool whole,
+  GroupFinder(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
               std::vector<RowRange>* out)
-      : file_(file),
+      : index_(index),
+        file_(index.file()),
         keys_(keys),
         whole_(whole),
-        unique_(file.footer().cluster->unique),
-        columns_(file),
+        unique_(file_.footer().cluster->unique),
+        columns_(index),
         out_(out) {}
 
   Status find(size_t group, std::span<const uint64_t> probes) {
@@ -36,7 +37,7 @@ class GroupFinder {
     NIMBLE_ASSIGN_OR_RETURN(source_, columns_.source());
     // Where all keys are stored, there are no gaps.
     const size_t last_stage = (source_ == nullptr ? 2 : 3) * kStage;
-    index_ = group;
+    group_index_ = group;
     last_chunk_ = 0;
     opened_ = SIZE_MAX;
     const size_t n = probes.size();
@@ -56,7 +57,7 @@ class GroupFinder {
   // The rows of these probes go on in a later chunk, maybe of another group:
   // looked for when no group is in use that loading one might drop.
   Status find_ends() {
-    KeyCursor cursor(file_);
+    KeyCursor cursor(index_);
     for (const uint64_t probe : open_ended_) {
       NIMBLE_ASSIGN_OR_RETURN(const uint64_t end,
                               cursor.end_of(keys_.key(probe)));
@@ -85,7 +86,8 @@ class GroupFinder {
     const ChunkDirectory& chunks = group_->chunks();
     const size_t chunk = chunks.find_from(last_chunk_, keys_.key(probe));
     // The group's last boundary is its last key, which is >= the probe.
-    if (chunk == chunks.size()) return ends_before_boundary(file_, index_);
+    if (chunk == chunks.size())
+      return ends_before_boundary(file_, group_index_);
     step(i) = {probe, chunk, 0, {}};
     if (chunk != last_chunk_ || i == 0) {
       const uint8_t* bytes =
@@ -134,7 +136,8 @@ class GroupFinder {
     return Status::ok();
   }
 
-  const FileReader& file_;
+  const ClusterIndex& index_;
+  const OpenFile& file_;
   const KeyBuffer& keys_;
   const bool whole_;
   const bool unique_;
@@ -143,7 +146,7 @@ class GroupFinder {
   std::vector<RowRange>* out_;
   std::vector<uint64_t> open_ended_;
   const LoadedGroup* group_ = nullptr;
-  size_t index_ = 0;
+  size_t group_index_ = 0;
   size_t last_chunk_ = 0;
   size_t opened_ = 0;
   size_t slot_ = 0;
@@ -153,10 +156,10 @@ class GroupFinder {
 };
 
 // Which of the probes the Bloom filter rules out; empty where it is not asked.
-Result<std::vector<uint8_t>> ask_filter(const FileReader& file,
+Result<std::vector<uint8_t>> ask_filter(const ClusterIndex& index,
                                         const KeyBuffer& keys) {
   std::vector<uint8_t> maybe;
-  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file.bloom(keys.size()));
+  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, index.bloom(keys.size()));
   if (bloom == nullptr) return maybe;
   maybe.resize(keys.size());
   std::vector<uint64_t> hashes(keys.size());
@@ -168,7 +171,7 @@ Result<std::vector<uint8_t>> ask_filter(const FileReader& file,
 
 // Probes in key order, without those that need no search: repeats, keys the
 // filter knows to be absent, keys before the first or after the last.
-std::vector<uint64_t> worth_searching(const FileReader& file,
+std::vector<uint64_t> worth_searching(const OpenFile& file,
                                       const KeyBuffer& keys,
                                       std::span<const uint64_t> order,
                                       std::span<const uint8_t> maybe) {
@@ -189,11 +192,12 @@ std::vector<uint64_t> worth_searching(const FileReader& file,
   return out;
 }
 
-Status find_mapped(const FileReader& file, const KeyBuffer& keys, bool whole,
+Status find_mapped(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
                    std::span<const uint64_t> probes,
                    std::vector<RowRange>* out) {
+  const OpenFile& file = index.file();
   const ChunkDirectory& groups = file.group_boundaries();
-  GroupFinder finder(file, keys, whole, out);
+  GroupFinder finder(index, keys, whole, out);
   size_t group = 0;
   while (!probes.empty()) {
     group = groups.find_from(group, keys.key(probes[0]));
@@ -223,7 +227,7 @@ constexpr size_t kFetched = 1024;
 constexpr size_t kFew = 8;
 
 // Reads the groups and the key chunks of ascending probes, a round each.
-Status fetch_index(const FileReader& file, const KeyBuffer& keys,
+Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
                    std::span<const uint64_t> probes) {
   const ChunkDirectory& boundaries = file.group_boundaries();
   std::vector<size_t> group_of(probes.size()), groups;
@@ -262,22 +266,22 @@ Status fetch_gaps(const KeyBuffer& keys, std::span<const uint64_t> probes,
   return cursor->fetch(merge_ranges(std::move(gaps)));
 }
 
-Status find_unmapped(const FileReader& file, const KeyBuffer& keys, bool whole,
-                     std::span<const uint64_t> probes, const RowReader* wanted,
-                     std::vector<RowRange>* out) {
-  NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, file.cluster_keys());
+Status find_unmapped(const ClusterIndex& index, const KeyBuffer& keys,
+                     bool whole, std::span<const uint64_t> probes,
+                     const RowReader* wanted, std::vector<RowRange>* out) {
+  NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, index.row_keys());
   const RowReader* few = probes.size() <= kFew ? wanted : nullptr;
   while (!probes.empty()) {
     const auto some = probes.first(std::min(kFetched, probes.size()));
     if (some.size() > 1) {
-      NIMBLE_RETURN_IF_ERROR(fetch_index(file, keys, some));
+      NIMBLE_RETURN_IF_ERROR(fetch_index(index.file(), keys, some));
     }
     if (columns != nullptr) {
-      KeyCursor cursor(file, few);
+      KeyCursor cursor(index, few);
       NIMBLE_RETURN_IF_ERROR(fetch_gaps(keys, some, &cursor));
     }
     // Another cursor: fetching may have dropped the group that one had open.
-    KeyCursor cursor(file, few);
+    KeyCursor cursor(index, few);
     for (const uint64_t i : some) {
       NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole
                                              ? cursor.find_whole(keys.key(i))
@@ -290,8 +294,9 @@ Status find_unmapped(const FileReader& file, const KeyBuffer& keys, bool whole,
 
 }  // namespace
 
-Result<LookupAnswer> find_keys(const FileReader& file, const KeyBuffer& keys,
+Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
                                bool whole, const RowReader* wanted) {
+  const OpenFile& file = index.file();
   LookupAnswer out;
   out.ranges.resize(keys.size());
   out.ends.resize(keys.size());
@@ -301,15 +306,16 @@ Result<LookupAnswer> find_keys(const FileReader& file, const KeyBuffer& keys,
   if (file.num_rows() == 0) return out;
   std::vector<uint8_t> maybe;
   if (whole) {
-    NIMBLE_ASSIGN_OR_RETURN(maybe, ask_filter(file, keys));
+    NIMBLE_ASSIGN_OR_RETURN(maybe, ask_filter(index, keys));
   }
   const std::vector<uint64_t> probes =
       worth_searching(file, keys, out.order, maybe);
   if (file.file().mapped() != nullptr) {
-    NIMBLE_RETURN_IF_ERROR(find_mapped(file, keys, whole, probes, &out.ranges));
+    NIMBLE_RETURN_IF_ERROR(
+        find_mapped(index, keys, whole, probes, &out.ranges));
   } else {
     NIMBLE_RETURN_IF_ERROR(
-        find_unmapped(file, keys, whole, probes, wanted, &out.ranges));
+        find_unmapped(index, keys, whole, probes, wanted, &out.ranges));
   }
   // Repeats have the answer of the first of them.
   for (size_t i = 1; i < out.order.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include "nimble/base/row_range.h"
 #include "nimble/key/key_buffer.h"
+#include "nimble/lookup/cluster_index.h"
 #include "nimble/lookup/index_lookup.h"
 
 namespace nimble {
@@ -14,7 +15,7 @@ namespace nimble {
 // Probes are sorted once and groups and chunks opened once each;
 // in a mapped file the cache misses of several probes overlap. `wanted`: as for
 // KeyCursor.
-Result<LookupAnswer> find_keys(const FileReader& file, const KeyBuffer& keys,
+Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
                                bool whole, const RowReader* wanted = nullptr);
 
 }  // namespace nimble

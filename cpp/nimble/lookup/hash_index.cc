@@ -6,36 +6,26 @@
 #include <numeric>
 
 #include "hash_index_generated.h"
-#include "nimble/format/aligned_vector.h"
+#include "nimble/format/flat_buffer.h"
+#include "nimble/index/bloom_filter.h"
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/open/section_fetch.h"
 
 namespace nimble {
 namespace {
 
-constexpr size_t kMinFlatBuffer = 16;
 // Keys of a batch whose memory is on its way at a time.
 constexpr size_t kFewKeys = 32;
 // Partitions of a file that is not mapped are held in groups of this size.
 constexpr uint64_t kMaxHeldBytes = uint64_t{64} << 20;
 // About what looking in vain for a key reads of a file that is not mapped.
-constexpr uint64_t kBytesAbsentKey = 160 * 1024;
-
-std::vector<SectionRef> from_fb(
-    const flatbuffers::Vector<const fb::Section*>* v) {
-  std::vector<SectionRef> out;
-  if (v == nullptr) return out;
-  for (const fb::Section* s : *v) {
-    out.push_back({s->offset(), s->size(), s->checksum()});
-  }
-  return out;
-}
+constexpr uint64_t kBytesPerAbsentKey = 160 * 1024;
 
 }  // namespace
 
 // --------------------------------------------------------------------- open
 
-Result<std::unique_ptr<HashIndex>> HashIndex::open(const FileReader& file,
+Result<std::unique_ptr<HashIndex>> HashIndex::open(const OpenFile& file,
                                                    std::vector<uint8_t> root) {
   std::unique_ptr<HashIndex> index(new HashIndex(file));
   if (Status s = index->parse(root); !s) {
@@ -52,23 +42,18 @@ HashIndex::~HashIndex() {
 }
 
 Status HashIndex::parse(const std::vector<uint8_t>& root) {
-  // FlatBuffers wants alignment that a vector of bytes need not give.
-  std::vector<uint64_t> aligned(root.size() / 8 + 1);
-  if (!root.empty()) std::memcpy(aligned.data(), root.data(), root.size());
-  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(data, root.size());
-  if (root.size() < kMinFlatBuffer || !fb::VerifyHashIndexBuffer(verifier)) {
-    return Status::corrupt("its root is not a valid FlatBuffer");
-  }
-  const fb::HashIndex* index = fb::GetHashIndex(data);
-  if (!is_aligned(index->partitions()) || !is_aligned(index->bloom_parts())) {
+  auto index =
+      FlatBufferView<fb::HashIndex>::open(root, fb::HashIndexIdentifier());
+  if (!index) return std::move(index).error().with_context("its root");
+  if (!is_aligned((*index)->partitions()) ||
+      !is_aligned((*index)->bloom_parts())) {
     return Status::corrupt("its root has arrays that are not aligned");
   }
-  num_rows_ = index->num_rows();
-  num_entries_ = index->num_entries();
-  num_keys_ = index->num_keys();
-  partitions_ = from_fb(index->partitions());
-  bloom_sections_ = from_fb(index->bloom_parts());
+  num_rows_ = (*index)->num_rows();
+  num_entries_ = (*index)->num_entries();
+  num_keys_ = (*index)->num_keys();
+  partitions_ = from_fb((*index)->partitions());
+  bloom_sections_ = from_fb((*index)->bloom_parts());
   // Every row is an entry.
   if (num_rows_ != file_.num_rows() || num_entries_ != num_rows_ ||
       num_keys_ > num_entries_ || partitions_.empty()) {
@@ -145,7 +130,7 @@ Result<bool> HashIndex::load_bloom(uint64_t probes) const {
   const uint64_t asked =
       bloom_probes_.fetch_add(probes, std::memory_order_relaxed) + probes;
   const uint64_t size = bloom_blocks_ * kBloomBlockSize;
-  if (asked < size / kBytesAbsentKey) return false;
+  if (asked < size / kBytesPerAbsentKey) return false;
   const std::lock_guard lock(bloom_mutex_);
   if (bloom_loaded_.load(std::memory_order_acquire)) return true;
   std::vector<uint8_t> bytes(size);

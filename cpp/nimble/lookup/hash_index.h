@@ -13,7 +13,7 @@
 #include "nimble/base/fork_mutex.h"
 #include "nimble/index/hash_index_partition.h"
 #include "nimble/key/key_buffer.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
 
@@ -32,7 +32,7 @@ class HashIndex {
  public:
   // `root` is what HashIndexWriter::finish() gave, its checksum verified.
   // The index borrows `file`.
-  static Result<std::unique_ptr<HashIndex>> open(const FileReader& file,
+  static Result<std::unique_ptr<HashIndex>> open(const OpenFile& file,
                                                  std::vector<uint8_t> root);
   ~HashIndex();
   HashIndex(const HashIndex&) = delete;
@@ -66,7 +66,7 @@ class HashIndex {
   };
   using Bytes = RangeCache::Bytes;
 
-  explicit HashIndex(const FileReader& file) : file_(file) {}
+  explicit HashIndex(const OpenFile& file) : file_(file) {}
   Status parse(const std::vector<uint8_t>& root);
   Status check_sections(const std::vector<SectionRef>& sections,
                         const char* what);
@@ -97,7 +97,7 @@ class HashIndex {
   Status verify_bloom_part(uint64_t part) const;
   Result<bool> might_contain(uint64_t hash) const;
 
-  const FileReader& file_;
+  const OpenFile& file_;
   uint64_t num_rows_ = 0;
   uint64_t num_entries_ = 0;
   uint64_t num_keys_ = 0;

@@ -114,7 +114,7 @@ class HashLookup final : public IndexLookup {
   // Of a file that is not mapped: reads the key columns of some candidates, and
   // the `wanted` columns, in one round.
   Status fetch(std::span<const uint64_t> rows, const RowReader* wanted) const {
-    const FileReader& file = row_keys_->rows().file();
+    const OpenFile& file = row_keys_->rows().file();
     if (rows.empty() || file.file().mapped() != nullptr) return Status::ok();
     std::vector<RowRange> ranges;
     for (const uint64_t row : rows.first(std::min(rows.size(), kFirst))) {
@@ -162,7 +162,7 @@ class HashLookup final : public IndexLookup {
 }  // namespace
 
 Result<std::unique_ptr<const IndexLookup>> open_hash_lookup(
-    const FileReader& file, const SecondaryIndexRef& ref,
+    const OpenFile& file, const SecondaryIndexRef& ref,
     std::vector<uint8_t> root, KeyEncoder encoder) {
   NIMBLE_ASSIGN_OR_RETURN(auto index, HashIndex::open(file, std::move(root)));
   NIMBLE_ASSIGN_OR_RETURN(auto row_keys, RowKeys::create(file, ref.columns));

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "nimble/lookup/index_lookup.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
 
 Result<std::unique_ptr<const IndexLookup>> open_hash_lookup(
-    const FileReader& file, const SecondaryIndexRef& ref,
+    const OpenFile& file, const SecondaryIndexRef& ref,
     std::vector<uint8_t> root, KeyEncoder encoder);
 
 }  // namespace nimble

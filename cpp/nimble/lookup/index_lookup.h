@@ -19,7 +19,7 @@
 
 #include "nimble/base/row_range.h"
 #include "nimble/key/key_bounds.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/key/key_encoder.h"
 
 namespace nimble {
 
@@ -101,12 +101,5 @@ class IndexLookup {
   // The rest: with all rows there, is nothing else, and all in order?
   virtual Status check_order() const = 0;
 };
-
-// The cluster index of a file that has one.
-std::unique_ptr<const IndexLookup> open_cluster_lookup(const FileReader& file);
-// Secondary index i of the footer: reads its root. FileReader::index() keeps
-// what this opens.
-Result<std::unique_ptr<const IndexLookup>> open_secondary_lookup(
-    const FileReader& file, size_t i);
 
 }  // namespace nimble

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "nimble/index/key_chunk.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
 
@@ -22,7 +22,7 @@ struct KeyChunkPlace {
 
 class KeyChunkSource {
  public:
-  explicit KeyChunkSource(const FileReader& file) : file_(file) {}
+  explicit KeyChunkSource(const OpenFile& file) : file_(file) {}
 
   // The chunk, good until the next call.
   Result<const KeyChunk*> open(const KeyChunkPlace& place);
@@ -30,7 +30,7 @@ class KeyChunkSource {
  private:
   Result<ByteSpan> bytes(const KeyChunkPlace& place);
 
-  const FileReader& file_;
+  const OpenFile& file_;
   RangeCache::Bytes owner_;  // of a chunk that is not mapped
   uint64_t offset_ = UINT64_MAX;
   std::optional<KeyChunk> chunk_;

@@ -6,7 +6,7 @@ namespace nimble {
 namespace {
 
 // The chunk in `bytes`, its checksum compared first if `verify`.
-Result<KeyChunk> checked_chunk(const FileReader& file, const LoadedGroup& group,
+Result<KeyChunk> checked_chunk(const OpenFile& file, const LoadedGroup& group,
                                size_t chunk, const KeySource* source,
                                bool verify, ByteSpan bytes) {
   Status status = verify ? KeyChunk::verify_checksum(bytes) : Status();
@@ -26,7 +26,7 @@ Result<KeyChunk> checked_chunk(const FileReader& file, const LoadedGroup& group,
 
 }  // namespace
 
-Result<KeyChunk> open_mapped_chunk(const FileReader& file,
+Result<KeyChunk> open_mapped_chunk(const OpenFile& file,
                                    const LoadedGroup& group, size_t chunk,
                                    const KeySource* source) {
   const ChunkPlace place = group.chunk_place(chunk);
@@ -37,7 +37,7 @@ Result<KeyChunk> open_mapped_chunk(const FileReader& file,
       {file.file().mapped() + place.offset, static_cast<size_t>(place.size)});
 }
 
-Status ends_before_boundary(const FileReader& file, size_t group) {
+Status ends_before_boundary(const OpenFile& file, size_t group) {
   return Status::corrupt(file.file().name() + ": stripe group " +
                          std::to_string(group) +
                          " ends before its boundary key");
@@ -189,7 +189,7 @@ Result<RowRange> KeyCursor::find_prefix(ByteSpan prefix) {
 
 Result<std::optional<uint64_t>> KeyCursor::find_first(ByteSpan key) {
   std::optional<uint64_t> row;
-  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom(1));
+  NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, index_.bloom(1));
   if (bloom != nullptr && !bloom->might_contain(key)) return row;
   if (compare_bytes(key, file_.footer().cluster->first_key) < 0) return row;
   NIMBLE_ASSIGN_OR_RETURN(const bool inside, seek_chunk(key));

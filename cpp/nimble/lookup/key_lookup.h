@@ -9,7 +9,6 @@
 #include "nimble/index/key_chunk.h"
 #include "nimble/key/key_bounds.h"
 #include "nimble/lookup/column_keys.h"
-#include "nimble/reader/file_reader.h"
 
 namespace nimble {
 
@@ -19,8 +18,9 @@ class KeyCursor {
  public:
   // Borrows both. `wanted` are columns that the caller is about to read of the
   // rows it finds: where sampled keys cost a round of reads, they come with it.
-  explicit KeyCursor(const FileReader& file, const RowReader* wanted = nullptr)
-      : file_(file), columns_(file, wanted) {}
+  explicit KeyCursor(const ClusterIndex& index,
+                     const RowReader* wanted = nullptr)
+      : index_(index), file_(index.file()), columns_(index, wanted) {}
 
   // First file row whose key is >= target; num_rows() where there is none.
   Result<uint64_t> lower_bound(ByteSpan target);
@@ -51,7 +51,8 @@ class KeyCursor {
   // Makes the chunk that may hold `target` current; false: after all keys.
   Result<bool> seek_chunk(ByteSpan target);
 
-  const FileReader& file_;
+  const ClusterIndex& index_;
+  const OpenFile& file_;
   ColumnKeys columns_;
   const LoadedGroup* group_ = nullptr;
   size_t group_index_ = 0;
@@ -65,11 +66,11 @@ class KeyCursor {
 
 // A key chunk of a mapped file, verified where it was not yet. `source` must
 // outlive it.
-Result<KeyChunk> open_mapped_chunk(const FileReader& file,
+Result<KeyChunk> open_mapped_chunk(const OpenFile& file,
                                    const LoadedGroup& group, size_t chunk,
                                    const KeySource* source);
 // A group whose last key lies below its boundary.
-Status ends_before_boundary(const FileReader& file, size_t group);
+Status ends_before_boundary(const OpenFile& file, size_t group);
 
 // What one chunk says of the keys that begin with a probe, or equal it.
 struct ChunkAnswer {

@@ -57,18 +57,17 @@ bool is_plain(const Field& field) {
 }  // namespace
 
 Result<std::unique_ptr<const RowKeys>> RowKeys::create(
-    const FileReader& file, const std::vector<KeyColumnRef>& columns) {
+    const OpenFile& file, const std::vector<KeyColumnSpec>& columns) {
   std::vector<std::string> names;
   std::vector<KeyColumnSpec> specs;
-  for (const KeyColumnRef& c : columns) {
+  for (const KeyColumnSpec& c : columns) {
     std::vector<int> path = c.path;
     std::string name = path_name(file.footer().schema, &path);
     path.insert(path.begin(), static_cast<int>(names.size()));
     specs.push_back({std::move(path), c.order});
     names.push_back(std::move(name));
   }
-  const std::shared_ptr<const FileReader> borrowed(&file,
-                                                   [](const FileReader*) {});
+  const std::shared_ptr<const OpenFile> borrowed(&file, [](const OpenFile*) {});
   NIMBLE_ASSIGN_OR_RETURN(auto rows, RowReader::create(borrowed, names));
   NIMBLE_ASSIGN_OR_RETURN(KeyEncoder encoder,
                           KeyEncoder::create(rows->schema(), specs));
@@ -79,7 +78,7 @@ Result<std::unique_ptr<const RowKeys>> RowKeys::create(
 }
 
 void RowKeys::open_parts(const std::vector<KeyColumnSpec>& specs) {
-  const FileReader& file = rows_->file();
+  const OpenFile& file = rows_->file();
   if (file.file().mapped() == nullptr) return;
   for (size_t i = 0; i < specs.size(); ++i) {
     const Field& field = rows_->schema().children[i];
@@ -127,7 +126,7 @@ Status RowKeys::read_range(RowRange rows, KeyBuffer* out) const {
 
 // A row of a mapped file.
 struct RowKeys::Place {
-  const FileReader* file = nullptr;
+  const OpenFile* file = nullptr;
   const LoadedGroup* group = nullptr;
   const StripeView* stripe = nullptr;
   uint64_t row = 0;  // of the stripe
@@ -167,7 +166,7 @@ struct RowKeys::Place {
 };
 
 Result<RowKeys::Place> RowKeys::place_of(uint64_t row) const {
-  const FileReader& file = rows_->file();
+  const OpenFile& file = rows_->file();
   NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group,
                           file.groups().get(file.group_of(row)));
   const StripeView& stripe = group->view().stripe_of(row);

@@ -16,7 +16,7 @@ class RowKeys {
  public:
   // Borrows the file.
   static Result<std::unique_ptr<const RowKeys>> create(
-      const FileReader& file, const std::vector<KeyColumnRef>& columns);
+      const OpenFile& file, const std::vector<KeyColumnSpec>& columns);
 
   // The key columns, for reading them ahead.
   const RowReader& rows() const { return *rows_; }

@@ -4,23 +4,11 @@
 #include <mutex>
 
 #include "nimble/base/hash.h"
-#include "nimble/format/aligned_vector.h"
+#include "nimble/format/flat_buffer.h"
 #include "sorted_index_generated.h"
 
 namespace nimble {
 namespace {
-
-constexpr uint32_t kMaxTables = 10'000'000;
-
-std::vector<uint64_t> aligned_copy(ByteSpan bytes) {
-  std::vector<uint64_t> out(bytes.size() / 8 + 1);
-  if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
-  return out;
-}
-
-const uint8_t* bytes_of(const std::vector<uint64_t>& words) {
-  return reinterpret_cast<const uint8_t*>(words.data());
-}
 
 Status broken(const std::string& what) {
   return Status::corrupt("sorted index: " + what);
@@ -42,21 +30,18 @@ SortedIndex::~SortedIndex() {
 }
 
 Result<std::unique_ptr<SortedIndex>> SortedIndex::open(
-    const FileReader& file, std::vector<uint8_t> root) {
+    const OpenFile& file, std::vector<uint8_t> root) {
   std::unique_ptr<SortedIndex> out(new SortedIndex(file));
-  out->root_ = aligned_copy(root);
-  out->root_size_ = root.size();
-  NIMBLE_RETURN_IF_ERROR(out->read_root());
+  NIMBLE_RETURN_IF_ERROR(out->read_root(root));
   return out;
 }
 
-Status SortedIndex::read_root() {
-  const uint8_t* data = bytes_of(root_);
-  flatbuffers::Verifier verifier(data, root_size_, 8, kMaxTables);
-  if (root_size_ < 16 || !fb::VerifySortedRootBuffer(verifier)) {
-    return broken("the root is not a valid FlatBuffer");
-  }
-  const fb::SortedRoot& root = *fb::GetSortedRoot(data);
+Status SortedIndex::read_root(ByteSpan bytes) {
+  auto view =
+      FlatBufferView<fb::SortedRoot>::open(bytes, fb::SortedRootIdentifier());
+  if (!view) return broken("the root is not a valid FlatBuffer");
+  const fb::SortedRoot& root = **view;
+  root_ = std::move(*view).release();
   row_width_ = root.row_width();
   num_entries_ = root.num_entries();
   if (row_width_ < 1 || row_width_ > 8 || num_entries_ != file_.num_rows()) {
@@ -70,13 +55,13 @@ Status SortedIndex::read_root() {
   for (size_t i = 0; root.groups() != nullptr && i < root.groups()->size();
        ++i) {
     const fb::GroupRef* g = root.groups()->Get(static_cast<uint32_t>(i));
-    const fb::Section& s = g->section();
-    if (g->end_row() <= last || !in_bounds(s.offset(), s.size(), limit)) {
+    const SectionRef s = from_fb(g->section());
+    if (g->end_row() <= last || !in_bounds(s.offset, s.size, limit)) {
       return broken("group " + std::to_string(i) + " is impossible");
     }
     last = g->end_row();
     end_places_.push_back(last);
-    sections_.push_back({s.offset(), s.size(), s.checksum()});
+    sections_.push_back(s);
   }
   if (last != num_entries_) return broken("entries are missing");
   ByteSpan keys;
@@ -116,19 +101,15 @@ Result<std::unique_ptr<const SortedIndex::Group>> SortedIndex::read_group(
       const std::vector<uint8_t> bytes,
       file_.read_section(sections_[i], "sorted index group"));
   auto out = std::make_unique<Group>();
-  out->bytes = aligned_copy(bytes);
-  const uint8_t* data = bytes_of(out->bytes);
-  flatbuffers::Verifier verifier(data, bytes.size(), 8, kMaxTables);
-  if (bytes.size() < 16 || !verifier.VerifyBuffer<fb::SortedGroup>(nullptr)) {
-    return broken("not a valid FlatBuffer");
-  }
-  const auto* group = flatbuffers::GetRoot<fb::SortedGroup>(data);
-  if (group->chunks() == nullptr) return broken("a group without chunks");
+  auto group = FlatBufferView<fb::SortedGroup>::open(bytes, nullptr);
+  if (!group) return broken("not a valid FlatBuffer");
+  const fb::ChunkDirectory* chunks = (*group)->chunks();
+  out->bytes = std::move(*group).release();
+  if (chunks == nullptr) return broken("a group without chunks");
   out->first_place = first_place(i);
   NIMBLE_ASSIGN_OR_RETURN(
-      out->chunks,
-      open_chunks(*group->chunks(), end_places_[i] - out->first_place,
-                  file_.postscript().footer_offset));
+      out->chunks, open_chunks(*chunks, end_places_[i] - out->first_place,
+                               file_.postscript().footer_offset));
   NIMBLE_ASSIGN_OR_RETURN(
       out->boundaries,
       ChunkDirectory::open(out->chunks.key_bytes, out->chunks.key_ends));

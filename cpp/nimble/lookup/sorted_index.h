@@ -19,11 +19,11 @@ namespace nimble {
 class SortedIndex {
  public:
   // `root` has passed its checksum.
-  static Result<std::unique_ptr<SortedIndex>> open(const FileReader& file,
+  static Result<std::unique_ptr<SortedIndex>> open(const OpenFile& file,
                                                    std::vector<uint8_t> root);
   ~SortedIndex();
 
-  const FileReader& file() const { return file_; }
+  const OpenFile& file() const { return file_; }
   uint64_t num_entries() const { return num_entries_; }
   uint64_t memory_bytes() const {
     return memory_bytes_.load(std::memory_order_relaxed);
@@ -35,17 +35,16 @@ class SortedIndex {
   // The chunks of a group, loaded when first needed and kept.
   struct Group;
 
-  explicit SortedIndex(const FileReader& file) : file_(file) {}
-  Status read_root();
+  explicit SortedIndex(const OpenFile& file) : file_(file) {}
+  Status read_root(ByteSpan bytes);
   Result<const Group*> group(size_t i) const;
   Result<std::unique_ptr<const Group>> read_group(size_t i) const;
   uint64_t first_place(size_t group) const {
     return group == 0 ? 0 : end_places_[group - 1];
   }
 
-  const FileReader& file_;
+  const OpenFile& file_;
   std::vector<uint64_t> root_;  // its bytes, aligned
-  size_t root_size_ = 0;
   uint32_t row_width_ = 0;
   uint64_t num_entries_ = 0;
   std::vector<SectionRef> sections_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "nimble/reader/file_reader.h"
+#include "nimble/write/options.h"
 
 namespace nimble {
 

@@ -64,7 +64,7 @@ Status IndexRewriter::open_columns() {
   }
   std::vector<std::string> names;
   for (IndexSpec& spec : specs) {
-    for (KeyColumnRef& c : spec.columns) {
+    for (KeyColumnSpec& c : spec.columns) {
       const auto found = std::find(tops_.begin(), tops_.end(), c.path[0]);
       const auto place = static_cast<int>(found - tops_.begin());
       if (found == tops_.end()) {

@@ -25,7 +25,8 @@ Status check_magic(const FileReader& file) {
 // stream says, and their order.
 class KeyChecker {
  public:
-  explicit KeyChecker(const FileReader& file) : file_(file), cursor_(file) {}
+  explicit KeyChecker(const FileReader& file)
+      : file_(file), cursor_(file.cluster()) {}
 
   Status check(const ArrayView& rows, uint64_t first_row) {
     keys_.clear();
@@ -51,7 +52,8 @@ class KeyChecker {
         return wrong(row, "its key repeats in a file of unique keys");
       }
     }
-    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, file_.bloom(UINT32_MAX));
+    NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom,
+                            file_.cluster().bloom(UINT32_MAX));
     if (bloom != nullptr && !bloom->might_contain(key)) {
       return wrong(row, "the Bloom filter does not know its key");
     }

@@ -6,7 +6,7 @@
 
 namespace nimble {
 
-Status fetch_ranges(const FileReader& file, std::vector<ByteRange> ranges,
+Status fetch_ranges(const OpenFile& file, std::vector<ByteRange> ranges,
                     ReadKind kind) {
   RangeCache* const cache = file.range_cache();
   std::erase_if(ranges, [&](const ByteRange& r) {

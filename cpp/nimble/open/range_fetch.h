@@ -3,13 +3,13 @@
 
 #include <vector>
 
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
 
 // Those that the cache lacks, in one round of reads; near ones by one request.
 // Nothing of them is verified yet.
-Status fetch_ranges(const FileReader& file, std::vector<ByteRange> ranges,
+Status fetch_ranges(const OpenFile& file, std::vector<ByteRange> ranges,
                     ReadKind kind);
 
 }  // namespace nimble

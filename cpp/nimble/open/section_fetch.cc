@@ -8,7 +8,7 @@ namespace {
 
 // What the cache holds of a section; null where it holds it as a part of
 // something else, whose checksum nobody has verified.
-RangeCache::Bytes cached(const FileReader& file, const SectionRef& section) {
+RangeCache::Bytes cached(const OpenFile& file, const SectionRef& section) {
   uint64_t begin = 0;
   auto bytes = file.range_cache()->find(section.offset, section.size, &begin);
   const bool same = bytes != nullptr && begin == section.offset &&
@@ -18,7 +18,7 @@ RangeCache::Bytes cached(const FileReader& file, const SectionRef& section) {
 
 }  // namespace
 
-Status fetch_sections(const FileReader& file,
+Status fetch_sections(const OpenFile& file,
                       std::span<const SectionRef> sections,
                       const std::string& what,
                       std::vector<RangeCache::Bytes>* out) {

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
 
 // The bytes of sections that ascend by offset, out of the file's cache where it
 // has them; near ones are read by one request. Checksums are verified when
 // bytes are read. `what` is for messages.
-Status fetch_sections(const FileReader& file,
+Status fetch_sections(const OpenFile& file,
                       std::span<const SectionRef> sections,
                       const std::string& what,
                       std::vector<RangeCache::Bytes>* out);

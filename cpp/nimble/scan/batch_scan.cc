@@ -26,7 +26,7 @@ std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
   return out;
 }
 
-bool in_one_stripe(const FileReader& f, const RowRange& r) {
+bool in_one_stripe(const OpenFile& f, const RowRange& r) {
   const GroupCache::Pin pin(f.groups());
   const auto group = f.groups().get(f.group_of(r.begin));
   if (!group) return false;
@@ -40,7 +40,7 @@ bool is_too_large(const Status& status) {
 }
 
 // What a source outside of C++ gives is read by its own thread only.
-uint32_t threads_for(const FileReader& file, uint32_t threads) {
+uint32_t threads_for(const OpenFile& file, uint32_t threads) {
   return file.file().mapped() != nullptr ? threads : 1;
 }
 

@@ -4,13 +4,13 @@
 
 #include "column_bloom_generated.h"
 #include "nimble/base/hash.h"
-#include "nimble/format/aligned_vector.h"
+#include "nimble/format/flat_buffer.h"
 #include "nimble/open/section_fetch.h"
 
 namespace nimble {
 
 Result<std::shared_ptr<const ColumnBlooms>> ColumnBlooms::open(
-    const FileReader& file, const SectionRef& section) {
+    const OpenFile& file, const SectionRef& section) {
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> root,
                           file.read_section(section, "column Bloom filters"));
   std::shared_ptr<ColumnBlooms> out(new ColumnBlooms(file));
@@ -22,15 +22,10 @@ Result<std::shared_ptr<const ColumnBlooms>> ColumnBlooms::open(
 }
 
 Status ColumnBlooms::parse(const std::vector<uint8_t>& root) {
-  // FlatBuffers wants alignment that a vector of bytes need not give.
-  std::vector<uint64_t> aligned(root.size() / 8 + 1);
-  if (!root.empty()) std::memcpy(aligned.data(), root.data(), root.size());
-  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(data, root.size());
-  if (root.size() < 16 || !fb::VerifyColumnBloomsBuffer(verifier)) {
-    return Status::corrupt("not a valid FlatBuffer");
-  }
-  const auto* columns = fb::GetColumnBlooms(data)->columns();
+  NIMBLE_ASSIGN_OR_RETURN(const auto view,
+                          FlatBufferView<fb::ColumnBlooms>::open(
+                              root, fb::ColumnBloomsIdentifier()));
+  const auto* columns = view->columns();
   if (columns == nullptr) return Status::ok();
   for (const fb::ColumnBloom* c : *columns) {
     Column column;
@@ -41,12 +36,8 @@ Status ColumnBlooms::parse(const std::vector<uint8_t>& root) {
     if (c->end_rows() != nullptr) {
       column.end_rows.assign(c->end_rows()->begin(), c->end_rows()->end());
     }
-    if (c->filters() != nullptr) {
-      for (const fb::Section* s : *c->filters()) {
-        column.filters.push_back({s->offset(), s->size(), s->checksum()});
-        column.size_bytes += s->size();
-      }
-    }
+    column.filters = from_fb(c->filters());
+    for (const SectionRef& s : column.filters) column.size_bytes += s.size;
     NIMBLE_RETURN_IF_ERROR(check(column));
     column.verified.reset(new std::atomic<bool>[column.filters.size()]());
     columns_.push_back(std::move(column));

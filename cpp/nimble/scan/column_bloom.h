@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "nimble/base/row_range.h"
+#include "nimble/index/bloom_filter.h"
 #include "nimble/key/key_buffer.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
 
@@ -16,7 +17,7 @@ class ColumnBlooms {
  public:
   // Of a file that has the section; borrows it.
   static Result<std::shared_ptr<const ColumnBlooms>> open(
-      const FileReader& file, const SectionRef& section);
+      const OpenFile& file, const SectionRef& section);
 
   // Rows of the stripes in `within` (ascending, disjoint) that may hold one of
   // these keys of a column; all of `within` where the column has no filters, or
@@ -42,7 +43,7 @@ class ColumnBlooms {
     std::unique_ptr<std::atomic<bool>[]> verified;
   };
 
-  explicit ColumnBlooms(const FileReader& file) : file_(file) {}
+  explicit ColumnBlooms(const OpenFile& file) : file_(file) {}
   Status parse(const std::vector<uint8_t>& root);
   Status check(const Column& column) const;
   const Column* column_of(uint32_t node) const;
@@ -50,7 +51,7 @@ class ColumnBlooms {
   Result<BloomFilter> filter(const Column& column, size_t stripe,
                              RangeCache::Bytes* held) const;
 
-  const FileReader& file_;
+  const OpenFile& file_;
   std::vector<Column> columns_;
 };
 

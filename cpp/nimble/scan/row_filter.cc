@@ -82,7 +82,7 @@ const Field* RowFilter::tested_field(const Field& field) {
 }
 
 Result<std::shared_ptr<const RowFilter>> RowFilter::create(
-    std::shared_ptr<const FileReader> file, FilterNode root) {
+    std::shared_ptr<const OpenFile> file, FilterNode root) {
   std::shared_ptr<RowFilter> out(new RowFilter());
   out->file_ = std::move(file);
   NIMBLE_RETURN_IF_ERROR(out->resolve(&root));
@@ -123,7 +123,7 @@ Status RowFilter::resolve(FilterNode* node) {
 Status RowFilter::resolve_dictionary(FilterNode* node) const {
   NIMBLE_ASSIGN_OR_RETURN(
       const std::shared_ptr<const DictionaryValues> dictionary,
-      file_->dictionary(node->node));
+      dictionary_of(*file_, node->node));
   const Column& values = dictionary->values;
   const uint32_t n = static_cast<uint32_t>(
       std::min<uint64_t>(values.length(), uint64_t{UINT32_MAX}));

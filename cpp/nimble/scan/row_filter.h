@@ -9,7 +9,7 @@
 
 #include "nimble/base/row_range.h"
 #include "nimble/encoding/core/value_test.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 #include "nimble/stripe/column_reader.h"
 
 namespace nimble {
@@ -49,24 +49,24 @@ class RowFilter {
   // Fails where a column does not exist or its type cannot be tested; reads
   // the dictionaries of dictionary columns.
   static Result<std::shared_ptr<const RowFilter>> create(
-      std::shared_ptr<const FileReader> file, FilterNode root);
+      std::shared_ptr<const OpenFile> file, FilterNode root);
   // The type of values that a test of this field compares: of its values, or
   // of those its dictionary has. Null where they cannot be tested.
   static const Field* tested_field(const Field& field);
 
-  const FileReader& file() const { return *file_; }
+  const OpenFile& file() const { return *file_; }
 
   // Cuts ranges of rows into windows, in order. Loads groups.
   class Windows {
    public:
     // `ranges` disjoint and ascending.
-    Windows(const FileReader& file, std::vector<RowRange> ranges)
+    Windows(const OpenFile& file, std::vector<RowRange> ranges)
         : file_(file), ranges_(std::move(ranges)) {}
     // False at the end.
     Result<bool> next(FilterWindow* out);
 
    private:
-    const FileReader& file_;
+    const OpenFile& file_;
     std::vector<RowRange> ranges_;
     size_t at_ = 0;
   };
@@ -91,7 +91,7 @@ class RowFilter {
   Status apply_valid(const FilterNode& node, const StripeReader& reader,
                      uint32_t segment, uint64_t* selection) const;
 
-  std::shared_ptr<const FileReader> file_;
+  std::shared_ptr<const OpenFile> file_;
   FilterNode root_;
 };
 

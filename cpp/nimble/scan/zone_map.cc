@@ -1,6 +1,6 @@
 #include "nimble/scan/zone_map.h"
 
-#include "nimble/format/aligned_vector.h"
+#include "nimble/format/flat_buffer.h"
 #include "nimble/key/big_endian.h"
 #include "zone_map_generated.h"
 
@@ -9,8 +9,7 @@ namespace {
 
 // One zone map, checked; points into the section's bytes.
 struct Zones {
-  std::vector<uint64_t> aligned;
-  const fb::ZoneMap* map = nullptr;
+  FlatBufferView<fb::ZoneMap> map;
 
   size_t size() const { return map->end_rows()->size(); }
   static ByteSpan bound(const flatbuffers::Vector<uint8_t>* bytes,
@@ -38,15 +37,9 @@ bool ends_fit(const flatbuffers::Vector<uint32_t>* ends,
 }
 
 Result<Zones> parse(const std::vector<uint8_t>& bytes, uint64_t num_rows) {
-  Zones z;
-  z.aligned.resize(bytes.size() / 8 + 1);
-  std::memcpy(z.aligned.data(), bytes.data(), bytes.size());
-  const auto* data = reinterpret_cast<const uint8_t*>(z.aligned.data());
-  flatbuffers::Verifier verifier(data, bytes.size());
-  if (bytes.size() < 16 || !fb::VerifyZoneMapBuffer(verifier)) {
-    return Status::corrupt("zone map: not a valid FlatBuffer");
-  }
-  z.map = fb::GetZoneMap(data);
+  auto map = FlatBufferView<fb::ZoneMap>::open(bytes, fb::ZoneMapIdentifier());
+  if (!map) return std::move(map).error().with_context("zone map");
+  Zones z{std::move(map).value()};
   const auto* rows = z.map->end_rows();
   const size_t n = rows == nullptr ? 0 : rows->size();
   const auto fits = [n](const flatbuffers::Vector<uint64_t>* v) {
@@ -94,7 +87,7 @@ bool may_hold(const Zones& z, uint32_t i, const ZoneQuery& q) {
 
 }  // namespace
 
-Result<std::vector<RowRange>> prune_rows(const FileReader& file, uint32_t node,
+Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
                                          const ZoneQuery& query) {
   const RowRange all{0, file.num_rows()};
   const NodeSection* ref = nullptr;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nimble/base/row_range.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
 
@@ -23,7 +23,7 @@ struct ZoneQuery {
 
 // File rows that may satisfy `query` on the leaf `node`, merged. All rows
 // where the file keeps no zone map of it.
-Result<std::vector<RowRange>> prune_rows(const FileReader& file, uint32_t node,
+Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
                                          const ZoneQuery& query);
 
 }  // namespace nimble

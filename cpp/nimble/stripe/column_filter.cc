@@ -1,5 +1,5 @@
 #include "nimble/encoding/core/value_test.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 #include "nimble/stripe/column_reader.h"
 
 // StripeReader, the part that asks segments instead of decoding them.

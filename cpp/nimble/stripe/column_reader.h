@@ -9,15 +9,14 @@
 #include "nimble/column/column.h"
 #include "nimble/open/fetched_bodies.h"
 #include "nimble/open/group_cache.h"
+#include "nimble/open/open_file.h"
 
 namespace nimble {
-
-class FileReader;
 
 class StripeReader {
  public:
   // All arguments must outlive the reader.
-  StripeReader(const FileReader& file, const StreamPlan& plan,
+  StripeReader(const OpenFile& file, const StreamPlan& plan,
                const LoadedGroup& group, const StripeView& stripe,
                FetchedBodies* fetched)
       : file_(file),
@@ -123,11 +122,14 @@ class StripeReader {
                     uint64_t count, Column* out) const;
   Status check_codes(uint32_t node, uint64_t first, Column* out) const;
 
-  const FileReader& file_;
+  const OpenFile& file_;
   const StreamPlan& plan_;
   const LoadedGroup& group_;
   const StripeView& stripe_;
   FetchedBodies* fetched_;
 };
+
+// The values of a dictionary column (a node of file.plan()), read on first use.
+Result<OpenFile::Dictionary> dictionary_of(const OpenFile& file, uint32_t node);
 
 }  // namespace nimble

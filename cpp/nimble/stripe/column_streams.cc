@@ -2,14 +2,49 @@
 
 #include <algorithm>
 
-#include "nimble/column/dictionary_values.h"
+#include "nimble/column/column.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/ints/dictionary.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 
 // StripeReader, the part that knows streams and their segments; layouts are in
 // column_reader.cc.
 namespace nimble {
+namespace {
+
+Result<OpenFile::Dictionary> read_dictionary(const OpenFile& file,
+                                             const NodeSection& ref) {
+  if (ref.node >= file.plan().nodes().size() ||
+      file.plan().node(ref.node).field->layout != Layout::kDictionary) {
+    return Status::corrupt("a dictionary of a column that has none");
+  }
+  const Field& field = file.plan().node(ref.node).field->dictionary[0];
+  auto out = std::make_shared<DictionaryValues>(field);
+  if (ref.rows == 0) return OpenFile::Dictionary(out);
+  const StreamPlan plan(field);
+  NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes,
+                          file.read_section(ref.section, "dictionary"));
+  NIMBLE_ASSIGN_OR_RETURN(
+      GroupView view,
+      GroupView::open(bytes, plan, 0, ref.rows, file.file().size()));
+  NIMBLE_ASSIGN_OR_RETURN(ChunkDirectory none, ChunkDirectory::open({}, {}));
+  const LoadedGroup group(std::move(view), {}, std::move(none), 0);
+  if (group.view().stripes().size() != 1) {
+    return Status::corrupt("not one stripe of values");
+  }
+  FetchedBodies fetched(file.file(), file.range_cache(), file.stats());
+  const StripeReader reader(file, plan, group, group.view().stripes()[0],
+                            &fetched);
+  NIMBLE_RETURN_IF_ERROR(reader.read_range(0, 0, ref.rows, &out->values));
+  return OpenFile::Dictionary(out);
+}
+
+}  // namespace
+
+Result<OpenFile::Dictionary> dictionary_of(const OpenFile& file,
+                                           uint32_t node) {
+  return file.dictionary(node, read_dictionary);
+}
 
 Status StripeReader::at_segment(Status status, const SegmentRef& segment) {
   return std::move(status).with_context(
@@ -242,7 +277,7 @@ bool StripeReader::try_view(uint32_t stream, uint64_t begin, uint64_t end,
 Status StripeReader::check_codes(uint32_t node, uint64_t first,
                                  Column* out) const {
   if (!out->dictionary) {
-    NIMBLE_ASSIGN_OR_RETURN(out->dictionary, file_.dictionary(node));
+    NIMBLE_ASSIGN_OR_RETURN(out->dictionary, dictionary_of(file_, node));
   }
   const uint64_t size = out->dictionary->values.length();
   const uint32_t width = out->field().width;

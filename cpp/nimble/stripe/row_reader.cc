@@ -65,7 +65,7 @@ PlacedRows place_rows(std::span<const uint64_t> rows) {
 }
 
 Result<std::shared_ptr<const RowReader>> RowReader::create(
-    std::shared_ptr<const FileReader> file,
+    std::shared_ptr<const OpenFile> file,
     const std::vector<std::string>& columns) {
   std::shared_ptr<RowReader> out(new RowReader());
   const Field& root = file->footer().schema;
@@ -99,7 +99,7 @@ Result<std::shared_ptr<const RowReader>> RowReader::create(
 }
 
 Result<std::shared_ptr<const RowReader>> RowReader::create_all(
-    std::shared_ptr<const FileReader> file) {
+    std::shared_ptr<const OpenFile> file) {
   std::shared_ptr<RowReader> out(new RowReader());
   out->schema_ = file->footer().schema;
   for (const uint32_t node : file->plan().node(0).children) {
@@ -140,7 +140,7 @@ Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
 
 Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges) {
-  const FileReader& file = readers.front()->file();
+  const OpenFile& file = readers.front()->file();
   const GroupCache::Pin pin(file.groups());
   const RangeCache::Share share(file.range_cache());
   if (share.bytes() == 0) return Status::ok();
@@ -169,7 +169,7 @@ Status fetch_rows(std::span<const RowReader* const> readers,
 
 Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
                                       std::span<const uint8_t> known) const {
-  const FileReader& file = *file_;
+  const OpenFile& file = *file_;
   const RangeCache::Share share(file.range_cache());
   std::vector<size_t> groups;
   for (const uint64_t row : rows) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nimble/base/row_range.h"
-#include "nimble/reader/file_reader.h"
+#include "nimble/open/open_file.h"
 #include "nimble/stripe/column_reader.h"
 
 namespace nimble {
@@ -25,13 +25,13 @@ class RowReader {
   // `columns` are names or dotted paths of struct fields, in output order; a
   // nested field comes out under its whole path.
   static Result<std::shared_ptr<const RowReader>> create(
-      std::shared_ptr<const FileReader> file,
+      std::shared_ptr<const OpenFile> file,
       const std::vector<std::string>& columns);
   static Result<std::shared_ptr<const RowReader>> create_all(
-      std::shared_ptr<const FileReader> file);
+      std::shared_ptr<const OpenFile> file);
 
-  const FileReader& file() const { return *file_; }
-  const std::shared_ptr<const FileReader>& file_owner() const { return file_; }
+  const OpenFile& file() const { return *file_; }
+  const std::shared_ptr<const OpenFile>& file_owner() const { return file_; }
   // The struct that results are.
   const Field& schema() const { return schema_; }
   Column make_output() const { return Column(schema_, /*wide=*/false); }
@@ -86,7 +86,7 @@ class RowReader {
                         std::span<const uint8_t> known, uint32_t threads,
                         Column* out) const;
 
-  std::shared_ptr<const FileReader> file_;
+  std::shared_ptr<const OpenFile> file_;
   Field schema_;
   std::vector<Projected> columns_;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "column_bloom_generated.h"
+#include "nimble/format/constants.h"
+#include "nimble/format/flat_buffer.h"
 #include "nimble/index/bloom_filter.h"
 
 namespace nimble {
@@ -53,12 +55,8 @@ Status ColumnBloomWriter::finish(const SectionSink& sink, FileFooter* footer) {
   flatbuffers::FlatBufferBuilder b;
   std::vector<flatbuffers::Offset<fb::ColumnBloom>> columns;
   for (const Part& part : parts_) {
-    std::vector<fb::Section> filters;
-    for (const SectionRef& s : part.filters) {
-      filters.emplace_back(s.offset, s.size, s.checksum);
-    }
     const auto rows = b.CreateVector(end_rows_);
-    const auto sections = b.CreateVectorOfStructs(filters);
+    const auto sections = b.CreateVectorOfStructs(to_fb(part.filters));
     columns.push_back(fb::CreateColumnBloom(b, part.node, rows, sections));
   }
   const auto list = b.CreateVector(columns);

@@ -13,8 +13,6 @@
 
 namespace nimble {
 
-inline constexpr char kColumnBloomSection[] = "nimble.column_bloom";
-
 class ColumnBloomWriter {
  public:
   ColumnBloomWriter() = default;

@@ -50,12 +50,6 @@ Status check_types(const Field& field, const std::string& path) {
   return Status::ok();
 }
 
-std::vector<KeyColumnSpec> specs_of(const std::vector<KeyColumnRef>& columns) {
-  std::vector<KeyColumnSpec> out;
-  for (const KeyColumnRef& c : columns) out.push_back({c.path, c.order});
-  return out;
-}
-
 uint64_t metadata_bytes(const StripeMeta& s) {
   return s.heads.size() + s.values.size() * 8 + s.segment_offsets.size() * 20;
 }
@@ -98,8 +92,8 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
   o.stripe_rows = std::clamp<uint64_t>(o.stripe_rows, 1, kMaxStripeRows - 1);
   if (o.threads == 0) o.threads = default_threads();
   if (!o.cluster_by.empty()) {
-    NIMBLE_ASSIGN_OR_RETURN(
-        w->encoder_, KeyEncoder::create(w->schema_, specs_of(o.cluster_by)));
+    NIMBLE_ASSIGN_OR_RETURN(w->encoder_,
+                            KeyEncoder::create(w->schema_, o.cluster_by));
     w->open_cluster_index();
     ClusterRoot root;
     root.columns = o.cluster_by;

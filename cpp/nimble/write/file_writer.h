@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "nimble/column/column.h"
-#include "nimble/column/dictionary_values.h"
 #include "nimble/format/group.h"
 #include "nimble/index/bloom_filter.h"
 #include "nimble/index/cluster_index_writer.h"

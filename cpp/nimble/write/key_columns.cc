@@ -46,12 +46,12 @@ class LentStruct {
 }  // namespace
 
 Result<KeyColumns> KeyColumns::create(
-    const Field& schema, const std::vector<KeyColumnRef>& columns) {
+    const Field& schema, const std::vector<KeyColumnSpec>& columns) {
   Field root = schema;
   root.children.clear();
   std::vector<size_t> tops;
   std::vector<KeyColumnSpec> specs;
-  for (const KeyColumnRef& c : columns) {
+  for (const KeyColumnSpec& c : columns) {
     const auto top = static_cast<size_t>(c.path.front());
     auto place = static_cast<size_t>(std::find(tops.begin(), tops.end(), top) -
                                      tops.begin());
@@ -60,7 +60,7 @@ Result<KeyColumns> KeyColumns::create(
       root.children.push_back(schema.children[top]);
       widen(&root.children.back());
     }
-    KeyColumnSpec spec{c.path, c.order};
+    KeyColumnSpec spec = c;
     spec.path.front() = static_cast<int>(place);
     specs.push_back(std::move(spec));
   }

@@ -14,7 +14,7 @@ class KeyColumns {
  public:
   // Refuses columns that cannot be part of a key, with path and type.
   static Result<KeyColumns> create(const Field& schema,
-                                   const std::vector<KeyColumnRef>& columns);
+                                   const std::vector<KeyColumnSpec>& columns);
 
   const KeyEncoder& encoder() const { return encoder_; }
   // Appends the keys of rows [begin, begin + count) of a column of the schema,

@@ -1,4 +1,4 @@
-// WriterOptions and ReaderOptions: plain values with their defaults.
+// WriterOptions: plain values with their defaults.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace nimble {
 // One secondary index to build.
 struct IndexSpec {
   IndexKind kind = IndexKind::kSorted;
-  std::vector<KeyColumnRef> columns;
+  std::vector<KeyColumnSpec> columns;
   double load_factor = 0.7;  // hash
   double bloom_bits = 10.0;  // hash: a key; 0: no filter
 };
@@ -33,7 +33,7 @@ struct WriterOptions {
   std::vector<uint32_t> statistics_columns;  // top-level; empty: all
   uint64_t sort_memory_bytes = uint64_t{512} << 20;
   uint32_t threads = 0;  // 0: one a processor
-  std::vector<KeyColumnRef> cluster_by;
+  std::vector<KeyColumnSpec> cluster_by;
   bool unique = false;
   std::vector<IndexSpec> indexes;
   // Of all secondary indexes while they are built; more spills.
@@ -43,10 +43,6 @@ struct WriterOptions {
   std::vector<std::vector<int>> bloom_columns;
   double bloom_bits_per_key = 10.0;
   std::vector<std::pair<std::string, std::string>> metadata;
-};
-
-struct ReaderOptions {
-  uint64_t cache_bytes = uint64_t{256} << 20;
 };
 
 }  // namespace nimble

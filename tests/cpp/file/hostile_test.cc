@@ -93,7 +93,7 @@ bool read_everything(const Bytes& bytes, bool mapped) {
   }
   if (file->encoder() == nullptr || n == 0) return refused;
   const GroupCache::Pin pin(file->groups());
-  KeyCursor cursor(*file);
+  KeyCursor cursor(file->cluster());
   ByteBuffer key;
   for (uint64_t row = 0; row < n; row += 5) {
     if (!cursor.stored_key_at(row, &key) || !cursor.find_prefix(key.span()))

@@ -102,7 +102,7 @@ TEST(KeyLookup, EveryKeyAndEveryGap) {
           open_file(std::make_shared<CountingFile>(bytes))}) {
       CHECK(file->footer().groups.size() > 5);
       const GroupCache::Pin pin(file->groups());
-      KeyCursor shared(*file);
+      KeyCursor shared(file->cluster());
       std::vector<int64_t> probes;
       for (int64_t key = -3; key <= rows.values.back() + 3; ++key)
         probes.push_back(key);
@@ -110,7 +110,7 @@ TEST(KeyLookup, EveryKeyAndEveryGap) {
       for (const int64_t key : probes) {
         const ByteBuffer k = key_of(*file, key);
         const RowRange want = rows.find(key);
-        KeyCursor fresh(*file);
+        KeyCursor fresh(file->cluster());
         for (KeyCursor* cursor : {&shared, &fresh}) {
           const auto lower = cursor->lower_bound(k.span());
           REQUIRE(lower.has_value());
@@ -151,7 +151,7 @@ TEST(KeyLookup, BatchesInAnyOrderWithRepeats) {
         want.push_back(rows.find(key));
       }
       const GroupCache::Pin pin(file->groups());
-      const auto got = find_keys(*file, keys, whole);
+      const auto got = find_keys(file->cluster(), keys, whole);
       REQUIRE(got.has_value());
       int wrong = 0;
       for (size_t i = 0; i < want.size(); ++i) {
@@ -188,7 +188,7 @@ TEST(KeyLookup, RangesAndKeysOfRows) {
   const Sorted rows(900, &rng);
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
   const GroupCache::Pin pin(file->groups());
-  KeyCursor cursor(*file);
+  KeyCursor cursor(file->cluster());
   for (int round = 0; round < 500; ++round) {
     const auto bound = [&] {
       return static_cast<int64_t>(
@@ -224,7 +224,7 @@ TEST(KeyLookup, OneValueEverywhere) {
   std::fill(rows.values.begin(), rows.values.end(), 7);
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
   const GroupCache::Pin pin(file->groups());
-  KeyCursor cursor(*file);
+  KeyCursor cursor(file->cluster());
   for (const int64_t key : {6, 7, 8}) {
     const auto got = cursor.find_prefix(key_of(*file, key).span());
     REQUIRE(got.has_value());
@@ -238,7 +238,7 @@ TEST(KeyLookup, NoRows) {
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
   KeyBuffer keys(file->encoder()->fixed_width());
   keys.push_back(key_of(*file, 1).span());
-  const auto got = find_keys(*file, keys, true);
+  const auto got = find_keys(file->cluster(), keys, true);
   REQUIRE(got.has_value());
   CHECK(got->ranges.size() == 1 && got->ranges[0].empty());
 }
@@ -292,7 +292,7 @@ TEST(KeyLookup, ThreadsWithATinyCache) {
           RowRange found;
           {
             const GroupCache::Pin pin(file->groups());
-            KeyCursor cursor(*file);
+            KeyCursor cursor(file->cluster());
             const auto got =
                 cursor.find_prefix(key_of(*file, rows.values[row]).span());
             if (!got) {

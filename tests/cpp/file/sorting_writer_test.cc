@@ -38,7 +38,7 @@ Sorted sort_through_file(const std::vector<ArrayView>& batches, WriterOptions o,
   return {read_texts(file, {{0, file->num_rows()}}), sorting.num_runs()};
 }
 
-WriterOptions by(std::vector<KeyColumnRef> columns) {
+WriterOptions by(std::vector<KeyColumnSpec> columns) {
   WriterOptions o;
   o.cluster_by = std::move(columns);
   o.stripe_rows = 50;
@@ -50,9 +50,7 @@ WriterOptions by(std::vector<KeyColumnRef> columns) {
 
 // Rows of all batches, sorted stably by their keys.
 Texts expected(const std::vector<ArrayView>& batches, const WriterOptions& o) {
-  std::vector<KeyColumnSpec> specs;
-  for (const KeyColumnRef& c : o.cluster_by) specs.push_back({c.path, c.order});
-  const auto encoder = KeyEncoder::create(batches[0].field(), specs);
+  const auto encoder = KeyEncoder::create(batches[0].field(), o.cluster_by);
   REQUIRE(encoder.has_value());
   Texts texts;
   std::vector<std::string> keys;
@@ -83,9 +81,9 @@ TEST(SortingWriter, AnyBudgetIsAStableSort) {
     arrays.push_back(std::make_unique<RandomArray>(root, n, &rng));
     batches.push_back(arrays.back()->view());
   }
-  for (const std::vector<KeyColumnRef>& key :
-       {std::vector<KeyColumnRef>{{{0}, {}}},
-        std::vector<KeyColumnRef>{{{0}, {true, true}}, {{1}, {}}}}) {
+  for (const std::vector<KeyColumnSpec>& key :
+       {std::vector<KeyColumnSpec>{{{0}, {}}},
+        std::vector<KeyColumnSpec>{{{0}, {true, true}}, {{1}, {}}}}) {
     WriterOptions o = by(key);
     const Texts want = expected(batches, o);
     for (const uint64_t budget :

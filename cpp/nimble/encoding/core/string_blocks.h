@@ -137,6 +137,28 @@ class StringBlocks {
                      std::vector<ByteRange>* out) const;
   // Finds, bounds-checks and verifies block `index`.
   Status read(const SegmentBody& body, uint32_t index, StringBlock* out) const;
+  // What Decoder::decode and Decoder::gather of strings have in common.
+  // decode_block(block, from, to, at) -> Status appends strings [from, to) of a
+  // block to the sink, as its values from `at` on;
+  // append(bytes, row) -> Status appends one string's bytes to it.
+  template <class F>
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                BytesSink* sink, F&& decode_block) const {
+    if (begin >= end) return Status::ok();
+    uint64_t at = sink->add_values(end - begin);
+    for (uint32_t b = block_of(begin); b <= block_of(end - 1); ++b) {
+      StringBlock block;
+      NIMBLE_RETURN_IF_ERROR(read(body, b, &block));
+      const uint32_t from = std::max(begin, block.first_row) - block.first_row;
+      const uint32_t to = std::min(end - block.first_row, block.rows);
+      NIMBLE_RETURN_IF_ERROR(decode_block(block, from, to, at));
+      at += to - from;
+    }
+    return Status::ok();
+  }
+  template <class F>
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                BytesSink* sink, F&& append) const;
   // The row's lengths, and its bytes about where they should be.
   void prefetch(const SegmentBody& body, uint32_t row) const;
   // ends[0 .. block.rows), checked to end at block.size.
@@ -168,6 +190,30 @@ class StringBlocks {
   PackedOffsets starts_;
   VerifiedBlocks verified_;
 };
+
+template <class F>
+Status StringBlocks::gather(const SegmentBody& body, const uint32_t* rows,
+                            size_t count, BytesSink* sink, F&& append) const {
+  const uint64_t at = sink->add_values(count);
+  const auto ask = [&](uint32_t row) { prefetch(body, row); };
+  const auto gather_block = [&](uint32_t b, size_t first, size_t n) -> Status {
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(read(body, b, &block));
+    LengthCursor cursor(lengths_, block.packed);
+    for (size_t i = first; i < first + n; ++i) {
+      cursor.seek(rows[i] - block.first_row);
+      if (!in_bounds(cursor.begin(), cursor.length(), block.size)) {
+        return Status::corrupt("string " + std::to_string(rows[i]) +
+                               " ends past its block");
+      }
+      const ByteSpan bytes(block.bytes + cursor.begin(), cursor.length());
+      NIMBLE_RETURN_IF_ERROR(append(bytes, rows[i]));
+      sink->set_end(at + i, sink->data.size());
+    }
+    return Status::ok();
+  };
+  return for_row_groups_ahead(body, rows, count, ask, gather_block, shift_);
+}
 
 // Copies the bytes of rows [begin, end) one after the other to `out`.
 using CopyRows =

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "nimble/base/bit_packing.h"
-#include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/joined_decoder.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/dictionary.h"
 
@@ -156,70 +155,30 @@ NIMBLE_CLONES void join_bits(const uint16_t* __restrict high, uint32_t n,
   join<uint32_t>(high, n, shift, low);
 }
 
-class SplitFloatDecoder final : public Decoder {
+class SplitFloatDecoder final : public JoinedDecoder {
  public:
   SplitFloatDecoder(const DecodeContext& context, uint32_t low_bits_count,
-                    Child high, Child low)
-      : Decoder(context.type, context.num_values),
-        low_bits_(low_bits_count),
-        high_(std::move(high)),
-        low_(std::move(low)) {}
+                    std::vector<Child> high_and_low)
+      : JoinedDecoder(context, std::move(high_and_low)),
+        low_bits_(low_bits_count) {}
 
-  void append_ranges(uint32_t begin, uint32_t end,
-                     std::vector<ByteRange>* out) const override {
-    high_.append_ranges(begin, end, out);
-    low_.append_ranges(begin, end, out);
-  }
-  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
-                const Output& out) const override {
-    Scratch scratch;
-    return for_blocks(
-        begin, end,
-        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
-          const uint32_t first = block * kBlockValues + from;
-          const uint32_t last = block * kBlockValues + until;
-          Output low = out;
-          low.data += uint64_t{first - begin} * type().width;
-          NIMBLE_RETURN_IF_ERROR(low_.decode(body, first, last, low));
-          NIMBLE_RETURN_IF_ERROR(
-              high_.decode(body, first, last, scratch.output()));
-          join_bits(scratch.as<uint16_t>(), until - from, low_bits_,
-                    type().width, low.data);
-          return Status::ok();
-        });
-  }
-
-  // ---------------------------------------------------------------- gather
-
-  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
-                const Output& out) const override {
-    Scratch scratch;
-    return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
-      Output low = out;
-      low.data += first * type().width;
-      NIMBLE_RETURN_IF_ERROR(low_.gather(body, rows + first, n, low));
-      NIMBLE_RETURN_IF_ERROR(
-          high_.gather(body, rows + first, n, scratch.output()));
-      join_bits(scratch.as<uint16_t>(), n, low_bits_, type().width, low.data);
-      return Status::ok();
-    });
-  }
-  void prefetch(const SegmentBody& body, uint32_t row) const override {
-    high_.prefetch(body, row);
-    low_.prefetch(body, row);
-  }
   std::string describe() const override {
     return "split float low=" + std::to_string(low_bits_) + " (" +
-           high_.describe() + ") (" + low_.describe() + ")";
-  }
-  size_t memory_bytes() const override {
-    return sizeof *this + high_.memory_bytes() + low_.memory_bytes();
+           child(0).describe() + ") (" + child(1).describe() + ")";
   }
 
  private:
+  Status join(const Rows& rows, uint8_t* out) const override {
+    Scratch scratch;
+    Output low;
+    low.data = out;
+    NIMBLE_RETURN_IF_ERROR(rows.read(child(1), low));
+    NIMBLE_RETURN_IF_ERROR(rows.read(child(0), scratch.output()));
+    join_bits(scratch.as<uint16_t>(), rows.count, low_bits_, type().width, out);
+    return Status::ok();
+  }
+
   uint32_t low_bits_;
-  Child high_;
-  Child low_;
 };
 
 }  // namespace
@@ -237,14 +196,15 @@ Result<std::unique_ptr<Decoder>> open_split_float(
                            " bytes split at bit " +
                            std::to_string(low_bits_count));
   }
-  NIMBLE_ASSIGN_OR_RETURN(Child high,
-                          Child::open(head, context, ValueType::unsigned_int(2),
-                                      context.num_values));
-  NIMBLE_ASSIGN_OR_RETURN(
-      Child low, Child::open(head, context, ValueType::unsigned_int(width),
-                             context.num_values));
+  std::vector<Child> parts;
+  for (const uint32_t bytes : {2u, width}) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        Child part, Child::open(head, context, ValueType::unsigned_int(bytes),
+                                context.num_values));
+    parts.push_back(std::move(part));
+  }
   return std::unique_ptr<Decoder>(std::make_unique<SplitFloatDecoder>(
-      context, low_bits_count, std::move(high), std::move(low)));
+      context, low_bits_count, std::move(parts)));
 }
 
 }  // namespace nimble

@@ -1,7 +1,6 @@
 #include "nimble/encoding/ints/limbs.h"
 
-#include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/joined_decoder.h"
 
 namespace nimble {
 namespace {
@@ -11,68 +10,30 @@ ValueType limb_type(const ValueType& type, uint32_t limb) {
   return {ValueKind::kInt, 8, is_top && type.is_signed};
 }
 
-class LimbsDecoder final : public Decoder {
+class LimbsDecoder final : public JoinedDecoder {
  public:
-  LimbsDecoder(const DecodeContext& context, std::vector<Child> limbs)
-      : Decoder(context.type, context.num_values), limbs_(std::move(limbs)) {}
+  using JoinedDecoder::JoinedDecoder;
 
-  void append_ranges(uint32_t begin, uint32_t end,
-                     std::vector<ByteRange>* out) const override {
-    for (const Child& limb : limbs_) limb.append_ranges(begin, end, out);
-  }
-  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
-                const Output& out) const override {
-    Scratch scratch;
-    return for_blocks(
-        begin, end,
-        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
-          const uint32_t first = block * kBlockValues;
-          uint8_t* to =
-              out.data + uint64_t{first + from - begin} * type().width;
-          for (const Child& limb : limbs_) {
-            NIMBLE_RETURN_IF_ERROR(limb.decode(
-                body, first + from, first + until, scratch.output()));
-            spread(scratch, until - from, to);
-            to += 8;
-          }
-          return Status::ok();
-        });
-  }
-  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
-                const Output& out) const override {
-    Scratch scratch;
-    return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
-      uint8_t* to = out.data + first * type().width;
-      for (const Child& limb : limbs_) {
-        NIMBLE_RETURN_IF_ERROR(
-            limb.gather(body, rows + first, n, scratch.output()));
-        spread(scratch, n, to);
-        to += 8;
-      }
-      return Status::ok();
-    });
-  }
-  void prefetch(const SegmentBody& body, uint32_t row) const override {
-    for (const Child& limb : limbs_) limb.prefetch(body, row);
-  }
   std::string describe() const override {
     std::string text = "limbs";
-    for (const Child& limb : limbs_) text += " (" + limb.describe() + ")";
+    for (const Child& limb : children()) text += " (" + limb.describe() + ")";
     return text;
-  }
-  size_t memory_bytes() const override {
-    size_t total = sizeof *this;
-    for (const Child& limb : limbs_) total += limb.memory_bytes();
-    return total;
   }
 
  private:
-  void spread(const Scratch& scratch, uint32_t n, uint8_t* to) const {
-    const uint64_t* words = scratch.as<uint64_t>();
-    for (uint32_t i = 0; i < n; ++i, to += type().width) store(to, words[i]);
+  Status join(const Rows& rows, uint8_t* out) const override {
+    Scratch scratch;
+    for (const Child& limb : children()) {
+      NIMBLE_RETURN_IF_ERROR(rows.read(limb, scratch.output()));
+      const uint64_t* words = scratch.as<uint64_t>();
+      uint8_t* to = out;
+      for (uint32_t i = 0; i < rows.count; ++i, to += type().width) {
+        store(to, words[i]);
+      }
+      out += 8;
+    }
+    return Status::ok();
   }
-
-  std::vector<Child> limbs_;
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "nimble/encoding/ints/narrow.h"
 
 #include "nimble/base/compiler.h"
-#include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/joined_decoder.h"
 #include "nimble/encoding/core/value_test.h"
 
 namespace nimble {
@@ -65,64 +64,25 @@ ValueTest narrow_test(const ValueTest& test) {
   return out;
 }
 
-class NarrowDecoder final : public Decoder {
+class NarrowDecoder final : public JoinedDecoder {
  public:
-  NarrowDecoder(const DecodeContext& context, Child child)
-      : Decoder(context.type, context.num_values), child_(std::move(child)) {}
+  using JoinedDecoder::JoinedDecoder;
 
-  void append_ranges(uint32_t begin, uint32_t end,
-                     std::vector<ByteRange>* out) const override {
-    child_.append_ranges(begin, end, out);
-  }
-  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
-                const Output& out) const override {
-    Scratch scratch;
-    uint8_t* to = out.data;
-    return for_blocks(
-        begin, end,
-        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
-          const uint32_t first = block * kBlockValues;
-          NIMBLE_RETURN_IF_ERROR(child_.decode(
-              body, first + from, first + until, scratch.output()));
-          to = extend(scratch, until - from, to);
-          return Status::ok();
-        });
-  }
-
-  // ---------------------------------------------------------------- gather
-
-  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
-                const Output& out) const override {
-    Scratch scratch;
-    uint8_t* to = out.data;
-    return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
-      NIMBLE_RETURN_IF_ERROR(
-          child_.gather(body, rows + first, n, scratch.output()));
-      to = extend(scratch, n, to);
-      return Status::ok();
-    });
-  }
-  void prefetch(const SegmentBody& body, uint32_t row) const override {
-    child_.prefetch(body, row);
-  }
   Status filter(const SegmentBody& body, const ValueTest& test,
                 uint64_t* selection) const override {
-    return child_.filter(body, narrow_test(test), selection);
+    return child(0).filter(body, narrow_test(test), selection);
   }
   std::string describe() const override {
-    return "narrow " + child_.describe();
-  }
-  size_t memory_bytes() const override {
-    return sizeof *this + child_.memory_bytes();
+    return "narrow " + child(0).describe();
   }
 
  private:
-  uint8_t* extend(const Scratch& scratch, uint32_t n, uint8_t* to) const {
-    sign_extend(scratch.as<int64_t>(), n, type().width, to);
-    return to + uint64_t{n} * type().width;
+  Status join(const Rows& rows, uint8_t* out) const override {
+    Scratch scratch;
+    NIMBLE_RETURN_IF_ERROR(rows.read(child(0), scratch.output()));
+    sign_extend(scratch.as<int64_t>(), rows.count, type().width, out);
+    return Status::ok();
   }
-
-  Child child_;
 };
 
 }  // namespace
@@ -162,8 +122,10 @@ Result<std::unique_ptr<Decoder>> open_narrow(ByteReader* head,
   NIMBLE_ASSIGN_OR_RETURN(
       Child child,
       Child::open(head, context, ValueType::signed_int(8), context.num_values));
+  std::vector<Child> children;
+  children.push_back(std::move(child));
   return std::unique_ptr<Decoder>(
-      std::make_unique<NarrowDecoder>(context, std::move(child)));
+      std::make_unique<NarrowDecoder>(context, std::move(children)));
 }
 
 }  // namespace nimble

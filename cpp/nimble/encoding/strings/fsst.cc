@@ -120,9 +120,6 @@ class FsstDecoder final : public Decoder {
   void reserve(uint32_t rows, BytesSink* sink) const;
   Status decode_block(const StringBlock& block, uint32_t from, uint32_t to,
                       uint64_t at, BytesSink* sink) const;
-  Status gather_block(const StringBlock& block, const uint32_t* rows,
-                      size_t count, uint64_t first, BytesSink* sink) const;
-
   Status filter_block(const StringBlock& block, const FrontTest& test,
                       uint64_t* selection) const;
 
@@ -208,20 +205,15 @@ void FsstDecoder::reserve(uint32_t rows, BytesSink* sink) const {
 
 Status FsstDecoder::decode(const SegmentBody& body, uint32_t begin,
                            uint32_t end, const Output& out) const {
-  if (begin >= end) return Status::ok();
   BytesSink* sink = out.bytes;
-  uint64_t at = sink->add_values(end - begin);
-  const uint32_t last = blocks_.block_of(end - 1);
-  if (last - blocks_.block_of(begin) >= 8) reserve(end - begin, sink);
-  for (uint32_t b = blocks_.block_of(begin); b <= last; ++b) {
-    StringBlock block;
-    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
-    const uint32_t from = std::max(begin, block.first_row) - block.first_row;
-    const uint32_t to = std::min(end - block.first_row, block.rows);
-    NIMBLE_RETURN_IF_ERROR(decode_block(block, from, to, at, sink));
-    at += to - from;
+  if (begin < end && blocks_.block_of(end - 1) - blocks_.block_of(begin) >= 8) {
+    reserve(end - begin, sink);
   }
-  return Status::ok();
+  return blocks_.decode(
+      body, begin, end, sink,
+      [&](const StringBlock& block, uint32_t from, uint32_t to, uint64_t at) {
+        return decode_block(block, from, to, at, sink);
+      });
 }
 
 Status FsstDecoder::decode_block(const StringBlock& block, uint32_t from,
@@ -246,37 +238,17 @@ Status FsstDecoder::decode_block(const StringBlock& block, uint32_t from,
 Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                            size_t count, const Output& out) const {
   BytesSink* sink = out.bytes;
-  const uint64_t at = sink->add_values(count);
-  const auto ask = [&](uint32_t row) { blocks_.prefetch(body, row); };
-  const auto gather_rows = [&](uint32_t b, size_t i, size_t n) -> Status {
-    StringBlock block;
-    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
-    return gather_block(block, rows + i, n, at + i, sink);
-  };
-  return for_row_groups_ahead(body, rows, count, ask, gather_rows,
-                              blocks_.shift());
-}
-
-Status FsstDecoder::gather_block(const StringBlock& block, const uint32_t* rows,
-                                 size_t count, uint64_t first,
-                                 BytesSink* sink) const {
-  LengthCursor cursor(blocks_.lengths(), block.packed);
-  for (size_t i = 0; i < count; ++i) {
-    cursor.seek(rows[i] - block.first_row);
-    if (!in_bounds(cursor.begin(), cursor.length(), block.size)) {
-      return Status::corrupt("string " + std::to_string(rows[i]) +
-                             " ends past its block");
-    }
-    const uint8_t* codes = block.bytes + cursor.begin();
-    make_room(table_, codes, cursor.length(), sink);
-    uint8_t* const start = sink->data.data();
-    const uint8_t* out = table_.decompress(codes, codes + cursor.length(),
-                                           start + sink->data.size());
-    if (NIMBLE_UNLIKELY(out == nullptr)) return trailing_escape(rows[i]);
-    sink->data.resize(static_cast<size_t>(out - start));
-    sink->set_end(first + i, sink->data.size());
-  }
-  return Status::ok();
+  return blocks_.gather(
+      body, rows, count, sink, [&](ByteSpan codes, uint32_t row) -> Status {
+        make_room(table_, codes.data(), codes.size(), sink);
+        uint8_t* const start = sink->data.data();
+        const uint8_t* end =
+            table_.decompress(codes.data(), codes.data() + codes.size(),
+                              start + sink->data.size());
+        if (NIMBLE_UNLIKELY(end == nullptr)) return trailing_escape(row);
+        sink->data.resize(static_cast<size_t>(end - start));
+        return Status::ok();
+      });
 }
 
 Status FsstDecoder::filter(const SegmentBody& body, const ValueTest& test,

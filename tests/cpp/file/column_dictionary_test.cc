@@ -1,5 +1,5 @@
 // One list of values over all batches' dictionaries.
-#include "nimble/column/dictionary_values.h"
+#include "nimble/column/column.h"
 
 #include "file/columns.h"
 

@@ -1,4 +1,4 @@
-#include "nimble/column/dictionary_values.h"
+#include "nimble/column/column.h"
 
 #include "nimble/column/value_key.h"
 

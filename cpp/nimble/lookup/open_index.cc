@@ -1,4 +1,4 @@
-#include "nimble/lookup/index_lookup.h"
+#include "nimble/lookup/open_index.h"
 
 #include <algorithm>
 
@@ -14,7 +14,8 @@ namespace {
 
 class ClusterLookup final : public IndexLookup {
  public:
-  explicit ClusterLookup(const FileReader& file) : file_(file) {}
+  explicit ClusterLookup(const ClusterIndex& index)
+      : index_(index), file_(index.file()) {}
 
   const KeyEncoder& encoder() const override { return *file_.encoder(); }
   uint64_t memory_bytes() const override { return 0; }  // the file counts it
@@ -23,12 +24,12 @@ class ClusterLookup final : public IndexLookup {
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const override {
     const GroupCache::Pin pin(file_.groups());
-    return KeyCursor(file_, wanted).find_first(key);
+    return KeyCursor(index_, wanted).find_first(key);
   }
   Status find(const KeyBuffer& keys, bool whole, const RowReader* wanted,
               LookupAnswer* out) const override {
     const GroupCache::Pin pin(file_.groups());
-    NIMBLE_ASSIGN_OR_RETURN(*out, find_keys(file_, keys, whole, wanted));
+    NIMBLE_ASSIGN_OR_RETURN(*out, find_keys(index_, keys, whole, wanted));
     return Status::ok();
   }
   Status count(const KeyBuffer& keys, bool whole,
@@ -41,7 +42,7 @@ class ClusterLookup final : public IndexLookup {
   Result<PlaceRange> find_range(const KeyRange& range,
                                 const RowReader* wanted) const override {
     const GroupCache::Pin pin(file_.groups());
-    return KeyCursor(file_, wanted).find_range(range);
+    return KeyCursor(index_, wanted).find_range(range);
   }
   // The Bloom filter and uniqueness know of no places: keys count as prefixes.
   Status find_places(const KeyBuffer& keys,
@@ -65,7 +66,8 @@ class ClusterLookup final : public IndexLookup {
   Status check_order() const override { return Status::ok(); }
 
  private:
-  const FileReader& file_;
+  const ClusterIndex& index_;
+  const OpenFile& file_;
 };
 
 class SortedLookup final : public IndexLookup {
@@ -191,20 +193,19 @@ class SortedLookup final : public IndexLookup {
 
 }  // namespace
 
-std::unique_ptr<const IndexLookup> open_cluster_lookup(const FileReader& file) {
-  return std::make_unique<ClusterLookup>(file);
+std::unique_ptr<const IndexLookup> open_cluster_lookup(
+    const ClusterIndex& cluster) {
+  return std::make_unique<ClusterLookup>(cluster);
 }
 
 Result<std::unique_ptr<const IndexLookup>> open_secondary_lookup(
-    const FileReader& file, size_t i) {
+    const OpenFile& file, size_t i) {
   const SecondaryIndexRef& ref = file.footer().indexes[i];
   const auto fail = [&](Status s) {
     return std::move(s).with_context(file.file().name() + ": index " +
                                      std::to_string(i));
   };
-  std::vector<KeyColumnSpec> specs;
-  for (const KeyColumnRef& c : ref.columns) specs.push_back({c.path, c.order});
-  auto encoder = KeyEncoder::create(file.footer().schema, specs);
+  auto encoder = KeyEncoder::create(file.footer().schema, ref.columns);
   if (!encoder) {
     return fail(Status::corrupt(std::string(encoder.error().message())));
   }

@@ -1,0 +1,104 @@
+// OpenFile: the bottom half of an open file, on which all readers stand: its
+// bytes, footer, stream plan, counters and caches. FileReader adds what these
+// readers make of it. Any number of threads may use one.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nimble/base/fork_mutex.h"
+#include "nimble/column/column.h"
+#include "nimble/format/postscript.h"
+#include "nimble/io/range_cache.h"
+#include "nimble/io/readable_file.h"
+#include "nimble/key/key_encoder.h"
+#include "nimble/open/group_cache.h"
+
+namespace nimble {
+
+struct ReaderOptions {
+  uint64_t cache_bytes = uint64_t{256} << 20;
+};
+
+class OpenFile {
+ public:
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  const ReadableFile& file() const { return *file_; }
+  const std::shared_ptr<const ReadableFile>& file_owner() const {
+    return file_;
+  }
+  const FileFooter& footer() const { return footer_; }
+  const Postscript& postscript() const { return postscript_; }
+  const StreamPlan& plan() const { return *plan_; }
+  uint64_t num_rows() const { return footer_.num_rows; }
+  const GroupCache& groups() const { return *groups_; }
+  RangeCache* range_cache() const { return range_cache_.get(); }
+  ReadStats* stats() const { return stats_.get(); }
+
+  // Number of the group that holds a file row < num_rows().
+  size_t group_of(uint64_t row) const;
+
+  // Cluster key: null / empty where the file has none.
+  const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
+  const ChunkDirectory& group_boundaries() const { return group_boundaries_; }
+
+  // The values of a dictionary column (a node of plan()), which `read` reads on
+  // first use.
+  using Dictionary = std::shared_ptr<const DictionaryValues>;
+  using ReadDictionary = Result<Dictionary> (*)(const OpenFile&,
+                                                const NodeSection&);
+  Result<Dictionary> dictionary(uint32_t node, ReadDictionary read) const;
+
+  // The zone map of a leaf, read on first use.
+  Result<std::shared_ptr<const std::vector<uint8_t>>> zone_bytes(
+      const NodeSection& ref) const;
+
+  // Reads a section and verifies its checksum. `what` is for messages.
+  Result<std::vector<uint8_t>> read_section(const SectionRef& section,
+                                            const std::string& what) const;
+  // Verifies the checksum of a section's bytes.
+  Status check_section(const SectionRef& section, ByteSpan bytes,
+                       const std::string& what) const;
+  // Bytes that the caches hold.
+  uint64_t memory_bytes() const;
+
+ protected:
+  OpenFile() = default;
+  ~OpenFile() = default;
+  // Reads the tail of the file; once, before anything else.
+  Status open(std::shared_ptr<const ReadableFile> file,
+              const ReaderOptions& options);
+
+ private:
+  Status read_tail(uint64_t cache_bytes);
+  Status prepare(uint64_t cache_bytes);
+
+  // What is read on first use and kept.
+  struct Kept {
+    ForkMutex mutex{[this](bool was_held) {
+      if (!was_held) return;
+      abandon(&dictionaries);
+      abandon(&zones);
+    }};
+    std::map<uint32_t, Dictionary> dictionaries;
+    std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
+  };
+
+  std::shared_ptr<const ReadableFile> file_;
+  Postscript postscript_;
+  FileFooter footer_;
+  std::unique_ptr<StreamPlan> plan_;
+  std::unique_ptr<ReadStats> stats_ = std::make_unique<ReadStats>();
+  std::unique_ptr<GroupCache> groups_;
+  std::unique_ptr<RangeCache> range_cache_;
+  std::optional<KeyEncoder> encoder_;
+  ChunkDirectory group_boundaries_;
+  std::unique_ptr<Kept> kept_ = std::make_unique<Kept>();
+};
+
+}  // namespace nimble
