@@ -1,7 +1,6 @@
 #include "nimble/reader/file_reader.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "nimble/base/hash.h"
 #include "nimble/lookup/index_lookup.h"
@@ -142,7 +141,7 @@ Result<const BloomFilter*> FileReader::bloom(uint64_t probes) const {
   if (file_->mapped() == nullptr && asked < section.size / kBytesAbsentKey) {
     return nullptr;
   }
-  const std::lock_guard lock(lazy_->mutex);
+  const ReadLock lock(lazy_->mutex, *file_);
   if (const auto* b = lazy_->bloom.load(std::memory_order_acquire)) return b;
   ByteSpan bytes;
   if (const uint8_t* map = file_->mapped()) {
@@ -177,7 +176,7 @@ Result<const IndexLookup*> FileReader::index(size_t i) const {
   if (const auto* ready = slot.ready.load(std::memory_order_acquire)) {
     return ready;
   }
-  const std::lock_guard lock(slot.mutex);
+  const ReadLock lock(slot.mutex, *file_);
   if (slot.owner == nullptr) {
     NIMBLE_ASSIGN_OR_RETURN(slot.owner, open_secondary_lookup(*this, i));
     slot.ready.store(slot.owner.get(), std::memory_order_release);
@@ -193,7 +192,7 @@ Result<const RowKeys*> FileReader::cluster_keys() const {
   if (const auto* k = lazy_->cluster_keys.load(std::memory_order_acquire)) {
     return k;
   }
-  const std::lock_guard lock(lazy_->mutex);
+  const ReadLock lock(lazy_->mutex, *file_);
   if (const auto* k = lazy_->cluster_keys.load(std::memory_order_acquire)) {
     return k;
   }
@@ -206,7 +205,7 @@ Result<const RowKeys*> FileReader::cluster_keys() const {
 
 Result<std::shared_ptr<const DictionaryValues>> FileReader::dictionary(
     uint32_t node) const {
-  const std::lock_guard lock(lazy_->mutex);
+  const ReadLock lock(lazy_->mutex, *file_);
   if (const auto it = lazy_->dictionaries.find(node);
       it != lazy_->dictionaries.end()) {
     return it->second;
@@ -254,7 +253,7 @@ Result<std::shared_ptr<const DictionaryValues>> FileReader::read_dictionary(
 }
 
 Result<std::shared_ptr<const ColumnBlooms>> FileReader::column_blooms() const {
-  const std::lock_guard lock(lazy_->mutex);
+  const ReadLock lock(lazy_->mutex, *file_);
   for (const OptionalSection& s : footer_.optional_sections) {
     if (s.name != kColumnBloomSection || lazy_->column_blooms != nullptr)
       continue;
@@ -266,7 +265,7 @@ Result<std::shared_ptr<const ColumnBlooms>> FileReader::column_blooms() const {
 
 Result<std::shared_ptr<const std::vector<uint8_t>>> FileReader::zone_bytes(
     const NodeSection& ref) const {
-  const std::lock_guard lock(lazy_->mutex);
+  const ReadLock lock(lazy_->mutex, *file_);
   auto& slot = lazy_->zones[ref.node];
   if (slot == nullptr) {
     NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes,

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "nimble/base/fork_mutex.h"
 #include "nimble/column/dictionary_values.h"
 #include "nimble/format/postscript.h"
 #include "nimble/index/bloom_filter.h"
 #include "nimble/io/range_cache.h"
+#include "nimble/io/read_lock.h"
 #include "nimble/io/readable_file.h"
 #include "nimble/key/key_encoder.h"
 #include "nimble/open/group_cache.h"
@@ -97,7 +97,7 @@ class FileReader {
   ChunkDirectory group_boundaries_;
 
   struct Lazy {
-    ForkMutex mutex{[this](bool was_held) { after_fork(was_held); }};
+    ReadMutex mutex{[this](bool was_held) { after_fork(was_held); }};
     std::atomic<const BloomFilter*> bloom{nullptr};
     std::atomic<uint64_t> bloom_probes{0};
     std::optional<BloomFilter> bloom_filter;
@@ -111,7 +111,7 @@ class FileReader {
     void after_fork(bool was_held);
   };
   struct OpenIndex {
-    ForkMutex mutex{[this](bool was_held) {
+    ReadMutex mutex{[this](bool was_held) {
       if (was_held && ready.load() == nullptr) abandon(&owner);
     }};
     std::atomic<const IndexLookup*> ready{nullptr};
