@@ -6,10 +6,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nimblepy.errors import InvalidArgumentError
+
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Ranges = NDArray[np.uint64]  # shape (n, 2): half-open file row ranges
 _Rows = NDArray[np.uint64]
 _Flags = NDArray[np.bool_]
+
+class ArrayTooLargeError(InvalidArgumentError): ...
 
 class Writer:
     def __init__(

@@ -1,6 +1,7 @@
 // parallel_for: n independent tasks on up to `threads` threads, the calling
 // one among them. Tasks leave their outcome in a slot; what one throws (memory
-// is out) is thrown here, when all threads are done.
+// is out) is thrown here, when all threads are done. Waits for other threads:
+// not to be called with the GIL held, unless `threads` is 1.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +10,11 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "nimble/base/blocking.h"
+#include "nimble/base/threads.h"
 
 namespace nimble {
-
-inline uint32_t default_threads() {
-  return std::max(1u, std::thread::hardware_concurrency());
-}
 
 inline void parallel_for(size_t n, uint32_t threads,
                          const std::function<void(size_t)>& task) {
@@ -25,6 +23,7 @@ inline void parallel_for(size_t n, uint32_t threads,
     for (size_t i = 0; i < n; ++i) task(i);
     return;
   }
+  assert_may_wait();
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr thrown;
@@ -39,10 +38,10 @@ inline void parallel_for(size_t n, uint32_t threads,
       if (!thrown) thrown = std::current_exception();
     }
   };
-  std::vector<std::thread> pool;
-  for (size_t i = 1; i < workers; ++i) pool.emplace_back(work);
+  Threads others;
+  others.start(workers - 1, work);
   work();
-  for (std::thread& t : pool) t.join();
+  others.join();
   if (thrown) std::rethrow_exception(thrown);
 }
 

@@ -1,6 +1,6 @@
 // ReadAhead: results of tasks in the order of the tasks, made by threads that
-// run ahead of whoever takes them. With one thread nothing runs ahead: a task
-// is done when its result is asked for.
+// run ahead of whoever takes them. With one thread, or where the system starts
+// none, nothing runs ahead: a task is done when its result is asked for.
 #pragma once
 
 #include <condition_variable>
@@ -10,10 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
+#include "nimble/base/blocking.h"
 #include "nimble/base/fork_mutex.h"
+#include "nimble/base/threads.h"
 
 namespace nimble {
 
@@ -39,7 +40,7 @@ class ReadAhead {
       stopped_ = true;
     }
     room_.notify_all();
-    for (std::thread& t : workers_) t.join();
+    workers_.join();
   }
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
@@ -49,18 +50,19 @@ class ReadAhead {
   bool is_lost() const { return !workers_.empty() && forks_ != fork_count(); }
 
   // The next result, nothing at the end. What a task throws is thrown here.
+  // May wait for other threads: not to be called with the GIL held.
   std::optional<T> next() {
-    if (threads_ <= 1) {
+    if (threads_ > 1 && !started_) {
+      started_ = true;
+      forks_ = fork_count();
+      workers_.start(threads_, [this] { work(); });
+    }
+    if (workers_.empty()) {
       const Task task = claim_();
       if (!task) return std::nullopt;
       return task();
     }
-    if (workers_.empty()) {
-      forks_ = fork_count();
-      for (uint32_t i = 0; i < threads_; ++i) {
-        workers_.emplace_back([this] { work(); });
-      }
-    }
+    assert_may_wait();
     std::unique_lock lock(mutex_);
     ready_.wait(lock, [this] {
       return slots_.empty() ? ended_ : slots_.front()->done;
@@ -128,7 +130,8 @@ class ReadAhead {
   std::deque<std::unique_ptr<Slot>> slots_;  // in order of the tasks
   bool ended_ = false;
   bool stopped_ = false;
-  std::vector<std::thread> workers_;
+  bool started_ = false;
+  Threads workers_;
   uint32_t forks_ = 0;  // when they were started
 };
 

@@ -15,6 +15,7 @@ enum class StatusCode : uint8_t {
   kCorrupt,             // bytes of a file contradict each other or a checksum
   kUnsupportedVersion,  // a newer format, or an unknown must-understand bit
   kInvalidArgument,     // the caller asked for something impossible
+  kTooLarge,            // more than one Arrow array holds; fewer rows may do
   kNotFound,            // e.g. no index for these columns
   kIoError,             // the operating system said no
   kUnsupported,         // a type or option this version does not have
@@ -26,7 +27,8 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(StatusCode code, std::string message, int os_error = 0)
-      : rep_(std::make_unique<Rep>(Rep{code, os_error, std::move(message)})) {}
+      : rep_(std::make_unique<Rep>(
+            Rep{code, os_error, std::move(message), nullptr})) {}
 
   static Status ok() { return {}; }
   static Status corrupt(std::string m) {
@@ -37,6 +39,9 @@ class [[nodiscard]] Status {
   }
   static Status invalid_argument(std::string m) {
     return {StatusCode::kInvalidArgument, std::move(m)};
+  }
+  static Status too_large(std::string m) {
+    return {StatusCode::kTooLarge, std::move(m)};
   }
   static Status not_found(std::string m) {
     return {StatusCode::kNotFound, std::move(m)};
@@ -56,6 +61,17 @@ class [[nodiscard]] Status {
   std::string_view message() const {
     return rep_ ? std::string_view(rep_->message) : std::string_view();
   }
+  // What the layer above wants back with the failure, which the core only
+  // carries: the exception that a caller's own file raised. Null where there is
+  // none.
+  const std::shared_ptr<const void>& cause() const {
+    static const std::shared_ptr<const void> none;
+    return rep_ ? rep_->cause : none;
+  }
+  Status with_cause(std::shared_ptr<const void> cause) && {
+    if (rep_) rep_->cause = std::move(cause);
+    return std::move(*this);
+  }
   // The same failure with "where: " in front of the message.
   Status with_context(std::string_view where) && {
     if (rep_) rep_->message = std::string(where) + ": " + rep_->message;
@@ -67,6 +83,7 @@ class [[nodiscard]] Status {
     StatusCode code;
     int os_error;
     std::string message;
+    std::shared_ptr<const void> cause;
   };
   std::unique_ptr<Rep> rep_;
 };

@@ -47,25 +47,44 @@ struct StreamState {
   std::string error;
 };
 
+// Nothing may be thrown through Arrow's C functions: f() leaves an errno.
+template <class F>
+int guarded(StreamState* state, F&& f) noexcept {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;  // without a text, which needs memory as well
+  } catch (const std::exception& e) {
+    try {
+      state->error = e.what();
+    } catch (const std::bad_alloc&) {
+      return ENOMEM;
+    }
+    return EIO;
+  } catch (...) {
+    return EIO;
+  }
+}
+
 int stream_schema(ArrowArrayStream* s, ArrowSchema* out) {
-  export_schema(static_cast<StreamState*>(s->private_data)->source->schema(),
-                out);
-  return 0;
+  auto* state = static_cast<StreamState*>(s->private_data);
+  return guarded(state, [&] {
+    export_schema(state->source->schema(), out);
+    return 0;
+  });
 }
 int stream_next(ArrowArrayStream* s, ArrowArray* out) {
   auto* state = static_cast<StreamState*>(s->private_data);
   *out = ArrowArray{};
-  try {
+  return guarded(state, [&] {
     Status status = state->source->next(out);
     if (status) return 0;
     state->error = status.message();
-    const bool argument = status.code() == StatusCode::kInvalidArgument;
+    const bool argument = status.code() == StatusCode::kInvalidArgument ||
+                          status.code() == StatusCode::kTooLarge;
     state->source->failure = std::move(status);
     return argument ? EINVAL : EIO;
-  } catch (const std::bad_alloc&) {
-    state->error = "out of memory";
-    return ENOMEM;
-  }
+  });
 }
 const char* stream_error(ArrowArrayStream* s) {
   return static_cast<StreamState*>(s->private_data)->error.c_str();

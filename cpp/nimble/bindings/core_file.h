@@ -77,6 +77,7 @@ std::vector<RowRange> rows_of_file(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& ranges,
     const OpenFile& file);
 
+void register_errors(pybind11::module_& m);
 void register_file(pybind11::module_& m);
 void register_projection(pybind11::module_& m);
 void register_filter(pybind11::module_& m);

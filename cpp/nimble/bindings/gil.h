@@ -9,18 +9,26 @@
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
+#if defined(__GLIBCXX__)
+#include <cxxabi.h>
+#endif
 #include <optional>
 
 namespace nimble {
 
-// f() may be unwound by pthread_exit() only, never by an exception.
+// f(), which takes the GIL. What pthread_exit() unwinds waits for the end of
+// the process; what f() throws (there is no memory) is thrown.
 template <class F>
-void enter_python(F&& f) noexcept {
+void enter_python(F&& f) {
+#if defined(__GLIBCXX__)
   try {
     f();
-  } catch (...) {
+  } catch (const abi::__forced_unwind&) {
     for (;;) ::pause();  // leaving would go on with the unwinding
   }
+#else
+  f();
+#endif
 }
 
 // Other Python threads run while it lives. Made with the GIL.
@@ -37,6 +45,13 @@ class WithoutGil {
   PyThreadState* const thread_;
 };
 
+// What f(), which touches nothing of Python's, returns without the GIL.
+template <class F>
+auto without_gil(F&& f) {
+  const WithoutGil nogil;
+  return f();
+}
+
 // The GIL, on any thread, held before or not.
 class WithGil {
  public:
@@ -49,5 +64,15 @@ class WithGil {
  private:
   std::optional<pybind11::gil_scoped_acquire> gil_;
 };
+
+// Gives a reference back, on any thread; leaks it where the GIL cannot be had.
+inline void drop(pybind11::object* object) noexcept {
+  try {
+    const WithGil gil;
+    *object = pybind11::object();
+  } catch (const std::exception&) {
+    object->release();
+  }
+}
 
 }  // namespace nimble

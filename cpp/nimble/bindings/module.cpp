@@ -1,9 +1,12 @@
+#include "nimble/base/blocking.h"
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/index_tools.h"
 
 // Not mod_gil_not_used(): no free-threaded Python has run the tests yet.
 PYBIND11_MODULE(_core, m) {
   m.doc() = "The compiled core of nimblepy; private, see nimblepy's own names.";
+  nimble::holds_interpreter = [] { return PyGILState_Check() == 1; };
+  nimble::register_errors(m);
   nimble::register_writer(m);
   nimble::register_file(m);
   nimble::register_projection(m);

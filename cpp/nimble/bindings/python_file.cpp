@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "nimble/base/blocking.h"
 #include "nimble/base/fork_mutex.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
@@ -10,13 +11,6 @@ namespace py = pybind11;
 
 namespace nimble {
 namespace {
-
-// The Python error stays set for errors.cpp to raise unchanged.
-Status python_failed(py::error_already_set* e, const std::string& name) {
-  const std::string what = e->what();
-  e->restore();
-  return Status::io_error(name + ": " + what);
-}
 
 class PythonFile final : public ReadableFile {
  public:
@@ -31,16 +25,14 @@ class PythonFile final : public ReadableFile {
       size_ = file_.attr("tell")().cast<uint64_t>();
     }
   }
-  ~PythonFile() override {
-    const WithGil gil;
-    file_ = py::object();
-  }
+  ~PythonFile() override { drop(&file_); }
 
   uint64_t size() const override { return size_; }
   const std::string& name() const override { return name_; }
   uint64_t coalesce_gap() const override { return gap_; }
 
   Status read_at(const ReadRequest& r) const override {
+    assert_may_wait();
     NIMBLE_RETURN_IF_ERROR(check(r));
     const WithGil gil;
     try {
@@ -50,14 +42,15 @@ class PythonFile final : public ReadableFile {
         if (n == 0) return ended(r.offset + done);
         done += n;
       }
-    } catch (py::error_already_set& e) {
-      return python_failed(&e, name_);
+    } catch (const py::error_already_set& e) {
+      return python_failure(e, name_);
     }
     return Status::ok();
   }
 
   Status read_many(std::span<const ReadRequest> requests) const override {
     if (!rounds_ || requests.empty()) return ReadableFile::read_many(requests);
+    assert_may_wait();
     for (const ReadRequest& r : requests) NIMBLE_RETURN_IF_ERROR(check(r));
     const WithGil gil;
     try {
@@ -76,8 +69,8 @@ class PythonFile final : public ReadableFile {
         const uint64_t n = copy(found[i], r.size, r.out);
         if (n != r.size) return ended(r.offset + n);
       }
-    } catch (py::error_already_set& e) {
-      return python_failed(&e, name_);
+    } catch (const py::error_already_set& e) {
+      return python_failure(e, name_);
     }
     return Status::ok();
   }
@@ -154,8 +147,8 @@ class PythonSink final : public WritableFile {
     const WithGil gil;
     try {
       if (py::hasattr(sink_, "commit")) sink_.attr("commit")();
-    } catch (py::error_already_set& e) {
-      return python_failed(&e, "the output");
+    } catch (const py::error_already_set& e) {
+      return python_failure(e, "the output");
     }
     committed_ = true;
     return Status::ok();
@@ -170,8 +163,8 @@ class PythonSink final : public WritableFile {
     try {
       sink_.attr("write")(py::bytes(
           reinterpret_cast<const char*>(buffer_.data()), buffer_.size()));
-    } catch (py::error_already_set& e) {
-      return python_failed(&e, "the output");
+    } catch (const py::error_already_set& e) {
+      return python_failure(e, "the output");
     }
     buffer_.clear();
     return Status::ok();

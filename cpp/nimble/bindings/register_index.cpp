@@ -198,7 +198,7 @@ Result<bool> read_matches(const IndexHandle& index, const RowReader& reader,
   }
   *numbers = std::move(rows->keys);
   Status status = std::move(out).export_array(array);
-  if (status.code() == StatusCode::kInvalidArgument) return false;
+  if (status.code() == StatusCode::kTooLarge) return false;
   if (!status) return status;
   return true;
 }

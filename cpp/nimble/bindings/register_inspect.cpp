@@ -11,45 +11,86 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// (node, role, values, bytes, encodings of its segments) of every stream.
-py::list streams_of(const FileReader& f, const LoadedGroup& group,
-                    const StripeView& stripe) {
-  py::list out;
-  for (uint32_t s = 0; s < f.plan().num_streams(); ++s) {
-    const uint32_t node = f.plan().node_of(s);
-    const SchemaNode& n = f.plan().node(node);
-    const char* role = s == n.validity ? "validity"
-                       : s == n.ends   ? "ends"
-                                       : "values";
-    py::list encodings;
-    uint64_t bytes = 0;
-    const uint64_t segments = div_ceil(stripe.values[s], kSegmentValues);
-    for (uint32_t i = 0; i < segments; ++i) {
-      const SegmentRef ref = stripe.segment(stripe.first_segment[s] + i);
-      bytes += ref.size + ref.head.size();
-      const Decoder* d =
-          unwrap(group.decoder(stripe, s, i, f.plan().streams()[s]));
-      encodings.append(d->describe());
-    }
-    out.append(py::make_tuple(node, role, stripe.values[s], bytes, encodings));
+// What layout() tells, read without the GIL and made Python's afterwards.
+struct StreamLayout {
+  uint32_t node;
+  const char* role;
+  uint64_t values;
+  uint64_t bytes = 0;
+  std::vector<std::string> encodings;  // of its segments
+};
+struct StripeLayout {
+  uint64_t first_row, rows;
+  std::vector<StreamLayout> streams;
+};
+struct GroupLayout {
+  uint64_t metadata_bytes;
+  std::vector<StripeLayout> stripes;
+  uint64_t key_chunks, key_bytes;
+};
+
+Result<StreamLayout> stream_layout(const FileReader& f,
+                                   const LoadedGroup& group,
+                                   const StripeView& stripe, uint32_t stream) {
+  const uint32_t node = f.plan().node_of(stream);
+  const SchemaNode& n = f.plan().node(node);
+  const char* const role = stream == n.validity ? "validity"
+                           : stream == n.ends   ? "ends"
+                                                : "values";
+  StreamLayout out{node, role, stripe.values[stream], 0, {}};
+  const uint64_t segments = div_ceil(out.values, kSegmentValues);
+  for (uint32_t i = 0; i < segments; ++i) {
+    const SegmentRef ref = stripe.segment(stripe.first_segment[stream] + i);
+    out.bytes += ref.size + ref.head.size();
+    NIMBLE_ASSIGN_OR_RETURN(
+        const Decoder* d,
+        group.decoder(stripe, stream, i, f.plan().streams()[stream]));
+    out.encodings.push_back(d->describe());
   }
   return out;
 }
 
-py::list layout_of(const FileReader& f) {
-  py::list groups;
-  const GroupCache::Pin pin(f.groups());
+Result<std::vector<GroupLayout>> read_layout(const FileReader& f) {
+  std::vector<GroupLayout> out;
   for (size_t g = 0; g < f.footer().groups.size(); ++g) {
-    const LoadedGroup* group = unwrap(f.groups().get(g));
-    py::list stripes;
-    for (const StripeView& s : group->view().stripes()) {
-      stripes.append(
-          py::make_tuple(s.first_row, s.rows, streams_of(f, *group, s)));
-    }
+    const GroupCache::Pin pin(f.groups());
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, f.groups().get(g));
     const ChunkDirectoryRef& c = group->view().chunks();
-    groups.append(py::make_tuple(
-        f.footer().groups[g].section.size, stripes, c.chunk_ends.size(),
-        c.chunk_ends.empty() ? 0 : c.chunk_ends.back()));
+    GroupLayout layout{f.footer().groups[g].section.size,
+                       {},
+                       c.chunk_ends.size(),
+                       c.chunk_ends.empty() ? 0 : c.chunk_ends.back()};
+    for (const StripeView& s : group->view().stripes()) {
+      StripeLayout stripe{s.first_row, s.rows, {}};
+      for (uint32_t i = 0; i < f.plan().num_streams(); ++i) {
+        NIMBLE_ASSIGN_OR_RETURN(StreamLayout stream,
+                                stream_layout(f, *group, s, i));
+        stripe.streams.push_back(std::move(stream));
+      }
+      layout.stripes.push_back(std::move(stripe));
+    }
+    out.push_back(std::move(layout));
+  }
+  return out;
+}
+
+// A group: (bytes of metadata, stripes, key chunks, their bytes). A stripe:
+// (first row, rows, streams). A stream: (node, role, values, bytes, encodings).
+py::list layout_of(const FileReader& f) {
+  const auto read = unwrap(without_gil([&] { return read_layout(f); }));
+  py::list groups;
+  for (const GroupLayout& g : read) {
+    py::list stripes;
+    for (const StripeLayout& s : g.stripes) {
+      py::list streams;
+      for (const StreamLayout& i : s.streams) {
+        streams.append(
+            py::make_tuple(i.node, i.role, i.values, i.bytes, i.encodings));
+      }
+      stripes.append(py::make_tuple(s.first_row, s.rows, streams));
+    }
+    groups.append(
+        py::make_tuple(g.metadata_bytes, stripes, g.key_chunks, g.key_bytes));
   }
   return groups;
 }
@@ -90,12 +131,7 @@ void register_inspect(py::module_& m) {
   m.def(
       "verify",
       [](const FileReader& f) {
-        Status status;
-        {
-          const WithoutGil nogil;
-          status = verify_file(f);
-        }
-        check(status);
+        check(without_gil([&] { return verify_file(f); }));
       },
       py::arg("file"));
 }

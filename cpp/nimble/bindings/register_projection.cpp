@@ -60,7 +60,7 @@ class TakeSource final : public BatchSource {
         at_ += n;
         return status;
       }
-      if (n == 1) return status;
+      if (n == 1 || status.code() != StatusCode::kTooLarge) return status;
       n /= 2;
     }
     return Status::ok();
@@ -136,34 +136,52 @@ py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
   return array_capsules(std::move(out));
 }
 
-// What reading `ranges` would touch: (group, stripe first row, rows, reads,
-// bytes) a stripe. Reads metadata only.
-py::list plan_reads(const RowReader& reader, const Rows& ranges) {
-  py::list out;
+// What reading the rows of one stripe would touch.
+struct StripeReads {
+  size_t group;
+  uint64_t first_row;  // of the stripe
+  uint64_t rows = 0, reads = 0, bytes = 0;
+};
+
+// What reading `ranges` would touch, stripe by stripe. Reads metadata only.
+Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
+                                              std::vector<RowRange> ranges) {
+  std::vector<StripeReads> out;
   const OpenFile& f = reader.file();
-  const GroupCache::Pin pin(f.groups());
-  std::vector<RowRange> left = merge_ranges(ranges_from_numpy(ranges));
-  for (auto r = left.begin(); r != left.end();) {
+  for (auto r = ranges.begin(); r != ranges.end();) {
+    const GroupCache::Pin pin(f.groups());
     const size_t g = f.group_of(r->begin);
-    const LoadedGroup* group = unwrap(f.groups().get(g));
+    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, f.groups().get(g));
     const StripeView& s = group->view().stripe_of(r->begin);
     FetchedBodies fetched(f.file(), f.range_cache(), f.stats());
     const StripeReader stripe(f, f.plan(), *group, s, &fetched);
     const uint64_t end = s.first_row + s.rows;
-    uint64_t rows = 0, reads = 0, bytes = 0;
+    StripeReads& reads = out.emplace_back(StripeReads{g, s.first_row});
     // All of the stripe are fetched together.
-    for (; r != left.end() && r->begin < end; ++r) {
+    for (; r != ranges.end() && r->begin < end; ++r) {
       const RowRange here{r->begin, std::min(r->end, end)};
       for (size_t c = 0; c < reader.schema().children.size(); ++c) {
-        check(stripe.want_range(reader.node(c), here.begin - s.first_row,
-                                here.end - s.first_row));
+        NIMBLE_RETURN_IF_ERROR(stripe.want_range(reader.node(c),
+                                                 here.begin - s.first_row,
+                                                 here.end - s.first_row));
       }
-      rows += here.size();
+      reads.rows += here.size();
       r->begin = here.end;
       if (!r->empty()) break;
     }
-    fetched.count(&reads, &bytes);
-    out.append(py::make_tuple(g, s.first_row, rows, reads, bytes));
+    fetched.count(&reads.reads, &reads.bytes);
+  }
+  return out;
+}
+
+// (group, first row of the stripe, rows, reads, bytes) per stripe.
+py::list plan_reads(const RowReader& reader, const Rows& ranges) {
+  std::vector<RowRange> merged = merge_ranges(ranges_from_numpy(ranges));
+  const auto plan = unwrap(without_gil(
+      [&] { return stripe_reads(reader, std::move(merged)); }));
+  py::list out;
+  for (const StripeReads& s : plan) {
+    out.append(py::make_tuple(s.group, s.first_row, s.rows, s.reads, s.bytes));
   }
   return out;
 }

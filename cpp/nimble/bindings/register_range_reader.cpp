@@ -195,7 +195,7 @@ class RangeReader {
             ? read_rows(*found, wanted.reverse, std::move(column), array)
             : read_places(*found, wanted.reverse, std::move(column), array);
     // Its bytes do not fit in one array: several batches.
-    const bool large = status.code() == StatusCode::kInvalidArgument;
+    const bool large = status.code() == StatusCode::kTooLarge;
     return large ? Status::ok() : std::move(status);
   }
 

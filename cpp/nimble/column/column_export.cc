@@ -97,7 +97,7 @@ class ColumnExporter {
     T* to = make<T>(count);
     for (size_t i = 0; i < count; ++i) {
       if (from[i] > std::numeric_limits<T>::max()) {
-        return Status::invalid_argument(
+        return Status::too_large(
             "more than " + std::to_string(std::numeric_limits<T>::max()) +
             " items do not fit in one array of " + column_.field().type_name() +
             "; read fewer rows at a time");
@@ -137,10 +137,10 @@ class ColumnExporter {
     return Status::ok();
   }
   Status too_long() const {
-    return Status::invalid_argument(std::to_string(column_.bytes.data.size()) +
-                                    " bytes do not fit in one array of " +
-                                    column_.field().type_name() +
-                                    "; read fewer rows at a time");
+    return Status::too_large(std::to_string(column_.bytes.data.size()) +
+                             " bytes do not fit in one array of " +
+                             column_.field().type_name() +
+                             "; read fewer rows at a time");
   }
 
   Status add_views() {

@@ -279,6 +279,10 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
   if (out.schema.layout != Layout::kStruct) {
     return Status::corrupt("footer: the schema's root is not a struct");
   }
+  // No writer makes these, and reading them would never end.
+  if (const Status storable = check_storable(out.schema); !storable) {
+    return Status::corrupt("footer: " + std::string(storable.message()));
+  }
   NIMBLE_RETURN_IF_ERROR(get_groups(footer, limit, &out));
   if (footer.cluster() != nullptr) {
     NIMBLE_ASSIGN_OR_RETURN(

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "nimble/base/blocking.h"
+
 namespace nimble {
 namespace {
 
@@ -46,6 +48,7 @@ LocalFile::~LocalFile() {
 }
 
 Status LocalFile::read_at(const ReadRequest& r) const {
+  if (map_ == nullptr) assert_may_wait();
   if (!in_bounds(r.offset, r.size, size_)) {
     return Status::corrupt(path_ + ": wanted " + std::to_string(r.size) +
                            " bytes at offset " + std::to_string(r.offset) +

@@ -53,6 +53,7 @@ void RangeCache::evict() {
 }
 
 void RangeCache::after_fork(bool was_held) {
+  shares_.store(0, std::memory_order_relaxed);  // of threads that are gone
   if (!was_held) return;
   abandon(&recent_);
   abandon(&by_offset_);

@@ -2,6 +2,7 @@
 // that is not mapped. Least recently used stretches go first.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <list>
 #include <map>
@@ -30,19 +31,24 @@ class RangeCache {
   // that do at a time share half of the capacity.
   class Share {
    public:
-    explicit Share(RangeCache* cache) : cache_(cache) {
+    explicit Share(RangeCache* cache) : cache_(cache), forks_(fork_count()) {
       cache_->shares_.fetch_add(1, std::memory_order_relaxed);
     }
-    ~Share() { cache_->shares_.fetch_sub(1, std::memory_order_relaxed); }
+    ~Share() {
+      // A child of fork() has forgotten those of before.
+      if (forks_ != fork_count()) return;
+      cache_->shares_.fetch_sub(1, std::memory_order_relaxed);
+    }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     uint64_t bytes() const {
-      return cache_->capacity_ / 2 /
-             cache_->shares_.load(std::memory_order_relaxed);
+      const uint64_t n = cache_->shares_.load(std::memory_order_relaxed);
+      return cache_->capacity_ / 2 / std::max<uint64_t>(n, 1);
     }
 
    private:
     RangeCache* const cache_;
+    const uint32_t forks_;
   };
 
  private:

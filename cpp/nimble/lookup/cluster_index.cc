@@ -1,7 +1,5 @@
 #include "nimble/lookup/cluster_index.h"
 
-#include <mutex>
-
 #include "nimble/format/constants.h"
 
 namespace nimble {
@@ -23,7 +21,7 @@ Result<const BloomFilter*> ClusterIndex::bloom(uint64_t probes) const {
   if (map == nullptr && asked < section.size / kBytesPerAbsentKey) {
     return nullptr;
   }
-  const std::lock_guard lock(mutex_);
+  const ReadLock lock(mutex_, file_.file());
   if (const auto* b = bloom_.load(std::memory_order_acquire)) return b;
   ByteSpan bytes;
   if (map != nullptr) {
@@ -46,7 +44,7 @@ Result<const RowKeys*> ClusterIndex::row_keys() const {
     return static_cast<const RowKeys*>(nullptr);
   }
   if (const auto* k = row_keys_.load(std::memory_order_acquire)) return k;
-  const std::lock_guard lock(mutex_);
+  const ReadLock lock(mutex_, file_.file());
   if (row_keys_owner_ == nullptr) {
     NIMBLE_ASSIGN_OR_RETURN(
         row_keys_owner_,

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "nimble/base/fork_mutex.h"
 #include "nimble/index/bloom_filter.h"
+#include "nimble/io/read_lock.h"
 #include "nimble/lookup/row_keys.h"
 #include "nimble/open/open_file.h"
 
@@ -34,7 +34,7 @@ class ClusterIndex {
   void after_fork(bool was_held);
 
   const OpenFile& file_;
-  mutable ForkMutex mutex_{[this](bool was_held) { after_fork(was_held); }};
+  mutable ReadMutex mutex_{[this](bool was_held) { after_fork(was_held); }};
   mutable std::atomic<const BloomFilter*> bloom_{nullptr};
   mutable std::atomic<uint64_t> bloom_probes_{0};
   mutable std::optional<BloomFilter> bloom_filter_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <numeric>
 
 #include "hash_index_generated.h"
@@ -97,7 +96,7 @@ Status HashIndex::check_sections(const std::vector<SectionRef>& sections,
 }
 
 uint64_t HashIndex::memory_bytes() const {
-  const std::lock_guard lock(bloom_mutex_);
+  const ReadLock lock(bloom_mutex_, file_.file());
   return sizeof *this + bloom_bytes_.capacity() +
          (partitions_.size() + bloom_sections_.size()) *
              (sizeof(SectionRef) + sizeof(void*)) +
@@ -131,7 +130,7 @@ Result<bool> HashIndex::load_bloom(uint64_t probes) const {
       bloom_probes_.fetch_add(probes, std::memory_order_relaxed) + probes;
   const uint64_t size = bloom_blocks_ * kBloomBlockSize;
   if (asked < size / kBytesPerAbsentKey) return false;
-  const std::lock_guard lock(bloom_mutex_);
+  const ReadLock lock(bloom_mutex_, file_.file());
   if (bloom_loaded_.load(std::memory_order_acquire)) return true;
   std::vector<uint8_t> bytes(size);
   std::vector<ReadRequest> reads;

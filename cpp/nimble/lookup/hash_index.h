@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "nimble/base/fork_mutex.h"
 #include "nimble/index/hash_index_partition.h"
+#include "nimble/io/read_lock.h"
 #include "nimble/key/key_buffer.h"
 #include "nimble/open/open_file.h"
 
@@ -110,7 +110,7 @@ class HashIndex {
   mutable std::atomic<bool> bloom_loaded_{false};
   mutable std::atomic<uint64_t> bloom_probes_{0};
   mutable std::vector<uint8_t> bloom_bytes_;
-  mutable ForkMutex bloom_mutex_{[this](bool was_held) {
+  mutable ReadMutex bloom_mutex_{[this](bool was_held) {
     if (was_held && !bloom_loaded_.load()) abandon(&bloom_bytes_);
   }};
 };

@@ -1,7 +1,6 @@
 #include "nimble/lookup/sorted_index.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "nimble/base/hash.h"
 #include "nimble/format/flat_buffer.h"
@@ -80,7 +79,7 @@ Status SortedIndex::read_root(ByteSpan bytes) {
 
 Result<const SortedIndex::Group*> SortedIndex::group(size_t i) const {
   if (const Group* g = groups_[i].load(std::memory_order_acquire)) return g;
-  const std::lock_guard lock(mutex_);
+  const ReadLock lock(mutex_, file_.file());
   if (const Group* g = groups_[i].load(std::memory_order_acquire)) return g;
   auto made = read_group(i);
   if (!made) {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "nimble/base/fork_mutex.h"
 #include "nimble/base/row_range.h"
 #include "nimble/format/group.h"
+#include "nimble/io/read_lock.h"
 #include "nimble/key/key_bounds.h"
 #include "nimble/lookup/index_lookup.h"
 #include "nimble/lookup/key_chunk_source.h"
@@ -51,7 +51,7 @@ class SortedIndex {
   std::vector<uint64_t> end_places_;
   ChunkDirectory boundaries_;
   mutable std::vector<std::atomic<const Group*>> groups_;
-  mutable ForkMutex mutex_;  // loading
+  mutable ReadMutex mutex_;  // loading
   mutable std::atomic<uint64_t> memory_bytes_{0};
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "nimble/base/hash.h"
@@ -167,7 +166,7 @@ class GroupCache::Unpinned {
 };
 
 Result<const LoadedGroup*> GroupCache::load(size_t group, ReadKind kind) const {
-  const std::lock_guard lock(mutex_);
+  const ReadLock lock(mutex_, file_);
   const Unpinned unpinned(*this);  // again pinned before others may drop it
   if (const LoadedGroup* g = groups_[group].load(std::memory_order_acquire)) {
     return g;
@@ -196,7 +195,7 @@ Status GroupCache::in_group(size_t group, Status status) const {
 Status GroupCache::load_together(std::span<const size_t> groups,
                                  ReadKind kind) const {
   if (file_.mapped() != nullptr) return Status::ok();
-  const std::lock_guard lock(mutex_);
+  const ReadLock lock(mutex_, file_);
   const Unpinned unpinned(*this);
   std::vector<size_t> missing;
   uint64_t size = 0;
@@ -301,7 +300,7 @@ void GroupCache::free_retired() const {
 }
 
 uint64_t GroupCache::memory_bytes() const {
-  const std::lock_guard lock(mutex_);
+  const ReadLock lock(mutex_, file_);
   uint64_t used = 0;
   for (const size_t g : loaded_) {
     used += groups_[g].load(std::memory_order_relaxed)->memory_bytes();

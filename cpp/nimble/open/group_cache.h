@@ -11,11 +11,11 @@
 #include <memory>
 #include <vector>
 
-#include "nimble/base/fork_mutex.h"
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/format/footer.h"
 #include "nimble/format/group.h"
 #include "nimble/index/chunk_directory.h"
+#include "nimble/io/read_lock.h"
 #include "nimble/io/readable_file.h"
 #include "nimble/open/read_stats.h"
 
@@ -156,7 +156,7 @@ class GroupCache {
   mutable std::vector<std::atomic<const LoadedGroup*>> groups_;
   mutable std::array<ReaderCount, kReaderCounts> readers_;
   mutable std::atomic<uint64_t> epoch_{0};
-  mutable ForkMutex mutex_;               // loading and eviction
+  mutable ReadMutex mutex_;               // loading and eviction
   mutable std::vector<size_t> loaded_;    // oldest first
   mutable std::vector<Retired> retired_;  // by epoch
 };

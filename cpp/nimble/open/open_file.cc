@@ -1,7 +1,6 @@
 #include "nimble/open/open_file.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "nimble/base/hash.h"
 
@@ -114,7 +113,7 @@ Status OpenFile::check_section(const SectionRef& section, ByteSpan bytes,
 
 Result<OpenFile::Dictionary> OpenFile::dictionary(uint32_t node,
                                                   ReadDictionary read) const {
-  const std::lock_guard lock(kept_->mutex);
+  const ReadLock lock(kept_->mutex, *file_);
   if (const auto it = kept_->dictionaries.find(node);
       it != kept_->dictionaries.end()) {
     return it->second;
@@ -137,7 +136,7 @@ Result<OpenFile::Dictionary> OpenFile::dictionary(uint32_t node,
 
 Result<std::shared_ptr<const std::vector<uint8_t>>> OpenFile::zone_bytes(
     const NodeSection& ref) const {
-  const std::lock_guard lock(kept_->mutex);
+  const ReadLock lock(kept_->mutex, *file_);
   auto& slot = kept_->zones[ref.node];
   if (slot == nullptr) {
     NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes,

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "nimble/base/fork_mutex.h"
 #include "nimble/column/column.h"
 #include "nimble/format/postscript.h"
 #include "nimble/io/range_cache.h"
+#include "nimble/io/read_lock.h"
 #include "nimble/io/readable_file.h"
 #include "nimble/key/key_encoder.h"
 #include "nimble/open/group_cache.h"
@@ -80,7 +80,7 @@ class OpenFile {
 
   // What is read on first use and kept.
   struct Kept {
-    ForkMutex mutex{[this](bool was_held) {
+    ReadMutex mutex{[this](bool was_held) {
       if (!was_held) return;
       abandon(&dictionaries);
       abandon(&zones);

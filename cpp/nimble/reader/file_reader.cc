@@ -1,7 +1,5 @@
 #include "nimble/reader/file_reader.h"
 
-#include <mutex>
-
 #include "nimble/format/constants.h"
 #include "nimble/lookup/open_index.h"
 
@@ -22,7 +20,7 @@ Result<const IndexLookup*> FileReader::index(size_t i) const {
   if (const auto* ready = slot.ready.load(std::memory_order_acquire)) {
     return ready;
   }
-  const std::lock_guard lock(slot.mutex);
+  const ReadLock lock(slot.mutex, file());
   if (slot.owner == nullptr) {
     NIMBLE_ASSIGN_OR_RETURN(slot.owner, open_secondary_lookup(*this, i));
     slot.ready.store(slot.owner.get(), std::memory_order_release);
@@ -31,7 +29,7 @@ Result<const IndexLookup*> FileReader::index(size_t i) const {
 }
 
 Result<std::shared_ptr<const ColumnBlooms>> FileReader::column_blooms() const {
-  const std::lock_guard lock(column_blooms_.mutex);
+  const ReadLock lock(column_blooms_.mutex, file());
   for (const OptionalSection& s : footer().optional_sections) {
     if (s.name != kColumnBloomSection || column_blooms_.owner != nullptr)
       continue;

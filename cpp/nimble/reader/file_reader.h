@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "nimble/base/fork_mutex.h"
+#include "nimble/io/read_lock.h"
 #include "nimble/lookup/cluster_index.h"
 #include "nimble/lookup/index_lookup.h"
 #include "nimble/open/open_file.h"
@@ -21,6 +21,7 @@ class FileReader final : public OpenFile {
 
   // For searches by cluster key; of use only where the footer names one.
   const ClusterIndex& cluster() const { return cluster_; }
+  // All of these may wait for a read (base/blocking.h).
   // Secondary index i of the footer, opened on first use and kept.
   Result<const IndexLookup*> index(size_t i) const;
   // Bloom filters of columns, listed on first use; null where there are none.
@@ -32,14 +33,14 @@ class FileReader final : public OpenFile {
   FileReader() : cluster_(*this) {}
 
   struct OpenIndex {
-    ForkMutex mutex{[this](bool was_held) {
+    ReadMutex mutex{[this](bool was_held) {
       if (was_held && ready.load() == nullptr) abandon(&owner);
     }};
     std::atomic<const IndexLookup*> ready{nullptr};
     std::shared_ptr<const IndexLookup> owner;
   };
   struct OpenBlooms {
-    ForkMutex mutex{[this](bool was_held) {
+    ReadMutex mutex{[this](bool was_held) {
       if (was_held) abandon(&owner);
     }};
     std::shared_ptr<const ColumnBlooms> owner;

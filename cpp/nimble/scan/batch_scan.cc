@@ -34,11 +34,6 @@ bool in_one_stripe(const OpenFile& f, const RowRange& r) {
   return r.end <= s.first_row + s.rows;
 }
 
-// One array is too small for what a batch holds; see Column::export_array().
-bool is_too_large(const Status& status) {
-  return status.code() == StatusCode::kInvalidArgument;
-}
-
 // What a source outside of C++ gives is read by its own thread only.
 uint32_t threads_for(const OpenFile& file, uint32_t threads) {
   return file.file().mapped() != nullptr ? threads : 1;
@@ -133,7 +128,7 @@ Status BatchScan::read_ranges(const std::vector<RowRange>& part,
     return status;
   }
   const uint64_t rows = count_rows(part);
-  if (rows <= 1 || !is_too_large(status)) return status;
+  if (rows <= 1 || status.code() != StatusCode::kTooLarge) return status;
   std::vector<RowRange> rest = part;
   size_t at = 0;
   const std::vector<RowRange> front = take_front(&rest, &at, rows / 2);
@@ -186,7 +181,7 @@ Status BatchScan::read_rows(std::span<const uint64_t> rows,
     out->arrays.push_back(array);
     return status;
   }
-  if (rows.size() <= 1 || !is_too_large(status)) return status;
+  if (rows.size() <= 1 || status.code() != StatusCode::kTooLarge) return status;
   NIMBLE_RETURN_IF_ERROR(read_rows(rows.first(rows.size() / 2), out));
   return read_rows(rows.subspan(rows.size() / 2), out);
 }

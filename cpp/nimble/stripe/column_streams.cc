@@ -283,14 +283,14 @@ Status StripeReader::check_codes(uint32_t node, uint64_t first,
   const uint32_t width = out->field().width;
   const uint8_t* p = out->value_data() + first * width;
   const uint64_t sign = uint64_t{1} << (width * 8 - 1);
-  uint64_t worst = 0;
+  bool past = false;
   for (uint64_t i = first; i < out->length(); ++i, p += width) {
     uint64_t code = 0;
     std::memcpy(&code, p, width);
     if (out->field().is_signed && (code & sign) != 0) code = UINT64_MAX;
-    if (code >= size && out->is_valid(i)) worst = std::max(worst, code);
+    past |= code >= size && out->is_valid(i);
   }
-  if (worst == 0 || worst < size) return Status::ok();
+  if (!past) return Status::ok();
   return Status::corrupt("column '" + out->field().name +
                          "': a code past the dictionary's " +
                          std::to_string(size) + " values");

@@ -371,6 +371,36 @@ bool has_dictionary(const Field& field) {
 
 namespace {
 
+Status check_storable(const Field& field, const std::string& path) {
+  if (!field.dictionary.empty() && has_dictionary(field.dictionary[0])) {
+    return Status::unsupported("column '" + path + "' of type " +
+                               field.type_name() +
+                               ": dictionaries inside dictionaries");
+  }
+  if (field.layout == Layout::kRunEnd &&
+      field.children[1].layout == Layout::kRunEnd) {
+    return Status::unsupported("column '" + path + "' of type " +
+                               field.type_name() +
+                               ": runs of run-end encoded values");
+  }
+  for (const Field& d : field.dictionary) {
+    NIMBLE_RETURN_IF_ERROR(check_storable(d, path + ".dictionary"));
+  }
+  for (const Field& c : field.children) {
+    NIMBLE_RETURN_IF_ERROR(
+        check_storable(c, path.empty() ? c.name : path + "." + c.name));
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Status check_storable(const Field& schema) {
+  return check_storable(schema, "");
+}
+
+namespace {
+
 bool find_below(const Field& at, std::string_view path, std::vector<int>* out) {
   // The longest child name that `path` begins with comes first: names may hold
   // dots. Where it leads nowhere, a shorter one may.

@@ -91,6 +91,10 @@ void export_schema(const Field& field, ArrowSchema* out);
 
 // Is `field` or anything below it dictionary-encoded?
 bool has_dictionary(const Field& field);
+// Refuses types that Arrow has and files must not: dictionaries inside
+// dictionaries, and runs of run-end encoded values, which Arrow C++ refuses to
+// import. Writers ask before the first byte, readers for every footer.
+Status check_storable(const Field& schema);
 
 // Child by dotted path ("location.lat"); a name that holds dots itself is
 // found first. Indices from the root's children downward.

@@ -26,30 +26,6 @@ Status check_columns(const Field& schema) {
   return Status::ok();
 }
 
-// What can be told from the schema alone is refused before a byte is written.
-Status check_types(const Field& field, const std::string& path) {
-  if (!field.dictionary.empty() && has_dictionary(field.dictionary[0])) {
-    return Status::unsupported("column '" + path + "' of type " +
-                               field.type_name() +
-                               ": dictionaries inside dictionaries");
-  }
-  if (field.layout == Layout::kRunEnd &&
-      field.children[1].layout == Layout::kRunEnd) {
-    // Arrow C++ refuses to import such arrays: nobody could read the column.
-    return Status::unsupported("column '" + path + "' of type " +
-                               field.type_name() +
-                               ": runs of run-end encoded values");
-  }
-  for (const Field& d : field.dictionary) {
-    NIMBLE_RETURN_IF_ERROR(check_types(d, path + ".dictionary"));
-  }
-  for (const Field& c : field.children) {
-    NIMBLE_RETURN_IF_ERROR(
-        check_types(c, path.empty() ? c.name : path + "." + c.name));
-  }
-  return Status::ok();
-}
-
 uint64_t metadata_bytes(const StripeMeta& s) {
   return s.heads.size() + s.values.size() * 8 + s.segment_offsets.size() * 20;
 }
@@ -85,7 +61,7 @@ FileWriter::FileWriter(Field schema, WriterOptions options,
 Result<std::unique_ptr<FileWriter>> FileWriter::create(
     Field schema, WriterOptions options, std::unique_ptr<WritableFile> file) {
   NIMBLE_RETURN_IF_ERROR(check_columns(schema));
-  NIMBLE_RETURN_IF_ERROR(check_types(schema, ""));
+  NIMBLE_RETURN_IF_ERROR(check_storable(schema));
   std::unique_ptr<FileWriter> w(
       new FileWriter(std::move(schema), std::move(options), std::move(file)));
   WriterOptions& o = w->options_;

@@ -267,9 +267,7 @@ class File(Joinable):
                 found = _core.lookup_batch(
                     projection, batch, keys.null_equals, impossible, RESULT_ROWS
                 )
-            except InvalidArgumentError as error:
-                if "do not fit in one array" not in str(error):
-                    raise
+            except _core.ArrayTooLargeError:
                 found = None
             if found is not None:
                 return batch_table(found[:2]), found[2]

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter, make_filter
 from nimblepy.expr.pushdown import split
 from nimblepy.file.candidates import candidate_rows
@@ -100,9 +99,7 @@ class _BatchReader:
             else:
                 batch = self._projection.take_batch(rows, self._threads)
             yield pa.RecordBatch._import_from_c_capsule(*batch)
-        except InvalidArgumentError as error:
-            if "do not fit in one array" not in str(error):
-                raise
+        except _core.ArrayTooLargeError:
             half = max(1, len(rows) // 2)
             yield from stream_batches(self._projection.take(rows, half, self._threads))
 

@@ -99,9 +99,8 @@ class FileHandle:
         if end - begin <= RANGE_ROWS:
             try:
                 return batch_table(projection.range_batch(begin, end, 1))
-            except InvalidArgumentError as error:
-                if "do not fit in one array" not in str(error):
-                    raise
+            except _core.ArrayTooLargeError:
+                pass
         wanted = np.array([[begin, end]], dtype=np.uint64)
         return stream_table(projection.scan(wanted, RANGE_ROWS, 0))
 
@@ -112,9 +111,8 @@ class FileHandle:
         if len(rows) <= RESULT_ROWS:
             try:
                 return batch_table(projection.take_batch(rows, 0))
-            except InvalidArgumentError as error:
-                if "do not fit in one array" not in str(error):
-                    raise
+            except _core.ArrayTooLargeError:
+                pass
         return stream_table(projection.take(rows, RESULT_ROWS, 0))
 
 

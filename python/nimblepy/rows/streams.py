@@ -12,7 +12,7 @@ def stream_table(stream: Any) -> pa.Table:
     """All batches of a core stream; what fails keeps its own exception type."""
     try:
         return pa.table(stream)
-    except (OSError, pa.ArrowInvalid):
+    except Exception:
         stream.check_failure()
         raise
 
@@ -21,6 +21,6 @@ def stream_batches(stream: Any) -> Iterator[pa.RecordBatch]:
     """The batches of a core stream one by one."""
     try:
         yield from pa.RecordBatchReader.from_stream(stream)
-    except (OSError, pa.ArrowInvalid):
+    except Exception:
         stream.check_failure()
         raise

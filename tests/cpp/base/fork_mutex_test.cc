@@ -1,37 +1,18 @@
 #include "nimble/base/fork_mutex.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <thread>
 #include <vector>
 
 #include "nimble/base/read_ahead.h"
 #include "testing/check.h"
+#include "testing/in_child.h"
 
 namespace nimble {
 namespace {
 
-// ThreadSanitizer ends a child that was forked beside threads.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kForks = false;
-#else
-constexpr bool kForks = true;
-#endif
-
-// What f() returns in a child, which must end within 20 s.
-template <class F>
-int in_child(F&& f) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::alarm(20);
-    ::_exit(f());
-  }
-  int status = 0;
-  CHECK_EQ(::waitpid(pid, &status, 0), pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
+using nimble::testing::in_child;
+using nimble::testing::kForks;
 
 TEST(ForkMutex, IsFreeInAChildThoughAnotherThreadHeldIt) {
   if (!kForks) return;

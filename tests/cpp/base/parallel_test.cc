@@ -1,5 +1,6 @@
 #include "nimble/base/parallel.h"
 
+#include "base/no_threads.h"
 #include "testing/check.h"
 
 namespace nimble {
@@ -50,6 +51,16 @@ TEST(Parallel, OneThreadIsTheCaller) {
     order.push_back(i);
   });
   CHECK(order == std::vector<size_t>({0, 1, 2, 3, 4}));
+}
+
+// A thread that could not be started ended the process.
+TEST(Parallel, ThreadsThatCannotStartAreFewerThreads) {
+  const nimble::testing::NoThreads none;
+  std::vector<std::atomic<int>> runs(100);
+  parallel_for(runs.size(), 4, [&](size_t i) { ++runs[i]; });
+  int wrong = 0;
+  for (const auto& r : runs) wrong += r != 1;
+  CHECK_EQ(wrong, 0);
 }
 
 }  // namespace

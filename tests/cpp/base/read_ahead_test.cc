@@ -3,6 +3,7 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "base/no_threads.h"
 #include "testing/check.h"
 
 namespace nimble {
@@ -77,6 +78,19 @@ TEST(ReadAhead, HandsOnWhatTasksThrow) {
     CHECK_EQ(ahead.next().value_or(-1), 2);
     CHECK(!ahead.next().has_value());
   }
+}
+
+TEST(ReadAhead, WithoutThreadsTasksAreDoneWhenAskedFor) {
+  const nimble::testing::NoThreads none;
+  int next = 0;
+  ReadAhead<int> ahead(
+      [&]() -> ReadAhead<int>::Task {
+        if (next == 5) return {};
+        return square_of(next++);
+      },
+      3);
+  for (int i = 0; i < 5; ++i) CHECK_EQ(ahead.next().value_or(-1), i * i);
+  CHECK(!ahead.next().has_value());
 }
 
 }  // namespace

@@ -174,6 +174,21 @@ TEST(Hostile, ManyEncodings) {
   }
 }
 
+// Code 0, the only one of a single row, was taken for a valid one.
+TEST(Hostile, CodesOfAnEmptyDictionary) {
+  Rng rng(38);
+  Field root = struct_of({make_dictionary("c", make_field("u"))});
+  root.children[0].flags = 0;  // no nulls
+  const RandomArray row(root, 1, &rng);
+  Forged f(write_file(row.view(), options()));
+  REQUIRE(f.footer.dictionaries.size() == 1);
+  REQUIRE(f.footer.dictionaries[0].rows == 1);
+  f.footer.dictionaries[0].rows = 0;
+  for (const bool mapped : {false, true}) {
+    CHECK(read_everything(f.seal(), mapped));
+  }
+}
+
 TEST(Hostile, OneOffsetForSegmentsOfDifferentSizes) {
   Rng rng(37);
   const Field root =

@@ -11,6 +11,7 @@ namespace nimble {
 namespace {
 
 using nimble::testing::every_field;
+using nimble::testing::make_dictionary;
 using nimble::testing::make_field;
 using nimble::testing::Rng;
 using nimble::testing::struct_of;
@@ -183,6 +184,22 @@ TEST(Footer, ContradictionsAreRefused) {
     const auto parsed = reparse(f);
     if (parsed.has_value())
       nimble::testing::fail(__FILE__, __LINE__, "change " + std::to_string(i));
+  }
+}
+
+// Reading a dictionary of dictionaries took one lock twice, and never ended.
+TEST(Footer, TypesThatNoWriterStoresAreCorrupt) {
+  Field nested = make_dictionary("c", make_field("u"));
+  nested.dictionary[0] =
+      struct_of({make_field("l"), make_dictionary("s", make_field("u"))});
+  Field runs = make_field("+r", {make_field("i"), make_field("u")});
+  runs.children[1] = make_field("+r", {make_field("i"), make_field("u")});
+  for (const Field& field : {nested, runs}) {
+    FileFooter f = sample();
+    f.schema.children[2] = field;
+    const auto parsed = reparse(f);
+    REQUIRE(!parsed.has_value());
+    CHECK(parsed.error().code() == StatusCode::kCorrupt);
   }
 }
 

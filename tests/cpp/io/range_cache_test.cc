@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "testing/check.h"
+#include "testing/in_child.h"
 
 namespace nimble {
 namespace {
@@ -133,6 +134,23 @@ TEST(RangeCache, ManyThreads) {
   for (std::thread& t : pool) t.join();
   CHECK_EQ(wrong.load(), 0);
   CHECK(cache.memory_bytes() <= 2000);
+}
+
+// The shares of threads that a child does not have counted for ever there.
+TEST(RangeCache, SharesOfTheParentDoNotCountInAChild) {
+  if (!nimble::testing::kForks) return;
+  RangeCache cache(1000);
+  {
+    const RangeCache::Share of_parent(&cache), another(&cache);
+    CHECK_EQ(another.bytes(), 250);
+    CHECK_EQ(nimble::testing::in_child([&] {
+               const RangeCache::Share own(&cache);
+               return own.bytes() == 500 ? 7 : 8;
+             }),
+             7);
+    CHECK_EQ(another.bytes(), 250);
+  }
+  CHECK_EQ(RangeCache::Share(&cache).bytes(), 500);
 }
 
 }  // namespace
