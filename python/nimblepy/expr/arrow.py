@@ -29,7 +29,6 @@ from nimblepy.expr.expression_tree import (
 )
 from nimblepy.expr.nodes import (
     FLIPPED,
-    Column,
     Const,
     In,
     IsNull,
@@ -42,8 +41,9 @@ from nimblepy.expr.nodes import (
     any_of,
     negate,
 )
-from nimblepy.schema.columns import column_paths, resolve_column
-from nimblepy.schema.literals import is_bytes, is_text, place
+from nimblepy.schema.columns import Column, Path, column_paths, resolve_column
+from nimblepy.schema.kinds import is_bytes, is_text
+from nimblepy.schema.literals import place
 
 _COMPARISONS: dict[str, Op] = {
     "equal": "==",
@@ -64,27 +64,30 @@ def read_expression(expression: pc.Expression, schema: pa.Schema) -> Node:
     try:
         return _read(expression, schema)
     except (NotUnderstood, RecursionError):
-        return Opaque(expression, tuple(schema.names))
+        return _whole(expression, schema)
+
+
+def _whole(expression: pc.Expression, schema: pa.Schema) -> Node:
+    """An expression of which nothing is known: it may read any column."""
+    return Opaque(expression, tuple((name,) for name in schema.names))
 
 
 def _read(expression: pc.Expression, schema: pa.Schema) -> Node:
     tree = read_tree(expression)
     try:
         if not rebuild(tree).equals(expression):
-            return Opaque(expression, tuple(schema.names))
+            return _whole(expression, schema)
     except NotUnderstood:
         # The names stand, unless line breaks in them could have been read as something else.
-        if any("\n" in path for path in column_paths(schema)):
-            return Opaque(expression, tuple(schema.names))
-        return Opaque(expression, _names(tree, schema))
+        if any("\n" in name for path in column_paths(schema) for name in path):
+            return _whole(expression, schema)
+        return Opaque(expression, _paths(tree, schema))
     return _Lowering(schema).lower(_with_paths(tree, schema))
 
 
 def _column(ref: Ref, schema: pa.Schema) -> Column:
     # pc.field("location.lat") is a plain name to pyarrow; here it may also be a dotted path.
-    if len(ref.path) == 1:
-        return resolve_column(schema, ref.path[0])
-    return resolve_column(schema, ref.path)
+    return resolve_column(schema, ref.path[0] if len(ref.path) == 1 else ref.path)
 
 
 def _with_paths(tree: Tree, schema: pa.Schema) -> Tree:
@@ -96,8 +99,8 @@ def _with_paths(tree: Tree, schema: pa.Schema) -> Tree:
     return tree
 
 
-def _names(tree: Tree, schema: pa.Schema) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_column(ref, schema).name for ref in references(tree)))
+def _paths(tree: Tree, schema: pa.Schema) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(_column(ref, schema).path for ref in references(tree)))
 
 
 class _Lowering:
@@ -119,7 +122,7 @@ class _Lowering:
         return self._opaque(tree)
 
     def _opaque(self, tree: Tree, implies: Node | None = None) -> Node:
-        return opaque(rebuild(tree), _names(tree, self._schema), implies)
+        return opaque(rebuild(tree), _paths(tree, self._schema), implies)
 
     def _lower_call(self, call: Call) -> Node | None:
         match call.name, call.args:

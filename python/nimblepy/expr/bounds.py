@@ -11,7 +11,6 @@ import pyarrow.types as pt
 
 from nimblepy.expr.nodes import (
     UNKNOWN,
-    Column,
     Compare,
     In,
     Node,
@@ -19,8 +18,9 @@ from nimblepy.expr.nodes import (
     always,
     any_of,
     never,
-    value_type,
 )
+from nimblepy.schema.columns import Column
+from nimblepy.schema.kinds import value_type
 from nimblepy.schema.literals import Place, as_scalar, place
 
 
@@ -106,7 +106,7 @@ def bounds_for(column_type: pa.DataType, op: Op, value: object) -> list[Bound]:
     Raises:
         InvalidArgumentError: the types cannot be compared.
     """
-    node = compare(Column(("key",), column_type), op, value)
+    node = compare(Column(("key",), column_type, (0,)), op, value)
     if isinstance(node, Compare):
         return _ranges(value_type(column_type), node.op, node.value)
     # What is left is "never" (no values), "unknown" (null literal) or "always" (any value).

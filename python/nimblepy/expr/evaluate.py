@@ -16,7 +16,6 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.nodes import (
     And,
-    Column,
     Compare,
     Const,
     In,
@@ -28,6 +27,7 @@ from nimblepy.expr.nodes import (
     Or,
     StartsWith,
 )
+from nimblepy.schema.columns import Column, Path
 
 
 def build(node: Node, *, keep_unknown: bool = False) -> pc.Expression:
@@ -127,7 +127,7 @@ def evaluate_constant(expression: pc.Expression) -> pa.Scalar:
 
 
 def opaque(
-    expression: pc.Expression, columns: tuple[str, ...], implies: Node | None = None
+    expression: pc.Expression, columns: tuple[Path, ...], implies: Node | None = None
 ) -> Node:
     """An opaque node, or its constant when it reads no column."""
     if columns:

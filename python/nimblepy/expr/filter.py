@@ -2,7 +2,7 @@
 
     filter = parse_filter("k = 7 AND note LIKE '%late%'", schema)
     filter.conjuncts      # (Compare k == 7,): facts true of every row that passes
-    filter.columns        # ("k", "note"): what evaluation reads
+    filter.columns        # (("k",), ("note",)): what evaluation reads
     filter.mask(batch)    # which rows pass, exactly
 
 Start in ``predicate_ast.py`` for the tree, ``predicate_literal.py`` for exact literals.
@@ -34,7 +34,7 @@ from nimblepy.expr.nodes import (
     any_of,
     columns_of,
 )
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import Path
 
 __all__ = ["Bound", "Filter", "bounds_for", "parse_filter"]
 
@@ -45,7 +45,7 @@ class Filter:
 
     Attributes:
         node: the whole filter as a tree.
-        columns: dotted paths of the columns that evaluation reads, each once.
+        columns: paths of the columns that evaluation reads, each once.
         conjuncts: nodes that are true of every row that passes, for indexes and zone maps. Kinds:
             Compare, In, StartsWith, IsNull, IsValid, and Or / And of these. They may be weaker
             than the filter, so rows they admit still need :meth:`mask` unless ``exact``.
@@ -56,7 +56,7 @@ class Filter:
     """
 
     node: Node
-    columns: tuple[str, ...]
+    columns: tuple[Path, ...]
     conjuncts: tuple[Node, ...]
     exact: bool
     matches_nothing: bool
@@ -189,7 +189,7 @@ def _has_opaque(node: Node) -> bool:
 
 
 def _check_types(filter: Filter, schema: pa.Schema) -> None:
-    tops = dict.fromkeys(resolve_column(schema, name).path[0] for name in filter.columns)
+    tops = dict.fromkeys(path[0] for path in filter.columns)
     fields = [schema.field(name) for name in tops]
     batch = pa.RecordBatch.from_arrays(
         [pa.array([], type=item.type) for item in fields], schema=pa.schema(fields)

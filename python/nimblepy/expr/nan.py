@@ -15,7 +15,6 @@ from nimblepy.expr.bounds import compare
 from nimblepy.expr.evaluate import field, opaque
 from nimblepy.expr.nodes import (
     FLIPPED,
-    Column,
     Node,
     Not,
     Op,
@@ -23,6 +22,7 @@ from nimblepy.expr.nodes import (
     any_of,
     never,
 )
+from nimblepy.schema.columns import Column
 from nimblepy.schema.literals import as_scalar, place
 
 
@@ -47,7 +47,7 @@ def compare_constant(column: Column, op: Op, literal: object) -> Node:
     scalar = as_scalar(literal)
     if not pt.is_floating(column.value_type) or not scalar.is_valid:
         return node
-    is_nan = opaque(pc.is_nan(field(column)), (column.name,))
+    is_nan = opaque(pc.is_nan(field(column)), (column.path,))
     if not place(column.type, scalar).is_nan:
         return any_of(node, is_nan) if op in (">", ">=") else node
     if op in ("==", ">="):

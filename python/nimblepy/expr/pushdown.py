@@ -17,7 +17,6 @@ import pyarrow.types as pt
 
 from nimblepy.expr.nodes import (
     And,
-    Column,
     Compare,
     Const,
     In,
@@ -29,7 +28,8 @@ from nimblepy.expr.nodes import (
     StartsWith,
     all_of,
 )
-from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.schema.columns import Column
+from nimblepy.schema.kinds import is_bytes, is_text
 
 # Nested tuples; register_filter.cpp says what they mean.
 Spec: TypeAlias = tuple[Any, ...]
@@ -74,7 +74,7 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
         case Not(Compare() | In() | StartsWith() as arg) if not negated:
             return _spec(arg, negated=True)
         case IsNull(column) | IsValid(column) if _has_own_nulls(column.type):
-            return ("null" if isinstance(node, IsNull) else "valid", column.name)
+            return ("null" if isinstance(node, IsNull) else "valid", column.steps)
         case And(args) | Or(args) if not negated:
             parts = [_spec(arg) for arg in args]
             known = [part for part in parts if part is not None]
@@ -89,7 +89,7 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
 def _test(column: Column, op: str, values: list[pa.Scalar], negated: bool) -> Spec | None:
     if not _is_tested(column.type):
         return None
-    return ("test", column.name, op, pa.array(values, column.value_type), negated)
+    return ("test", column.steps, op, pa.array(values, column.value_type), negated)
 
 
 def _is_tested(data_type: pa.DataType) -> bool:

@@ -23,7 +23,6 @@ from nimblepy.expr.nodes import (
     FALSE,
     FLIPPED,
     UNKNOWN,
-    Column,
     Const,
     IsNull,
     IsValid,
@@ -43,7 +42,8 @@ from nimblepy.expr.sql_values import (
     literal_for,
     refuse,
 )
-from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.schema.columns import Column
+from nimblepy.schema.kinds import is_bytes, is_text
 
 _COMPARISONS: dict[type[exp.Expr], Op] = {
     exp.EQ: "==",
@@ -278,7 +278,7 @@ class _ConditionReader:
             field(column), rf"(?s)\A(?:{regex})\z", ignore_case=ignore_case
         )
         known_prefix = StartsWith(column, prefix) if prefix and not ignore_case else IsValid(column)
-        return opaque(matches, (column.name,), implies=known_prefix)
+        return opaque(matches, (column.path,), implies=known_prefix)
 
 
 def _like_parts(pattern: str, escape: str | None) -> tuple[str, str]:

@@ -13,8 +13,7 @@ from sqlglot import exp
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.evaluate import evaluate_constant, field
-from nimblepy.expr.nodes import Column
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import Column, Path, resolve_column, resolve_dotted
 from nimblepy.schema.text import localize, parse_text
 
 _TYPES: dict[str, pa.DataType] = {
@@ -56,7 +55,7 @@ class Constant:
     quoted: bool = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[Path, ...]:
         return ()
 
     @property
@@ -74,7 +73,7 @@ class Operand:
     """Something that differs from row to row; ``column`` when it is a column and nothing more."""
 
     expression: pc.Expression
-    columns: tuple[str, ...]
+    columns: tuple[Path, ...]
     column: Column | None = None
 
 
@@ -113,7 +112,7 @@ class ValueReader:
             return Constant(tree.this, quoted=True) if tree.is_string else _number(tree)
         if isinstance(tree, (exp.Column, exp.Dot)):
             column = self._column(tree)
-            return Operand(field(column), (column.name,), column)
+            return Operand(field(column), (column.path,), column)
         if isinstance(tree, exp.Neg):
             return self._negative(tree)
         if isinstance(tree, exp.Cast) and not isinstance(tree, exp.TryCast):
@@ -128,7 +127,7 @@ class ValueReader:
         self, function: Callable[..., pc.Expression], operands: list[Constant | Operand]
     ) -> Constant | Operand:
         result = function(*(operand.expression for operand in operands))
-        columns = tuple(dict.fromkeys(name for item in operands for name in item.columns))
+        columns = tuple(dict.fromkeys(path for item in operands for path in item.columns))
         if columns:
             return Operand(result, columns)
         return Constant(evaluate_constant(result))
@@ -143,10 +142,10 @@ class ValueReader:
         if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
             raise refuse(tree, "is not a column")
         names = [part.name for part in parts]
-        # Quotes say where a name ends; without them a dot may belong to the name.
+        # Quotes say where a name ends; without them a dot may after all belong to the name.
         if any(part.args.get("quoted") for part in parts):
             return resolve_column(self._schema, names)
-        return resolve_column(self._schema, ".".join(names))
+        return resolve_dotted(self._schema, names)
 
     def _negative(self, tree: exp.Neg) -> Constant | Operand:
         operand = self.read(tree.this)

@@ -29,6 +29,7 @@ from nimblepy.file.index_match import match_index, rows_by_indexes
 from nimblepy.file.indexes import Index
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
+from nimblepy.schema.columns import Column
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
 # A filter lets about 1 in 100 absent values pass: of more than these, some do in every stripe.
@@ -174,19 +175,19 @@ def _by_blooms(file: FileHandle, node: Node, ranges: Ranges) -> Ranges:
             parts = [_by_blooms(file, arg, ranges) for arg in args]
             return _core.merge(np.concatenate(parts))
         case Compare(column, "==", value):
-            return _prune_equal(file, column.name, [value], ranges)
+            return _prune_equal(file, column, [value], ranges)
         case In(column, values):
-            return _prune_equal(file, column.name, values, ranges)
+            return _prune_equal(file, column, values, ranges)
     return ranges
 
 
 def _prune_equal(
-    file: FileHandle, name: str, values: Sequence[pa.Scalar], ranges: Ranges
+    file: FileHandle, column: Column, values: Sequence[pa.Scalar], ranges: Ranges
 ) -> Ranges:
     if not 0 < len(values) <= MAX_BLOOM_VALUES or len(ranges) == 0:
         return ranges
     batch = pa.RecordBatch.from_arrays([pa.array(values, values[0].type)], ["value"])
-    return _core.prune_equal(file.core, name, batch, ranges)
+    return _core.prune_equal(file.core, column.steps, batch, ranges)
 
 
 def _union(parts: Any) -> Ranges:
@@ -207,5 +208,5 @@ def _prune(
         return None if value is None else pa.array([value], value.type)
 
     return _core.prune(
-        file.core, node.column.name, kind, array(lower[0]), lower[1], array(upper[0]), upper[1]
+        file.core, node.column.steps, kind, array(lower[0]), lower[1], array(upper[0]), upper[1]
     )

@@ -84,7 +84,7 @@ def files_that_may_pass(statistics: pa.ChunkedArray, node: Compare | In) -> set[
     left = set(range(len(statistics)))
     for number, entries in enumerate(statistics.to_pylist()):
         for entry in entries or ():
-            if entry["column"] == node.column.name and not _may(entry, tests):
+            if (entry["column"],) == node.column.path and not _may(entry, tests):
                 left.discard(number)
     return left
 

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter, parse_filter
-from nimblepy.expr.nodes import value_type
 from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.join_keys import comparable, widens
+from nimblepy.schema.kinds import value_type
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 HOWS: tuple[str, ...] = get_args(How)
@@ -229,9 +229,12 @@ def joined_columns(
         return ()
     # The equality columns are in the result already, on the probe's side.
     wanted = [n for n in build.names if n not in build_keys] if names is None else names
-    output = [(name, shown_as(name)) for name in wanted]
+    output: list[tuple[str, str]] = []
     for name in wanted:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"columns: a join takes names, not the path {name!r}")
         resolve_column(build, name)
+        output.append((name, shown_as(name)))
     counts = Counter([*probe_names, *(shown for _, shown in output)])
     clashes = [shown for _, shown in output if counts[shown] > 1]
     if clashes:
@@ -257,7 +260,7 @@ def _residual(
     shown = {name: shown_as(name) for name in build.names}
     fields = [pa.field(new, build.field(old).type) for old, new in shown.items()]
     parsed = parse_filter(condition, pa.schema([*probe, *fields]), nan_greatest=nan_greatest)
-    used = {resolve_column(pa.schema([*probe, *fields]), n).path[0] for n in parsed.columns}
+    used = {path[0] for path in parsed.columns}
     needed = {old: new for old, new in shown.items() if new in used and new not in probe.names}
     return parsed, tuple({**wanted, **needed}.items())
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.rows.keys import KeyColumns, exact_scalar, is_nan, place_of
-from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.schema.types import StartsWith
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.nodes import value_type
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.literals import Place, family, is_text, place
+from nimblepy.schema.kinds import family, is_text, value_type
+from nimblepy.schema.literals import Place, place
 from nimblepy.schema.types import SortKey
 
 

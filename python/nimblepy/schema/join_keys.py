@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.nodes import value_type
 from nimblepy.rows.keys import exact_scalar
-from nimblepy.schema.literals import family, is_bytes, is_text
+from nimblepy.schema.kinds import family, is_bytes, is_text, value_type
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

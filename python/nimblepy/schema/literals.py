@@ -14,16 +14,15 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.nodes import show, value_type
+from nimblepy.schema.kinds import family, is_text, value_type
 
-Family: TypeAlias = Literal["number", "bool", "date", "instant", "time", "duration", "text", "none"]
 Exact: TypeAlias = Fraction | float | bool | str | bytes
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -44,40 +43,14 @@ class Place:
     is_nan: bool = False
 
 
-def family(data_type: pa.DataType) -> Family:
-    """Which literals a type compares with. Zoned timestamps are told apart by :func:`place`."""
-    if pt.is_integer(data_type) or pt.is_floating(data_type) or pt.is_decimal(data_type):
-        return "number"
-    if pt.is_boolean(data_type):
-        return "bool"
-    if pt.is_date(data_type):
-        return "date"
-    if pt.is_timestamp(data_type):
-        return "instant"
-    if pt.is_time(data_type):
-        return "time"
-    if pt.is_duration(data_type):
-        return "duration"
-    if is_text(data_type) or is_bytes(data_type):
-        return "text"
-    return "none"
-
-
-def is_text(data_type: pa.DataType) -> bool:
-    """A UTF-8 type of any width."""
-    return bool(
-        pt.is_string(data_type) or pt.is_large_string(data_type) or pt.is_string_view(data_type)
-    )
-
-
-def is_bytes(data_type: pa.DataType) -> bool:
-    """A binary type of any width."""
-    return bool(
-        pt.is_binary(data_type)
-        or pt.is_large_binary(data_type)
-        or pt.is_binary_view(data_type)
-        or pt.is_fixed_size_binary(data_type)
-    )
+def show(scalar: pa.Scalar) -> str:
+    """A scalar for messages: strings quoted, everything else as Arrow prints it."""
+    if isinstance(scalar, (pa.StringScalar, pa.BinaryScalar)):
+        return repr(scalar.as_py())
+    try:
+        return str(scalar)
+    except (ValueError, OverflowError):  # finer or further than Python's datetime
+        return str(pa.array([scalar], scalar.type)).strip("[ \n]")
 
 
 def as_scalar(value: object) -> pa.Scalar:

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.nodes import value_type
-from nimblepy.schema.literals import family
+from nimblepy.schema.kinds import family, value_type
 
 
 def parse_text(data_type: pa.DataType, text: str) -> object:
