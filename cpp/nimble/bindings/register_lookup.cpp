@@ -159,8 +159,9 @@ std::optional<std::vector<uint8_t>> encode_bound(const py::object& array,
 py::array_t<uint64_t> prune(const FileReader& file, const ColumnPath& path,
                             const std::string& kind, const py::object& lower,
                             bool lower_inclusive, const py::object& upper,
-                            bool upper_inclusive) {
+                            bool upper_inclusive, bool nan) {
   ZoneQuery q;
+  q.nan_matches = nan;
   q.kind = kind == "null"    ? ZoneQuery::Kind::kNull
            : kind == "valid" ? ZoneQuery::Kind::kValid
                              : ZoneQuery::Kind::kRange;
@@ -223,7 +224,7 @@ void register_lookup(py::module_& m) {
   m.def("expand", &expand, py::arg("ranges"));
   m.def("prune", &prune, py::arg("file"), py::arg("path"), py::arg("kind"),
         py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
-        py::arg("upper_inclusive"));
+        py::arg("upper_inclusive"), py::arg("nan"));
   m.def("prune_equal", &prune_equal, py::arg("file"), py::arg("path"),
         py::arg("values"), py::arg("within"));
   m.def(

@@ -17,8 +17,8 @@ from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text
-from nimblepy.schema.literals import place
 from nimblepy.schema.text import parse_text
+from nimblepy.schema.values import place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

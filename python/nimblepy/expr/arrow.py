@@ -6,7 +6,6 @@ so the result always means what pyarrow would compute.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -42,8 +41,8 @@ from nimblepy.expr.nodes import (
     negate,
 )
 from nimblepy.schema.columns import Column, Path, column_paths, resolve_column
-from nimblepy.schema.kinds import is_bytes, is_text
-from nimblepy.schema.literals import place
+from nimblepy.schema.kinds import is_bytes, is_text, widens
+from nimblepy.schema.values import place
 
 _COMPARISONS: dict[str, Op] = {
     "equal": "==",
@@ -152,7 +151,7 @@ class _Lowering:
         """The column below casts that keep every value, so that they do not change an answer."""
         if isinstance(operand, Call) and operand.name == "cast" and operand.options is not None:
             column = self._exact_column(operand.args[0])
-            if column is None or not _widens(column.value_type, operand.options["to_type"].type):
+            if column is None or not widens(column.value_type, operand.options["to_type"].type):
                 return None
             return column
         return _column(operand, self._schema) if isinstance(operand, Ref) else None
@@ -203,29 +202,3 @@ def _has_prefixes(column: Column) -> bool:
     return is_text(column.value_type) or (
         is_bytes(column.value_type) and not pt.is_fixed_size_binary(column.value_type)
     )
-
-
-def _is_signed_into(source: pa.DataType, target: pa.DataType) -> bool:
-    if pt.is_signed_integer(target):
-        bits = source.bit_width + bool(pt.is_unsigned_integer(source))
-        return bool(bits <= target.bit_width)
-    return bool(pt.is_unsigned_integer(source) and source.bit_width <= target.bit_width)
-
-
-def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast from ``source`` to ``target`` keeps every value and their order."""
-    rules: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]]] = [
-        (is_text, is_text),
-        (lambda t: is_bytes(t) and not pt.is_fixed_size_binary(t), is_bytes),
-        (pt.is_date32, lambda t: bool(pt.is_date64(t))),
-    ]
-    if source == target or any(a(source) and b(target) for a, b in rules):
-        return True
-    if pt.is_integer(source) and pt.is_integer(target):
-        return _is_signed_into(source, target)
-    if pt.is_floating(source) and pt.is_floating(target):
-        return bool(source.bit_width <= target.bit_width)
-    if pt.is_integer(source) and pt.is_floating(target):
-        # The significand holds every integer of this many bits.
-        return bool(source.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
-    return False

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.schema.columns import Column, Path
-from nimblepy.schema.literals import show
+from nimblepy.schema.values import show
 
 Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
@@ -36,9 +36,12 @@ NEGATED: dict[Op, Op] = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<="
 
 @dataclass(frozen=True, slots=True)
 class Compare:
+    """``nan_greatest``: NaN equals itself and is above all numbers, as in SQL; not so in IEEE."""
+
     column: Column
     op: Op
     value: pa.Scalar
+    nan_greatest: bool = False
 
     def __str__(self) -> str:
         return f"{self.column} {self.op} {show(self.value)}"
@@ -46,7 +49,10 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Without values it is false for every value, which is how an impossible test is written."""
+    """Without values it is false for every value, which is how an impossible test is written.
+
+    A NaN among the values equals NaN.
+    """
 
     column: Column
     values: tuple[pa.Scalar, ...]
@@ -194,7 +200,8 @@ def _gather_equalities(parts: list[Node]) -> In | None:
 def negate(node: Node) -> Node:
     """Kleene NOT, pushed towards the leaves so that the result still helps an index.
 
-    An order comparison of floats stays wrapped: NaN makes ``not (x < 3)`` differ from ``x >= 3``.
+    An order comparison of IEEE floats stays wrapped: NaN makes ``not (x < 3)`` differ from
+    ``x >= 3``.
     """
     match node:
         case Const(value):
@@ -211,9 +218,10 @@ def negate(node: Node) -> Node:
             return IsNull(column)
         case Compare(column, "==", value) if pa.types.is_boolean(column.value_type):
             return Compare(column, "==", pa.scalar(not value.as_py()))
-        case Compare(column, op, value):
-            if op in ("==", "!=") or not pa.types.is_floating(column.value_type):
-                return Compare(column, NEGATED[op], value)
+        case Compare(column, op, value, nan_greatest):
+            is_float = pa.types.is_floating(column.value_type)
+            if nan_greatest or op in ("==", "!=") or not is_float:
+                return Compare(column, NEGATED[op], value, nan_greatest)
     return Not(node)
 
 

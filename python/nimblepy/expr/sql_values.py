@@ -15,6 +15,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.evaluate import evaluate_constant, field
 from nimblepy.schema.columns import Column, Path, resolve_column, resolve_dotted
 from nimblepy.schema.text import localize, parse_text
+from nimblepy.schema.values import as_scalar
 
 _TYPES: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -82,11 +83,6 @@ def literal_for(column: Column, constant: Constant) -> object:
     if constant.quoted and isinstance(constant.value, str):
         return parse_text(column.type, constant.value)
     data_type, value = column.value_type, constant.value
-    if isinstance(value, (Decimal, int)) and not isinstance(value, bool):
-        if pt.is_floating(data_type) and isinstance(value, Decimal):
-            # SQL compares a float with a decimal literal in the float type: x = 0.1 can be true.
-            return pa.scalar(float(value), type=pa.float64()).cast(data_type, safe=False)
-        return value
     if pt.is_timestamp(data_type) and data_type.tz and isinstance(value, pa.Scalar):
         if pt.is_date(value.type):
             value = value.cast(pa.timestamp("us"))
@@ -150,7 +146,9 @@ class ValueReader:
     def _negative(self, tree: exp.Neg) -> Constant | Operand:
         operand = self.read(tree.this)
         if isinstance(operand, Constant) and isinstance(operand.value, (int, Decimal)):
-            return Constant(-operand.value)
+            value = operand.value
+            # Decimal's own minus rounds to the caller's decimal context.
+            return Constant(value.copy_negate() if isinstance(value, Decimal) else -value)
         return self._apply(pc.negate_checked, [operand])
 
     def _cast(self, tree: exp.Cast) -> Constant | Operand:
@@ -160,8 +158,7 @@ class ValueReader:
         if operand.value is None:
             return operand
         if operand.quoted and isinstance(operand.value, str):
-            literal = parse_text(target, operand.value)
-            value = literal if isinstance(literal, pa.Scalar) else pa.scalar(literal)
+            value = as_scalar(parse_text(target, operand.value))
         else:
             value = operand.expression
             return Constant(evaluate_constant(value.cast(target)))

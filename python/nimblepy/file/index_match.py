@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.expr.bounds import bounds_for
+from nimblepy.expr.bounds import ranges_of
 from nimblepy.expr.nodes import Compare, In, Node, StartsWith
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
@@ -203,7 +203,7 @@ def _range_of(
     if isinstance(node, StartsWith):
         value = pa.scalar(node.prefix, node.column.value_type)
         return _core.index_prefix(core, index.number, single_row(names, [*prefix, value]), True)
-    (bound,) = bounds_for(node.column.value_type, node.op, node.value)
+    (bound,) = ranges_of(node)
     # An open side still ends where the leading columns change.
     low = [*prefix] if bound.lower is None else [*prefix, bound.lower]
     high = [*prefix] if bound.upper is None else [*prefix, bound.upper]

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.expr.nodes import Compare, In
-from nimblepy.files.bounds import EncodedKeys, successor
+from nimblepy.files.bounds import EncodedKeys
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.values import successor
 
 # Columns that are described, and bytes that are kept of a value.
 MOST_COLUMNS = 32

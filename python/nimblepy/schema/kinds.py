@@ -53,3 +53,23 @@ def is_bytes(data_type: pa.DataType) -> bool:
         or pt.is_binary_view(data_type)
         or pt.is_fixed_size_binary(data_type)
     )
+
+
+def widens(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of ``found`` is a value of ``wanted``, in the same order."""
+    if found == wanted or (is_text(found) and is_text(wanted)):
+        return True
+    if is_bytes(found) and is_bytes(wanted):
+        return not pt.is_fixed_size_binary(wanted)
+    if pt.is_date32(found):
+        return bool(pt.is_date64(wanted))
+    if pt.is_integer(found) and pt.is_integer(wanted):
+        if pt.is_signed_integer(found):
+            return bool(pt.is_signed_integer(wanted) and found.bit_width <= wanted.bit_width)
+        return bool(found.bit_width + pt.is_signed_integer(wanted) <= wanted.bit_width)
+    if pt.is_floating(found) and pt.is_floating(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pt.is_integer(found) and pt.is_floating(wanted):
+        # The significand holds every integer of this many bits.
+        return bool(found.bit_width < {16: 11, 32: 24, 64: 53}[wanted.bit_width])
+    return False
