@@ -94,11 +94,18 @@ def value_of(row: Row, column: str) -> Any:
     return value
 
 
-def compare(left: Any, op: str, right: Any) -> bool | None:
-    """SQL comparison, exact: Python compares floats, integers and fractions without rounding."""
+def compare_ieee(left: Any, op: str, right: Any) -> bool | None:
+    """An exact comparison: Python compares floats, integers and fractions without rounding."""
     if left is None or right is None:
         return None
     return _OPS[op](*(Fraction(v) if isinstance(v, Decimal) else v for v in (left, right)))
+
+
+def compare(left: Any, op: str, right: Any) -> bool | None:
+    """The same in SQL, where NaN equals itself and is above all numbers."""
+    if left is not None and right is not None and (left != left or right != right):
+        left, right = left != left, right != right
+    return compare_ieee(left, op, right)
 
 
 def all_of(values: list[bool | None]) -> bool | None:
@@ -254,7 +261,7 @@ def _expression_leaves(draw: st.DrawFn) -> Case:
     if kind == "compare":
         op = draw(st.sampled_from(list(_OPS)))
         expression = _EXPRESSION_OPS[op](_field(column), pc.scalar(literal))
-        return Case(expression, lambda r: compare(value_of(r, column), op, literal))
+        return Case(expression, lambda r: compare_ieee(value_of(r, column), op, literal))
     if kind == "in":
         members = draw(st.lists(st.one_of(st.none(), st.sampled_from(pool)), max_size=4))
         field = SCHEMA.field(column.split(".")[0])
@@ -315,12 +322,13 @@ def evaluate(node: ast.Node, row: Row) -> bool | None:
             return value_of(row, column.name) is None
         case ast.IsValid(column):
             return value_of(row, column.name) is not None
-        case ast.Compare(column, op, value):
+        case ast.Compare(column, op, value, nan_greatest):
             sql_op = {"==": "=", "!=": "<>"}.get(op, op)
-            return compare(value_of(row, column.name), sql_op, value.as_py())
+            comparison = compare if nan_greatest else compare_ieee
+            return comparison(value_of(row, column.name), sql_op, value.as_py())
         case ast.In(column, values):
             found = value_of(row, column.name)
-            return None if found is None else found in [value.as_py() for value in values]
+            return any_of([compare(found, "=", value.as_py()) for value in values])
         case ast.StartsWith(column, prefix):
             text = value_of(row, column.name)
             return None if text is None else text.startswith(prefix)

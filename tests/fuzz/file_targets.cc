@@ -30,13 +30,15 @@ std::optional<ArrowRows> take(const RowReader& rows,
 }
 
 // Names of up to `most` columns and of a field of the first struct.
-std::vector<std::string> some_columns(const Field& root, size_t most) {
-  std::vector<std::string> out;
+std::vector<OutputColumn> some_columns(const Field& root, size_t most) {
+  std::vector<OutputColumn> out;
   for (size_t i = 0; i < root.children.size() && out.size() < most; i += 2) {
     const Field& f = root.children[i];
-    out.push_back(f.name);
+    const auto top = static_cast<int>(i);
+    out.push_back({{top}, f.name});
     if (f.layout == Layout::kStruct && !f.children.empty()) {
-      out.push_back(f.name + "." + f.children.back().name);
+      const auto last = static_cast<int>(f.children.size()) - 1;
+      out.push_back({{top, last}, f.name + "." + f.children.back().name});
     }
   }
   return out;
@@ -116,11 +118,11 @@ ValueTest some_test(const Field& field, uint32_t variant) {
   return test;
 }
 
-void run_filter(const Reader& file, const std::string& column,
-                FilterNode::Kind kind, const ValueTest& test) {
+void run_filter(const Reader& file, int column, FilterNode::Kind kind,
+                const ValueTest& test) {
   FilterNode leaf;
   leaf.kind = kind;
-  leaf.column = column;
+  leaf.path = {column};
   leaf.test = test;
   FilterNode root;
   root.kind = FilterNode::Kind::kOr;
@@ -228,11 +230,12 @@ FUZZ_FILE_TARGET(filter) {
     if (file == nullptr) return;
     uint32_t variant = 0;
     for (const Field& f : file->footer().schema.children) {
+      const auto column = static_cast<int>(variant);
       if (++variant > 8) break;
-      run_filter(file, f.name, FilterNode::Kind::kNull, {});
+      run_filter(file, column, FilterNode::Kind::kNull, {});
       const Field* tested = RowFilter::tested_field(f);
       if (tested == nullptr) continue;
-      run_filter(file, f.name, FilterNode::Kind::kTest,
+      run_filter(file, column, FilterNode::Kind::kTest,
                  some_test(*tested, variant % 4));
     }
     size_t zones = 0;

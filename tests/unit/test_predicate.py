@@ -80,7 +80,7 @@ def masks(parsed: Filter, table: pa.Table) -> list[bool]:
         ("b", "b == True"),
         ("NOT b", "b == False"),
         ("NOT (i < 3)", "i >= 3"),
-        ("NOT (f < 3)", "not (f < 3.0)"),
+        ("NOT (f < 3)", "f >= 3.0"),
         ("NOT (i = 1 OR j = 2)", "i != 1 and j != 2"),
         ("i NOT BETWEEN 1 AND 2", "i < 1 or i > 2"),
         ("s LIKE 'ab%'", "s starts with 'ab'"),
@@ -95,7 +95,7 @@ def masks(parsed: Filter, table: pa.Table) -> list[bool]:
         ("i = -(-3)", "i == 3"),
         ("CAST('2020-01-01' AS DATE) = d", "d == 2020-01-01"),
         ("g = 0.1", "g == 0.10000000149011612"),
-        ("f = 'NaN'", "f in ()"),
+        ("f = 'NaN'", "f == nan"),
         ("raw = 'a'", "raw == b'a'"),
     ],
 )
@@ -110,7 +110,8 @@ def test_sql_becomes_exact_tree(text: str, tree: str) -> None:
         ("i = 1 AND s LIKE 'a%b'", ["i == 1", "s starts with 'a'"]),
         ("i = 1 AND i + j > 3", ["i == 1"]),
         ("i = 1 OR i + j > 3", []),
-        ("NOT (f < 3)", ["f is not null"]),
+        ("NOT (f < 3)", ["f >= 3.0"]),
+        (~(pc.field("f") < 3), ["f is not null"]),
         ("b IS TRUE", ["b == True"]),
         (pc.field("i").isin([1, 2]), ["i is not null", "i in (1, 2)"]),
         (pc.field("i").isin([1, None]), ["i is null or i in (1)"]),
@@ -146,9 +147,9 @@ def test_odd_column_names_do_not_confuse_expression_reading(name: str) -> None:
 def test_opaque_filter_needs_only_columns_it_reads() -> None:
     expression = pc.if_else(pc.field("b"), pc.field("i"), pc.field("loc", "k")) > 1
     parsed = parse_filter(expression, SCHEMA)
-    assert set(parsed.columns) == {"b", "i", "loc.k"}
+    assert set(parsed.columns) == {("b",), ("i",), ("loc", "k")}
     rounded = parse_filter(pc.round(pc.field("f"), ndigits=1) > 1, SCHEMA)  # options not rebuilt
-    assert rounded.columns == ("f",)
+    assert rounded.columns == (("f",),)
     assert isinstance(rounded.node, Opaque)
 
 
@@ -168,15 +169,6 @@ def test_zoned_column_reads_text_in_its_own_zone() -> None:
     )
     with pytest.raises(InvalidArgumentError, match="time zone"):
         parse_filter("t >= TIMESTAMPTZ '2020-07-01 00:00:00+00'", SCHEMA)
-
-
-def test_column_name_with_dot_wins_over_struct_field() -> None:
-    schema = pa.schema([("a.b", pa.int64()), ("a", pa.struct([("b", pa.int64())]))])
-    (whole,) = parse_filter("a.b = 1", schema).conjuncts
-    (nested,) = parse_filter(pc.field("a", "b") == 1, schema).conjuncts
-    assert isinstance(whole, Compare)
-    assert isinstance(nested, Compare)
-    assert (whole.column.path, nested.column.path) == (("a.b",), ("a", "b"))
 
 
 @pytest.mark.parametrize(

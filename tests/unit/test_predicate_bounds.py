@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.bounds import one_of
-from nimblepy.expr.filter import Bound, bounds_for
-from nimblepy.expr.nodes import Op
-from nimblepy.schema.literals import place
+from nimblepy.expr.bounds import Bound, compare, one_of, ranges_of
+from nimblepy.expr.nodes import UNKNOWN, Compare, In, Op
+from nimblepy.schema.columns import Column
 from nimblepy.schema.text import parse_text
+from nimblepy.schema.values import place
 
 OPS: dict[Op, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -48,6 +48,25 @@ def exact(value: Any) -> Any:
 def order(value: Any) -> tuple[int, Any]:
     """The index's key order: NaN is one value after all numbers."""
     return (1, 0) if value != value else (0, exact(value))
+
+
+def column_of(data_type: pa.DataType) -> Column:
+    return Column(("k",), data_type, (0,))
+
+
+def bounds_for(
+    data_type: pa.DataType, op: Op, literal: object, *, nan_greatest: bool = False
+) -> list[Bound]:
+    """Key ranges of the values for which ``value op literal`` is true, nulls aside."""
+    node = compare(column_of(data_type), op, literal, nan_greatest=nan_greatest)
+    if isinstance(node, Compare):
+        return ranges_of(node)
+    if isinstance(node, In) or node == UNKNOWN:  # never
+        return []
+    if op == "!=" or nan_greatest or not pa.types.is_floating(data_type):
+        return [Bound(None, True, None, True)]
+    ends = (pa.scalar(end).cast(data_type) for end in (-math.inf, math.inf))
+    return [Bound(next(ends), True, next(ends), True)]
 
 
 def holds(bound: Bound, value: Any) -> bool:
@@ -93,11 +112,11 @@ def test_float_ranges_hold_exactly_matching_values_with_nan(
 ) -> None:
     width: Any = data_type.bit_width
     value = data.draw(st.one_of(st.floats(width=width), st.sampled_from([math.nan, 0.0, math.inf])))
-    if isinstance(literal, int) and not -(2**63) <= literal < 2**63:
-        literal = float(literal)  # integers beyond int64 are decimals, which round to the type
     for op, function in OPS.items():
         found = [holds(bound, value) for bound in bounds_for(data_type, op, literal)]
         assert sum(found) == function(value, literal), op
+        found = [holds(b, value) for b in bounds_for(data_type, op, literal, nan_greatest=True)]
+        assert sum(found) == function(order(value), order(literal)), op
 
 
 @settings(max_examples=200)
@@ -188,10 +207,8 @@ def test_incomparable_literal_is_refused(data_type: pa.DataType, literal: object
 
 
 def test_in_list_drops_values_the_type_cannot_hold() -> None:
-    from nimblepy.expr.nodes import Column
-
-    assert str(one_of(Column(("k",), pa.int8()), [1, 300, 1.5, 1, 2])) == "k in (1, 2)"
-    assert str(one_of(Column(("k",), pa.int8()), [1, None])) == "k in (1) or unknown"
+    assert str(one_of(column_of(pa.int8()), [1, 300, 1.5, 1, 2])) == "k in (1, 2)"
+    assert str(one_of(column_of(pa.int8()), [1, None])) == "k in (1) or unknown"
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,8 @@ class ProbeKeys {
 // there is none.
 const IndexLookup* secondary_index(const FileReader& file, int64_t index);
 
-// Names, directions and null placement of key columns, as Python sees them.
-pybind11::list sort_keys_of(const FileReader& file,
-                            const std::vector<KeyColumnSpec>& columns);
+// Paths, directions and null placement of key columns, as Python sees them.
+pybind11::list sort_keys_of(const std::vector<KeyColumnSpec>& columns);
 
 pybind11::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r);
 std::vector<RowRange> ranges_from_numpy(

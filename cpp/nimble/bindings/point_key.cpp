@@ -36,7 +36,10 @@ ByteSpan PointKey::encode(PyObject* key, Memory* memory) const {
   if (logical == Logical::kText && PyUnicode_CheckExact(key)) {
     Py_ssize_t size = 0;
     const char* text = PyUnicode_AsUTF8AndSize(key, &size);
-    if (text == nullptr) throw py::error_already_set();
+    if (text == nullptr) {  // a lone surrogate, which Python refuses by name
+      PyErr_Clear();
+      return {};
+    }
     const auto n = static_cast<size_t>(size);
     if (KeyEncoder::max_text_key(n) <= Memory::kInlineBytes) {
       return {bytes, encoder.encode_text_key({text, n}, bytes)};

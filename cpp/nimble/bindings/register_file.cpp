@@ -44,7 +44,7 @@ py::dict stats_of(const FileReader& f) {
 }
 
 py::list key_columns_of(const FileReader& f) {
-  return f.footer().cluster ? sort_keys_of(f, f.footer().cluster->columns)
+  return f.footer().cluster ? sort_keys_of(f.footer().cluster->columns)
                             : py::list();
 }
 
@@ -53,8 +53,8 @@ py::list indexes_of(const FileReader& f) {
   py::list out;
   for (const SecondaryIndexRef& i : f.footer().indexes) {
     out.append(py::make_tuple(i.kind == IndexKind::kHash ? "hash" : "sorted",
-                              sort_keys_of(f, i.columns), i.num_keys,
-                              i.size_bytes, i.has_bloom));
+                              sort_keys_of(i.columns), i.num_keys, i.size_bytes,
+                              i.has_bloom));
   }
   return out;
 }
@@ -69,17 +69,11 @@ py::list metadata_of(const FileReader& f) {
 
 }  // namespace
 
-py::list sort_keys_of(const FileReader& f,
-                      const std::vector<KeyColumnSpec>& columns) {
+py::list sort_keys_of(const std::vector<KeyColumnSpec>& columns) {
   py::list out;
   for (const KeyColumnSpec& c : columns) {
-    std::string name;
-    const Field* at = &f.footer().schema;
-    for (const int step : c.path) {
-      at = &at->children[static_cast<size_t>(step)];
-      name += (name.empty() ? "" : ".") + at->name;
-    }
-    out.append(py::make_tuple(name, c.order.descending, c.order.nulls_first));
+    out.append(py::make_tuple(py::tuple(py::cast(c.path)), c.order.descending,
+                              c.order.nulls_first));
   }
   return out;
 }

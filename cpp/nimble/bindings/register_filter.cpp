@@ -2,8 +2,8 @@
 // native_filter.py says what it makes of its filter trees:
 //
 //   ("and" | "or", [filter, ...])
-//   ("null" | "valid", column)
-//   ("test", column, op, values, negated)
+//   ("null" | "valid", path)
+//   ("test", path, op, values, negated)
 #include <pybind11/stl.h>
 
 #include "nimble/base/parallel.h"
@@ -41,7 +41,7 @@ FilterNode node_of(const py::tuple& spec) {
     }
     return out;
   }
-  out.column = py::cast<std::string>(spec[1]);
+  out.path = py::cast<ColumnPath>(spec[1]);
   if (kind == "null" || kind == "valid") {
     out.kind =
         kind == "null" ? FilterNode::Kind::kNull : FilterNode::Kind::kValid;

@@ -140,16 +140,6 @@ py::tuple expand(const py::array_t<uint64_t, py::array::c_style>& ranges) {
   return py::make_tuple(rows, probes);
 }
 
-// Node of a column path of names; the caller has resolved it.
-uint32_t node_of(const FileReader& file, const std::string& path) {
-  const auto steps = unwrap(find_path(file.footer().schema, path));
-  uint32_t node = 0;
-  for (const int s : steps) {
-    node = file.plan().node(node).children[static_cast<size_t>(s)];
-  }
-  return node;
-}
-
 // Encoded key of one value of one column, ascending, nulls last.
 std::optional<std::vector<uint8_t>> encode_bound(const py::object& array,
                                                  bool after) {
@@ -166,17 +156,18 @@ std::optional<std::vector<uint8_t>> encode_bound(const py::object& array,
   return std::vector<uint8_t>(key.data(), key.data() + key.size());
 }
 
-py::array_t<uint64_t> prune(const FileReader& file, const std::string& column,
+py::array_t<uint64_t> prune(const FileReader& file, const ColumnPath& path,
                             const std::string& kind, const py::object& lower,
                             bool lower_inclusive, const py::object& upper,
-                            bool upper_inclusive) {
+                            bool upper_inclusive, bool nan) {
   ZoneQuery q;
+  q.nan_matches = nan;
   q.kind = kind == "null"    ? ZoneQuery::Kind::kNull
            : kind == "valid" ? ZoneQuery::Kind::kValid
                              : ZoneQuery::Kind::kRange;
   q.lower = encode_bound(lower, !lower_inclusive);
   q.upper = encode_bound(upper, upper_inclusive);
-  const uint32_t node = node_of(file, column);
+  const uint32_t node = unwrap(find_column(file.plan(), path)).node;
   Result<std::vector<RowRange>> found = std::vector<RowRange>{};
   {
     const WithoutGil nogil;
@@ -190,7 +181,7 @@ using Ranges = py::array_t<uint64_t, py::array::c_style>;
 // The rows in `within` of stripes that may hold one of the values of a column,
 // which are a batch of just it.
 py::array_t<uint64_t> prune_equal(const FileReader& file,
-                                  const std::string& column,
+                                  const ColumnPath& path,
                                   const py::object& values,
                                   const Ranges& within) {
   const auto batch = ImportedArray::from_python(values);
@@ -198,7 +189,7 @@ py::array_t<uint64_t> prune_equal(const FileReader& file,
       unwrap(KeyEncoder::create(batch->field(), {{{0}, SortOrder{}}}));
   KeyBuffer keys;
   check(encoder.encode(batch->view(), 0, batch->view().length(), &keys));
-  const uint32_t node = node_of(file, column);
+  const uint32_t node = unwrap(find_column(file.plan(), path)).node;
   Result<std::vector<RowRange>> found = ranges_from_numpy(within);
   {
     const WithoutGil nogil;
@@ -231,10 +222,10 @@ void register_lookup(py::module_& m) {
   m.def("find_prefix", &find_prefix, py::arg("file"), py::arg("values"),
         py::arg("starts_with"));
   m.def("expand", &expand, py::arg("ranges"));
-  m.def("prune", &prune, py::arg("file"), py::arg("column"), py::arg("kind"),
+  m.def("prune", &prune, py::arg("file"), py::arg("path"), py::arg("kind"),
         py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
-        py::arg("upper_inclusive"));
-  m.def("prune_equal", &prune_equal, py::arg("file"), py::arg("column"),
+        py::arg("upper_inclusive"), py::arg("nan"));
+  m.def("prune_equal", &prune_equal, py::arg("file"), py::arg("path"),
         py::arg("values"), py::arg("within"));
   m.def(
       "intersect",

@@ -19,7 +19,7 @@ namespace {
 
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
-  // `fallback(row, columns)` gives a dict of the columns that neither
+  // `fallback(row, numbers of columns)` gives a dict of those that neither
   // ValueMaker nor RowMaker knows; of all where the file is not mapped. Keys
   // are those of `index`; `order` as in PointKey.
   PointReader(std::shared_ptr<RowReader> rows, py::object fallback,
@@ -33,8 +33,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
       add_column(i);
     }
-    if (!nested_names_.empty()) {
-      nested_ = unwrap(RowReader::create(rows_->file_owner(), nested_names_));
+    if (!nested_columns_.empty()) {
+      nested_ = unwrap(RowReader::create(rows_->file_owner(), nested_columns_));
     }
   }
 
@@ -108,18 +108,11 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
   void add_nested(const Field& field, size_t i, Getter* g) {
-    const OpenFile& f = rows_->file();
-    const auto path = find_path(f.footer().schema, field.name);
-    // A name may mean another column than the one at hand.
-    const bool is_top =
-        path && path->size() == 1 && !rows_->is_nested(i) &&
-        f.plan().node(0).children[static_cast<size_t>(path->front())] ==
-            rows_->node(i);
-    if (is_top && f.file().mapped() != nullptr)
+    if (!rows_->is_nested(i) && rows_->file().file().mapped() != nullptr)
       g->nested = RowMaker::create(field);
-    if (!g->nested) return others_.append(g->name);
-    g->nested_column = nested_names_.size();
-    nested_names_.push_back(field.name);
+    if (!g->nested) return others_.append(i);
+    g->nested_column = nested_columns_.size();
+    nested_columns_.push_back(rows_->column(i));
   }
 
   static PyObject* call_get(PyObject* owner, PyObject* key) {
@@ -237,8 +230,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   PointKey key_;
   std::vector<Getter> getters_;
   py::dict blank_;   // every name, no value
-  py::list others_;  // names of columns that go through `fallback_`
-  std::vector<std::string> nested_names_;
+  py::list others_;  // numbers of columns that go through `fallback_`
+  std::vector<OutputColumn> nested_columns_;
   std::shared_ptr<const RowReader> nested_;
 };
 

@@ -108,6 +108,15 @@ BatchStream scan(const std::shared_ptr<RowReader>& reader, const Rows& ranges,
       threads_or_default(threads)));
 }
 
+// (path, name in the result) of each column; none: all of the file.
+using Columns = std::optional<std::vector<std::pair<ColumnPath, std::string>>>;
+
+std::vector<OutputColumn> outputs_of(const Columns::value_type& columns) {
+  std::vector<OutputColumn> out;
+  for (const auto& [path, name] : columns) out.push_back({path, name});
+  return out;
+}
+
 // One batch of rows, the quick way for small results: (schema, array).
 py::tuple take_batch(const RowReader& reader, const Rows& rows,
                      uint32_t threads) {
@@ -216,8 +225,9 @@ void register_projection(py::module_& m) {
       .def("check_failure", &BatchStream::check_failure);
   py::class_<RowReader, std::shared_ptr<RowReader>>(m, "Projection")
       .def(py::init([](std::shared_ptr<FileReader> file,
-                       const std::optional<std::vector<std::string>>& columns) {
-             auto made = columns ? RowReader::create(std::move(file), *columns)
+                       const Columns& columns) {
+             auto made = columns ? RowReader::create(std::move(file),
+                                                     outputs_of(*columns))
                                  : RowReader::create_all(std::move(file));
              return std::const_pointer_cast<RowReader>(unwrap(std::move(made)));
            }),

@@ -50,4 +50,23 @@ uint32_t StreamPlan::add(const Field& field, uint32_t parent) {
   return id;
 }
 
+Result<PlannedColumn> find_column(const StreamPlan& plan,
+                                  const ColumnPath& path) {
+  PlannedColumn out;
+  out.field = plan.node(0).field;
+  for (const int step : path) {
+    const auto at = static_cast<size_t>(step);
+    if (out.field->layout != Layout::kStruct || step < 0 ||
+        at >= out.field->children.size()) {
+      return Status::invalid_argument("a column path leads nowhere below '" +
+                                      out.field->name + "'");
+    }
+    if (out.node != 0) out.parents.push_back(out.node);
+    out.node = plan.node(out.node).children[at];
+    out.field = &out.field->children[at];
+  }
+  if (path.empty()) return Status::invalid_argument("an empty column path");
+  return out;
+}
+
 }  // namespace nimble

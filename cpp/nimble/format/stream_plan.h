@@ -45,4 +45,16 @@ class StreamPlan {
   std::vector<uint32_t> owners_;
 };
 
+// Where a column is in a plan.
+struct PlannedColumn {
+  const Field* field = nullptr;
+  uint32_t node = 0;
+  // Nodes of the structs above it, the outermost first.
+  std::vector<uint32_t> parents;
+};
+
+// Fails where the path leads nowhere, or through anything but structs.
+Result<PlannedColumn> find_column(const StreamPlan& plan,
+                                  const ColumnPath& path);
+
 }  // namespace nimble

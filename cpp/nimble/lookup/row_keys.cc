@@ -9,22 +9,6 @@
 namespace nimble {
 namespace {
 
-// A leaf by its path of names where that leads to it, else the column that it
-// is in. `path` becomes the way to it from there.
-std::string path_name(const Field& schema, std::vector<int>* path) {
-  std::string name;
-  const Field* at = &schema;
-  for (const int step : *path) {
-    at = &at->children[static_cast<size_t>(step)];
-    name += (name.empty() ? "" : ".") + at->name;
-  }
-  const auto found = find_path(schema, name);
-  const auto top = static_cast<size_t>(path->front());
-  const bool leads = found && *found == *path;
-  path->erase(path->begin(), leads ? path->end() : path->begin() + 1);
-  return leads ? name : schema.children[top].name;
-}
-
 // More rows than this are decoded together rather than tried one by one: where
 // single values cost a block each, so does the search.
 constexpr uint64_t kMaxTried = 32;
@@ -58,17 +42,15 @@ bool is_plain(const Field& field) {
 
 Result<std::unique_ptr<const RowKeys>> RowKeys::create(
     const OpenFile& file, const std::vector<KeyColumnSpec>& columns) {
-  std::vector<std::string> names;
+  std::vector<OutputColumn> outputs;
   std::vector<KeyColumnSpec> specs;
   for (const KeyColumnSpec& c : columns) {
-    std::vector<int> path = c.path;
-    std::string name = path_name(file.footer().schema, &path);
-    path.insert(path.begin(), static_cast<int>(names.size()));
-    specs.push_back({std::move(path), c.order});
-    names.push_back(std::move(name));
+    specs.push_back({{static_cast<int>(outputs.size())}, c.order});
+    outputs.push_back({c.path, path_name(file.footer().schema, c.path)});
   }
-  const std::shared_ptr<const OpenFile> borrowed(&file, [](const OpenFile*) {});
-  NIMBLE_ASSIGN_OR_RETURN(auto rows, RowReader::create(borrowed, names));
+  const std::shared_ptr<const OpenFile> borrowed(&file,
+                                                   [](const OpenFile*) {});
+  NIMBLE_ASSIGN_OR_RETURN(auto rows, RowReader::create(borrowed, outputs));
   NIMBLE_ASSIGN_OR_RETURN(KeyEncoder encoder,
                           KeyEncoder::create(rows->schema(), specs));
   std::unique_ptr<RowKeys> out(

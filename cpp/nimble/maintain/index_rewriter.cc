@@ -62,7 +62,7 @@ Status IndexRewriter::open_columns() {
     next_row_ = source_->num_rows();
     return Status::ok();
   }
-  std::vector<std::string> names;
+  std::vector<OutputColumn> columns;
   for (IndexSpec& spec : specs) {
     for (KeyColumnSpec& c : spec.columns) {
       const auto found = std::find(tops_.begin(), tops_.end(), c.path[0]);
@@ -70,12 +70,13 @@ Status IndexRewriter::open_columns() {
       if (found == tops_.end()) {
         tops_.push_back(c.path[0]);
         const auto top = static_cast<size_t>(c.path[0]);
-        names.push_back(source_->footer().schema.children[top].name);
+        columns.push_back(
+            {{c.path[0]}, source_->footer().schema.children[top].name});
       }
       c.path[0] = place;
     }
   }
-  NIMBLE_ASSIGN_OR_RETURN(rows_, RowReader::create(source_, names));
+  NIMBLE_ASSIGN_OR_RETURN(rows_, RowReader::create(source_, columns));
   WriterOptions options = change_.options;
   options.indexes = specs;
   NIMBLE_ASSIGN_OR_RETURN(

@@ -99,20 +99,17 @@ Status RowFilter::resolve(FilterNode* node) {
     order_children(node);
     return Status::ok();
   }
-  const Field* field = &file_->footer().schema;
-  NIMBLE_ASSIGN_OR_RETURN(const std::vector<int> path,
-                          find_path(*field, node->column));
-  for (const int step : path) {
-    if (node->node != 0) node->parents.push_back(node->node);
-    const auto at = static_cast<size_t>(step);
-    node->node = file_->plan().node(node->node).children[at];
-    field = &field->children[at];
-  }
+  NIMBLE_ASSIGN_OR_RETURN(PlannedColumn found,
+                          find_column(file_->plan(), node->path));
+  node->node = found.node;
+  node->parents = std::move(found.parents);
+  const Field* const field = found.field;
   if (node->kind != FilterNode::Kind::kTest) return Status::ok();
   const Field* tested = tested_field(*field);
   if (tested == nullptr || tested->value_type() != node->test.type) {
-    return Status::unsupported("column '" + node->column + "' of type " +
-                               field->type_name() +
+    return Status::unsupported("column '" +
+                               path_name(file_->footer().schema, node->path) +
+                               "' of type " + field->type_name() +
                                " cannot be tested with these values");
   }
   if (field->layout == Layout::kDictionary) return resolve_dictionary(node);
@@ -238,7 +235,8 @@ Status RowFilter::apply(const FilterNode& node, const StripeReader& reader,
   }
   NIMBLE_RETURN_IF_ERROR(apply_valid(node, reader, segment, selection));
   return reader.filter_values(node.node, segment, node.test, selection)
-      .with_context("column '" + node.column + "'");
+      .with_context("column '" + path_name(file_->footer().schema, node.path) +
+                    "'");
 }
 
 // What one child has let pass the next ones need not look at.

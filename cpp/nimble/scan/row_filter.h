@@ -26,8 +26,8 @@ struct FilterNode {
 
   Kind kind = Kind::kAnd;
   std::vector<FilterNode> children;
-  std::string column;  // dotted path, as find_path() takes it
-  ValueTest test;      // of the column's value type
+  ColumnPath path;  // of the column
+  ValueTest test;   // of the column's value type
 
   // Filled in by RowFilter.
   uint32_t node = 0;

@@ -66,33 +66,19 @@ PlacedRows place_rows(std::span<const uint64_t> rows) {
 
 Result<std::shared_ptr<const RowReader>> RowReader::create(
     std::shared_ptr<const OpenFile> file,
-    const std::vector<std::string>& columns) {
+    const std::vector<OutputColumn>& columns) {
   std::shared_ptr<RowReader> out(new RowReader());
-  const Field& root = file->footer().schema;
-  out->schema_ = root;
+  out->outputs_ = columns;
+  out->schema_ = file->footer().schema;
   out->schema_.children.clear();
-  for (const std::string& name : columns) {
-    auto path = find_path(root, name);
-    if (!path) {
-      std::string known;
-      for (const Field& c : root.children) {
-        known += (known.empty() ? "" : ", ") + c.name;
-      }
-      return Status::invalid_argument("no column '" + name +
-                                      "'; the file has: " + known);
-    }
-    Projected p{0, {}};
-    const Field* field = &root;
-    for (const int step : *path) {
-      if (field != &root) p.parents.push_back(p.node);
-      p.node = file->plan().node(p.node).children[static_cast<size_t>(step)];
-      field = &field->children[static_cast<size_t>(step)];
-    }
-    Field child = *field;
-    child.name = name;
-    if (!p.parents.empty()) child.flags |= ARROW_FLAG_NULLABLE;
+  for (const OutputColumn& c : columns) {
+    NIMBLE_ASSIGN_OR_RETURN(PlannedColumn found,
+                            find_column(file->plan(), c.path));
+    Field child = *found.field;
+    child.name = c.name;
+    if (!found.parents.empty()) child.flags |= ARROW_FLAG_NULLABLE;
     out->schema_.children.push_back(std::move(child));
-    out->columns_.push_back(std::move(p));
+    out->columns_.push_back({found.node, std::move(found.parents)});
   }
   out->file_ = std::move(file);
   return std::shared_ptr<const RowReader>(std::move(out));
@@ -103,6 +89,9 @@ Result<std::shared_ptr<const RowReader>> RowReader::create_all(
   std::shared_ptr<RowReader> out(new RowReader());
   out->schema_ = file->footer().schema;
   for (const uint32_t node : file->plan().node(0).children) {
+    const auto i = out->columns_.size();
+    out->outputs_.push_back(
+        {{static_cast<int>(i)}, out->schema_.children[i].name});
     out->columns_.push_back({node, {}});
   }
   out->file_ = std::move(file);

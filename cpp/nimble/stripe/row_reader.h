@@ -20,13 +20,18 @@ struct PlacedRows {
 };
 PlacedRows place_rows(std::span<const uint64_t> rows);
 
+// A column to read, and what it is called in the result.
+struct OutputColumn {
+  ColumnPath path;
+  std::string name;
+};
+
 class RowReader {
  public:
-  // `columns` are names or dotted paths of struct fields, in output order; a
-  // nested field comes out under its whole path.
+  // Columns in output order. Fails where a path leads nowhere.
   static Result<std::shared_ptr<const RowReader>> create(
       std::shared_ptr<const OpenFile> file,
-      const std::vector<std::string>& columns);
+      const std::vector<OutputColumn>& columns);
   static Result<std::shared_ptr<const RowReader>> create_all(
       std::shared_ptr<const OpenFile> file);
 
@@ -35,6 +40,8 @@ class RowReader {
   // The struct that results are.
   const Field& schema() const { return schema_; }
   Column make_output() const { return Column(schema_, /*wide=*/false); }
+  // The output columns, of create().
+  const OutputColumn& column(size_t i) const { return outputs_[i]; }
   // Node of each output column.
   uint32_t node(size_t column) const { return columns_[column].node; }
   bool is_nested(size_t column) const {
@@ -88,6 +95,7 @@ class RowReader {
 
   std::shared_ptr<const OpenFile> file_;
   Field schema_;
+  std::vector<OutputColumn> outputs_;
   std::vector<Projected> columns_;
 };
 

@@ -399,40 +399,14 @@ Status check_storable(const Field& schema) {
   return check_storable(schema, "");
 }
 
-namespace {
-
-bool find_below(const Field& at, std::string_view path, std::vector<int>* out) {
-  // The longest child name that `path` begins with comes first: names may hold
-  // dots. Where it leads nowhere, a shorter one may.
-  std::vector<int> candidates;
-  for (size_t i = 0; i < at.children.size(); ++i) {
-    const Field& c = at.children[i];
-    const std::string_view n = c.name;
-    const bool part = c.layout == Layout::kStruct && path.size() > n.size() &&
-                      path.starts_with(n) && path[n.size()] == '.';
-    if (path == n || part) candidates.push_back(static_cast<int>(i));
+std::string path_name(const Field& root, const ColumnPath& path) {
+  std::string name;
+  const Field* at = &root;
+  for (const int step : path) {
+    at = &at->children[static_cast<size_t>(step)];
+    name += (name.empty() ? "" : ".") + at->name;
   }
-  const auto name_size = [&at](int i) {
-    return at.children[static_cast<size_t>(i)].name.size();
-  };
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [&](int a, int b) { return name_size(a) > name_size(b); });
-  for (const int i : candidates) {
-    out->push_back(i);
-    if (name_size(i) == path.size()) return true;
-    const Field& child = at.children[static_cast<size_t>(i)];
-    if (find_below(child, path.substr(name_size(i) + 1), out)) return true;
-    out->pop_back();
-  }
-  return false;
-}
-
-}  // namespace
-
-Result<std::vector<int>> find_path(const Field& root, std::string_view path) {
-  std::vector<int> out;
-  if (find_below(root, path, &out)) return out;
-  return Status::not_found("no column '" + std::string(path) + "'");
+  return name;
 }
 
 }  // namespace nimble

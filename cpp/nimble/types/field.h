@@ -96,8 +96,11 @@ bool has_dictionary(const Field& field);
 // import. Writers ask before the first byte, readers for every footer.
 Status check_storable(const Field& schema);
 
-// Child by dotted path ("location.lat"); a name that holds dots itself is
-// found first. Indices from the root's children downward.
-Result<std::vector<int>> find_path(const Field& root, std::string_view path);
+// A column: child indices from the root struct downward. Names are no
+// addresses: they may hold dots, and a file may have one twice.
+using ColumnPath = std::vector<int>;
+
+// The names along a path that leads somewhere, with dots between: for messages.
+std::string path_name(const Field& root, const ColumnPath& path);
 
 }  // namespace nimble

@@ -8,7 +8,7 @@ cached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from nimblepy.file.indexes import CLUSTER
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.write import index_specs
 from nimblepy.rows.request import Where
+from nimblepy.schema.columns import Path, resolve_column
 from nimblepy.schema.types import SortKey, as_sort_keys
 
 # The sample is this many stretches of this many rows. A smaller file is looked at whole.
@@ -268,12 +269,18 @@ class Costs:
             reads, size = reads + more, size + more_bytes
         return Cost(path, rows, rows * SCANNED_ROW, reads, size)
 
-    def _columns(self, question: Question) -> tuple[list[str], list[str]]:
+    def _columns(self, question: Question) -> tuple[list[Path], list[Path]]:
         """The columns that are tested, and those that are read besides."""
-        names = self.file.schema.names if question.columns is None else question.columns
-        tested = question.filter.columns if question.filter is not None else question.names
+        schema = self.file.schema
+        names = schema.names if question.columns is None else question.columns
+        tested: Iterable[Path] = (
+            question.filter.columns
+            if question.filter is not None
+            else (resolve_column(schema, name).path for name in question.names)
+        )
         once = list(dict.fromkeys(tested))
-        return once, [name for name in names if name not in once]
+        others = [resolve_column(schema, name).path for name in names]
+        return once, [path for path in others if path not in once]
 
     def _random_rows(self, rows: float) -> Any:
         """As many rows at random positions, as ranges."""
@@ -283,7 +290,7 @@ class Costs:
         begins = np.unique(random.integers(0, max(1, n), count, dtype=np.uint64))
         return np.column_stack((begins, begins + np.uint64(1)))
 
-    def _reads(self, ranges: Any, names: list[str]) -> tuple[float, float]:
+    def _reads(self, ranges: Any, names: list[Path]) -> tuple[float, float]:
         if not len(ranges):
             return 0.0, 0.0
         found = self.file.handle.projection(tuple(names)).plan_reads(_core.merge(ranges))

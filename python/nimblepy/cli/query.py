@@ -12,13 +12,13 @@ import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows, split_names
-from nimblepy.expr.nodes import Column
 from nimblepy.files.resolve import as_rows
 from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive
-from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.literals import is_bytes, is_text, place
+from nimblepy.schema.columns import Column, resolve_column
+from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.schema.text import parse_text
+from nimblepy.schema.values import place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

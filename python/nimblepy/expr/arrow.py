@@ -6,7 +6,6 @@ so the result always means what pyarrow would compute.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -29,7 +28,6 @@ from nimblepy.expr.expression_tree import (
 )
 from nimblepy.expr.nodes import (
     FLIPPED,
-    Column,
     Const,
     In,
     IsNull,
@@ -42,8 +40,9 @@ from nimblepy.expr.nodes import (
     any_of,
     negate,
 )
-from nimblepy.schema.columns import column_paths, resolve_column
-from nimblepy.schema.literals import is_bytes, is_text, place
+from nimblepy.schema.columns import Column, Path, column_paths, resolve_column
+from nimblepy.schema.kinds import is_bytes, is_text, widens
+from nimblepy.schema.values import place
 
 _COMPARISONS: dict[str, Op] = {
     "equal": "==",
@@ -64,27 +63,30 @@ def read_expression(expression: pc.Expression, schema: pa.Schema) -> Node:
     try:
         return _read(expression, schema)
     except (NotUnderstood, RecursionError):
-        return Opaque(expression, tuple(schema.names))
+        return _whole(expression, schema)
+
+
+def _whole(expression: pc.Expression, schema: pa.Schema) -> Node:
+    """An expression of which nothing is known: it may read any column."""
+    return Opaque(expression, tuple((name,) for name in schema.names))
 
 
 def _read(expression: pc.Expression, schema: pa.Schema) -> Node:
     tree = read_tree(expression)
     try:
         if not rebuild(tree).equals(expression):
-            return Opaque(expression, tuple(schema.names))
+            return _whole(expression, schema)
     except NotUnderstood:
         # The names stand, unless line breaks in them could have been read as something else.
-        if any("\n" in path for path in column_paths(schema)):
-            return Opaque(expression, tuple(schema.names))
-        return Opaque(expression, _names(tree, schema))
+        if any("\n" in name for path in column_paths(schema) for name in path):
+            return _whole(expression, schema)
+        return Opaque(expression, _paths(tree, schema))
     return _Lowering(schema).lower(_with_paths(tree, schema))
 
 
 def _column(ref: Ref, schema: pa.Schema) -> Column:
     # pc.field("location.lat") is a plain name to pyarrow; here it may also be a dotted path.
-    if len(ref.path) == 1:
-        return resolve_column(schema, ref.path[0])
-    return resolve_column(schema, ref.path)
+    return resolve_column(schema, ref.path[0] if len(ref.path) == 1 else ref.path)
 
 
 def _with_paths(tree: Tree, schema: pa.Schema) -> Tree:
@@ -96,8 +98,8 @@ def _with_paths(tree: Tree, schema: pa.Schema) -> Tree:
     return tree
 
 
-def _names(tree: Tree, schema: pa.Schema) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_column(ref, schema).name for ref in references(tree)))
+def _paths(tree: Tree, schema: pa.Schema) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(_column(ref, schema).path for ref in references(tree)))
 
 
 class _Lowering:
@@ -119,7 +121,7 @@ class _Lowering:
         return self._opaque(tree)
 
     def _opaque(self, tree: Tree, implies: Node | None = None) -> Node:
-        return opaque(rebuild(tree), _names(tree, self._schema), implies)
+        return opaque(rebuild(tree), _paths(tree, self._schema), implies)
 
     def _lower_call(self, call: Call) -> Node | None:
         match call.name, call.args:
@@ -149,7 +151,7 @@ class _Lowering:
         """The column below casts that keep every value, so that they do not change an answer."""
         if isinstance(operand, Call) and operand.name == "cast" and operand.options is not None:
             column = self._exact_column(operand.args[0])
-            if column is None or not _widens(column.value_type, operand.options["to_type"].type):
+            if column is None or not widens(column.value_type, operand.options["to_type"].type):
                 return None
             return column
         return _column(operand, self._schema) if isinstance(operand, Ref) else None
@@ -200,29 +202,3 @@ def _has_prefixes(column: Column) -> bool:
     return is_text(column.value_type) or (
         is_bytes(column.value_type) and not pt.is_fixed_size_binary(column.value_type)
     )
-
-
-def _is_signed_into(source: pa.DataType, target: pa.DataType) -> bool:
-    if pt.is_signed_integer(target):
-        bits = source.bit_width + bool(pt.is_unsigned_integer(source))
-        return bool(bits <= target.bit_width)
-    return bool(pt.is_unsigned_integer(source) and source.bit_width <= target.bit_width)
-
-
-def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast from ``source`` to ``target`` keeps every value and their order."""
-    rules: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]]] = [
-        (is_text, is_text),
-        (lambda t: is_bytes(t) and not pt.is_fixed_size_binary(t), is_bytes),
-        (pt.is_date32, lambda t: bool(pt.is_date64(t))),
-    ]
-    if source == target or any(a(source) and b(target) for a, b in rules):
-        return True
-    if pt.is_integer(source) and pt.is_integer(target):
-        return _is_signed_into(source, target)
-    if pt.is_floating(source) and pt.is_floating(target):
-        return bool(source.bit_width <= target.bit_width)
-    if pt.is_integer(source) and pt.is_floating(target):
-        # The significand holds every integer of this many bits.
-        return bool(source.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
-    return False

@@ -11,7 +11,6 @@ import pyarrow.types as pt
 
 from nimblepy.expr.nodes import (
     UNKNOWN,
-    Column,
     Compare,
     In,
     Node,
@@ -19,9 +18,9 @@ from nimblepy.expr.nodes import (
     always,
     any_of,
     never,
-    value_type,
 )
-from nimblepy.schema.literals import Place, as_scalar, place
+from nimblepy.schema.columns import Column
+from nimblepy.schema.values import LiteralPosition, is_nan, is_null, place
 
 
 class Bound(NamedTuple):
@@ -33,107 +32,99 @@ class Bound(NamedTuple):
     upper_inclusive: bool
 
 
-def compare(column: Column, op: Op, literal: object) -> Node:
+def compare(column: Column, op: Op, literal: object, *, nan_greatest: bool = False) -> Node:
     """``column op literal`` as a node whose values have exactly the column's type.
+
+    Args:
+        literal: a Python, numpy, pandas or Arrow value.
+        nan_greatest: NaN equals itself and is above all numbers, as in SQL; otherwise no order
+            holds for it, as in pyarrow.
 
     Raises:
         InvalidArgumentError: the two types cannot be compared.
     """
-    scalar = as_scalar(literal)
-    if not scalar.is_valid:
+    if is_null(literal):
         return UNKNOWN
-    found = place(column.type, scalar)
+    found = place(column.type, literal)
+    nan_greatest = nan_greatest and (found.is_nan or pt.is_floating(column.value_type))
     if found.is_nan:
-        return always(column) if op == "!=" else never(column)
+        return _compare_nan(column, op) if nan_greatest else _settled(column, op == "!=")
     if found.exact is not None:
-        return Compare(column, op, found.exact)
-    if op == "==":
-        return never(column)
-    if op == "!=":
-        return always(column)
-    return _compare_between(column, op, found)
+        return Compare(column, op, found.exact, nan_greatest)
+    if op in ("==", "!="):
+        return _settled(column, op == "!=")
+    return _compare_between(column, op, found, nan_greatest)
 
 
-def _compare_between(column: Column, op: Op, found: Place) -> Node:
+def _settled(column: Column, answer: bool) -> Node:
+    return always(column) if answer else never(column)
+
+
+def _compare_nan(column: Column, op: Op) -> Node:
+    """``column op NaN`` where NaN is the greatest value."""
+    if not pt.is_floating(column.value_type):
+        return _settled(column, op in ("!=", "<", "<="))
+    if op in ("<=", ">"):
+        return _settled(column, op == "<=")
+    nan = pa.scalar(math.nan).cast(column.value_type)
+    return Compare(column, "==" if op in ("==", ">=") else "!=", nan, True)
+
+
+def _compare_between(column: Column, op: Op, found: LiteralPosition, nan_greatest: bool) -> Node:
     if op in ("<", "<="):
         if found.below is None:
             return never(column)
         # Every value lies below, unless there are values above (or NaN, which no order holds for).
         if found.above is None:
             return always(column)
-        return Compare(column, "<=", found.below)
+        return Compare(column, "<=", found.below, nan_greatest)
     if found.above is None:
         return never(column)
     if found.below is None:
         return always(column)
-    return Compare(column, ">=", found.above)
+    return Compare(column, ">=", found.above, nan_greatest)
 
 
-def one_of(column: Column, literals: Iterable[object]) -> Node:
+def one_of(column: Column, literals: Iterable[object], *, nan_greatest: bool = False) -> Node:
     """``column IN (literals)`` with SQL's rule for nulls: a null among them makes misses unknown.
 
-    NaN equals nothing, and literals the column type cannot hold match nothing.
+    Literals the column type cannot hold match nothing; NaN equals nothing, unless it is the
+    greatest value.
     """
     values: list[pa.Scalar] = []
     has_null = False
     for literal in literals:
-        scalar = as_scalar(literal)
-        if not scalar.is_valid:
+        if is_null(literal):
             has_null = True
             continue
-        found = place(column.type, scalar)
+        found = place(column.type, literal)
         if found.exact is not None:
             values.append(found.exact)
+        elif found.is_nan and nan_greatest and pt.is_floating(column.value_type):
+            values.append(pa.scalar(math.nan).cast(column.value_type))
     node = In(column, tuple(dict.fromkeys(values)))
     return any_of(node, UNKNOWN) if has_null else node
 
 
-def bounds_for(column_type: pa.DataType, op: Op, value: object) -> list[Bound]:
-    """Key ranges that hold exactly the rows where ``column op value`` is true.
+def ranges_of(node: Compare) -> list[Bound]:
+    """Key ranges that hold exactly the rows where ``node`` is true, ascending and disjoint.
 
     The index orders NaN as one value after +inf, while IEEE comparisons with NaN are false; so a
-    float range that would be open is closed at the infinities. An open side of another type may
-    take in nulls, which sort there: the caller bounds them or evaluates the filter.
-
-    Args:
-        column_type: type of the key column.
-        op: ``==``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
-        value: Python value or Arrow scalar; it need not be representable in the column type.
-
-    Returns:
-        Disjoint ranges in ascending order; empty when no row can match.
-
-    Raises:
-        InvalidArgumentError: the types cannot be compared.
+    float range that would be open is closed at the infinities, unless NaN is the greatest value.
+    An open side may take in nulls, which sort there: the caller bounds them or evaluates the
+    filter.
     """
-    node = compare(Column(("key",), column_type), op, value)
-    if isinstance(node, Compare):
-        return _ranges(value_type(column_type), node.op, node.value)
-    # What is left is "never" (no values), "unknown" (null literal) or "always" (any value).
-    if isinstance(node, In) or node == UNKNOWN:
-        return []
-    if op == "!=":
-        return [Bound(None, True, None, True)]
-    lowest, highest = _ends(value_type(column_type))
-    return [Bound(lowest, True, highest, True)]
-
-
-def _ends(data_type: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    """The least and the greatest value of the IEEE order; ``None`` where nothing needs bounding."""
-    if not pt.is_floating(data_type):
-        return None, None
-    low, high = (as_scalar(bound).cast(data_type) for bound in (-math.inf, math.inf))
-    return low, high
-
-
-def _ranges(data_type: pa.DataType, op: Op, value: pa.Scalar) -> list[Bound]:
-    lowest, highest = _ends(data_type)
-    match op:
+    value, lowest, highest = node.value, None, None
+    if pt.is_floating(value.type):
+        lowest = pa.scalar(-math.inf).cast(value.type)
+        highest = None if node.nan_greatest else pa.scalar(math.inf).cast(value.type)
+    match node.op:
         case "==":
             return [Bound(value, True, value, True)]
         case "!=":
             # NaN differs from every number, so the upper range stays open towards it.
-            return [Bound(lowest, True, value, False), Bound(value, False, None, True)]
+            below = Bound(lowest, True, value, False)
+            return [below] if is_nan(value) else [below, Bound(value, False, None, True)]
         case "<":
             return [Bound(lowest, True, value, False)]
         case "<=":

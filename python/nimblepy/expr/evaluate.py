@@ -15,8 +15,8 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.nodes import (
+    NEGATED,
     And,
-    Column,
     Compare,
     Const,
     In,
@@ -28,6 +28,8 @@ from nimblepy.expr.nodes import (
     Or,
     StartsWith,
 )
+from nimblepy.schema.columns import Column, Path
+from nimblepy.schema.values import is_nan, successor
 
 
 def build(node: Node, *, keep_unknown: bool = False) -> pc.Expression:
@@ -38,9 +40,14 @@ def build(node: Node, *, keep_unknown: bool = False) -> pc.Expression:
             cheaper; below NOT it matters.
     """
     match node:
-        case Compare(column, op, value):
-            operand = operand_type(column)
-            return _compare(field(column), op, pc.scalar(value.cast(operand)))
+        case Compare(column, op, value, nan_greatest):
+            if is_nan(value):  # the greatest value: nothing is above it, and all else is below
+                found = pc.is_nan(field(column))
+                return found if op == "==" else ~found
+            operand = pc.scalar(value.cast(operand_type(column)))
+            if nan_greatest and op in (">", ">="):
+                return ~_compare(field(column), NEGATED[op], operand)
+            return _compare(field(column), op, operand)
         case In(column, values):
             return _build_in(column, values, keep_unknown)
         case StartsWith(column, prefix):
@@ -70,7 +77,7 @@ def operand_type(column: Column) -> pa.DataType:
         return pa.large_string()
     if pt.is_binary_view(data_type) or pt.is_fixed_size_binary(data_type):
         return pa.large_binary()
-    if pt.is_decimal32(data_type) or pt.is_decimal64(data_type):
+    if pt.is_decimal(data_type) and data_type.bit_width < 128:
         return pa.decimal128(data_type.precision, data_type.scale)
     return data_type
 
@@ -127,7 +134,7 @@ def evaluate_constant(expression: pc.Expression) -> pa.Scalar:
 
 
 def opaque(
-    expression: pc.Expression, columns: tuple[str, ...], implies: Node | None = None
+    expression: pc.Expression, columns: tuple[Path, ...], implies: Node | None = None
 ) -> Node:
     """An opaque node, or its constant when it reads no column."""
     if columns:
@@ -158,12 +165,14 @@ def _build_in(column: Column, values: tuple[pa.Scalar, ...], keep_unknown: bool)
     operand = operand_type(column)
     if pt.is_floating(operand):
         # is_in hashes bits: it would tell -0.0 from 0.0, which compare equal.
-        numbers = [value.as_py() for value in values]
+        numbers = [value.as_py() for value in values if not is_nan(value)]
         both_zeros = [0.0, -0.0] if 0.0 in numbers else []
         members = pa.array([*numbers, *both_zeros], type=operand)
     else:
         members = pa.array([value.cast(operand) for value in values], type=operand)
     found = field(column).isin(members) if len(values) else pc.scalar(False)
+    if any(map(is_nan, values)):
+        found = found | pc.is_nan(field(column))
     if not keep_unknown:
         return found
     unknown = pc.scalar(pa.scalar(None, type=pa.bool_()))
@@ -176,8 +185,7 @@ def _build_prefix(column: Column, prefix: str | bytes) -> pc.Expression:
     # pyarrow patterns are text; any bytes work as the range [prefix, successor).
     operand = operand_type(column)
     lower = field(column) >= pc.scalar(pa.scalar(prefix, type=operand))
-    stripped = prefix.rstrip(b"\xff")
-    if not stripped:
+    above = successor(prefix)
+    if above is None:
         return lower
-    successor = stripped[:-1] + bytes([stripped[-1] + 1])
-    return lower & (field(column) < pc.scalar(pa.scalar(successor, type=operand)))
+    return lower & (field(column) < pc.scalar(pa.scalar(above, type=operand)))

@@ -2,22 +2,22 @@
 
     filter = parse_filter("k = 7 AND note LIKE '%late%'", schema)
     filter.conjuncts      # (Compare k == 7,): facts true of every row that passes
-    filter.columns        # ("k", "note"): what evaluation reads
+    filter.columns        # (("k",), ("note",)): what evaluation reads
     filter.mask(batch)    # which rows pass, exactly
 
-Start in ``predicate_ast.py`` for the tree, ``predicate_literal.py`` for exact literals.
+Start in ``nodes.py`` for the tree, ``schema/values.py`` for exact literals.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.arrow import read_expression
-from nimblepy.expr.bounds import Bound, bounds_for
 from nimblepy.expr.evaluate import build, evaluable, evaluate
 from nimblepy.expr.nodes import (
     And,
@@ -34,33 +34,33 @@ from nimblepy.expr.nodes import (
     any_of,
     columns_of,
 )
-from nimblepy.schema.columns import resolve_column
-
-__all__ = ["Bound", "Filter", "bounds_for", "parse_filter"]
+from nimblepy.schema.columns import Path
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Filter:
     """A parsed filter over one schema.
 
     Attributes:
         node: the whole filter as a tree.
-        columns: dotted paths of the columns that evaluation reads, each once.
+        columns: paths of the columns that evaluation reads, each once.
         conjuncts: nodes that are true of every row that passes, for indexes and zone maps. Kinds:
             Compare, In, StartsWith, IsNull, IsValid, and Or / And of these. They may be weaker
             than the filter, so rows they admit still need :meth:`mask` unless ``exact``.
         exact: the conjuncts together say all that the filter says.
         matches_nothing: no row can pass, whatever the data.
-        expression: pyarrow expression that is true for the rows that pass; for batches that went
-            through ``predicate_build.evaluable``.
     """
 
     node: Node
-    columns: tuple[str, ...]
+    columns: tuple[Path, ...]
     conjuncts: tuple[Node, ...]
     exact: bool
     matches_nothing: bool
-    expression: pc.Expression = field(repr=False)
+
+    @cached_property
+    def expression(self) -> pc.Expression:
+        """True for the rows that pass, of batches that went through ``evaluate.evaluable``."""
+        return build(self.node)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for the rows of ``batch`` that pass; never null.
@@ -89,32 +89,38 @@ class Filter:
         return str(self.node)
 
 
-def parse_filter(
-    filter: pc.Expression | str, schema: pa.Schema, *, nan_greatest: bool = False
-) -> Filter:
+def parse_filter(filter: pc.Expression | str | Node | Filter, schema: pa.Schema) -> Filter:
     """Understands ``filter`` over the columns of ``schema``. Reads no data.
 
     Args:
-        filter: a pyarrow expression, or SQL text (the part after WHERE).
+        filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text (the
+            part after WHERE), in which NaN equals itself and is above all numbers. Inside the
+            package also a tree of nodes, or a filter that has been parsed for such a schema.
         schema: the file's schema.
-        nan_greatest: in SQL text NaN equals itself and is above all numbers, as in Spark; such a
-            filter is for :meth:`Filter.mask` alone.
 
     Raises:
         InvalidArgumentError: SQL syntax error, unknown column, mismatched types, or not boolean.
+
+    Cost: SQL text is parsed once for files of one schema; the last texts are remembered.
     """
     if isinstance(filter, str):
-        from nimblepy.expr.sql import read_sql
+        return _parse_sql(filter, schema)
+    if isinstance(filter, Filter):
+        return filter
+    if isinstance(filter, pc.Expression):
+        return make_filter(read_expression(filter, schema), schema)
+    if isinstance(filter, Node):
+        return make_filter(filter, schema)
+    raise InvalidArgumentError(
+        f"filter: expected a pyarrow.compute.Expression or SQL text, got {type(filter).__name__}"
+    )
 
-        node = read_sql(filter, schema, nan_greatest=nan_greatest)
-    elif isinstance(filter, pc.Expression):
-        node = read_expression(filter, schema)
-    else:
-        raise InvalidArgumentError(
-            "filter: expected a pyarrow.compute.Expression or SQL text, "
-            f"got {type(filter).__name__}"
-        )
-    return make_filter(node, schema)
+
+@lru_cache(maxsize=256)
+def _parse_sql(text: str, schema: pa.Schema) -> Filter:
+    from nimblepy.expr.sql import read_sql  # sqlglot only where there is SQL
+
+    return make_filter(read_sql(text, schema), schema)
 
 
 def make_filter(node: Node, schema: pa.Schema) -> Filter:
@@ -130,7 +136,6 @@ def make_filter(node: Node, schema: pa.Schema) -> Filter:
         conjuncts=tuple(part for part in parts if not isinstance(part, Const)),
         exact=_is_exact(node),
         matches_nothing=nothing,
-        expression=build(node),
     )
     if _has_opaque(node):
         _check_types(result, schema)
@@ -189,7 +194,7 @@ def _has_opaque(node: Node) -> bool:
 
 
 def _check_types(filter: Filter, schema: pa.Schema) -> None:
-    tops = dict.fromkeys(resolve_column(schema, name).path[0] for name in filter.columns)
+    tops = dict.fromkeys(path[0] for path in filter.columns)
     fields = [schema.field(name) for name in tops]
     batch = pa.RecordBatch.from_arrays(
         [pa.array([], type=item.type) for item in fields], schema=pa.schema(fields)

@@ -1,7 +1,7 @@
-"""Comparisons in the order of SQL engines that find NaN equal to itself and above all numbers.
+"""Comparisons of two columns in the order of SQL, where NaN equals itself and is above all numbers.
 
-Filters compare as IEEE 754 says, like pyarrow and DuckDB's files; Spark does not, and a join that
-Spark may run either by itself or by the index must not depend on which.
+pyarrow compares as IEEE 754 says, and so do pyarrow expressions used as filters. SQL text follows
+DuckDB, Spark and polars; comparisons with a constant say so in their node.
 """
 
 from __future__ import annotations
@@ -9,21 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from nimblepy.expr.bounds import compare
-from nimblepy.expr.evaluate import field, opaque
-from nimblepy.expr.nodes import (
-    FLIPPED,
-    Column,
-    Node,
-    Not,
-    Op,
-    always,
-    any_of,
-    never,
-)
-from nimblepy.schema.literals import as_scalar, place
+from nimblepy.expr.nodes import FLIPPED, Op
 
 
 def compare_values(op: Op, left: Any, right: Any) -> Any:
@@ -39,19 +26,3 @@ def compare_values(op: Op, left: Any, right: Any) -> Any:
     if op == "<":
         return pc.if_else(pc.is_nan(right), number, pc.less(left, right))
     return pc.if_else(pc.is_nan(right), pc.equal(number, number), pc.less_equal(left, right))
-
-
-def compare_constant(column: Column, op: Op, literal: object) -> Node:
-    """``column op literal``; a column of other types than floats compares as always."""
-    node = compare(column, op, literal)
-    scalar = as_scalar(literal)
-    if not pt.is_floating(column.value_type) or not scalar.is_valid:
-        return node
-    is_nan = opaque(pc.is_nan(field(column)), (column.name,))
-    if not place(column.type, scalar).is_nan:
-        return any_of(node, is_nan) if op in (">", ">=") else node
-    if op in ("==", ">="):
-        return is_nan
-    if op in ("!=", "<"):
-        return Not(is_nan)
-    return always(column) if op == "<=" else never(column)

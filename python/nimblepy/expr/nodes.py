@@ -25,6 +25,9 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.schema.columns import Column, Path
+from nimblepy.schema.values import show
+
 Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 FLIPPED: dict[Op, Op] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -32,31 +35,13 @@ NEGATED: dict[Op, Op] = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<="
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A top-level column, or a field inside structs, with its type as the file declares it."""
-
-    path: tuple[str, ...]
-    type: pa.DataType
-
-    @property
-    def name(self) -> str:
-        """The dotted path, as users write it."""
-        return ".".join(self.path)
-
-    @property
-    def value_type(self) -> pa.DataType:
-        """The type of one value, once dictionaries and runs are looked through."""
-        return value_type(self.type)
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
 class Compare:
+    """``nan_greatest``: NaN equals itself and is above all numbers, as in SQL; not so in IEEE."""
+
     column: Column
     op: Op
     value: pa.Scalar
+    nan_greatest: bool = False
 
     def __str__(self) -> str:
         return f"{self.column} {self.op} {show(self.value)}"
@@ -64,7 +49,10 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Without values it is false for every value, which is how an impossible test is written."""
+    """Without values it is false for every value, which is how an impossible test is written.
+
+    A NaN among the values equals NaN.
+    """
 
     column: Column
     values: tuple[pa.Scalar, ...]
@@ -138,12 +126,12 @@ class Opaque:
 
     Attributes:
         expression: evaluated exactly as pyarrow does.
-        columns: dotted paths of the columns it reads.
+        columns: paths of the columns it reads.
         implies: a node that is true wherever the expression is, so that indexes can still help.
     """
 
     expression: pc.Expression
-    columns: tuple[str, ...]
+    columns: tuple[Path, ...]
     implies: Node | None = None
 
     def __str__(self) -> str:
@@ -152,25 +140,6 @@ class Opaque:
 
 Node: TypeAlias = Compare | In | StartsWith | IsNull | IsValid | Const | And | Or | Not | Opaque
 TRUE, FALSE, UNKNOWN = Const(True), Const(False), Const(None)
-
-
-def value_type(data_type: pa.DataType) -> pa.DataType:
-    """``data_type`` without dictionary and run-end encoding."""
-    while pa.types.is_dictionary(data_type) or pa.types.is_run_end_encoded(data_type):
-        data_type = data_type.value_type
-    if isinstance(data_type, pa.BaseExtensionType):
-        return value_type(data_type.storage_type)
-    return data_type
-
-
-def show(scalar: pa.Scalar) -> str:
-    """A scalar for messages: strings quoted, everything else as Arrow prints it."""
-    if isinstance(scalar, (pa.StringScalar, pa.BinaryScalar)):
-        return repr(scalar.as_py())
-    try:
-        return str(scalar)
-    except (ValueError, OverflowError):  # finer or further than Python's datetime
-        return str(pa.array([scalar], scalar.type)).strip("[ \n]")
 
 
 def never(column: Column) -> Node:
@@ -231,7 +200,8 @@ def _gather_equalities(parts: list[Node]) -> In | None:
 def negate(node: Node) -> Node:
     """Kleene NOT, pushed towards the leaves so that the result still helps an index.
 
-    An order comparison of floats stays wrapped: NaN makes ``not (x < 3)`` differ from ``x >= 3``.
+    An order comparison of IEEE floats stays wrapped: NaN makes ``not (x < 3)`` differ from
+    ``x >= 3``.
     """
     match node:
         case Const(value):
@@ -248,21 +218,22 @@ def negate(node: Node) -> Node:
             return IsNull(column)
         case Compare(column, "==", value) if pa.types.is_boolean(column.value_type):
             return Compare(column, "==", pa.scalar(not value.as_py()))
-        case Compare(column, op, value):
-            if op in ("==", "!=") or not pa.types.is_floating(column.value_type):
-                return Compare(column, NEGATED[op], value)
+        case Compare(column, op, value, nan_greatest):
+            is_float = pa.types.is_floating(column.value_type)
+            if nan_greatest or op in ("==", "!=") or not is_float:
+                return Compare(column, NEGATED[op], value, nan_greatest)
     return Not(node)
 
 
-def columns_of(node: Node) -> tuple[str, ...]:
-    """Dotted paths of all columns ``node`` reads, each once, in order of first use."""
+def columns_of(node: Node) -> tuple[Path, ...]:
+    """Paths of all columns ``node`` reads, each once, in order of first use."""
     match node:
         case And(args) | Or(args):
-            return tuple(dict.fromkeys(name for arg in args for name in columns_of(arg)))
+            return tuple(dict.fromkeys(path for arg in args for path in columns_of(arg)))
         case Not(arg):
             return columns_of(arg)
         case Opaque(_, columns):
             return columns
         case Const():
             return ()
-    return (node.column.name,)
+    return (node.column.path,)

@@ -10,14 +10,15 @@ AND, OR and IS NULL of them; two columns compared, casts and patterns are pyarro
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.expr.nodes import (
+    NEGATED,
     And,
-    Column,
     Compare,
     Const,
     In,
@@ -29,7 +30,9 @@ from nimblepy.expr.nodes import (
     StartsWith,
     all_of,
 )
-from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.schema.columns import Column
+from nimblepy.schema.kinds import is_bytes, is_text
+from nimblepy.schema.values import is_nan
 
 # Nested tuples; register_filter.cpp says what they mean.
 Spec: TypeAlias = tuple[Any, ...]
@@ -61,12 +64,19 @@ def split(node: Node) -> NativeFilter:
 def _spec(node: Node, negated: bool = False) -> Spec | None:
     """The spec of a whole node, ``None`` where any of it cannot be expressed."""
     match node:
+        case Compare(column, op, value) if is_nan(value):
+            return _nan_test(column, negated != (op != "=="))
         case Compare(column, "!=", value):
             return _test(column, "==", [value], not negated)
+        case Compare(column, ">" | ">=" as op, value, True):
+            return _test(column, NEGATED[op], [value], not negated)
         case Compare(column, op, value):
             return _test(column, op, [value], negated)
         case In(column, values):
-            return _test(column, "in", list(values), negated)
+            found = _test(column, "in", [v for v in values if not is_nan(v)], negated)
+            if found is None or not any(map(is_nan, values)):
+                return found
+            return ("and" if negated else "or", [found, _nan_test(column, negated)])
         case StartsWith(column, prefix):
             if pt.is_fixed_size_binary(column.value_type):
                 return None
@@ -74,7 +84,7 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
         case Not(Compare() | In() | StartsWith() as arg) if not negated:
             return _spec(arg, negated=True)
         case IsNull(column) | IsValid(column) if _has_own_nulls(column.type):
-            return ("null" if isinstance(node, IsNull) else "valid", column.name)
+            return ("null" if isinstance(node, IsNull) else "valid", column.steps)
         case And(args) | Or(args) if not negated:
             parts = [_spec(arg) for arg in args]
             known = [part for part in parts if part is not None]
@@ -89,7 +99,13 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
 def _test(column: Column, op: str, values: list[pa.Scalar], negated: bool) -> Spec | None:
     if not _is_tested(column.type):
         return None
-    return ("test", column.name, op, pa.array(values, column.value_type), negated)
+    return ("test", column.steps, op, pa.array(values, column.value_type), negated)
+
+
+def _nan_test(column: Column, negated: bool) -> Spec | None:
+    """Is the value NaN? The core compares as IEEE says: only a NaN is not at most infinity."""
+    infinity = pa.scalar(math.inf).cast(column.value_type)
+    return _test(column, "<=", [infinity], not negated)
 
 
 def _is_tested(data_type: pa.DataType) -> bool:

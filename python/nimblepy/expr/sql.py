@@ -8,6 +8,7 @@ pyarrow can compute becomes an opaque one; the rest is refused with the place in
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +19,11 @@ from sqlglot.errors import SqlglotError
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.bounds import compare, one_of
 from nimblepy.expr.evaluate import build, evaluable, evaluate, field, opaque
-from nimblepy.expr.nan import compare_constant, compare_values
+from nimblepy.expr.nan import compare_values
 from nimblepy.expr.nodes import (
     FALSE,
     FLIPPED,
     UNKNOWN,
-    Column,
     Const,
     IsNull,
     IsValid,
@@ -43,7 +43,10 @@ from nimblepy.expr.sql_values import (
     literal_for,
     refuse,
 )
-from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.schema.columns import Column
+from nimblepy.schema.kinds import is_bytes, is_text
+from nimblepy.schema.text import parse_text
+from nimblepy.schema.values import as_scalar
 
 _COMPARISONS: dict[type[exp.Expr], Op] = {
     exp.EQ: "==",
@@ -63,11 +66,10 @@ _FUNCTIONS = {
 }
 
 
-def read_sql(text: str, schema: pa.Schema, *, nan_greatest: bool = False) -> Node:
+def read_sql(text: str, schema: pa.Schema) -> Node:
     """The filter tree of SQL ``text`` over the columns of ``schema``.
 
-    Args:
-        nan_greatest: NaN equals itself and is above all numbers, as in Spark.
+    NaN equals itself and is above all numbers, as in DuckDB, PostgreSQL and Spark.
 
     Raises:
         InvalidArgumentError: syntax error (shows where), unknown column, mismatched types, or a
@@ -77,7 +79,7 @@ def read_sql(text: str, schema: pa.Schema, *, nan_greatest: bool = False) -> Nod
         raise InvalidArgumentError("filter: the SQL text is empty; write a condition such as x > 3")
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
-        return _ConditionReader(schema, nan_greatest).read(tree)
+        return _ConditionReader(schema).read(tree)
     except SqlglotError as error:
         raise InvalidArgumentError(_syntax_message(text, error)) from error
     except InvalidArgumentError as error:
@@ -105,10 +107,9 @@ def _syntax_message(text: str, error: SqlglotError) -> str:
 class _ConditionReader:
     """Turns a sqlglot condition into filter nodes."""
 
-    def __init__(self, schema: pa.Schema, nan_greatest: bool) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._values = ValueReader(schema)
-        self._nan_greatest = nan_greatest
 
     def read(self, tree: exp.Expr) -> Node:
         node = self._read(tree)
@@ -162,23 +163,28 @@ class _ConditionReader:
         if isinstance(a, Operand) and isinstance(b, Constant) and a.column is not None:
             return self._against(a.column, op, b)
         columns = tuple(dict.fromkeys([*a.columns, *b.columns]))
-        if self._nan_greatest and self._may_be_nan(a, b):
+        types = [self._type_of(a), self._type_of(b)]
+        if isinstance(b, Constant) and b.quoted and types[0] is not None:
+            b = Constant(parse_text(types[0], str(b.value)))
+        if any(data_type is not None and pa.types.is_floating(data_type) for data_type in types):
             return opaque(compare_values(op, a.expression, b.expression), columns)
         function = getattr(pc, _FUNCTIONS[op])
         return opaque(function(a.expression, b.expression), columns)
 
     def _against(self, column: Column, op: Op, constant: Constant) -> Node:
-        comparing = compare_constant if self._nan_greatest else compare
-        return comparing(column, op, literal_for(column, constant))
+        return compare(column, op, literal_for(column, constant), nan_greatest=True)
 
-    def _may_be_nan(self, *values: Constant | Operand) -> bool:
-        arrays = [pa.array([], item.type) for item in self._schema]
-        nothing = evaluable(pa.RecordBatch.from_arrays(arrays, names=self._schema.names))
+    def _type_of(self, value: Constant | Operand) -> pa.DataType | None:
+        """The type of what is compared; ``None`` where pyarrow cannot tell, as it then says."""
+        if isinstance(value, Constant):
+            return None if isinstance(value.value, Decimal) else as_scalar(value.value).type
+        fields = [self._schema.field(name) for name in dict.fromkeys(p[0] for p in value.columns)]
+        arrays = [pa.array([], item.type) for item in fields]
+        nothing = evaluable(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
         try:
-            types = [evaluate(value.expression, nothing).type for value in values]
+            return evaluate(value.expression, nothing).type
         except pa.ArrowException:
-            return False  # the comparison itself will say what does not fit
-        return any(pa.types.is_floating(data_type) for data_type in types)
+            return None
 
     def _same(self, left: exp.Expr, right: exp.Expr) -> Node:
         """IS NOT DISTINCT FROM a constant: equality that finds nulls equal."""
@@ -202,13 +208,11 @@ class _ConditionReader:
         members = [self._values.read(member) for member in tree.expressions]
         constants = [member for member in members if isinstance(member, Constant)]
         column = value.column if isinstance(value, Operand) else None
-        one_by_one = (
-            self._nan_greatest and column is not None and pa.types.is_floating(column.value_type)
-        )
-        if column is not None and len(constants) == len(members) and not one_by_one:
+        if column is not None and len(constants) == len(members):
             if not members:
                 return FALSE
-            return one_of(column, [literal_for(column, member) for member in constants])
+            literals = [literal_for(column, member) for member in constants]
+            return one_of(column, literals, nan_greatest=True)
         return any_of(*(self._compare(tree.this, "==", member) for member in tree.expressions))
 
     def _is(self, tree: exp.Is) -> Node:
@@ -251,10 +255,14 @@ class _ConditionReader:
         return value.value
 
     def _prefix(self, column: Column, prefix: str) -> Node:
-        width = column.value_type
-        if pa.types.is_fixed_size_binary(width) and len(prefix.encode()) > width.byte_width:
+        if not pa.types.is_fixed_size_binary(column.value_type):
+            return StartsWith(column, prefix)
+        # Such a type has no values as short as a prefix: the range of those that begin with it.
+        width, octets = column.value_type.byte_width, prefix.encode()
+        if len(octets) > width:
             return never(column)
-        return StartsWith(column, prefix)
+        low, high = octets.ljust(width, b"\0"), octets.ljust(width, b"\xff")
+        return all_of(compare(column, ">=", low), compare(column, "<=", high))
 
     def _like(self, tree: exp.Expr) -> Node:
         escape = None
@@ -277,8 +285,9 @@ class _ConditionReader:
         matches = pc.match_substring_regex(
             field(column), rf"(?s)\A(?:{regex})\z", ignore_case=ignore_case
         )
-        known_prefix = StartsWith(column, prefix) if prefix and not ignore_case else IsValid(column)
-        return opaque(matches, (column.name,), implies=known_prefix)
+        known = prefix and not ignore_case
+        known_prefix = self._prefix(column, prefix) if known else IsValid(column)
+        return opaque(matches, (column.path,), implies=known_prefix)
 
 
 def _like_parts(pattern: str, escape: str | None) -> tuple[str, str]:

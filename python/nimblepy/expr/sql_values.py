@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.evaluate import evaluate_constant, field
-from nimblepy.expr.nodes import Column
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import Column, Path, resolve_column, resolve_dotted
 from nimblepy.schema.text import localize, parse_text
+from nimblepy.schema.values import as_scalar
 
 _TYPES: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -56,7 +56,7 @@ class Constant:
     quoted: bool = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[Path, ...]:
         return ()
 
     @property
@@ -74,7 +74,7 @@ class Operand:
     """Something that differs from row to row; ``column`` when it is a column and nothing more."""
 
     expression: pc.Expression
-    columns: tuple[str, ...]
+    columns: tuple[Path, ...]
     column: Column | None = None
 
 
@@ -83,11 +83,6 @@ def literal_for(column: Column, constant: Constant) -> object:
     if constant.quoted and isinstance(constant.value, str):
         return parse_text(column.type, constant.value)
     data_type, value = column.value_type, constant.value
-    if isinstance(value, (Decimal, int)) and not isinstance(value, bool):
-        if pt.is_floating(data_type) and isinstance(value, Decimal):
-            # SQL compares a float with a decimal literal in the float type: x = 0.1 can be true.
-            return pa.scalar(float(value), type=pa.float64()).cast(data_type, safe=False)
-        return value
     if pt.is_timestamp(data_type) and data_type.tz and isinstance(value, pa.Scalar):
         if pt.is_date(value.type):
             value = value.cast(pa.timestamp("us"))
@@ -113,7 +108,7 @@ class ValueReader:
             return Constant(tree.this, quoted=True) if tree.is_string else _number(tree)
         if isinstance(tree, (exp.Column, exp.Dot)):
             column = self._column(tree)
-            return Operand(field(column), (column.name,), column)
+            return Operand(field(column), (column.path,), column)
         if isinstance(tree, exp.Neg):
             return self._negative(tree)
         if isinstance(tree, exp.Cast) and not isinstance(tree, exp.TryCast):
@@ -128,7 +123,7 @@ class ValueReader:
         self, function: Callable[..., pc.Expression], operands: list[Constant | Operand]
     ) -> Constant | Operand:
         result = function(*(operand.expression for operand in operands))
-        columns = tuple(dict.fromkeys(name for item in operands for name in item.columns))
+        columns = tuple(dict.fromkeys(path for item in operands for path in item.columns))
         if columns:
             return Operand(result, columns)
         return Constant(evaluate_constant(result))
@@ -143,15 +138,17 @@ class ValueReader:
         if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
             raise refuse(tree, "is not a column")
         names = [part.name for part in parts]
-        # Quotes say where a name ends; without them a dot may belong to the name.
+        # Quotes say where a name ends; without them a dot may after all belong to the name.
         if any(part.args.get("quoted") for part in parts):
             return resolve_column(self._schema, names)
-        return resolve_column(self._schema, ".".join(names))
+        return resolve_dotted(self._schema, names)
 
     def _negative(self, tree: exp.Neg) -> Constant | Operand:
         operand = self.read(tree.this)
         if isinstance(operand, Constant) and isinstance(operand.value, (int, Decimal)):
-            return Constant(-operand.value)
+            value = operand.value
+            # Decimal's own minus rounds to the caller's decimal context.
+            return Constant(value.copy_negate() if isinstance(value, Decimal) else -value)
         return self._apply(pc.negate_checked, [operand])
 
     def _cast(self, tree: exp.Cast) -> Constant | Operand:
@@ -161,8 +158,7 @@ class ValueReader:
         if operand.value is None:
             return operand
         if operand.quoted and isinstance(operand.value, str):
-            literal = parse_text(target, operand.value)
-            value = literal if isinstance(literal, pa.Scalar) else pa.scalar(literal)
+            value = as_scalar(parse_text(target, operand.value))
         else:
             value = operand.expression
             return Constant(evaluate_constant(value.cast(target)))

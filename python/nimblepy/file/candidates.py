@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.expr.bounds import bounds_for
+from nimblepy.expr.bounds import ranges_of
 from nimblepy.expr.nodes import (
     And,
     Compare,
@@ -29,6 +29,8 @@ from nimblepy.file.index_match import match_index, rows_by_indexes
 from nimblepy.file.indexes import Index
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
+from nimblepy.schema.columns import Column
+from nimblepy.schema.values import is_nan
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
 # A filter lets about 1 in 100 absent values pass: of more than these, some do in every stripe.
@@ -133,28 +135,23 @@ def _by_zones(file: FileHandle, node: Node) -> Ranges | None:
             return _prune(file, node, "null")
         case IsValid():
             return _prune(file, node, "valid")
-        case Compare(column, op, value):
+        case Compare(_, op, value):
             if op == "!=":
                 return _prune(file, node, "valid")
-            bounds = bounds_for(column.value_type, op, value)
-            return _union(
-                _prune(
-                    file,
-                    node,
-                    "range",
-                    (b.lower, b.lower_inclusive),
-                    (b.upper, b.upper_inclusive),
-                )
-                for b in bounds
-            )
+            (b,) = ranges_of(node)
+            lower, upper = (b.lower, b.lower_inclusive), (b.upper, b.upper_inclusive)
+            nan = is_nan(value) if op == "==" else node.nan_greatest and op in (">", ">=")
+            return _prune(file, node, "range", lower, upper, nan=nan)
         case In(_, values) if len(values) <= 64:
             return _union(
-                _prune(file, node, "range", (value, True), (value, True)) for value in values
+                _prune(file, node, "range", (value, True), (value, True), nan=is_nan(value))
+                for value in values
             )
         case In(_, values):
             # Long lists: what lies between the smallest and the largest value.
-            items = sorted(values, key=lambda scalar: scalar.as_py())
-            return _prune(file, node, "range", (items[0], True), (items[-1], True))
+            items = sorted(values, key=lambda scalar: (is_nan(scalar), scalar.as_py()))
+            ends = (items[0], True), (items[-1], True)
+            return _prune(file, node, "range", *ends, nan=is_nan(items[-1]))
         case StartsWith(column, prefix):
             low = pa.scalar(prefix, column.value_type)
             return _prune(file, node, "range", (low, True), (None, True))
@@ -174,19 +171,19 @@ def _by_blooms(file: FileHandle, node: Node, ranges: Ranges) -> Ranges:
             parts = [_by_blooms(file, arg, ranges) for arg in args]
             return _core.merge(np.concatenate(parts))
         case Compare(column, "==", value):
-            return _prune_equal(file, column.name, [value], ranges)
+            return _prune_equal(file, column, [value], ranges)
         case In(column, values):
-            return _prune_equal(file, column.name, values, ranges)
+            return _prune_equal(file, column, values, ranges)
     return ranges
 
 
 def _prune_equal(
-    file: FileHandle, name: str, values: Sequence[pa.Scalar], ranges: Ranges
+    file: FileHandle, column: Column, values: Sequence[pa.Scalar], ranges: Ranges
 ) -> Ranges:
     if not 0 < len(values) <= MAX_BLOOM_VALUES or len(ranges) == 0:
         return ranges
     batch = pa.RecordBatch.from_arrays([pa.array(values, values[0].type)], ["value"])
-    return _core.prune_equal(file.core, name, batch, ranges)
+    return _core.prune_equal(file.core, column.steps, batch, ranges)
 
 
 def _union(parts: Any) -> Ranges:
@@ -202,10 +199,11 @@ def _prune(
     kind: str,
     lower: tuple[pa.Scalar | None, bool] = (None, True),
     upper: tuple[pa.Scalar | None, bool] = (None, True),
+    *,
+    nan: bool = False,
 ) -> Ranges:
     def array(value: pa.Scalar | None) -> pa.Array | None:
         return None if value is None else pa.array([value], value.type)
 
-    return _core.prune(
-        file.core, node.column.name, kind, array(lower[0]), lower[1], array(upper[0]), upper[1]
-    )
+    ends = array(lower[0]), lower[1], array(upper[0]), upper[1]
+    return _core.prune(file.core, node.column.steps, kind, *ends, nan)

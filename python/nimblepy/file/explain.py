@@ -10,13 +10,16 @@ from nimblepy.file.indexes import CLUSTER, Index
 from nimblepy.rows.plan import DetailValue, Plan
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Names
+from nimblepy.rows.source import Projected
+from nimblepy.schema.columns import output_name
 
 # Stripes that are listed one by one.
 _SHOWN = 8
 
 
-def explain_keys(file: FileHandle, index: Index, keys: Keys, rows: RowSet, columns: Names) -> Plan:
+def explain_keys(
+    file: FileHandle, index: Index, keys: Keys, rows: RowSet, columns: Projected
+) -> Plan:
     """A lookup of keys whose rows have been found."""
     found = int((rows.counts > 0).sum())
     details = (("keys", len(keys)), ("keys found", found), ("rows", rows.num_rows))
@@ -24,7 +27,7 @@ def explain_keys(file: FileHandle, index: Index, keys: Keys, rows: RowSet, colum
 
 
 def explain_ordered(
-    file: FileHandle, index: Index, request: Ordered, rows: RowSet, columns: Names
+    file: FileHandle, index: Index, request: Ordered, rows: RowSet, columns: Projected
 ) -> Plan:
     """A range or prefix whose rows have been found."""
     details: tuple[tuple[str, DetailValue], ...] = (("rows", rows.num_rows),)
@@ -35,7 +38,7 @@ def explain_ordered(
     return _plan(file, index, kind, details, rows, columns, probes=2)
 
 
-def explain_where(file: FileHandle, where: Where, columns: Names) -> Plan:
+def explain_where(file: FileHandle, where: Where, columns: Projected) -> Plan:
     """A scan: what indexes and zone maps leave, and what is evaluated on it."""
     found = candidate_rows(file, where)
     children: list[Plan] = []
@@ -77,7 +80,7 @@ def _plan(
     text: str,
     details: tuple[tuple[str, DetailValue], ...],
     rows: RowSet,
-    columns: Names,
+    columns: Projected,
     *,
     probes: int,
 ) -> Plan:
@@ -118,13 +121,13 @@ def _cluster_plan(file: FileHandle, rows: RowSet, probes: int) -> Plan:
 
 
 def _stripes(
-    file: FileHandle, rows: RowSet, columns: Names
+    file: FileHandle, rows: RowSet, columns: Projected
 ) -> list[tuple[int, int, int, int, int]]:
     ranges = _core.merge(rows.ranges)
     return list(file.projection(columns).plan_reads(ranges)) if len(ranges) else []
 
 
-def _data_plan(file: FileHandle, rows: RowSet, columns: Names) -> Plan:
+def _data_plan(file: FileHandle, rows: RowSet, columns: Projected) -> Plan:
     stripes = _stripes(file, rows, columns)
     shown = tuple(
         Plan(
@@ -146,7 +149,7 @@ def _data_plan(file: FileHandle, rows: RowSet, columns: Names) -> Plan:
         )
     names = file.schema.names if columns is None else list(columns)
     return Plan(
-        text=f"data: {', '.join(names) if names else 'no column'}",
+        text=f"data: {', '.join(map(output_name, names)) if names else 'no column'}",
         details=(("stripes", len(stripes)),),
         children=shown,
         reads=sum(s[3] for s in stripes),

@@ -24,7 +24,7 @@ from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rows import MOST_PREPARED, Getter
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Names, Observer
+from nimblepy.rows.source import Names, Observer, Projected
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
 
@@ -48,7 +48,7 @@ class File(Joinable):
         self.handle = FileHandle(core)
         self._reopen = reopen
         # By columns and `on`.
-        self._range_readers: dict[tuple[Names, On], tuple[_core.RangeReader, Index]] = {}
+        self._range_readers: dict[tuple[Projected, On], tuple[_core.RangeReader, Index]] = {}
 
     # ------------------------------------------------------------------ what it says of itself
 
@@ -134,7 +134,7 @@ class File(Joinable):
 
     # ------------------------------------------------------------------ finding and reading
 
-    def projected(self, columns: Names) -> pa.Schema:
+    def projected(self, columns: Projected) -> pa.Schema:
         return pa.schema(self.handle.projection(columns))
 
     def all_rows(self) -> RowSet:
@@ -143,11 +143,11 @@ class File(Joinable):
     def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
         return self.handle.choose(on, ordered=ordered).keys
 
-    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         return self.handle.read(rows, columns)
 
     def filtered(
-        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         return filtered(self.handle, where, columns, batch_rows, threads)
 
@@ -189,18 +189,20 @@ class File(Joinable):
 
     # ------------------------------------------------------------------ what the core does at once
 
-    def getter(self, columns: Names, on: On) -> Getter:
+    def getter(self, columns: Projected, on: On) -> Getter:
         names = on_names(on)
         index = self.handle.choose(names)
         if index.kind == "hash" and not self.handle.core.is_mapped:
             return super().getter(columns, on)  # find_and_read() needs fewer rounds of reads
         this = weakref.ref(self)  # C++ objects are not looked at for cycles
 
-        def fallback(row: int, names: list[str]) -> Any:
+        def fallback(row: int, numbers: list[int]) -> Any:
             file = this()
             assert file is not None
-            wanted = np.array([row], dtype=np.uint64)
-            return file.handle.take(wanted, tuple(names)).to_pylist()[0]
+            rows = np.array([row], dtype=np.uint64)
+            all_columns = tuple((name,) for name in file.schema.names)
+            wanted = all_columns if columns is None else columns
+            return file.handle.take(rows, tuple(wanted[i] for i in numbers)).to_pylist()[0]
 
         asked = index.names if names is None else names
         order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
@@ -238,7 +240,7 @@ class File(Joinable):
         begin, end = found  # more than are one batch
         return self.read(self._rows_at(index, begin, end, reverse), columns)
 
-    def _range_reader(self, columns: Names, on: On) -> tuple[_core.RangeReader, Index] | None:
+    def _range_reader(self, columns: Projected, on: On) -> tuple[_core.RangeReader, Index] | None:
         """What takes plain Python bounds to a table; ``None`` where the arguments are not right."""
         try:
             names = on_names(on)
@@ -254,7 +256,7 @@ class File(Joinable):
         return reader, index
 
     def find_and_read(
-        self, keys: Keys, columns: Names, *, first: bool = False
+        self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         index = self._index_for(keys)
         if self.observer is not None:
@@ -281,7 +283,7 @@ class File(Joinable):
         return super().find_and_read(keys, columns, first=first)
 
     def _settled(
-        self, index: SecondaryIndex, keys: Keys, columns: Names
+        self, index: SecondaryIndex, keys: Keys, columns: Projected
     ) -> tuple[pa.Table, Positions]:
         """Rows by a hash index: what settles a candidate is read with it, in one round."""
         batch = keys.batch(index.names)
@@ -305,7 +307,7 @@ class File(Joinable):
 
     # ------------------------------------------------------------------ explaining
 
-    def explain_request(self, request: Request, columns: Names) -> Plan:
+    def explain_request(self, request: Request, columns: Projected) -> Plan:
         if isinstance(request, Where):
             return explain_where(self.handle, request, columns)
         rows = self.find_unobserved(request, None, False)

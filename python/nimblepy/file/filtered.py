@@ -15,7 +15,7 @@ from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.handle import FileHandle
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers
-from nimblepy.rows.source import Names
+from nimblepy.rows.source import Projected
 from nimblepy.rows.streams import stream_batches
 from nimblepy.schema.columns import resolve_column
 
@@ -28,7 +28,7 @@ class _Native(NamedTuple):
 
 
 def filtered(
-    file: FileHandle, where: Where, columns: Names, batch_rows: int, threads: int
+    file: FileHandle, where: Where, columns: Projected, batch_rows: int, threads: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass, batch by batch in file order."""
     projection = file.projection(columns)
@@ -108,12 +108,12 @@ class FilterColumns:
     """Reads what a filter needs; nested fields come back inside structs of only these fields."""
 
     def __init__(self, file: FileHandle, filter: Filter) -> None:
-        self._paths = [resolve_column(file.schema, name).path for name in filter.columns]
+        self._paths = list(filter.columns)
         # A whole column makes fields of it that are named as well superfluous.
         whole = {path[0] for path in self._paths if len(path) == 1}
         self._paths = [p for p in self._paths if len(p) == 1 or p[0] not in whole]
-        self._schema = file.schema
-        self._projection = file.projection(tuple(".".join(path) for path in self._paths))
+        outputs = [(resolve_column(file.schema, path).steps, path[-1]) for path in self._paths]
+        self._projection = _core.Projection(file.core, outputs)
 
     def read(self, rows: np.ndarray[Any, Any], threads: int) -> pa.RecordBatch:
         """The columns at some ascending rows, at least one."""

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.indexes import Index, choose, indexes_of
+from nimblepy.file.indexes import CLUSTER, Index, choose, indexes_of
 from nimblepy.rows.rows import MOST_PREPARED
 from nimblepy.rows.rowset import RowNumbers, RowSet
-from nimblepy.rows.source import Names
+from nimblepy.rows.source import Names, Projected
 from nimblepy.rows.streams import stream_table
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import output_name, resolve_column
 from nimblepy.schema.types import SortKey
 
 # Rows of one record batch of a lookup's result.
@@ -35,13 +35,11 @@ class FileHandle:
     def __init__(self, core: Any) -> None:
         self._core = core
         self.schema: pa.Schema = pa.schema(core)
-        self.cluster_by = tuple(
-            SortKey(name, descending=descending, nulls_first=nulls_first)
-            for name, descending, nulls_first in core.key_columns
-        )
-        self.indexes: tuple[Index, ...] = indexes_of(core, self.schema, self.cluster_by)
+        self.indexes: tuple[Index, ...] = indexes_of(core, self.schema)
+        has_cluster = bool(self.indexes) and self.indexes[0].number == CLUSTER
+        self.cluster_by: tuple[SortKey, ...] = self.indexes[0].keys if has_cluster else ()
         self._chosen: dict[tuple[Names, bool], Index] = {}
-        self._projections: dict[Names, Any] = {}
+        self._projections: dict[Projected, Any] = {}
 
     @property
     def core(self) -> Any:
@@ -77,19 +75,20 @@ class FileHandle:
             self._chosen[on, ordered] = known
         return known
 
-    def projection(self, columns: Names) -> Any:
+    def projection(self, columns: Projected) -> Any:
         """The core's reader of some columns."""
         projection = self._projections.get(columns)
         if projection is None:
-            for column in columns or ():
-                resolve_column(self.schema, column)
-            projection = _core.Projection(self.core, None if columns is None else list(columns))
+            outputs = None
+            if columns is not None:
+                outputs = [(resolve_column(self.schema, n).steps, output_name(n)) for n in columns]
+            projection = _core.Projection(self.core, outputs)
             if len(self._projections) > MOST_PREPARED:
                 self._projections.clear()
             self._projections[columns] = projection
         return projection
 
-    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         """Some columns of these rows, in their order."""
         neighbours = rows.as_range
         if neighbours is None:
@@ -104,7 +103,7 @@ class FileHandle:
         wanted = np.array([[begin, end]], dtype=np.uint64)
         return stream_table(projection.scan(wanted, RANGE_ROWS, 0))
 
-    def take(self, rows: RowNumbers, columns: Names) -> pa.Table:
+    def take(self, rows: RowNumbers, columns: Projected) -> pa.Table:
         """Some columns of these rows, one by one."""
         rows = np.ascontiguousarray(rows)
         projection = self.projection(columns)

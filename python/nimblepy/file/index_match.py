@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.expr.bounds import bounds_for
+from nimblepy.expr.bounds import ranges_of
 from nimblepy.expr.nodes import Compare, In, Node, StartsWith
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
@@ -117,11 +117,11 @@ def match_index(
     """
     prefixes: list[tuple[pa.Scalar, ...]] = [()]
     used: list[str] = []
-    for key, data_type in zip(index.keys, index.types, strict=True):
+    for column in index.columns:
         mine = [
             node
             for node in conjuncts
-            if isinstance(node, (Compare, In, StartsWith)) and node.column.name == key.column
+            if isinstance(node, (Compare, In, StartsWith)) and node.column.path == column.path
         ]
         values = values_of(mine)
         if values is not None and len(prefixes) * len(values[0]) <= MAX_KEYS:
@@ -132,7 +132,7 @@ def match_index(
             break
         if len(prefixes) > most:
             return None
-        last = _last_column(file, index, mine, data_type, prefixes, len(used))
+        last = _last_column(file, index, mine, prefixes, len(used))
         if last is None:
             break
         return _match(index, (*used, *last[1]), last[0])
@@ -173,7 +173,6 @@ def _last_column(
     file: FileHandle,
     index: Index,
     nodes: Sequence[Node],
-    data_type: pa.DataType,
     prefixes: list[tuple[pa.Scalar, ...]],
     depth: int,
 ) -> tuple[Ranges, tuple[str, ...]] | None:
@@ -204,7 +203,7 @@ def _range_of(
     if isinstance(node, StartsWith):
         value = pa.scalar(node.prefix, node.column.value_type)
         return _core.index_prefix(core, index.number, single_row(names, [*prefix, value]), True)
-    (bound,) = bounds_for(node.column.value_type, node.op, node.value)
+    (bound,) = ranges_of(node)
     # An open side still ends where the leading columns change.
     low = [*prefix] if bound.lower is None else [*prefix, bound.lower]
     high = [*prefix] if bound.upper is None else [*prefix, bound.upper]

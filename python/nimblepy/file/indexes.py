@@ -14,7 +14,7 @@ from nimblepy.errors import IndexUnavailableError
 from nimblepy.rows.request import KeyRange, Keys, Ordered
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Names
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import Column, column_at, resolve_column
 from nimblepy.schema.types import SortKey
 
 CLUSTER = -1
@@ -29,17 +29,17 @@ class Index(ABC):
     Attributes:
         number: place among the secondary indexes; :data:`CLUSTER` is the cluster index.
         kind: ``"cluster"``, ``"sorted"`` or ``"hash"``.
-        keys: its columns in key order.
-        types: their types.
+        keys: its sort keys in key order.
+        columns: the columns of these.
     """
 
     def __init__(
-        self, number: int, kind: str, keys: tuple[SortKey, ...], types: tuple[pa.DataType, ...]
+        self, number: int, kind: str, keys: tuple[SortKey, ...], columns: tuple[Column, ...]
     ) -> None:
         self.number = number
         self.kind = kind
         self.keys = keys
-        self.types = types
+        self.columns = columns
 
     @property
     def ordered(self) -> bool:
@@ -158,21 +158,20 @@ def _usable(keys: Keys) -> tuple[Keys, Positions | None]:
     return keys.take(at), at
 
 
-def indexes_of(core: Any, schema: pa.Schema, cluster_by: tuple[SortKey, ...]) -> tuple[Index, ...]:
+def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
     """All indexes of a core file, the cluster index first."""
 
-    def types(keys: tuple[SortKey, ...]) -> tuple[pa.DataType, ...]:
-        return tuple(resolve_column(schema, key.column).type for key in keys)
-
-    found: list[Index] = []
-    if cluster_by:
-        found.append(ClusterIndex(CLUSTER, "cluster", cluster_by, types(cluster_by)))
-    for number, (kind, columns, *_) in enumerate(core.indexes):
+    def make(number: int, kind: str, parts: Sequence[tuple[Sequence[int], bool, bool]]) -> Index:
+        columns = tuple(column_at(schema, steps) for steps, _, _ in parts)
         keys = tuple(
-            SortKey(name, descending=descending, nulls_first=nulls_first)
-            for name, descending, nulls_first in columns
+            SortKey(column.name, descending=descending, nulls_first=nulls_first)
+            for column, (_, descending, nulls_first) in zip(columns, parts, strict=True)
         )
-        found.append(SecondaryIndex(number, kind, keys, types(keys)))
+        index = ClusterIndex if number == CLUSTER else SecondaryIndex
+        return index(number, kind, keys, columns)
+
+    found = [make(CLUSTER, "cluster", core.key_columns)] if core.key_columns else []
+    found += [make(number, kind, parts) for number, (kind, parts, *_) in enumerate(core.indexes)]
     return tuple(found)
 
 

@@ -22,7 +22,8 @@ from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Compare, In, Node, StartsWith
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.rows.request import KeyRange, Keys, Prefix, Request
-from nimblepy.rows.source import Names
+from nimblepy.rows.source import Names, Projected
+from nimblepy.schema.columns import output_name
 
 MAX_BYTES = 1 << 20
 MAX_SHAPES = 1_000
@@ -51,29 +52,29 @@ class WorkloadLog:
         for counts in self._seen.values():
             counts[1:] = [0, 0, 0]
 
-    def found(self, request: Request, columns: Names, rows: int) -> None:
+    def found(self, request: Request, columns: Projected, rows: int) -> None:
         """A request, and how many rows it found or let pass."""
         if isinstance(request, Keys):
             tests = [(name, "equal", 1) for name in request.names]
             if request.between is not None:
                 tests.append((request.between, "range", 1))
-            self.add(("lookup", tuple(tests), columns), len(request), rows)
+            self.add(("lookup", tuple(tests), _names(columns)), len(request), rows)
         elif isinstance(request, (KeyRange, Prefix)):
             op, last = ("range", "range") if isinstance(request, KeyRange) else ("prefix", "starts")
             names = request.columns
             tests = [(name, "equal", 1) for name in names[:-1]] + [(names[-1], last, 1)]
-            self.add((op, tuple(tests), columns), 1, rows)
+            self.add((op, tuple(tests), _names(columns)), 1, rows)
         elif request.filter is not None:
             # Lists of about one length are one shape.
             tests = [
                 (name, kind, 1 << (values - 1).bit_length())
                 for name, kind, values, _ in filter_tests(request.filter)
             ]
-            self.add(("filter", tuple(tests), columns), 1, rows)
+            self.add(("filter", tuple(tests), _names(columns)), 1, rows)
 
-    def taken(self, columns: Names, rows: int) -> None:
+    def taken(self, columns: Projected, rows: int) -> None:
         """Rows that were read by their numbers, which no index is asked for."""
-        self.add(("take", (), columns), 1, rows)
+        self.add(("take", (), _names(columns)), 1, rows)
 
     def add(self, shape: Shape, keys: int, rows: int) -> None:
         """One question of a shape, and what it found."""
@@ -148,3 +149,7 @@ def filter_tests(filter: Filter) -> list[tuple[str, str, int, Node]]:
             case StartsWith(column, _):
                 found.append((column.name, "starts", 1, node))
     return found
+
+
+def _names(columns: Projected) -> Names:
+    return None if columns is None else tuple(map(output_name, columns))

@@ -286,8 +286,8 @@ def _core_options(
         "statistics": options.statistics is not False and options.statistics != (),
         "statistics_columns": []
         if isinstance(options.statistics, bool)
-        else [_column_index(schema, name) for name in options.statistics],
-        "bloom_columns": [_path_indices(schema, name) for name in options.bloom_columns],
+        else [resolve_column(schema, name).steps[0] for name in options.statistics],
+        "bloom_columns": [resolve_column(schema, name).steps for name in options.bloom_columns],
         "bloom_bits_per_key": options.bloom_bits_per_key,
         "sort_memory_bytes": options.sort_memory_bytes,
         "threads": options.threads or 0,
@@ -298,8 +298,12 @@ def _core_options(
     }
 
 
-def _key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[tuple[list[int], bool, bool]]:
-    return [(_path_indices(schema, key.column), key.descending, key.nulls_first) for key in keys]
+def _key_columns(
+    schema: pa.Schema, keys: Sequence[SortKey]
+) -> list[tuple[tuple[int, ...], bool, bool]]:
+    return [
+        (resolve_column(schema, key.column).steps, key.descending, key.nulls_first) for key in keys
+    ]
 
 
 def index_specs(
@@ -349,23 +353,6 @@ def _check_data(batch: pa.RecordBatch) -> None:
             raise InvalidArgumentError(
                 f"column {field.name!r} is declared without nulls but has {column.null_count}"
             )
-
-
-def _path_indices(schema: pa.Schema, name: str) -> list[int]:
-    """Child numbers of a dotted path, from the schema's root."""
-    column = resolve_column(schema, name)
-    indices: list[int] = []
-    fields: list[pa.Field] = list(schema)
-    for step in column.path:
-        position = next(i for i, field in enumerate(fields) if field.name == step)
-        indices.append(position)
-        inner = fields[position].type
-        fields = list(inner) if pa.types.is_struct(inner) else []
-    return indices
-
-
-def _column_index(schema: pa.Schema, name: str) -> int:
-    return _path_indices(schema, name)[0]
 
 
 def _summary(schema: pa.Schema, done: Mapping[str, Any], seconds: float) -> FileSummary:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.values import successor
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -40,12 +41,6 @@ class EncodedKeys:
         raw = self._bytes.tobytes()
         at = self._offsets.tolist()
         return [raw[begin:end] for begin, end in pairwise(at)]
-
-
-def successor(key: bytes) -> bytes | None:
-    """The least byte string above all that begin with ``key``; ``None``: there is none."""
-    stripped = key.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
 
 class FileBounds:

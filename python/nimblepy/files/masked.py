@@ -11,7 +11,7 @@ from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Request, Where
 from nimblepy.rows.rows import Rows
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Names
+from nimblepy.rows.source import Names, Projected
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 
@@ -65,7 +65,7 @@ class Masked(Rows):
     def verify(self) -> None:
         self._source.verify()
 
-    def projected(self, columns: Names) -> pa.Schema:
+    def projected(self, columns: Projected) -> pa.Schema:
         return self._source.projected(columns)
 
     def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
@@ -79,11 +79,11 @@ class Masked(Rows):
         before = deleted[np.searchsorted(self._deleted.ends, rows.begin, side="right")]
         return RowSet(rows.begin - before, rows.ends - before, rows.probe, rows.num_probes)
 
-    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         return self._source.read(rows, columns)
 
     def filtered(
-        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         live = self._only_live(where)
         return self._source.filtered(live, columns, batch_rows=batch_rows, threads=threads)
@@ -91,7 +91,7 @@ class Masked(Rows):
     def count_passing(self, where: Where, *, threads: int) -> int:
         return self._source.count_passing(self._only_live(where), threads=threads)
 
-    def explain_request(self, request: Request, columns: Names) -> Plan:
+    def explain_request(self, request: Request, columns: Projected) -> Plan:
         if isinstance(request, Where):
             request = self._only_live(request)
         return self._source.explain_request(request, columns)

@@ -10,6 +10,7 @@ from nimblepy.expr.nodes import Compare, In, Node
 from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.manifest import Manifest
 from nimblepy.files.statistics import files_that_may_pass
+from nimblepy.schema.columns import resolve_column
 
 
 def files_for(
@@ -23,12 +24,13 @@ def files_for(
         statistics: gives those of all files; asked only if ``conjuncts`` name other columns than
             the first of the key.
     """
-    first = manifest.cluster_by[0].column if manifest.cluster_by else None
+    keys = manifest.cluster_by
+    first = resolve_column(manifest.schema, keys[0].column).path if keys else None
     left: set[int] | None = None
     for node in conjuncts:
         if not isinstance(node, (Compare, In)):
             continue
-        if node.column.name == first:
+        if node.column.path == first:
             found = _files(manifest, node)
         else:
             known = statistics()

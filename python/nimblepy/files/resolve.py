@@ -16,7 +16,6 @@ from nimblepy.files.directory import is_directory, resolve_directory
 from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
 from nimblepy.join.plan import How
-from nimblepy.rows.arguments import Columns
 
 Source: TypeAlias = Joinable | str | os.PathLike[str]
 
@@ -49,7 +48,7 @@ def index_join(
     *,
     on: str | Sequence[str] | Mapping[str, str],
     how: How = "inner",
-    columns: Columns = None,
+    columns: Sequence[str] | None = None,
     condition: pc.Expression | str | None = None,
     suffix: str = "_right",
     null_equals: bool = False,

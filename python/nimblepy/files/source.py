@@ -25,8 +25,8 @@ from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rows import Getter, Rows
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Names
-from nimblepy.schema.columns import resolve_column
+from nimblepy.rows.source import Names, Projected
+from nimblepy.schema.columns import ColumnName, output_name, resolve_column
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 # Files whose plans are shown one by one.
@@ -119,7 +119,7 @@ class FilesSource(Joinable):
 
     # ------------------------------------------------------------------ addresses
 
-    def projected(self, columns: Names) -> pa.Schema:
+    def projected(self, columns: Projected) -> pa.Schema:
         if columns is None:
             return self.schema
         known = self._projected.get(columns)
@@ -128,12 +128,17 @@ class FilesSource(Joinable):
         return known
 
     @cached_property
-    def _projected(self) -> dict[tuple[str, ...], pa.Schema]:
+    def _projected(self) -> dict[tuple[ColumnName, ...], pa.Schema]:
         return {}
 
-    def _field(self, name: str) -> pa.Field:
+    def _field(self, name: ColumnName) -> pa.Field:
         column = resolve_column(self.schema, name)
-        return self.schema.field(name) if len(column.path) == 1 else pa.field(name, column.type)
+        is_top = len(column.steps) == 1
+        return (
+            self.schema.field(column.steps[0])
+            if is_top
+            else pa.field(output_name(name), column.type)
+        )
 
     def all_rows(self) -> RowSet:
         end = np.diff(self.first_rows).astype(np.uint64)
@@ -309,7 +314,7 @@ class FilesSource(Joinable):
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         if rows.file is None or not len(rows.begin):
             return self.projected(columns).empty_table()
         if columns is not None and not columns:
@@ -327,11 +332,11 @@ class FilesSource(Joinable):
             [self._gathered(single.slice(at, at + _GATHERED_ROWS), columns) for at in pieces]
         )
 
-    def _read_part(self, rows: RowSet, columns: Names) -> pa.Table:
+    def _read_part(self, rows: RowSet, columns: Projected) -> pa.Table:
         assert rows.file is not None
         return self.child(int(rows.file[0])).read(rows.without_file(), columns)
 
-    def _gathered(self, rows: RowSet, columns: Names) -> pa.Table:
+    def _gathered(self, rows: RowSet, columns: Projected) -> pa.Table:
         """Single rows of files in any order: read file by file, then put in place."""
         assert rows.file is not None
         order = np.argsort(rows.file, kind="stable")
@@ -344,7 +349,7 @@ class FilesSource(Joinable):
         return pa.Table.from_arrays(arrays, schema=table.schema)
 
     def filtered(
-        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         for i, rows in self._within(where):
             part = Where(where.filter, rows)
@@ -359,7 +364,7 @@ class FilesSource(Joinable):
 
     # ------------------------------------------------------------------ one file alone
 
-    def getter(self, columns: Names, on: On) -> Getter:
+    def getter(self, columns: Projected, on: On) -> Getter:
         if self.num_files == 1:
             return self.child(0).getter(columns, on)
         self.index_keys(on_names(on), ordered=False)  # says what is wrong
@@ -378,7 +383,7 @@ class FilesSource(Joinable):
         return None
 
     def find_and_read(
-        self, keys: Keys, columns: Names, *, first: bool = False
+        self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         asked = self._asked(keys)
         if len(asked) == 1:
@@ -401,7 +406,7 @@ class FilesSource(Joinable):
 
     # ------------------------------------------------------------------ explaining
 
-    def explain_request(self, request: Request, columns: Names) -> Plan:
+    def explain_request(self, request: Request, columns: Projected) -> Plan:
         text = "lookup"
         plans = []
         if isinstance(request, Keys):

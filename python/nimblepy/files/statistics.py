@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.expr.nodes import Compare, In
-from nimblepy.files.bounds import EncodedKeys, successor
+from nimblepy.files.bounds import EncodedKeys
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.values import successor
 
 # Columns that are described, and bytes that are kept of a value.
 MOST_COLUMNS = 32
@@ -84,7 +85,7 @@ def files_that_may_pass(statistics: pa.ChunkedArray, node: Compare | In) -> set[
     left = set(range(len(statistics)))
     for number, entries in enumerate(statistics.to_pylist()):
         for entry in entries or ():
-            if entry["column"] == node.column.name and not _may(entry, tests):
+            if (entry["column"],) == node.column.path and not _may(entry, tests):
                 left.discard(number)
     return left
 

@@ -24,7 +24,6 @@ from nimblepy.expr.evaluate import build
 from nimblepy.expr.nodes import (
     FLIPPED,
     TRUE,
-    Column,
     IsNull,
     IsValid,
     Node,
@@ -33,8 +32,8 @@ from nimblepy.expr.nodes import (
     all_of,
     any_of,
 )
-from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.schema.columns import Column, resolve_column
+from nimblepy.schema.kinds import is_bytes, is_text
 
 Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 

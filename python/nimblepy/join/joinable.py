@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from nimblepy.io.tabular import as_reader
 from nimblepy.join.plan import How, plan_join
 from nimblepy.join.run import join_batches
-from nimblepy.rows.arguments import Columns
 from nimblepy.rows.rows import Rows
 
 
@@ -24,7 +23,7 @@ class Joinable(Rows):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         how: How = "inner",
-        columns: Columns = None,
+        columns: Sequence[str] | None = None,
         condition: pc.Expression | str | None = None,
         suffix: str = "_right",
         null_equals: bool = False,

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter, parse_filter
-from nimblepy.expr.nodes import value_type
 from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.join_keys import comparable, widens
+from nimblepy.schema.kinds import value_type, widens
+from nimblepy.schema.values import comparable
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 HOWS: tuple[str, ...] = get_args(How)
@@ -102,7 +102,7 @@ def plan_join(
     Args:
         suffix: appended to names that both sides have.
         prefix: put before every name of the build side, instead of a suffix.
-        nan_greatest: ranges and SQL text find NaN equal to itself and above all numbers.
+        nan_greatest: ranges find NaN equal to itself and above all numbers, as SQL text does.
 
     Raises:
         InvalidArgumentError: unknown or ambiguous columns, types that do not compare, a bad
@@ -128,7 +128,7 @@ def plan_join(
         return name + suffix if name in probe.names else name
 
     output = joined_columns(probe.names, build.schema, build_keys, columns, shown, how)
-    parsed, residual = _residual(probe, build.schema, condition, shown, ranges, nan_greatest)
+    parsed, residual = _residual(probe, build.schema, condition, shown, ranges)
     return JoinPlan(
         how=how,
         probe_keys=tuple(p for p, _ in pairs),
@@ -210,7 +210,7 @@ def _betweens(
         by_index = column == following
         for bound in (lower, upper):
             _check_comparable(probe, build.schema, bound, column)
-            by_index &= widens(probe_column(probe, bound).type, wanted)
+            by_index &= widens(value_type(probe_column(probe, bound).type), wanted)
         out.append(Between(column, lower, upper, by_index=by_index))
     return tuple(out)
 
@@ -229,9 +229,12 @@ def joined_columns(
         return ()
     # The equality columns are in the result already, on the probe's side.
     wanted = [n for n in build.names if n not in build_keys] if names is None else names
-    output = [(name, shown_as(name)) for name in wanted]
+    output: list[tuple[str, str]] = []
     for name in wanted:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"columns: a join takes names, not the path {name!r}")
         resolve_column(build, name)
+        output.append((name, shown_as(name)))
     counts = Counter([*probe_names, *(shown for _, shown in output)])
     clashes = [shown for _, shown in output if counts[shown] > 1]
     if clashes:
@@ -248,7 +251,6 @@ def _residual(
     condition: pc.Expression | str | None,
     shown_as: Callable[[str], str],
     ranges: Sequence[Between],
-    nan_greatest: bool,
 ) -> tuple[Filter | None, tuple[tuple[str, str], ...]]:
     """The parsed condition, and the build columns that it and the ranges left over read."""
     wanted = {item.column: item.column for item in ranges if not item.by_index}
@@ -256,8 +258,8 @@ def _residual(
         return None, tuple(wanted.items())
     shown = {name: shown_as(name) for name in build.names}
     fields = [pa.field(new, build.field(old).type) for old, new in shown.items()]
-    parsed = parse_filter(condition, pa.schema([*probe, *fields]), nan_greatest=nan_greatest)
-    used = {resolve_column(pa.schema([*probe, *fields]), n).path[0] for n in parsed.columns}
+    parsed = parse_filter(condition, pa.schema([*probe, *fields]))
+    used = {path[0] for path in parsed.columns}
     needed = {old: new for old, new in shown.items() if new in used and new not in probe.names}
     return parsed, tuple({**wanted, **needed}.items())
 

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.columns import ColumnName, output_name
 
-Columns: TypeAlias = Sequence[str] | None
+Columns: TypeAlias = Sequence[ColumnName] | None
 On: TypeAlias = str | Sequence[str] | None
 Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 
@@ -20,31 +21,32 @@ _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]
 _MOST_BATCH_ROWS = 1 << 30
 
 
-def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
+def column_names(columns: Iterable[ColumnName] | None) -> tuple[ColumnName, ...] | None:
     """``columns`` as a tuple, ``None`` for all; an iterator is used up once.
 
     Raises:
-        InvalidArgumentError: a ``str``, something that is no list of names, or a name twice.
+        InvalidArgumentError: a ``str``, something that is no list of names or paths, or a name
+            twice in the result.
     """
-    return None if columns is None else _names("columns", columns)
+    return None if columns is None else _unique("columns", columns, (str, tuple))
 
 
 def on_names(on: str | Iterable[str] | None) -> tuple[str, ...] | None:
     """The columns of ``on``; ``None`` is the cluster key."""
     if on is None or isinstance(on, str):
         return None if on is None else (on,)
-    names = _names("on", on)
+    names: tuple[str, ...] = _unique("on", on, (str,))
     if not names:
         raise InvalidArgumentError("on: no column given")
     return names
 
 
-def _names(argument: str, names: Iterable[str]) -> tuple[str, ...]:
+def _unique(argument: str, names: Iterable[Any], kinds: tuple[type, ...]) -> tuple[Any, ...]:
     found = None if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) else names
-    out: tuple[str, ...] = () if found is None else tuple(found)
-    if found is None or not all(isinstance(name, str) for name in out):
+    out: tuple[Any, ...] = () if found is None else tuple(found)
+    if found is None or not all(isinstance(name, kinds) for name in out):
         raise InvalidArgumentError(f"{argument}: expected a list of names, got {names!r}")
-    if len(set(out)) != len(out):
+    if len({output_name(name) for name in out}) != len(out):
         raise InvalidArgumentError(f"{argument}: a name is given twice: {list(out)}")
     return out
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.rows.keys import KeyColumns, exact_scalar, is_nan, place_of
-from nimblepy.schema.literals import is_bytes, is_text
+from nimblepy.rows.keys import KeyColumns
+from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.schema.types import StartsWith
+from nimblepy.schema.values import exact_key, is_null, place_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,10 @@ def typed_bound(
     values: list[pa.Scalar] = []
     for i, value in enumerate(as_tuple(bound)):
         name, data_type = columns.names[i], columns.types[i]
-        if value is None:
+        if is_null(value):
             values.append(pa.scalar(None, data_type))
             continue
-        if is_nan(value) and pa.types.is_floating(data_type):
-            values.append(pa.scalar(math.nan, data_type))
-            continue
-        found = place_of(name, data_type, value)
+        found = place_key(name, data_type, value)
         if found.exact is not None:
             values.append(found.exact)
             continue
@@ -75,7 +72,7 @@ def typed_prefix(prefix: Any, columns: KeyColumns) -> tuple[tuple[pa.Scalar, ...
             starts = True
             values.append(_starts_with_scalar(name, data_type, value))
             continue
-        scalar, _ = exact_scalar(name, data_type, value)
+        scalar, _ = exact_key(name, data_type, value)
         if scalar is None:  # null, or beyond the column's values: neither equals anything
             return None
         values.append(scalar)

@@ -46,7 +46,7 @@ from nimblepy.rows.request import (
 )
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.scan import Scan
-from nimblepy.rows.source import Names, Observer, RowSource
+from nimblepy.rows.source import Observer, Projected, RowSource
 from nimblepy.schema.types import SortKey
 
 Filter: TypeAlias = pc.Expression | str | None
@@ -82,7 +82,7 @@ class Rows(_core.PointBase, RowSource):
 
     # ------------------------------------------------------------------ what may be done at once
 
-    def getter(self, columns: Names, on: On) -> Getter:
+    def getter(self, columns: Projected, on: On) -> Getter:
         """A function of one key that gives its first row as a dict, or ``None`` where there is
         none, or ``NotImplemented`` where it has to be asked for in another way.
         """
@@ -441,7 +441,7 @@ class Rows(_core.PointBase, RowSource):
             rows = rows.slice(begin, end)
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)
 
-    def _prepare_getter(self, place: Any, columns: Names, on: On) -> Getter:
+    def _prepare_getter(self, place: Any, columns: Projected, on: On) -> Getter:
         self.projected(column_names(columns))
         getter: Getter = _no_getter if self.observer is not None else self.getter(columns, on)
         if len(self._getters) > MOST_PREPARED:

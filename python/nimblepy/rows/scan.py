@@ -10,7 +10,8 @@ import pyarrow as pa
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Names, Observer, RowSource
+from nimblepy.rows.source import Observer, Projected, RowSource
+from nimblepy.schema.columns import output_name
 
 
 class Scan:
@@ -25,7 +26,7 @@ class Scan:
         source: RowSource,
         where: Where,
         *,
-        columns: Names,
+        columns: Projected,
         batch_rows: int,
         threads: int,
         limit: int | None,
@@ -83,12 +84,14 @@ class Scan:
 
     def __repr__(self) -> str:
         columns = (
-            "all columns" if self._columns is None else ", ".join(self._columns) or "no column"
+            "all columns"
+            if self._columns is None
+            else ", ".join(map(output_name, self._columns)) or "no column"
         )
         where = "" if self._where.filter is None else f" where {self._where.filter}"
         return f"<nimblepy.Scan of {columns} of {self._source!r}{where}>"
 
-    def _batches(self, columns: Names) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Projected) -> Iterator[pa.RecordBatch]:
         batches = self._source.filtered(
             self._where, columns, batch_rows=self._batch_rows, threads=self._threads
         )

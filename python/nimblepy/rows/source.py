@@ -8,27 +8,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.schema.columns import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
-# Names of columns and paths of fields, checked; ``None`` is all columns.
-Names = tuple[str, ...] | None
+# Columns as they are read and as an index is asked for them, checked; ``None`` is all columns, or
+# the cluster key.
+Projected: TypeAlias = tuple[ColumnName, ...] | None
+Names: TypeAlias = tuple[str, ...] | None
 
 
 class Observer(Protocol):
     """Is told of every request and how many rows it found."""
 
-    def found(self, request: Request, columns: Names, rows: int) -> None:
+    def found(self, request: Request, columns: Projected, rows: int) -> None:
         """``columns``: what is read of the rows; empty where that is nothing."""
         ...
 
-    def taken(self, columns: Names, rows: int) -> None:
+    def taken(self, columns: Projected, rows: int) -> None:
         """Rows were read by their numbers."""
         ...
 
@@ -128,7 +131,7 @@ class RowSource(ABC):
         self,
         request: Request,
         *,
-        columns: Names = (),
+        columns: Projected = (),
         limit: int | None = None,
         reverse: bool = False,
     ) -> RowSet:
@@ -151,17 +154,17 @@ class RowSource(ABC):
         return rows
 
     @abstractmethod
-    def read(self, rows: RowSet, columns: Names) -> pa.Table:
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         """Some columns of these rows, in their order."""
 
     @abstractmethod
     def filtered(
-        self, where: Where, columns: Names, *, batch_rows: int, threads: int
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         """The rows that pass, batch by batch in file order; ``threads`` 0 is one per processor."""
 
     @abstractmethod
-    def projected(self, columns: Names) -> pa.Schema:
+    def projected(self, columns: Projected) -> pa.Schema:
         """Schema of these columns.
 
         Raises:
@@ -177,13 +180,13 @@ class RowSource(ABC):
         return rows
 
     @abstractmethod
-    def explain_request(self, request: Request, columns: Names) -> Plan:
+    def explain_request(self, request: Request, columns: Projected) -> Plan:
         """What finding and reading would touch, without reading data."""
 
     # ------------------------------------------------------------------ what may be done faster
 
     def find_and_read(
-        self, keys: Keys, columns: Names, *, first: bool = False
+        self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         """The rows of each key, and for each row the position of its key.
 

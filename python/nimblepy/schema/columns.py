@@ -1,42 +1,113 @@
-"""Finds columns by name: top-level names, and dotted paths into structs."""
+"""Finds columns: a column is a path of names, from a top-level column down into structs.
+
+A path is never joined to text and split again: names may hold dots themselves, so that the field
+``b`` of the struct ``a`` and a column named ``a.b`` are different columns of one file. Text that a
+caller writes is resolved once, here; the core is told the positions of the path's fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.nodes import Column
+from nimblepy.schema.kinds import value_type
+
+Path: TypeAlias = tuple[str, ...]
+# How a column is named in ``columns=``: as text, or exactly.
+ColumnName: TypeAlias = str | Path
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A top-level column, or a field inside structs, with its type as the file declares it.
+
+    Attributes:
+        path: its names, from the top-level column downwards.
+        steps: the same as positions among the fields of the schema and of each struct.
+    """
+
+    path: Path
+    type: pa.DataType
+    steps: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The dotted path, as it is written in ``columns=`` and ``on=``."""
+        return ".".join(self.path)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """The type of one value, once dictionaries and runs are looked through."""
+        return value_type(self.type)
+
+    def __str__(self) -> str:
+        return show_path(self.path)
 
 
 def resolve_column(schema: pa.Schema, name: str | Sequence[str]) -> Column:
-    """The column that ``name`` means.
+    """The column that ``name`` means in ``columns=``, in ``on=`` and in ``pc.field``.
 
     A top-level column whose name is the whole text wins; otherwise dots separate struct fields,
-    and the longest top-level name that fits is taken (names may themselves contain dots).
+    and the longest name that fits is taken at each step.
 
     Args:
         schema: schema of the file.
-        name: text such as ``"k"`` or ``"location.lat"``, or a path that is already split.
+        name: text such as ``"k"`` or ``"location.lat"``, or a path, which is taken exactly.
 
     Raises:
         InvalidArgumentError: no such column; the message names the closest ones.
     """
     if isinstance(name, str):
-        path = _find(schema, name.split("."))
+        steps = _find(schema, name.split("."), longest_first=True)
+    elif isinstance(name, Sequence) and all(isinstance(part, str) for part in name):
+        steps = _find_exact(schema, tuple(name))
+        name = show_path(tuple(name))
     else:
-        path = _find_exact(schema, tuple(name))
-    if path is None:
-        shown = name if isinstance(name, str) else ".".join(name)
-        raise InvalidArgumentError(unknown_column_message(schema, shown))
-    return Column(path, _type_at(schema, path))
+        raise InvalidArgumentError(f"expected a column name or a path of names, got {name!r}")
+    if steps is None:
+        raise InvalidArgumentError(unknown_column_message(schema, name))
+    return column_at(schema, steps)
+
+
+def resolve_dotted(schema: pa.Schema, parts: Sequence[str]) -> Column:
+    """The column that names with dots between them mean in SQL, where a dot leads into a struct.
+
+    Where no struct has such a field, the dots may belong to a name.
+    """
+    steps = _find(schema, list(parts), longest_first=False)
+    if steps is None:
+        raise InvalidArgumentError(unknown_column_message(schema, ".".join(parts)))
+    return column_at(schema, steps)
+
+
+def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
+    """The column at the end of a path of positions, which is one of the schema's."""
+    field = schema.field(steps[0])
+    path = [field.name]
+    for step in steps[1:]:
+        field = field.type.field(step)
+        path.append(field.name)
+    return Column(tuple(path), field.type, tuple(steps))
+
+
+def output_name(name: str | Sequence[str]) -> str:
+    """What a column is called in a result, asked for as ``name``."""
+    return name if isinstance(name, str) else ".".join(name)
+
+
+def show_path(path: Path) -> str:
+    """A path as SQL writes it: dots between names, quotes around a name that has dots."""
+    return ".".join(f'"{name}"' if "." in name else name for name in path)
 
 
 def unknown_column_message(schema: pa.Schema, name: str) -> str:
     """Says that ``name`` is missing, with the closest names, or all of them when few."""
-    known = list(column_paths(schema))
+    known = [show_path(path) for path in column_paths(schema)]
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     folded = [path for path in known if path.casefold() == name.casefold()]
     hints = list(dict.fromkeys([*folded, *close]))
@@ -46,61 +117,57 @@ def unknown_column_message(schema: pa.Schema, name: str) -> str:
     return f"unknown column {name!r}; the file has {shown or 'no columns'}"
 
 
-def column_paths(schema: pa.Schema) -> list[str]:
-    """Dotted paths of all columns and struct fields, parents before children."""
-    paths: list[str] = []
+def column_paths(schema: pa.Schema) -> list[Path]:
+    """Paths of all columns and struct fields, parents before children."""
+    paths: list[Path] = []
 
-    def visit(prefix: str, field: pa.Field) -> None:
-        paths.append(prefix + field.name)
+    def visit(above: Path, field: pa.Field) -> None:
+        path = (*above, field.name)
+        paths.append(path)
         if pa.types.is_struct(field.type):
             for child in field.type:
-                visit(f"{prefix}{field.name}.", child)
+                visit(path, child)
 
     for field in schema:
-        visit("", field)
+        visit((), field)
     return paths
 
 
-def _child(fields: pa.Schema | pa.StructType, name: str) -> pa.Field | None:
-    """The field called ``name``; ``None`` when there is none, or more than one."""
-    if isinstance(fields, pa.Schema):
-        found = fields.get_all_field_indices(name)
-        if len(found) > 1:
-            raise InvalidArgumentError(f"column {name!r} is ambiguous: the file has {len(found)}")
-    else:
-        found = fields.get_all_field_indices(name)
-    return fields.field(found[0]) if len(found) == 1 else None
+def _child(fields: pa.Schema | pa.StructType, name: str) -> int | None:
+    """Position of the field called ``name``; ``None`` when there is none, or more than one."""
+    found = fields.get_all_field_indices(name)
+    if len(found) > 1 and isinstance(fields, pa.Schema):
+        raise InvalidArgumentError(f"column {name!r} is ambiguous: the file has {len(found)}")
+    return found[0] if len(found) == 1 else None
 
 
-def _find(fields: pa.Schema | pa.StructType, parts: list[str]) -> tuple[str, ...] | None:
-    for taken in range(len(parts), 0, -1):
-        name = ".".join(parts[:taken])
-        field = _child(fields, name)
-        if field is None:
+def _find(
+    fields: pa.Schema | pa.StructType, parts: list[str], *, longest_first: bool
+) -> tuple[int, ...] | None:
+    lengths = range(1, len(parts) + 1)
+    for taken in reversed(lengths) if longest_first else lengths:
+        step = _child(fields, ".".join(parts[:taken]))
+        if step is None:
             continue
         if taken == len(parts):
-            return (name,)
-        if pa.types.is_struct(field.type):
-            rest = _find(field.type, parts[taken:])
+            return (step,)
+        inner = fields.field(step).type
+        if pa.types.is_struct(inner):
+            rest = _find(inner, parts[taken:], longest_first=longest_first)
             if rest is not None:
-                return (name, *rest)
+                return (step, *rest)
     return None
 
 
-def _find_exact(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    fields: pa.Schema | pa.StructType = schema
-    for depth, name in enumerate(path):
-        field = _child(fields, name)
-        if field is None:
+def _find_exact(schema: pa.Schema, path: Path) -> tuple[int, ...] | None:
+    steps: list[int] = []
+    fields: pa.Schema | pa.DataType = schema
+    for name in path:
+        if fields is not schema and not pa.types.is_struct(fields):
             return None
-        if depth + 1 < len(path) and not pa.types.is_struct(field.type):
+        step = _child(fields, name)
+        if step is None:
             return None
-        fields = field.type
-    return path
-
-
-def _type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
-    field = schema.field(path[0])
-    for name in path[1:]:
-        field = field.type.field(name)
-    return field.type
+        steps.append(step)
+        fields = fields.field(step).type
+    return tuple(steps) or None

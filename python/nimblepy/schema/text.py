@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.nodes import value_type
-from nimblepy.schema.literals import family
+from nimblepy.schema.kinds import family, value_type
+
+# Of numbers that are read as integers; the longest decimals have 76.
+_MOST_DIGITS = 100
 
 
 def parse_text(data_type: pa.DataType, text: str) -> object:
@@ -34,11 +36,14 @@ def parse_text(data_type: pa.DataType, text: str) -> object:
             number = Decimal(stripped)
             if not number.is_finite():
                 return float(number)
-            return int(number) if number == number.to_integral_value() else number
+            whole = number.adjusted() <= _MOST_DIGITS and number == number.to_integral_value()
+            return int(number) if whole else number
         if kind == "bool":
             return {"true": True, "t": True, "false": False, "f": False}[text.strip().lower()]
         if kind == "time":
-            return datetime.time.fromisoformat(text.strip())
+            clock = datetime.time.fromisoformat(text.strip())
+            if clock.tzinfo is None:  # a time of day has no offset that could be taken off
+                return clock
         if kind in ("date", "instant"):
             return _parse_instant(data_type, text.strip())
     except (ValueError, KeyError, ArithmeticError, pa.ArrowInvalid):

@@ -214,8 +214,7 @@ def _probe_columns(plan: JoinPlan) -> set[str]:
     for item in plan.between:
         used |= {item.lower, item.upper}
     if plan.condition is not None:
-        used |= {name.split(".")[0] for name in plan.condition.columns}
-        used |= set(plan.condition.columns)
+        used |= {path[0] for path in plan.condition.columns}
     return used
 
 

@@ -117,7 +117,7 @@ def read_slice(spec: ScanSpec, dataset: Dataset, row_slice: RowSlice) -> Iterato
         yield from dataset.read(row_slice.rows, spec.columns).to_batches()
         return
     parsed = parse_filter(spec.filter, dataset.schema)
-    columns = tuple(dict.fromkeys([*spec.columns, *parsed.columns]))
+    columns = tuple(dict.fromkeys([*spec.columns, *(path[0] for path in parsed.columns)]))
     for batch in dataset.read(row_slice.rows, columns).to_batches():
         yield parsed.apply(batch).select(list(spec.columns))
 

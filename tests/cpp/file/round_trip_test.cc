@@ -134,7 +134,8 @@ TEST(RoundTrip, NestedFieldsByPath) {
   const Bytes bytes = write_file(rows.view(), tiny());
   for (const Reader& file :
        {open_mapped(bytes), open_file(std::make_shared<CountingFile>(bytes))}) {
-    const auto reader = RowReader::create(file, {"c0.a.b", "c0.b"});
+    const auto reader =
+        RowReader::create(file, {{{0, 0, 1}, "c0.a.b"}, {{0, 1}, "c0.b"}});
     REQUIRE(reader.has_value());
     Column out = (*reader)->make_output();
     const RowRange all[] = {{0, 300}};
@@ -171,7 +172,19 @@ TEST(RoundTrip, RowsPastTheEndAreRefused) {
   Column out = (*reader)->make_output();
   const uint64_t past[] = {10};
   CHECK((*reader)->take(past, 1, &out).code() == StatusCode::kInvalidArgument);
-  CHECK(!RowReader::create((*reader)->file_owner(), {"none"}).has_value());
+}
+
+TEST(RoundTrip, PathsThatLeadNowhereAreRefused) {
+  Rng rng(20);
+  const Field root = struct_of(
+      {make_field("i"), make_field("+l", {make_field("i", {}, "item")})});
+  const RandomArray rows(root, 10, &rng);
+  const Reader file = open_mapped(write_file(rows.view(), tiny()));
+  for (const ColumnPath& path : {ColumnPath{}, {2}, {-1}, {0, 0}, {1, 0}}) {
+    const auto reader = RowReader::create(file, {{path, "x"}});
+    REQUIRE(!reader.has_value());
+    CHECK(reader.error().code() == StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(RoundTrip, FlippedBitsGiveAStatusOrTheRows) {

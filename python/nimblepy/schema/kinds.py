@@ -1,0 +1,75 @@
+"""Kinds of Arrow types: what their values are, and which other types' values they hold."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+Family: TypeAlias = Literal["number", "bool", "date", "instant", "time", "duration", "text", "none"]
+
+
+def value_type(data_type: pa.DataType) -> pa.DataType:
+    """``data_type`` without dictionary and run-end encoding, and the storage of an extension."""
+    while pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
+        data_type = data_type.value_type
+    if isinstance(data_type, pa.BaseExtensionType):
+        return value_type(data_type.storage_type)
+    return data_type
+
+
+def family(data_type: pa.DataType) -> Family:
+    """Which literals a type compares with. Timestamps with and without a zone are one family."""
+    if pt.is_integer(data_type) or pt.is_floating(data_type) or pt.is_decimal(data_type):
+        return "number"
+    if pt.is_boolean(data_type):
+        return "bool"
+    if pt.is_date(data_type):
+        return "date"
+    if pt.is_timestamp(data_type):
+        return "instant"
+    if pt.is_time(data_type):
+        return "time"
+    if pt.is_duration(data_type):
+        return "duration"
+    if is_text(data_type) or is_bytes(data_type):
+        return "text"
+    return "none"
+
+
+def is_text(data_type: pa.DataType) -> bool:
+    """A UTF-8 type of any width."""
+    return bool(
+        pt.is_string(data_type) or pt.is_large_string(data_type) or pt.is_string_view(data_type)
+    )
+
+
+def is_bytes(data_type: pa.DataType) -> bool:
+    """A binary type of any width."""
+    return bool(
+        pt.is_binary(data_type)
+        or pt.is_large_binary(data_type)
+        or pt.is_binary_view(data_type)
+        or pt.is_fixed_size_binary(data_type)
+    )
+
+
+def widens(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of ``found`` is a value of ``wanted``, in the same order."""
+    if found == wanted or (is_text(found) and is_text(wanted)):
+        return True
+    if is_bytes(found) and is_bytes(wanted):
+        return not pt.is_fixed_size_binary(wanted)
+    if pt.is_date32(found):
+        return bool(pt.is_date64(wanted))
+    if pt.is_integer(found) and pt.is_integer(wanted):
+        if pt.is_signed_integer(found):
+            return bool(pt.is_signed_integer(wanted) and found.bit_width <= wanted.bit_width)
+        return bool(found.bit_width + pt.is_signed_integer(wanted) <= wanted.bit_width)
+    if pt.is_floating(found) and pt.is_floating(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pt.is_integer(found) and pt.is_floating(wanted):
+        # The significand holds every integer of this many bits.
+        return bool(found.bit_width < {16: 11, 32: 24, 64: 53}[wanted.bit_width])
+    return False

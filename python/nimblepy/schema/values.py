@@ -1,0 +1,659 @@
+"""Exact values: Python, numpy, pandas, uuid and pyarrow values among those of a column's type.
+
+Literals of filters, keys, bounds and the columns of joins all come through here. A value is first
+made exact, which is exact arithmetic's work and knows no Arrow type: numbers and ticks of time are
+fractions. Then it is placed: either the column's type has that very value, or it lies between two
+neighbours of the type, or beyond all of its values. So ``x > 1.5`` on an int64 column can become
+``x >= 2``, ``x = 300`` on int8 is false, and no conversion rounds, overflows or drops nanoseconds.
+
+Floats follow IEEE 754 here: NaN is a value of its own that no order holds for, and -0.0 equals 0.0.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+import uuid
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.kinds import Family, family, is_text, value_type, widens
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+_DAY = 86_400 * 10**9
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_TICKS = {
+    "W": Fraction(7 * _DAY),
+    "D": Fraction(_DAY),
+    "h": Fraction(3600 * 10**9),
+    "m": Fraction(60 * 10**9),
+    "s": Fraction(10**9),
+    "ms": Fraction(10**6),
+    "us": Fraction(1000),
+    "ns": Fraction(1),
+    "ps": Fraction(1, 10**3),
+    "fs": Fraction(1, 10**6),
+    "as": Fraction(1, 10**9),
+}
+_FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
+# Decimals with more digits than this before or after the point are beyond every type's values, or
+# between zero and its neighbour; making them exact would only take memory.
+_MOST_DIGITS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A value that belongs to no type yet.
+
+    Attributes:
+        kind: the family of types that it compares with.
+        value: numbers as fractions (infinities and NaN as floats), times as nanoseconds, the rest
+            as itself.
+        has_zone: an instant of which the offset to UTC is known.
+        is_decimal: a decimal number, which on a column of floats means the nearest float, as in
+            SQL: 0.1 is seldom one itself.
+    """
+
+    kind: Family
+    value: Fraction | float | bool | str | bytes | uuid.UUID
+    has_zone: bool = False
+    is_decimal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralPosition:
+    """Where a literal falls in a type: on a value, or strictly between two neighbours.
+
+    ``below`` or ``above`` is ``None`` when the type has no value on that side.
+    """
+
+    exact: pa.Scalar | None = None
+    below: pa.Scalar | None = None
+    above: pa.Scalar | None = None
+    is_nan: bool = False
+
+
+# ------------------------------------------------------------------ from Python to exact
+
+
+def is_null(value: object) -> bool:
+    """None, an Arrow null, or what numpy and pandas have for a missing value other than NaN."""
+    if value is None:
+        return True
+    if isinstance(value, pa.Scalar):
+        return not value.is_valid
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    pandas = sys.modules.get("pandas")  # a value of its own has been made by it
+    return pandas is not None and (value is pandas.NaT or value is pandas.NA)
+
+
+def is_nan(value: object) -> bool:
+    """A floating-point NaN of Python, numpy or Arrow."""
+    if isinstance(value, pa.Scalar) and pt.is_floating(value.type):
+        value = value.as_py()
+    return isinstance(value, (float, np.floating)) and bool(value != value)
+
+
+def exact_of(value: object) -> Exact:
+    """``value``, which is not null, without a type.
+
+    Raises:
+        InvalidArgumentError: no column has such values.
+    """
+    try:
+        found = _exact_of(value)
+    except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException) as error:
+        raise InvalidArgumentError(f"cannot use {show(value)} as a value: {error}") from error
+    if found is None:
+        raise InvalidArgumentError(
+            f"cannot use {show(value)}, of type {type(value).__name__}, as a value"
+        )
+    return found
+
+
+def _exact_of(value: object) -> Exact | None:
+    # Subclasses come before what they descend from: bool is an int, a datetime is a date.
+    match value:
+        case pa.Scalar():
+            return _exact_of_arrow(value)
+        case np.generic():
+            return _exact_of_numpy(value)
+        case bool():
+            return Exact("bool", value)
+        case int() | Fraction():
+            return Exact("number", Fraction(value))
+        case float():
+            return Exact("number", Fraction(value) if math.isfinite(value) else value)
+        case Decimal():
+            return Exact("number", _exact_decimal(value), is_decimal=True)
+        case str():
+            return Exact("text", str(value))
+        case bytes() | bytearray() | memoryview():
+            return Exact("text", bytes(value))
+        case uuid.UUID():
+            return Exact("text", value)
+        case datetime.datetime():
+            return _exact_datetime(value)
+        case datetime.date():
+            return Exact("date", Fraction((value.toordinal() - _EPOCH) * _DAY))
+        case datetime.time():
+            if value.tzinfo is not None:
+                raise ValueError("a time with an offset to UTC; columns of times have none")
+            return Exact("time", Fraction(_clock(value)))
+        case datetime.timedelta():
+            micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
+            # pandas' subclass has nanoseconds as well.
+            nanos = micros * 1000 + int(getattr(value, "nanoseconds", 0))
+            return Exact("duration", Fraction(nanos))
+    return None
+
+
+def _exact_decimal(value: Decimal) -> Fraction | float:
+    if not value.is_finite():
+        return math.nan if value.is_nan() else float(value)
+    if value and not -_MOST_DIGITS < value.adjusted() < _MOST_DIGITS:
+        scale = Fraction(10) ** (_MOST_DIGITS if value.adjusted() > 0 else -_MOST_DIGITS)
+        return -scale if value.is_signed() else scale
+    return Fraction(value)
+
+
+def _exact_datetime(value: datetime.datetime) -> Exact:
+    nanos = (value.toordinal() - _EPOCH) * _DAY + _clock(value)
+    nanos += int(getattr(value, "nanosecond", 0))  # of pandas' subclass
+    offset = value.utcoffset()
+    if offset is not None:
+        nanos -= (offset // datetime.timedelta(microseconds=1)) * 1000
+    return Exact("instant", Fraction(nanos), has_zone=offset is not None)
+
+
+def _clock(value: datetime.datetime | datetime.time) -> int:
+    seconds = value.hour * 3600 + value.minute * 60 + value.second
+    return seconds * 10**9 + value.microsecond * 1000
+
+
+def _exact_of_numpy(value: np.generic) -> Exact | None:
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        unit, count = np.datetime_data(value.dtype)
+        if isinstance(value, np.datetime64):
+            # Months have no fixed length, but a first day.
+            dates = unit in ("Y", "M", "W", "D")
+            if unit in ("Y", "M"):
+                value, unit, count = value.astype("datetime64[D]"), "D", 1
+            kind: Family = "date" if dates else "instant"
+        else:
+            kind = "duration"
+        if unit not in _TICKS:
+            raise ValueError(f"numpy's unit {unit!r} has no fixed length")
+        return Exact(kind, int(value.astype(np.int64)) * count * _TICKS[unit])
+    if isinstance(value, np.floating):
+        finite = bool(np.isfinite(value))
+        return Exact("number", Fraction(*value.as_integer_ratio()) if finite else float(value))
+    item = value.item()
+    return None if isinstance(item, np.generic) else _exact_of(item)
+
+
+def _exact_of_arrow(scalar: pa.Scalar) -> Exact | None:
+    data_type = scalar.type
+    if isinstance(data_type, pa.BaseExtensionType) or pt.is_dictionary(data_type):
+        return _exact_of_arrow(scalar.value)
+    if pt.is_run_end_encoded(data_type):
+        return _exact_of(scalar.as_py())
+    kind = family(data_type)
+    if kind == "none":
+        return None
+    if pt.is_temporal(data_type):
+        return Exact(kind, scalar.value * _tick(data_type), has_zone=_has_zone(data_type))
+    value = scalar.as_py()
+    if isinstance(value, np.generic):  # half floats
+        value = float(value)
+    return _exact_of(value)
+
+
+def show(value: object) -> str:
+    """A value for messages: strings quoted, Arrow scalars as Arrow prints them."""
+    if not isinstance(value, pa.Scalar):
+        try:
+            text = repr(value)
+        except ValueError:  # an int of more digits than Python writes
+            return f"a value of type {type(value).__name__}"
+        return text if len(text) <= 80 else text[:77] + "..."
+    if isinstance(value, (pa.StringScalar, pa.BinaryScalar)):
+        return repr(value.as_py())
+    try:
+        return str(value)
+    except (ValueError, OverflowError):  # finer or further than Python's datetime
+        return str(pa.array([value], value.type)).strip("[ \n]")
+
+
+def as_scalar(value: object) -> pa.Scalar:
+    """``value`` as an Arrow scalar of its natural type.
+
+    Raises:
+        InvalidArgumentError: Arrow has no type for it.
+    """
+    if isinstance(value, pa.Scalar):
+        return value
+    try:
+        return pa.scalar(value)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"cannot use {show(value)} as a value: {error}") from error
+
+
+# ------------------------------------------------------------------ from exact to a type
+
+
+def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
+    """Where ``literal`` falls among the values of ``data_type``.
+
+    Args:
+        data_type: type of the column; dictionary and run-end encoding are looked through.
+        literal: a Python, numpy, pandas or Arrow value that is not null.
+
+    Raises:
+        InvalidArgumentError: the two cannot be compared, such as a number with a string.
+    """
+    wanted = value_type(data_type)
+    if isinstance(literal, pa.Scalar):
+        if literal.type == wanted and not pt.is_floating(wanted):
+            return LiteralPosition(exact=literal)
+    elif (quick := _plain_scalar(wanted, literal)) is not None:
+        return LiteralPosition(exact=quick)
+    found = exact_of(literal)
+    _check_comparable(wanted, found, literal)
+    value = found.value
+    if isinstance(value, (str, bytes, uuid.UUID)):
+        return _place_text(wanted, _as_uuid(data_type, value))
+    if isinstance(value, bool):
+        return LiteralPosition(exact=pa.scalar(value))
+    if isinstance(value, float) and math.isnan(value):
+        return LiteralPosition(is_nan=True)
+    if pt.is_floating(wanted):
+        if found.is_decimal and isinstance(value, Fraction):
+            return LiteralPosition(exact=_nearest_float(wanted, value))
+        # Steps to infinity and to subnormals are meant, not faults to warn of.
+        with np.errstate(all="ignore"):
+            return _place_float(wanted, value)
+    return _place_tick(wanted, value)
+
+
+def _plain_scalar(data_type: pa.DataType, value: object) -> pa.Scalar | None:
+    """Ints of integer columns and text of text columns, which need no placing: the usual keys."""
+    plain = (type(value) is int and pt.is_integer(data_type)) or (
+        type(value) is str and is_text(data_type)
+    )
+    try:
+        return pa.scalar(value, data_type) if plain else None
+    except (pa.ArrowInvalid, OverflowError, UnicodeError):  # beyond the column's values
+        return None
+
+
+_NOUNS = {
+    "number": "a number",
+    "bool": "a boolean",
+    "date": "a date",
+    "instant": "a timestamp",
+    "time": "a time",
+    "duration": "a duration",
+    "text": "text",
+}
+
+
+def _check_comparable(data_type: pa.DataType, found: Exact, literal: object) -> None:
+    wanted, kind = family(data_type), found.kind
+    if {wanted, kind} == {"date", "instant"}:
+        wanted = kind = "instant"
+    if wanted != kind:
+        raise InvalidArgumentError(
+            f"type mismatch: cannot compare a {data_type} column with {show(literal)}, "
+            f"which is {_NOUNS[found.kind]}"
+        )
+    if wanted == "instant" and _has_zone(data_type) != found.has_zone:
+        zoned, naive = ("column", "value") if _has_zone(data_type) else ("value", "column")
+        raise InvalidArgumentError(
+            f"type mismatch: cannot compare a {data_type} column with {show(literal)}: "
+            f"the {zoned} has a time zone and the {naive} has none"
+        )
+
+
+def _has_zone(data_type: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(data_type) and data_type.tz is not None)
+
+
+def _tick(data_type: pa.DataType) -> Fraction:
+    """What a raw integer of the type counts: nanoseconds, or units for numbers."""
+    if pt.is_date32(data_type):
+        return _TICKS["D"]
+    if pt.is_date64(data_type):
+        return _TICKS["ms"]
+    if pt.is_decimal(data_type):
+        scale = data_type.scale
+        return Fraction(10 ** max(-scale, 0), 10 ** max(scale, 0))
+    if pt.is_integer(data_type):
+        return Fraction(1)
+    return _TICKS[data_type.unit]
+
+
+def _raw_range(data_type: pa.DataType) -> tuple[int, int]:
+    if pt.is_decimal(data_type):
+        most = 10**data_type.precision - 1
+        return -most, most
+    if pt.is_unsigned_integer(data_type):
+        return 0, 2**data_type.bit_width - 1
+    half = 2 ** (data_type.bit_width - 1)
+    return -half, half - 1
+
+
+def _from_raw(data_type: pa.DataType, raw: int) -> pa.Scalar:
+    if pt.is_decimal(data_type):
+        digits = tuple(int(digit) for digit in str(abs(raw)))
+        return pa.scalar(Decimal((raw < 0, digits, -data_type.scale)), type=data_type)
+    return pa.scalar(raw, type=data_type)
+
+
+def _place_tick(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
+    low, high = _raw_range(data_type)
+    if isinstance(value, float):  # infinity: NaN was handled before
+        above_all = value > 0
+    else:
+        quotient = value / _tick(data_type)
+        floor = math.floor(quotient)
+        if low <= floor <= high and quotient == floor:
+            return LiteralPosition(exact=_from_raw(data_type, floor))
+        if low <= floor < high:
+            below, above = _from_raw(data_type, floor), _from_raw(data_type, floor + 1)
+            return LiteralPosition(below=below, above=above)
+        above_all = floor >= high
+    if above_all:
+        return LiteralPosition(below=_from_raw(data_type, high))
+    return LiteralPosition(above=_from_raw(data_type, low))
+
+
+def _place_float(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
+    kind = _FLOATS[data_type.bit_width]
+
+    def scalar(number: object) -> pa.Scalar:
+        return pa.scalar(kind(number), type=data_type)
+
+    if isinstance(value, float):
+        return LiteralPosition(exact=scalar(value))
+    most = kind(np.finfo(kind).max)
+    if value > Fraction(float(most)):
+        return LiteralPosition(below=scalar(most), above=scalar(math.inf))
+    if value < -Fraction(float(most)):
+        return LiteralPosition(below=scalar(-math.inf), above=scalar(-most))
+    # Rounding twice (to double, then to the type) may land one step off: walk to the floor.
+    # A value that rounds past the largest finite number starts from that number instead.
+    floor = kind(max(min(float(value), float(most)), -float(most)))
+    while Fraction(float(floor)) > value:
+        floor = np.nextafter(floor, kind(-math.inf))
+    following = np.nextafter(floor, kind(math.inf))
+    while math.isfinite(following) and Fraction(float(following)) <= value:
+        floor, following = following, np.nextafter(following, kind(math.inf))
+    if Fraction(float(floor)) == value:
+        return LiteralPosition(exact=scalar(floor))
+    return LiteralPosition(below=scalar(floor), above=scalar(following))
+
+
+def _nearest_float(data_type: pa.DataType, value: Fraction) -> pa.Scalar:
+    try:
+        nearest = float(value)
+    except OverflowError:
+        nearest = math.inf if value > 0 else -math.inf
+    return pa.scalar(nearest).cast(data_type, safe=False)
+
+
+def _as_uuid(data_type: pa.DataType, value: str | bytes | uuid.UUID) -> str | bytes | uuid.UUID:
+    """Text beside a column of UUIDs is one of them, as in SQL."""
+    if not isinstance(value, str) or getattr(data_type, "extension_name", "") != "arrow.uuid":
+        return value
+    try:
+        return uuid.UUID(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"type mismatch: {value!r} is not a UUID") from error
+
+
+def _place_text(data_type: pa.DataType, value: str | bytes | uuid.UUID) -> LiteralPosition:
+    if isinstance(value, uuid.UUID):
+        value = str(value) if is_text(data_type) else value.bytes
+    try:
+        if is_text(data_type):
+            text = value if isinstance(value, str) else value.decode()
+            return LiteralPosition(exact=pa.scalar(text, type=data_type))
+        octets = value.encode() if isinstance(value, str) else value
+    except UnicodeError as error:
+        message = f"type mismatch: {show(value)} is not UTF-8, the column is {data_type}"
+        raise InvalidArgumentError(message) from error
+    if not pt.is_fixed_size_binary(data_type) or len(octets) == data_type.byte_width:
+        return LiteralPosition(exact=pa.scalar(octets, type=data_type))
+    return _place_fixed(data_type, octets)
+
+
+def _place_fixed(data_type: pa.DataType, octets: bytes) -> LiteralPosition:
+    """Neighbours of a byte string of another length: such strings order as big-endian numbers."""
+    width = data_type.byte_width
+    number = int.from_bytes(octets[:width].ljust(width, b"\0"), "big")
+    # A longer string follows its cut; a shorter one precedes itself padded with zeros.
+    below, above = (number, number + 1) if len(octets) > width else (number - 1, number)
+
+    def scalar(position: int) -> pa.Scalar | None:
+        if not 0 <= position < 256**width:
+            return None
+        return pa.scalar(position.to_bytes(width, "big"), type=data_type)
+
+    return LiteralPosition(below=scalar(below), above=scalar(above))
+
+
+def successor(key: bytes) -> bytes | None:
+    """The least byte string above all that begin with ``key``; ``None``: there is none."""
+    stripped = key.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+# ------------------------------------------------------------------ keys
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def place_key(name: str, data_type: pa.DataType, value: object) -> LiteralPosition:
+    """Where a value of a key, which is not null, falls among those of the column ``name``.
+
+    NaN is one key value, though it equals nothing as a number; raw integers stand for dates,
+    times and the like, as pyarrow accepts them.
+
+    Raises:
+        InvalidArgumentError: a value of the wrong kind.
+    """
+    if is_nan(value) and pt.is_floating(data_type):
+        return LiteralPosition(exact=pa.scalar(math.nan, data_type))
+    if pt.is_temporal(data_type) and _is_integer(value):
+        return _place_tick(data_type, int(value) * _tick(data_type))
+    try:
+        return place(data_type, value)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"key {show(value)} does not fit column {name!r}, which is {data_type}: {error}"
+        ) from None
+
+
+def exact_key(name: str, data_type: pa.DataType, value: object) -> tuple[pa.Scalar | None, bool]:
+    """``value`` in ``data_type``, ``None`` for null; and whether the type can hold it at all.
+
+    Raises:
+        InvalidArgumentError: a value of the wrong kind, or between two values of the type.
+    """
+    if is_null(value):
+        return None, True
+    found = place_key(name, data_type, value)
+    if found.exact is not None:
+        return found.exact, True
+    if found.below is not None and found.above is not None:
+        raise InvalidArgumentError(
+            f"key {show(value)} is no value of column {name!r}, which is {data_type}"
+        )
+    return None, False
+
+
+def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array, Mask | None]:
+    """Values of a key column as an array of ``data_type``, and a mask of those it cannot hold.
+
+    Args:
+        values: an Arrow or numpy array, or a sequence of values as :func:`exact_key` takes them.
+
+    Raises:
+        InvalidArgumentError: a value of the wrong kind, or between two values of the type.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    try:
+        array = values if isinstance(values, pa.Array) else _natural(values, data_type)
+        array = _decoded(array)
+        if array.type == data_type:
+            return array, None
+        if _related(array.type, data_type):
+            cast, bad = key_array(array, data_type)
+            if bad is None:
+                return cast, None
+            if pt.is_integer(array.type) and pt.is_integer(data_type):  # beyond, never between
+                return pc.if_else(pa.array(bad), pa.scalar(None, data_type), cast), bad
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass  # Arrow has no one type for them, or drops a part of one: each is looked at
+    try:
+        items = values if isinstance(values, pa.Array) else list(values)
+    except TypeError:
+        raise InvalidArgumentError(f"keys: expected many values, got {show(values)}") from None
+    out: list[pa.Scalar] = []
+    bad = np.zeros(len(items), dtype=np.bool_)
+    null = pa.scalar(None, data_type)
+    for i, item in enumerate(items):
+        scalar, fits = exact_key(name, data_type, item)
+        bad[i] = not fits
+        out.append(null if scalar is None else scalar)
+    return pa.array(out, data_type), bad
+
+
+def _natural(values: Any, data_type: pa.DataType) -> pa.Array:
+    """Python values in the type pyarrow infers, or in the column's where that one loses digits."""
+    array = pa.array(values)
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return array
+    if pt.is_temporal(array.type):
+        if getattr(data_type, "unit", None) == "ns" and _related(array.type, data_type):
+            # pandas' values, which are inferred as microseconds
+            return pa.array(values, data_type)
+        zoned = _has_zone(array.type)
+        if any(_has_more(value, zoned) for value in values):
+            raise pa.ArrowInvalid("nanoseconds or time zones, which pyarrow drops")
+    if isinstance(array, pa.ExtensionArray) and is_text(data_type):
+        raise pa.ArrowInvalid("UUIDs, which are text in another form than bytes")
+    return array
+
+
+def _has_more(value: object, zoned: bool) -> bool:
+    """Whether a value says more than what pyarrow has inferred of it and of others."""
+    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
+        return True
+    if not isinstance(value, (datetime.datetime, datetime.time)):
+        return False
+    return (value.tzinfo is not None) != zoned
+
+
+def _related(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Casts between these change how a value is written, not what it means."""
+    if pt.is_null(found):
+        return True
+    if pt.is_timestamp(found) and pt.is_timestamp(wanted):
+        return (found.tz is None) == (wanted.tz is None)
+    kind = family(found)
+    return kind == family(wanted) and kind != "none"
+
+
+# ------------------------------------------------------------------ columns of joins
+
+
+def comparable(probe: pa.DataType, build: pa.DataType) -> bool:
+    """Whether equality between the types means equal values, without rounding on the way."""
+    found, wanted = value_type(probe), value_type(build)
+    if found == wanted or pt.is_null(found):
+        return True
+    if pt.is_integer(found) and pt.is_floating(wanted):
+        return bool(found.bit_width <= 32 and wanted.bit_width == 64)
+    if pt.is_floating(found) or pt.is_floating(wanted):
+        return bool(pt.is_floating(found) and pt.is_floating(wanted))
+    if family(found) == "text":
+        return family(wanted) == "text" and is_text(found) == is_text(wanted)
+    return _related(found, wanted)
+
+
+def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    """``values`` as ``wanted``, and which of them that type does not have, ``None`` for none.
+
+    Args:
+        values: of a type that is :func:`comparable` with ``wanted``.
+    """
+    array = _decoded(values)
+    if array.type == wanted:
+        return array, None
+    if pt.is_null(array.type):
+        return pa.nulls(len(array), wanted), None
+    try:
+        cast = array.cast(wanted, safe=False)
+        if widens(array.type, wanted):
+            return cast, None
+        bad = ~_same(array, cast.cast(array.type, safe=False))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return _one_by_one(array, wanted)
+    # Wrapping around is undone by the way back, except where a sign changes with it.
+    if pt.is_signed_integer(array.type) and pt.is_unsigned_integer(wanted):
+        bad |= _negative(array)
+    if pt.is_unsigned_integer(array.type) and pt.is_signed_integer(wanted):
+        bad |= _negative(cast)
+    return (cast, bad) if bad.any() else (cast, None)
+
+
+def _negative(array: pa.Array) -> Mask:
+    mask: Mask = pc.fill_null(pc.less(array, pa.scalar(0, array.type)), False).to_numpy(
+        zero_copy_only=False
+    )
+    return mask
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pt.is_dictionary(values.type):
+        return values.dictionary_decode()
+    return pc.run_end_decode(values) if pt.is_run_end_encoded(values.type) else values
+
+
+def _same(before: pa.Array, after: pa.Array) -> Mask:
+    equal = pc.fill_null(pc.equal(before, after), True)
+    if pt.is_floating(before.type):
+        equal = pc.or_(equal, pc.fill_null(pc.is_nan(before), True))
+    mask: Mask = equal.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _one_by_one(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
+    """For values that pyarrow cannot cast as a whole, such as decimals of too many digits."""
+    bad = np.zeros(len(array), dtype=np.bool_)
+    null = pa.scalar(None, wanted)
+    out = [null] * len(array)
+    for i, item in enumerate(array):
+        if item.is_valid:
+            exact = place_key("key", wanted, item).exact
+            bad[i] = exact is None
+            out[i] = null if exact is None else exact
+    return pa.array(out, wanted), bad
