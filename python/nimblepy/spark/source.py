@@ -20,11 +20,12 @@ from pyspark.sql.types import StructType
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.files.dataset import Dataset
+from nimblepy.rows.arguments import column_names
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import InputPath, find_input, open_cached
 from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_scan
-from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
+from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
 
@@ -46,7 +47,9 @@ class NimbleDataSource(DataSource):
 
     def schema(self) -> StructType:
         dataset = _scanned(self.options)["files"].dataset
-        return spark_schema(selected(dataset.schema, parse_names(self.options.get("columns"))))
+        return spark_schema(
+            dataset.projected(column_names(parse_names(self.options.get("columns"))))
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return NimbleReader(schema, dict(self.options))
@@ -148,7 +151,7 @@ def scan(
         if key_range is not None:
             raise InvalidArgumentError("scan: give keys or a key_range, not both")
         keys = _key_table(dataset, keys)
-    schema = spark_schema(selected(dataset.schema, columns))
+    schema = spark_schema(dataset.projected(column_names(columns)))
     spec = ScanSpec(
         files=files, columns=tuple(schema.names), filter=filter, key_range=key_range, keys=keys
     )

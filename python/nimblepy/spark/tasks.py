@@ -133,7 +133,7 @@ def joined_rows(
 
 
 def keyed_rows(
-    files: InputFiles, key: Any, how: str, columns: list[str] | None
+    files: InputFiles, key: Any, how: str, columns: tuple[str, ...] | None
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Rows of any RDD to pairs (row, match as a dict or ``None``)."""
     key_of = _key_function(key)
