@@ -18,8 +18,9 @@ from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.join.joinable import Joinable
-from nimblepy.rows.arguments import Columns, On, on_names
+from nimblepy.rows.arguments import Columns, On, check_one, on_names
 from nimblepy.rows.gather import gather_array, rows_without_columns
+from nimblepy.rows.keys import key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rows import Getter, Rows
@@ -395,8 +396,31 @@ class FilesSource(Joinable):
         only = self._only_child()
         if only is not None:
             return only.getter(columns, on)
-        self.index_keys(on_names(on), ordered=False)  # says what is wrong
-        return super().getter(columns, on)
+        names = on_names(on)
+        keys = self.index_keys(names, ordered=False)
+        asked = keys if names is None else keys[: len(names)]
+        bounds = self.bounds
+        in_order = tuple(key.column for key in asked)
+        if bounds is None or names not in (None, in_order) or not self._by_cluster(in_order):
+            return super().getter(columns, on)
+        typed = key_columns(self.schema, asked)
+
+        def get(key: Any) -> Any:
+            check_one(key, typed.names)
+            values, usable = typed_keys([key], typed)
+            if any(value.null_count for value in values) and usable is None:
+                return NotImplemented  # which may equal null keys
+            row = pa.RecordBatch.from_arrays(list(values), names=list(typed.names))
+            encoded = None if usable is not None else EncodedKeys(row, asked).to_list()[0]
+            for i in () if encoded is None else bounds.between(encoded, encoded):
+                if self.deleted(i) is not None:
+                    return NotImplemented
+                found = self.child(i).get(key, columns, on=on)
+                if found is not None:
+                    return found
+            return None
+
+        return get
 
     def quick_range(
         self,
@@ -407,6 +431,16 @@ class FilesSource(Joinable):
         reverse: Any,
     ) -> pa.Table | None:
         only = self._only_child()
+        if only is None and self.bounds is not None:
+            request: Ordered
+            if len(bounds) == 3:
+                lower, upper, inclusive = bounds
+                request = self.range_request(lower, upper, on, inclusive)
+            else:
+                request = self.prefix_request(bounds[0], on)
+            files = self.candidates(request)
+            if len(files) == 1 and self.deleted(files[0]) is None:
+                only = self.child(files[0])
         return None if only is None else only.quick_range(bounds, on, columns, limit, reverse)
 
     def find_and_read(
