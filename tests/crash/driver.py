@@ -146,14 +146,15 @@ def main() -> None:
         if (2 * n + mode) % step == 0 or n > calls - 8
     ]
     faults_of = [
-        ("write", errno.ENOSPC, FAIL),
-        ("write", errno.EIO, FAIL),
-        ("write", 0, SHORT),
-        ("fsync", errno.EIO, FAIL),
-        ("rename", errno.EACCES, FAIL),
-        ("open", errno.EROFS, FAIL),
+        ("write", errno.ENOSPC, FAIL, 1),
+        ("write", errno.EIO, FAIL, 1),
+        ("write", 0, SHORT, 1),
+        ("fsync", errno.EIO, FAIL, 1),  # of the file
+        ("fsync", errno.EIO, FAIL, 2),  # of the directory, after the rename
+        ("rename", errno.EACCES, FAIL, 1),
+        ("open", errno.EROFS, FAIL, 1),
     ]
-    failures = [driver.fail(call, number, mode, 1) for call, number, mode in faults_of]
+    failures = [driver.fail(*fault) for fault in faults_of]
     print(json.dumps({"calls": calls, "kills": kills, "failures": failures}))
 
 

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "nimble/io/local_path.h"
+
 namespace nimble {
 namespace {
 
@@ -19,6 +21,7 @@ constexpr uint64_t kMaxRead = uint64_t{1} << 30;
 
 Result<std::unique_ptr<LocalFile>> LocalFile::open(const std::string& path,
                                                    bool map) {
+  NIMBLE_RETURN_IF_ERROR(check_path(path));
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Status::io_error(path, errno);
   struct stat st{};

@@ -38,6 +38,7 @@ Result<std::unique_ptr<SpillFile>> SpillFile::create(std::string directory) {
 SpillFile::~SpillFile() { ::close(fd_); }
 
 Status SpillFile::append(ByteSpan bytes) {
+  NIMBLE_RETURN_IF_ERROR(owner_.check());
   while (!bytes.empty()) {
     const ssize_t n =
         ::pwrite(fd_, bytes.data(), std::min<uint64_t>(bytes.size(), kMaxCall),

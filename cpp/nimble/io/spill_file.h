@@ -7,6 +7,7 @@
 
 #include "nimble/base/byte_buffer.h"
 #include "nimble/base/result.h"
+#include "nimble/io/owner_process.h"
 
 namespace nimble {
 
@@ -19,6 +20,7 @@ class SpillFile {
   SpillFile& operator=(const SpillFile&) = delete;
 
   uint64_t size() const { return size_; }
+  // Only in the process that made it.
   Status append(ByteSpan bytes);
   // Bytes that have been appended before.
   Status read_at(uint64_t offset, uint8_t* out, uint64_t size) const;
@@ -27,6 +29,7 @@ class SpillFile {
   SpillFile(std::string directory, int fd)
       : directory_(std::move(directory)), fd_(fd) {}
 
+  const OwnerProcess owner_;
   std::string directory_;
   int fd_;
   uint64_t size_ = 0;

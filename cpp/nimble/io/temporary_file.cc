@@ -21,9 +21,9 @@ std::string name_of(const std::string& target, int n) {
 }
 
 // The new file, or minus the error.
-int create(const std::string& path) {
+int create(const std::string& path, unsigned mode) {
   const int fd =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   return fd < 0 ? -errno : fd;
 }
 
@@ -50,11 +50,12 @@ bool remove_remains(const std::string& path) {
 
 }  // namespace
 
-Result<TemporaryFile> create_temporary(const std::string& target) {
+Result<TemporaryFile> create_temporary(const std::string& target,
+                                       unsigned mode) {
   for (int n = 0; n < kMostNames; ++n) {
     const std::string path = name_of(target, n);
-    int fd = create(path);
-    if (fd == -EEXIST && remove_remains(path)) fd = create(path);
+    int fd = create(path, mode);
+    if (fd == -EEXIST && remove_remains(path)) fd = create(path, mode);
     if (fd == -EEXIST) continue;
     if (fd < 0) return Status::io_error(target, -fd);
     // Where locks are not to be had, remains are left alone as well.

@@ -16,7 +16,9 @@ struct TemporaryFile {
   int fd = -1;  // open for writing and locked
 };
 
-// For a file that will be renamed to `target` before `fd` is closed.
-Result<TemporaryFile> create_temporary(const std::string& target);
+// For a file that will be renamed to `target` before `fd` is closed. `mode` is
+// what the process's umask is taken from.
+Result<TemporaryFile> create_temporary(const std::string& target,
+                                       unsigned mode);
 
 }  // namespace nimble

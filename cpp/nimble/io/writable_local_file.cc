@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 
 #include "nimble/base/byte_buffer.h"
+#include "nimble/io/local_path.h"
+#include "nimble/io/owner_process.h"
 #include "nimble/io/temporary_file.h"
 #include "nimble/io/writable_file.h"
 
@@ -20,17 +23,56 @@ constexpr size_t kPiece = size_t{2} << 20;
 // The system is asked to begin writing after so many bytes, so that the disk
 // works while rows are being encoded and fsync at the end finds little left.
 constexpr uint64_t kWritebackBytes = uint64_t{8} << 20;
+// One write moves at most this much: macOS refuses more than 2 GiB.
+constexpr size_t kMaxWrite = size_t{1} << 30;
+
+// The file that is to be replaced; none: there is none yet.
+Result<std::optional<struct stat>> replaced_file(const std::string& path) {
+  struct stat st{};
+  if (::stat(path.c_str(), &st) != 0) {
+    if (errno != ENOENT) return Status::io_error(path, errno);
+    return std::optional<struct stat>();
+  }
+  if (S_ISDIR(st.st_mode)) return Status::io_error(path, EISDIR);
+  if (!S_ISREG(st.st_mode)) {
+    return Status::invalid_argument(
+        path +
+        " is a device, a pipe or a socket: only a regular file can be "
+        "replaced");
+  }
+  return std::optional(st);
+}
+
+// Gives the file that `fd` is open on the mode of `old`, and its owner and
+// group where the system permits.
+bool take_attributes(const struct stat& old, int fd) {
+  struct stat own{};
+  if (::fstat(fd, &own) != 0) return false;
+  mode_t mode = old.st_mode & 07777;
+  if ((own.st_uid != old.st_uid || own.st_gid != old.st_gid) &&
+      ::fchown(fd, old.st_uid, old.st_gid) != 0) {
+    mode &= 01777;  // nobody's setuid becomes another's
+    // Another group gets no more than everybody.
+    if (::fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0) {
+      mode = (mode & ~mode_t{070}) | (mode & 07) << 3;
+    }
+  }
+  return (own.st_mode & 07777) == mode || ::fchmod(fd, mode) == 0;
+}
 
 class WritableLocalFile final : public WritableFile {
  public:
-  WritableLocalFile(std::string path, std::string temp, int fd)
-      : path_(std::move(path)), temp_(std::move(temp)), fd_(fd) {
+  // `path` is what links lead to.
+  WritableLocalFile(std::string path, TemporaryFile temp)
+      : path_(std::move(path)), temp_(std::move(temp.path)), fd_(temp.fd) {
     buffer_.reserve(kPiece);
   }
   ~WritableLocalFile() override {
     if (fd_ < 0) return;
+    // Removed while it is locked: once it is not, the name may already be that
+    // of another writer's file.
+    if (owner_.is_this()) ::unlink(temp_.c_str());
     ::close(fd_);
-    ::unlink(temp_.c_str());
   }
 
   Status append(ByteSpan bytes) override {
@@ -49,22 +91,40 @@ class WritableLocalFile final : public WritableFile {
     return Status::ok();
   }
 
-  Status commit() override {
+  Status sync() override {
     NIMBLE_RETURN_IF_ERROR(flush());
+    // Once more: the old file may be another one than when this one was begun.
+    NIMBLE_ASSIGN_OR_RETURN(const auto old, replaced_file(path_));
+    if (old && !take_attributes(*old, fd_)) return error();
     if (::fsync(fd_) != 0) return error();
+    synced_ = true;
+    return Status::ok();
+  }
+
+  Status commit() override {
+    if (!synced_) NIMBLE_RETURN_IF_ERROR(sync());
+    NIMBLE_RETURN_IF_ERROR(owner_.check());
+    // Opened now, as nothing but the sync itself is to fail after the rename.
+    const int folder =
+        ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // A folder that may be written but not read cannot be synced.
+    if (folder < 0 && errno != EACCES) return error();
     // Renamed before it is closed: an unlocked temporary file is fair game.
-    if (::rename(temp_.c_str(), path_.c_str()) != 0) return error();
-    ::close(fd_);  // synced: nothing is left that could fail
-    fd_ = -1;
-    return sync_directory();
+    Status status = ::rename(temp_.c_str(), path_.c_str()) == 0
+                        ? sync_and_close(folder)
+                        : error();
+    if (folder >= 0) ::close(folder);
+    return status;
   }
 
  private:
   Status error() const { return Status::io_error(path_, errno); }
 
   Status write(ByteSpan bytes) {
+    NIMBLE_RETURN_IF_ERROR(owner_.check());
     while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      const ssize_t n =
+          ::write(fd_, bytes.data(), std::min(bytes.size(), kMaxWrite));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return error();
       bytes = bytes.subspan(static_cast<size_t>(n));
@@ -90,23 +150,24 @@ class WritableLocalFile final : public WritableFile {
   }
   // The rename itself must survive a crash. File systems that cannot sync a
   // directory have nothing better to offer, so their refusal is no failure.
-  Status sync_directory() const {
-    const size_t slash = path_.rfind('/');
-    const std::string dir = slash == std::string::npos ? "."
-                            : slash == 0               ? "/"
-                                                       : path_.substr(0, slash);
-    const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return Status::ok();
-    const int failed = ::fsync(fd);
+  Status sync_and_close(int folder) {
+    ::close(fd_);  // synced: nothing is left that could fail
+    fd_ = -1;
+    if (folder < 0 || ::fsync(folder) == 0) return Status::ok();
+    if (errno == EINVAL || errno == ENOTSUP) return Status::ok();
     const int why = errno;
-    ::close(fd);
-    if (failed != 0 && why == EIO) return Status::io_error(path_, why);
-    return Status::ok();
+    return Status::io_error(
+        path_ +
+            " (the new file is in place, but its directory could not be "
+            "synced: after a power loss the old one may be back)",
+        why);
   }
 
+  const OwnerProcess owner_;
   std::string path_;
   std::string temp_;
   int fd_;
+  bool synced_ = false;
   uint64_t written_ = 0;
   uint64_t started_ = 0;  // bytes whose writing the system was asked to begin
   ByteBuffer buffer_;
@@ -116,13 +177,16 @@ class WritableLocalFile final : public WritableFile {
 
 Result<std::unique_ptr<WritableFile>> create_local_file(
     const std::string& path) {
-  struct stat st{};
-  if (::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
-    return Status::io_error(path, EISDIR);
-  }
-  NIMBLE_ASSIGN_OR_RETURN(TemporaryFile temp, create_temporary(path));
-  return std::unique_ptr<WritableFile>(
-      new WritableLocalFile(path, std::move(temp.path), temp.fd));
+  NIMBLE_RETURN_IF_ERROR(check_path(path));
+  NIMBLE_ASSIGN_OR_RETURN(std::string target, follow_links(path));
+  NIMBLE_ASSIGN_OR_RETURN(const auto old, replaced_file(target));
+  // What replaces a private file is private from the first byte on.
+  NIMBLE_ASSIGN_OR_RETURN(TemporaryFile temp,
+                          create_temporary(target, old ? 0600 : 0666));
+  const int fd = temp.fd;
+  auto file = std::make_unique<WritableLocalFile>(target, std::move(temp));
+  if (old && !take_attributes(*old, fd)) return Status::io_error(target, errno);
+  return std::unique_ptr<WritableFile>(std::move(file));
 }
 
 }  // namespace nimble

@@ -1,10 +1,33 @@
 // A file appears whole or not at all.
 #include "nimble/io/writable_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
 #include <cerrno>
 
 #include "io/temp_dir.h"
+
+namespace {
+
+// Files that were removed while nobody held their lock: another writer may
+// have taken them for remains, and the name for its own file.
+int removed_unlocked = 0;
+
+}  // namespace
+
+// Instead of the system's, for the whole program.
+extern "C" int unlink(const char* path) noexcept {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    removed_unlocked += ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+    ::close(fd);
+  }
+  return ::unlinkat(AT_FDCWD, path, 0);
+}
 
 namespace nimble {
 namespace {
@@ -124,6 +147,81 @@ TEST(WritableFile, RefusesWhatItCannotReplace) {
     CHECK((*file)->commit().code() == StatusCode::kIoError);
   }
   CHECK(dir.names() == Names({"late", "sub"}));
+  REQUIRE(::mkfifo(dir.path("pipe").c_str(), 0600) == 0);
+  const auto pipe = create_local_file(dir.path("pipe"));
+  REQUIRE(!pipe.has_value());
+  CHECK(pipe.error().message().find("regular file") != std::string_view::npos);
+  const auto cut = create_local_file(std::string("a\0b", 3));
+  REQUIRE(!cut.has_value());
+  CHECK_EQ(cut.error().message(), "path: embedded null byte");
+  CHECK(dir.names() == Names({"late", "pipe", "sub"}));
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat st{};
+  REQUIRE(::stat(path.c_str(), &st) == 0);
+  return st.st_mode & 07777;
+}
+
+TEST(WritableFile, KeepsTheModeOfWhatItReplaces) {
+  const TempDir dir;
+  for (const mode_t mode : {0600, 0644, 0666, 0400}) {
+    const std::string path = dir.write("a", "old");
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    auto file = create_local_file(path);
+    REQUIRE(file.has_value());
+    CHECK_EQ(mode_of(dir.path(".a.0.nimble-tmp")), mode);
+    CHECK((*file)->commit());
+    CHECK_EQ(mode_of(path), mode);
+    REQUIRE(::unlinkat(AT_FDCWD, path.c_str(), 0) == 0);
+  }
+}
+
+TEST(WritableFile, ReplacesWhatALinkLeadsTo) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path("sub"));
+  std::filesystem::create_symlink("sub/file", dir.path("relative"));
+  std::filesystem::create_symlink(dir.path("relative"), dir.path("absolute"));
+  std::filesystem::create_symlink("loop", dir.path("loop"));
+  for (const char* name : {"relative", "absolute"}) {  // none, then one
+    auto file = create_local_file(dir.path(name));
+    REQUIRE(file.has_value());
+    CHECK((*file)->append(as_bytes(name)));
+    CHECK((*file)->commit());
+    CHECK_EQ(dir.read("sub/file"), name);
+    CHECK(std::filesystem::is_symlink(dir.path(name)));
+  }
+  const auto loop = create_local_file(dir.path("loop"));
+  REQUIRE(!loop.has_value());
+  CHECK_EQ(loop.error().os_error(), ELOOP);
+}
+
+TEST(WritableFile, IsRemovedWhileItIsLocked) {
+  const TempDir dir;
+  removed_unlocked = 0;
+  REQUIRE(create_local_file(dir.path("a")).has_value());
+  CHECK(dir.names().empty());
+  CHECK_EQ(removed_unlocked, 0);
+}
+
+TEST(WritableFile, AChildOfForkLeavesItAlone) {
+  const TempDir dir;
+  auto file = create_local_file(dir.path("a"));
+  REQUIRE(file.has_value());
+  CHECK((*file)->append(as_bytes("whole")));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool refused =
+        !(*file)->append(as_bytes(std::string(3 << 20, 'x'))) &&
+        !(*file)->commit();
+    file->reset();
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK_EQ(status, 0);
+  CHECK((*file)->commit());
+  CHECK_EQ(dir.read("a"), "whole");
 }
 
 // What a killed process leaves: the file, and a lock that the system let go of.
