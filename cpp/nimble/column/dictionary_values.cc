@@ -1,34 +1,77 @@
 #include "nimble/column/dictionary_values.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "nimble/column/value_key.h"
 
 namespace nimble {
 
+bool DictionaryValues::is_value(const ArrayView& dictionary, int64_t i,
+                                int64_t place) const {
+  const Field& f = values.field();
+  const auto at = static_cast<uint64_t>(place);
+  const bool valid = !f.has_validity() || dictionary.is_valid(i);
+  if (valid != values.is_valid(at)) return false;
+  if (f.layout == Layout::kFixed) {
+    return !valid ||
+           std::memcmp(dictionary.values() + static_cast<uint64_t>(i) * f.width,
+                       values.value_data() + at * f.width, f.width) == 0;
+  }
+  if (f.layout == Layout::kBytes) {
+    const uint64_t begin = values.bytes.begin_of(at);
+    const ByteSpan bytes(values.bytes.data.data() + begin,
+                         values.bytes.end_of(at) - begin);
+    return !valid || dictionary.bytes_at(i) == as_string(bytes);
+  }
+  return false;
+}
+
 Result<const std::vector<int64_t>*> DictionaryValues::map(
     const ArrayView& dictionary, const std::string& path) {
-  map_.clear();
-  std::string key;
   const bool first = values.length() == 0;
-  // Does this dictionary begin as the values do? Then codes stay as they are.
-  bool same = true;
-  for (int64_t i = 0; i < dictionary.length(); ++i) {
+  const auto length = static_cast<size_t>(dictionary.length());
+  // Mostly it begins as the last one did, which a comparison finds out far
+  // faster than a search for each value.
+  size_t kept = 0;
+  while (kept < std::min(places_.size(), length) &&
+         is_value(dictionary, static_cast<int64_t>(kept), places_[kept])) {
+    ++kept;
+  }
+  places_.resize(kept);
+  same_ = std::min(same_, kept);
+  const std::string values_path = path + ".dictionary";
+  std::string key;
+  int64_t new_rows = 0;  // before row i, not appended yet
+  for (size_t i = kept; i < length; ++i) {
+    const auto row = static_cast<int64_t>(i);
     key.clear();
-    append_value_key(dictionary, i, &key);
+    append_value_key(dictionary, row, &key);
+    ++num_searched_;
     const auto next = static_cast<int64_t>(first_equal_.size());
-    const auto [it, added] = places_.try_emplace(key, next);
+    const auto [it, added] = first_place_.try_emplace(key, next);
     if (added || first) {
       first_equal_.push_back(it->second);
+      ++new_rows;
+    } else if (new_rows > 0) {
       NIMBLE_RETURN_IF_ERROR(
-          values.append(dictionary, i, 1, path + ".dictionary"));
+          values.append(dictionary, row - new_rows, new_rows, values_path));
+      new_rows = 0;
     }
-    same = same && static_cast<size_t>(i) < first_equal_.size() &&
-           first_equal_[static_cast<size_t>(i)] == it->second;
-    map_.push_back(it->second);
+    same_ +=
+        same_ == i && i < first_equal_.size() && first_equal_[i] == it->second;
+    places_.push_back(it->second);
   }
-  if (same) {
-    for (size_t i = 0; i < map_.size(); ++i) map_[i] = static_cast<int64_t>(i);
+  NIMBLE_RETURN_IF_ERROR(values.append(dictionary,
+                                       static_cast<int64_t>(length) - new_rows,
+                                       new_rows, values_path));
+  if (same_ < length) return &places_;
+  // It begins as the values do: codes stay as they are.
+  while (unchanged_.size() < length) {
+    unchanged_.push_back(static_cast<int64_t>(unchanged_.size()));
   }
-  return &map_;
+  unchanged_.resize(length);
+  return &unchanged_;
 }
 
 }  // namespace nimble

@@ -24,14 +24,23 @@ class DictionaryValues {
                                           const std::string& path);
 
   Column values;
+  // How many values were searched for, over all calls.
+  uint64_t num_searched() const { return num_searched_; }
 
  private:
+  // Is value `i` of `dictionary` the one at `place`? False also where a type's
+  // values are not compared cheaply.
+  bool is_value(const ArrayView& dictionary, int64_t i, int64_t place) const;
+
   // First place of each value, by a byte string that equal values share.
-  std::unordered_map<std::string, int64_t> places_;
+  std::unordered_map<std::string, int64_t> first_place_;
   // For each place the first one with an equal value: the first dictionary is
   // kept as it is, repeats included.
   std::vector<int64_t> first_equal_;
-  std::vector<int64_t> map_;
+  std::vector<int64_t> places_;  // of the last dictionary's values
+  size_t same_ = 0;  // so many values of it begin as the file's values do
+  std::vector<int64_t> unchanged_;  // 0, 1, 2, ...
+  uint64_t num_searched_ = 0;
 };
 
 }  // namespace nimble

@@ -61,6 +61,28 @@ TEST(DictionaryValues, TheFirstDictionaryStaysAsItIs) {
   CHECK(map(&all, {5, 5, -1, 6, -1, 7}) == Places({0, 1, 2, 3, 4, 5}));
 }
 
+// Each batch brings its dictionary: searching all of it every time made a
+// column quadratic in its different values.
+TEST(DictionaryValues, ADictionaryThatComesAgainIsNotSearchedAgain) {
+  const Field f = make_field("i");
+  DictionaryValues all(f);
+  std::vector<int> values = {7, 3, 3, -1, 9, 12};
+  for (int i = 0; i < 5; ++i) map(&all, values);
+  CHECK_EQ(all.num_searched(), 6);
+  // One that grows is searched for what is new.
+  values.push_back(40);
+  values.push_back(41);
+  CHECK(map(&all, values) == Places({0, 1, 2, 3, 4, 5, 6, 7}));
+  CHECK_EQ(all.num_searched(), 8);
+  // One with other values first, twice.
+  CHECK(map(&all, {41, 3, 50}) == Places({7, 1, 8}));
+  CHECK(map(&all, {41, 3, 50}) == Places({7, 1, 8}));
+  CHECK_EQ(all.num_searched(), 11);
+  CHECK(map(&all, {41, 3}) == Places({7, 1}));
+  CHECK(map(&all, {41, 7}) == Places({7, 0}));
+  CHECK_EQ(all.num_searched(), 12);
+}
+
 TEST(DictionaryValues, NullIsAValueOfItsOwn) {
   const Field f = make_field("i");
   DictionaryValues all(f);
