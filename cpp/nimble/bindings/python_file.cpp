@@ -131,57 +131,6 @@ class PythonFile final : public ReadableFile {
   mutable ForkMutex mutex_;
 };
 
-class PythonSink final : public WritableFile {
- public:
-  explicit PythonSink(py::object sink) : sink_(std::move(sink)) {}
-  ~PythonSink() override {
-    const WithGil gil;
-    const py::error_scope keep;  // an error on its way out stays
-    try {
-      if (!committed_ && py::hasattr(sink_, "abort")) sink_.attr("abort")();
-    } catch (py::error_already_set& e) {
-      e.discard_as_unraisable("nimblepy: discarding an unfinished file");
-    }
-    sink_ = py::object();
-  }
-
-  Status append(ByteSpan bytes) override {
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-    return buffer_.size() >= kBufferBytes ? flush() : Status::ok();
-  }
-  Status commit() override {
-    NIMBLE_RETURN_IF_ERROR(flush());
-    const WithGil gil;
-    try {
-      if (py::hasattr(sink_, "commit")) sink_.attr("commit")();
-    } catch (py::error_already_set& e) {
-      return python_failed(&e, "the output");
-    }
-    committed_ = true;
-    return Status::ok();
-  }
-
- private:
-  static constexpr size_t kBufferBytes = size_t{1} << 20;
-
-  Status flush() {
-    if (buffer_.empty()) return Status::ok();
-    const WithGil gil;
-    try {
-      sink_.attr("write")(py::bytes(
-          reinterpret_cast<const char*>(buffer_.data()), buffer_.size()));
-    } catch (py::error_already_set& e) {
-      return python_failed(&e, "the output");
-    }
-    buffer_.clear();
-    return Status::ok();
-  }
-
-  py::object sink_;
-  std::vector<uint8_t> buffer_;
-  bool committed_ = false;
-};
-
 }  // namespace
 
 std::shared_ptr<const ReadableFile> open_python_file(const py::object& file,
@@ -206,10 +155,6 @@ std::shared_ptr<const ReadableFile> open_python_buffer(
   const ByteSpan bytes(static_cast<const uint8_t*>(held->view.buf),
                        static_cast<size_t>(held->view.len));
   return std::make_shared<MemoryFile>(bytes, std::move(held));
-}
-
-std::unique_ptr<WritableFile> open_python_sink(const py::object& sink) {
-  return std::make_unique<PythonSink>(sink);
 }
 
 }  // namespace nimble

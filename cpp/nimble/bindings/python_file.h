@@ -1,5 +1,5 @@
-// Python file objects as files of the core. Their methods are called with the
-// GIL held, which the core does not hold while it works.
+// Python file objects as files that the core reads. Their methods are called
+// with the GIL held, which the core does not hold while it works.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,7 +9,6 @@
 
 #include "nimble/io/memory_file.h"
 #include "nimble/io/readable_file.h"
-#include "nimble/io/writable_file.h"
 
 namespace nimble {
 
@@ -22,9 +21,5 @@ std::shared_ptr<const ReadableFile> open_python_file(
 // Anything with the buffer protocol, without a copy.
 std::shared_ptr<const ReadableFile> open_python_buffer(
     const pybind11::object& buffer);
-
-// An object with write(bytes) and, for commit, close(); discarded through
-// abort() where it has that.
-std::unique_ptr<WritableFile> open_python_sink(const pybind11::object& sink);
 
 }  // namespace nimble

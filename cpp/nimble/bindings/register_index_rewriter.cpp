@@ -6,7 +6,7 @@
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
 #include "nimble/bindings/index_tools.h"
-#include "nimble/bindings/python_file.h"
+#include "nimble/bindings/write_target.h"
 #include "nimble/bindings/writer_options.h"
 #include "nimble/maintain/index_estimate.h"
 #include "nimble/maintain/index_rewriter.h"
@@ -30,44 +30,45 @@ class CoreIndexRewriter {
     change.options.key_chunk_rows = options["key_chunk_rows"].cast<uint32_t>();
     change.options.restart_interval =
         options["restart_interval"].cast<uint32_t>();
-    std::unique_ptr<WritableFile> out =
-        py::isinstance<py::str>(target)
-            ? unwrap(create_local_file(target.cast<std::string>()))
-            : open_python_sink(target);
-    rewriter_ =
-        unwrap(IndexRewriter::create(file, std::move(change), std::move(out)));
+    rewriter_ = unwrap(IndexRewriter::create(file, std::move(change),
+                                             open_write_target(target)));
   }
 
   uint64_t step() {
+    const std::shared_ptr<IndexRewriter> rewriter = open();
     Result<uint64_t> rows = uint64_t{0};
     {
       const WithoutGil nogil;
-      rows = rewriter().step();
+      rows = rewriter->step();
     }
     return unwrap(std::move(rows));
   }
   void finish() {
+    std::shared_ptr<IndexRewriter> rewriter = open();
     Status status;
     {
       const WithoutGil nogil;
-      status = rewriter().finish();
+      status = rewriter->finish();
+      rewriter.reset();
     }
     close();
     check(status);
   }
   // Leaves nothing behind unless finish() came first.
   void close() {
+    std::shared_ptr<IndexRewriter> rewriter = std::move(rewriter_);
     const WithoutGil nogil;
-    rewriter_.reset();
+    rewriter.reset();
   }
 
  private:
-  IndexRewriter& rewriter() {
+  // Shared: close() on another thread does not free it under a step.
+  std::shared_ptr<IndexRewriter> open() const {
     if (rewriter_ == nullptr) raise(Status::invalid_argument("closed"));
-    return *rewriter_;
+    return rewriter_;
   }
 
-  std::unique_ptr<IndexRewriter> rewriter_;
+  std::shared_ptr<IndexRewriter> rewriter_;
 };
 
 // (bytes, different keys or rows, bytes of the part that a lookup reads)

@@ -4,7 +4,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/bindings/python_file.h"
+#include "nimble/bindings/write_target.h"
 #include "nimble/bindings/writer_options.h"
 #include "nimble/write/sorting_writer.h"
 
@@ -22,34 +22,33 @@ class CoreWriter {
         PyCapsule_GetPointer(capsule.ptr(), "arrow_schema"));
     if (c == nullptr) throw py::error_already_set();
     Field field = unwrap(Field::from_arrow(*c));
-    std::unique_ptr<WritableFile> file =
-        py::isinstance<py::str>(target)
-            ? unwrap(create_local_file(target.cast<std::string>()))
-            : open_python_sink(target);
-    auto writer =
-        unwrap(FileWriter::create(std::move(field), options, std::move(file)));
-    if (!sort || writer->encoder() == nullptr) {
+    auto writer = unwrap(FileWriter::create(std::move(field), options,
+                                            open_write_target(target)));
+    if (sort && writer->encoder() != nullptr) {
+      writer_ = std::make_shared<SortingWriter>(std::move(writer));
+    } else {
       writer_ = std::move(writer);
-      return;
     }
-    sorting_ = std::make_unique<SortingWriter>(std::move(writer));
   }
 
   void write(const py::object& batch) {
     const auto imported = ImportedArray::from_python(batch);
+    const std::shared_ptr<RowWriter> writer = open();
     Status status;
     {
       const WithoutGil nogil;
-      status = append(imported->view());
+      status = writer->append(imported->view());
     }
     check(status);
   }
 
   py::dict finish() {
-    Result<WriteSummary> done = Status::invalid_argument("closed");
+    std::shared_ptr<RowWriter> writer = open();
+    Result<WriteSummary> done = WriteSummary{};
     {
       const WithoutGil nogil;
-      done = sorting_ ? sorting_->finish() : writer_->finish();
+      done = writer->finish();
+      writer.reset();
     }
     close();
     const WriteSummary s = unwrap(std::move(done));
@@ -66,27 +65,21 @@ class CoreWriter {
 
   // Leaves nothing behind unless finish() came first.
   void close() {
+    std::shared_ptr<RowWriter> writer = std::move(writer_);
     const WithoutGil nogil;
-    sorting_.reset();
-    writer_.reset();
+    writer.reset();
   }
 
  private:
-  Status append(const ArrayView& root) {
-    if (sorting_) return sorting_->append(root);
-    if (!writer_) return Status::invalid_argument("the writer is closed");
-    const KeyEncoder* encoder = writer_->encoder();
-    keys_.clear();
-    if (encoder != nullptr) {
-      NIMBLE_RETURN_IF_ERROR(encoder->encode(root, 0, root.length(), &keys_));
+  // Shared: close() on another thread does not free it under a write.
+  std::shared_ptr<RowWriter> open() const {
+    if (writer_ == nullptr) {
+      raise(Status::invalid_argument("the writer is closed"));
     }
-    return writer_->append(root, 0, root.length(),
-                           encoder != nullptr ? &keys_ : nullptr);
+    return writer_;
   }
 
-  std::unique_ptr<FileWriter> writer_;
-  std::unique_ptr<SortingWriter> sorting_;
-  KeyBuffer keys_;
+  std::shared_ptr<RowWriter> writer_;
 };
 
 WriterOptions make_options(const py::dict& d) {

@@ -85,10 +85,10 @@ Status IndexRewriter::open_columns() {
   return Status::ok();
 }
 
-Result<uint64_t> IndexRewriter::step() {
+Status IndexRewriter::index_rows(uint64_t* rows) {
   const uint64_t end = std::min(source_->num_rows(), next_row_ + kStepRows);
   const RowRange range{next_row_, end};
-  if (range.empty()) return uint64_t{0};
+  if (range.empty()) return Status::ok();
   Column read = rows_->make_output();
   NIMBLE_RETURN_IF_ERROR(rows_->read_ranges({&range, 1}, 1, &read));
   ArrowArray array{};
@@ -101,7 +101,8 @@ Result<uint64_t> IndexRewriter::step() {
   NIMBLE_RETURN_IF_ERROR(std::move(status));
   NIMBLE_RETURN_IF_ERROR(writer_.add_stripe(*stripe_));
   next_row_ = end;
-  return range.size();
+  *rows = range.size();
+  return Status::ok();
 }
 
 Result<uint64_t> IndexRewriter::data_end() const {
@@ -216,7 +217,7 @@ Status IndexRewriter::write_footer() {
   return target_->append(postscript.serialize());
 }
 
-Status IndexRewriter::finish() {
+Status IndexRewriter::finish_file() {
   if (next_row_ < source_->num_rows()) {
     return Status::invalid_argument("not all rows are indexed yet");
   }

@@ -12,6 +12,7 @@
 #include "nimble/reader/file_reader.h"
 #include "nimble/stripe/row_reader.h"
 #include "nimble/write/file_writer.h"
+#include "nimble/write/write_state.h"
 
 namespace nimble {
 
@@ -28,15 +29,23 @@ class IndexRewriter {
       std::unique_ptr<WritableFile> target);
 
   // Indexes some rows more; gives how many, 0 when all are.
-  Result<uint64_t> step();
+  Result<uint64_t> step() {
+    uint64_t rows = 0;
+    NIMBLE_RETURN_IF_ERROR(state_.run([&] { return index_rows(&rows); }));
+    return rows;
+  }
   // Writes the file and makes it visible.
-  Status finish();
+  Status finish() {
+    return state_.finish([&] { return finish_file(); });
+  }
 
  private:
   IndexRewriter(std::shared_ptr<const FileReader> source, IndexChange change,
                 std::unique_ptr<WritableFile> target);
 
   Status open_columns();
+  Status index_rows(uint64_t* rows);
+  Status finish_file();
   // Where the rows' bytes end: bodies, key streams, groups and dictionaries.
   Result<uint64_t> data_end() const;
   Status copy_data(uint64_t end);
@@ -45,6 +54,7 @@ class IndexRewriter {
   Status write_indexes();
   Status write_footer();
 
+  WriteState state_;
   std::shared_ptr<const FileReader> source_;
   IndexChange change_;
   std::unique_ptr<WritableFile> target_;

@@ -137,13 +137,12 @@ uint64_t FileWriter::room() const {
   return options_.stripe_rows - stripe_.length();
 }
 
-Status FileWriter::add_keys(const KeyBuffer* keys, uint64_t begin,
+Status FileWriter::add_keys(const KeyBuffer& keys, uint64_t begin,
                             uint64_t end) {
-  if (!index_) return Status::ok();
-  NIMBLE_RETURN_IF_ERROR(index_->add(*keys, begin, end));
+  NIMBLE_RETURN_IF_ERROR(index_->add(keys, begin, end));
   if (options_.cluster_bloom_bits > 0) {
     for (uint64_t i = begin; i < end; ++i) {
-      const uint64_t hash = key_hash64(keys->key(i));
+      const uint64_t hash = key_hash64(keys.key(i));
       if (bloom_hashes_.empty() || bloom_hashes_.back() != hash) {
         bloom_hashes_.push_back(hash);
       }
@@ -152,43 +151,50 @@ Status FileWriter::add_keys(const KeyBuffer* keys, uint64_t begin,
   return Status::ok();
 }
 
-Status FileWriter::append(const ArrayView& root, int64_t begin, int64_t count,
-                          const KeyBuffer* keys) {
-  if (failed_) return Status::invalid_argument("this writer has failed before");
-  failed_ = true;
+Status FileWriter::take_rows(const ArrayView& root) {
+  keys_.clear();
+  if (encoder_) {
+    NIMBLE_RETURN_IF_ERROR(encoder_->encode(root, 0, root.length(), &keys_));
+  }
+  return take_range(root, 0, root.length(), &keys_);
+}
+
+Status FileWriter::take_range(const ArrayView& root, int64_t begin,
+                              int64_t count, const KeyBuffer* keys) {
   while (count > 0) {
-    const auto n = static_cast<int64_t>(
-        std::min<uint64_t>(room(), static_cast<uint64_t>(count)));
-    NIMBLE_RETURN_IF_ERROR(add_keys(keys, static_cast<uint64_t>(begin),
-                                    static_cast<uint64_t>(begin + n)));
+    const auto n = std::min(static_cast<int64_t>(room()), count);
+    if (index_) {
+      NIMBLE_RETURN_IF_ERROR(add_keys(*keys, static_cast<uint64_t>(begin),
+                                      static_cast<uint64_t>(begin + n)));
+    }
     NIMBLE_RETURN_IF_ERROR(stripe_.append(root, begin, n, ""));
     NIMBLE_RETURN_IF_ERROR(flush_if_full());
     begin += n;
     count -= n;
   }
-  failed_ = false;
   return Status::ok();
 }
 
 Status FileWriter::append_rows(const Column& from, const uint64_t* rows,
                                uint64_t count, const KeyBuffer* keys) {
-  if (failed_) return Status::invalid_argument("this writer has failed before");
-  failed_ = true;
+  return state_.run([&] { return gather_rows(from, rows, count, keys); });
+}
+
+Status FileWriter::gather_rows(const Column& from, const uint64_t* rows,
+                               uint64_t count, const KeyBuffer* keys) {
   while (count > 0) {
     // In steps, so that a stripe of long rows ends at its limit of bytes.
     const uint64_t n = std::min({room(), count, uint64_t{8192}});
     if (index_) {
-      gathered_keys_.reset(keys->fixed_width());
-      for (uint64_t i = 0; i < n; ++i)
-        gathered_keys_.push_back(keys->key(rows[i]));
-      NIMBLE_RETURN_IF_ERROR(add_keys(&gathered_keys_, 0, n));
+      keys_.reset(keys->fixed_width());
+      for (uint64_t i = 0; i < n; ++i) keys_.push_back(keys->key(rows[i]));
+      NIMBLE_RETURN_IF_ERROR(add_keys(keys_, 0, n));
     }
     stripe_.append_rows(from, rows, n);
     NIMBLE_RETURN_IF_ERROR(flush_if_full());
     rows += n;
     count -= n;
   }
-  failed_ = false;
   return Status::ok();
 }
 
@@ -367,9 +373,7 @@ WriteSummary FileWriter::summary() const {
   return out;
 }
 
-Result<WriteSummary> FileWriter::finish() {
-  if (failed_) return Status::invalid_argument("this writer has failed before");
-  failed_ = true;
+Status FileWriter::finish_file(WriteSummary* out) {
   NIMBLE_RETURN_IF_ERROR(flush_stripe());
   NIMBLE_RETURN_IF_ERROR(finish_group());
   NIMBLE_RETURN_IF_ERROR(write_dictionaries());
@@ -394,7 +398,8 @@ Result<WriteSummary> FileWriter::finish() {
   postscript.footer_checksum = footer.checksum;
   NIMBLE_RETURN_IF_ERROR(write_bytes(postscript.serialize()));
   NIMBLE_RETURN_IF_ERROR(file_->commit());
-  return summary();
+  *out = summary();
+  return Status::ok();
 }
 
 }  // namespace nimble

@@ -1,8 +1,6 @@
 // FileWriter: rows to a file. Rows arrive in file order; with a cluster key,
-// their encoded keys come along and are verified and indexed on the way.
-// Sorting is above this (sorting_writer.h).
-//
-//   ( append* finish ) | (destroyed early: nothing is left behind)
+// their encoded keys are verified and indexed on the way. Sorting is above
+// this (sorting_writer.h).
 #pragma once
 
 #include <memory>
@@ -18,6 +16,7 @@
 #include "nimble/key/key_encoder.h"
 #include "nimble/write/column_bloom_writer.h"
 #include "nimble/write/options.h"
+#include "nimble/write/row_writer.h"
 #include "nimble/write/secondary_index_writer.h"
 #include "nimble/write/stripe_encoder.h"
 #include "nimble/write/zone_builder.h"
@@ -31,20 +30,7 @@ using DictionaryList = std::vector<std::unique_ptr<DictionaryValues>>;
 // makes those that `dictionaries` lacks.
 void attach_dictionaries(Column* column, DictionaryList* dictionaries);
 
-struct WriteSummary {
-  uint64_t num_rows = 0;
-  uint64_t size_bytes = 0;
-  uint64_t index_bytes = 0;
-  uint64_t num_stripes = 0;
-  uint64_t num_groups = 0;
-  double index_seconds = 0;  // spent on secondary indexes
-  // A top-level column each: encoded bytes, and how its first segment of
-  // values is encoded.
-  std::vector<uint64_t> column_bytes;
-  std::vector<std::string> column_encodings;
-};
-
-class FileWriter {
+class FileWriter final : public RowWriter {
  public:
   static Result<std::unique_ptr<FileWriter>> create(
       Field schema, WriterOptions options, std::unique_ptr<WritableFile> file);
@@ -56,8 +42,10 @@ class FileWriter {
 
   // Rows [begin, begin + count) of `root`. `keys` are the encoded keys of all
   // of root's rows, null without a cluster key.
-  Status append(const ArrayView& root, int64_t begin, int64_t count,
-                const KeyBuffer* keys);
+  Status append_range(const ArrayView& root, int64_t begin, int64_t count,
+                      const KeyBuffer* keys) {
+    return state_.run([&] { return take_range(root, begin, count, keys); });
+  }
   // The given rows of `from`, whose keys are the same rows of `keys`.
   Status append_rows(const Column& from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
@@ -71,15 +59,20 @@ class FileWriter {
     shared_dictionaries_ = &dictionaries;
   }
 
-  // Writes what is pending, the footer, and makes the file visible.
-  Result<WriteSummary> finish();
+ protected:
+  Status take_rows(const ArrayView& root) override;
+  Status finish_file(WriteSummary* summary) override;
 
  private:
   FileWriter(Field schema, WriterOptions options,
              std::unique_ptr<WritableFile> file);
 
   uint64_t room() const;
-  Status add_keys(const KeyBuffer* keys, uint64_t begin, uint64_t end);
+  Status take_range(const ArrayView& root, int64_t begin, int64_t count,
+                    const KeyBuffer* keys);
+  Status gather_rows(const Column& from, const uint64_t* rows, uint64_t count,
+                     const KeyBuffer* keys);
+  Status add_keys(const KeyBuffer& keys, uint64_t begin, uint64_t end);
   Status flush_if_full();
   Status flush_stripe();
   Status finish_group();
@@ -110,7 +103,7 @@ class FileWriter {
   DictionaryList dictionaries_;
   const DictionaryList* shared_dictionaries_ = nullptr;
   Column stripe_;
-  KeyBuffer gathered_keys_;
+  KeyBuffer keys_;  // of the rows that are being appended
 
   uint64_t position_ = 0;
   uint64_t num_rows_ = 0;  // in stripes that have been written
@@ -120,8 +113,6 @@ class FileWriter {
   FileFooter footer_;
   uint64_t required_features_ = 0;
   std::vector<std::string> encodings_;
-  // The first failure: nothing can be written after it.
-  bool failed_ = false;
 };
 
 }  // namespace nimble

@@ -103,7 +103,7 @@ SortingWriter::SortingWriter(std::unique_ptr<FileWriter> writer)
   attach_dictionaries(&rows_, &writer_->dictionaries());
 }
 
-Status SortingWriter::append(const ArrayView& root) {
+Status SortingWriter::take_rows(const ArrayView& root) {
   // In steps, so that one large batch does not exceed the budget.
   constexpr int64_t kStep = 65536;
   for (int64_t at = 0; at < root.length(); at += kStep) {
@@ -201,7 +201,7 @@ Status SortingWriter::merge_runs() {
       }
     }
     const auto n = static_cast<int64_t>(end - run.position());
-    NIMBLE_RETURN_IF_ERROR(writer_->append(
+    NIMBLE_RETURN_IF_ERROR(writer_->append_range(
         run.view(), static_cast<int64_t>(run.position()), n, &run.keys()));
     NIMBLE_RETURN_IF_ERROR(run.advance(static_cast<size_t>(n)));
     if (run.done()) continue;
@@ -211,17 +211,18 @@ Status SortingWriter::merge_runs() {
   return Status::ok();
 }
 
-Result<WriteSummary> SortingWriter::finish() {
+Status SortingWriter::finish_file(WriteSummary* summary) {
   if (runs_.empty()) {
     std::vector<uint64_t> order;
     sort_keys(keys_, &order);
     NIMBLE_RETURN_IF_ERROR(
         writer_->append_rows(rows_, order.data(), order.size(), &keys_));
-    return writer_->finish();
+  } else {
+    if (rows_.length() > 0) NIMBLE_RETURN_IF_ERROR(spill());
+    NIMBLE_RETURN_IF_ERROR(merge_runs());
   }
-  if (rows_.length() > 0) NIMBLE_RETURN_IF_ERROR(spill());
-  NIMBLE_RETURN_IF_ERROR(merge_runs());
-  return writer_->finish();
+  NIMBLE_ASSIGN_OR_RETURN(*summary, writer_->finish());
+  return Status::ok();
 }
 
 }  // namespace nimble

@@ -12,15 +12,16 @@
 
 namespace nimble {
 
-class SortingWriter {
+class SortingWriter final : public RowWriter {
  public:
   // Runs go to the writer's spill directory, as files without a name.
   explicit SortingWriter(std::unique_ptr<FileWriter> writer);
 
-  const Field& schema() const { return writer_->schema(); }
-  Status append(const ArrayView& root);
-  Result<WriteSummary> finish();
   size_t num_runs() const { return runs_.size(); }
+
+ protected:
+  Status take_rows(const ArrayView& root) override;
+  Status finish_file(WriteSummary* summary) override;
 
  private:
   Status spill();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -26,7 +27,12 @@ class Writer:
     """Writes one file, batch by batch. Use it as a context manager.
 
     Leaving the block finishes the file and makes it visible at ``path`` in one step; leaving it
-    with an exception leaves nothing behind, and an older file at ``path`` stays as it was.
+    with an exception leaves nothing behind, and an older file at ``path`` stays as it was. A
+    :meth:`write` that fails has ended the file, too: of its rows some may have been taken, so more
+    rows and :meth:`close` are refused, and nothing is published.
+
+    Threads may share a writer: their calls wait for each other, and each call's rows stay
+    together. A child of ``fork()`` may not use it, and leaves it alone when it ends.
 
     Args:
         path: where the file goes; a URI, or a path in ``filesystem``.
@@ -64,6 +70,9 @@ class Writer:
     ) -> None:
         self._schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
         self._summary: FileSummary | None = None
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._ended = ""  # why no more rows are taken
         self._progress = Progress(progress, None)
         self._seconds = 0.0
         keys = as_sort_keys(cluster_by)
@@ -98,38 +107,71 @@ class Writer:
 
         Columns are matched by name; their types must be the schema's.
         """
-        if self._core is None:
-            raise InvalidArgumentError(f"the writer of {self._path} is closed")
+        self._check_process()
+        with self._lock:
+            core = self._open_core()
+            try:
+                self._write(core, data)
+            except BaseException as error:
+                self._end(f"has failed before: {type(error).__name__}: {error}")
+                raise
+
+    def _write(self, core: Any, data: Any) -> None:
         reader, _ = as_reader(data)
         for batch in reader:
             _check_data(batch)
             for piece in slices(self._conform(batch)):
                 begin = time.perf_counter()
-                self._core.write(piece)
+                core.write(piece)
                 self._seconds += time.perf_counter() - begin
                 self._progress.advance(piece.num_rows)
 
     def close(self) -> FileSummary:
-        """Finishes the file and makes it visible. Leaving the ``with`` block does this."""
-        if self._summary is None:
-            if self._core is None:
-                raise InvalidArgumentError(f"the writer of {self._path} was given up")
-            core, self._core = self._core, None
-            self._progress.stage("building indexes" if self._indexed else "finishing")
-            begin = time.perf_counter()
-            try:
-                done = core.finish()
-            finally:
-                core.close()
-                self._progress.finish()
-            self._seconds += time.perf_counter() - begin
-            self._summary = _summary(self._schema, done, self._seconds)
-        return self._summary
+        """Finishes the file and makes it visible. Leaving the ``with`` block does this.
+
+        Raises:
+            InvalidArgumentError: a :meth:`write` has failed, or :meth:`abort` was called; nothing
+                is published.
+        """
+        self._check_process()
+        with self._lock:
+            if self._summary is None:
+                core = self._open_core()
+                self._progress.stage("building indexes" if self._indexed else "finishing")
+                begin = time.perf_counter()
+                try:
+                    done = core.finish()
+                except BaseException as error:
+                    self._end(f"has failed before: {type(error).__name__}: {error}")
+                    raise
+                self._end("is closed")
+                self._seconds += time.perf_counter() - begin
+                self._summary = _summary(self._schema, done, self._seconds)
+            return self._summary
 
     def abort(self) -> None:
-        """Gives the file up: nothing stays behind."""
+        """Gives the file up: nothing stays behind. In a child of ``fork()`` it does nothing."""
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            self._end("was given up")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise InvalidArgumentError(
+                f"the writer of {self._path} belongs to process {self._process}; a child of fork() "
+                "must make one of its own"
+            )
+
+    def _open_core(self) -> Any:
+        if self._core is None:
+            raise InvalidArgumentError(f"the writer of {self._path} {self._ended}")
+        return self._core
+
+    def _end(self, reason: str) -> None:
         if self._core is not None:
             core, self._core = self._core, None
+            self._ended = reason
             core.close()
             self._progress.finish()
 
@@ -148,7 +190,7 @@ class Writer:
             self.abort()
 
     def __repr__(self) -> str:
-        state = "open" if self._core is not None else "finished" if self._summary else "given up"
+        state = "open" if self._core is not None else "finished" if self._summary else "ended"
         return f"<nimblepy.Writer {self._path!r}, {len(self._schema)} columns, {state}>"
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:

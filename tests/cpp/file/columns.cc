@@ -20,15 +20,10 @@ Bytes write_file(const ArrayView& root, const WriterOptions& options) {
   auto writer = FileWriter::create(root.field(), options,
                                    std::make_unique<MemoryTarget>(out));
   REQUIRE(writer.has_value());
-  KeyBuffer keys;
-  const KeyEncoder* encoder = (*writer)->encoder();
-  if (encoder != nullptr)
-    REQUIRE(encoder->encode(root, 0, root.length(), &keys).is_ok());
   for (int64_t at = 0, step = 1; at < root.length();
        at += step, step = step * 2 % 89 + 1) {
     const Status status =
-        (*writer)->append(root, at, std::min(step, root.length() - at),
-                          encoder != nullptr ? &keys : nullptr);
+        (*writer)->append(root.slice(at, std::min(step, root.length() - at)));
     if (!status) fail(__FILE__, __LINE__, std::string(status.message()));
     REQUIRE(status.is_ok());
   }

@@ -251,9 +251,7 @@ TEST(KeyLookup, UnsortedAndRepeatedKeysAreRefusedWithTheirRow) {
     auto writer =
         FileWriter::create(rows.field, o, std::make_unique<MemoryTarget>(out));
     REQUIRE(writer.has_value());
-    KeyBuffer keys;
-    REQUIRE((*writer)->encoder()->encode(rows.view(), 0, 500, &keys).is_ok());
-    Status status = (*writer)->append(rows.view(), 0, 500, &keys);
+    Status status = (*writer)->append(rows.view());
     CHECK(!(*writer)->finish().has_value());  // nothing after a failure
     CHECK(out->empty());
     return status;

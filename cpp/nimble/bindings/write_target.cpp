@@ -1,0 +1,129 @@
+#include "nimble/bindings/write_target.h"
+
+#include <chrono>
+#include <vector>
+
+#include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
+#include "nimble/io/owner_process.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+// The Python error stays set for errors.cpp to raise unchanged.
+Status python_failed(py::error_already_set* e, const std::string& name) {
+  const std::string what = e->what();
+  e->restore();
+  return Status::io_error(name + ": " + what);
+}
+
+class PythonSink final : public WritableFile {
+ public:
+  explicit PythonSink(py::object sink) : sink_(std::move(sink)) {}
+  ~PythonSink() override {
+    const WithGil gil;
+    // In a child of fork() even freeing it might end the parent's upload.
+    if (!owner_.is_this()) {
+      sink_.release();
+      return;
+    }
+    const py::error_scope keep;  // an error on its way out stays
+    try {
+      if (!committed_ && py::hasattr(sink_, "abort")) sink_.attr("abort")();
+    } catch (py::error_already_set& e) {
+      e.discard_as_unraisable("nimblepy: discarding an unfinished file");
+    }
+    sink_ = py::object();
+  }
+
+  Status append(ByteSpan bytes) override {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    return buffer_.size() >= kBufferBytes ? flush() : Status::ok();
+  }
+  Status sync() override { return flush(); }
+  Status commit() override {
+    NIMBLE_RETURN_IF_ERROR(flush());
+    NIMBLE_RETURN_IF_ERROR(owner_.check());
+    const WithGil gil;
+    try {
+      if (py::hasattr(sink_, "commit")) sink_.attr("commit")();
+    } catch (py::error_already_set& e) {
+      return python_failed(&e, "the output");
+    }
+    committed_ = true;
+    return Status::ok();
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = size_t{1} << 20;
+
+  Status flush() {
+    if (buffer_.empty()) return Status::ok();
+    NIMBLE_RETURN_IF_ERROR(owner_.check());
+    const WithGil gil;
+    try {
+      sink_.attr("write")(py::bytes(
+          reinterpret_cast<const char*>(buffer_.data()), buffer_.size()));
+    } catch (py::error_already_set& e) {
+      return python_failed(&e, "the output");
+    }
+    buffer_.clear();
+    return Status::ok();
+  }
+
+  const OwnerProcess owner_;
+  py::object sink_;
+  std::vector<uint8_t> buffer_;
+  bool committed_ = false;
+};
+
+// A file that looks at Python's signals from time to time.
+class InterruptibleFile final : public WritableFile {
+ public:
+  explicit InterruptibleFile(std::unique_ptr<WritableFile> file)
+      : file_(std::move(file)) {}
+
+  Status append(ByteSpan bytes) override {
+    if (Clock::now() >= next_look_) NIMBLE_RETURN_IF_ERROR(look());
+    return file_->append(bytes);
+  }
+  Status commit() override {
+    NIMBLE_RETURN_IF_ERROR(look());
+    NIMBLE_RETURN_IF_ERROR(file_->sync());  // may take long
+    NIMBLE_RETURN_IF_ERROR(look());
+    return file_->commit();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Runs the handlers of signals, if this is the main thread.
+  Status look() {
+    const WithGil gil;
+    if (PyErr_CheckSignals() != 0) {
+      py::error_already_set e;
+      return python_failed(&e, "interrupted");
+    }
+    next_look_ = Clock::now() + std::chrono::milliseconds(100);
+    return Status::ok();
+  }
+
+  std::unique_ptr<WritableFile> file_;
+  Clock::time_point next_look_{};
+};
+
+}  // namespace
+
+std::unique_ptr<WritableFile> open_write_target(const py::object& target) {
+  std::unique_ptr<WritableFile> file;
+  if (py::isinstance<py::str>(target)) {
+    file = unwrap(create_local_file(target.cast<std::string>()));
+  } else {
+    file = std::make_unique<PythonSink>(target);
+  }
+  return std::make_unique<InterruptibleFile>(std::move(file));
+}
+
+}  // namespace nimble

@@ -1,0 +1,20 @@
+// Where Python's writers write to.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+#include "nimble/io/writable_file.h"
+
+namespace nimble {
+
+// A local path (str), or an object with write(bytes) and, where it has them,
+// commit() and abort(); they are called with the GIL, which the core does not
+// hold while it works.
+//
+// Signals are looked at while bytes are written and once more before the file
+// becomes visible: a KeyboardInterrupt ends the write and leaves the old file.
+std::unique_ptr<WritableFile> open_write_target(const pybind11::object& target);
+
+}  // namespace nimble

@@ -1,0 +1,54 @@
+// RowWriter: what takes rows and makes a file of them. FileWriter takes rows in
+// file order, SortingWriter in any order.
+//
+//   ( append* finish ) | (destroyed early: nothing is left behind)
+//
+// Nothing may follow a call that failed (write_state.h). Calls block while
+// bytes are written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nimble/types/array_view.h"
+#include "nimble/write/write_state.h"
+
+namespace nimble {
+
+struct WriteSummary {
+  uint64_t num_rows = 0;
+  uint64_t size_bytes = 0;
+  uint64_t index_bytes = 0;
+  uint64_t num_stripes = 0;
+  uint64_t num_groups = 0;
+  double index_seconds = 0;  // spent on secondary indexes
+  // Per top-level column: encoded bytes, and how its first segment of values
+  // is encoded.
+  std::vector<uint64_t> column_bytes;
+  std::vector<std::string> column_encodings;
+};
+
+class RowWriter {
+ public:
+  virtual ~RowWriter() = default;
+
+  // All rows of `root`, a struct of the schema's columns.
+  Status append(const ArrayView& root) {
+    return state_.run([&] { return take_rows(root); });
+  }
+  // Writes what is pending, the footer, and makes the file visible.
+  Result<WriteSummary> finish() {
+    WriteSummary summary;
+    NIMBLE_RETURN_IF_ERROR(
+        state_.finish([&] { return finish_file(&summary); }));
+    return summary;
+  }
+
+ protected:
+  virtual Status take_rows(const ArrayView& root) = 0;
+  virtual Status finish_file(WriteSummary* summary) = 0;
+
+  WriteState state_;
+};
+
+}  // namespace nimble

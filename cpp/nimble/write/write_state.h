@@ -1,0 +1,74 @@
+// WriteState: the life of everything that writes a file in steps.
+//
+//   open --step--> busy --> open | failed      open --finish--> finished |
+//   failed
+//
+// A step that fails ends it: half of its rows may have been taken, so nothing
+// can follow, least of all publishing. A step while another one runs, on
+// another thread or from a callback, is refused and changes nothing.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "nimble/io/owner_process.h"
+
+namespace nimble {
+
+class WriteState {
+ public:
+  // `step` returns a Status. One that throws has failed, too.
+  template <class Step>
+  Status run(Step&& step) {
+    return run_to(kOpen, step);
+  }
+  // The last step.
+  template <class Step>
+  Status finish(Step&& step) {
+    return run_to(kFinished, step);
+  }
+
+ private:
+  enum State : uint8_t { kOpen, kBusy, kFailed, kFinished };
+
+  struct Leaving {
+    std::atomic<State>* state;
+    State next = kFailed;
+    ~Leaving() { state->store(next); }
+  };
+
+  template <class Step>
+  Status run_to(State next, Step& step) {
+    NIMBLE_RETURN_IF_ERROR(owner_.check());
+    State found = kOpen;
+    if (!state_.compare_exchange_strong(found, kBusy)) return refusal(found);
+    Leaving leaving{&state_};
+    Status status = step();
+    if (status) {
+      leaving.next = next;
+    } else {
+      reason_ = status.message();
+    }
+    return status;
+  }
+
+  Status refusal(State state) const {
+    switch (state) {
+      case kBusy:
+        return Status::invalid_argument(
+            "this writer is busy: another thread or a callback uses it");
+      case kFinished:
+        return Status::invalid_argument("this writer has finished its file");
+      default:
+        return Status::invalid_argument(
+            "this writer has failed before" +
+            (reason_.empty() ? std::string() : ": " + reason_));
+    }
+  }
+
+  const OwnerProcess owner_;
+  std::atomic<State> state_ = kOpen;
+  std::string reason_;  // of the failure; constant once it has failed
+};
+
+}  // namespace nimble
