@@ -15,8 +15,7 @@ import nimblepy as nb
 from dataset_files import make_dataset
 from nimblepy.file.file import File
 from nimblepy.files.bounds import EncodedKeys, FileBounds
-from nimblepy.files.masked import Masked
-from nimblepy.files.source import Sources, key_order
+from nimblepy.files.source import FilesSource, key_order
 from nimblepy.rows.rowset import RowSet
 from nimblepy.schema.types import as_sort_keys
 
@@ -78,6 +77,47 @@ def _bounds(files: list[File], keys: Any) -> FileBounds:
     return FileBounds(lower, upper)
 
 
+class Sources(FilesSource):
+    """Files that are open already, some of their rows deleted."""
+
+    def __init__(
+        self,
+        files: list[File],
+        keys: Any,
+        *,
+        bounds: FileBounds | None = None,
+        deleted: dict[int, RowSet] | None = None,
+    ) -> None:
+        super().__init__()
+        self._files, self._keys, self._deleted = files, keys, deleted or {}
+        self.num_files, self.bounds = len(files), bounds
+
+    schema = property(lambda self: self._files[0].schema)
+    cluster_by = property(lambda self: list(self._keys))
+    size_bytes = property(lambda self: sum(file.size_bytes for file in self._files))
+    io_stats = property(lambda self: self._files[0].io_stats)
+
+    @property
+    def first_rows(self) -> Any:
+        gone = [self._deleted.get(i, RowSet.of_range(0, 0)) for i in range(self.num_files)]
+        counts = [f.num_rows - g.num_rows for f, g in zip(self._files, gone, strict=True)]
+        return np.cumsum([0, *counts])
+
+    def child(self, file: int) -> File:
+        return self._files[file]
+
+    def deleted(self, file: int) -> RowSet | None:
+        return self._deleted.get(file)
+
+    def reset_io_stats(self) -> None:
+        for file in self._files:
+            file.reset_io_stats()
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("with_bounds", [False, True])
 def test_deleted_rows_are_in_no_answer(tmp_path: Path, overlap: bool, with_bounds: bool) -> None:
@@ -91,7 +131,7 @@ def test_deleted_rows_are_in_no_answer(tmp_path: Path, overlap: bool, with_bound
     dead = {0: [0, 5, 6, 7, 99], 2: list(range(10, 60))}
     deleted = {i: RowSet(np.array(rows, dtype=np.uint64)) for i, rows in dead.items()}
     bounds = _bounds(files, keys) if with_bounds and not overlap else None
-    many = Sources(table.schema, keys, files, bounds=bounds, deleted=deleted)
+    many = Sources(files, keys, bounds=bounds, deleted=deleted)
     left = [
         [row for j, row in enumerate(part.to_pylist()) if j not in dead.get(i, [])]
         for i, part in enumerate(tables)
@@ -131,17 +171,18 @@ def test_deleted_rows_are_in_no_answer(tmp_path: Path, overlap: bool, with_bound
     assert many.take([0, len(live) - 1, 7]).to_pylist() == [live[0], live[-1], live[7]]
 
 
-def test_a_masked_file_is_numbered_anew(tmp_path: Path) -> None:
-    (file,) = _files(tmp_path, [pa.table({"k": np.arange(20)})], "k")
-    masked = Masked(file, RowSet.of_range(5, 10))
-    assert masked.num_rows == 15
-    assert masked.take([4, 5]).column("k").to_pylist() == [4, 10]
-    assert masked.row_ranges([12, 7, 3]).to_pydict() == {
+def test_what_is_left_of_a_file_is_numbered_anew(tmp_path: Path) -> None:
+    files = _files(tmp_path, [pa.table({"k": np.arange(20)})], "k")
+    left = Sources(files, as_sort_keys("k"), deleted={0: RowSet.of_range(5, 10)})
+    assert left.num_rows == 15
+    assert left.take([4, 5]).column("k").to_pylist() == [4, 10]
+    assert left.row_ranges([12, 7, 3]).to_pydict() == {
         "probe_row": [0, 2], "begin": [7, 3], "end": [8, 4],
     }  # fmt: skip
-    assert masked.get(7) is None
-    assert masked.get(12) == {"k": 12}
-    assert masked.range(3, 12, limit=3).column("k").to_pylist() == [3, 4, 10]
+    assert left.get(7) is None
+    assert left.get(12) == {"k": 12}
+    assert left.range(3, 12, limit=3).column("k").to_pylist() == [3, 4, 10]
+    assert left.count([7, 12]).to_pylist() == [0, 1]
 
 
 @pytest.mark.parametrize("key", ["k", nb.SortKey("k", descending=True)])

@@ -233,3 +233,15 @@ def test_threads_share_a_remote_file(server: Server, data: pa.Table) -> None:
         rows = np.random.default_rng(3).integers(0, ROWS, 200).tolist()
         found = pool.map(lambda row: file.get(3 * row, columns=["b"]), rows)
         assert [row["b"] for row in found] == [expected[row] for row in rows]
+
+
+def test_clients_that_try_again_themselves_are_not_made_to(store: Any, data: pa.Table) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    from nimblepy.io.location import locate
+
+    put(store, "once.nimble", data.slice(0, 10))
+    assert locate("once.nimble", store).open().retries is None
+    memory = MemoryFileSystem()
+    put(memory, "/once.nimble", data.slice(0, 10))
+    assert locate("/once.nimble", memory).open().retries is not None

@@ -83,6 +83,18 @@ def test_open_files_and_datasets_are_inputs_too(tmp_path: Path) -> None:
         find_input(in_memory)
 
 
+def test_text_is_no_list_of_columns(tmp_path: Path) -> None:
+    # "ab" was read as the columns a and b.
+    import nimblepy.spark as ns
+
+    path = str(tmp_path / "t.nimble")
+    nb.write(pa.table({"a": [1], "b": [1]}), path, cluster_by="a")
+    with pytest.raises(nb.InvalidArgumentError, match="list of names"):
+        ns.scan(None, path, columns="ab")
+    with pytest.raises(nb.InvalidArgumentError, match="list of names"):
+        ns.index_join_rdd(None, path, key="a", columns="ab")
+
+
 def test_a_dataset_travels_as_its_version(tmp_path: Path) -> None:
     import pickle
 

@@ -192,6 +192,7 @@ def test_csv_and_json_are_printed_as_batches_come(capsys: pytest.CaptureFixture[
         assert seen == [lines, 1, 1]
 
 
+@needs_core
 def test_stats_tell_a_column_from_a_child_of_its_name(tmp_path: Path) -> None:
     # The bytes of loc.k were added to those of k.
     path = tmp_path / "f.nimble"
@@ -201,6 +202,7 @@ def test_stats_tell_a_column_from_a_child_of_its_name(tmp_path: Path) -> None:
     assert rows["loc"] > 1000 > rows["k"]
 
 
+@needs_core
 def test_directories_are_asked_like_files(nimble: Path, tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
@@ -221,11 +223,21 @@ def test_directories_are_asked_like_files(nimble: Path, tmp_path: Path) -> None:
         assert of_folder.stdout == of_file.stdout
 
 
+@needs_core
+def test_one_row_is_printed_upright(nimble: Path) -> None:
+    lines = [
+        line for line in run("lookup", nimble, "7").stdout.splitlines() if line.count("│") == 3
+    ]
+    assert [line.split("│")[1].strip() for line in lines] == ["k", "name", "loc"]
+    assert [line.split("│")[2].strip() for line in lines][:2] == ["7", "name [7], 7"]
+
+
 def test_version_is_printed() -> None:
     result = run("--version")
     assert (result.exit_code, result.stdout.strip()) == (0, f"nimble {nb.__version__}")
 
 
+@needs_core
 def test_indexes_are_dropped_from_a_file(nimble: Path, tmp_path: Path) -> None:
     assert run("add-index", nimble, "--hash-index", "name").exit_code == 0
     other = tmp_path / "other.nimble"
@@ -236,6 +248,7 @@ def test_indexes_are_dropped_from_a_file(nimble: Path, tmp_path: Path) -> None:
     check_one_line(run("drop-index", other, "name"), "no such index")
 
 
+@needs_core
 def test_convert_writes_to_a_uri(source: Path, tmp_path: Path) -> None:
     # The target was a pathlib.Path, which makes one slash of two: file:/... in the work directory.
     target = f"file://{tmp_path}/by_uri.nimble"

@@ -287,6 +287,20 @@ def test_one_file_is_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ds.prefix(3).equals(child.prefix(3))
 
 
+def test_a_get_goes_to_the_one_file_that_can_have_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = _store("many files", tmp_path)
+    monkeypatch.setattr(type(ds), "find", lambda *_, **__: pytest.fail("searched in all files"))
+    for k in range(0, 50, 7):
+        assert ds.get(k) == TABLE.slice(2 * k, 1).to_pylist()[0]
+    assert ds.get(-1) is ds.get(50) is ds.get(2**70) is None
+    assert ds.get((3,), ["i"], on=["k"]) == {"i": 6}
+    assert ds.range(3, 5).column("i").to_pylist() == [6, 7, 8, 9]
+    with pytest.raises(nb.InvalidArgumentError):
+        ds.get("3")
+
+
 def test_explain_counts_the_reads_of_all_files(tmp_path: Path) -> None:
     parts = [TABLE.slice(i * 5, 5) for i in range(20)]
     ds = make_dataset(tmp_path, parts, "k", indexes=INDEXES)

@@ -150,16 +150,23 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
     from rich.text import Text
 
     table = Table(header_style="bold")
-    for field in schema:
-        number = pt.is_integer(field.type) or pt.is_floating(field.type)
-        right = number or pt.is_decimal(field.type)
-        table.add_column(field.name, justify="right" if right else "left", overflow="fold")
-    for batch in batches:
-        for row in zip(
-            *(column.to_pylist() for column in plain_values(batch).columns), strict=True
-        ):
-            # Text, not str: rich would read [brackets] in data as markup.
-            table.add_row(*(Text(_cell(value)) for value in row))
+    rows = [
+        row
+        for batch in batches
+        for row in zip(*(c.to_pylist() for c in plain_values(batch).columns), strict=True)
+    ]
+    if len(rows) == 1:  # one row is read from top to bottom
+        table.add_column("column")
+        table.add_column("value", overflow="fold")
+        rows = list(zip(schema.names, rows[0], strict=True))
+    else:
+        for field in schema:
+            number = pt.is_integer(field.type) or pt.is_floating(field.type)
+            right = number or pt.is_decimal(field.type)
+            table.add_column(field.name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        # Text, not str: rich would read [brackets] in data as markup.
+        table.add_row(*(Text(_cell(value)) for value in row))
     Console().print(table)
 
 

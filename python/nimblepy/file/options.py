@@ -31,7 +31,7 @@ def _check_number(owner: str, name: str, value: object, least: float, most: floa
 
 
 def _check_bloom(owner: str, name: str, value: object) -> None:
-    # Below 1 bit a key nearly every probe passes; above 64 the filter outgrows the keys.
+    # Below 1 bit per key nearly every probe passes; above 64 the filter outgrows the keys.
     if value is not None:
         _check_number(owner, name, value, 1, 64)
 

@@ -1,6 +1,6 @@
 """The manifest: which files a dataset has, and the first and last key of each.
 
-It is a nimble file with one row a data file, clustered by the first key. A new version is a new
+It is a nimble file with one row per data file, clustered by the first key. A new version is a new
 file ``_manifest/<version>.nimble`` that appears in one step; older versions stay as they are, so a
 reader never sees a mixture. Paths are relative to the dataset's directory.
 """
@@ -8,7 +8,6 @@ reader never sees a mixture. Paths are relative to the dataset's directory.
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,8 +50,8 @@ class FileEntry:
         identity: checksum of its footer, which has those of everything else.
         lower_key, upper_key: encoded keys of its first and last row; ``None`` without a cluster
             key, or without rows.
-        statistics: of its columns, as ``statistics.Collector`` gives them; ``None``: not known,
-            or not read.
+        statistics: statistics of its columns, as ``statistics.Collector`` gives them; ``None``
+            where they are not known, or were not read.
     """
 
     file: str
@@ -70,8 +69,8 @@ class Manifest:
 
     Attributes:
         version: 0 for a directory without a manifest.
-        schema: of every file.
-        table: one row a file, with the columns of :class:`FileEntry`, ordered by first key; files
+        schema: columns and types of every file.
+        table: one row per file, with the columns of :class:`FileEntry`, ordered by first key; files
             without a key are last.
         batches: last batch that each named stream of batches has added.
     """
@@ -217,7 +216,3 @@ def describe(file: File, name: str, statistics: list[dict[str, Any]] | None = No
         upper_key=upper,
         statistics=statistics,
     )
-
-
-def relative(path: str, directory: str) -> str:
-    return os.path.relpath(path, directory).replace(os.sep, "/")

@@ -6,7 +6,7 @@ A row is addressed by (file, row). Nothing in here knows what a file is: any :cl
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,17 +17,17 @@ import pyarrow as pa
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
-from nimblepy.files.masked import Masked
 from nimblepy.join.joinable import Joinable
-from nimblepy.rows.arguments import Columns, On, on_names
+from nimblepy.rows.arguments import Columns, On, check_one, on_names
 from nimblepy.rows.gather import gather_array, rows_without_columns
+from nimblepy.rows.keys import key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rows import Getter, Rows
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Names, Projected
 from nimblepy.schema.columns import ColumnName, output_name, resolve_column
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+from nimblepy.schema.types import IndexInfo, SortKey
 
 # Files whose plans are shown one by one.
 _SHOWN = 8
@@ -54,7 +54,11 @@ class FilesSource(Joinable):
     @property
     @abstractmethod
     def first_rows(self) -> Positions:
-        """Rows before each file, and of all of them."""
+        """Rows that are there before each file, and of all of them."""
+
+    def deleted(self, file: int) -> RowSet | None:
+        """Rows of a source that are no longer there, ascending ranges; ``None``: all are."""
+        return None
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
         """Files, ascending, that may have rows for which all ``conjuncts`` are true."""
@@ -141,15 +145,29 @@ class FilesSource(Joinable):
         )
 
     def all_rows(self) -> RowSet:
-        end = np.diff(self.first_rows).astype(np.uint64)
-        files = np.flatnonzero(end)
-        return RowSet(np.zeros(len(files), dtype=np.uint64), end[files], file=files)
+        counts = np.diff(self.first_rows)
+        files = np.flatnonzero(counts)
+        gone = {int(i): rows for i in files if (rows := self.deleted(int(i))) is not None}
+        if not gone:
+            end = counts[files].astype(np.uint64)
+            return RowSet(np.zeros(len(files), dtype=np.uint64), end, file=files)
+        return RowSet.joined(
+            [self._rows_of(int(i), int(counts[i]), gone.get(int(i))) for i in files]
+        )
+
+    def _rows_of(self, file: int, count: int, gone: RowSet | None) -> RowSet:
+        """The rows of one file that are there; ``count`` of them."""
+        rows = RowSet.of_range(0, count + (0 if gone is None else gone.num_rows))
+        return (rows if gone is None else rows.minus(gone)).in_file(file)
 
     def numbered(self, rows: RowSet) -> RowSet:
         if rows.file is None:
             return rows
-        by = self.first_rows[rows.file].astype(np.uint64)
-        return replace(rows, begin=rows.begin + by, end=rows.ends + by, file=None)
+        there = self.all_rows()
+        sizes = there.sizes
+        at = np.searchsorted(_places(there), _places(rows), side="right") - 1
+        begin = (np.cumsum(sizes) - sizes)[at].astype(np.uint64) + rows.begin - there.begin[at]
+        return replace(rows, begin=begin, end=begin + rows.sizes.astype(np.uint64), file=None)
 
     # ------------------------------------------------------------------ which files
 
@@ -225,23 +243,33 @@ class FilesSource(Joinable):
         if isinstance(request, Keys):
             return self._find_keys(request, limit)
         if isinstance(request, Where):
-            parts = [
-                self.child(i).find(Where(request.filter, rows)).in_file(i)
-                for i, rows in self._within(request)
-            ]
-            return RowSet.joined(parts)
+            return RowSet.joined(
+                [
+                    self.child(i).find(Where(request.filter, rows)).in_file(i)
+                    for i, rows in self._within(request)
+                ]
+            )
         files = self.candidates(request)
         if self._in_order(request, files):
             return self._find_in_turn(request, files, limit, reverse)
         return self._merge(request, files, limit, reverse)
+
+    def _find_in(
+        self, file: int, request: Keys | Ordered, limit: int | None, reverse: bool = False
+    ) -> RowSet:
+        """The answer of one file, without rows that are deleted."""
+        gone = self.deleted(file)
+        most = limit if gone is None else None
+        rows = self.child(file).find(request, limit=most, reverse=reverse)
+        return (rows if gone is None else rows.minus(gone).slice(0, limit)).in_file(file)
 
     def _find_keys(self, keys: Keys, limit: int | None) -> RowSet:
         parts = []
         found = 0
         for i, mine in self._asked(keys):
             asked = keys if mine is None else keys.take(mine)
-            rows = self.child(i).find(asked, limit=limit if len(keys) == 1 else None)
-            parts.append(rows.for_probes(mine, len(keys)).in_file(i))
+            rows = self._find_in(i, asked, limit if len(keys) == 1 else None)
+            parts.append(rows.for_probes(mine, len(keys)))
             found += rows.num_rows
             if limit is not None and len(keys) == 1 and found >= limit:
                 break
@@ -266,8 +294,8 @@ class FilesSource(Joinable):
     ) -> RowSet:
         parts = []
         for i in reversed(files) if reverse else files:
-            rows = self.child(i).find(request, limit=limit, reverse=reverse)
-            parts.append(rows.in_file(i))
+            rows = self._find_in(i, request, limit, reverse)
+            parts.append(rows)
             if limit is not None:
                 limit -= rows.num_rows
                 if limit <= 0:
@@ -280,9 +308,9 @@ class FilesSource(Joinable):
         """Rows of files whose keys overlap, by key, then by file; backwards exactly reversed."""
         parts = []
         for i in reversed(files) if reverse else files:
-            rows = self.child(i).find(request, limit=limit, reverse=reverse)
+            rows = self._find_in(i, request, limit, reverse)
             if rows.num_rows:
-                parts.append(rows.in_file(i))
+                parts.append(rows)
         rows = RowSet.joined(parts)
         if len(parts) > 1:
             rows = rows.expand()
@@ -310,7 +338,8 @@ class FilesSource(Joinable):
         wanted = set(self.candidates(where))
         for i, mine in _grouped(where.rows.file, np.arange(len(where.rows.begin))):
             if i in wanted:
-                yield i, where.rows.entries(mine).without_file()
+                rows, gone = where.rows.entries(mine).without_file(), self.deleted(i)
+                yield i, rows if gone is None else rows.minus(gone)
 
     # ------------------------------------------------------------------ reading
 
@@ -364,11 +393,39 @@ class FilesSource(Joinable):
 
     # ------------------------------------------------------------------ one file alone
 
+    def _only_child(self) -> Rows | None:
+        """The source where there is one alone, and all of its rows are there."""
+        return self.child(0) if self.num_files == 1 and self.deleted(0) is None else None
+
     def getter(self, columns: Projected, on: On) -> Getter:
-        if self.num_files == 1:
-            return self.child(0).getter(columns, on)
-        self.index_keys(on_names(on), ordered=False)  # says what is wrong
-        return super().getter(columns, on)
+        only = self._only_child()
+        if only is not None:
+            return only.getter(columns, on)
+        names = on_names(on)
+        keys = self.index_keys(names, ordered=False)
+        asked = keys if names is None else keys[: len(names)]
+        bounds = self.bounds
+        in_order = tuple(key.column for key in asked)
+        if bounds is None or names not in (None, in_order) or not self._by_cluster(in_order):
+            return super().getter(columns, on)
+        typed = key_columns(self.schema, asked)
+
+        def get(key: Any) -> Any:
+            check_one(key, typed.names)
+            values, usable = typed_keys([key], typed)
+            if any(value.null_count for value in values) and usable is None:
+                return NotImplemented  # which may equal null keys
+            row = pa.RecordBatch.from_arrays(list(values), names=list(typed.names))
+            encoded = None if usable is not None else EncodedKeys(row, asked).to_list()[0]
+            for i in () if encoded is None else bounds.between(encoded, encoded):
+                if self.deleted(i) is not None:
+                    return NotImplemented
+                found = self.child(i).get(key, columns, on=on)
+                if found is not None:
+                    return found
+            return None
+
+        return get
 
     def quick_range(
         self,
@@ -378,15 +435,24 @@ class FilesSource(Joinable):
         limit: Any,
         reverse: Any,
     ) -> pa.Table | None:
-        if self.num_files == 1:
-            return self.child(0).quick_range(bounds, on, columns, limit, reverse)
-        return None
+        only = self._only_child()
+        if only is None and self.bounds is not None:
+            request: Ordered
+            if len(bounds) == 3:
+                lower, upper, inclusive = bounds
+                request = self.range_request(lower, upper, on, inclusive)
+            else:
+                request = self.prefix_request(bounds[0], on)
+            files = self.candidates(request)
+            if len(files) == 1 and self.deleted(files[0]) is None:
+                only = self.child(files[0])
+        return None if only is None else only.quick_range(bounds, on, columns, limit, reverse)
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         asked = self._asked(keys)
-        if len(asked) == 1:
+        if len(asked) == 1 and self.deleted(asked[0][0]) is None:
             file, mine = asked[0]
             child = self.child(file)
             if mine is None:
@@ -398,10 +464,12 @@ class FilesSource(Joinable):
     def count_matches(self, keys: Keys) -> Positions:
         counts = np.zeros(len(keys), dtype=np.int64)
         for file, mine in self._asked(keys):
-            if mine is None:
-                counts += self.child(file).count_matches(keys)
+            asked = keys if mine is None else keys.take(mine)
+            if self.deleted(file) is None:
+                found = self.child(file).count_matches(asked)
             else:
-                counts[mine] += self.child(file).count_matches(keys.take(mine))
+                found = self._find_in(file, asked, None).counts
+            counts[slice(None) if mine is None else mine] += found
         return counts
 
     # ------------------------------------------------------------------ explaining
@@ -432,79 +500,10 @@ class FilesSource(Joinable):
         )
 
 
-class Sources(FilesSource):
-    """Sources that are open already, some of their rows deleted.
-
-    Args:
-        bounds: first and last keys, where they are known; the sources are in that order.
-        deleted: rows of some of the sources that are no longer there.
-    """
-
-    def __init__(
-        self,
-        schema: pa.Schema,
-        cluster_by: Sequence[SortKey],
-        sources: Sequence[Rows],
-        *,
-        bounds: FileBounds | None = None,
-        deleted: Mapping[int, RowSet] | None = None,
-    ) -> None:
-        super().__init__()
-        gone = deleted or {}
-        self._schema = schema
-        self._cluster_by = list(cluster_by)
-        self._children = [
-            Masked(source, gone[i]) if i in gone else source for i, source in enumerate(sources)
-        ]
-        self.num_files = len(self._children)
-        self.bounds = bounds
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._schema
-
-    @property
-    def cluster_by(self) -> list[SortKey]:
-        return list(self._cluster_by)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(child.size_bytes for child in self._children)
-
-    @property
-    def io_stats(self) -> IoStats:
-        return sum((child.io_stats for child in self._children), IoStats())
-
-    def reset_io_stats(self) -> None:
-        for child in self._children:
-            child.reset_io_stats()
-
-    @property
-    def first_rows(self) -> Positions:
-        return np.cumsum([0, *(child.num_rows for child in self._children)])
-
-    def child(self, file: int) -> Rows:
-        return self._children[file]
-
-    def all_rows(self) -> RowSet:
-        return RowSet.joined(
-            [child.all_rows().in_file(i) for i, child in enumerate(self.children())]
-        )
-
-    def numbered(self, rows: RowSet) -> RowSet:
-        if rows.file is None:
-            return rows
-        begin, end = rows.begin.copy(), rows.ends.copy()
-        for i, child in enumerate(self._children):
-            mine = rows.file == i
-            part = child.numbered(rows.entries(mine).without_file())
-            begin[mine], end[mine] = part.begin, part.ends
-        return super().numbered(replace(rows, begin=begin, end=end))
-
-    def close(self) -> None:
-        self.release()
-        for child in self._children:
-            child.close()
+def _places(rows: RowSet) -> Positions:
+    """Numbers that are ordered as (file, row) is."""
+    assert rows.file is not None
+    return (rows.file << 40) + rows.begin.astype(np.int64)
 
 
 def _shown(plans: list[Plan]) -> tuple[Plan, ...]:

@@ -54,7 +54,7 @@ class Collector:
             self._ends[i] = [both["min"], both["max"]]
 
     def result(self) -> list[dict[str, Any]]:
-        """One entry a column: the form that the manifest keeps."""
+        """One entry per column: the form that the manifest keeps."""
         return [self._entry(i, field) for i, field in self._columns.items() if self._ends[i]]
 
     def _entry(self, i: int, field: pa.Field) -> dict[str, Any]:

@@ -105,7 +105,9 @@ class Location:
         """Cost: one request (pyarrow file systems: two)."""
         if object_store.is_store(self.store):
             return RemoteFile(StoredObject(self.store, self.path))
-        return RemoteFile(ArrowObject(self.store, self.path), Retries())
+        # The clients of obstore and of pyarrow try again themselves; fsspec's may not.
+        retries = Retries() if self.store.type_name.startswith("py::") else None
+        return RemoteFile(ArrowObject(self.store, self.path), retries)
 
     def names(self) -> list[str]:
         """Names in a directory, sorted; none where there is no such directory."""

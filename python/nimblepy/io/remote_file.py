@@ -105,7 +105,7 @@ class RemoteFile:
 
     def __init__(self, source: RangeSource, retries: Retries | None = None) -> None:
         self._source = source
-        self._retries = retries
+        self.retries = retries
         self._size, self._tail = self._run(lambda: source.tail(TAIL_BYTES))
 
     def size(self) -> int:
@@ -134,7 +134,7 @@ class RemoteFile:
         return self._run(lambda: self._request(offset, size))
 
     def _run(self, request: Callable[[], T]) -> T:
-        return request() if self._retries is None else self._retries.run(request)
+        return request() if self.retries is None else self.retries.run(request)
 
     def _request(self, offset: int, size: int) -> Any:
         found = self._source.read(offset, size)

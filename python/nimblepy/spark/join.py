@@ -17,11 +17,12 @@ from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.join.keys import probe_keys
 from nimblepy.join.plan import HOWS, JoinPlan, plan_join
+from nimblepy.rows.arguments import column_names
 from nimblepy.spark.arguments import Engine, How, JoinArguments, On, Strategy, quoted
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
 from nimblepy.spark.inputs import InputFiles, InputPath, find_input
 from nimblepy.spark.scan_join import OUTER, scan_join
-from nimblepy.spark.schemas import arrow_schema, selected, spark_schema
+from nimblepy.spark.schemas import arrow_schema, spark_schema
 from nimblepy.spark.shipping import array_udf, iterator_function
 from nimblepy.spark.tasks import JoinSpec
 
@@ -120,9 +121,9 @@ def index_join_rdd(
     if how not in HOWS:
         raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
     files = find_input(path)
-    selected(files.dataset.schema, columns)  # refuses unknown names before a job runs
-    wanted = None if columns is None else list(columns)
-    return probe_rdd.mapPartitions(iterator_function("keyed_rows", files, key, how, wanted))
+    names = column_names(columns)
+    files.dataset.projected(names)  # refuses unknown names before a job runs
+    return probe_rdd.mapPartitions(iterator_function("keyed_rows", files, key, how, names))
 
 
 def explain_join(
@@ -197,7 +198,7 @@ def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> Prepar
         nothing = [pa.array([], field.type) for field in schema]
         none = pa.RecordBatch.from_arrays(nothing, schema=schema)
         dataset.child(0).find(probe_keys(plan, dataset.schema, none))
-    chosen = selected(dataset.schema, [name for name, _ in plan.output])
+    chosen = dataset.projected(tuple(name for name, _ in plan.output))
     added = StructType(
         [
             StructField(shown, field.dataType, field.nullable or join.how == "left")

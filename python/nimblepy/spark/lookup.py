@@ -12,7 +12,7 @@ from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.spark.arguments import JoinArguments
 from nimblepy.spark.inputs import InputPath, find_input
 from nimblepy.spark.join import PreparedJoin, lookup_udf, prepare
-from nimblepy.spark.schemas import selected, spark_schema
+from nimblepy.spark.schemas import spark_schema
 
 
 def lookup_expr(
@@ -77,7 +77,7 @@ def _prepared(path: InputPath, width: int | None, columns: Sequence[str] | None)
             f"{width} key columns given; the cluster key is ({', '.join(keys)})"
         )
     used = keys[:width]
-    types = spark_schema(selected(dataset.schema, used))
+    types = spark_schema(dataset.projected(tuple(used)))
     # The probe's columns are called like none of the files'.
     probe = StructType(
         [StructField(f"__key_{i}", field.dataType) for i, field in enumerate(types.fields)]

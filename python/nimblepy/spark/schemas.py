@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -11,7 +9,6 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.schema.columns import resolve_column
 
 # Spark's own batches are in this zone wherever the type has one; the instant is the same.
 ZONE = "UTC"
@@ -38,20 +35,6 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def arrow_schema(struct: StructType) -> pa.Schema:
     """Exactly the Arrow types in which Spark takes and gives such rows."""
     return to_arrow_schema(struct, timezone=ZONE)
-
-
-def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The columns of a scan; dotted paths keep their names."""
-    if columns is None:
-        return schema
-    fields = []
-    for name in columns:
-        found = resolve_column(schema, name)
-        if len(found.path) == 1:
-            fields.append(schema.field(found.path[0]))
-        else:
-            fields.append(pa.field(name, found.type))
-    return pa.schema(fields)
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

@@ -20,13 +20,15 @@ from pyspark.sql.types import StructType
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.files.dataset import Dataset
+from nimblepy.rows.arguments import Inclusive, column_names
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import InputPath, find_input, open_cached
 from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_scan
-from nimblepy.spark.schemas import arrow_schema, conform, selected, spark_schema
+from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
+from nimblepy.spark.write import NimbleWriter
 
 # Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
 # without a job. More are one partition, which is grouped, sorted and summed without a shuffle.
@@ -46,14 +48,14 @@ class NimbleDataSource(DataSource):
 
     def schema(self) -> StructType:
         dataset = _scanned(self.options)["files"].dataset
-        return spark_schema(selected(dataset.schema, parse_names(self.options.get("columns"))))
+        return spark_schema(
+            dataset.projected(column_names(parse_names(self.options.get("columns"))))
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return NimbleReader(schema, dict(self.options))
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
-        from nimblepy.spark.write import NimbleWriter
-
+    def writer(self, schema: StructType, overwrite: bool) -> NimbleWriter:
         return NimbleWriter(schema, dict(self.options), overwrite)
 
 
@@ -115,8 +117,8 @@ def scan(
     *,
     columns: Sequence[str] | None = None,
     filter: str | pc.Expression | None = None,
-    key_range: tuple[Any, Any] | tuple[Any, Any, str] | None = None,
-    keys: Any = None,
+    key_range: tuple[object, object] | tuple[object, object, Inclusive] | None = None,
+    keys: object = None,
 ) -> DataFrame:
     """A DataFrame over some columns and rows of files; index and zone maps find the rows.
 
@@ -148,7 +150,7 @@ def scan(
         if key_range is not None:
             raise InvalidArgumentError("scan: give keys or a key_range, not both")
         keys = _key_table(dataset, keys)
-    schema = spark_schema(selected(dataset.schema, columns))
+    schema = spark_schema(dataset.projected(column_names(columns)))
     spec = ScanSpec(
         files=files, columns=tuple(schema.names), filter=filter, key_range=key_range, keys=keys
     )
@@ -167,7 +169,7 @@ def _read_now(
     return pa.Table.from_batches([conform(batch, target) for batch in batches], target)
 
 
-def _key_table(dataset: Dataset, keys: Any) -> pa.Table:
+def _key_table(dataset: Dataset, keys: object) -> pa.Table:
     """The keys that are possible at all, in the key's types."""
     request = dataset.keys_request(keys)
     table = pa.Table.from_batches([request.batch(request.names)])

@@ -40,7 +40,7 @@ class ScanSpec:
         columns: names, in the order of the result.
         filter: SQL text or a pyarrow expression.
         key_range: (lower, upper, inclusive), as for ``File.range``.
-        keys: one row a key, with the key columns' names.
+        keys: one row per key, with the key columns' names.
         parts: number of parts wanted; ``None``: from the machine and the size.
     """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def joined_rows(
 
 
 def keyed_rows(
-    files: InputFiles, key: Any, how: str, columns: list[str] | None
+    files: InputFiles, key: Any, how: str, columns: tuple[str, ...] | None
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Rows of any RDD to pairs (row, match as a dict or ``None``)."""
     key_of = _key_function(key)
@@ -156,13 +157,9 @@ def keyed_rows(
 
 
 def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    some: list[Any] = []
-    for item in items:
-        some.append(item)
-        if len(some) == size:
-            yield some
-            some = []
-    if some:
+    """``items`` in lists of ``size``; the last one may be shorter."""
+    iterator = iter(items)
+    while some := list(islice(iterator, size)):
         yield some
 
 
@@ -204,6 +201,7 @@ def _gathered(batches: Iterable[Arrays], schema: pa.Schema) -> Iterator[pa.Recor
 
 
 def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    # concat_batches() copies even a single batch.
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -215,7 +213,7 @@ def _first(rows: pa.RecordBatch) -> int:
 def _lists(
     joined: Iterable[pa.RecordBatch], first: int, num_probes: int, target: pa.Schema
 ) -> Iterator[pa.Array]:
-    """Joined rows as one list of rows a probe row, in arrays of bounded size.
+    """Joined rows as one list of rows per probe row, in arrays of bounded size.
 
     Args:
         first: number of the first of the ``num_probes`` probe rows.
