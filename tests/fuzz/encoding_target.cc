@@ -10,7 +10,7 @@
 #include "fuzz/target.h"
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble::fuzz {
 namespace {
@@ -69,10 +69,10 @@ void gather(const Decoder& d, const SegmentBody& body,
   }
 }
 
-ValueTest test_of(const ValueType& type, bool is_set, ByteSpan bytes) {
-  ValueTest test;
+Predicate test_of(const ValueType& type, bool is_set, ByteSpan bytes) {
+  Predicate test;
   test.type = type;
-  test.shape = is_set ? ValueTest::Shape::kSet : ValueTest::Shape::kRange;
+  test.shape = is_set ? Predicate::Shape::kSet : Predicate::Shape::kRange;
   test.negated = bytes.size() % 2 == 1;
   const auto number = [&](size_t i) -> uint64_t {
     return bytes.size() < 8 * i + 8 ? i : load<uint64_t>(bytes.data() + 8 * i);

@@ -104,22 +104,22 @@ void ask_index(const Reader& file, const IndexLookup& index) {
   }
 }
 
-ValueTest some_test(const Field& field, uint32_t variant) {
-  ValueTest test;
+Predicate some_test(const Field& field, uint32_t variant) {
+  Predicate test;
   test.type = field.value_type();
   test.negated = variant % 2 == 1;
-  test.shape = ValueTest::Shape::kRange;
+  test.shape = Predicate::Shape::kRange;
   test.ints = {1, 20, {1, 20}};
   test.floats = {-1, 3.5, {-1, 3.5}};
   test.wides = {WideInt{1}, WideInt{100}, {WideInt{1}, WideInt{100}}};
   test.bytes.low = "a", test.bytes.high = "text 3";
   test.bytes.set = {"a", "text 3"};
-  if (variant >= 2) test.shape = ValueTest::Shape::kSet;
+  if (variant >= 2) test.shape = Predicate::Shape::kSet;
   return test;
 }
 
 void run_filter(const Reader& file, int column, FilterNode::Kind kind,
-                const ValueTest& test) {
+                const Predicate& test) {
   FilterNode leaf;
   leaf.kind = kind;
   leaf.path = {column};

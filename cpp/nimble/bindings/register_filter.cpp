@@ -11,7 +11,7 @@
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
 #include "nimble/scan/batch_scan.h"
-#include "nimble/scan/filter_values.h"
+#include "nimble/scan/from_arrow.h"
 
 namespace py = pybind11;
 
@@ -49,8 +49,8 @@ FilterNode node_of(const py::tuple& spec) {
   }
   out.kind = FilterNode::Kind::kTest;
   const auto values = ImportedArray::from_python(py::object(spec[3]));
-  out.test =
-      unwrap(make_test(op_of(py::cast<std::string>(spec[2])), values->view()));
+  out.test = unwrap(
+      make_predicate(op_of(py::cast<std::string>(spec[2])), values->view()));
   out.test.negated = py::cast<bool>(spec[4]);
   return out;
 }

@@ -28,7 +28,7 @@ int cost_of(const FilterNode& node) {
 bool merge_ranges_of(FilterNode* a, const FilterNode& b) {
   const auto is_range = [](const FilterNode& n) {
     return n.kind == FilterNode::Kind::kTest && !n.test.negated &&
-           n.test.shape == ValueTest::Shape::kRange &&
+           n.test.shape == Predicate::Shape::kRange &&
            n.test.type.kind == ValueKind::kInt;
   };
   if (!is_range(*a) || !is_range(b) || a->node != b.node) return false;
@@ -38,7 +38,7 @@ bool merge_ranges_of(FilterNode* a, const FilterNode& b) {
   if (int_less(is_signed, x.low, y.low)) x.low = y.low;
   if (int_less(is_signed, y.high, x.high)) x.high = y.high;
   if (int_less(is_signed, x.high, x.low)) {
-    a->test.shape = ValueTest::Shape::kNothing;
+    a->test.shape = Predicate::Shape::kNothing;
   }
   return true;
 }
@@ -124,11 +124,11 @@ Status RowFilter::resolve_dictionary(FilterNode* node) const {
   const Column& values = dictionary->values;
   const uint32_t n = static_cast<uint32_t>(
       std::min<uint64_t>(values.length(), uint64_t{UINT32_MAX}));
-  ValueTest codes;
+  Predicate codes;
   codes.type = file_->plan().streams()[file_->plan().node(node->node).values];
-  codes.shape = ValueTest::Shape::kTable;
+  codes.shape = Predicate::Shape::kTable;
   codes.table.resize(n);
-  const ValueTest& test = node->test;
+  const Predicate& test = node->test;
   for (uint32_t i = 0; i < n; ++i) {
     bool pass = false;
     if (test.type.kind == ValueKind::kBytes) {

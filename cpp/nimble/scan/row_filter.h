@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "nimble/base/row_range.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 #include "nimble/open/open_file.h"
-#include "nimble/stripe/column_reader.h"
+#include "nimble/stripe/stripe_reader.h"
 
 namespace nimble {
 
@@ -27,7 +27,7 @@ struct FilterNode {
   Kind kind = Kind::kAnd;
   std::vector<FilterNode> children;
   ColumnPath path;  // of the column
-  ValueTest test;   // of the column's value type
+  Predicate test;   // of the column's value type
 
   // Filled in by RowFilter.
   uint32_t node = 0;

@@ -8,7 +8,7 @@
 
 #include "nimble/base/row_range.h"
 #include "nimble/open/open_file.h"
-#include "nimble/stripe/column_reader.h"
+#include "nimble/stripe/stripe_reader.h"
 
 namespace nimble {
 

@@ -58,11 +58,11 @@ Comparable value_at(const Sample& s, uint32_t row) {
 bool is_nan(const Comparable& v) { return v.number != v.number; }
 
 // Puts values into whichever member the type uses; `low` <= `high`.
-ValueTest test_of(const ValueType& type, std::vector<Comparable> values,
+Predicate test_of(const ValueType& type, std::vector<Comparable> values,
                   bool is_set) {
-  ValueTest out;
+  Predicate out;
   out.type = type;
-  out.shape = is_set ? ValueTest::Shape::kSet : ValueTest::Shape::kRange;
+  out.shape = is_set ? Predicate::Shape::kSet : Predicate::Shape::kRange;
   std::sort(values.begin(), values.end(),
             [&](const Comparable& a, const Comparable& b) {
               return a.compare(b, type.kind) < 0;
@@ -120,8 +120,8 @@ std::vector<uint8_t> read_part(const Decoder& decoder, const SegmentBody& body,
   return bytes;
 }
 
-std::vector<ValueTest> tests_for(const Sample& sample) {
-  std::vector<ValueTest> out;
+std::vector<Predicate> tests_for(const Sample& sample) {
+  std::vector<Predicate> out;
   if (sample.size == 0 || !can_be_tested(sample.type)) return out;
   std::vector<Comparable> some;
   for (uint64_t i = 0; i < 24; ++i) {
@@ -139,22 +139,22 @@ std::vector<ValueTest> tests_for(const Sample& sample) {
   out.push_back(test_of(sample.type, some, false));
   out.push_back(test_of(sample.type, few, true));
   out.push_back(test_of(sample.type, some, true));
-  ValueTest nothing;
+  Predicate nothing;
   nothing.type = sample.type;
   out.push_back(nothing);
   if (sample.type.kind == ValueKind::kBytes) {
-    ValueTest open = test_of(sample.type, two, false);
+    Predicate open = test_of(sample.type, two, false);
     open.bytes.low_inclusive = false;
     open.bytes.high.reset();
     out.push_back(open);
     // Between values: longer and shorter ones than there are.
-    ValueTest prefix = test_of(sample.type, one, false);
+    Predicate prefix = test_of(sample.type, one, false);
     prefix.bytes.low =
         prefix.bytes.low->substr(0, prefix.bytes.low->size() / 2);
     prefix.bytes.high = *prefix.bytes.low + "\x7f";
     prefix.bytes.high_inclusive = false;
     out.push_back(prefix);
-    ValueTest absent = test_of(sample.type, one, false);
+    Predicate absent = test_of(sample.type, one, false);
     absent.bytes.low = absent.bytes.high = *absent.bytes.low + "?";
     out.push_back(absent);
   }
@@ -169,7 +169,7 @@ std::vector<ValueTest> tests_for(const Sample& sample) {
 // A test with its bounds in the form that values are compared in.
 class PlainTest {
  public:
-  PlainTest(const ValueTest& test, const ValueType& type)
+  PlainTest(const Predicate& test, const ValueType& type)
       : test_(test), kind_(type.kind) {
     is_bytes_ = kind_ == ValueKind::kBytes ||
                 (kind_ == ValueKind::kFixed && !is_wide_int(type));
@@ -189,7 +189,7 @@ class PlainTest {
 
   bool passes(const Comparable& v) const {
     bool pass = false;
-    if (test_.shape != ValueTest::Shape::kNothing && !is_nan(v)) {
+    if (test_.shape != Predicate::Shape::kNothing && !is_nan(v)) {
       pass = is_bytes_ ? is_string_inside(v.bytes) : is_inside(v);
     }
     return pass != test_.negated;
@@ -204,7 +204,7 @@ class PlainTest {
   }
   bool is_inside(const Comparable& v) const {
     bool pass = false;
-    if (test_.shape == ValueTest::Shape::kRange) {
+    if (test_.shape == Predicate::Shape::kRange) {
       pass = low_.compare(v, kind_) <= 0 && v.compare(high_, kind_) <= 0;
     }
     for (const Comparable& m : set_) pass |= v.compare(m, kind_) == 0;
@@ -219,7 +219,7 @@ class PlainTest {
     return pass;
   }
 
-  const ValueTest& test_;
+  const Predicate& test_;
   ValueKind kind_;
   bool is_bytes_ = false;
   Comparable low_, high_;
@@ -253,7 +253,7 @@ std::vector<Question> questions_for(const Sample& sample, size_t step) {
     values.push_back(value_at(sample, i));
   }
   std::vector<Question> out;
-  const std::vector<ValueTest> tests = tests_for(sample);
+  const std::vector<Predicate> tests = tests_for(sample);
   for (size_t t = 0; t < tests.size(); t += step) {
     const PlainTest plain(tests[t], sample.type);
     Selection passing(div_ceil(sample.size, kBlockValues) * kSelectionWords);

@@ -6,14 +6,14 @@
 #include <string>
 
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble::testing {
 
 // A test, and the rows that pass it, as bits, found by comparing one by one
 // without the kernels.
 struct Question {
-  ValueTest test;
+  Predicate test;
   std::vector<uint64_t> passing;
 };
 // Every step-th of: equality, ranges, sets and their negations, with values of

@@ -77,7 +77,7 @@ class Child {
   void prefetch(const SegmentBody& segment, uint32_t row) const {
     decoder_->prefetch(body(segment), row);
   }
-  Status filter(const SegmentBody& segment, const ValueTest& test,
+  Status filter(const SegmentBody& segment, const Predicate& test,
                 uint64_t* selection) const {
     return decoder_->filter(body(segment), test, selection);
   }

@@ -31,7 +31,7 @@
 
 namespace nimble {
 
-struct ValueTest;  // value_test.h
+struct Predicate;  // predicate.h
 
 inline constexpr uint32_t kBlockValues = 1024;
 inline constexpr uint32_t kSegmentValues = 131072;
@@ -128,7 +128,7 @@ class Decoder {
   // bit set past size()) whose value does not pass `test`, which is of type().
   // Blocks without a selected row are not touched. Override filter() where the
   // question can be asked of encoded values.
-  virtual Status filter(const SegmentBody& body, const ValueTest& test,
+  virtual Status filter(const SegmentBody& body, const Predicate& test,
                         uint64_t* selection) const;
   // Rows [begin, end) as they lie in the body, verified: what a mapped file can
   // hand on without a copy, as long as the body lives. Null where the body
@@ -149,7 +149,7 @@ class Decoder {
   Decoder(ValueType type, uint32_t size) : type_(type), size_(size) {}
 
   // filter() by decoding what is selected.
-  Status filter_decoded(const SegmentBody& body, const ValueTest& test,
+  Status filter_decoded(const SegmentBody& body, const Predicate& test,
                         uint64_t* selection) const;
 
  private:

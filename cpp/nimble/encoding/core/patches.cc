@@ -1,6 +1,6 @@
 #include "nimble/encoding/core/patches.h"
 
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 #include "nimble/base/hash.h"
 
@@ -236,7 +236,7 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
       });
 }
 
-Status Patches::apply_filter(const SegmentBody& body, const ValueTest& test,
+Status Patches::apply_filter(const SegmentBody& body, const Predicate& test,
                              const uint64_t* before,
                              uint64_t* selection) const {
   uint16_t rows[kBlockValues];

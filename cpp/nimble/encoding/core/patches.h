@@ -82,7 +82,7 @@ class Patches {
                       size_t count, uint8_t* data) const;
   // For filters: asks `test` of the exceptions among the rows that `before`
   // selects, and sets or clears their bits in `selection` accordingly.
-  Status apply_filter(const SegmentBody& body, const ValueTest& test,
+  Status apply_filter(const SegmentBody& body, const Predicate& test,
                       const uint64_t* before, uint64_t* selection) const;
   // Of the values.
   std::string describe() const { return values_.describe(); }

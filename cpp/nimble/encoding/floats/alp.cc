@@ -6,7 +6,7 @@
 
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/patches.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
 namespace {
@@ -219,18 +219,18 @@ int64_t first_int(F bound, bool above, const AlpExponents& x) {
 // aside, there are no others: encoders keep to [-most, most].
 template <class F>
 void set_int_range(const Bounds<double>& floats, const AlpExponents& x,
-                   ValueTest* out) {
+                   Predicate* out) {
   const int64_t low = first_int(static_cast<F>(floats.low), false, x);
   const int64_t high = first_int(static_cast<F>(floats.high), true, x) - 1;
   if (low > high) return;
-  out->shape = ValueTest::Shape::kRange;
+  out->shape = Predicate::Shape::kRange;
   out->ints.low = static_cast<uint64_t>(low);
   out->ints.high = static_cast<uint64_t>(high);
 }
 
-ValueTest int_range(const ValueTest& test, const AlpExponents& x) {
+Predicate int_range(const Predicate& test, const AlpExponents& x) {
   const uint32_t width = test.type.width;
-  ValueTest out = test.derived(ValueType::signed_int(width));
+  Predicate out = test.derived(ValueType::signed_int(width));
   if (width == 8) {
     set_int_range<double>(test.floats, x, &out);
   } else {
@@ -290,9 +290,9 @@ class AlpDecoder final : public Decoder {
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     ints_.prefetch(body, row);
   }
-  Status filter(const SegmentBody& body, const ValueTest& test,
+  Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override {
-    if (test.shape != ValueTest::Shape::kRange) {
+    if (test.shape != Predicate::Shape::kRange) {
       return filter_decoded(body, test, selection);
     }
     const size_t words = num_blocks_of(size()) * kSelectionWords;

@@ -43,7 +43,7 @@ class BitPackedDecoder final : public Decoder {
     if (type().width == 8) return blocks_.prefetch<uint64_t>(body, row);
     blocks_.prefetch<uint32_t>(body, row);
   }
-  Status filter(const SegmentBody& body, const ValueTest& test,
+  Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override;
   std::string describe() const override;
   size_t memory_bytes() const override;
@@ -95,9 +95,9 @@ class BitPackedDecoder final : public Decoder {
 
   // Of a verified block without patches (bit_packed_filter.cc).
   void filter_extracted(const uint8_t* fields, uint32_t block,
-                        const ValueTest& test, uint64_t* selection) const;
+                        const Predicate& test, uint64_t* selection) const;
   void filter_block(const uint8_t* fields, uint32_t block,
-                    const ValueTest& test, uint64_t* selection) const;
+                    const Predicate& test, uint64_t* selection) const;
   // All offsets of a block as words, without the base.
   void unpack_offsets64(const uint8_t* packed, uint32_t block,
                         uint8_t* out) const;

@@ -1,6 +1,6 @@
 // bit_packed, the part that tests values without adding their base: a range is
 // moved to the block's offsets instead, where it often holds for all or none.
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 #include "nimble/encoding/ints/bit_packed.h"
 
 namespace nimble {
@@ -12,9 +12,9 @@ void clear_block(uint64_t* selection) {
 
 }  // namespace
 
-Status BitPackedDecoder::filter(const SegmentBody& body, const ValueTest& test,
+Status BitPackedDecoder::filter(const SegmentBody& body, const Predicate& test,
                                 uint64_t* selection) const {
-  using Shape = ValueTest::Shape;
+  using Shape = Predicate::Shape;
   const bool has_bounds =
       test.shape == Shape::kRange || test.shape == Shape::kSet;
   if (!has_bounds) return filter_decoded(body, test, selection);
@@ -40,7 +40,7 @@ Status BitPackedDecoder::filter(const SegmentBody& body, const ValueTest& test,
 }
 
 void BitPackedDecoder::filter_extracted(const uint8_t* fields, uint32_t block,
-                                        const ValueTest& test,
+                                        const Predicate& test,
                                         uint64_t* selection) const {
   uint32_t rows[kExtractRows];
   const uint32_t n = selected_rows(selection, kSelectionWords, 0, rows);
@@ -53,7 +53,7 @@ void BitPackedDecoder::filter_extracted(const uint8_t* fields, uint32_t block,
 }
 
 void BitPackedDecoder::filter_block(const uint8_t* fields, uint32_t block,
-                                    const ValueTest& test,
+                                    const Predicate& test,
                                     uint64_t* selection) const {
   const bool is_signed = type().is_signed;
   const uint32_t n = blocks_.rows(block);
@@ -65,15 +65,15 @@ void BitPackedDecoder::filter_block(const uint8_t* fields, uint32_t block,
                      top - base != low_bits(blocks_.width(block));
   if (wraps) {
     unpack(fields, block, values);
-    return apply_test(test, values, n, selection);
+    return apply_predicate(test, values, n, selection);
   }
   if (int_less(is_signed, test.ints.high, base) ||
       int_less(is_signed, top, test.ints.low)) {
     return test.negated ? void() : clear_block(selection);
   }
-  if (test.shape == ValueTest::Shape::kSet) {
+  if (test.shape == Predicate::Shape::kSet) {
     unpack(fields, block, values);
-    return apply_test(test, values, n, selection);
+    return apply_predicate(test, values, n, selection);
   }
   const bool low_holds = !int_less(is_signed, base, test.ints.low);
   const bool high_holds = !int_less(is_signed, test.ints.high, top);

@@ -2,7 +2,7 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
 
@@ -48,7 +48,7 @@ class ConstantDecoder final : public Decoder {
     repeat(count, out);
     return Status::ok();
   }
-  Status filter(const SegmentBody&, const ValueTest& test,
+  Status filter(const SegmentBody&, const Predicate& test,
                 uint64_t* selection) const override {
     const bool pass =
         type().kind == ValueKind::kBytes

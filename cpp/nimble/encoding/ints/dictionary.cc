@@ -4,7 +4,7 @@
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
 
@@ -65,7 +65,7 @@ class DictionaryDecoder final : public Decoder {
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     codes_.prefetch(body, row);
   }
-  Status filter(const SegmentBody& body, const ValueTest& test,
+  Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override;
   std::string describe() const override {
     return "dictionary n=" + std::to_string(values_.size()) + " (" +
@@ -89,8 +89,8 @@ class DictionaryDecoder final : public Decoder {
                     const Output& out, uint8_t* to) const;
 
   // The test of codes that `test` of values comes down to.
-  ValueTest test_of_codes(const DecodedValues& values,
-                          const ValueTest& test) const;
+  Predicate test_of_codes(const DecodedValues& values,
+                          const Predicate& test) const;
 
   Child codes_;
   Child values_;
@@ -300,9 +300,9 @@ Status DictionaryDecoder::gather_few(const SegmentBody& body,
 
 // --------------------------------------------------------------------- filter
 
-ValueTest DictionaryDecoder::test_of_codes(const DecodedValues& values,
-                                           const ValueTest& test) const {
-  ValueTest out;  // not negated: test.negated is in the table already
+Predicate DictionaryDecoder::test_of_codes(const DecodedValues& values,
+                                           const Predicate& test) const {
+  Predicate out;  // not negated: test.negated is in the table already
   out.type = codes_.decoder().type();
   out.table.resize(values_.size());
   const uint64_t* starts = values.bytes.offsets.as<uint64_t>();
@@ -324,11 +324,11 @@ ValueTest DictionaryDecoder::test_of_codes(const DecodedValues& values,
   out.ints.low = first;
   out.ints.high = end - 1;
   const bool is_range = end - first == count;
-  out.shape = is_range ? ValueTest::Shape::kRange : ValueTest::Shape::kTable;
+  out.shape = is_range ? Predicate::Shape::kRange : Predicate::Shape::kTable;
   return out;
 }
 
-Status DictionaryDecoder::filter(const SegmentBody& body, const ValueTest& test,
+Status DictionaryDecoder::filter(const SegmentBody& body, const Predicate& test,
                                  uint64_t* selection) const {
   const DecodedValues* values = decoded_.load(std::memory_order_acquire);
   const uint32_t wanted =

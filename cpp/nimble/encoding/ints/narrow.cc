@@ -2,7 +2,7 @@
 
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/joined_decoder.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
 namespace {
@@ -42,13 +42,13 @@ bool cut_words(const Values& values, uint64_t* low) {
 // ---------------------------------------------------------------------- decode
 
 // What fits in 8 bytes of what a test of wide values asks for.
-ValueTest narrow_test(const ValueTest& test) {
+Predicate narrow_test(const Predicate& test) {
   const WideInt least{uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0},
                       ~uint64_t{0}};
   const WideInt most{~uint64_t{0} >> 1, 0, 0, 0};
   const Bounds<WideInt>& from = test.wides;
-  ValueTest out = test.derived(ValueType::signed_int(8));
-  if (test.shape == ValueTest::Shape::kNothing ||
+  Predicate out = test.derived(ValueType::signed_int(8));
+  if (test.shape == Predicate::Shape::kNothing ||
       compare_wide(from.high, least) < 0 || compare_wide(most, from.low) < 0) {
     return out;
   }
@@ -60,7 +60,7 @@ ValueTest narrow_test(const ValueTest& test) {
     out.ints.set.push_back(v[0]);
   }
   // Shape, low and high follow from what is left of a set.
-  if (test.shape == ValueTest::Shape::kSet) out.set_int_bounds();
+  if (test.shape == Predicate::Shape::kSet) out.set_int_bounds();
   return out;
 }
 
@@ -68,7 +68,7 @@ class NarrowDecoder final : public JoinedDecoder {
  public:
   using JoinedDecoder::JoinedDecoder;
 
-  Status filter(const SegmentBody& body, const ValueTest& test,
+  Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override {
     return child(0).filter(body, narrow_test(test), selection);
   }

@@ -3,7 +3,7 @@
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/dictionary.h"
@@ -159,7 +159,7 @@ class RunLengthDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
-  Status filter(const SegmentBody& body, const ValueTest& test,
+  Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override;
   std::string describe() const override {
     return "run length n=" + std::to_string(values_.size()) + " (" +
@@ -300,7 +300,7 @@ Status RunLengthDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 
 // --------------------------------------------------------------------- filter
 
-Status RunLengthDecoder::filter(const SegmentBody& body, const ValueTest& test,
+Status RunLengthDecoder::filter(const SegmentBody& body, const Predicate& test,
                                 uint64_t* selection) const {
   // Runs with rows in blocks of which something is selected: only what these
   // blocks need may be read.

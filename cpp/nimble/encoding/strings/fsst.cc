@@ -6,8 +6,8 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
+#include "nimble/encoding/core/predicate.h"
 #include "nimble/encoding/core/string_blocks.h"
-#include "nimble/encoding/core/value_test.h"
 #include "nimble/encoding/strings/fsst_compressor.h"
 
 namespace nimble {
@@ -21,8 +21,8 @@ constexpr uint64_t kMeasureAbove = 65536;
 constexpr uint64_t kMostDeciding = 256;
 
 // Bytes of a string that decide a test of it; 0: all of them may be needed.
-uint64_t deciding_bytes(const ValueTest& test) {
-  if (test.shape != ValueTest::Shape::kRange) return 0;
+uint64_t deciding_bytes(const Predicate& test) {
+  if (test.shape != Predicate::Shape::kRange) return 0;
   const ByteBounds& b = test.bytes;
   // One byte more than a bound tells a longer string from an equal one.
   return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);
@@ -56,7 +56,7 @@ Side side_of_high(std::string_view front, std::string_view high,
 struct FrontTest {
   enum Verdict : uint8_t { kFails, kPasses, kOpen };
 
-  FrontTest(const ValueTest& asked, uint64_t deciding, const FsstTable& table)
+  FrontTest(const Predicate& asked, uint64_t deciding, const FsstTable& table)
       : test(asked), enough(deciding) {
     by_code.fill(kOpen);
     for (uint32_t c = 0; c < table.size(); ++c) {
@@ -80,7 +80,7 @@ struct FrontTest {
     return test.negated ? kFails : kPasses;
   }
 
-  const ValueTest& test;
+  const Predicate& test;
   uint64_t enough;
   std::array<Verdict, 256> by_code;  // open: escapes and codes without a symbol
 };
@@ -106,7 +106,7 @@ class FsstDecoder final : public Decoder {
     blocks_.prefetch(body, row);
     table_.prefetch();
   }
-  Status filter(const SegmentBody& body, const ValueTest& test,
+  Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override;
   std::string describe() const override {
     return "fsst symbols=" + std::to_string(table_.size()) + " " +
@@ -251,7 +251,7 @@ Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,
       });
 }
 
-Status FsstDecoder::filter(const SegmentBody& body, const ValueTest& test,
+Status FsstDecoder::filter(const SegmentBody& body, const Predicate& test,
                            uint64_t* selection) const {
   const uint64_t enough = deciding_bytes(test);
   if (enough == 0 || enough > kMostDeciding) {

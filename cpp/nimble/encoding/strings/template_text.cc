@@ -4,7 +4,7 @@
 
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
 namespace {
@@ -59,7 +59,7 @@ class TemplateDecoder final : public Decoder {
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     for (const Child& limb : limbs_) limb.prefetch(body, row);
   }
-  Status filter(const SegmentBody& body, const ValueTest& test,
+  Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override;
   std::string describe() const override;
   size_t memory_bytes() const override {
@@ -119,10 +119,10 @@ Status TemplateDecoder::append(const Scratch& values, size_t n, uint64_t index,
 }
 
 // A string equals another one of the pattern where all their limbs do.
-Status TemplateDecoder::filter(const SegmentBody& body, const ValueTest& test,
+Status TemplateDecoder::filter(const SegmentBody& body, const Predicate& test,
                                uint64_t* selection) const {
   const ByteBounds& b = test.bytes;
-  const bool is_equality = test.shape == ValueTest::Shape::kRange && b.low &&
+  const bool is_equality = test.shape == Predicate::Shape::kRange && b.low &&
                            b.high && *b.low == *b.high && b.low_inclusive &&
                            b.high_inclusive;
   if (!is_equality || test.negated) {
@@ -137,8 +137,8 @@ Status TemplateDecoder::filter(const SegmentBody& body, const ValueTest& test,
   uint64_t values[kMaxTemplateLength] = {};
   pattern_.parse(bytes, values);
   for (size_t k = 0; k < limbs_.size(); ++k) {
-    ValueTest limb = test.derived(kLimbType);
-    limb.shape = ValueTest::Shape::kRange;
+    Predicate limb = test.derived(kLimbType);
+    limb.shape = Predicate::Shape::kRange;
     limb.ints.low = limb.ints.high = values[k];
     NIMBLE_RETURN_IF_ERROR(limbs_[k].filter(body, limb, selection));
   }

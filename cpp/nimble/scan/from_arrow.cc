@@ -1,4 +1,4 @@
-#include "nimble/scan/filter_values.h"
+#include "nimble/scan/from_arrow.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace nimble {
 namespace {
 
-using Shape = ValueTest::Shape;
+using Shape = Predicate::Shape;
 
 // `low` and `high` closed for `op` with one value, given the ends of the type
 // and its neighbours; false where nothing is left.
@@ -69,7 +69,7 @@ void compare_numbers(TestOp op, std::vector<V> values, const V& least,
   *shape = bounds->set.size() == 1 ? Shape::kRange : Shape::kSet;
 }
 
-void compare_ints(TestOp op, const ArrayView& values, ValueTest* out) {
+void compare_ints(TestOp op, const ArrayView& values, Predicate* out) {
   std::vector<uint64_t> v(static_cast<size_t>(values.length()));
   const bool is_bool = out->type.kind == ValueKind::kBool;
   for (size_t i = 0; i < v.size(); ++i) {
@@ -87,7 +87,7 @@ void compare_ints(TestOp op, const ArrayView& values, ValueTest* out) {
 }
 
 template <class F>
-void compare_floats(TestOp op, const ArrayView& values, ValueTest* out) {
+void compare_floats(TestOp op, const ArrayView& values, Predicate* out) {
   std::vector<double> v;
   for (int64_t i = 0; i < values.length(); ++i) {
     const F value =
@@ -113,7 +113,7 @@ WideInt neighbour(WideInt v, bool up) {
   return v;
 }
 
-void compare_wides(TestOp op, const ArrayView& values, ValueTest* out) {
+void compare_wides(TestOp op, const ArrayView& values, Predicate* out) {
   const uint32_t width = out->type.width;
   std::vector<WideInt> v;
   for (int64_t i = 0; i < values.length(); ++i) {
@@ -137,7 +137,7 @@ std::string bytes_of(const ArrayView& values, int64_t i) {
   return {p, f.width};
 }
 
-void compare_bytes(TestOp op, const ArrayView& values, ValueTest* out) {
+void compare_bytes(TestOp op, const ArrayView& values, Predicate* out) {
   ByteBounds& b = out->bytes;
   if (op == TestOp::kOneOf) {
     for (int64_t i = 0; i < values.length(); ++i) {
@@ -177,14 +177,14 @@ void compare_bytes(TestOp op, const ArrayView& values, ValueTest* out) {
 
 }  // namespace
 
-Result<ValueTest> make_test(TestOp op, const ArrayView& values) {
+Result<Predicate> make_predicate(TestOp op, const ArrayView& values) {
   const Field& field = values.field();
   const bool is_one = op != TestOp::kOneOf;
   for (int64_t i = 0; i < values.length(); ++i) {
     if (values.is_valid(i)) continue;
     return Status::invalid_argument("a test of values has no nulls");
   }
-  ValueTest out;
+  Predicate out;
   out.type = field.value_type();
   const bool is_bytes =
       field.layout == Layout::kBytes ||

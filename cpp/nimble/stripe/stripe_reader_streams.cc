@@ -1,4 +1,4 @@
-#include "nimble/stripe/column_reader.h"
+#include "nimble/stripe/stripe_reader.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "nimble/open/open_file.h"
 
 // StripeReader, the part that knows streams and their segments; layouts are in
-// column_reader.cc.
+// stripe_reader.cc.
 namespace nimble {
 namespace {
 

@@ -1,6 +1,6 @@
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 #include "nimble/open/open_file.h"
-#include "nimble/stripe/column_reader.h"
+#include "nimble/stripe/stripe_reader.h"
 
 // StripeReader, the part that asks segments instead of decoding them.
 namespace nimble {
@@ -34,7 +34,7 @@ Result<StripeReader::Segment> StripeReader::selected_segment(
 }
 
 Status StripeReader::filter_stream(uint32_t stream, uint32_t segment,
-                                   const ValueTest& test,
+                                   const Predicate& test,
                                    uint64_t* selection) const {
   const uint64_t base = uint64_t{segment} * kSegmentValues;
   const uint64_t end = std::min(base + kSegmentValues, stripe_.rows);
@@ -48,7 +48,7 @@ Status StripeReader::filter_stream(uint32_t stream, uint32_t segment,
 }
 
 Status StripeReader::filter_values(uint32_t node, uint32_t segment,
-                                   const ValueTest& test,
+                                   const Predicate& test,
                                    uint64_t* selection) const {
   const uint32_t stream = plan_.node(node).values;
   if (stream == kNoStream) {
@@ -65,7 +65,7 @@ Status StripeReader::filter_valid(uint32_t node, uint32_t segment,
   }
   const uint32_t stream = plan_.node(node).validity;
   if (stream == kNoStream || stripe_.values[stream] == 0) return Status::ok();
-  return filter_stream(stream, segment, ValueTest::is_true(true), selection);
+  return filter_stream(stream, segment, Predicate::is_true(true), selection);
 }
 
 }  // namespace nimble

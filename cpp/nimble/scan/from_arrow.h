@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nimble/base/result.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 #include "nimble/types/array_view.h"
 
 namespace nimble {
@@ -19,6 +19,6 @@ enum class TestOp : uint8_t {
 
 // `values` are of the tested column's type, one of them or for kOneOf any
 // number, none of them null. Floats compare as IEEE 754 says.
-Result<ValueTest> make_test(TestOp op, const ArrayView& values);
+Result<Predicate> make_predicate(TestOp op, const ArrayView& values);
 
 }  // namespace nimble

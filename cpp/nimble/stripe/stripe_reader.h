@@ -45,7 +45,7 @@ class StripeReader {
   // segment * kSegmentValues + i and none past the stripe's rows is set, whose
   // value fails. What stands at a null counts as its value: ask filter_valid()
   // first, which clears the bits of rows that are null in the node itself.
-  Status filter_values(uint32_t node, uint32_t segment, const ValueTest& test,
+  Status filter_values(uint32_t node, uint32_t segment, const Predicate& test,
                        uint64_t* selection) const;
   Status filter_valid(uint32_t node, uint32_t segment,
                       uint64_t* selection) const;
@@ -66,7 +66,7 @@ class StripeReader {
                           uint32_t end) const;
   Result<Segment> selected_segment(uint32_t stream, uint32_t index,
                                    const uint64_t* selection) const;
-  Status filter_stream(uint32_t stream, uint32_t segment, const ValueTest& test,
+  Status filter_stream(uint32_t stream, uint32_t segment, const Predicate& test,
                        uint64_t* selection) const;
   // Where in the file a damaged segment lies.
   static Status at_segment(Status status, const SegmentRef& segment);
@@ -75,7 +75,7 @@ class StripeReader {
   }
 
   // Are there such rows? Asked before memory is spent on them
-  // (column_bounds.cc).
+  // (stripe_reader_bounds.cc).
   Status check_rows(uint32_t stream, uint64_t end) const;
   Status check_node(uint32_t node, const uint64_t* rows, uint64_t begin,
                     uint64_t count) const;

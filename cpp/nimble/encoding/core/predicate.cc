@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 #include <algorithm>
 #include <bit>
@@ -119,7 +119,7 @@ void table_of(const std::vector<uint8_t>& table, const uint8_t* codes,
   }
 }
 
-void table_kernel(const ValueTest& test, const uint8_t* values, uint32_t n,
+void table_kernel(const Predicate& test, const uint8_t* values, uint32_t n,
                   uint8_t* out) {
   switch (test.type.width) {
     case 1:
@@ -133,20 +133,20 @@ void table_kernel(const ValueTest& test, const uint8_t* values, uint32_t n,
   }
 }
 
-bool int_passes(const ValueTest& test, uint64_t v) {
+bool int_passes(const Predicate& test, uint64_t v) {
   const bool is_signed = test.type.is_signed;
   if (int_less(is_signed, v, test.ints.low) ||
       int_less(is_signed, test.ints.high, v)) {
     return false;
   }
-  if (test.shape == ValueTest::Shape::kRange) return true;
+  if (test.shape == Predicate::Shape::kRange) return true;
   return std::binary_search(
       test.ints.set.begin(), test.ints.set.end(), v,
       [=](uint64_t a, uint64_t b) { return int_less(is_signed, a, b); });
 }
 
-bool wide_passes(const ValueTest& test, const WideInt& v) {
-  if (test.shape == ValueTest::Shape::kRange) {
+bool wide_passes(const Predicate& test, const WideInt& v) {
+  if (test.shape == Predicate::Shape::kRange) {
     return compare_wide(test.wides.low, v) <= 0 &&
            compare_wide(v, test.wides.high) <= 0;
   }
@@ -157,13 +157,13 @@ bool wide_passes(const ValueTest& test, const WideInt& v) {
 }
 
 // Without `negated`; `shape` is not kNothing.
-bool passes_plainly(const ValueTest& test, const uint8_t* value) {
+bool passes_plainly(const Predicate& test, const uint8_t* value) {
   const ValueType& type = test.type;
   switch (type.kind) {
     case ValueKind::kBool:
       return int_passes(test, value[0] & 1);
     case ValueKind::kInt:
-      if (test.shape == ValueTest::Shape::kTable) {
+      if (test.shape == Predicate::Shape::kTable) {
         uint8_t out = 0;
         table_kernel(test, value, 1, &out);
         return out != 0;
@@ -173,7 +173,7 @@ bool passes_plainly(const ValueTest& test, const uint8_t* value) {
       const double v = type.width == 8
                            ? load<double>(value)
                            : static_cast<double>(load<float>(value));
-      if (test.shape == ValueTest::Shape::kRange) {
+      if (test.shape == Predicate::Shape::kRange) {
         return v >= test.floats.low && v <= test.floats.high;
       }
       const std::vector<double>& set = test.floats.set;
@@ -203,7 +203,7 @@ void test_selected(uint32_t n, uint64_t* selection, F&& passes_at) {
   }
 }
 
-void apply_bools(const ValueTest& test, const uint8_t* bits, uint32_t n,
+void apply_bools(const Predicate& test, const uint8_t* bits, uint32_t n,
                  uint64_t* selection) {
   const uint8_t values[2] = {0, 1};
   const bool pass[2] = {passes(test, &values[0]), passes(test, &values[1])};
@@ -214,7 +214,7 @@ void apply_bools(const ValueTest& test, const uint8_t* bits, uint32_t n,
   }
 }
 
-void apply_few_members(const ValueTest& test, const uint8_t* values, uint32_t n,
+void apply_few_members(const Predicate& test, const uint8_t* values, uint32_t n,
                        uint64_t* selection) {
   Passed passed;
   std::memset(passed.bytes, 0, n);
@@ -269,15 +269,15 @@ int compare_wide(const WideInt& a, const WideInt& b) {
   return 0;
 }
 
-bool passes(const ValueTest& test, const uint8_t* value) {
+bool passes(const Predicate& test, const uint8_t* value) {
   const bool plain =
-      test.shape != ValueTest::Shape::kNothing && passes_plainly(test, value);
+      test.shape != Predicate::Shape::kNothing && passes_plainly(test, value);
   return plain != test.negated;
 }
 
-bool passes(const ValueTest& test, std::string_view value) {
+bool passes(const Predicate& test, std::string_view value) {
   const bool plain =
-      test.shape != ValueTest::Shape::kNothing && test.bytes.contains(value);
+      test.shape != Predicate::Shape::kNothing && test.bytes.contains(value);
   return plain != test.negated;
 }
 
@@ -288,9 +288,9 @@ void apply_span(const uint8_t* values, uint32_t width, uint32_t n, uint64_t low,
   narrow_selection(passed, n, negated, selection);
 }
 
-void apply_test(const ValueTest& test, const uint8_t* values, uint32_t n,
-                uint64_t* selection) {
-  using Shape = ValueTest::Shape;
+void apply_predicate(const Predicate& test, const uint8_t* values, uint32_t n,
+                     uint64_t* selection) {
+  using Shape = Predicate::Shape;
   if (test.shape == Shape::kNothing) {
     return clear_unless(test.negated, n, selection);
   }
@@ -320,9 +320,9 @@ void apply_test(const ValueTest& test, const uint8_t* values, uint32_t n,
   });
 }
 
-void apply_test(const ValueTest& test, const BytesSink& values, uint32_t n,
-                uint64_t* selection) {
-  if (test.shape == ValueTest::Shape::kNothing) {
+void apply_predicate(const Predicate& test, const BytesSink& values, uint32_t n,
+                     uint64_t* selection) {
+  if (test.shape == Predicate::Shape::kNothing) {
     return clear_unless(test.negated, n, selection);
   }
   const auto* data = reinterpret_cast<const char*>(values.data.data());

@@ -1,4 +1,4 @@
-// ValueTest: a yes-or-no question about single values, asked of encoded
+// Predicate: a yes-or-no question about single values, asked of encoded
 // segments (Decoder::filter), and the kernels that ask it of decoded ones.
 //
 // Rows are selected by bitmaps of 64-bit words: bit i of a selection is row i
@@ -43,7 +43,7 @@ struct ByteBounds {
   bool contains(std::string_view v) const;
 };
 
-struct ValueTest {
+struct Predicate {
   enum class Shape : uint8_t {
     kNothing,  // no value passes
     kRange,    // low <= value <= high
@@ -64,8 +64,8 @@ struct ValueTest {
   std::vector<uint8_t> table;  // a value past its end does not pass
 
   // The same question of another type, which the caller fills in.
-  ValueTest derived(const ValueType& to) const {
-    ValueTest out;
+  Predicate derived(const ValueType& to) const {
+    Predicate out;
     out.type = to;
     out.negated = negated;
     return out;
@@ -78,8 +78,8 @@ struct ValueTest {
     ints.high = ints.set.back();
     if (ints.set.size() == 1) shape = Shape::kRange;
   }
-  static ValueTest is_true(bool wanted) {
-    ValueTest out;
+  static Predicate is_true(bool wanted) {
+    Predicate out;
     out.type = ValueType::boolean();
     out.shape = Shape::kRange;
     out.ints.low = out.ints.high = wanted ? 1 : 0;
@@ -102,15 +102,15 @@ WideInt load_wide(const uint8_t* value, uint32_t width);
 int compare_wide(const WideInt& a, const WideInt& b);
 
 // Does this one value pass? Fixed widths: test.type.width bytes.
-bool passes(const ValueTest& test, const uint8_t* value);
-bool passes(const ValueTest& test, std::string_view value);
+bool passes(const Predicate& test, const uint8_t* value);
+bool passes(const Predicate& test, std::string_view value);
 
 // Clears those of the first n bits of `selection` whose value fails;
 // n <= 1024. `values`: fixed widths, or a bitmap from bit 0.
-void apply_test(const ValueTest& test, const uint8_t* values, uint32_t n,
-                uint64_t* selection);
-void apply_test(const ValueTest& test, const BytesSink& values, uint32_t n,
-                uint64_t* selection);
+void apply_predicate(const Predicate& test, const uint8_t* values, uint32_t n,
+                     uint64_t* selection);
+void apply_predicate(const Predicate& test, const BytesSink& values, uint32_t n,
+                     uint64_t* selection);
 // Value - low <= span, unsigned, for values of `width` bytes: the kernel that
 // ranges come down to.
 void apply_span(const uint8_t* values, uint32_t width, uint32_t n, uint64_t low,

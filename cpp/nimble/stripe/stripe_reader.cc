@@ -1,10 +1,11 @@
-#include "nimble/stripe/column_reader.h"
+#include "nimble/stripe/stripe_reader.h"
 
 #include <algorithm>
 
 #include "nimble/base/row_range.h"
 
-// StripeReader, the part that knows layouts; streams are in column_streams.cc.
+// StripeReader, the part that knows layouts; streams are in
+// stripe_reader_streams.cc.
 namespace nimble {
 
 Result<std::vector<uint64_t>> StripeReader::ends_of(uint32_t stream,

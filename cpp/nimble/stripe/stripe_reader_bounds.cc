@@ -1,5 +1,5 @@
 #include "nimble/format/constants.h"
-#include "nimble/stripe/column_reader.h"
+#include "nimble/stripe/stripe_reader.h"
 
 // StripeReader, the part that asks whether rows exist before memory is spent on
 // them. What lists and runs say of rows below them is not to be trusted.

@@ -5,7 +5,7 @@
 #include "nimble/base/bit_packing.h"
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/value_test.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
 namespace {
@@ -32,11 +32,11 @@ class BlockValues {
     out.bytes = &bytes_;
     return out;
   }
-  void test(const ValueTest& test, uint32_t n, uint64_t* selection) const {
+  void test(const Predicate& test, uint32_t n, uint64_t* selection) const {
     if (type_.kind == ValueKind::kBytes) {
-      apply_test(test, bytes_, n, selection);
+      apply_predicate(test, bytes_, n, selection);
     } else {
-      apply_test(test, fixed_.data(), n, selection);
+      apply_predicate(test, fixed_.data(), n, selection);
     }
   }
 
@@ -47,7 +47,7 @@ class BlockValues {
 };
 
 Status filter_few(const Decoder& decoder, const SegmentBody& body,
-                  const ValueTest& test, uint32_t first, BlockValues* values,
+                  const Predicate& test, uint32_t first, BlockValues* values,
                   uint64_t* selection) {
   uint32_t rows[kBlockValues];
   const uint32_t n = selected_rows(selection, kSelectionWords, first, rows);
@@ -82,7 +82,7 @@ RowSpan selected_span(const uint64_t* selection) {
 }
 
 // Tests values that are those of the rows of `span`.
-void test_span(const BlockValues& values, const ValueTest& test, RowSpan span,
+void test_span(const BlockValues& values, const Predicate& test, RowSpan span,
                uint64_t* selection) {
   const uint32_t n = span.end - span.begin;
   uint64_t passed[kSelectionWords];
@@ -99,12 +99,12 @@ void test_span(const BlockValues& values, const ValueTest& test, RowSpan span,
 
 }  // namespace
 
-Status Decoder::filter(const SegmentBody& body, const ValueTest& test,
+Status Decoder::filter(const SegmentBody& body, const Predicate& test,
                        uint64_t* selection) const {
   return filter_decoded(body, test, selection);
 }
 
-Status Decoder::filter_decoded(const SegmentBody& body, const ValueTest& test,
+Status Decoder::filter_decoded(const SegmentBody& body, const Predicate& test,
                                uint64_t* selection) const {
   BlockValues values(type());
   for (uint32_t b = 0; b < num_blocks_of(size()); ++b) {
