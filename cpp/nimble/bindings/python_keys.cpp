@@ -2,7 +2,7 @@
 
 #include <datetime.h>
 
-#include "nimble/bindings/calendar.h"
+#include <chrono>
 
 namespace py = pybind11;
 
@@ -10,8 +10,12 @@ namespace nimble {
 namespace {
 
 int64_t days_of_date(PyObject* v) {
-  return days_of(
-      {PyDateTime_GET_YEAR(v), PyDateTime_GET_MONTH(v), PyDateTime_GET_DAY(v)});
+  using std::chrono::day, std::chrono::month, std::chrono::year;
+  const std::chrono::sys_days days =
+      year{PyDateTime_GET_YEAR(v)} /
+      month{static_cast<unsigned>(PyDateTime_GET_MONTH(v))} /
+      day{static_cast<unsigned>(PyDateTime_GET_DAY(v))};
+  return days.time_since_epoch().count();
 }
 
 // Units a second of "ts?:..."; 0 for nanoseconds, which datetimes lack.

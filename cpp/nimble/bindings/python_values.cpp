@@ -3,10 +3,11 @@
 #include <datetime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <optional>
 
 #include "nimble/base/bytes.h"
-#include "nimble/bindings/calendar.h"
 
 namespace py = pybind11;
 
@@ -30,12 +31,30 @@ int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-bool in_python_years(int64_t year) { return year >= 1 && year <= 9999; }
-
 PyObject* out_of_range(const char* what) {
   PyErr_Format(PyExc_ValueError, "%s out of the range of Python's datetime",
                what);
   return nullptr;
+}
+
+int year_of(const std::chrono::year_month_day& d) { return int{d.year()}; }
+int month_of(const std::chrono::year_month_day& d) {
+  return static_cast<int>(unsigned{d.month()});
+}
+int day_of(const std::chrono::year_month_day& d) {
+  return static_cast<int>(unsigned{d.day()});
+}
+
+// The date so many days after 1970-01-01, if Python's years reach so far.
+std::optional<std::chrono::year_month_day> python_date(int64_t days) {
+  using std::chrono::sys_days;
+  constexpr sys_days kFirst{std::chrono::year{1} / 1 / 1};
+  constexpr sys_days kLast{std::chrono::year{9999} / 12 / 31};
+  if (days < kFirst.time_since_epoch().count() ||
+      days > kLast.time_since_epoch().count()) {
+    return std::nullopt;
+  }
+  return sys_days{std::chrono::days{static_cast<int>(days)}};
 }
 
 PyObject* decimal_class() {
@@ -149,9 +168,9 @@ PyObject* ValueMaker::make(const uint8_t* p, size_t size) const {
       return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(p),
                                        static_cast<Py_ssize_t>(size));
     case Kind::kDate: {
-      const Civil c = civil_of(load<int32_t>(p));
-      if (!in_python_years(c.year)) return out_of_range("date");
-      return PyDate_FromDate(static_cast<int>(c.year), c.month, c.day);
+      const auto date = python_date(load<int32_t>(p));
+      if (!date) return out_of_range("date");
+      return PyDate_FromDate(year_of(*date), month_of(*date), day_of(*date));
     }
     case Kind::kTimestamp:
       return make_timestamp(load<int64_t>(p));
@@ -166,11 +185,12 @@ PyObject* ValueMaker::make_timestamp(int64_t value) const {
   const int64_t fraction = value - seconds * per_second_;
   const int64_t days = floor_div(seconds, 86400);
   const auto rest = static_cast<int>(seconds - days * 86400);
-  const Civil c = civil_of(days);
-  if (!in_python_years(c.year)) return out_of_range("timestamp");
+  const auto date = python_date(days);
+  if (!date) return out_of_range("timestamp");
   PyObject* const utc = PyDateTimeAPI->DateTime_FromDateAndTime(
-      static_cast<int>(c.year), c.month, c.day, rest / 3600, rest / 60 % 60,
-      rest % 60, static_cast<int>(fraction * (1000000 / per_second_)),
+      year_of(*date), month_of(*date), day_of(*date), rest / 3600,
+      rest / 60 % 60, rest % 60,
+      static_cast<int>(fraction * (1000000 / per_second_)),
       zone_ ? zone_.ptr() : Py_None, PyDateTimeAPI->DateTimeType);
   if (!zone_ || utc == nullptr) return utc;
   static PyObject* const fromutc = PyUnicode_InternFromString("fromutc");
