@@ -29,7 +29,7 @@ set(_pch ON)
 if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_BUILD_TYPE STREQUAL "Release")
   set(_pch OFF)
 endif()
-option(NIMBLEPY_PCH "Precompile the headers of others" ${_pch})
+option(NIMBLEPY_PCH "Precompile headers, compile some bindings as one" ${_pch})
 
 if(NIMBLEPY_SANITIZE)
   # -O1: instrumented -O3 code compiles twice as long and runs little faster

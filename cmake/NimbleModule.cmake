@@ -18,6 +18,23 @@ pybind11_add_module(_core MODULE NO_EXTRAS ${_bindings})
 target_link_libraries(_core PRIVATE nimble_reader)
 nimble_warnings(_core)
 nimble_precompile(_core pybind11/pybind11.h pybind11/numpy.h pybind11/stl.h)
+if(NIMBLEPY_PCH)
+  # What pybind11's templates become is mostly the same in every file: some files
+  # that share no name are compiled as one. The others have names in common.
+  set(_values arrow_bridge errors key_batch point_value python_file python_keys
+              python_rows python_values)
+  set(_files module register_bloom register_file register_index_rewriter
+             register_inspect register_projection register_writer)
+  set(_readers point_key quick_get register_lookup register_point_reader
+               register_range_reader)
+  foreach(_group IN ITEMS values files readers)
+    list(TRANSFORM _${_group} PREPEND
+         "${CMAKE_CURRENT_SOURCE_DIR}/cpp/nimble/bindings/")
+    list(TRANSFORM _${_group} APPEND ".cpp")
+    set_source_files_properties(${_${_group}} PROPERTIES UNITY_GROUP ${_group})
+  endforeach()
+  set_target_properties(_core PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endif()
 if(NIMBLEPY_SANITIZE)
   # pybind11's templates with UBSan's checks take twice as long to compile, and
   # no byte of a file is decoded here
