@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "nimble/column/column.h"
@@ -32,8 +31,19 @@ class DictionaryValues {
   // values are not compared cheaply.
   bool is_value(const ArrayView& dictionary, int64_t i, int64_t place) const;
 
-  // First place of each value, by a byte string that equal values share.
-  std::unordered_map<std::string, int64_t> first_place_;
+  // The first place of the value with this key, which is `place` if it is new.
+  int64_t first_place(ByteSpan key, int64_t place);
+
+  // A byte string that equal values share, of each different value.
+  struct Distinct {
+    uint64_t hash;
+    uint64_t key_end;  // in keys_; where the one before ends, it begins
+    int64_t place;     // the first one
+  };
+  std::vector<Distinct> distinct_;
+  std::vector<uint8_t> keys_;
+  // Open addressing: 1 + an index of distinct_, or 0. At most half are taken.
+  std::vector<uint64_t> slots_;
   // For each place the first one with an equal value: the first dictionary is
   // kept as it is, repeats included.
   std::vector<int64_t> first_equal_;
