@@ -85,16 +85,12 @@ class Column {
   Status export_array(ArrowArray* out) &&;
   // The buffers on loan: `out` is good while this column is and does not
   // change. Byte strings have the offsets that this column has, 64-bit in
-  // `wide` ones whatever the field's format says (see key_columns.h).
+  // `wide` ones whatever the field's format says (see
+  // stripe_key_encoder.h).
   Status lend_array(ArrowArray* out) const;
 
   // Where a writer maps codes into the file's dictionary; null for readers.
   DictionaryValues* mapper = nullptr;
-  // Appended codes are the file's already (rows of a spilled run).
-  void set_codes_mapped() {
-    codes_mapped_ = true;
-    for (Column& c : children) c.set_codes_mapped();
-  }
 
  private:
   friend class ColumnExporter;
@@ -119,7 +115,6 @@ class Column {
   const Field* field_;
   bool wide_;
   bool wants_views_ = false;
-  bool codes_mapped_ = false;
   // kRunEnd: value key of the last run; none where append_rows() made it.
   std::optional<std::string> last_run_;
   uint64_t length_ = 0;
