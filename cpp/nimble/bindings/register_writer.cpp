@@ -16,15 +16,17 @@ namespace {
 class CoreWriter {
  public:
   CoreWriter(const py::object& target, const py::object& schema,
-             const WriterOptions& options, bool sort) {
+             WriterOptions options, bool sort) {
     const py::object capsule = schema.attr("__arrow_c_schema__")();
     auto* c = static_cast<ArrowSchema*>(
         PyCapsule_GetPointer(capsule.ptr(), "arrow_schema"));
     if (c == nullptr) throw py::error_already_set();
     Field field = unwrap(Field::from_arrow(*c));
-    auto writer = unwrap(FileWriter::create(std::move(field), options,
-                                            open_write_target(target)));
-    if (sort && writer->encoder() != nullptr) {
+    sort = sort && !options.cluster_by.empty();
+    if (sort) options = sorting_options(std::move(options));
+    auto writer = unwrap(FileWriter::create(
+        std::move(field), std::move(options), open_write_target(target)));
+    if (sort) {
       writer_ = std::make_shared<SortingWriter>(std::move(writer));
     } else {
       writer_ = std::move(writer);

@@ -84,16 +84,12 @@ class Column {
   Status export_array(ArrowArray* out) &&;
   // The buffers on loan: `out` is good while this column is and does not
   // change. Byte strings have the offsets that this column has, 64-bit in
-  // `wide` ones whatever the field's format says (see key_columns.h).
+  // `wide` ones whatever the field's format says (see
+  // stripe_key_encoder.h).
   Status lend_array(ArrowArray* out) const;
 
   // Where a writer maps codes into the file's dictionary; null for readers.
   DictionaryValues* mapper = nullptr;
-  // Appended codes are the file's already (rows of a spilled run).
-  void set_codes_mapped() {
-    codes_mapped_ = true;
-    for (Column& c : children) c.set_codes_mapped();
-  }
 
  private:
   friend class ColumnExporter;
@@ -118,7 +114,6 @@ class Column {
   const Field* field_;
   bool wide_;
   bool wants_views_ = false;
-  bool codes_mapped_ = false;
   // kRunEnd: value key of the last run; none where append_rows() made it.
   std::optional<std::string> last_run_;
   uint64_t length_ = 0;
@@ -150,8 +145,19 @@ class DictionaryValues {
   // values are not compared cheaply.
   bool is_value(const ArrayView& dictionary, int64_t i, int64_t place) const;
 
-  // First place of each value, by a byte string that equal values share.
-  std::unordered_map<std::string, int64_t> first_place_;
+  // The first place of the value with this key, which is `place` if it is new.
+  int64_t first_place(ByteSpan key, int64_t place);
+
+  // A byte string that equal values share, of each different value.
+  struct Distinct {
+    uint64_t hash;
+    uint64_t key_end;  // in keys_; where the one before ends, it begins
+    int64_t place;     // the first one
+  };
+  std::vector<Distinct> distinct_;
+  std::vector<uint8_t> keys_;
+  // Open addressing: 1 + an index of distinct_, or 0. At most half are taken.
+  std::vector<uint64_t> slots_;
   // For each place the first one with an equal value: the first dictionary is
   // kept as it is, repeats included.
   std::vector<int64_t> first_equal_;

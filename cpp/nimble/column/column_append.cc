@@ -225,10 +225,6 @@ Status Column::append_runs(const ArrayView& view, int64_t begin, int64_t count,
 
 Status Column::append_dictionary(const ArrayView& view, int64_t begin,
                                  int64_t count, const std::string& path) {
-  if (codes_mapped_) {
-    append_fixed(view, begin, count);
-    return Status::ok();
-  }
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<int64_t>* places,
                           mapper->map(view.dictionary(), path));
   const uint64_t width = field_->width;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "nimble/base/hash.h"
 #include "nimble/column/value_key.h"
 
 namespace nimble {
@@ -27,6 +28,31 @@ bool DictionaryValues::is_value(const ArrayView& dictionary, int64_t i,
   return false;
 }
 
+int64_t DictionaryValues::first_place(ByteSpan key, int64_t place) {
+  if (slots_.size() <= 2 * distinct_.size()) {
+    slots_.assign(std::max<size_t>(64, 4 * distinct_.size()), 0);
+    for (size_t i = 0; i < distinct_.size(); ++i) {
+      size_t at = distinct_[i].hash % slots_.size();
+      while (slots_[at] != 0) at = (at + 1) % slots_.size();
+      slots_[at] = i + 1;
+    }
+  }
+  const uint64_t hash = key_hash64(key);
+  size_t at = hash % slots_.size();
+  for (; slots_[at] != 0; at = (at + 1) % slots_.size()) {
+    const size_t i = slots_[at] - 1;
+    const Distinct& d = distinct_[i];
+    if (d.hash != hash) continue;
+    const uint64_t begin = i == 0 ? 0 : distinct_[i - 1].key_end;
+    const ByteSpan found(keys_.data() + begin, d.key_end - begin);
+    if (as_string(found) == as_string(key)) return d.place;
+  }
+  keys_.insert(keys_.end(), key.begin(), key.end());
+  distinct_.push_back({hash, keys_.size(), place});
+  slots_[at] = distinct_.size();
+  return place;
+}
+
 Result<const std::vector<int64_t>*> DictionaryValues::map(
     const ArrayView& dictionary, const std::string& path) {
   const bool first = values.length() == 0;
@@ -49,18 +75,17 @@ Result<const std::vector<int64_t>*> DictionaryValues::map(
     append_value_key(dictionary, row, &key);
     ++num_searched_;
     const auto next = static_cast<int64_t>(first_equal_.size());
-    const auto [it, added] = first_place_.try_emplace(key, next);
-    if (added || first) {
-      first_equal_.push_back(it->second);
+    const int64_t place = first_place(as_bytes(key), next);
+    if (place == next || first) {
+      first_equal_.push_back(place);
       ++new_rows;
     } else if (new_rows > 0) {
       NIMBLE_RETURN_IF_ERROR(
           values.append(dictionary, row - new_rows, new_rows, values_path));
       new_rows = 0;
     }
-    same_ +=
-        same_ == i && i < first_equal_.size() && first_equal_[i] == it->second;
-    places_.push_back(it->second);
+    same_ += same_ == i && i < first_equal_.size() && first_equal_[i] == place;
+    places_.push_back(place);
   }
   NIMBLE_RETURN_IF_ERROR(values.append(dictionary,
                                        static_cast<int64_t>(length) - new_rows,

@@ -12,8 +12,8 @@
 namespace nimble {
 namespace {
 
-// Different hashes in memory before they go to a file.
-constexpr size_t kHashBuffer = size_t{1} << 16;
+// Keys that are hashed before the sorter is asked whether it is full.
+constexpr size_t kBatch = 4096;
 
 // Cuts ascending pairs into partitions.
 class PartitionCutter {
@@ -102,7 +102,8 @@ class BloomCutter {
 
 HashIndexWriter::HashIndexWriter(HashIndexOptions options)
     : options_(std::move(options)),
-      sorter_(options_.memory_bytes, options_.spill_directory) {}
+      sorter_(options_.memory_bytes, options_.spill_directory, HashRows()),
+      hashes_(options_.spill_directory) {}
 
 Result<std::unique_ptr<HashIndexWriter>> HashIndexWriter::create(
     HashIndexOptions options) {
@@ -123,9 +124,14 @@ Result<std::unique_ptr<HashIndexWriter>> HashIndexWriter::create(
 
 Status HashIndexWriter::add(const KeyBuffer& keys, size_t begin, size_t end,
                             uint64_t first_row) {
-  for (size_t i = begin; i < end; ++i) {
-    NIMBLE_RETURN_IF_ERROR(
-        sorter_.add({key_hash64(keys.key(i)), first_row + (i - begin)}));
+  num_entries_ += end - begin;
+  for (size_t at = begin; at < end;) {
+    const size_t to = std::min(end, at + kBatch);
+    for (; at < to; ++at) {
+      sorter_.batch().push_back(
+          {key_hash64(keys.key(at)), first_row + (at - begin)});
+    }
+    NIMBLE_RETURN_IF_ERROR(sorter_.added());
   }
   if (end > begin) {
     num_rows_ = std::max(num_rows_, first_row + (end - begin));
@@ -133,42 +139,25 @@ Status HashIndexWriter::add(const KeyBuffer& keys, size_t begin, size_t end,
   return Status::ok();
 }
 
-Status HashIndexWriter::flush_hashes() {
-  if (hash_file_ == nullptr) {
-    NIMBLE_ASSIGN_OR_RETURN(hash_file_,
-                            SpillFile::create(options_.spill_directory));
-  }
-  NIMBLE_RETURN_IF_ERROR(
-      hash_file_->append({reinterpret_cast<const uint8_t*>(hashes_.data()),
-                          hashes_.size() * sizeof(uint64_t)}));
-  hashes_.clear();
-  return Status::ok();
-}
-
-Status HashIndexWriter::remember(uint64_t hash) {
-  ++num_keys_;
-  if (options_.bloom_bits_per_key == 0) return Status::ok();
-  if (hashes_.size() == kHashBuffer) NIMBLE_RETURN_IF_ERROR(flush_hashes());
-  hashes_.push_back(hash);
-  return Status::ok();
-}
-
 Status HashIndexWriter::write_partitions(const SectionSink& sink) {
   const uint64_t partitions =
-      std::max<uint64_t>(1, div_ceil(sorter_.size(), kHashPartitionEntries));
+      std::max<uint64_t>(1, div_ceil(num_entries_, kHashPartitionEntries));
   PartitionCutter cutter(partitions,
                          HashPartitionBuilder(num_rows_, options_.load_factor),
                          sink, &partitions_);
+  const bool has_filter = options_.bloom_bits_per_key > 0;
   std::optional<uint64_t> last;
-  NIMBLE_RETURN_IF_ERROR(
-      sorter_.finish([&](std::span<const HashRow> pairs) -> Status {
-        for (const HashRow& pair : pairs) {
-          if (last != pair.hash) NIMBLE_RETURN_IF_ERROR(remember(pair.hash));
-          last = pair.hash;
-          NIMBLE_RETURN_IF_ERROR(cutter.add(pair));
-        }
-        return Status::ok();
-      }));
+  NIMBLE_RETURN_IF_ERROR(sorter_.finish([&](const HashRows& sorted) -> Status {
+    for (const HashRow& pair : sorted.pairs()) {
+      if (last != pair.hash) {
+        ++num_keys_;
+        if (has_filter) NIMBLE_RETURN_IF_ERROR(hashes_.add(pair.hash));
+      }
+      last = pair.hash;
+      NIMBLE_RETURN_IF_ERROR(cutter.add(pair));
+    }
+    return Status::ok();
+  }));
   return cutter.end_before(partitions);
 }
 
@@ -176,32 +165,22 @@ Status HashIndexWriter::write_bloom(const SectionSink& sink) {
   if (options_.bloom_bits_per_key == 0) return Status::ok();
   BloomCutter cutter(bloom_num_blocks(num_keys_, options_.bloom_bits_per_key),
                      sink, &bloom_parts_);
-  if (hash_file_ != nullptr) {
-    NIMBLE_RETURN_IF_ERROR(flush_hashes());
-    const uint64_t end = hash_file_->size();
-    for (uint64_t at = 0; at < end; at += hashes_.size() * sizeof(uint64_t)) {
-      hashes_.resize(
-          std::min<uint64_t>(kHashBuffer, (end - at) / sizeof(uint64_t)));
-      NIMBLE_RETURN_IF_ERROR(
-          hash_file_->read_at(at, reinterpret_cast<uint8_t*>(hashes_.data()),
-                              hashes_.size() * sizeof(uint64_t)));
-      for (const uint64_t h : hashes_) NIMBLE_RETURN_IF_ERROR(cutter.add(h));
-    }
-  } else {
-    for (const uint64_t h : hashes_) NIMBLE_RETURN_IF_ERROR(cutter.add(h));
-  }
+  NIMBLE_RETURN_IF_ERROR(
+      hashes_.finish([&](std::span<const uint64_t> hashes) -> Status {
+        for (const uint64_t h : hashes) NIMBLE_RETURN_IF_ERROR(cutter.add(h));
+        return Status::ok();
+      }));
   return cutter.finish();
 }
 
 Result<std::vector<uint8_t>> HashIndexWriter::finish(const SectionSink& sink) {
-  const uint64_t num_entries = sorter_.size();
   NIMBLE_RETURN_IF_ERROR(write_partitions(sink));
   NIMBLE_RETURN_IF_ERROR(write_bloom(sink));
   flatbuffers::FlatBufferBuilder b;
   const auto partitions = b.CreateVectorOfStructs(to_fb(partitions_));
   const auto bloom = b.CreateVectorOfStructs(to_fb(bloom_parts_));
   fb::FinishHashIndexBuffer(
-      b, fb::CreateHashIndex(b, num_rows_, num_entries, num_keys_, partitions,
+      b, fb::CreateHashIndex(b, num_rows_, num_entries_, num_keys_, partitions,
                              bloom));
   return std::vector<uint8_t>(b.GetBufferPointer(),
                               b.GetBufferPointer() + b.GetSize());

@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "nimble/index/hash_index_sorter.h"
+#include "nimble/index/hash_rows.h"
 #include "nimble/index/section_sink.h"
+#include "nimble/index/spilled_hashes.h"
+#include "nimble/io/external_sorter.h"
 #include "nimble/key/key_buffer.h"
 
 namespace nimble {
@@ -36,7 +38,7 @@ class HashIndexWriter {
   // Keys [begin, end) are those of file rows first_row and following.
   Status add(const KeyBuffer& keys, size_t begin, size_t end,
              uint64_t first_row);
-  uint64_t num_entries() const { return sorter_.size(); }
+  uint64_t num_entries() const { return num_entries_; }
 
   // Writes partitions and the Bloom filter; gives the root, a FlatBuffer
   // (schemas/hash_index.fbs) for the caller to store.
@@ -50,18 +52,15 @@ class HashIndexWriter {
 
   Status write_partitions(const SectionSink& sink);
   Status write_bloom(const SectionSink& sink);
-  Status remember(uint64_t hash);
-  Status flush_hashes();
 
   HashIndexOptions options_;
-  HashRowSorter sorter_;
-  uint64_t num_rows_ = 0;  // the last row that has a key, and 1
+  ExternalSorter<HashRows> sorter_;
+  uint64_t num_entries_ = 0;
+  uint64_t num_rows_ = 0;  // 1 + the highest row added
   uint64_t num_keys_ = 0;
   std::vector<SectionRef> partitions_;
   std::vector<SectionRef> bloom_parts_;
-  // Different hashes, ascending: how many there are sizes the filter.
-  std::vector<uint64_t> hashes_;
-  std::unique_ptr<SpillFile> hash_file_;
+  SpilledHashes hashes_;  // different ones, ascending
 };
 
 }  // namespace nimble

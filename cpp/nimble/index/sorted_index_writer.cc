@@ -6,6 +6,9 @@
 namespace nimble {
 namespace {
 
+// Keys that are added, and entries that are handed on, at a time.
+constexpr size_t kBatch = 4096;
+
 // Entries differ in their rows: that they ascend strictly is checked for free.
 ClusterIndexOptions chunk_options(const SortedIndexOptions& o) {
   ClusterIndexOptions out;
@@ -25,31 +28,58 @@ uint32_t width_of_rows(uint64_t num_rows) {
 
 SortedIndexWriter::SortedIndexWriter(const SortedIndexOptions& options)
     : options_(options),
-      sorter_(options.memory_bytes, options.spill_directory),
+      sorter_(options.memory_bytes, options.spill_directory, KeyRows()),
       chunks_(chunk_options(options)) {}
+
+Status SortedIndexWriter::add(const KeyBuffer& keys, size_t begin, size_t end) {
+  while (begin < end) {
+    const size_t n = std::min(kBatch, end - begin);
+    sorter_.batch().add(keys, begin, begin + n, num_rows_);
+    NIMBLE_RETURN_IF_ERROR(sorter_.added());
+    begin += n;
+    num_rows_ += n;
+  }
+  return Status::ok();
+}
 
 Result<std::vector<uint8_t>> SortedIndexWriter::finish(
     const SectionSink& sink) {
-  const uint32_t row_width = width_of_rows(sorter_.num_rows());
-  const uint64_t group_entries = std::max<uint64_t>(
-      1, uint64_t{options_.chunk_keys} * options_.chunks_per_group);
-  uint64_t in_group = 0;
-  NIMBLE_RETURN_IF_ERROR(
-      sorter_.finish(row_width, [&](const KeyBuffer& entries) -> Status {
-        for (size_t at = 0; at < entries.size();) {
-          const size_t n = static_cast<size_t>(std::min<uint64_t>(
-              entries.size() - at, group_entries - in_group));
-          NIMBLE_RETURN_IF_ERROR(chunks_.add(entries, at, at + n));
-          at += n;
-          in_group += n;
-          if (in_group < group_entries) continue;
-          NIMBLE_RETURN_IF_ERROR(write_group(sink));
-          in_group = 0;
-        }
-        return Status::ok();
-      }));
+  const uint32_t row_width = width_of_rows(num_rows_);
+  const auto consume = [&](const KeyRows& sorted) -> Status {
+    const size_t width = sorted.fixed_width();
+    KeyBuffer entries(width == 0 ? 0 : width + row_width);
+    ByteBuffer entry;
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      entry.clear();
+      entry.put_bytes(sorted.key(i));
+      store_be(entry.extend(row_width), sorted.row(i), row_width);
+      entries.push_back(entry.span());
+      if (entries.size() < kBatch && i + 1 < sorted.size()) continue;
+      NIMBLE_RETURN_IF_ERROR(add_entries(entries, sink));
+      entries.clear();
+    }
+    return Status::ok();
+  };
+  NIMBLE_RETURN_IF_ERROR(sorter_.finish(consume));
   NIMBLE_RETURN_IF_ERROR(write_group(sink));
   return serialize_root(row_width);
+}
+
+Status SortedIndexWriter::add_entries(const KeyBuffer& entries,
+                                      const SectionSink& sink) {
+  const uint64_t group_entries = std::max<uint64_t>(
+      1, uint64_t{options_.chunk_keys} * options_.chunks_per_group);
+  for (size_t at = 0; at < entries.size();) {
+    const auto n = static_cast<size_t>(
+        std::min<uint64_t>(entries.size() - at, group_entries - in_group_));
+    NIMBLE_RETURN_IF_ERROR(chunks_.add(entries, at, at + n));
+    at += n;
+    in_group_ += n;
+    if (in_group_ < group_entries) continue;
+    NIMBLE_RETURN_IF_ERROR(write_group(sink));
+    in_group_ = 0;
+  }
+  return Status::ok();
 }
 
 Status SortedIndexWriter::write_group(const SectionSink& sink) {

@@ -6,8 +6,9 @@
 #pragma once
 
 #include "nimble/index/cluster_index_writer.h"
-#include "nimble/index/key_row_sorter.h"
+#include "nimble/index/key_rows.h"
 #include "nimble/index/section_sink.h"
+#include "nimble/io/external_sorter.h"
 
 namespace nimble {
 
@@ -24,10 +25,8 @@ class SortedIndexWriter {
   explicit SortedIndexWriter(const SortedIndexOptions& options);
 
   // Keys [begin, end) belong to the rows after those of the last call.
-  Status add(const KeyBuffer& keys, size_t begin, size_t end) {
-    return sorter_.add(keys, begin, end);
-  }
-  uint64_t num_rows() const { return sorter_.num_rows(); }
+  Status add(const KeyBuffer& keys, size_t begin, size_t end);
+  uint64_t num_rows() const { return num_rows_; }
   // Writes key streams and directories; returns the root's bytes.
   Result<std::vector<uint8_t>> finish(const SectionSink& sink);
 
@@ -36,16 +35,20 @@ class SortedIndexWriter {
     SectionRef section;
     uint64_t end_place = 0;
   };
+  // Entries are keys with their rows behind them, big-endian.
+  Status add_entries(const KeyBuffer& entries, const SectionSink& sink);
   Status write_group(const SectionSink& sink);
   std::vector<uint8_t> serialize_root(uint32_t row_width) const;
 
   SortedIndexOptions options_;
-  KeyRowSorter sorter_;
+  ExternalSorter<KeyRows> sorter_;
+  uint64_t num_rows_ = 0;
   ClusterIndexWriter chunks_;
   std::vector<Group> groups_;
   std::vector<uint8_t> key_bytes_;
   std::vector<uint32_t> key_ends_;
   ByteBuffer first_entry_;
+  uint64_t in_group_ = 0;
   uint64_t num_entries_ = 0;
 };
 

@@ -14,8 +14,9 @@ Result<ColumnBloomWriter> ColumnBloomWriter::create(
   ColumnBloomWriter out;
   out.bits_per_key_ = options.bloom_bits_per_key;
   for (const std::vector<int>& path : options.bloom_columns) {
-    NIMBLE_ASSIGN_OR_RETURN(KeyColumns columns,
-                            KeyColumns::create(schema, {{path, SortOrder{}}}));
+    NIMBLE_ASSIGN_OR_RETURN(
+        StripeKeyEncoder columns,
+        StripeKeyEncoder::create(schema, {{path, SortOrder{}}}));
     uint32_t node = 0;
     for (const int step : path) {
       node = plan.node(node).children[static_cast<size_t>(step)];

@@ -8,8 +8,8 @@
 
 #include "nimble/format/stream_plan.h"
 #include "nimble/index/section_sink.h"
-#include "nimble/write/key_columns.h"
 #include "nimble/write/options.h"
+#include "nimble/write/stripe_key_encoder.h"
 
 namespace nimble {
 
@@ -29,7 +29,7 @@ class ColumnBloomWriter {
 
  private:
   struct Part {
-    KeyColumns columns;
+    StripeKeyEncoder columns;
     uint32_t node = 0;
     std::vector<SectionRef> filters;
   };

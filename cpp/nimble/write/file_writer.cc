@@ -13,6 +13,8 @@ constexpr char kWriterName[] = "nimblepy 0.1.0";
 // A group's metadata is one read of a cold lookup, which is to take 64 KiB in
 // all: it ends before stripes like its own would make it larger than this.
 constexpr uint64_t kMaxGroupMetadata = 36 * 1024;
+// Rows that a stripe begins with, whatever they weigh.
+constexpr uint64_t kFirstRows = 64;
 
 Status check_columns(const Field& schema) {
   for (size_t i = 0; i < schema.children.size(); ++i) {
@@ -56,6 +58,7 @@ FileWriter::FileWriter(Field schema, WriterOptions options,
       options_(std::move(options)),
       file_(std::move(file)),
       plan_(schema_),
+      bloom_hashes_(options_.spill_directory),
       stripe_(schema_, /*wide=*/true) {}
 
 Result<std::unique_ptr<FileWriter>> FileWriter::create(
@@ -103,8 +106,15 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
 
 // ------------------------------------------------------------------ rows in
 
-uint64_t FileWriter::room() const {
-  return options_.stripe_rows - stripe_.length();
+uint64_t FileWriter::step(uint64_t left) const {
+  const uint64_t rows = stripe_.length();
+  const uint64_t n = std::min(options_.stripe_rows - rows, left);
+  // Long rows in smaller steps, so that a stripe ends near its limit of bytes.
+  // How long they are, the first few tell.
+  if (rows == 0) return std::min(n, kFirstRows);
+  const uint64_t row_bytes = std::max<uint64_t>(1, stripe_.data_bytes() / rows);
+  const uint64_t fit = options_.stripe_bytes / 8 / row_bytes;
+  return std::min(n, std::max<uint64_t>(1, fit));
 }
 
 Status FileWriter::add_keys(const KeyBuffer& keys, uint64_t begin,
@@ -112,10 +122,7 @@ Status FileWriter::add_keys(const KeyBuffer& keys, uint64_t begin,
   NIMBLE_RETURN_IF_ERROR(index_->add(keys, begin, end));
   if (options_.cluster_bloom_bits > 0) {
     for (uint64_t i = begin; i < end; ++i) {
-      const uint64_t hash = key_hash64(keys.key(i));
-      if (bloom_hashes_.empty() || bloom_hashes_.back() != hash) {
-        bloom_hashes_.push_back(hash);
-      }
+      NIMBLE_RETURN_IF_ERROR(bloom_hashes_.add(key_hash64(keys.key(i))));
     }
   }
   return Status::ok();
@@ -126,21 +133,14 @@ Status FileWriter::take_rows(const ArrayView& root) {
   if (encoder_) {
     NIMBLE_RETURN_IF_ERROR(encoder_->encode(root, 0, root.length(), &keys_));
   }
-  return take_range(root, 0, root.length(), &keys_);
-}
-
-Status FileWriter::take_range(const ArrayView& root, int64_t begin,
-                              int64_t count, const KeyBuffer* keys) {
-  while (count > 0) {
-    const auto n = std::min(static_cast<int64_t>(room()), count);
-    if (index_) {
-      NIMBLE_RETURN_IF_ERROR(add_keys(*keys, static_cast<uint64_t>(begin),
-                                      static_cast<uint64_t>(begin + n)));
-    }
-    NIMBLE_RETURN_IF_ERROR(stripe_.append(root, begin, n, ""));
+  const auto length = static_cast<uint64_t>(root.length());
+  for (uint64_t at = 0; at < length;) {
+    const uint64_t n = step(length - at);
+    if (index_) NIMBLE_RETURN_IF_ERROR(add_keys(keys_, at, at + n));
+    NIMBLE_RETURN_IF_ERROR(stripe_.append(root, static_cast<int64_t>(at),
+                                          static_cast<int64_t>(n), ""));
     NIMBLE_RETURN_IF_ERROR(flush_if_full());
-    begin += n;
-    count -= n;
+    at += n;
   }
   return Status::ok();
 }
@@ -153,8 +153,7 @@ Status FileWriter::append_rows(const Column& from, const uint64_t* rows,
 Status FileWriter::gather_rows(const Column& from, const uint64_t* rows,
                                uint64_t count, const KeyBuffer* keys) {
   while (count > 0) {
-    // In steps, so that a stripe of long rows ends at its limit of bytes.
-    const uint64_t n = std::min({room(), count, uint64_t{8192}});
+    const uint64_t n = std::min(step(count), uint64_t{8192});
     if (index_) {
       keys_.reset(keys->fixed_width());
       for (uint64_t i = 0; i < n; ++i) keys_.push_back(keys->key(rows[i]));
@@ -169,7 +168,8 @@ Status FileWriter::gather_rows(const Column& from, const uint64_t* rows,
 }
 
 Status FileWriter::flush_if_full() {
-  if (room() > 0 && stripe_.data_bytes() < options_.stripe_bytes) {
+  if (stripe_.length() < options_.stripe_rows &&
+      stripe_.data_bytes() < options_.stripe_bytes) {
     return Status::ok();
   }
   return flush_stripe();
@@ -294,12 +294,10 @@ Status FileWriter::finish_group() {
 // ------------------------------------------------------------------- the end
 
 Status FileWriter::write_dictionaries() {
-  const DictionaryList& lists =
-      shared_dictionaries_ != nullptr ? *shared_dictionaries_ : dictionaries_;
   uint32_t next = 0;
   for (uint32_t n = 0; n < plan_.nodes().size(); ++n) {
     if (plan_.node(n).field->layout != Layout::kDictionary) continue;
-    const Column& values = lists[next++]->values;
+    const Column& values = dictionaries_[next++]->values;
     NodeSection ref;
     ref.node = n;
     ref.rows = values.length();

@@ -11,6 +11,7 @@
 #include "nimble/format/group.h"
 #include "nimble/index/bloom_filter.h"
 #include "nimble/index/cluster_index_writer.h"
+#include "nimble/index/spilled_hashes.h"
 #include "nimble/io/writable_file.h"
 #include "nimble/key/key_encoder.h"
 #include "nimble/write/column_bloom_writer.h"
@@ -39,24 +40,11 @@ class FileWriter final : public RowWriter {
   // Null where there is no cluster key.
   const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
 
-  // Rows [begin, begin + count) of `root`. `keys` are the encoded keys of all
-  // of root's rows, null without a cluster key.
-  Status append_range(const ArrayView& root, int64_t begin, int64_t count,
-                      const KeyBuffer* keys) {
-    return state_.run([&] { return take_range(root, begin, count, keys); });
-  }
   // The given rows of `from`, whose keys are the same rows of `keys`.
   Status append_rows(const Column& from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
   uint64_t num_rows() const { return num_rows_ + stripe_.length(); }
   DictionaryList& dictionaries() { return dictionaries_; }
-  // Rows from now on have codes of dictionaries().
-  void set_codes_mapped() { stripe_.set_codes_mapped(); }
-  // Stores `dictionaries` instead of own ones, for rows whose codes are
-  // theirs; they must outlive the writer.
-  void share_dictionaries(const DictionaryList& dictionaries) {
-    shared_dictionaries_ = &dictionaries;
-  }
 
  protected:
   Status take_rows(const ArrayView& root) override;
@@ -66,9 +54,8 @@ class FileWriter final : public RowWriter {
   FileWriter(Field schema, WriterOptions options,
              std::unique_ptr<WritableFile> file);
 
-  uint64_t room() const;
-  Status take_range(const ArrayView& root, int64_t begin, int64_t count,
-                    const KeyBuffer* keys);
+  // How many rows to append before flush_if_full() is asked again.
+  uint64_t step(uint64_t left) const;
   Status gather_rows(const Column& from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
   Status add_keys(const KeyBuffer& keys, uint64_t begin, uint64_t end);
@@ -97,10 +84,9 @@ class FileWriter final : public RowWriter {
   std::optional<ClusterIndexWriter> index_;
   SecondaryIndexWriter secondary_;
   ColumnBloomWriter column_bloom_;
-  std::vector<uint64_t> bloom_hashes_;
+  SpilledHashes bloom_hashes_;
   std::vector<ZoneBuilder> zones_;
   DictionaryList dictionaries_;
-  const DictionaryList* shared_dictionaries_ = nullptr;
   Column stripe_;
   KeyBuffer keys_;  // of the rows that are being appended
 

@@ -80,11 +80,15 @@ Status FileWriter::write_zones() {
 }
 
 Status FileWriter::write_bloom() {
-  if (options_.cluster_bloom_bits <= 0 || bloom_hashes_.empty()) {
+  if (options_.cluster_bloom_bits <= 0 || bloom_hashes_.size() == 0) {
     return Status::ok();
   }
   BloomFilterBuilder bloom(bloom_hashes_.size(), options_.cluster_bloom_bits);
-  bloom.insert(bloom_hashes_);
+  NIMBLE_RETURN_IF_ERROR(
+      bloom_hashes_.finish([&](std::span<const uint64_t> hashes) {
+        bloom.insert(hashes);
+        return Status::ok();
+      }));
   NIMBLE_ASSIGN_OR_RETURN(footer_.cluster->bloom, write_section(bloom.bytes()));
   footer_.index_bytes += bloom.bytes().size();
   return Status::ok();

@@ -26,8 +26,8 @@ Result<SecondaryIndexWriter> SecondaryIndexWriter::create(
     const Field& schema, const WriterOptions& options) {
   SecondaryIndexWriter out;
   for (const IndexSpec& spec : options.indexes) {
-    NIMBLE_ASSIGN_OR_RETURN(KeyColumns columns,
-                            KeyColumns::create(schema, spec.columns));
+    NIMBLE_ASSIGN_OR_RETURN(StripeKeyEncoder columns,
+                            StripeKeyEncoder::create(schema, spec.columns));
     Part part{std::move(columns), {}, nullptr, nullptr, {}};
     part.ref.kind = spec.kind;
     part.ref.columns = spec.columns;

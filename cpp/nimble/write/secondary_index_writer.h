@@ -10,8 +10,8 @@
 
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/index/sorted_index_writer.h"
-#include "nimble/write/key_columns.h"
 #include "nimble/write/options.h"
+#include "nimble/write/stripe_key_encoder.h"
 
 namespace nimble {
 
@@ -33,7 +33,7 @@ class SecondaryIndexWriter {
 
  private:
   struct Part {
-    KeyColumns columns;
+    StripeKeyEncoder columns;
     SecondaryIndexRef ref;
     std::unique_ptr<SortedIndexWriter> sorted;  // one of the two
     std::unique_ptr<HashIndexWriter> hash;

@@ -1,40 +1,37 @@
-// SortingWriter: rows in any order to a file in cluster key order. Rows are
-// collected until they exceed the memory budget, sorted by their encoded keys
-// (equal keys keep their input order), and spilled as a file of their own;
-// finish() merges the spilled runs.
+// SortingWriter: rows in any order to a file in cluster key order; equal keys
+// keep their input order. What exceeds the memory budget lies on disk until
+// finish() (external_sorter.h).
 #pragma once
 
 #include <memory>
-#include <vector>
 
-#include "nimble/io/spill_file.h"
+#include "nimble/io/external_sorter.h"
 #include "nimble/write/file_writer.h"
+#include "nimble/write/sorted_rows.h"
 
 namespace nimble {
 
+// What a SortingWriter's file is written with: stripes that are no larger than
+// an eighth of the memory for sorting: encoding one takes several times its
+// size.
+WriterOptions sorting_options(WriterOptions options);
+
 class SortingWriter final : public RowWriter {
  public:
-  // Runs go to the writer's spill directory, as files without a name.
+  // Spilled rows go to the writer's spill directory, as files without a name.
   explicit SortingWriter(std::unique_ptr<FileWriter> writer);
 
-  size_t num_runs() const { return runs_.size(); }
+  // Rows that went to disk, those of every pass counted.
+  uint64_t num_spilled() const { return sorter_.num_spilled(); }
 
  protected:
   Status take_rows(const ArrayView& root) override;
   Status finish_file(WriteSummary* summary) override;
 
  private:
-  Status spill();
-  uint64_t used_bytes() const;
-  uint64_t merge_rows() const;
-  Status merge_runs();
-
   std::unique_ptr<FileWriter> writer_;
-  Column rows_;
-  KeyBuffer keys_;
-  std::vector<std::shared_ptr<const SpillFile>> runs_;
-  uint64_t spilled_bytes_ = 0;
-  uint64_t spilled_rows_ = 0;
+  ExternalSorter<SortedRows> sorter_;
+  int64_t step_;  // rows to take before the sorter is asked whether it is full
 };
 
 }  // namespace nimble

@@ -114,7 +114,8 @@ class WriteOptions:
         bloom_bits_per_key: bits of these filters per different value of a stripe.
         statistics: zone maps for all columns (True), none (False), or the listed ones.
         zone_rows: rows that share one zone-map entry.
-        sort_memory_bytes: memory for rows being sorted; more than this spills to disk.
+        sort_memory_bytes: memory for rows being sorted; more than this spills to disk. Stripes
+            of a sorted file have an eighth of it at most.
         index_memory_bytes: memory for all secondary indexes being built; more spills to disk.
         threads: threads that encode; ``None`` is one per core.
 

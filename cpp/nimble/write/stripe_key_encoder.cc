@@ -1,4 +1,4 @@
-#include "nimble/write/key_columns.h"
+#include "nimble/write/stripe_key_encoder.h"
 
 #include <algorithm>
 
@@ -45,7 +45,7 @@ class LentStruct {
 
 }  // namespace
 
-Result<KeyColumns> KeyColumns::create(
+Result<StripeKeyEncoder> StripeKeyEncoder::create(
     const Field& schema, const std::vector<KeyColumnSpec>& columns) {
   Field root = schema;
   root.children.clear();
@@ -65,11 +65,11 @@ Result<KeyColumns> KeyColumns::create(
     specs.push_back(std::move(spec));
   }
   NIMBLE_ASSIGN_OR_RETURN(KeyEncoder encoder, KeyEncoder::create(root, specs));
-  return KeyColumns(std::move(root), std::move(tops), std::move(encoder));
+  return StripeKeyEncoder(std::move(root), std::move(tops), std::move(encoder));
 }
 
-Status KeyColumns::encode(const Column& root, uint64_t begin, uint64_t count,
-                          KeyBuffer* out) const {
+Status StripeKeyEncoder::encode(const Column& root, uint64_t begin,
+                                uint64_t count, KeyBuffer* out) const {
   LentStruct lent(tops_.size());
   for (size_t i = 0; i < tops_.size(); ++i) {
     NIMBLE_RETURN_IF_ERROR(root.children[tops_[i]].lend_array(lent.child(i)));

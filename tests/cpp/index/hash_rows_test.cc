@@ -1,9 +1,10 @@
-#include "nimble/index/hash_index_sorter.h"
+#include "nimble/index/hash_rows.h"
 
 #include <algorithm>
 #include <random>
 
 #include "io/temp_dir.h"
+#include "nimble/io/external_sorter.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
@@ -14,13 +15,14 @@ using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
 // What a sorter gives for hashes of rows 0, 1, ...
 Pairs sorted_by(uint64_t memory, const std::vector<uint64_t>& hashes,
                 const TempDir& dir) {
-  HashRowSorter sorter(memory, dir.path(""));
-  for (size_t i = 0; i < hashes.size(); ++i)
-    REQUIRE(sorter.add({hashes[i], i}).is_ok());
-  CHECK_EQ(sorter.size(), hashes.size());
+  ExternalSorter<HashRows> sorter(memory, dir.path(""), HashRows());
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    sorter.batch().push_back({hashes[i], i});
+    if (i % 4096 == 0) REQUIRE(sorter.added().is_ok());
+  }
   Pairs out;
-  const Status s = sorter.finish([&](std::span<const HashRow> pairs) {
-    for (const HashRow& p : pairs) out.emplace_back(p.hash, p.row);
+  const Status s = sorter.finish([&](const HashRows& sorted) {
+    for (const HashRow& p : sorted.pairs()) out.emplace_back(p.hash, p.row);
     return Status::ok();
   });
   CHECK(s.is_ok());
@@ -51,7 +53,7 @@ std::vector<std::vector<uint64_t>> columns(size_t n) {
   return out;
 }
 
-TEST(HashRowSorter, EqualsStdSort) {
+TEST(HashRows, EqualsStdSort) {
   const TempDir dir;
   for (const size_t n : {0, 1, 2, 24, 25, 1000, 100000}) {
     for (const auto& hashes : columns(n)) {
@@ -60,9 +62,8 @@ TEST(HashRowSorter, EqualsStdSort) {
   }
 }
 
-TEST(HashRowSorter, SpilledRunsMergeToTheSame) {
+TEST(HashRows, SpilledRunsMergeToTheSame) {
   const TempDir dir;
-  // Runs of 4096 pairs, the least that there are.
   for (const size_t n : {4096, 4097, 50000}) {
     for (const auto& hashes : columns(n)) {
       for (const uint64_t memory : {uint64_t{0}, uint64_t{1} << 17}) {
@@ -71,22 +72,6 @@ TEST(HashRowSorter, SpilledRunsMergeToTheSame) {
     }
   }
   CHECK(dir.names().empty());
-}
-
-TEST(HashRowSorter, AFailingSinkEndsIt) {
-  const TempDir dir;
-  HashRowSorter sorter(0, dir.path(""));
-  for (uint64_t i = 0; i < 10000; ++i) REQUIRE(sorter.add({i, i}).is_ok());
-  const Status s = sorter.finish(
-      [](std::span<const HashRow>) { return Status::io_error("full", 28); });
-  CHECK_EQ(s.os_error(), 28);
-}
-
-TEST(HashRowSorter, NoPlaceToSpillIsAnError) {
-  HashRowSorter sorter(0, "/nonexistent-directory");
-  Status s;
-  for (uint64_t i = 0; i < 10000 && s.is_ok(); ++i) s = sorter.add({i, i});
-  CHECK(s.code() == StatusCode::kIoError);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// KeyColumns: some key's columns out of a stripe that is being written, as the
-// Arrow rows that a KeyEncoder reads. Nothing is copied.
+// StripeKeyEncoder: the encoded keys of a stripe that is being written. It
+// lends the key's columns to a KeyEncoder as Arrow rows, without a copy.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace nimble {
 
-class KeyColumns {
+class StripeKeyEncoder {
  public:
   // Refuses columns that cannot be part of a key, with path and type.
-  static Result<KeyColumns> create(const Field& schema,
-                                   const std::vector<KeyColumnSpec>& columns);
+  static Result<StripeKeyEncoder> create(
+      const Field& schema, const std::vector<KeyColumnSpec>& columns);
 
   const KeyEncoder& encoder() const { return encoder_; }
   // Appends the keys of rows [begin, begin + count) of a column of the schema,
@@ -23,7 +23,7 @@ class KeyColumns {
                 KeyBuffer* out) const;
 
  private:
-  KeyColumns(Field root, std::vector<size_t> tops, KeyEncoder encoder)
+  StripeKeyEncoder(Field root, std::vector<size_t> tops, KeyEncoder encoder)
       : root_(std::move(root)),
         tops_(std::move(tops)),
         encoder_(std::move(encoder)) {}

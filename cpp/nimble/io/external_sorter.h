@@ -1,0 +1,247 @@
+// ExternalSorter: any number of entries in order, within a memory budget. What
+// exceeds the budget is sorted and spilled as a run; finish() merges the runs,
+// over several passes where there are too many for one.
+//
+//   ( batch() grows, added() )* finish
+//
+// A run lies on disk as blocks of some KiB, or of one entry if that is larger.
+// A merge holds a window of whole blocks of each run: the budget bounds bytes,
+// not entries, and only entries that are large beside it exceed it.
+//
+// A Batch holds entries in memory:
+//   size() empty() clear() memory_bytes()  - with what growing and sorting take
+//   fresh()                                - an empty one of the same kind
+//   sort()                                 - stable
+// and, once sorted, with places in the order:
+//   compare(i, other, j)                   - sign of one entry against another
+//   append(other, begin, end)              - keeps their order; then sort again
+//   store(begin, end, ByteBuffer*)         - bytes for load(ByteSpan), which
+//                                            appends them to a sorted batch
+// Of equal entries those that were added first come first.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nimble/io/spill_file.h"
+
+namespace nimble {
+
+template <class Batch>
+class ExternalSorter {
+ public:
+  using Consumer = std::function<Status(const Batch& sorted)>;
+
+  // `directory` is where runs go: see SpillFile. `batch` is an empty one.
+  ExternalSorter(uint64_t memory_bytes, std::string directory, Batch batch)
+      : memory_bytes_(memory_bytes),
+        block_bytes_(std::clamp(memory_bytes / 256, kMinBlock, kMaxBlock)),
+        directory_(std::move(directory)),
+        batch_(std::move(batch)) {}
+
+  // Where entries are added; added() must follow, before they are many.
+  Batch& batch() { return batch_; }
+  Status added() {
+    return batch_.memory_bytes() < memory_bytes_ ? Status::ok() : spill();
+  }
+  // Entries that were written to runs, those of every pass counted.
+  uint64_t num_spilled() const { return num_spilled_; }
+
+  // Gives `consume` all entries in order, a batch at a time.
+  Status finish(const Consumer& consume) {
+    if (runs_.empty()) {
+      batch_.sort();
+      return consume(batch_);
+    }
+    if (!batch_.empty()) NIMBLE_RETURN_IF_ERROR(spill());
+    batch_ = batch_.fresh();  // its memory is the merge's now
+    while (runs_.size() > most_runs()) {
+      NIMBLE_RETURN_IF_ERROR(
+          merge_last(std::min(most_runs(), runs_.size() - most_runs() + 1)));
+    }
+    return merge(runs_, consume);
+  }
+
+ private:
+  static constexpr uint64_t kMinBlock = uint64_t{4} << 10;
+  static constexpr uint64_t kMaxBlock = uint64_t{256} << 10;
+  static constexpr size_t kMostRuns = 512;
+
+  // Part of a spill file, which several runs share.
+  struct Run {
+    std::shared_ptr<SpillFile> file;
+    uint64_t at = 0;
+    uint64_t end = 0;
+    size_t level = 0;  // of runs that were spilled; one more after each merge
+  };
+  struct Window {
+    Run run;  // what is left of it
+    Batch batch;
+    size_t at = 0;
+    bool more() const { return run.at < run.end; }
+    bool done() const { return at == batch.size(); }
+  };
+
+  // As many as can be merged at a time.
+  size_t most_runs() const {
+    const uint64_t fit = memory_bytes_ / 4 / std::max<uint64_t>(1, largest_);
+    return std::clamp<uint64_t>(fit, 2, kMostRuns);
+  }
+
+  Status spill() {
+    batch_.sort();
+    NIMBLE_ASSIGN_OR_RETURN(Run run, begin_run(0));
+    NIMBLE_RETURN_IF_ERROR(write_blocks(batch_, run.file.get()));
+    end_run(std::move(run));
+    batch_.clear();
+    for (size_t n; (n = runs_of_last_level()) >= most_runs();) {
+      batch_ = batch_.fresh();
+      NIMBLE_RETURN_IF_ERROR(merge_last(n));
+    }
+    return Status::ok();
+  }
+
+  size_t runs_of_last_level() const {
+    const auto other = std::find_if(
+        runs_.rbegin(), runs_.rend(),
+        [&](const Run& r) { return r.level != runs_.back().level; });
+    return static_cast<size_t>(other - runs_.rbegin());
+  }
+
+  // Runs of one level share a file, until they are merged.
+  Result<Run> begin_run(size_t level) {
+    if (files_.size() <= level) files_.resize(level + 1);
+    std::shared_ptr<SpillFile>& file = files_[level];
+    if (file == nullptr) {
+      NIMBLE_ASSIGN_OR_RETURN(file, SpillFile::create(directory_));
+    }
+    return Run{file, file->size(), 0, level};
+  }
+  void end_run(Run run) {
+    run.end = run.file->size();
+    runs_.push_back(std::move(run));
+  }
+
+  Status write_blocks(const Batch& sorted, SpillFile* file) {
+    const size_t n = sorted.size();
+    const size_t usual = static_cast<size_t>(
+        n * block_bytes_ / std::max<uint64_t>(1, sorted.memory_bytes()));
+    for (size_t at = 0; at < n;) {
+      size_t count = std::min(std::max<size_t>(usual, 1), n - at);
+      for (;; count /= 2) {  // entries may be larger here than elsewhere
+        block_.clear();
+        block_.extend(sizeof(uint64_t));
+        sorted.store(at, at + count, &block_);
+        if (count == 1 || block_.size() <= 2 * block_bytes_) break;
+      }
+      store<uint64_t>(block_.data(), block_.size() - sizeof(uint64_t));
+      NIMBLE_RETURN_IF_ERROR(file->append(block_.span()));
+      largest_ = std::max<uint64_t>(largest_, block_.size());
+      at += count;
+    }
+    num_spilled_ += n;
+    return Status::ok();
+  }
+
+  // The last n runs become one; they are neighbours, as equal entries keep the
+  // order of their runs.
+  Status merge_last(size_t n) {
+    const size_t first = runs_.size() - n;
+    const size_t level = runs_[first].level;
+    for (size_t l = 0; l <= level; ++l) files_[l].reset();
+    NIMBLE_ASSIGN_OR_RETURN(Run run, begin_run(level + 1));
+    NIMBLE_RETURN_IF_ERROR(
+        merge(std::span(runs_).subspan(first), [&](const Batch& sorted) {
+          return write_blocks(sorted, run.file.get());
+        }));
+    runs_.resize(first);
+    end_run(std::move(run));
+    return Status::ok();
+  }
+
+  Status load(Window* w, uint64_t bytes) {
+    w->batch.clear();
+    w->at = 0;
+    while (w->more() && (w->batch.empty() || w->batch.memory_bytes() < bytes)) {
+      uint64_t size = 0;
+      NIMBLE_RETURN_IF_ERROR(w->run.file->read_at(
+          w->run.at, reinterpret_cast<uint8_t*>(&size), sizeof size));
+      block_.resize(size);
+      NIMBLE_RETURN_IF_ERROR(
+          w->run.file->read_at(w->run.at + sizeof size, block_.data(), size));
+      w->batch.load(block_.span());
+      w->run.at += sizeof size + size;
+    }
+    return Status::ok();
+  }
+
+  // Entries of `w` from where it is up to and with the last one of `bound`, or
+  // before that where `w` comes after `bound`.
+  static size_t end_within(const Window& w, const Window& bound) {
+    const int most = &w <= &bound ? 0 : -1;
+    size_t begin = w.at, end = w.batch.size();
+    while (begin < end) {
+      const size_t mid = begin + (end - begin) / 2;
+      const int c = w.batch.compare(mid, bound.batch, bound.batch.size() - 1);
+      if (c <= most) {
+        begin = mid + 1;
+      } else {
+        end = mid;
+      }
+    }
+    return begin;
+  }
+
+  // A window whose run goes on bounds what can be told yet: entries after its
+  // last one may have others before them. Each round takes what is within the
+  // least of these bounds from all windows, and sorts it.
+  Status merge(std::span<const Run> runs, const Consumer& consume) {
+    const uint64_t window_bytes = memory_bytes_ / 4 / runs.size();
+    std::vector<Window> windows;
+    for (const Run& run : runs) {
+      windows.push_back({run, batch_.fresh()});
+      NIMBLE_RETURN_IF_ERROR(load(&windows.back(), window_bytes));
+    }
+    Batch merged = batch_.fresh();
+    for (;;) {
+      const Window* bound = nullptr;
+      for (const Window& w : windows) {
+        if (w.more() && (bound == nullptr ||
+                         w.batch.compare(w.batch.size() - 1, bound->batch,
+                                         bound->batch.size() - 1) < 0)) {
+          bound = &w;
+        }
+      }
+      merged.clear();
+      for (Window& w : windows) {
+        const size_t end =
+            bound == nullptr ? w.batch.size() : end_within(w, *bound);
+        merged.append(w.batch, w.at, end);
+        w.at = end;
+      }
+      if (merged.empty()) return Status::ok();
+      merged.sort();
+      NIMBLE_RETURN_IF_ERROR(consume(merged));
+      for (Window& w : windows) {
+        if (w.done() && w.more())
+          NIMBLE_RETURN_IF_ERROR(load(&w, window_bytes));
+      }
+    }
+  }
+
+  const uint64_t memory_bytes_;
+  const uint64_t block_bytes_;
+  const std::string directory_;
+  Batch batch_;
+  std::vector<Run> runs_;
+  std::vector<std::shared_ptr<SpillFile>> files_;  // of each level
+  ByteBuffer block_;
+  uint64_t largest_ = 0;  // block so far
+  uint64_t num_spilled_ = 0;
+};
+
+}  // namespace nimble
