@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "file/columns.h"
+#include "file/indexed_file.h"
 #include "io/temp_dir.h"
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/io/memory_file.h"
@@ -13,21 +13,8 @@
 namespace nimble::testing {
 namespace {
 
-// A file of `num_rows` rows and the sections of an index, which are not in its
-// footer: HashIndex takes its root from the caller.
-struct Indexed {
-  Bytes file;
-  std::vector<uint8_t> root;
-};
-
-KeyBuffer keys_of(const std::vector<std::string>& texts) {
-  KeyBuffer keys;
-  for (const auto& t : texts) keys.push_back(as_bytes(t));
-  return keys;
-}
-
-Indexed build(const std::vector<std::string>& keys,
-              HashIndexOptions options = {}) {
+IndexedFile build(const std::vector<std::string>& keys,
+                  HashIndexOptions options = {}) {
   auto writer = HashIndexWriter::create(options);
   REQUIRE(writer.has_value());
   // In pieces, as stripes come.
@@ -36,34 +23,9 @@ Indexed build(const std::vector<std::string>& keys,
     const size_t end = std::min(keys.size(), at + 777);
     REQUIRE((*writer)->add(buffer, at, end, at).is_ok());
   }
-  // A file of so many rows whose data are the index's sections.
-  Indexed out;
-  FileFooter footer;
-  footer.num_rows = keys.size();
-  footer.schema.format = "+s";
-  auto bytes = std::make_shared<std::vector<uint8_t>>(kMagic, kMagic + 8);
-  auto root = (*writer)->finish([&](ByteSpan section) -> Result<SectionRef> {
-    bytes->resize(round_up(bytes->size(), 8));
-    const SectionRef ref{bytes->size(), section.size(), checksum64(section)};
-    bytes->insert(bytes->end(), section.begin(), section.end());
-    return ref;
+  return file_with_index(keys.size(), [&](const SectionSink& sink) {
+    return (*writer)->finish(sink);
   });
-  REQUIRE(root.has_value());
-  out.root = *root;
-  if (!keys.empty()) {
-    footer.groups.push_back({{8, 1, 0}, keys.size()});
-  }
-  bytes->resize(round_up(bytes->size(), 8));
-  const auto f = footer.serialize();
-  Postscript ps;
-  ps.footer_offset = bytes->size();
-  ps.footer_size = f.size();
-  ps.footer_checksum = checksum64(f);
-  bytes->insert(bytes->end(), f.begin(), f.end());
-  const auto tail = ps.serialize();
-  bytes->insert(bytes->end(), tail.begin(), tail.end());
-  out.file = bytes;
-  return out;
 }
 
 using Truth = std::map<std::string, std::vector<uint64_t>>;
@@ -120,7 +82,8 @@ std::vector<std::string> random_keys(size_t n, size_t different,
   return out;
 }
 
-Result<std::unique_ptr<HashIndex>> open(const Reader& file, const Indexed& i) {
+Result<std::unique_ptr<HashIndex>> open(const Reader& file,
+                                        const IndexedFile& i) {
   return HashIndex::open(*file, i.root);
 }
 
@@ -143,7 +106,7 @@ TEST(HashIndex, EveryRowIsFoundMappedOrNot) {
     options.bloom_bits_per_key = c.bloom;
     options.memory_bytes = c.memory;
     options.spill_directory = dir.path("");
-    const Indexed indexed = build(keys, options);
+    const IndexedFile indexed = build(keys, options);
     auto probes = random_keys(300, c.different, 99);
     for (size_t i = 0; i < std::min<size_t>(300, keys.size()); ++i)
       probes.push_back(keys[i]);
@@ -169,14 +132,14 @@ TEST(HashIndex, BytesDoNotDependOnTheMemory) {
   HashIndexOptions small;
   small.memory_bytes = 0;
   small.spill_directory = dir.path("");
-  const Indexed a = build(keys, small), b = build(keys);
+  const IndexedFile a = build(keys, small), b = build(keys);
   CHECK(*a.file == *b.file);
   CHECK(a.root == b.root);
 }
 
 TEST(HashIndex, SizeOfAKey) {
   const auto keys = random_keys(200000, uint64_t{1} << 60, 4);
-  const Indexed i = build(keys);
+  const IndexedFile i = build(keys);
   const auto index = open(open_mapped(i.file), i);
   REQUIRE(index.has_value());
   // 18 bits a row, 14 a fingerprint, 16 an end for 5.6 keys, 10 of the filter.
@@ -185,7 +148,7 @@ TEST(HashIndex, SizeOfAKey) {
 
 TEST(HashIndex, EqualKeysAreCompactAndOnePartition) {
   const std::vector<std::string> keys(300000, "same");
-  const Indexed i = build(keys);
+  const IndexedFile i = build(keys);
   const auto file = open_mapped(i.file);
   const auto index = open(file, i);
   REQUIRE(index.has_value());
@@ -199,7 +162,7 @@ TEST(HashIndex, EqualKeysAreCompactAndOnePartition) {
 
 TEST(HashIndex, AColdKeyReadsOnePartitionAndABatchOneRound) {
   const auto keys = random_keys(300000, uint64_t{1} << 60, 5);
-  const Indexed i = build(keys);
+  const IndexedFile i = build(keys);
   const auto counted = std::make_shared<CountingFile>(i.file);
   counted->gap = 1 << 16;
   const auto file = open_file(counted);
@@ -229,7 +192,7 @@ TEST(HashIndex, AColdKeyReadsOnePartitionAndABatchOneRound) {
 TEST(HashIndex, ManyThreadsOneIndex) {
   const auto keys = random_keys(100000, 50000, 6);
   const Truth truth = truth_of(keys);
-  const Indexed i = build(keys);
+  const IndexedFile i = build(keys);
   for (const Reader& file :
        {open_mapped(i.file),
         open_file(std::make_shared<CountingFile>(i.file))}) {
@@ -261,11 +224,11 @@ TEST(HashIndex, ManyThreadsOneIndex) {
 TEST(HashIndex, FlippedBitsAreNoticed) {
   const auto keys = random_keys(3000, 1000, 7);
   const Truth truth = truth_of(keys);
-  const Indexed good = build(keys);
+  const IndexedFile good = build(keys);
   const uint64_t end = open_mapped(good.file)->postscript().footer_offset;
   std::mt19937_64 rng(8);
   for (int round = 0; round < 600; ++round) {
-    Indexed bad = good;
+    IndexedFile bad = good;
     bad.file = std::make_shared<std::vector<uint8_t>>(*good.file);
     const uint64_t at = 8 + rng() % (end - 8);
     (*bad.file)[at] ^= static_cast<uint8_t>(1u << rng() % 8);
@@ -288,7 +251,7 @@ TEST(HashIndex, FlippedBitsAreNoticed) {
 
 TEST(HashIndex, HostileRootsAreRefused) {
   const auto keys = random_keys(3000, 1000, 7);
-  const Indexed good = build(keys);
+  const IndexedFile good = build(keys);
   const auto file = open_mapped(good.file);
   for (size_t cut = 0; cut < good.root.size(); ++cut) {
     std::vector<uint8_t> root(good.root.begin(),

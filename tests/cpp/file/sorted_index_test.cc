@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "file/columns.h"
+#include "file/indexed_file.h"
 #include "io/temp_dir.h"
 #include "nimble/index/sorted_index_writer.h"
 #include "nimble/io/memory_file.h"
@@ -11,32 +11,7 @@
 namespace nimble::testing {
 namespace {
 
-// A file of rows whose data are the index's sections; the root, which is not
-// in its footer.
-struct Indexed {
-  Bytes file;
-  std::vector<uint8_t> root;
-};
-
-Bytes file_around(std::shared_ptr<std::vector<uint8_t>> bytes,
-                  uint64_t num_rows) {
-  FileFooter footer;
-  footer.num_rows = num_rows;
-  footer.schema.format = "+s";
-  if (num_rows > 0) footer.groups.push_back({{8, 1, 0}, num_rows});
-  bytes->resize(round_up(bytes->size(), 8));
-  const auto f = footer.serialize();
-  Postscript ps;
-  ps.footer_offset = bytes->size();
-  ps.footer_size = f.size();
-  ps.footer_checksum = checksum64(f);
-  bytes->insert(bytes->end(), f.begin(), f.end());
-  const auto tail = ps.serialize();
-  bytes->insert(bytes->end(), tail.begin(), tail.end());
-  return bytes;
-}
-
-Indexed build(const std::vector<std::string>& keys, uint64_t memory) {
+IndexedFile build(const std::vector<std::string>& keys, uint64_t memory) {
   const TempDir dir;
   SortedIndexOptions options;
   options.chunk_keys = 50;
@@ -44,18 +19,10 @@ Indexed build(const std::vector<std::string>& keys, uint64_t memory) {
   options.memory_bytes = memory;
   options.spill_directory = dir.path("");
   SortedIndexWriter writer(options);
-  KeyBuffer buffer;
-  for (const auto& k : keys) buffer.push_back(as_bytes(k));
-  REQUIRE(writer.add(buffer, 0, keys.size()).is_ok());
-  auto bytes = std::make_shared<std::vector<uint8_t>>(kMagic, kMagic + 8);
-  auto root = writer.finish([&](ByteSpan section) -> Result<SectionRef> {
-    bytes->resize(round_up(bytes->size(), 8));
-    const SectionRef ref{bytes->size(), section.size(), checksum64(section)};
-    bytes->insert(bytes->end(), section.begin(), section.end());
-    return ref;
+  REQUIRE(writer.add(keys_of(keys), 0, keys.size()).is_ok());
+  return file_with_index(keys.size(), [&](const SectionSink& sink) {
+    return writer.finish(sink);
   });
-  REQUIRE(root.has_value());
-  return {file_around(bytes, keys.size()), *root};
 }
 
 // Of some values, each ended so that none is the beginning of another.
@@ -83,7 +50,7 @@ TEST(SortedIndex, PrefixesGiveRowsInKeyOrder) {
     for (const size_t different : {1, 30, 1 << 20}) {
       const auto keys = random_keys(n, different);
       for (const uint64_t memory : {uint64_t{0}, uint64_t{1} << 26}) {
-        const Indexed made = build(keys, memory);
+        const IndexedFile made = build(keys, memory);
         const auto file = open_mapped(made.file);
         const auto index = SortedIndex::open(*file, made.root);
         REQUIRE(index.has_value());
@@ -114,7 +81,7 @@ TEST(SortedIndex, PrefixesGiveRowsInKeyOrder) {
 
 TEST(SortedIndex, MemoryIsWhatWasLoaded) {
   const auto keys = random_keys(5000, 1 << 20);
-  const Indexed made = build(keys, 1 << 26);
+  const IndexedFile made = build(keys, 1 << 26);
   const auto file = open_mapped(made.file);
   const auto index = SortedIndex::open(*file, made.root);
   REQUIRE(index.has_value());
@@ -133,7 +100,7 @@ TEST(SortedIndex, MemoryIsWhatWasLoaded) {
 
 TEST(SortedIndex, EntriesAreThereOrNot) {
   const auto keys = random_keys(1000, 200);
-  const Indexed made = build(keys, 1 << 26);
+  const IndexedFile made = build(keys, 1 << 26);
   const auto file = open_mapped(made.file);
   const auto index = SortedIndex::open(*file, made.root);
   REQUIRE(index.has_value());
@@ -150,7 +117,7 @@ TEST(SortedIndex, EntriesAreThereOrNot) {
 }
 
 TEST(SortedIndex, BrokenRootsAreCorrupt) {
-  const Indexed made = build(random_keys(1000, 200), 1 << 26);
+  const IndexedFile made = build(random_keys(1000, 200), 1 << 26);
   const auto file = open_mapped(made.file);
   for (size_t cut = 0; cut < made.root.size(); cut += 8) {
     const std::vector<uint8_t> root(made.root.begin(),
@@ -159,7 +126,7 @@ TEST(SortedIndex, BrokenRootsAreCorrupt) {
     if (!index) CHECK(index.error().code() == StatusCode::kCorrupt);
   }
   // The root of a file with other rows.
-  const Indexed fewer = build(random_keys(999, 200), 1 << 26);
+  const IndexedFile fewer = build(random_keys(999, 200), 1 << 26);
   const auto other = open_mapped(fewer.file);
   const auto index = SortedIndex::open(*other, made.root);
   REQUIRE(!index.has_value());
