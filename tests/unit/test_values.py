@@ -22,6 +22,9 @@ from nimblepy.expr.filter import parse_filter
 from nimblepy.schema.values import exact_of, is_null, place, successor
 
 UTC = datetime.UTC
+# pyarrow 18 has a type of its own for them.
+UUIDS = pa.uuid() if hasattr(pa, "uuid") else pa.binary(16)
+needs_uuids = pytest.mark.skipif(not hasattr(pa, "uuid"), reason="pyarrow before 18")
 IDS = [uuid.UUID(int=i * 7919) for i in range(4)]
 DAYS = [datetime.date(2024, 1, 5 + i) for i in range(4)]
 NANOS = pa.array([10**18 + i for i in range(4)], pa.timestamp("ns"))
@@ -37,10 +40,9 @@ def written(tmp_path: Path, values: pa.Array) -> nb.File:
 def column(data_type: pa.DataType) -> pa.Array:
     if data_type == pa.string():
         return pa.array([str(item) for item in IDS])
-    if data_type == pa.uuid():
-        return pa.ExtensionArray.from_storage(
-            pa.uuid(), pa.array([item.bytes for item in IDS], pa.binary(16))
-        )
+    if data_type == UUIDS:
+        octets = pa.array([item.bytes for item in IDS], pa.binary(16))
+        return octets if octets.type == UUIDS else pa.ExtensionArray.from_storage(UUIDS, octets)
     days = pa.array(DAYS)
     if pa.types.is_timestamp(data_type):
         return days.cast(pa.timestamp(data_type.unit)).cast(data_type)
@@ -57,9 +59,9 @@ def column(data_type: pa.DataType) -> pa.Array:
         (pa.timestamp("us"), datetime.date(2024, 1, 6)),
         (pa.timestamp("ns"), pd.Timestamp("2024-01-06")),
         (pa.date32(), pd.Timestamp("2024-01-06")),
-        (pa.uuid(), IDS[1]),
-        (pa.uuid(), IDS[1].bytes),
-        (pa.uuid(), pa.scalar(IDS[1].bytes, pa.uuid())),
+        (UUIDS, IDS[1]),
+        (UUIDS, IDS[1].bytes),
+        (UUIDS, pa.scalar(IDS[1].bytes, UUIDS)),
         (pa.string(), IDS[1]),
         (pa.string(), np.str_(IDS[1])),
     ],
@@ -229,7 +231,7 @@ SCHEMA = pa.schema(
         "m": pa.decimal128(9, 2),
         "t": pa.time64("us"),
         "ts": pa.timestamp("us"),
-        "u": pa.uuid(),
+        "u": UUIDS,
     }
 )
 BATCH = pa.record_batch(
@@ -239,7 +241,7 @@ BATCH = pa.record_batch(
         pa.array([1, 2], SCHEMA.field("m").type),
         pa.array([datetime.time(11), datetime.time(13)]),
         pa.array([datetime.datetime(2024, 1, 1, 5), datetime.datetime(2024, 1, 2)]),
-        column(pa.uuid())[:2],
+        column(UUIDS)[:2],
     ],
     schema=SCHEMA,
 )
@@ -258,8 +260,8 @@ BATCH = pa.record_batch(
         ("CAST(ts AS DATE) BETWEEN '2024-01-01' AND '2024-01-01'", [True, False]),
         ("'2024-01-01' < CAST(ts AS DATE)", [False, True]),
         ("a + 1 = '6'", [False, True]),
-        (f"u = '{IDS[1]}'", [False, True]),
-        (f"u IN ('{IDS[0]}', '{IDS[2]}')", [True, False]),
+        pytest.param(f"u = '{IDS[1]}'", [False, True], marks=needs_uuids),
+        pytest.param(f"u IN ('{IDS[0]}', '{IDS[2]}')", [True, False], marks=needs_uuids),
     ],
 )
 def test_quoted_text_takes_the_type_beside_it(text: str, passes: list[bool]) -> None:
@@ -270,7 +272,7 @@ def test_quoted_text_takes_the_type_beside_it(text: str, passes: list[bool]) -> 
     "text",
     [
         "t > '12:00+02:00'",
-        "u = 'no uuid'",
+        pytest.param("u = 'no uuid'", marks=needs_uuids),
         "CAST(ts AS DATE) = 'yesterday'",
         "a + 1 = 'x'",
         "CAST('1e5000' AS BIGINT) = a",
@@ -312,3 +314,10 @@ def test_exact_values() -> None:
 )
 def test_successor(key: bytes, above: bytes | None) -> None:
     assert successor(key) == above
+
+
+def test_views_of_text_are_exported_whole(tmp_path: Path) -> None:
+    # pyarrow before 24 crashes when it exports what it has cast to views.
+    file = written(tmp_path, pa.array(["a", "b"], pa.string_view()))
+    assert file.count(pa.array(["b", "c"])).to_pylist() == [1, 0]
+    assert file.count(["a", "a"]).to_pylist() == [1, 1]

@@ -609,11 +609,14 @@ def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | N
     if pt.is_null(array.type):
         return pa.nulls(len(array), wanted), None
     try:
+        if pt.is_string_view(wanted) or pt.is_binary_view(wanted):
+            # A cast to views leaves a buffer out in pyarrow before 24, whose export then crashes.
+            return pa.array(array.to_pylist(), wanted), None
         cast = array.cast(wanted, safe=False)
         if widens(array.type, wanted):
             return cast, None
         bad = ~_same(array, cast.cast(array.type, safe=False))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return _one_by_one(array, wanted)
     # Wrapping around is undone by the way back, except where a sign changes with it.
     if pt.is_signed_integer(array.type) and pt.is_unsigned_integer(wanted):
