@@ -1,11 +1,13 @@
 """Looks inside a pyarrow expression.
 
-pyarrow has no public way to walk an expression, but it can pickle one: the payload is an Arrow IPC
-file whose schema metadata lists the nodes in prefix order (``call``, ``field_ref``, ``literal``,
-``options``, ``end``) and whose columns hold literals and options with their full types. Unlike
-``str(expression)`` this loses nothing: int8 stays apart from int64, and long ``is_in`` lists are
-whole. That layout is pyarrow's own business, so a tree read from it is believed only when the
-expression rebuilt from it equals the original; otherwise the expression counts as opaque.
+pyarrow has no public way to walk an expression, but it can pickle one. Nothing is unpickled here:
+``__reduce__`` of an expression that the caller has made in this process only gives the payload, and
+that is read as data. It is an Arrow IPC file whose schema metadata lists the nodes in prefix order
+(``call``, ``field_ref``, ``literal``, ``options``, ``end``) and whose columns hold literals and
+options with their full types. Unlike ``str(expression)`` this loses nothing: int8 stays apart from
+int64, and long ``is_in`` lists are whole. That layout is pyarrow's own business, so a tree read
+from it is believed only when the expression rebuilt from it equals the original; otherwise the
+expression counts as opaque.
 """
 
 from __future__ import annotations

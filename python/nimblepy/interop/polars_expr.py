@@ -2,8 +2,8 @@
 
 Polars evaluates the whole predicate afterwards, so a translation only has to keep every row that
 passes; a part that is not understood, or where polars compares differently, is left out. They
-differ on floats (polars finds NaN equal to itself and greater than all numbers) and on mixed
-types (polars converts both sides first), so only comparisons within one type are pushed.
+differ on mixed types (polars converts both sides first), so only comparisons within one type are
+pushed. Polars finds NaN equal to itself and greater than all numbers, as SQL does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from typing import TypeAlias
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.bounds import compare, one_of
-from nimblepy.expr.evaluate import build
 from nimblepy.expr.nodes import (
     FLIPPED,
     TRUE,
@@ -47,7 +45,7 @@ _OPS: dict[str, Op] = {
 }
 
 
-def pushed_filter(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None:
+def pushed_filter(predicate: pl.Expr, schema: pa.Schema) -> Node | None:
     """A filter that every row passing ``predicate`` passes too; ``None`` when nothing is known."""
     try:
         with warnings.catch_warnings():
@@ -57,7 +55,7 @@ def pushed_filter(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None
             node = _Translation(schema).implied(tree)
     except (ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
-    return None if node == TRUE else build(node)
+    return None if node == TRUE else node
 
 
 class _Translation:
@@ -92,10 +90,10 @@ class _Translation:
         if column is None or not _is_literal(other):
             return TRUE
         values = _literal(other)
-        if len(values) != 1 or not _comparable(column, values[0], op):
+        if len(values) != 1 or not _comparable(column, values[0]):
             return TRUE
         try:
-            return compare(column, op, values[0])
+            return compare(column, op, values[0], nan_greatest=True)
         except InvalidArgumentError:
             return TRUE
 
@@ -129,9 +127,9 @@ class _Translation:
         if len(scalars) == 1 and pt.is_nested(scalars[0].type):
             scalars = list(scalars[0].values) if scalars[0].is_valid else []
         scalars = [scalar for scalar in scalars if scalar.is_valid]
-        if not all(_comparable(column, scalar, "==") for scalar in scalars):
+        if not all(_comparable(column, scalar) for scalar in scalars):
             return TRUE
-        return one_of(column, scalars) if scalars else TRUE
+        return one_of(column, scalars, nan_greatest=True) if scalars else TRUE
 
     def _column(self, tree: Json) -> Column | None:
         if isinstance(tree, dict) and isinstance(name := tree.get("Column"), str):
@@ -149,15 +147,13 @@ def _literal(tree: Json) -> pa.Array:
     return pl.select(expression).to_series().to_arrow()
 
 
-def _comparable(column: Column, literal: pa.Scalar, op: Op) -> bool:
+def _comparable(column: Column, literal: pa.Scalar) -> bool:
     """Whether polars compares the two by their exact values, as this package does."""
     kind, other = column.value_type, literal.type
     if not literal.is_valid:
         return False
     if pt.is_floating(kind):
-        # NaN literals never get here: they would have to match NaN.
-        number = pt.is_float64(kind) and pt.is_float64(other) and literal.as_py() == literal.as_py()
-        return number and op in ("==", "<", "<=")
+        return bool(pt.is_float64(kind) and pt.is_float64(other))
     if pt.is_integer(kind):
         return bool(pt.is_integer(other))
     if is_text(kind):

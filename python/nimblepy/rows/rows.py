@@ -319,8 +319,10 @@ class Rows(_core.PointBase, RowSource):
         """A scan, to be run by its ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
 
         Args:
-            filter: a pyarrow expression, or SQL text; answered by indexes, then zone maps, then
-                exact evaluation of what is left.
+            filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text in
+                DuckDB's dialect, in which NaN equals itself and is above all numbers. Answered
+                by indexes, then zone maps, then exact evaluation of what is left. In SQL ``a.b``
+                is the field ``b`` of ``a`` and ``"a.b"`` the column of that name.
             row_range: half-open row numbers to look at.
             batch_rows: most rows of a batch.
             threads: threads that decode; ``None`` is one per processor.
