@@ -82,11 +82,6 @@ NOT_PRIVATE = {"_core", "_asdict", "_fields", "_make", "_replace"}
 # Of PySpark, which has no other way to ask.
 NOT_PRIVATE |= {"_explain_string", "_jdf", "_jvm"}
 
-# What does not keep the rules yet: lines "rule, what, whom" in a file that only shrinks.  An entry
-# that is not needed any more fails the test; `python tests/layering/test_layering.py` strikes such.
-NOT_YET = Path(__file__).with_name("not_yet.txt")
-Problem = tuple[str, ...]
-
 
 def all_below(stands_on: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """For each room the rooms that it may use besides itself."""
@@ -122,21 +117,6 @@ def cycles(uses: Mapping[str, Iterable[str]]) -> set[str]:
         return seen
 
     return {node for node in uses if node in reached(node)}
-
-
-def not_yet() -> set[Problem]:
-    lines = NOT_YET.read_text("utf-8").splitlines() if NOT_YET.exists() else []
-    return {tuple(line.split()) for line in lines}
-
-
-def compare(rule: str, found: Iterable[Problem], known: set[Problem] | None = None) -> None:
-    """Fails for problems of a rule that are not known and for known ones that are gone."""
-    problems = {(rule, *problem) for problem in found}
-    known = {k for k in (not_yet() if known is None else known) if k[0] == rule}
-    new = sorted(" ".join(p) for p in problems - known)
-    stale = sorted(" ".join(p) for p in known - problems)
-    assert not new, "against the rules:\n" + "\n".join(new)
-    assert not stale, f"no longer so, strike from {NOT_YET.name}:\n" + "\n".join(stale)
 
 
 # ---- C++ ----
@@ -205,21 +185,14 @@ def cpp_uses(files: Mapping[str, str]) -> dict[str, set[str]]:
     return uses
 
 
-def found_cpp_upward() -> set[Problem]:
-    return {pair for path, text in cpp_files().items() for pair in cpp_upward(path, text)}
-
-
-def found_cpp_cycles() -> set[Problem]:
-    return {(node,) for node in cycles(cpp_uses(cpp_files()))}
-
-
 def test_cpp_files_lie_in_rooms() -> None:
     rooms = {room_of(path) for path in cpp_files()}
     assert rooms == set(CPP_STANDS_ON)
 
 
 def test_cpp_includes_point_down() -> None:
-    compare("cpp-upward", found_cpp_upward())
+    files = cpp_files().items()
+    assert {pair for path, text in files for pair in cpp_upward(path, text)} == set()
 
 
 def test_cpp_includes_of_others_stay_in_their_rooms() -> None:
@@ -227,7 +200,7 @@ def test_cpp_includes_of_others_stay_in_their_rooms() -> None:
 
 
 def test_cpp_files_form_no_cycle() -> None:
-    compare("cpp-cycle", found_cpp_cycles())
+    assert cycles(cpp_uses(cpp_files())) == set()
 
 
 # ---- Python ----
@@ -346,34 +319,22 @@ def python_uses(modules: Iterable[Module]) -> dict[str, set[str]]:
     return {m.name: (m.used_modules(known) & known) - {m.name} for m in modules}
 
 
-def found_python_upward() -> set[Problem]:
-    known = {m.name for m in python_modules()}
-    return {pair for m in python_modules() for pair in python_upward(m, known)}
-
-
-def found_python_cycles() -> set[Problem]:
-    return {(node,) for node in cycles(python_uses(python_modules()))}
-
-
-def found_python_private() -> set[Problem]:
-    """(room, name): so a module of the list may be renamed."""
-    return {(m.room, name) for m in python_modules() for name in m.foreign_private()}
-
-
 def test_python_modules_lie_in_rooms() -> None:
     assert {m.room for m in python_modules()} <= set(PYTHON_STANDS_ON)
 
 
 def test_python_imports_point_down() -> None:
-    compare("python-upward", found_python_upward())
+    known = {m.name for m in python_modules()}
+    assert {pair for m in python_modules() for pair in python_upward(m, known)} == set()
 
 
 def test_python_modules_form_no_cycle() -> None:
-    compare("python-cycle", found_python_cycles())
+    assert cycles(python_uses(python_modules())) == set()
 
 
 def test_python_modules_use_no_underscore_names_of_others() -> None:
-    compare("python-private", found_python_private())
+    found = {(m.name, name) for m in python_modules() for name in m.foreign_private()}
+    assert found == set()
 
 
 # ---- the rules can fail ----
@@ -387,15 +348,6 @@ def test_the_sources_are_found() -> None:
 def test_rooms_that_stand_on_each_other_are_refused() -> None:
     with pytest.raises(AssertionError, match="each other"):
         all_below({"a": {"b"}, "b": {"a"}})
-
-
-def test_what_is_known_may_neither_grow_nor_stay_too_long() -> None:
-    known: set[Problem] = {("rule", "a"), ("other", "c")}
-    compare("rule", [("a",)], known)
-    with pytest.raises(AssertionError, match=r"against the rules:\s+rule b"):
-        compare("rule", [("a",), ("b",)], known)
-    with pytest.raises(AssertionError, match=r"strike from not_yet\.txt:\s+rule a"):
-        compare("rule", [], known)
 
 
 @pytest.mark.parametrize(
@@ -508,17 +460,3 @@ def test_python_cycles_under_type_checking_are_found() -> None:
 )
 def test_underscore_names_of_others_are_found(text: str, names: set[str]) -> None:
     assert Module("nimblepy.a.x", text).foreign_private() == names
-
-
-FOUND = {
-    "cpp-upward": found_cpp_upward,
-    "cpp-cycle": found_cpp_cycles,
-    "python-upward": found_python_upward,
-    "python-cycle": found_python_cycles,
-    "python-private": found_python_private,
-}
-
-if __name__ == "__main__":  # strikes what is no longer so
-    still = {(rule, *problem) for rule, find in FOUND.items() for problem in find()}
-    lines = sorted(" ".join(problem) for problem in not_yet() & still)
-    NOT_YET.write_text("".join(f"{line}\n" for line in lines), "utf-8")

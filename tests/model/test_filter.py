@@ -115,7 +115,7 @@ SQL: list[tuple[str, Callable[[Row], bool | None]]] = [
     ("s > 'ab'", known(lambda s: s > "ab", "s")),
     ("s = ''", known(lambda s: s == "", "s")),
     ("s IN ('a', '𝄞')", known(lambda s: s in ("a", "𝄞"), "s")),
-    ("f > 0.25", known(lambda f: f > 0.25, "f")),
+    ("f > 0.25", known(lambda f: f > 0.25 or f != f, "f")),  # NaN is greatest
     ("f = 0", known(lambda f: f == 0, "f")),
     ("f <= 3", known(lambda f: f <= 3, "f")),
     ("i > 2.5", known(lambda i: i > 2.5, "i")),

@@ -12,7 +12,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.expr.filter import parse_filter
-from nimblepy.schema.columns import Column, resolve_column, resolve_dotted
+from nimblepy.schema.columns import Column, resolve_column, resolve_sql
 
 N = 5000
 INSIDE = np.arange(N)  # the field a.b
@@ -130,7 +130,7 @@ def test_resolution() -> None:
         return column.path, column.steps, column.type
 
     assert found(resolve_column(schema, "a.b.c")) == (("a.b", "c"), (1, 0), pa.int32())
-    assert found(resolve_dotted(schema, ["a", "b", "c"])) == (
+    assert found(resolve_sql(schema, ["a", "b", "c"], quoted=False)) == (
         ("a", "b", "c"),
         (0, 0, 0),
         pa.int8(),
@@ -143,3 +143,23 @@ def test_resolution() -> None:
     for bad in (5, ["a", 1], None):
         with pytest.raises(nb.InvalidArgumentError, match="column name"):
             resolve_column(schema, bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("K = 1", ("k",)),
+        ('"K" = 1', ("k",)),
+        ("LOC.Lat = 1", ("loc", "lat")),
+        ("b = 1", ("b",)),
+        ("B = 1", ("B",)),
+    ],
+)
+def test_names_in_sql_fold_case_unless_that_is_ambiguous(text: str, path: tuple[str, ...]) -> None:
+    schema = pa.schema(
+        {"k": pa.int64(), "loc": pa.struct({"lat": pa.int64()}), "b": pa.int8(), "B": pa.int8()}
+    )
+    assert parse_filter(text, schema).columns == (path,)
+    twice = pa.schema({"ab": pa.int64(), "AB": pa.int64()})
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column 'Ab'; did you mean"):
+        parse_filter("Ab = 1", twice)

@@ -179,7 +179,7 @@ def test_zoned_column_reads_text_in_its_own_zone() -> None:
         ("i > 3 ORDER BY i", "near 'ORDER BY'"),
         ("i > 3; DROP TABLE t", "near 'DROP'"),
         ("loc.lta > 1", "unknown column 'loc.lta'; did you mean 'loc.lat'"),
-        ("I > 1", "did you mean 'i'"),
+        ("tinyy > 1", "did you mean 'tiny'"),
         ("s > 3", "cannot compare a string column with 3"),
         ("i = 'abc'", "'abc' is not a int64 value"),
         ("d > '2020-13-01'", "'2020-13-01' is not a date32"),

@@ -155,6 +155,9 @@ class _ConditionReader:
         raise refuse(tree, "is not a condition; a filter must be true or false for each row")
 
     def _compare(self, left: exp.Expr, op: Op, right: exp.Expr) -> Node:
+        if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple) and op in ("==", "!="):
+            same = self._same_tuples(left, right)
+            return same if op == "==" else negate(same)
         a, b = self._values.read(left), self._values.read(right)
         if isinstance(a, Constant) and not isinstance(b, Constant):
             a, b, op = b, a, FLIPPED[op]
@@ -170,6 +173,13 @@ class _ConditionReader:
             return opaque(compare_values(op, a.expression, b.expression), columns)
         function = getattr(pc, _FUNCTIONS[op])
         return opaque(function(a.expression, b.expression), columns)
+
+    def _same_tuples(self, left: exp.Tuple, right: exp.Tuple) -> Node:
+        """DuckDB compares rows as values: nulls in them are equal, and the answer is known."""
+        pairs = list(zip(left.expressions, right.expressions, strict=False))
+        if not len(pairs) == len(left.expressions) == len(right.expressions):
+            raise refuse(right, f"has not as many values as {left.sql(dialect='duckdb')}")
+        return all_of(*(self._same(a, b) for a, b in pairs))
 
     def _against(self, column: Column, op: Op, constant: Constant) -> Node:
         return compare(column, op, literal_for(column, constant), nan_greatest=True)
@@ -189,6 +199,8 @@ class _ConditionReader:
     def _same(self, left: exp.Expr, right: exp.Expr) -> Node:
         """IS NOT DISTINCT FROM a constant: equality that finds nulls equal."""
         a, b = self._values.read(left), self._values.read(right)
+        if isinstance(a, Constant):
+            a, b = b, a
         if not isinstance(a, Operand) or a.column is None or not isinstance(b, Constant):
             raise refuse(left, "IS [NOT] DISTINCT FROM needs a column and a constant")
         if b.value is None:
@@ -204,6 +216,8 @@ class _ConditionReader:
     def _in(self, tree: exp.In) -> Node:
         if any(tree.args.get(part) for part in ("query", "unnest", "field")):
             raise refuse(tree, "IN takes a list of values here, not a query")
+        if isinstance(tree.this, exp.Tuple):
+            return any_of(*(self._compare(tree.this, "==", row) for row in tree.expressions))
         value = self._values.read(tree.this)
         members = [self._values.read(member) for member in tree.expressions]
         constants = [member for member in members if isinstance(member, Constant)]

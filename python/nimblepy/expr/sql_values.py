@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.evaluate import evaluate_constant, field
-from nimblepy.schema.columns import Column, Path, resolve_column, resolve_dotted
+from nimblepy.schema.columns import Column, Path, resolve_sql
 from nimblepy.schema.text import localize, parse_text
 from nimblepy.schema.values import as_scalar
 
@@ -139,9 +139,8 @@ class ValueReader:
             raise refuse(tree, "is not a column")
         names = [part.name for part in parts]
         # Quotes say where a name ends; without them a dot may after all belong to the name.
-        if any(part.args.get("quoted") for part in parts):
-            return resolve_column(self._schema, names)
-        return resolve_dotted(self._schema, names)
+        quoted = any(part.args.get("quoted") for part in parts)
+        return resolve_sql(self._schema, names, quoted=quoted)
 
     def _negative(self, tree: exp.Neg) -> Constant | Operand:
         operand = self.read(tree.this)

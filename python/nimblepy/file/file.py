@@ -135,7 +135,7 @@ class File(Joinable):
     # ------------------------------------------------------------------ finding and reading
 
     def projected(self, columns: Projected) -> pa.Schema:
-        return pa.schema(self.handle.projection(columns))
+        return self.handle.projected(columns)
 
     def all_rows(self) -> RowSet:
         return RowSet.of_range(0, self.handle.num_rows)

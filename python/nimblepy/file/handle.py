@@ -39,7 +39,7 @@ class FileHandle:
         has_cluster = bool(self.indexes) and self.indexes[0].number == CLUSTER
         self.cluster_by: tuple[SortKey, ...] = self.indexes[0].keys if has_cluster else ()
         self._chosen: dict[tuple[Names, bool], Index] = {}
-        self._projections: dict[Projected, Any] = {}
+        self._projections: dict[Projected, tuple[Any, pa.Schema]] = {}
 
     @property
     def core(self) -> Any:
@@ -77,16 +77,23 @@ class FileHandle:
 
     def projection(self, columns: Projected) -> Any:
         """The core's reader of some columns."""
-        projection = self._projections.get(columns)
-        if projection is None:
+        return self._projected(columns)[0]
+
+    def projected(self, columns: Projected) -> pa.Schema:
+        """Schema of some columns."""
+        return self._projected(columns)[1]
+
+    def _projected(self, columns: Projected) -> tuple[Any, pa.Schema]:
+        known = self._projections.get(columns)
+        if known is None:
             outputs = None
             if columns is not None:
                 outputs = [(resolve_column(self.schema, n).steps, output_name(n)) for n in columns]
-            projection = _core.Projection(self.core, outputs)
+            made = _core.Projection(self.core, outputs)
             if len(self._projections) > MOST_PREPARED:
                 self._projections.clear()
-            self._projections[columns] = projection
-        return projection
+            known = self._projections[columns] = made, pa.schema(made)
+        return known
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         """Some columns of these rows, in their order."""

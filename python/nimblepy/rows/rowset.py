@@ -171,13 +171,11 @@ class RowSet:
         """The rows at these positions of the set, in the given order; repeats are kept."""
         if self.end is None:
             return self.entries(numbers.astype(np.int64))
-        if len(self.begin) == 1:
-            entry = np.zeros(len(numbers), dtype=np.int64)
-            rows = numbers + self.begin[0]
-        else:
-            ends = np.cumsum(self.sizes).astype(np.uint64)
-            entry = np.searchsorted(ends, numbers, side="right")
-            rows = self.end[entry] - (ends[entry] - numbers)
+        if len(self.begin) == 1 and self.probe is None and self.file is None:
+            return RowSet(numbers + self.begin[0])
+        ends = np.cumsum(self.sizes).astype(np.uint64)
+        entry = np.searchsorted(ends, numbers, side="right")
+        rows = self.end[entry] - (ends[entry] - numbers)
         return replace(self.entries(entry), begin=rows, end=None)
 
     def backwards(self) -> RowSet:

@@ -74,15 +74,28 @@ def resolve_column(schema: pa.Schema, name: str | Sequence[str]) -> Column:
     return column_at(schema, steps)
 
 
-def resolve_dotted(schema: pa.Schema, parts: Sequence[str]) -> Column:
+def resolve_sql(schema: pa.Schema, parts: Sequence[str], *, quoted: bool) -> Column:
     """The column that names with dots between them mean in SQL, where a dot leads into a struct.
 
-    Where no struct has such a field, the dots may belong to a name.
+    Where no struct has such a field, the dots may belong to a name. Case tells columns apart only
+    where more than one has the name.
+
+    Args:
+        quoted: the names stand in quotes, so that their dots do not separate anything.
     """
-    steps = _find(schema, list(parts), longest_first=False)
-    if steps is None:
-        raise InvalidArgumentError(unknown_column_message(schema, ".".join(parts)))
-    return column_at(schema, steps)
+    path = tuple(parts)
+    steps = _find_exact(schema, path) if quoted else _find(schema, list(parts), longest_first=False)
+    if steps is not None:
+        return column_at(schema, steps)
+    folded = [known for known in column_paths(schema) if _folds(known, path)]
+    if len(folded) != 1:
+        shown = show_path(path) if quoted else ".".join(path)
+        raise InvalidArgumentError(unknown_column_message(schema, shown))
+    return resolve_column(schema, folded[0])
+
+
+def _folds(known: Path, path: Path) -> bool:
+    return [name.casefold() for name in known] == [name.casefold() for name in path]
 
 
 def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
