@@ -32,6 +32,7 @@ Result<const BloomFilter*> ClusterIndex::bloom(uint64_t probes) const {
     NIMBLE_ASSIGN_OR_RETURN(bloom_bytes_,
                             file_.read_section(section, "Bloom filter"));
     bytes = bloom_bytes_;
+    file_.budget()->add_resident(bytes.size());
   }
   NIMBLE_ASSIGN_OR_RETURN(bloom_filter_, BloomFilter::open(bytes));
   bloom_.store(&*bloom_filter_, std::memory_order_release);

@@ -26,8 +26,6 @@ class FileReader final : public OpenFile {
   Result<const IndexLookup*> index(size_t i) const;
   // Bloom filters of columns, listed on first use; null where there are none.
   Result<std::shared_ptr<const ColumnBlooms>> column_blooms() const;
-  // Bytes of the caches and of the indexes that have been opened.
-  uint64_t memory_bytes() const;
 
  private:
   FileReader() : cluster_(*this) {}

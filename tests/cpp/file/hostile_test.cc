@@ -92,7 +92,6 @@ bool read_everything(const Bytes& bytes, bool mapped) {
     refused |= !prune_rows(*file, z.node, q).has_value();
   }
   if (file->encoder() == nullptr || n == 0) return refused;
-  const GroupCache::Pin pin(file->groups());
   KeyCursor cursor(file->cluster());
   ByteBuffer key;
   for (uint64_t row = 0; row < n; row += 5) {
