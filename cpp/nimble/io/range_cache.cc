@@ -60,8 +60,8 @@ bool RangeCache::evict_one() {
 void RangeCache::after_fork(bool was_held) {
   shares_.store(0, std::memory_order_relaxed);  // of threads that are gone
   if (!was_held) return;
-  abandon(&recent_);
-  abandon(&by_offset_);
+  reinit_leaking(&recent_);
+  reinit_leaking(&by_offset_);
   *counter() = 0;
 }
 

@@ -109,7 +109,7 @@ class SlotCache final : public CacheBudget::Part {
   // What threads of the parent used is used for ever: it is not evicted here.
   void after_fork(bool was_held) {
     if (!was_held) return;
-    abandon(&loaded_);
+    reinit_leaking(&loaded_);
     for (size_t i = 0; i < slots_.size(); ++i) {
       if ((slots_[i].users.load() & Handle::kLoaded) != 0) loaded_.push_back(i);
     }

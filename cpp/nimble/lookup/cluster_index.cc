@@ -59,10 +59,10 @@ Result<const RowKeys*> ClusterIndex::row_keys() const {
 void ClusterIndex::after_fork(bool was_held) {
   if (!was_held) return;
   if (bloom_.load() == nullptr) {
-    abandon(&bloom_filter_);
-    abandon(&bloom_bytes_);
+    reinit_leaking(&bloom_filter_);
+    reinit_leaking(&bloom_bytes_);
   }
-  if (row_keys_.load() == nullptr) abandon(&row_keys_owner_);
+  if (row_keys_.load() == nullptr) reinit_leaking(&row_keys_owner_);
 }
 
 }  // namespace nimble

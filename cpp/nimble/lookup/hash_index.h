@@ -110,7 +110,7 @@ class HashIndex {
   mutable std::atomic<uint64_t> bloom_probes_{0};
   mutable std::vector<uint8_t> bloom_bytes_;
   mutable ReadMutex bloom_mutex_{[this](bool was_held) {
-    if (was_held && !bloom_loaded_.load()) abandon(&bloom_bytes_);
+    if (was_held && !bloom_loaded_.load()) reinit_leaking(&bloom_bytes_);
   }};
 };
 

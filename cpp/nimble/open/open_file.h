@@ -91,7 +91,7 @@ class OpenFile {
   // Resident once they are read, by node: batches share them.
   struct Dictionaries {
     ReadMutex mutex{[this](bool was_held) {
-      if (was_held) abandon(&values);
+      if (was_held) reinit_leaking(&values);
     }};
     std::map<uint32_t, Dictionary> values;
   };

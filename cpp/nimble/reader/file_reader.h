@@ -32,14 +32,14 @@ class FileReader final : public OpenFile {
 
   struct OpenIndex {
     ReadMutex mutex{[this](bool was_held) {
-      if (was_held && ready.load() == nullptr) abandon(&owner);
+      if (was_held && ready.load() == nullptr) reinit_leaking(&owner);
     }};
     std::atomic<const IndexLookup*> ready{nullptr};
     std::shared_ptr<const IndexLookup> owner;
   };
   struct OpenBlooms {
     ReadMutex mutex{[this](bool was_held) {
-      if (was_held) abandon(&owner);
+      if (was_held) reinit_leaking(&owner);
     }};
     std::shared_ptr<const ColumnBlooms> owner;
   };
