@@ -29,7 +29,6 @@ import nimblepy as nb
 from bench import index_data, markdown
 from bench.bars import Bar
 from bench.index_memory import peak_bytes
-from nimblepy import _core
 
 KEYS = 10_000  # of a batch
 SETS = 7  # of keys that are asked, and turns
@@ -69,7 +68,6 @@ def measure(place: Path, rows: int) -> list[Bar]:
     for name in ("k", "u"):
         found += list(_cold(path, name, asked))
     found += list(_misses(path, asked))
-    found += list(_filters(min(rows, 1_000_000), min(100 * rows, 1_000_000)))
     found += list(_build(min(rows, 2_000_000), 5 * rows))
     return found
 
@@ -214,33 +212,6 @@ def _misses(path: Path, asked: Asked) -> Iterator[Bar]:
         share = sum(n == 0 for n in reads) / len(reads)
     yield Bar("reads of a miss with its Bloom filter loaded", 0, statistics.median(reads), "reads")
     yield Bar("misses without any read", 98, share * 100, "%", at_least=True)
-
-
-def theory(bits: float) -> float:
-    """What a split-block filter lets through: blocks hold a Poisson number of keys."""
-    mean, total, weight = 256 / bits, 0.0, 0.0
-    for k in range(400):
-        weight = np.exp(-mean) if k == 0 else weight * mean / k
-        total += float(weight) * (1 - (31 / 32) ** k) ** 8
-    return total
-
-
-def _filters(keys: int, asked: int) -> Iterator[Bar]:
-    random = np.random.default_rng(5)
-    present = _bytes(random.integers(0, 1 << 62, keys))
-    absent = _bytes(random.integers(1 << 62, (1 << 63) - 1, asked))
-    for bits in (8, 10, 16):
-        filter_bits = _core.bloom_bits(present, float(bits))
-        passed = float(_core.bloom_probe(filter_bits, absent).mean())
-        off = abs(passed / theory(bits) - 1) * 100
-        text = f"Bloom false positives at {bits} bits: {passed:.4%}, theory {theory(bits):.4%}, off"
-        yield Bar(text, 10, off, "%")
-
-
-def _bytes(numbers: np.ndarray[Any, Any]) -> pa.Array:
-    return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(8), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))]
-    ).cast(pa.binary())
 
 
 def _build(rows: int, memory_rows: int) -> Iterator[Bar]:

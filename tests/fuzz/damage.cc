@@ -115,7 +115,6 @@ size_t num_indexes(const FileReader& file) {
   return file.footer().indexes.size() + (file.encoder() != nullptr ? 1 : 0);
 }
 Answer ask(const FileReader& file, size_t i, const KeyBuffer& keys) {
-  const GroupCache::Pin pin(file.groups());
   if (file.encoder() != nullptr && i == 0) {
     return find(*open_cluster_lookup(file.cluster()), keys);
   }
@@ -148,7 +147,6 @@ DamagedFiles::Original::Original(const std::vector<uint8_t>& file)
   FUZZ_CHECK(bool{(*all)->read_ranges({&first, 1}, 1, &out)});
   const auto read = ArrowRows::make(**all, std::move(out));
   for (size_t i = 0; i < num_indexes(*reader); ++i) {
-    const GroupCache::Pin pin(reader->groups());
     const bool is_cluster = reader->encoder() != nullptr && i == 0;
     const KeyEncoder encoder =
         is_cluster

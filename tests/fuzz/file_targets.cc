@@ -83,7 +83,6 @@ void ask_index(const Reader& file, const IndexLookup& index) {
   std::vector<uint64_t> counts;
   (void)index.count(probes, true, &counts);
   (void)index.check_rows(keys, 0);
-  (void)index.memory_bytes();
   if (file->num_rows() <= kMostFileRows) (void)index.check_order();
   if (!index.is_ordered()) return;
   std::vector<PlaceRange> places;
@@ -154,7 +153,7 @@ FUZZ_FILE_TARGET(open) {
     }
     (void)file->footer().schema.type_name();
     FUZZ_CHECK(!file->footer().serialize().empty());
-    (void)file->memory_bytes();
+    (void)file->budget()->used();
   }
 }
 
@@ -197,7 +196,6 @@ FUZZ_FILE_TARGET(lookup) {
   for (const bool mapped : {true, false}) {
     const Reader file = open_input(input, mapped);
     if (file == nullptr || file->encoder() == nullptr) return;
-    const GroupCache::Pin pin(file->groups());
     ask_index(file, *open_cluster_lookup(file->cluster()));
     const uint64_t n = std::min<uint64_t>(file->num_rows(), 60);
     KeyCursor cursor(file->cluster());

@@ -65,7 +65,7 @@ struct Chunk {
 };
 
 // Chunks without a block in use, by when they became so. The newest are kept
-// as they are, older ones are lent to the system, and above what may be lent
+// as they are, older ones are purgeable, and above what may be purgeable
 // the oldest are given back.
 class IdleChunks {
  public:
@@ -76,7 +76,7 @@ class IdleChunks {
     Chunk* const chunk = same.back();
     same.pop_back();
     if (kept_.erase(chunk->idle_at) > 0) kept_bytes_ -= size;
-    if (lent_.erase(chunk->idle_at) > 0) lent_bytes_ -= size;
+    if (purgeable_.erase(chunk->idle_at) > 0) purgeable_bytes_ -= size;
     return chunk;
   }
 
@@ -88,15 +88,15 @@ class IdleChunks {
   }
 
   // The next one to give back, null where all may stay.
-  Chunk* surplus() {
+  Chunk* evict() {
     while (kept_bytes_ > kMaxIdleBytes) {
       Chunk* const oldest = take_oldest(&kept_, &kept_bytes_);
-      if (!lend_chunk(oldest->base, oldest->size)) return forget(oldest);
-      lent_[oldest->idle_at] = oldest;
-      lent_bytes_ += oldest->size;
+      if (!make_purgeable(oldest->base, oldest->size)) return forget(oldest);
+      purgeable_[oldest->idle_at] = oldest;
+      purgeable_bytes_ += oldest->size;
     }
-    if (lent_bytes_ <= lendable_bytes()) return nullptr;
-    return forget(take_oldest(&lent_, &lent_bytes_));
+    if (purgeable_bytes_ <= max_purgeable_bytes()) return nullptr;
+    return forget(take_oldest(&purgeable_, &purgeable_bytes_));
   }
 
   size_t kept_bytes() const { return kept_bytes_; }
@@ -117,8 +117,8 @@ class IdleChunks {
   }
 
   uint64_t now_ = 0;
-  ByAge kept_, lent_;  // every lent one is older than every kept one
-  size_t kept_bytes_ = 0, lent_bytes_ = 0;
+  ByAge kept_, purgeable_;  // every purgeable one is older than every kept one
+  size_t kept_bytes_ = 0, purgeable_bytes_ = 0;
   std::map<size_t, std::deque<Chunk*>> by_size_;  // the newest at the end
 };
 
@@ -146,9 +146,9 @@ class BufferPool {
     if (--chunk->used > 0) return;
     std::erase(room, chunk);
     idle_.add(chunk);
-    while (Chunk* const surplus = idle_.surplus()) {
-      unmap_chunk(surplus->base, surplus->size);
-      chunks_.erase(surplus->base);
+    while (Chunk* const evicted = idle_.evict()) {
+      unmap_chunk(evicted->base, evicted->size);
+      chunks_.erase(evicted->base);
     }
   }
 

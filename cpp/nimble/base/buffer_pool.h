@@ -11,7 +11,7 @@ namespace nimble {
 
 // Smaller buffers are malloc's.
 inline constexpr size_t kPooledBytes = 65536;
-// Unused memory above this is the system's to take: it is lent (see
+// Unused memory above this is the system's to take: it is purgeable (see
 // chunk_memory.h) up to an eighth of the machine's memory, and given back
 // above.
 inline constexpr size_t kMaxIdleBytes = size_t{64} << 20;
@@ -22,7 +22,7 @@ inline constexpr size_t kMaxIdleBytes = size_t{64} << 20;
 void* allocate_buffer(size_t* size);
 void free_buffer(void* p, size_t size);
 
-// Bytes that are kept for buffers to come and not lent.
+// Bytes that are kept for buffers to come and not purgeable.
 size_t idle_buffer_bytes();
 
 }  // namespace nimble

@@ -44,7 +44,7 @@ uint8_t* map_sparse(size_t size) {
   return static_cast<uint8_t*>(p);
 }
 
-bool lend_chunk(uint8_t* chunk, size_t size) {
+bool make_purgeable(uint8_t* chunk, size_t size) {
   return ::madvise(chunk, size, MADV_FREE) == 0;
 }
 
@@ -106,7 +106,7 @@ size_t available_bytes() {
   return std::min(available_to_all(), available_to_container());
 }
 
-size_t lendable_bytes() {
+size_t max_purgeable_bytes() {
   static const size_t bytes = [] {
     const long pages = ::sysconf(_SC_PHYS_PAGES);
     const long size = ::sysconf(_SC_PAGESIZE);
@@ -127,9 +127,9 @@ void unmap_chunk(uint8_t* chunk, size_t) { std::free(chunk); }
 uint8_t* map_sparse(size_t size) {
   return static_cast<uint8_t*>(std::calloc(size, 1));
 }
-bool lend_chunk(uint8_t*, size_t) { return false; }
+bool make_purgeable(uint8_t*, size_t) { return false; }
 size_t available_bytes() { return SIZE_MAX; }
-size_t lendable_bytes() { return 0; }
+size_t max_purgeable_bytes() { return 0; }
 
 #endif
 

@@ -19,14 +19,14 @@ uint8_t* map_sparse(size_t size);
 // Lets the system take the pages when it is short of memory; what it has not
 // taken when the chunk is written again costs no fault and no zeroes. The
 // bytes are lost. False where the system offers no such thing.
-bool lend_chunk(uint8_t* chunk, size_t size);
+bool make_purgeable(uint8_t* chunk, size_t size);
 
 // Bytes that the process can still get before the system runs out of memory and
 // ends it, which is what it does instead of refusing. SIZE_MAX where that
 // cannot be known. Costs some microseconds.
 size_t available_bytes();
 
-// Bytes that may be lent at a time: an eighth of the machine's memory.
-size_t lendable_bytes();
+// Bytes that may be purgeable at a time: an eighth of the machine's memory.
+size_t max_purgeable_bytes();
 
 }  // namespace nimble

@@ -25,7 +25,7 @@ ForkMutex::All& ForkMutex::all() {
   static All* const it = [] {
     auto* const made = new All();
     ::pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
-                     &ForkMutex::renew_all);
+                     &ForkMutex::reinit_all);
     return made;
   }();
   return *it;
@@ -47,17 +47,18 @@ ForkMutex::~ForkMutex() {
   (previous_ != nullptr ? previous_->next_ : list.first) = next_;
 }
 
-void ForkMutex::renew_all() {
+void ForkMutex::reinit_all() {
   forks.fetch_add(1, std::memory_order_relaxed);
   All& list = all();
-  for (ForkMutex* m = list.first; m != nullptr; m = m->next_) m->renew();
+  for (ForkMutex* m = list.first; m != nullptr; m = m->next_)
+    m->reinit_after_fork();
   list.mutex.unlock();
 }
 
-void ForkMutex::renew() {
+void ForkMutex::reinit_after_fork() {
   const bool was_held = !mutex_.try_lock();
   if (was_held) {
-    abandon(&mutex_);
+    reinit_leaking(&mutex_);
   } else {
     mutex_.unlock();
   }

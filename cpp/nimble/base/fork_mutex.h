@@ -13,7 +13,8 @@ class ForkMutex {
  public:
   // Called in the child before anything else runs there, with whether a thread
   // that is gone held the mutex. What it was changing is half changed then:
-  // abandon() that, do not free it. Must not make or destroy a ForkMutex.
+  // reinit_leaking() that, do not free it. Must not make or destroy a
+  // ForkMutex.
   using AfterFork = std::function<void(bool was_held)>;
 
   explicit ForkMutex(AfterFork after_fork = nullptr);
@@ -22,13 +23,14 @@ class ForkMutex {
   ForkMutex& operator=(const ForkMutex&) = delete;
 
   void lock() { mutex_.lock(); }
+  bool try_lock() { return mutex_.try_lock(); }
   void unlock() { mutex_.unlock(); }
 
  private:
   struct All;
   static All& all();
-  static void renew_all();  // in the child
-  void renew();
+  static void reinit_all();  // in the child
+  void reinit_after_fork();
 
   std::mutex mutex_;
   const AfterFork after_fork_;
@@ -42,7 +44,7 @@ uint32_t fork_count();
 
 // Makes a new value of what may be half changed; the old one is leaked.
 template <class T>
-void abandon(T* value) {
+void reinit_leaking(T* value) {
   ::new (static_cast<void*>(value)) T();
 }
 

@@ -29,10 +29,10 @@ class ReadAhead {
       : claim_(std::move(claim)), threads_(threads) {}
   ~ReadAhead() {
     if (is_lost()) {  // nobody to wait for, and what they had is half changed
-      abandon(&slots_);
-      abandon(&workers_);
-      abandon(&ready_);  // destroying one waits for its waiters
-      abandon(&room_);
+      reinit_leaking(&slots_);
+      reinit_leaking(&workers_);
+      reinit_leaking(&ready_);  // destroying one waits for its waiters
+      reinit_leaking(&room_);
       return;
     }
     {

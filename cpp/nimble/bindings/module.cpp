@@ -1,6 +1,5 @@
 #include "nimble/base/blocking.h"
 #include "nimble/bindings/core_file.h"
-#include "nimble/bindings/index_tools.h"
 
 // Not mod_gil_not_used(): no free-threaded Python has run the tests yet.
 PYBIND11_MODULE(_core, m) {
@@ -19,6 +18,5 @@ PYBIND11_MODULE(_core, m) {
   nimble::register_quick_get(m);
   nimble::register_range_reader(m);
   nimble::register_inspect(m);
-  nimble::register_bloom(m);
   nimble::register_index_rewriter(m);
 }

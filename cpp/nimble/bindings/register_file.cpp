@@ -17,8 +17,8 @@ std::shared_ptr<const FileReader> open_file(
     std::shared_ptr<const ReadableFile> file, uint64_t cache_bytes) {
   ReaderOptions options;
   options.cache_bytes = cache_bytes;
-  return unwrap(without_gil(
-      [&] { return FileReader::open(std::move(file), options); }));
+  return unwrap(
+      without_gil([&] { return FileReader::open(std::move(file), options); }));
 }
 
 std::shared_ptr<const FileReader> open_path(const std::string& path, bool map,
@@ -141,11 +141,11 @@ void register_file(py::module_& m) {
       .def_property_readonly("indexes", &indexes_of)
       .def_property_readonly("stats", &stats_of)
       .def("reset_stats", [](const FileReader& f) { f.stats()->reset(); })
-      .def_property_readonly("memory_bytes",
-                             [](const FileReader& f) {
-                               return without_gil(
-                                   [&] { return f.memory_bytes(); });
-                             })
+      .def_property_readonly(
+          "memory_bytes",
+          [](const FileReader& f) {
+            return without_gil([&] { return f.budget()->used(); });
+          })
       .def("__arrow_c_schema__", [](const FileReader& f) {
         return schema_capsule(f.footer().schema);
       });

@@ -5,7 +5,6 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/bindings/index_tools.h"
 #include "nimble/bindings/write_target.h"
 #include "nimble/bindings/writer_options.h"
 #include "nimble/maintain/index_estimate.h"

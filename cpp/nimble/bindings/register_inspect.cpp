@@ -53,8 +53,7 @@ Result<StreamLayout> stream_layout(const FileReader& f,
 Result<std::vector<GroupLayout>> read_layout(const FileReader& f) {
   std::vector<GroupLayout> out;
   for (size_t g = 0; g < f.footer().groups.size(); ++g) {
-    const GroupCache::Pin pin(f.groups());
-    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, f.groups().get(g));
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, f.groups().get(g));
     const ChunkDirectoryRef& c = group->view().chunks();
     GroupLayout layout{f.footer().groups[g].section.size,
                        {},

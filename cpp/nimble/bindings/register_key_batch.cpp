@@ -36,7 +36,6 @@ ProbeKeys::ProbeKeys(const FileReader& file, const py::object& batch,
 }
 
 Result<LookupAnswer> ProbeKeys::find(const RowReader* wanted) const {
-  const GroupCache::Pin pin(file_.groups());
   NIMBLE_ASSIGN_OR_RETURN(LookupAnswer found,
                           find_keys(file_.cluster(), keys_, whole_, wanted));
   for (size_t i = 0; i < has_null_.size(); ++i) {

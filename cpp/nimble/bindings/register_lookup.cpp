@@ -74,7 +74,6 @@ py::tuple find_range(const FileReader& file, const py::object& lower,
   Result<RowRange> found = RowRange{};
   {
     const WithoutGil nogil;
-    const GroupCache::Pin pin(file.groups());
     found = KeyCursor(file.cluster()).find_range(range);
   }
   const RowRange r = unwrap(std::move(found));
@@ -89,7 +88,6 @@ py::tuple find_prefix(const FileReader& file, const py::object& values,
   Result<RowRange> found = RowRange{};
   {
     const WithoutGil nogil;
-    const GroupCache::Pin pin(file.groups());
     found = KeyCursor(file.cluster()).find_range(range);
   }
   const RowRange r = unwrap(std::move(found));

@@ -59,8 +59,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
                                      " of a file of " +
                                      std::to_string(f.num_rows()) + " rows"));
     }
-    const GroupCache::Pin pin(f.groups());
-    return read_pinned(row, nullptr);
+    return read_columns(row, nullptr);
   }
 
  private:
@@ -137,7 +136,6 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       return py::reinterpret_borrow<py::object>(Py_NotImplemented);
     }
     const OpenFile& f = rows_->file();
-    const GroupCache::Pin pin(f.groups());
     Result<std::optional<uint64_t>> found = std::optional<uint64_t>();
     if (f.file().mapped() != nullptr) {
       found = (*index_)->find_first(encoded, rows_.get());
@@ -147,11 +145,11 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     }
     const std::optional<uint64_t> row = unwrap(std::move(found));
     if (!row) return py::none();
-    return read_pinned(*row, key);
+    return read_columns(*row, key);
   }
 
   // `key` is the one that the row was found by, or null.
-  py::object read_pinned(uint64_t row, PyObject* key) const {
+  py::object read_columns(uint64_t row, PyObject* key) const {
     const OpenFile& f = rows_->file();
     // One round of reads for all of them.
     py::object others;
@@ -162,9 +160,9 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       nested.emplace(nested_->make_output());
       check(nested_->take({&row, 1}, 1, &*nested));
     }
-    const LoadedGroup& group = *unwrap(f.groups().get(f.group_of(row)));
-    const StripeView& stripe = group.view().stripe_of(row);
-    const RowPlace place{f, group, stripe, row - stripe.first_row};
+    const GroupHandle group = unwrap(f.groups().get(f.group_of(row)));
+    const StripeView& stripe = group->view().stripe_of(row);
+    const RowPlace place{f, *group, stripe, row - stripe.first_row};
     // Copied rather than built: its table has the right size and the keys.
     py::object out =
         py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));

@@ -158,9 +158,8 @@ Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
   std::vector<StripeReads> out;
   const OpenFile& f = reader.file();
   for (auto r = ranges.begin(); r != ranges.end();) {
-    const GroupCache::Pin pin(f.groups());
     const size_t g = f.group_of(r->begin);
-    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, f.groups().get(g));
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, f.groups().get(g));
     const StripeView& s = group->view().stripe_of(r->begin);
     FetchedBodies fetched(f.file(), f.range_cache(), f.stats());
     const StripeReader stripe(f, f.plan(), *group, s, &fetched);
@@ -170,9 +169,8 @@ Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
     for (; r != ranges.end() && r->begin < end; ++r) {
       const RowRange here{r->begin, std::min(r->end, end)};
       for (size_t c = 0; c < reader.schema().children.size(); ++c) {
-        NIMBLE_RETURN_IF_ERROR(stripe.want_range(reader.node(c),
-                                                 here.begin - s.first_row,
-                                                 here.end - s.first_row));
+        NIMBLE_RETURN_IF_ERROR(stripe.want_range(
+            reader.node(c), here.begin - s.first_row, here.end - s.first_row));
       }
       reads.rows += here.size();
       r->begin = here.end;
@@ -186,8 +184,8 @@ Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
 // (group, first row of the stripe, rows, reads, bytes) per stripe.
 py::list plan_reads(const RowReader& reader, const Rows& ranges) {
   std::vector<RowRange> merged = merge_ranges(ranges_from_numpy(ranges));
-  const auto plan = unwrap(without_gil(
-      [&] { return stripe_reads(reader, std::move(merged)); }));
+  const auto plan = unwrap(
+      without_gil([&] { return stripe_reads(reader, std::move(merged)); }));
   py::list out;
   for (const StripeReads& s : plan) {
     out.append(py::make_tuple(s.group, s.first_row, s.rows, s.reads, s.bytes));

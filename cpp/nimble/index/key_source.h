@@ -13,8 +13,7 @@ struct KeyPlace {
   bool is_equal = false;
 };
 
-// Rows are those of the file, and there. The calling thread keeps the file's
-// groups pinned.
+// Rows are those of the file, and there. May wait for a read.
 class KeySource {
  public:
   virtual ~KeySource() = default;

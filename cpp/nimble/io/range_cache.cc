@@ -22,7 +22,12 @@ RangeCache::Bytes RangeCache::find(uint64_t offset, uint64_t size,
 }
 
 void RangeCache::put(uint64_t offset, Bytes bytes) {
-  if (bytes->size() > capacity_) return;
+  if (bytes->size() > capacity()) return;
+  insert(offset, std::move(bytes));
+  budget().shrink();
+}
+
+void RangeCache::insert(uint64_t offset, Bytes bytes) {
   const std::lock_guard lock(mutex_);
   // No stretch ever lies inside another.
   const auto end_of = [](const Entry& e) { return e.offset + e.bytes->size(); };
@@ -34,35 +39,30 @@ void RangeCache::put(uint64_t offset, Bytes bytes) {
     if (before->first == offset) at = before;
   }
   while (at != by_offset_.end() && end_of(*at->second) <= end) {
-    used_ -= at->second->bytes->size();
+    *counter() -= at->second->bytes->size();
     recent_.erase(at->second);
     at = by_offset_.erase(at);
   }
-  used_ += bytes->size();
+  *counter() += bytes->size();
   recent_.push_front({offset, std::move(bytes)});
   by_offset_[offset] = recent_.begin();
-  evict();
 }
 
-void RangeCache::evict() {
-  while (used_ > capacity_ && !recent_.empty()) {
-    used_ -= recent_.back().bytes->size();
-    by_offset_.erase(recent_.back().offset);
-    recent_.pop_back();
-  }
+bool RangeCache::evict_one() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || recent_.empty()) return false;
+  *counter() -= recent_.back().bytes->size();
+  by_offset_.erase(recent_.back().offset);
+  recent_.pop_back();
+  return true;
 }
 
 void RangeCache::after_fork(bool was_held) {
   shares_.store(0, std::memory_order_relaxed);  // of threads that are gone
   if (!was_held) return;
-  abandon(&recent_);
-  abandon(&by_offset_);
-  used_ = 0;
-}
-
-uint64_t RangeCache::memory_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return used_;
+  reinit_leaking(&recent_);
+  reinit_leaking(&by_offset_);
+  *counter() = 0;
 }
 
 }  // namespace nimble

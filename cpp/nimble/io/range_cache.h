@@ -1,5 +1,6 @@
-// RangeCache: a bounded, thread-safe cache of immutable stretches of a file
-// that is not mapped. Least recently used stretches go first.
+// RangeCache: a thread-safe cache of immutable stretches of a file that is not
+// mapped, bounded by the file's budget. Least recently used stretches go first.
+// No call waits for a read.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +12,21 @@
 
 #include "nimble/base/bytes.h"
 #include "nimble/base/fork_mutex.h"
+#include "nimble/io/cache_budget.h"
 
 namespace nimble {
 
-class RangeCache {
+class RangeCache final : public CacheBudget::Part {
  public:
   using Bytes = std::shared_ptr<const std::vector<uint8_t>>;
 
-  explicit RangeCache(uint64_t capacity) : capacity_(capacity) {}
+  explicit RangeCache(CacheBudget* budget) : Part(budget) {}
 
   // A cached stretch that covers [offset, offset + size), or null; `*begin`
   // is where in the file it begins.
   Bytes find(uint64_t offset, uint64_t size, uint64_t* begin);
   void put(uint64_t offset, Bytes bytes);
-  uint64_t memory_bytes() const;
-  uint64_t capacity() const { return capacity_; }
+  uint64_t capacity() const { return budget().capacity(); }
 
   // While it lives, an operation may read this much ahead of its use: those
   // that do at a time share half of the capacity.
@@ -43,7 +44,7 @@ class RangeCache {
     Share& operator=(const Share&) = delete;
     uint64_t bytes() const {
       const uint64_t n = cache_->shares_.load(std::memory_order_relaxed);
-      return cache_->capacity_ / 2 / std::max<uint64_t>(n, 1);
+      return cache_->capacity() / 2 / std::max<uint64_t>(n, 1);
     }
 
    private:
@@ -56,15 +57,14 @@ class RangeCache {
     uint64_t offset;
     Bytes bytes;
   };
-  void evict();
+  void insert(uint64_t offset, Bytes bytes);
+  bool evict_one() override;
   void after_fork(bool was_held);
 
-  const uint64_t capacity_;
   std::atomic<uint64_t> shares_{0};
   mutable ForkMutex mutex_{[this](bool was_held) { after_fork(was_held); }};
   std::list<Entry> recent_;  // front: used last
   std::map<uint64_t, std::list<Entry>::iterator> by_offset_;
-  uint64_t used_ = 0;
 };
 
 }  // namespace nimble

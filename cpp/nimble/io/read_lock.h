@@ -1,6 +1,8 @@
 // ReadMutex and ReadLock: a mutex that is held while the file is read.
 #pragma once
 
+#include <mutex>
+
 #include "nimble/base/blocking.h"
 #include "nimble/base/fork_mutex.h"
 #include "nimble/io/readable_file.h"
@@ -23,12 +25,19 @@ class ReadLock {
     if (file.mapped() == nullptr) assert_may_wait();
     mutex_.lock();
   }
-  ~ReadLock() { mutex_.unlock(); }
+  // Never waits.
+  ReadLock(ReadMutex& mutex, std::try_to_lock_t)
+      : mutex_(mutex), owns_(mutex_.try_lock()) {}
+  ~ReadLock() {
+    if (owns_) mutex_.unlock();
+  }
   ReadLock(const ReadLock&) = delete;
   ReadLock& operator=(const ReadLock&) = delete;
+  bool owns_lock() const { return owns_; }
 
  private:
   ReadMutex& mutex_;
+  const bool owns_ = true;
 };
 
 }  // namespace nimble

@@ -32,6 +32,7 @@ Result<const BloomFilter*> ClusterIndex::bloom(uint64_t probes) const {
     NIMBLE_ASSIGN_OR_RETURN(bloom_bytes_,
                             file_.read_section(section, "Bloom filter"));
     bytes = bloom_bytes_;
+    file_.budget()->add_resident(bytes.size());
   }
   NIMBLE_ASSIGN_OR_RETURN(bloom_filter_, BloomFilter::open(bytes));
   bloom_.store(&*bloom_filter_, std::memory_order_release);
@@ -58,10 +59,10 @@ Result<const RowKeys*> ClusterIndex::row_keys() const {
 void ClusterIndex::after_fork(bool was_held) {
   if (!was_held) return;
   if (bloom_.load() == nullptr) {
-    abandon(&bloom_filter_);
-    abandon(&bloom_bytes_);
+    reinit_leaking(&bloom_filter_);
+    reinit_leaking(&bloom_bytes_);
   }
-  if (row_keys_.load() == nullptr) abandon(&row_keys_owner_);
+  if (row_keys_.load() == nullptr) reinit_leaking(&row_keys_owner_);
 }
 
 }  // namespace nimble

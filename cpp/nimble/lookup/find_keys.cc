@@ -54,8 +54,7 @@ class GroupFinder {
     return Status::ok();
   }
 
-  // The rows of these probes go on in a later chunk, maybe of another group:
-  // looked for when no group is in use that loading one might drop.
+  // The rows of these probes go on in a later chunk, maybe of another group.
   Status find_ends() {
     KeyCursor cursor(index_);
     for (const uint64_t probe : open_ended_) {
@@ -145,7 +144,7 @@ class GroupFinder {
   const KeySource* source_ = nullptr;
   std::vector<RowRange>* out_;
   std::vector<uint64_t> open_ended_;
-  const LoadedGroup* group_ = nullptr;
+  GroupHandle group_;
   size_t group_index_ = 0;
   size_t last_chunk_ = 0;
   size_t opened_ = 0;
@@ -242,7 +241,7 @@ Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
   std::vector<ByteRange> chunks;
   for (size_t i = 0; i < probes.size() && group_of[i] < boundaries.size();
        ++i) {
-    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* loaded,
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle loaded,
                             file.groups().get(group_of[i], ReadKind::kIndex));
     const size_t chunk = loaded->chunks().find(keys.key(probes[i]));
     if (chunk == loaded->chunks().size()) continue;  // the search will say so
@@ -276,12 +275,10 @@ Status find_unmapped(const ClusterIndex& index, const KeyBuffer& keys,
     if (some.size() > 1) {
       NIMBLE_RETURN_IF_ERROR(fetch_index(index.file(), keys, some));
     }
+    KeyCursor cursor(index, few);
     if (columns != nullptr) {
-      KeyCursor cursor(index, few);
       NIMBLE_RETURN_IF_ERROR(fetch_gaps(keys, some, &cursor));
     }
-    // Another cursor: fetching may have dropped the group that one had open.
-    KeyCursor cursor(index, few);
     for (const uint64_t i : some) {
       NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole
                                              ? cursor.find_whole(keys.key(i))

@@ -30,6 +30,11 @@ Result<std::unique_ptr<HashIndex>> HashIndex::open(const OpenFile& file,
   if (Status s = index->parse(root); !s) {
     return std::move(s).with_context(file.file().name() + ": hash index");
   }
+  const size_t sections =
+      index->partitions_.size() + index->bloom_sections_.size();
+  file.budget()->add_resident(
+      sizeof *index + sections * (sizeof(SectionRef) + sizeof(void*)) +
+      index->partitions_.size() * sizeof(HashPartition));
   return index;
 }
 
@@ -95,14 +100,6 @@ Status HashIndex::check_sections(const std::vector<SectionRef>& sections,
   return Status::ok();
 }
 
-uint64_t HashIndex::memory_bytes() const {
-  const ReadLock lock(bloom_mutex_, file_.file());
-  return sizeof *this + bloom_bytes_.capacity() +
-         (partitions_.size() + bloom_sections_.size()) *
-             (sizeof(SectionRef) + sizeof(void*)) +
-         partitions_.size() * sizeof(HashPartition);
-}
-
 Status HashIndex::corrupt(Status status, uint64_t partition) const {
   if (status.is_ok()) return status;
   return std::move(status).with_context(
@@ -157,6 +154,7 @@ Result<bool> HashIndex::load_bloom(uint64_t probes) const {
     to += s.size;
   }
   bloom_bytes_ = std::move(bytes);
+  file_.budget()->add_resident(size);
   bloom_loaded_.store(true, std::memory_order_release);
   return true;
 }

@@ -43,7 +43,6 @@ class HashIndex {
   bool has_bloom() const { return !bloom_sections_.empty(); }
   // Bytes in the file, without the root.
   uint64_t size_bytes() const { return size_bytes_; }
-  uint64_t memory_bytes() const;
 
   // Every row whose key is keys.key(i) is among the candidates of i; about
   // one in 3000 probes has one more. Rows of a probe ascend.
@@ -111,7 +110,7 @@ class HashIndex {
   mutable std::atomic<uint64_t> bloom_probes_{0};
   mutable std::vector<uint8_t> bloom_bytes_;
   mutable ReadMutex bloom_mutex_{[this](bool was_held) {
-    if (was_held && !bloom_loaded_.load()) abandon(&bloom_bytes_);
+    if (was_held && !bloom_loaded_.load()) reinit_leaking(&bloom_bytes_);
   }};
 };
 

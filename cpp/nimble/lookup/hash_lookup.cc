@@ -19,7 +19,6 @@ class HashLookup final : public IndexLookup {
         encoder_(std::move(encoder)) {}
 
   const KeyEncoder& encoder() const override { return encoder_; }
-  uint64_t memory_bytes() const override { return index_->memory_bytes(); }
   bool is_ordered() const override { return false; }
 
   Status find_candidates(const KeyBuffer& keys, bool whole,

@@ -57,8 +57,6 @@ class IndexLookup {
 
   // Of the index's key columns, in their order.
   virtual const KeyEncoder& encoder() const = 0;
-  // Of what it has loaded and keeps; grows as it is asked.
-  virtual uint64_t memory_bytes() const = 0;
   // Are leading columns of a key enough, and are there bounds and places?
   virtual bool is_ordered() const = 0;
 

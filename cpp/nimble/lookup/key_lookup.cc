@@ -44,7 +44,7 @@ Status ends_before_boundary(const OpenFile& file, size_t group) {
 }
 
 Status KeyCursor::open_group(size_t group) {
-  if (group_ != nullptr && group_index_ == group) return Status::ok();
+  if (group_ && group_index_ == group) return Status::ok();
   has_chunk_ = false;
   NIMBLE_ASSIGN_OR_RETURN(group_, file_.groups().get(group, ReadKind::kIndex));
   group_index_ = group;

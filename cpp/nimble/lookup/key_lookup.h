@@ -54,7 +54,7 @@ class KeyCursor {
   const ClusterIndex& index_;
   const OpenFile& file_;
   ColumnKeys columns_;
-  const LoadedGroup* group_ = nullptr;
+  GroupHandle group_;
   size_t group_index_ = 0;
   size_t chunk_index_ = 0;
   bool has_chunk_ = false;

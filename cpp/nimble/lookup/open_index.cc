@@ -18,17 +18,14 @@ class ClusterLookup final : public IndexLookup {
       : index_(index), file_(index.file()) {}
 
   const KeyEncoder& encoder() const override { return *file_.encoder(); }
-  uint64_t memory_bytes() const override { return 0; }  // the file counts it
   bool is_ordered() const override { return true; }
 
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const override {
-    const GroupCache::Pin pin(file_.groups());
     return KeyCursor(index_, wanted).find_first(key);
   }
   Status find(const KeyBuffer& keys, bool whole, const RowReader* wanted,
               LookupAnswer* out) const override {
-    const GroupCache::Pin pin(file_.groups());
     NIMBLE_ASSIGN_OR_RETURN(*out, find_keys(index_, keys, whole, wanted));
     return Status::ok();
   }
@@ -41,7 +38,6 @@ class ClusterLookup final : public IndexLookup {
   }
   Result<PlaceRange> find_range(const KeyRange& range,
                                 const RowReader* wanted) const override {
-    const GroupCache::Pin pin(file_.groups());
     return KeyCursor(index_, wanted).find_range(range);
   }
   // The Bloom filter and uniqueness know of no places: keys count as prefixes.
@@ -76,7 +72,6 @@ class SortedLookup final : public IndexLookup {
       : index_(std::move(index)), encoder_(std::move(encoder)) {}
 
   const KeyEncoder& encoder() const override { return encoder_; }
-  uint64_t memory_bytes() const override { return index_->memory_bytes(); }
   bool is_ordered() const override { return true; }
 
   // Equal keys have ascending rows: the first is at the key's first place.

@@ -48,8 +48,7 @@ Result<std::unique_ptr<const RowKeys>> RowKeys::create(
     specs.push_back({{static_cast<int>(outputs.size())}, c.order});
     outputs.push_back({c.path, path_name(file.footer().schema, c.path)});
   }
-  const std::shared_ptr<const OpenFile> borrowed(&file,
-                                                   [](const OpenFile*) {});
+  const std::shared_ptr<const OpenFile> borrowed(&file, [](const OpenFile*) {});
   NIMBLE_ASSIGN_OR_RETURN(auto rows, RowReader::create(borrowed, outputs));
   NIMBLE_ASSIGN_OR_RETURN(KeyEncoder encoder,
                           KeyEncoder::create(rows->schema(), specs));
@@ -88,7 +87,6 @@ Status RowKeys::read(std::span<const uint64_t> rows, KeyBuffer* out) const {
   // A step's columns are in memory as Arrow arrays, then as keys.
   constexpr size_t kStep = 65536;
   out->reset(encoder_.fixed_width());
-  const GroupCache::Pin pin(rows_->file().groups());
   for (size_t at = 0; at < rows.size(); at += kStep) {
     Column column = rows_->make_output();
     NIMBLE_RETURN_IF_ERROR(rows_->take(
@@ -109,7 +107,7 @@ Status RowKeys::read_range(RowRange rows, KeyBuffer* out) const {
 // A row of a mapped file.
 struct RowKeys::Place {
   const OpenFile* file = nullptr;
-  const LoadedGroup* group = nullptr;
+  GroupHandle group;
   const StripeView* stripe = nullptr;
   uint64_t row = 0;  // of the stripe
 
@@ -149,10 +147,10 @@ struct RowKeys::Place {
 
 Result<RowKeys::Place> RowKeys::place_of(uint64_t row) const {
   const OpenFile& file = rows_->file();
-  NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group,
+  NIMBLE_ASSIGN_OR_RETURN(GroupHandle group,
                           file.groups().get(file.group_of(row)));
   const StripeView& stripe = group->view().stripe_of(row);
-  return Place{&file, group, &stripe, row - stripe.first_row};
+  return Place{&file, std::move(group), &stripe, row - stripe.first_row};
 }
 
 Status RowKeys::append_part(const Place& place, size_t part,
@@ -193,7 +191,6 @@ Result<int> RowKeys::compare_at(const Place& place, ByteSpan target) const {
 }
 
 Result<int> RowKeys::compare(uint64_t row, ByteSpan target) const {
-  const GroupCache::Pin pin(rows_->file().groups());
   if (!parts_.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(const Place place, place_of(row));
     return compare_at(place, target);
@@ -205,7 +202,6 @@ Result<int> RowKeys::compare(uint64_t row, ByteSpan target) const {
 
 Result<KeyPlace> RowKeys::find(uint64_t begin, uint64_t end,
                                ByteSpan target) const {
-  const GroupCache::Pin pin(rows_->file().groups());
   const bool tried = !parts_.empty() && end - begin <= kMaxTried;
   const uint64_t first = begin;
   KeyBuffer keys;
@@ -234,7 +230,6 @@ Result<KeyPlace> RowKeys::find(uint64_t begin, uint64_t end,
 
 void RowKeys::prefetch(uint64_t begin, uint64_t end) const {
   if (parts_.empty() || end - begin > kMaxTried) return;
-  const GroupCache::Pin pin(rows_->file().groups());
   const auto place = place_of(begin + (end - begin) / 2);
   if (!place) return;  // find() says why
   for (const Part& p : parts_) {

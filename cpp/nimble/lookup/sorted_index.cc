@@ -16,17 +16,20 @@ Status broken(const std::string& what) {
 }  // namespace
 
 struct SortedIndex::Group {
+  explicit Group(const CacheBudget::Part& part) : memory(part.counter()) {}
+
   std::vector<uint64_t> bytes;
   ChunkDirectoryRef chunks;
   ChunkDirectory boundaries;
   uint64_t first_place = 0;
   // A bit for each chunk that has been verified; used in mapped files.
   std::unique_ptr<std::atomic<uint64_t>[]> verified;
+  MemoryCounter memory;
 };
 
-SortedIndex::~SortedIndex() {
-  for (auto& g : groups_) delete g.load(std::memory_order_relaxed);
-}
+SortedIndex::SortedIndex(const OpenFile& file) : file_(file) {}
+
+SortedIndex::~SortedIndex() = default;
 
 Result<std::unique_ptr<SortedIndex>> SortedIndex::open(
     const OpenFile& file, std::vector<uint8_t> root) {
@@ -72,26 +75,29 @@ Status SortedIndex::read_root(ByteSpan bytes) {
   if (ends.size() != sections_.size())
     return broken("not one boundary a group");
   NIMBLE_ASSIGN_OR_RETURN(boundaries_, ChunkDirectory::open(keys, ends));
-  groups_ = std::vector<std::atomic<const Group*>>(sections_.size());
-  memory_bytes_ = root_.size() * 8 + sections_.size() * 48;
+  groups_ =
+      std::make_unique<SlotCache<Group>>(sections_.size(), file_.budget());
+  file_.budget()->add_resident(root_.size() * 8 + sections_.size() * 48);
   return Status::ok();
 }
 
-Result<const SortedIndex::Group*> SortedIndex::group(size_t i) const {
-  if (const Group* g = groups_[i].load(std::memory_order_acquire)) return g;
-  const ReadLock lock(mutex_, file_.file());
-  if (const Group* g = groups_[i].load(std::memory_order_acquire)) return g;
+Result<SortedIndex::GroupHandle> SortedIndex::group(size_t i) const {
+  if (GroupHandle loaded = groups_->find(i)) return loaded;
+  Result<GroupHandle> loaded = load_group(i);
+  file_.budget()->shrink();
+  return loaded;
+}
+
+Result<SortedIndex::GroupHandle> SortedIndex::load_group(size_t i) const {
+  const ReadLock lock(groups_->mutex(), file_.file());
+  if (GroupHandle loaded = groups_->find(i)) return loaded;
   auto made = read_group(i);
   if (!made) {
     return std::move(made).error().with_context(
         file_.file().name() + ": sorted index group " + std::to_string(i) +
         " at offset " + std::to_string(sections_[i].offset));
   }
-  const Group* g = std::move(made).value().release();
-  memory_bytes_.fetch_add(g->bytes.size() * 8 + g->boundaries.size() * 8,
-                          std::memory_order_relaxed);
-  groups_[i].store(g, std::memory_order_release);
-  return g;
+  return groups_->publish(i, std::move(made).value());
 }
 
 Result<std::unique_ptr<const SortedIndex::Group>> SortedIndex::read_group(
@@ -99,7 +105,7 @@ Result<std::unique_ptr<const SortedIndex::Group>> SortedIndex::read_group(
   NIMBLE_ASSIGN_OR_RETURN(
       const std::vector<uint8_t> bytes,
       file_.read_section(sections_[i], "sorted index group"));
-  auto out = std::make_unique<Group>();
+  auto out = std::make_unique<Group>(*groups_);
   auto group = FlatBufferView<fb::SortedGroup>::open(bytes, nullptr);
   if (!group) return broken("not a valid FlatBuffer");
   const fb::ChunkDirectory* chunks = (*group)->chunks();
@@ -114,13 +120,15 @@ Result<std::unique_ptr<const SortedIndex::Group>> SortedIndex::read_group(
       ChunkDirectory::open(out->chunks.key_bytes, out->chunks.key_ends));
   out->verified.reset(
       new std::atomic<uint64_t>[out->boundaries.size() / 64 + 1]());
+  out->memory.add(sizeof *out + out->bytes.capacity() * 8 +
+                  out->boundaries.size() * 8);
   return std::unique_ptr<const Group>(std::move(out));
 }
 
 // ------------------------------------------------------------------- cursor
 
 Status SortedCursor::open_group(size_t group) {
-  if (group_ != nullptr && group_index_ == group) return Status::ok();
+  if (group_ && group_index_ == group) return Status::ok();
   chunk_ = nullptr;
   NIMBLE_ASSIGN_OR_RETURN(group_, index_.group(group));
   group_index_ = group;

@@ -9,7 +9,7 @@
 
 #include "nimble/base/row_range.h"
 #include "nimble/format/group.h"
-#include "nimble/io/read_lock.h"
+#include "nimble/io/slot_cache.h"
 #include "nimble/key/key_bounds.h"
 #include "nimble/lookup/index_lookup.h"
 #include "nimble/lookup/key_chunk_source.h"
@@ -25,19 +25,18 @@ class SortedIndex {
 
   const OpenFile& file() const { return file_; }
   uint64_t num_entries() const { return num_entries_; }
-  uint64_t memory_bytes() const {
-    return memory_bytes_.load(std::memory_order_relaxed);
-  }
 
  private:
   friend class SortedCursor;
 
-  // The chunks of a group, loaded when first needed and kept.
+  // The chunks of a group, loaded when they are needed.
   struct Group;
+  using GroupHandle = SlotHandle<Group>;
 
-  explicit SortedIndex(const OpenFile& file) : file_(file) {}
+  explicit SortedIndex(const OpenFile& file);
   Status read_root(ByteSpan bytes);
-  Result<const Group*> group(size_t i) const;
+  Result<GroupHandle> group(size_t i) const;
+  Result<GroupHandle> load_group(size_t i) const;
   Result<std::unique_ptr<const Group>> read_group(size_t i) const;
   uint64_t first_place(size_t group) const {
     return group == 0 ? 0 : end_places_[group - 1];
@@ -50,9 +49,7 @@ class SortedIndex {
   std::vector<SectionRef> sections_;
   std::vector<uint64_t> end_places_;
   ChunkDirectory boundaries_;
-  mutable std::vector<std::atomic<const Group*>> groups_;
-  mutable ReadMutex mutex_;  // loading
-  mutable std::atomic<uint64_t> memory_bytes_{0};
+  std::unique_ptr<SlotCache<Group>> groups_;
 };
 
 // Finds places, cheapest in ascending order, and the rows at them. Not
@@ -85,7 +82,7 @@ class SortedCursor {
 
   const SortedIndex& index_;
   KeyChunkSource chunks_;
-  const SortedIndex::Group* group_ = nullptr;
+  SortedIndex::GroupHandle group_;
   size_t group_index_ = 0;
   size_t chunk_index_ = 0;
   const KeyChunk* chunk_ = nullptr;

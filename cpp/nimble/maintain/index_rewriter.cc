@@ -108,9 +108,8 @@ Status IndexRewriter::index_rows(uint64_t* rows) {
 
 Result<uint64_t> IndexRewriter::data_end() const {
   uint64_t end = sizeof kMagic;
-  const GroupCache::Pin pin(source_->groups());
   for (size_t g = 0; g < footer_.groups.size(); ++g) {
-    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, source_->groups().get(g));
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, source_->groups().get(g));
     end = std::max(
         {end, end_of(footer_.groups[g].section), end_of(group->view())});
   }

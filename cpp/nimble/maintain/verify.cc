@@ -174,7 +174,6 @@ Status verify_file(const FileReader& file) {
   NIMBLE_RETURN_IF_ERROR(check_magic(file));
   std::shared_ptr<const FileReader> borrowed(&file, [](const FileReader*) {});
   NIMBLE_ASSIGN_OR_RETURN(const auto rows, RowReader::create_all(borrowed));
-  const GroupCache::Pin pin(file.groups());
   KeyChecker keys(file);
   IndexChecker indexes;
   NIMBLE_RETURN_IF_ERROR(indexes.open(file));

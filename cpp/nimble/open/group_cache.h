@@ -1,22 +1,20 @@
 // GroupCache: the stripe groups of a file that are in memory, with their
-// prepared decoders. Lookups take no lock: a group is a pointer that is set
-// once it is loaded. Groups are dropped when they and what their decoders hold
-// exceed the budget, and freed when no reader can still see them: readers are
-// counted by epoch, an epoch ends once all readers of the one before are gone,
-// and two epochs after a group was dropped nobody has it.
+// prepared decoders. Using a loaded group takes no lock, and it stays as long
+// as its handle lives; what nobody uses is dropped when a file keeps more than
+// its budget.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <vector>
 
+#include "nimble/base/memory_counter.h"
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/format/footer.h"
 #include "nimble/format/group.h"
 #include "nimble/index/chunk_directory.h"
-#include "nimble/io/read_lock.h"
 #include "nimble/io/readable_file.h"
+#include "nimble/io/slot_cache.h"
 #include "nimble/open/read_stats.h"
 
 namespace nimble {
@@ -32,8 +30,10 @@ struct ChunkPlace {
 // One loaded group. Decoders are made on first use.
 class LoadedGroup {
  public:
+  // `part` counts its memory, and gives way when that grows; null: nobody does.
   LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
-              ChunkDirectory chunks, uint64_t first_row);
+              ChunkDirectory chunks, uint64_t first_row,
+              const CacheBudget::Part* part);
   ~LoadedGroup();
   LoadedGroup(const LoadedGroup&) = delete;
   LoadedGroup& operator=(const LoadedGroup&) = delete;
@@ -53,7 +53,6 @@ class LoadedGroup {
   // Segment `index` of a stream of a stripe; `type` is the stream's.
   Result<const Decoder*> decoder(const StripeView& stripe, uint32_t stream,
                                  uint32_t index, ValueType type) const;
-  uint64_t memory_bytes() const;
 
   // Has the checksum of a mapped key chunk been verified?
   bool chunk_verified(size_t chunk) const {
@@ -73,92 +72,49 @@ class LoadedGroup {
   uint64_t first_row_;
   std::unique_ptr<std::atomic<const Decoder*>[]> decoders_;
   std::unique_ptr<std::atomic<uint64_t>[]> chunk_bits_;
+  const CacheBudget::Part* const part_;
+  mutable MemoryCounter memory_;
 };
+
+// A group in memory, as long as the handle lives.
+using GroupHandle = SlotHandle<LoadedGroup>;
 
 class GroupCache {
  public:
   GroupCache(const ReadableFile& file, const FileFooter& footer,
-             const StreamPlan& plan, ReadStats* stats, uint64_t capacity);
-  ~GroupCache();
+             const StreamPlan& plan, ReadStats* stats, CacheBudget* budget);
 
-  // While one lives, the group that get() returned last on this thread stays
-  // (and may be lent to threads that this one waits for). A local variable.
-  class Pin {
-   public:
-    explicit Pin(const GroupCache& cache);
-    ~Pin();
-    Pin(const Pin&) = delete;
-    Pin& operator=(const Pin&) = delete;
-
-   private:
-    friend class GroupCache;
-    void enter();
-    void leave() { count_->fetch_sub(1, std::memory_order_release); }
-
-    const GroupCache& cache_;
-    Pin* const outer_;  // made before by this thread, of any cache
-    std::atomic<uint32_t>* count_ = nullptr;
-  };
-
-  // `kind` says what a read is counted as where the group must be loaded.
-  Result<const LoadedGroup*> get(size_t group,
-                                 ReadKind kind = ReadKind::kOpen) const {
-    // In one order with Pin and evict(): a later pin must not see an older
-    // group.
-    const LoadedGroup* g = groups_[group].load(std::memory_order_seq_cst);
-    if (g != nullptr) [[likely]] {
-      return g;
+  // The group; `kind` says what a read is counted as where it must be loaded.
+  // May wait for that.
+  Result<GroupHandle> get(size_t group, ReadKind kind = ReadKind::kOpen) const {
+    GroupHandle loaded = groups_.find(group);
+    if (loaded) [[likely]] {
+      return loaded;
     }
     return load(group, kind);
   }
   // Loads those of a file that is not mapped that are missing, in one round of
-  // reads, as far as half of the cache has room for them.
+  // reads, as far as half of the cache has room for them. May wait for it.
   Status load_together(std::span<const size_t> groups, ReadKind kind) const;
-  uint64_t memory_bytes() const;
   uint64_t first_row(size_t group) const {
     return group == 0 ? 0 : footer_.groups[group - 1].end_row;
   }
   uint64_t end_row(size_t group) const { return footer_.groups[group].end_row; }
 
  private:
-  // Readers are counted in one of several places, by thread, so that threads
-  // do not share a cache line.
-  struct alignas(64) ReaderCount {
-    std::array<std::atomic<uint32_t>, 2> readers{};  // by epoch, odd and even
-  };
-  struct Retired {
-    uint64_t epoch;
-    std::unique_ptr<const LoadedGroup> group;
-  };
-  // Lets go of the pin of a thread that holds one, and no group any more, until
-  // the load for which it let go is done.
-  class Unpinned;
-  static constexpr size_t kReaderCounts = 64;
-
-  Result<const LoadedGroup*> load(size_t group, ReadKind kind) const;
-  Result<std::unique_ptr<LoadedGroup>> read_group(size_t group,
-                                                  ReadKind kind) const;
+  Result<GroupHandle> load(size_t group, ReadKind kind) const;
+  Result<GroupHandle> load_locked(size_t group, ReadKind kind) const;
+  Status load_locked(std::span<const size_t> groups, ReadKind kind) const;
   // `owned` are the group's bytes where the file is not mapped.
   Result<std::unique_ptr<LoadedGroup>> open_group(
       size_t group, std::vector<uint8_t> owned) const;
-  const LoadedGroup* publish(size_t group,
-                             std::unique_ptr<LoadedGroup> made) const;
   Status in_group(size_t group, Status status) const;
-  void evict(size_t keep) const;
-  void free_retired() const;
-  void after_fork(bool was_held);
 
   const ReadableFile& file_;
   const FileFooter& footer_;
   const StreamPlan& plan_;
   ReadStats* stats_;
-  const uint64_t capacity_;
-  mutable std::vector<std::atomic<const LoadedGroup*>> groups_;
-  mutable std::array<ReaderCount, kReaderCounts> readers_;
-  mutable std::atomic<uint64_t> epoch_{0};
-  mutable ReadMutex mutex_;               // loading and eviction
-  mutable std::vector<size_t> loaded_;    // oldest first
-  mutable std::vector<Retired> retired_;  // by epoch
+  SlotCache<LoadedGroup> groups_;
 };
 
 }  // namespace nimble

@@ -9,11 +9,12 @@ namespace nimble {
 Status OpenFile::open(std::shared_ptr<const ReadableFile> file,
                       const ReaderOptions& options) {
   file_ = std::move(file);
-  NIMBLE_RETURN_IF_ERROR(read_tail(options.cache_bytes));
-  return prepare(options.cache_bytes);
+  budget_ = std::make_unique<CacheBudget>(options.cache_bytes);
+  NIMBLE_RETURN_IF_ERROR(read_tail());
+  return prepare();
 }
 
-Status OpenFile::read_tail(uint64_t cache_bytes) {
+Status OpenFile::read_tail() {
   const uint64_t size = file_->size();
   const std::string& name = file_->name();
   if (size < kPostscriptSize + sizeof kMagic) {
@@ -48,7 +49,7 @@ Status OpenFile::read_tail(uint64_t cache_bytes) {
   auto parsed = FileFooter::parse(footer, postscript_.footer_offset);
   if (!parsed) return std::move(parsed).error().with_context(name);
   footer_ = std::move(parsed).value();
-  range_cache_ = std::make_unique<RangeCache>(cache_bytes);
+  range_cache_ = std::make_unique<RangeCache>(budget_.get());
   // Roots of secondary indexes mostly lie in what has been read.
   if (one_read && !footer_.indexes.empty() && file_->mapped() == nullptr) {
     range_cache_->put(
@@ -57,10 +58,12 @@ Status OpenFile::read_tail(uint64_t cache_bytes) {
   return Status::ok();
 }
 
-Status OpenFile::prepare(uint64_t cache_bytes) {
+Status OpenFile::prepare() {
   plan_ = std::make_unique<StreamPlan>(footer_.schema);
   groups_ = std::make_unique<GroupCache>(*file_, footer_, *plan_, stats_.get(),
-                                         cache_bytes);
+                                         budget_.get());
+  zones_ =
+      std::make_unique<SlotCache<Section>>(footer_.zones.size(), budget_.get());
   if (!footer_.cluster) return Status::ok();
   auto encoder = KeyEncoder::create(footer_.schema, footer_.cluster->columns);
   if (!encoder) {
@@ -113,9 +116,9 @@ Status OpenFile::check_section(const SectionRef& section, ByteSpan bytes,
 
 Result<OpenFile::Dictionary> OpenFile::dictionary(uint32_t node,
                                                   ReadDictionary read) const {
-  const ReadLock lock(kept_->mutex, *file_);
-  if (const auto it = kept_->dictionaries.find(node);
-      it != kept_->dictionaries.end()) {
+  const ReadLock lock(dictionaries_->mutex, *file_);
+  if (const auto it = dictionaries_->values.find(node);
+      it != dictionaries_->values.end()) {
     return it->second;
   }
   for (const NodeSection& ref : footer_.dictionaries) {
@@ -126,7 +129,8 @@ Result<OpenFile::Dictionary> OpenFile::dictionary(uint32_t node,
           file_->name() + ": dictionary of column '" +
           plan_->node(node).field->name + "'");
     }
-    kept_->dictionaries[node] = *values;
+    dictionaries_->values[node] = *values;
+    budget_->add_resident((*values)->values.memory_bytes());
     return values;
   }
   return Status::corrupt(file_->name() + ": column '" +
@@ -134,20 +138,20 @@ Result<OpenFile::Dictionary> OpenFile::dictionary(uint32_t node,
                          "' has codes but no dictionary");
 }
 
-Result<std::shared_ptr<const std::vector<uint8_t>>> OpenFile::zone_bytes(
-    const NodeSection& ref) const {
-  const ReadLock lock(kept_->mutex, *file_);
-  auto& slot = kept_->zones[ref.node];
-  if (slot == nullptr) {
-    NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes,
-                            read_section(ref.section, "zone map"));
-    slot = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
-  }
-  return slot;
+Result<OpenFile::SectionHandle> OpenFile::zone_map(size_t i) const {
+  if (SectionHandle loaded = zones_->find(i)) return loaded;
+  Result<SectionHandle> read = read_zone_map(i);
+  budget_->shrink();
+  return read;
 }
 
-uint64_t OpenFile::memory_bytes() const {
-  return groups_->memory_bytes() + range_cache_->memory_bytes();
+Result<OpenFile::SectionHandle> OpenFile::read_zone_map(size_t i) const {
+  const ReadLock lock(zones_->mutex(), *file_);
+  if (SectionHandle loaded = zones_->find(i)) return loaded;
+  NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes,
+                          read_section(footer_.zones[i].section, "zone map"));
+  return zones_->publish(
+      i, std::make_unique<const Section>(std::move(bytes), zones_->counter()));
 }
 
 }  // namespace nimble

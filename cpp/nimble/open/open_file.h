@@ -38,6 +38,8 @@ class OpenFile {
   uint64_t num_rows() const { return footer_.num_rows; }
   const GroupCache& groups() const { return *groups_; }
   RangeCache* range_cache() const { return range_cache_.get(); }
+  // What the file keeps in memory counts here.
+  CacheBudget* budget() const { return budget_.get(); }
   ReadStats* stats() const { return stats_.get(); }
 
   // Number of the group that holds a file row < num_rows().
@@ -54,9 +56,18 @@ class OpenFile {
                                                 const NodeSection&);
   Result<Dictionary> dictionary(uint32_t node, ReadDictionary read) const;
 
-  // The zone map of a leaf, read on first use.
-  Result<std::shared_ptr<const std::vector<uint8_t>>> zone_bytes(
-      const NodeSection& ref) const;
+  // The bytes of a section, as long as the handle lives.
+  struct Section {
+    Section(std::vector<uint8_t> b, std::atomic<uint64_t>* total)
+        : bytes(std::move(b)), memory(total) {
+      memory.add(sizeof *this + bytes.capacity());
+    }
+    std::vector<uint8_t> bytes;
+    MemoryCounter memory;
+  };
+  using SectionHandle = SlotHandle<Section>;
+  // Zone map i of the footer, read on first use.
+  Result<SectionHandle> zone_map(size_t i) const;
 
   // Reads a section and verifies its checksum. `what` is for messages.
   Result<std::vector<uint8_t>> read_section(const SectionRef& section,
@@ -64,8 +75,6 @@ class OpenFile {
   // Verifies the checksum of a section's bytes.
   Status check_section(const SectionRef& section, ByteSpan bytes,
                        const std::string& what) const;
-  // Bytes that the caches hold.
-  uint64_t memory_bytes() const;
 
  protected:
   OpenFile() = default;
@@ -75,18 +84,16 @@ class OpenFile {
               const ReaderOptions& options);
 
  private:
-  Status read_tail(uint64_t cache_bytes);
-  Status prepare(uint64_t cache_bytes);
+  Status read_tail();
+  Status prepare();
+  Result<SectionHandle> read_zone_map(size_t i) const;
 
-  // What is read on first use and kept.
-  struct Kept {
+  // Resident once they are read, by node: batches share them.
+  struct Dictionaries {
     ReadMutex mutex{[this](bool was_held) {
-      if (!was_held) return;
-      abandon(&dictionaries);
-      abandon(&zones);
+      if (was_held) reinit_leaking(&values);
     }};
-    std::map<uint32_t, Dictionary> dictionaries;
-    std::map<uint32_t, std::shared_ptr<const std::vector<uint8_t>>> zones;
+    std::map<uint32_t, Dictionary> values;
   };
 
   std::shared_ptr<const ReadableFile> file_;
@@ -94,11 +101,14 @@ class OpenFile {
   FileFooter footer_;
   std::unique_ptr<StreamPlan> plan_;
   std::unique_ptr<ReadStats> stats_ = std::make_unique<ReadStats>();
+  std::unique_ptr<CacheBudget> budget_;  // outlives what it bounds
   std::unique_ptr<GroupCache> groups_;
   std::unique_ptr<RangeCache> range_cache_;
+  std::unique_ptr<SlotCache<Section>> zones_;
   std::optional<KeyEncoder> encoder_;
   ChunkDirectory group_boundaries_;
-  std::unique_ptr<Kept> kept_ = std::make_unique<Kept>();
+  std::unique_ptr<Dictionaries> dictionaries_ =
+      std::make_unique<Dictionaries>();
 };
 
 }  // namespace nimble

@@ -35,17 +35,9 @@ Result<std::shared_ptr<const ColumnBlooms>> FileReader::column_blooms() const {
       continue;
     NIMBLE_ASSIGN_OR_RETURN(column_blooms_.owner,
                             ColumnBlooms::open(*this, s.section));
+    budget()->add_resident(s.section.size);  // about what it lists
   }
   return column_blooms_.owner;
-}
-
-uint64_t FileReader::memory_bytes() const {
-  uint64_t total = OpenFile::memory_bytes();
-  for (const auto& slot : indexes_) {
-    const IndexLookup* index = slot->ready.load(std::memory_order_acquire);
-    if (index != nullptr) total += index->memory_bytes();
-  }
-  return total;
 }
 
 }  // namespace nimble

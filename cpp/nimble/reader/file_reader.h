@@ -26,22 +26,20 @@ class FileReader final : public OpenFile {
   Result<const IndexLookup*> index(size_t i) const;
   // Bloom filters of columns, listed on first use; null where there are none.
   Result<std::shared_ptr<const ColumnBlooms>> column_blooms() const;
-  // Bytes of the caches and of the indexes that have been opened.
-  uint64_t memory_bytes() const;
 
  private:
   FileReader() : cluster_(*this) {}
 
   struct OpenIndex {
     ReadMutex mutex{[this](bool was_held) {
-      if (was_held && ready.load() == nullptr) abandon(&owner);
+      if (was_held && ready.load() == nullptr) reinit_leaking(&owner);
     }};
     std::atomic<const IndexLookup*> ready{nullptr};
     std::shared_ptr<const IndexLookup> owner;
   };
   struct OpenBlooms {
     ReadMutex mutex{[this](bool was_held) {
-      if (was_held) abandon(&owner);
+      if (was_held) reinit_leaking(&owner);
     }};
     std::shared_ptr<const ColumnBlooms> owner;
   };

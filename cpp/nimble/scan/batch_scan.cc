@@ -27,7 +27,6 @@ std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
 }
 
 bool in_one_stripe(const OpenFile& f, const RowRange& r) {
-  const GroupCache::Pin pin(f.groups());
   const auto group = f.groups().get(f.group_of(r.begin));
   if (!group) return false;
   const StripeView& s = (*group)->view().stripe_of(r.begin);

@@ -155,8 +155,7 @@ Result<bool> RowFilter::Windows::next(FilterWindow* out) {
   while (at_ < ranges_.size() && ranges_[at_].empty()) ++at_;
   if (at_ == ranges_.size()) return false;
   const uint64_t row = ranges_[at_].begin;
-  const GroupCache::Pin pin(file_.groups());
-  NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group,
+  NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group,
                           file_.groups().get(file_.group_of(row)));
   const StripeView& stripe = group->view().stripe_of(row);
   out->segment =
@@ -201,9 +200,8 @@ Status RowFilter::narrow(const FilterWindow& window,
   for (const RowRange& r : window.ranges) {
     fill_bits(bits, r.begin - window.first_row, r.size(), true);
   }
-  const GroupCache::Pin pin(file_->groups());
   NIMBLE_ASSIGN_OR_RETURN(
-      const LoadedGroup* group,
+      const GroupHandle group,
       file_->groups().get(file_->group_of(window.first_row)));
   const StripeView& stripe = group->view().stripe_of(window.first_row);
   FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());

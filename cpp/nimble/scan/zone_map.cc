@@ -1,5 +1,7 @@
 #include "nimble/scan/zone_map.h"
 
+#include <algorithm>
+
 #include "nimble/format/flat_buffer.h"
 #include "nimble/key/big_endian.h"
 #include "zone_map_generated.h"
@@ -90,17 +92,18 @@ bool may_hold(const Zones& z, uint32_t i, const ZoneQuery& q) {
 Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
                                          const ZoneQuery& query) {
   const RowRange all{0, file.num_rows()};
-  const NodeSection* ref = nullptr;
-  for (const NodeSection& z : file.footer().zones) {
-    if (z.node == node) ref = &z;
-  }
-  if (ref == nullptr || file.num_rows() == 0) {
+  const std::vector<NodeSection>& maps = file.footer().zones;
+  const auto map =
+      std::find_if(maps.begin(), maps.end(),
+                   [node](const NodeSection& m) { return m.node == node; });
+  if (map == maps.end() || file.num_rows() == 0) {
     return merge_ranges({all});
   }
   NIMBLE_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const std::vector<uint8_t>> bytes,
-      file.zone_bytes(*ref));
-  NIMBLE_ASSIGN_OR_RETURN(const Zones zones, parse(*bytes, file.num_rows()));
+      const OpenFile::SectionHandle section,
+      file.zone_map(static_cast<size_t>(map - maps.begin())));
+  NIMBLE_ASSIGN_OR_RETURN(const Zones zones,
+                          parse(section->bytes, file.num_rows()));
   std::vector<RowRange> out;
   uint64_t begin = 0;
   for (uint32_t i = 0; i < zones.size(); ++i) {

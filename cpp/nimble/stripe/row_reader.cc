@@ -130,14 +130,13 @@ Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
 Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges) {
   const OpenFile& file = readers.front()->file();
-  const GroupCache::Pin pin(file.groups());
   const RangeCache::Share share(file.range_cache());
   if (share.bytes() == 0) return Status::ok();
   std::optional<FetchedBodies> fetched;
   fetched.emplace(file.file(), file.range_cache(), file.stats());
   for (size_t i = 0; i < ranges.size();) {
     const size_t g = file.group_of(ranges[i].begin);
-    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file.groups().get(g));
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, file.groups().get(g));
     const StripeView& stripe = group->view().stripe_of(ranges[i].begin);
     const uint64_t stop = stripe.first_row + stripe.rows;
     const StripeReader reader(file, file.plan(), *group, stripe, &*fetched);
@@ -170,7 +169,7 @@ Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
   std::vector<uint64_t> local;
   size_t i = 0;
   for (size_t stripes = 0; i < rows.size(); ++stripes) {
-    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group,
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group,
                             file.groups().get(file.group_of(rows[i])));
     const StripeView& stripe = group->view().stripe_of(rows[i]);
     const size_t first = i;
@@ -214,11 +213,10 @@ Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
 
 Status RowReader::read_ranges(std::span<const RowRange> ranges,
                               uint32_t threads, Column* out) const {
-  const GroupCache::Pin pin(file_->groups());
   for (RowRange range : ranges) {
     while (!range.empty()) {
       const size_t g = file_->group_of(range.begin);
-      NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
+      NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, file_->groups().get(g));
       const StripeView& stripe = group->view().stripe_of(range.begin);
       const uint64_t begin = range.begin - stripe.first_row;
       const uint64_t count =
@@ -252,7 +250,6 @@ void RowReader::prefetch(const StripeReader& reader,
 Status RowReader::read_ascending(std::span<const uint64_t> rows,
                                  std::span<const uint8_t> known,
                                  uint32_t threads, Column* out) const {
-  const GroupCache::Pin pin(file_->groups());
   // Rows of the stripe that is read, and of the next one of its group: what
   // these need of memory is asked for before those are decoded.
   StripeRows now, next;
@@ -265,7 +262,7 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
       fetched_rows = i + n;
     }
     const size_t g = file_->group_of(rows[i]);
-    NIMBLE_ASSIGN_OR_RETURN(const LoadedGroup* group, file_->groups().get(g));
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, file_->groups().get(g));
     const uint64_t end = file_->groups().end_row(g);
     next.cut(*group, rows, &i);
     while (!next.rows.empty()) {

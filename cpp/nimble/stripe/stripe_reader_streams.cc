@@ -28,7 +28,7 @@ Result<OpenFile::Dictionary> read_dictionary(const OpenFile& file,
       GroupView view,
       GroupView::open(bytes, plan, 0, ref.rows, file.file().size()));
   NIMBLE_ASSIGN_OR_RETURN(ChunkDirectory none, ChunkDirectory::open({}, {}));
-  const LoadedGroup group(std::move(view), {}, std::move(none), 0);
+  const LoadedGroup group(std::move(view), {}, std::move(none), 0, nullptr);
   if (group.view().stripes().size() != 1) {
     return Status::corrupt("not one stripe of values");
   }

@@ -69,7 +69,7 @@ TEST(BufferPool, BuffersInUseDoNotOverlap) {
   CHECK(idle_buffer_bytes() <= kMaxIdleBytes);
 }
 
-// Far more than is kept: what is dropped is lent to the system or given back,
+// Far more than is kept: what is dropped is purgeable or given back,
 // and comes again for buffers of other sizes.
 TEST(BufferPool, DroppedMemoryServesOtherSizes) {
   for (const size_t size : {size_t{300000}, size_t{900000}, size_t{6} << 20}) {
@@ -88,11 +88,11 @@ TEST(BufferPool, DroppedMemoryServesOtherSizes) {
   }
 }
 
-TEST(BufferPool, LentMemoryCanBeWrittenAgain) {
+TEST(BufferPool, PurgeableMemoryCanBeWrittenAgain) {
   uint8_t* const chunk = map_chunk(kHugePage);
   CHECK(chunk != nullptr);
   std::memset(chunk, 1, kHugePage);
-  if (lend_chunk(chunk, kHugePage)) CHECK(lendable_bytes() > 0);
+  if (make_purgeable(chunk, kHugePage)) CHECK(max_purgeable_bytes() > 0);
   std::memset(chunk, 2, kHugePage);
   CHECK_EQ(chunk[0], 2);
   CHECK_EQ(chunk[kHugePage - 1], 2);

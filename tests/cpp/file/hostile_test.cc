@@ -92,7 +92,6 @@ bool read_everything(const Bytes& bytes, bool mapped) {
     refused |= !prune_rows(*file, z.node, q).has_value();
   }
   if (file->encoder() == nullptr || n == 0) return refused;
-  const GroupCache::Pin pin(file->groups());
   KeyCursor cursor(file->cluster());
   ByteBuffer key;
   for (uint64_t row = 0; row < n; row += 5) {
@@ -174,18 +173,17 @@ TEST(Hostile, ManyEncodings) {
   }
 }
 
-// Code 0, the only one of a single row, was taken for a valid one.
+// Code 0, where it was the only one, was taken for a valid one.
 TEST(Hostile, CodesOfAnEmptyDictionary) {
   Rng rng(38);
   Field root = struct_of({make_dictionary("c", make_field("u"))});
   root.children[0].flags = 0;  // no nulls
-  const RandomArray row(root, 1, &rng);
-  Forged f(write_file(row.view(), options()));
-  REQUIRE(f.footer.dictionaries.size() == 1);
-  REQUIRE(f.footer.dictionaries[0].rows == 1);
-  f.footer.dictionaries[0].rows = 0;
-  for (const bool mapped : {false, true}) {
-    CHECK(read_everything(f.seal(), mapped));
+  for (int i = 0; i < 20; ++i) {
+    const RandomArray row(root, 1, &rng);
+    Forged f(write_file(row.view(), options()));
+    REQUIRE(f.footer.dictionaries.size() == 1);
+    f.footer.dictionaries[0].rows = 0;
+    CHECK(read_everything(f.seal(), i % 2 == 0));
   }
 }
 

@@ -101,7 +101,6 @@ TEST(KeyLookup, EveryKeyAndEveryGap) {
          {open_mapped(bytes),
           open_file(std::make_shared<CountingFile>(bytes))}) {
       CHECK(file->footer().groups.size() > 5);
-      const GroupCache::Pin pin(file->groups());
       KeyCursor shared(file->cluster());
       std::vector<int64_t> probes;
       for (int64_t key = -3; key <= rows.values.back() + 3; ++key)
@@ -150,7 +149,6 @@ TEST(KeyLookup, BatchesInAnyOrderWithRepeats) {
         keys.push_back(key_of(*file, key).span());
         want.push_back(rows.find(key));
       }
-      const GroupCache::Pin pin(file->groups());
       const auto got = find_keys(file->cluster(), keys, whole);
       REQUIRE(got.has_value());
       int wrong = 0;
@@ -187,7 +185,6 @@ TEST(KeyLookup, RangesAndKeysOfRows) {
   Rng rng(24);
   const Sorted rows(900, &rng);
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
-  const GroupCache::Pin pin(file->groups());
   KeyCursor cursor(file->cluster());
   for (int round = 0; round < 500; ++round) {
     const auto bound = [&] {
@@ -223,7 +220,6 @@ TEST(KeyLookup, OneValueEverywhere) {
   Sorted rows(1000, &rng);
   std::fill(rows.values.begin(), rows.values.end(), 7);
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
-  const GroupCache::Pin pin(file->groups());
   KeyCursor cursor(file->cluster());
   for (const int64_t key : {6, 7, 8}) {
     const auto got = cursor.find_prefix(key_of(*file, key).span());
@@ -289,7 +285,6 @@ TEST(KeyLookup, ThreadsWithATinyCache) {
           const auto row = mine() % 3000;
           RowRange found;
           {
-            const GroupCache::Pin pin(file->groups());
             KeyCursor cursor(file->cluster());
             const auto got =
                 cursor.find_prefix(key_of(*file, rows.values[row]).span());

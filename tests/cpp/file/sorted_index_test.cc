@@ -79,23 +79,32 @@ TEST(SortedIndex, PrefixesGiveRowsInKeyOrder) {
   }
 }
 
-TEST(SortedIndex, MemoryIsWhatWasLoaded) {
+TEST(SortedIndex, CountsWhatItLoadsAndKeepsNoMoreThanItMay) {
   const auto keys = random_keys(5000, 1 << 20);
   const IndexedFile made = build(keys, 1 << 26);
-  const auto file = open_mapped(made.file);
-  const auto index = SortedIndex::open(*file, made.root);
-  REQUIRE(index.has_value());
-  const uint64_t root = (*index)->memory_bytes();
-  CHECK(root >= made.root.size());
-  SortedCursor cursor(**index);
-  REQUIRE(cursor.find_prefix(as_bytes(keys[0])).has_value());
-  const uint64_t one = (*index)->memory_bytes();
-  CHECK(one > root);
-  REQUIRE(cursor.find_prefix(as_bytes(keys[0])).has_value());
-  CHECK_EQ((*index)->memory_bytes(), one);
-  std::vector<uint64_t> rows;
-  REQUIRE(cursor.rows({0, keys.size()}, &rows).is_ok());
-  CHECK((*index)->memory_bytes() > one);
+  for (const uint64_t capacity : {uint64_t{1} << 20, uint64_t{4} << 10}) {
+    const bool fits = capacity > (1 << 16);
+    ReaderOptions options;
+    options.cache_bytes = capacity;
+    const auto file = open_mapped(made.file, options);
+    const uint64_t before = file->budget()->used();
+    const auto index = SortedIndex::open(*file, made.root);
+    REQUIRE(index.has_value());
+    const uint64_t root = file->budget()->used() - before;
+    CHECK(root >= made.root.size());
+    SortedCursor cursor(**index);
+    REQUIRE(cursor.find_prefix(as_bytes(keys[0])).has_value());
+    const uint64_t one = file->budget()->used() - before;
+    CHECK(one > root);
+    REQUIRE(cursor.find_prefix(as_bytes(keys[0])).has_value());
+    CHECK_EQ(file->budget()->used() - before, one);
+    std::vector<uint64_t> rows;
+    REQUIRE(cursor.rows({0, keys.size()}, &rows).is_ok());
+    CHECK_EQ(rows.size(), keys.size());
+    const uint64_t all = file->budget()->used() - before;
+    // Of what does not fit, that group is kept which the cursor uses.
+    CHECK(fits ? all > one : all <= root + capacity + 2 * (one - root));
+  }
 }
 
 TEST(SortedIndex, EntriesAreThereOrNot) {

@@ -4,6 +4,7 @@
 #include <random>
 #include <string>
 
+#include "index/parquet_bloom.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
@@ -87,6 +88,32 @@ TEST(BloomFilter, HasWhatWasInsertedAndLittleElse) {
     const double rate = hits / static_cast<double>(out.size());
     CHECK(std::fabs(rate - expected) < 0.15 * expected + 0.0003);
   }
+}
+
+// Builds the filter of a Parquet file over the plain bytes of its values.
+std::string hex_of(const std::vector<std::string>& values, size_t hex_digits) {
+  const double bits =
+      static_cast<double>(hex_digits * 4) / static_cast<double>(values.size());
+  BloomFilterBuilder builder(values.size(), bits);
+  for (const std::string& v : values) builder.insert(key_hash64(as_bytes(v)));
+  std::string out;
+  for (const uint8_t b : builder.bytes()) {
+    out += "0123456789abcdef"[b >> 4];
+    out += "0123456789abcdef"[b & 15];
+  }
+  return out;
+}
+
+TEST(BloomFilter, BitsAreThoseOfParquetFiles) {
+  std::vector<std::string> texts, numbers;
+  for (int64_t i = 0; i < 100; ++i) {
+    texts.push_back("user-" + std::to_string(i * i) + "@example.org");
+    const int64_t cube = i * i * i;
+    numbers.emplace_back(reinterpret_cast<const char*>(&cube), 8);
+  }
+  const std::string_view of_texts = kParquetTexts, of_numbers = kParquetNumbers;
+  CHECK_EQ(hex_of(texts, of_texts.size()), of_texts);
+  CHECK_EQ(hex_of(numbers, of_numbers.size()), of_numbers);
 }
 
 TEST(BloomFilter, HostileSizes) {

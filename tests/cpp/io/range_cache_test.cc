@@ -33,7 +33,8 @@ bool holds(RangeCache* cache, uint64_t offset, uint64_t size) {
 }
 
 TEST(RangeCache, CoversPartsOfAStretch) {
-  RangeCache cache(1000);
+  CacheBudget budget(1000);
+  RangeCache cache(&budget);
   cache.put(100, stretch(100, 50));
   CHECK(holds(&cache, 100, 50));
   CHECK(holds(&cache, 149, 1));
@@ -48,63 +49,69 @@ TEST(RangeCache, CoversPartsOfAStretch) {
 }
 
 TEST(RangeCache, FindsTheStretchThatCoversAmongThoseThatOverlap) {
-  RangeCache cache(1000);
+  CacheBudget budget(1000);
+  RangeCache cache(&budget);
   cache.put(100, stretch(100, 100));
   cache.put(120, stretch(120, 10));  // inside another: nothing new
-  CHECK_EQ(cache.memory_bytes(), 100);
+  CHECK_EQ(cache.used(), 100);
   CHECK(holds(&cache, 150, 50));
   cache.put(150, stretch(150, 100));  // overlaps
-  CHECK_EQ(cache.memory_bytes(), 200);
+  CHECK_EQ(cache.used(), 200);
   CHECK(holds(&cache, 100, 100));
   CHECK(holds(&cache, 150, 100));
   CHECK(!holds(&cache, 149, 100));
   cache.put(100, stretch(100, 150));  // covers both
-  CHECK_EQ(cache.memory_bytes(), 150);
+  CHECK_EQ(cache.used(), 150);
   CHECK(holds(&cache, 100, 150));
   cache.put(50, stretch(50, 300));
-  CHECK_EQ(cache.memory_bytes(), 300);
+  CHECK_EQ(cache.used(), 300);
   CHECK(holds(&cache, 249, 101));
 }
 
 TEST(RangeCache, LeastRecentlyUsedGoesFirst) {
-  RangeCache cache(300);
+  CacheBudget budget(300);
+  RangeCache cache(&budget);
   for (const uint64_t at : {0, 1000, 2000}) cache.put(at, stretch(at, 100));
-  CHECK_EQ(cache.memory_bytes(), 300);
+  CHECK_EQ(cache.used(), 300);
   CHECK(holds(&cache, 0, 100));  // used again: 1000 is the oldest now
   cache.put(3000, stretch(3000, 100));
-  CHECK_EQ(cache.memory_bytes(), 300);
+  CHECK_EQ(cache.used(), 300);
   CHECK(holds(&cache, 0, 100));
   CHECK(!holds(&cache, 1000, 100));
   CHECK(holds(&cache, 2000, 100));
   CHECK(holds(&cache, 3000, 100));
   cache.put(4000, stretch(4000, 250));
-  CHECK_EQ(cache.memory_bytes(), 250);
+  CHECK_EQ(cache.used(), 250);
   CHECK(!holds(&cache, 3000, 1));
 }
 
 TEST(RangeCache, LargerThanTheCacheIsNotKept) {
-  RangeCache cache(100);
+  CacheBudget budget(100);
+  RangeCache cache(&budget);
   cache.put(0, stretch(0, 60));
   cache.put(500, stretch(500, 101));
   CHECK(!holds(&cache, 500, 1));
   CHECK(holds(&cache, 0, 60));
-  RangeCache none(0);
+  CacheBudget nothing(0);
+  RangeCache none(&nothing);
   none.put(0, stretch(0, 1));
   CHECK(!holds(&none, 0, 1));
 }
 
 TEST(RangeCache, LongerStretchReplacesShorter) {
-  RangeCache cache(1000);
+  CacheBudget budget(1000);
+  RangeCache cache(&budget);
   cache.put(10, stretch(10, 20));
   cache.put(10, stretch(10, 90));
-  CHECK_EQ(cache.memory_bytes(), 90);
+  CHECK_EQ(cache.used(), 90);
   cache.put(10, stretch(10, 5));
-  CHECK_EQ(cache.memory_bytes(), 90);
+  CHECK_EQ(cache.used(), 90);
   CHECK(holds(&cache, 10, 90));
 }
 
 TEST(RangeCache, EvictedBytesLiveWhileUsed) {
-  RangeCache cache(100);
+  CacheBudget budget(100);
+  RangeCache cache(&budget);
   cache.put(0, stretch(0, 100));
   uint64_t begin = 0;
   const RangeCache::Bytes held = cache.find(0, 100, &begin);
@@ -114,7 +121,8 @@ TEST(RangeCache, EvictedBytesLiveWhileUsed) {
 }
 
 TEST(RangeCache, ManyThreads) {
-  RangeCache cache(2000);
+  CacheBudget budget(2000);
+  RangeCache cache(&budget);
   std::atomic<int> wrong{0};
   std::vector<std::thread> pool;
   for (uint64_t t = 0; t < 4; ++t) {
@@ -133,13 +141,15 @@ TEST(RangeCache, ManyThreads) {
   }
   for (std::thread& t : pool) t.join();
   CHECK_EQ(wrong.load(), 0);
-  CHECK(cache.memory_bytes() <= 2000);
+  budget.shrink();
+  CHECK(cache.used() <= 2000);
 }
 
 // The shares of threads that a child does not have counted for ever there.
 TEST(RangeCache, SharesOfTheParentDoNotCountInAChild) {
   if (!nimble::testing::kForks) return;
-  RangeCache cache(1000);
+  CacheBudget budget(1000);
+  RangeCache cache(&budget);
   {
     const RangeCache::Share of_parent(&cache), another(&cache);
     CHECK_EQ(another.bytes(), 250);

@@ -141,8 +141,8 @@ class Decoder {
   // One line for `nimble inspect`: "bit-packed w=12" or
   // "dictionary n=5 (fsst) of bit-packed w=3".
   virtual std::string describe() const = 0;
-  // Heap bytes held by this tree, for cache accounting (lazily decoded
-  // dictionaries included once they exist).
+  // Heap bytes held by this tree, for cache accounting, with those that a
+  // dictionary takes once it is decoded.
   virtual size_t memory_bytes() const = 0;
 
  protected:

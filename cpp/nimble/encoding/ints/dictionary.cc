@@ -28,6 +28,8 @@ namespace {
 constexpr uint64_t kShortString = 16;
 // Room is made for so many bytes a value without looking at the values.
 constexpr uint64_t kGenerousLength = 64;
+// Of the strings of a dictionary that has not been decoded.
+constexpr size_t kGuessedLength = 32;
 
 // The whole dictionary in memory.
 struct DecodedValues {
@@ -35,9 +37,6 @@ struct DecodedValues {
   BytesSink bytes;
   uint64_t longest = 0;  // of bytes
 
-  size_t memory_bytes() const {
-    return fixed.capacity() + bytes.data.capacity() + bytes.offsets.capacity();
-  }
 };
 
 // --------------------------------------------------------------------- decode
@@ -71,10 +70,13 @@ class DictionaryDecoder final : public Decoder {
     return "dictionary n=" + std::to_string(values_.size()) + " (" +
            values_.describe() + ") of " + codes_.describe();
   }
+  // Caches ask once, when it is opened: what it will take decoded is in it.
   size_t memory_bytes() const override {
-    const DecodedValues* d = decoded_.load(std::memory_order_acquire);
+    const size_t width = type().kind == ValueKind::kBytes
+                             ? kGuessedLength + sizeof(int64_t)
+                             : type().width;
     return sizeof *this + codes_.memory_bytes() + values_.memory_bytes() +
-           (d == nullptr ? 0 : sizeof *d + d->memory_bytes());
+           sizeof(DecodedValues) + values_.size() * width;
   }
 
  private:
