@@ -12,8 +12,6 @@ PYBIND11_MODULE(_core, m) {
   nimble::register_filter(m);
   nimble::register_lookup(m);
   nimble::register_index(m);
-  nimble::register_index_functions(m);
-  nimble::register_key_batch(m);
   nimble::register_point_reader(m);
   nimble::register_quick_get(m);
   nimble::register_range_reader(m);

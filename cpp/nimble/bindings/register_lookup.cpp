@@ -1,10 +1,9 @@
-// Keys, bounds and zone maps to row ranges.
+// Zone maps and Bloom filters to row ranges, and keys to bytes in their order.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/lookup/key_lookup.h"
 #include "nimble/scan/column_bloom.h"
 #include "nimble/scan/zone_map.h"
 
@@ -44,56 +43,6 @@ KeyScalar scalar_at(const ArrayView& v, int64_t row) {
                      : KeyScalar::from_uint(static_cast<uint64_t>(code));
 }
 
-const KeyEncoder& encoder_of(const FileReader& file) {
-  if (file.encoder() == nullptr) {
-    raise(Status::not_found(file.file().name() + " has no cluster key"));
-  }
-  return *file.encoder();
-}
-
-// A bound given as one row of the first key columns; None: no limit.
-struct Bound {
-  std::unique_ptr<ImportedArray> batch;
-  KeyBound bound;
-
-  Bound(const py::object& object, bool inclusive) {
-    bound.inclusive = inclusive;
-    if (object.is_none()) return;
-    batch = ImportedArray::from_python(object);
-    bound.values = scalars_of(batch->view());
-  }
-};
-
-py::tuple find_range(const FileReader& file, const py::object& lower,
-                     bool lower_inclusive, const py::object& upper,
-                     bool upper_inclusive, bool by_value) {
-  const Bound low(lower, lower_inclusive), high(upper, upper_inclusive);
-  const KeyRange range = unwrap(
-      by_value ? value_range(encoder_of(file), low.bound, high.bound)
-               : key_order_range(encoder_of(file), low.bound, high.bound));
-  Result<RowRange> found = RowRange{};
-  {
-    const WithoutGil nogil;
-    found = KeyCursor(file.cluster()).find_range(range);
-  }
-  const RowRange r = unwrap(std::move(found));
-  return py::make_tuple(r.begin, std::max(r.begin, r.end));
-}
-
-py::tuple find_prefix(const FileReader& file, const py::object& values,
-                      bool starts_with) {
-  const auto batch = ImportedArray::from_python(values);
-  const KeyRange range = unwrap(
-      equal_range(encoder_of(file), scalars_of(batch->view()), starts_with));
-  Result<RowRange> found = RowRange{};
-  {
-    const WithoutGil nogil;
-    found = KeyCursor(file.cluster()).find_range(range);
-  }
-  const RowRange r = unwrap(std::move(found));
-  return py::make_tuple(r.begin, std::max(r.begin, r.end));
-}
-
 // Encoded keys of all rows of a batch: (bytes, n + 1 offsets into them).
 // `orders` has (descending, nulls first) of each column.
 py::tuple encode_keys(const py::object& batch,
@@ -115,27 +64,6 @@ py::tuple encode_keys(const py::object& batch,
   uint64_t* offset = offsets.mutable_data();
   for (size_t i = 0; i <= keys.size(); ++i) offset[i] = keys.offset(i);
   return py::make_tuple(bytes, offsets);
-}
-
-// Row ranges to rows and the probes they answer: (rows, probes).
-py::tuple expand(const py::array_t<uint64_t, py::array::c_style>& ranges) {
-  const std::vector<RowRange> r = ranges_from_numpy(ranges);
-  const auto n = static_cast<py::ssize_t>([&r] {
-    uint64_t rows = 0;
-    for (const RowRange& x : r) rows += x.size();
-    return rows;
-  }());
-  py::array_t<uint64_t> rows(n);
-  py::array_t<int64_t> probes(n);
-  uint64_t* row = rows.mutable_data();
-  int64_t* probe = probes.mutable_data();
-  for (size_t i = 0; i < r.size(); ++i) {
-    for (uint64_t x = r[i].begin; x < r[i].end; ++x) {
-      *row++ = x;
-      *probe++ = static_cast<int64_t>(i);
-    }
-  }
-  return py::make_tuple(rows, probes);
 }
 
 // Encoded key of one value of one column, ascending, nulls last.
@@ -214,12 +142,6 @@ std::vector<KeyScalar> scalars_of(const ArrayView& row) {
 
 void register_lookup(py::module_& m) {
   m.def("encode_keys", &encode_keys, py::arg("batch"), py::arg("orders"));
-  m.def("find_range", &find_range, py::arg("file"), py::arg("lower"),
-        py::arg("lower_inclusive"), py::arg("upper"),
-        py::arg("upper_inclusive"), py::arg("by_value"));
-  m.def("find_prefix", &find_prefix, py::arg("file"), py::arg("values"),
-        py::arg("starts_with"));
-  m.def("expand", &expand, py::arg("ranges"));
   m.def("prune", &prune, py::arg("file"), py::arg("path"), py::arg("kind"),
         py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
         py::arg("upper_inclusive"), py::arg("nan"));

@@ -81,8 +81,8 @@ class RangeReader {
     make_table_ = arrow.attr("Table").attr("from_batches");
   }
 
-  // All four give NotImplemented where the arguments need keys.py; range() and
-  // prefix() give (begin, end) where the rows are too many for one batch.
+  // Both give NotImplemented where the arguments need keys.py, and
+  // (begin, end) where the rows are too many for one batch.
   py::object range(const py::handle& lower, const py::handle& upper,
                    const py::handle& inclusive, const py::handle& limit,
                    const py::handle& reverse) const {
@@ -97,13 +97,6 @@ class RangeReader {
     std::optional<KeyRange> keys = prefix_keys(value);
     if (!keys || !wanted.parse(limit, reverse)) return not_implemented();
     return read(*keys, wanted);
-  }
-  py::object range_places(const py::handle& lower, const py::handle& upper,
-                          const py::handle& inclusive) const {
-    return find(key_range(lower, upper, inclusive));
-  }
-  py::object prefix_places(const py::handle& value) const {
-    return find(prefix_keys(value));
   }
 
  private:
@@ -158,15 +151,6 @@ class RangeReader {
            to_key_scalar(c, py::object(marked.attr("prefix")), out);
   }
 
-  py::object find(const std::optional<KeyRange>& keys) const {
-    if (!keys) return not_implemented();
-    Result<RowRange> found = RowRange{};
-    {
-      const WithoutGil nogil;
-      found = (*index_)->find_range(*keys, rows_.get());
-    }
-    return tuple_of(Wanted{}.cut(unwrap(std::move(found))));
-  }
   static py::tuple tuple_of(const RowRange& r) {
     return py::make_tuple(r.begin, r.end);
   }
@@ -255,10 +239,7 @@ void register_range_reader(py::module_& m) {
       .def("range", &RangeReader::range, py::arg("lower"), py::arg("upper"),
            py::arg("inclusive"), py::arg("limit"), py::arg("reverse"))
       .def("prefix", &RangeReader::prefix, py::arg("prefix"), py::arg("limit"),
-           py::arg("reverse"))
-      .def("range_places", &RangeReader::range_places, py::arg("lower"),
-           py::arg("upper"), py::arg("inclusive"))
-      .def("prefix_places", &RangeReader::prefix_places, py::arg("prefix"));
+           py::arg("reverse"));
 }
 
 }  // namespace nimble

@@ -43,7 +43,9 @@ class HashLookup final : public IndexLookup {
       rows->clear();
       NIMBLE_ASSIGN_OR_RETURN(const uint64_t known_below,
                               index_->find_first(key, enough, &*rows));
-      NIMBLE_RETURN_IF_ERROR(fetch(*rows, wanted));
+      const std::span<const uint64_t> some(*rows);
+      NIMBLE_RETURN_IF_ERROR(
+          fetch(some.first(std::min(some.size(), kFirst)), wanted));
       for (const uint64_t row : *rows) {
         if (row >= known_below) break;
         NIMBLE_ASSIGN_OR_RETURN(const int sign, row_keys_->compare(row, key));
@@ -54,10 +56,10 @@ class HashLookup final : public IndexLookup {
     return std::optional<uint64_t>();
   }
 
-  Status find(const KeyBuffer& keys, bool whole, const RowReader* /*wanted*/,
+  Status find(const KeyBuffer& keys, bool whole, const RowReader* wanted,
               LookupAnswer* out) const override {
     return settle(
-        keys, whole, [out](uint64_t row) { out->add(row); },
+        keys, whole, wanted, [out](uint64_t row) { out->add(row); },
         [out] { out->finish_key(); });
   }
 
@@ -65,7 +67,7 @@ class HashLookup final : public IndexLookup {
                std::vector<uint64_t>* out) const override {
     uint64_t count = 0;
     return settle(
-        keys, whole, [&count](uint64_t) { ++count; },
+        keys, whole, nullptr, [&count](uint64_t) { ++count; },
         [&count, out] {
           out->push_back(count);
           count = 0;
@@ -116,9 +118,7 @@ class HashLookup final : public IndexLookup {
     const OpenFile& file = row_keys_->rows().file();
     if (rows.empty() || file.file().mapped() != nullptr) return Status::ok();
     std::vector<RowRange> ranges;
-    for (const uint64_t row : rows.first(std::min(rows.size(), kFirst))) {
-      ranges.push_back({row, row + 1});
-    }
+    for (const uint64_t row : rows) ranges.push_back({row, row + 1});
     const RowReader* const readers[] = {&row_keys_->rows(), wanted};
     return fetch_rows({readers, wanted == nullptr ? 1u : 2u},
                       merge_ranges(std::move(ranges)));
@@ -135,11 +135,13 @@ class HashLookup final : public IndexLookup {
   }
 
   // Calls `hit` with each row that has a probe's key, `next` behind a probe.
+  // `wanted`: reads the rows afterwards.
   template <class Hit, class Next>
-  Status settle(const KeyBuffer& keys, bool whole, const Hit& hit,
-                const Next& next) const {
+  Status settle(const KeyBuffer& keys, bool whole, const RowReader* wanted,
+                const Hit& hit, const Next& next) const {
     CandidateRows found;
     NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &found));
+    if (wanted != nullptr) NIMBLE_RETURN_IF_ERROR(fetch(found.rows, wanted));
     KeyBuffer actual;
     NIMBLE_RETURN_IF_ERROR(row_keys_->read(found.rows, &actual));
     uint64_t at = 0;

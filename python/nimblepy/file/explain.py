@@ -6,7 +6,7 @@ from nimblepy import _core
 from nimblepy.expr.filter import Filter
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.handle import FileHandle
-from nimblepy.file.indexes import CLUSTER, Index
+from nimblepy.file.indexes import Index
 from nimblepy.rows.plan import DetailValue, Plan
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Where
 from nimblepy.rows.rowset import RowSet
@@ -31,7 +31,7 @@ def explain_ordered(
 ) -> Plan:
     """A range or prefix whose rows have been found."""
     details: tuple[tuple[str, DetailValue], ...] = (("rows", rows.num_rows),)
-    if index.number == CLUSTER:
+    if index.is_cluster:
         begin, end = rows.as_range or (0, 0)
         details = (*details, ("begin", begin), ("end", end))
     kind = "range" if isinstance(request, KeyRange) else "prefix"
@@ -85,7 +85,7 @@ def _plan(
     probes: int,
 ) -> Plan:
     data = _data_plan(file, rows, columns)
-    if index.number == CLUSTER:
+    if index.is_cluster:
         searched = _cluster_plan(file, rows, probes)
     else:
         asked = f"{probes} keys" if text == "lookup" else "2 bounds"

@@ -16,7 +16,7 @@ from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.explain import explain_keys, explain_ordered, explain_where
 from nimblepy.file.filtered import count_passing, filtered
 from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
-from nimblepy.file.indexes import CLUSTER, ClusterIndex, Index, SecondaryIndex, probe_numbers
+from nimblepy.file.indexes import Index
 from nimblepy.file.layout import file_layout
 from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Columns, On, column_names, on_names
@@ -94,7 +94,7 @@ class File(Joinable):
     @property
     def indexes(self) -> list[IndexInfo]:
         core = self.handle.core
-        stored = [i for i in self.handle.indexes if i.number != CLUSTER]
+        stored = [i for i in self.handle.indexes if not i.is_cluster]
         found = [
             IndexInfo(
                 kind=index.kind,
@@ -155,21 +155,20 @@ class File(Joinable):
         return count_passing(self.handle, where, threads)
 
     def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
-        if isinstance(request, Keys):
-            return self._index_for(request).find(self.handle.core, request).slice(0, limit)
         if isinstance(request, Where):
             return candidate_rows(self.handle, request).rows
-        index = self._index_in_order(request)
-        begin, end = index.positions(self.handle.core, request)
-        if limit is not None:
-            begin, end = (
-                (max(begin, end - limit), end) if reverse else (begin, min(end, begin + limit))
-            )
-        return self._rows_at(index, begin, end, reverse)
-
-    def _rows_at(self, index: Index, begin: int, end: int, reverse: bool) -> RowSet:
-        positions = np.array([[begin, end]], dtype=np.uint64)
-        rows = index.rows_at(self.handle.core, positions)
+        if isinstance(request, Keys):
+            index = self.handle.opened(self._index_for(request))
+            if limit == 1 and len(request) == 1 and request.between is None:
+                return index.find_first(request)
+            return index.find(request).slice(0, limit)
+        index = self.handle.opened(self._index_in_order(request))
+        begin, end = index.places(request)
+        if limit is not None and reverse:
+            begin = max(begin, end - limit)
+        elif limit is not None:
+            end = min(end, begin + limit)
+        rows = index.rows_at((begin, end))
         return rows.backwards() if reverse else rows
 
     def _index_for(self, keys: Keys) -> Index:
@@ -237,8 +236,8 @@ class File(Joinable):
             return found
         if found is NotImplemented:
             return None
-        begin, end = found  # more than are one batch
-        return self.read(self._rows_at(index, begin, end, reverse), columns)
+        rows = self.handle.opened(index).rows_at(found)  # more than are one batch
+        return self.read(rows.backwards() if reverse else rows, columns)
 
     def _range_reader(self, columns: Projected, on: On) -> tuple[_core.RangeReader, Index] | None:
         """What takes plain Python bounds to a table; ``None`` where the arguments are not right."""
@@ -259,51 +258,25 @@ class File(Joinable):
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         index = self._index_for(keys)
-        if self.observer is not None:
-            return super().find_and_read(keys, columns, first=first)
-        if isinstance(index, ClusterIndex) and not first:
-            projection = self.handle.projection(columns)
-            batch = keys.batch(index.names[: len(keys.names)])
-            impossible = None if keys.usable is None else ~keys.usable
-            try:
-                found = _core.lookup_batch(
-                    projection, batch, keys.null_equals, impossible, RESULT_ROWS
-                )
-            except _core.ArrayTooLargeError:
-                found = None
+        # Of an index without keys, what settles a candidate is read with its row, in one round.
+        by_hash = index.kind == "hash" and not self.handle.core.is_mapped
+        if self.observer is None and keys.between is None and (by_hash or not first):
+            opened = self.handle.opened(index)
+            found = opened.core.lookup(
+                self.handle.projection(columns),
+                opened.batch(keys),
+                keys.null_equals,
+                keys.impossible,
+                RESULT_ROWS,
+            )
             if found is not None:
                 return batch_table(found[:2]), found[2]
-        elif (
-            isinstance(index, SecondaryIndex)
-            and index.kind == "hash"
-            and not self.handle.core.is_mapped
-            and not keys.null_equals
-        ):
-            return self._settled(index, keys, columns)
         return super().find_and_read(keys, columns, first=first)
-
-    def _settled(
-        self, index: SecondaryIndex, keys: Keys, columns: Projected
-    ) -> tuple[pa.Table, Positions]:
-        """Rows by a hash index: what settles a candidate is read with it, in one round."""
-        batch = keys.batch(index.names)
-        ends, rows = index.candidates(self.handle.core, batch)
-        names = tuple(self.schema.names) if columns is None else columns
-        both = (*names, *(name for name in index.names if name not in names))
-        table = self.handle.take(rows, both)
-        numbers = probe_numbers(ends)
-        if not len(rows):
-            return self.handle.take(rows, columns), numbers
-        (found,) = table.select(list(index.names)).combine_chunks().to_batches()
-        same = _core.index_settle(self.handle.core, index.number, batch, ends, found)
-        if same.all() and names:
-            return table.select(list(names)), numbers
-        return self.handle.take(rows[same], columns), numbers[same]
 
     def count_matches(self, keys: Keys) -> Positions:
         if self.observer is not None:
             return super().count_matches(keys)
-        return self._index_for(keys).count(self.handle.core, keys)
+        return self.handle.opened(self._index_for(keys)).count(keys)
 
     # ------------------------------------------------------------------ explaining
 

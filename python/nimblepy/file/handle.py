@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.indexes import CLUSTER, Index, choose, indexes_of
+from nimblepy.file.indexes import Index, OpenIndex, choose, indexes_of
 from nimblepy.rows.rows import MOST_PREPARED
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Names, Projected
@@ -36,9 +36,10 @@ class FileHandle:
         self._core = core
         self.schema: pa.Schema = pa.schema(core)
         self.indexes: tuple[Index, ...] = indexes_of(core, self.schema)
-        has_cluster = bool(self.indexes) and self.indexes[0].number == CLUSTER
+        has_cluster = bool(self.indexes) and self.indexes[0].is_cluster
         self.cluster_by: tuple[SortKey, ...] = self.indexes[0].keys if has_cluster else ()
         self._chosen: dict[tuple[Names, bool], Index] = {}
+        self._opened: dict[int, OpenIndex] = {}
         self._projections: dict[Projected, tuple[Any, pa.Schema]] = {}
 
     @property
@@ -63,6 +64,14 @@ class FileHandle:
     def close(self) -> None:
         self._core = None
         self._projections.clear()
+        self._opened.clear()
+
+    def opened(self, index: Index) -> OpenIndex:
+        """An index, to be asked."""
+        known = self._opened.get(index.number)
+        if known is None:
+            known = self._opened[index.number] = OpenIndex(index, self.core)
+        return known
 
     def choose(self, on: Names, *, ordered: bool = False) -> Index:
         """The index that answers for the columns ``on``; see :func:`nimblepy.file.indexes.choose`.

@@ -100,12 +100,10 @@ def _cost(way: Sequence[IndexMatch], num_rows: int) -> float:
 
 
 def _rows_of(file: FileHandle, found: IndexMatch) -> Rows:
-    number = found.index.number
+    core = file.opened(found.index).core
     if found.positions is not None:
-        rows = _core.index_rows(file.core, number, found.positions)
-    else:
-        _, rows = _core.index_find(file.core, number, found.batch, False, True)
-    return np.unique(rows)
+        return np.unique(core.rows_at(found.positions))
+    return core.candidates(found.batch)
 
 
 def match_index(
@@ -148,7 +146,7 @@ def match_index(
     if index.ordered:
         if len(prefixes) > most:
             return None
-        positions = _core.index_places(file.core, index.number, batch, False)
+        positions = file.opened(index).core.places(batch)
         return _match(index, tuple(used), positions)
     keys = file.core.indexes[index.number][2]
     return IndexMatch(index, tuple(used), None, batch, len(prefixes) * file.num_rows / max(1, keys))
@@ -199,17 +197,15 @@ def _range_of(
     prefix: tuple[pa.Scalar, ...],
     node: Compare | StartsWith,
 ) -> tuple[int, int]:
-    core = file.core
+    core = file.opened(index).core
     if isinstance(node, StartsWith):
         value = pa.scalar(node.prefix, node.column.value_type)
-        return _core.index_prefix(core, index.number, single_row(names, [*prefix, value]), True)
+        return core.prefix(single_row(names, [*prefix, value]), True)
     (bound,) = ranges_of(node)
     # An open side still ends where the leading columns change.
     low = [*prefix] if bound.lower is None else [*prefix, bound.lower]
     high = [*prefix] if bound.upper is None else [*prefix, bound.upper]
-    return _core.index_range(
-        core,
-        index.number,
+    return core.range(
         single_row(names[: len(low)], low) if low else None,
         bound.lower is None or bound.lower_inclusive,
         single_row(names[: len(high)], high) if high else None,

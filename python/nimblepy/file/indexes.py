@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,9 @@ from nimblepy.schema.types import SortKey
 CLUSTER = -1
 
 
-class Index(ABC):
-    """An index of an open file.
-
-    An ordered index has its keys at positions, which are numbered in key order; a range or prefix
-    is a range of positions. In the cluster index a position is a row.
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a file.
 
     Attributes:
         number: place among the secondary indexes; :data:`CLUSTER` is the cluster index.
@@ -33,129 +31,97 @@ class Index(ABC):
         columns: the columns of these.
     """
 
-    def __init__(
-        self, number: int, kind: str, keys: tuple[SortKey, ...], columns: tuple[Column, ...]
-    ) -> None:
-        self.number = number
-        self.kind = kind
-        self.keys = keys
-        self.columns = columns
+    number: int
+    kind: str
+    keys: tuple[SortKey, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def is_cluster(self) -> bool:
+        """Its places are the rows themselves, so that the rows of a key are neighbours."""
+        return self.number == CLUSTER
 
     @property
     def ordered(self) -> bool:
-        """It has bounds and prefixes; a hash answers whole keys only."""
+        """It has bounds, prefixes and places; a hash answers whole keys only."""
         return self.kind != "hash"
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(key.column for key in self.keys)
 
-    @abstractmethod
-    def find(self, core: Any, keys: Keys) -> RowSet:
-        """The rows of each key, those of one key ascending."""
-
-    @abstractmethod
-    def count(self, core: Any, keys: Keys) -> Positions:
-        """How many rows each key has."""
-
-    @abstractmethod
-    def rows_at(self, core: Any, positions: np.ndarray[Any, np.dtype[np.uint64]]) -> RowSet:
-        """The rows at half-open ranges of positions, in the order of the index."""
-
-    def positions(self, core: Any, request: Ordered) -> tuple[int, int]:
-        """Positions of the keys in a range or with a prefix."""
-        if request.nothing:
-            return 0, 0
-        if isinstance(request, KeyRange):
-            return _core.index_range(
-                core,
-                self.number,
-                request.batch(request.lower),
-                request.lower.inclusive,
-                request.batch(request.upper),
-                request.upper.inclusive,
-                False,
-            )
-        batch = request.batch
-        if batch is None:
-            return 0, int(core.num_rows)
-        return _core.index_prefix(core, self.number, batch, request.starts_with)
-
     def __str__(self) -> str:
         return f"{self.kind} ({', '.join(str(key) for key in self.keys)})"
 
 
-class ClusterIndex(Index):
-    """The order of the rows themselves: the rows of a key are neighbours."""
+class OpenIndex:
+    """An index of an open file, to be asked.
 
-    def find(self, core: Any, keys: Keys) -> RowSet:
-        ranges = self._ranges(core, keys)
-        probe = np.arange(len(ranges), dtype=np.int64)
-        return RowSet.of_ranges(ranges, probe, len(ranges))
+    An ordered index has its keys at places, which are numbered in key order; a range or prefix is
+    a range of places. In the cluster index a place is a row.
+    """
 
-    def count(self, core: Any, keys: Keys) -> Positions:
-        ranges = self._ranges(core, keys)
-        return np.maximum(ranges[:, 1].astype(np.int64) - ranges[:, 0].astype(np.int64), 0)
+    def __init__(self, index: Index, file: Any) -> None:
+        self.index = index
+        self.core = _core.Index(file, None if index.is_cluster else index.number)
+        self._num_rows = int(file.num_rows)
 
-    def rows_at(self, core: Any, positions: np.ndarray[Any, np.dtype[np.uint64]]) -> RowSet:
-        return RowSet.of_ranges(positions)
+    def batch(self, keys: Keys) -> pa.RecordBatch:
+        """The keys as the first columns of the index."""
+        return keys.batch(self.index.names[: len(keys.names)])
 
-    def _ranges(self, core: Any, keys: Keys) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        names = self.names[: len(keys.columns)]
-        if keys.between is None:
-            ranges = _core.find_keys(core, keys.batch(names), keys.null_equals)
-        else:
-            low, high = keys.ends(self.keys[: len(names)])
-            # A bound that no row has is an empty range at its place; what equals the upper one
-            # ends where the second range does.
-            first = _core.find_keys(core, low, keys.null_equals, places=True)
-            last = _core.find_keys(core, high, keys.null_equals, places=True)
-            ranges = np.stack([first[:, 0], last[:, 1]], axis=1)
+    def find(self, keys: Keys) -> RowSet:
+        """The rows of each key, those of one key ascending."""
+        if keys.between is not None:
+            return self._find_between(keys)
+        find = self.core.find if self.index.is_cluster else self.core.rows
+        found, probe = find(self.batch(keys), keys.null_equals, keys.impossible)
+        if self.index.is_cluster:
+            return RowSet(found[:, 0], found[:, 1], probe, len(keys))
+        return RowSet(found, None, probe, len(keys))
+
+    def _find_between(self, keys: Keys) -> RowSet:
+        low, high = keys.ends(self.index.keys[: len(keys.columns)])
+        # A bound that no row has is an empty range at its place; what equals the upper one ends
+        # where the second range does.
+        first = self.core.places(low, keys.null_equals)[:, 0]
+        ranges = np.stack([first, self.core.places(high, keys.null_equals)[:, 1]], axis=1)
         if keys.usable is not None:
             ranges[~keys.usable] = 0
-        return ranges
+        return RowSet.of_ranges(ranges, np.arange(len(keys), dtype=np.int64), len(keys))
 
+    def find_first(self, keys: Keys) -> RowSet:
+        """The first row of a single key."""
+        if keys.usable is not None and not keys.usable[0]:
+            row = None
+        else:
+            row = self.core.find_first(self.batch(keys), keys.null_equals)
+        rows = np.array([] if row is None else [row], dtype=np.uint64)
+        return RowSet(rows, None, np.zeros(len(rows), dtype=np.int64), 1)
 
-class SecondaryIndex(Index):
-    """A hash or sorted index: the rows of a key may lie anywhere."""
+    def count(self, keys: Keys) -> Positions:
+        """How many rows each key has."""
+        if keys.between is not None:
+            return self._find_between(keys).counts
+        return self.core.count(self.batch(keys), keys.null_equals, keys.impossible)
 
-    def find(self, core: Any, keys: Keys) -> RowSet:
-        asked, at = _usable(keys)
-        batch = asked.batch(self.names[: len(keys.names)])
-        ends, rows = _core.index_find(core, self.number, batch, keys.null_equals, False)
-        probe = probe_numbers(ends)
-        return RowSet(rows, None, probe, len(ends)).for_probes(at, len(keys))
+    def places(self, request: Ordered) -> tuple[int, int]:
+        """Places of the keys in a range or with a prefix."""
+        if request.nothing:
+            return 0, 0
+        if isinstance(request, KeyRange):
+            low, high = request.ends
+            return self.core.range(low, request.lower.inclusive, high, request.upper.inclusive)
+        batch = request.batch
+        return (
+            (0, self._num_rows) if batch is None else self.core.prefix(batch, request.starts_with)
+        )
 
-    def count(self, core: Any, keys: Keys) -> Positions:
-        asked, at = _usable(keys)
-        batch = asked.batch(self.names[: len(keys.names)])
-        found = _core.index_count(core, self.number, batch, keys.null_equals).astype(np.int64)
-        if at is None:
-            return found
-        counts = np.zeros(len(keys), dtype=np.int64)
-        counts[at] = found
-        return counts
-
-    def rows_at(self, core: Any, positions: np.ndarray[Any, np.dtype[np.uint64]]) -> RowSet:
-        return RowSet(_core.index_rows(core, self.number, positions))
-
-    def candidates(self, core: Any, batch: pa.RecordBatch) -> tuple[Any, Any]:
-        """Rows that may have each key, ``(ends, rows)``: a hash index has no keys to compare."""
-        return _core.index_find(core, self.number, batch, False, True)
-
-
-def probe_numbers(ends: np.ndarray[Any, Any]) -> Positions:
-    """For each row the probe that it answers; those of probe i end at ``ends[i]``."""
-    counts = np.diff(ends, prepend=np.uint64(0)).astype(np.int64)
-    return np.repeat(np.arange(len(ends), dtype=np.int64), counts)
-
-
-def _usable(keys: Keys) -> tuple[Keys, Positions | None]:
-    """The keys that can match, and their positions where these are not all."""
-    if keys.usable is None or keys.usable.all():
-        return keys, None
-    at = np.flatnonzero(keys.usable)
-    return keys.take(at), at
+    def rows_at(self, places: tuple[int, int]) -> RowSet:
+        """The rows at these places, in the order of the index."""
+        if self.index.is_cluster:
+            return RowSet.of_range(*places)
+        return RowSet(self.core.rows_at(np.array([places], dtype=np.uint64)))
 
 
 def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
@@ -167,8 +133,7 @@ def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
             SortKey(column.name, descending=descending, nulls_first=nulls_first)
             for column, (_, descending, nulls_first) in zip(columns, parts, strict=True)
         )
-        index = ClusterIndex if number == CLUSTER else SecondaryIndex
-        return index(number, kind, keys, columns)
+        return Index(number, kind, keys, columns)
 
     found = [make(CLUSTER, "cluster", core.key_columns)] if core.key_columns else []
     found += [make(number, kind, parts) for number, (kind, parts, *_) in enumerate(core.indexes)]
@@ -189,7 +154,7 @@ def choose(indexes: Sequence[Index], schema: pa.Schema, on: Names, *, ordered: b
         InvalidArgumentError: a column that the file does not have.
     """
     if on is None:
-        if indexes and indexes[0].number == CLUSTER:
+        if indexes and indexes[0].is_cluster:
             return indexes[0]
         if not indexes:
             raise IndexUnavailableError("this file has no index; scan with a filter instead")

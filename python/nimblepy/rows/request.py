@@ -52,6 +52,11 @@ class Keys:
         """All columns that an index must have."""
         return self.names if self.between is None else (*self.names, self.between)
 
+    @property
+    def impossible(self) -> Mask | None:
+        """Keys that cannot match; ``None``: any may."""
+        return None if self.usable is None else ~self.usable
+
     def take(self, probes: Positions) -> Keys:
         """Some of the keys."""
         at = pa.array(probes)
