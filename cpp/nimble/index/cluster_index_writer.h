@@ -28,9 +28,9 @@ struct KeyChunkInfo {
 struct GroupKeys {
   std::vector<KeyChunkInfo> chunks;
   ByteBuffer blob;  // the chunks, back to back
-  // For each chunk a byte string that none of its keys is above and all keys
-  // of later chunks are at least: chunk i may hold a target t only if t <=
-  // boundary i. As short as possible; the last chunk's is its last key.
+  // max(chunk i) <= boundaries[i] < min(chunk i + 1), or equal to both where
+  // these are: chunk i may hold a target t only if t <= boundaries[i]. As short
+  // as possible; the last one is the last key.
   KeyBuffer boundaries;
   ByteBuffer first_key;
   ByteBuffer last_key;

@@ -20,8 +20,9 @@ namespace {
 // folios then keep the file in such pages, a reader's map of it is made of
 // them, and a row at random costs no walk through the page table.
 constexpr size_t kPiece = size_t{2} << 20;
-// The system is asked to begin writing after so many bytes, so that the disk
-// works while rows are being encoded and fsync at the end finds little left.
+// The system is asked to begin writing whenever this much is new, so that the
+// disk works while rows are being encoded and fsync at the end finds little
+// left.
 constexpr uint64_t kWritebackBytes = uint64_t{8} << 20;
 // One write moves at most this much: macOS refuses more than 2 GiB.
 constexpr size_t kMaxWrite = size_t{1} << 30;

@@ -6,8 +6,8 @@
 namespace nimble {
 namespace {
 
-// One key in so many is stored where keys are long. A lookup reads as many
-// from their columns.
+// Where keys are long, every n-th is stored, and a lookup reads up to n keys
+// from their columns. 0: none is stored.
 uint32_t key_sample_step(Effort effort) {
   switch (effort) {
     case Effort::kFast:
