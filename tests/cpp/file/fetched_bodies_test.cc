@@ -34,7 +34,8 @@ struct Setup {
   explicit Setup(uint64_t cache_bytes = 1 << 20)
       : bytes(std::make_shared<std::vector<uint8_t>>(10000)),
         file(bytes),
-        cache(cache_bytes) {
+        budget(cache_bytes),
+        cache(&budget) {
     for (size_t i = 0; i < bytes->size(); ++i)
       (*bytes)[i] = static_cast<uint8_t>(i * 7);
   }
@@ -48,6 +49,7 @@ struct Setup {
 
   Bytes bytes;
   CountingFile file;
+  CacheBudget budget;
   RangeCache cache;
   ReadStats stats;
   BytesDecoder decoder;
