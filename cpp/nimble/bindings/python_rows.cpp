@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "nimble/column/dictionary_values.h"
-
 namespace py = pybind11;
 
 namespace nimble {

@@ -11,7 +11,6 @@
 #include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/point_key.h"
 #include "nimble/bindings/python_rows.h"
-#include "nimble/column/dictionary_values.h"
 #include "nimble/stripe/value_reader.h"
 
 namespace py = pybind11;

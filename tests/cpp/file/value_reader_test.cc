@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "file/columns.h"
-#include "nimble/column/dictionary_values.h"
 
 namespace nimble::testing {
 namespace {
