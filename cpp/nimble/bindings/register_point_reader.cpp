@@ -273,15 +273,13 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
 void register_point_reader(py::module_& m) {
   py::class_<PointReader, std::shared_ptr<PointReader>>(m, "PointReader")
-      .def(py::init([](std::shared_ptr<RowReader> rows, const py::object&,
-                       int64_t index, std::vector<size_t> order) {
-             auto handle =
-                 IndexHandle::open(file_of(*rows), index_number(index));
-             return std::make_shared<PointReader>(
-                 std::move(rows), std::move(handle), std::move(order));
+      .def(py::init([](std::shared_ptr<RowReader> rows,
+                       const std::shared_ptr<IndexHandle>& index,
+                       std::vector<size_t> order) {
+             return std::make_shared<PointReader>(std::move(rows), index,
+                                                  std::move(order));
            }),
-           py::arg("projection"), py::arg("fallback"), py::arg("index"),
-           py::arg("order"))
+           py::arg("projection"), py::arg("index"), py::arg("order"))
       .def("getter", &PointReader::getter)
       .def("read", &PointReader::read, py::arg("row"));
 }

@@ -45,9 +45,9 @@ TEST(ValueReader, EveryFlatFieldRowByRow) {
       REQUIRE((*reader)->take({&row, 1}, 1, &read).is_ok());
       const Column& want = read.children[0];
       if (!at.move_to(row)) {
-        const auto found = RowLocation::find(*file, row);
+        auto found = RowLocation::find(*file, row);
         REQUIRE(found.has_value());
-        at = *found;
+        at = std::move(*found);
       }
       StreamValue place;
       REQUIRE(at.find_value(column->values, &place).is_ok());
