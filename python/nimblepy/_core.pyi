@@ -168,19 +168,13 @@ class PointBase:
 def quick_get(method: _Method) -> _Method: ...
 
 class PointReader:
-    def __init__(
-        self,
-        projection: Projection,
-        fallback: Callable[[int, list[int]], dict[str, Any]],
-        index: int,
-        order: list[int],
-    ) -> None: ...
+    def __init__(self, projection: Projection, index: Index, order: list[int]) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
     def read(self, row: int) -> dict[str, Any]: ...
 
 class RangeReader:
     def __init__(
-        self, projection: Projection, index: int, width: int, starts_with: type
+        self, projection: Projection, index: Index, width: int, starts_with: type
     ) -> None: ...
     def range(
         self, lower: object, upper: object, inclusive: object, limit: object, reverse: object

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "fuzz/fuzz_file.h"
-#include "nimble/lookup/key_lookup.h"
+#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/lookup/open_index.h"
 #include "nimble/maintain/verify.h"
 #include "nimble/scan/row_filter.h"
@@ -198,13 +198,13 @@ FUZZ_FILE_TARGET(lookup) {
     if (file == nullptr || file->encoder() == nullptr) return;
     ask_index(file, *open_cluster_lookup(file->cluster()));
     const uint64_t n = std::min<uint64_t>(file->num_rows(), 60);
-    KeyCursor cursor(file->cluster());
+    ClusterCursor cursor(file->cluster());
     ByteBuffer key;
     for (uint64_t row = 0; row < n; row += 7) {
       const auto stored = cursor.stored_key_at(row, &key);
       if (!stored || !*stored) continue;
       (void)cursor.find_prefix(key.span());
-      (void)cursor.find_whole(key.span());
+      (void)cursor.find_first(key.span());
       (void)cursor.end_of(key.span());
     }
   }

@@ -16,13 +16,13 @@ const std::vector<KeyEncoder>& key_encoders();
 // A key source whose row r has the key r, as eight big-endian bytes.
 class NumberedKeys final : public KeySource {
  public:
-  Result<KeyPlace> find(uint64_t begin, uint64_t end,
-                        ByteSpan target) const override {
+  Result<LowerBound> find(uint64_t begin, uint64_t end,
+                          ByteSpan target) const override {
     for (uint64_t row = begin; row < end; ++row) {
       NIMBLE_ASSIGN_OR_RETURN(const int sign, compare(row, target));
-      if (sign >= 0) return KeyPlace{row, sign == 0};
+      if (sign >= 0) return LowerBound{row, sign == 0};
     }
-    return KeyPlace{end, false};
+    return LowerBound{end, false};
   }
   Result<int> compare(uint64_t row, ByteSpan target) const override {
     uint8_t key[8];

@@ -7,6 +7,7 @@ import gc
 import inspect
 import weakref
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,9 @@ NESTED = {
     "offset": (pa.timestamp("s", "+05:30"), [dt.datetime(1969, 1, 1, tzinfo=dt.UTC)] + [None] * 3),
     "left to pyarrow": (pa.list_(pa.time64("ns")), [[dt.time(1)], None, [], [None]]),
     "dictionaries": (pa.list_(pa.dictionary(pa.int8(), pa.utf8())), [["a", "b"], None, ["a"], []]),
+    "dictionary": (pa.dictionary(pa.int16(), pa.utf8()), ["b", None, "a", "b"]),
+    "duration": (pa.duration("s"), [dt.timedelta(1), None, dt.timedelta(0), dt.timedelta(2)]),
+    "uuid": (pa.uuid(), [UUID(int=1), None, UUID(int=2), UUID(int=1)]),
 }
 
 
@@ -49,6 +53,12 @@ def test_get_gives_nested_and_zoned_values_as_pyarrow_does(tmp_path: Path, mmap:
     table = pa.table(
         {"k": range(4), **columns, "a.b": range(4), "a": [{"b": [i]} for i in range(4)]}
     )
+    for name, kind in (("dates", pa.date32()), ("times", pa.time64("ns"))):
+        codes = pa.array([1, None, 0, 1], pa.uint8())
+        values = pa.DictionaryArray.from_arrays(
+            codes, pa.array([7, 8], pa.int32() if name == "dates" else pa.int64()).cast(kind)
+        )
+        table = table.append_column(f"dictionary of {name}", values)
     nb.write(table, tmp_path / "a", cluster_by="k", options=nb.WriteOptions(stripe_rows=3))
     with nb.open(tmp_path / "a", mmap=mmap) as file:
         for key, want in enumerate(table.to_pylist()):

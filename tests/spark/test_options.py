@@ -20,14 +20,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StructField, StructType
 
 from nimblepy.spark.inputs import find_input
-from nimblepy.spark.options import (
-    indexes_of,
-    pack_indexes,
-    pack_keys,
-    pack_scan,
-    parse_keys,
-    unpack_scan,
-)
+from nimblepy.spark.options import indexes_of, pack_indexes, pack_scan, unpack_scan
 from nimblepy.spark.source import NimbleReader
 from nimblepy.spark.write import NimbleWriter
 
@@ -78,16 +71,11 @@ def test_options_hold_a_scan(path: Path) -> None:
 
 
 def test_options_hold_indexes() -> None:
-    indexes: list[Any] = [
+    indexes = [
         nb.HashIndex(["a", "b"], load_factor=0.5, bloom_bits_per_key=None),
         nb.SortedIndex([nb.SortKey("a", descending=True), "b"]),
     ]
     assert indexes_of({"nimbleindexes": pack_indexes(indexes)}) == indexes
-    keys = tuple(indexes[1].columns)
-    assert parse_keys(pack_keys(keys)) == keys
-    for text in ('["a"]', "[1", '[{"x": 1}]'):
-        with pytest.raises(nb.InvalidArgumentError, match="cluster_by"):
-            parse_keys(text)
     by_text = {"hash_index": "a, b; c", "sorted_index": "a desc"}
     assert indexes_of(by_text) == [
         nb.HashIndex(["a", "b"]),

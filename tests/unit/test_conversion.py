@@ -201,16 +201,3 @@ def test_scan_polars_equals_eager_frame(tmp_path: Path) -> None:
     assert lazy.head(3).collect().equals(frame.head(3))
     limited = lazy.filter(pl.col("i") > 10).head(3).collect()
     assert limited.equals(frame.filter(pl.col("i") > 10).head(3))
-
-
-@needs_core
-def test_polars_scans_open_files_and_datasets(tmp_path: Path) -> None:
-    pl = pytest.importorskip("polars")
-    for i in range(2):
-        nb.write(TABLE.slice(i * 2, 2), tmp_path / f"{i}.nimble")
-    with nb.open_dataset(tmp_path) as dataset, nb.open(tmp_path / "0.nimble") as file:
-        for source, rows in ((dataset, 3), (tmp_path, 3), (file, 2)):
-            frame = nb.scan_polars(source)
-            assert frame.collect().height == rows
-            below = frame.filter(pl.col("a") < 3).select("a").collect()
-            assert below["a"].to_list() == [1, 2][: rows - 1]

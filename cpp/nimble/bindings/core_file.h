@@ -16,11 +16,6 @@
 
 namespace nimble {
 
-// The file whose rows are read: Python makes a RowReader of a FileReader.
-inline std::shared_ptr<const FileReader> file_of(const RowReader& rows) {
-  return std::static_pointer_cast<const FileReader>(rows.file_owner());
-}
-
 // Values of the first key columns, one row of Arrow columns, as scalars that
 // borrow from it.
 std::vector<KeyScalar> scalars_of(const ArrayView& row);

@@ -38,10 +38,4 @@ class IndexHandle {
   const std::vector<KeyColumnSpec>* columns_ = nullptr;
 };
 
-// -1 is the cluster index.
-inline std::optional<size_t> index_number(int64_t index) {
-  if (index < 0) return std::nullopt;
-  return static_cast<size_t>(index);
-}
-
 }  // namespace nimble

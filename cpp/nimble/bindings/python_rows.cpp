@@ -1,6 +1,7 @@
 #include "nimble/bindings/python_rows.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace py = pybind11;
 
@@ -19,6 +20,7 @@ bool has_repeats(const std::vector<Field>& fields) {
 }  // namespace
 
 std::optional<RowMaker> RowMaker::create(const Field& field) {
+  if (is_extension(field)) return std::nullopt;
   RowMaker out;
   out.layout_ = field.layout;
   out.width_ = field.width;
@@ -30,6 +32,12 @@ std::optional<RowMaker> RowMaker::create(const Field& field) {
     case Layout::kStruct:
       if (has_repeats(field.children)) return std::nullopt;
       break;
+    case Layout::kDictionary: {
+      auto values = RowMaker::create(field.dictionary[0]);
+      if (!values) return std::nullopt;
+      out.children_.push_back(std::move(*values));
+      return out;
+    }
     case Layout::kFixed:
     case Layout::kBool:
     case Layout::kBytes:
@@ -60,6 +68,8 @@ PyObject* RowMaker::make(const Column& column, uint64_t row) const {
       return make_list(column, row * list_size_, (row + 1) * list_size_);
     case Layout::kStruct:
       return is_pair_ ? make_pair(column, row) : make_struct(column, row);
+    case Layout::kDictionary:
+      return make_entry(column, row);
     default:
       return make_value(column, row);
   }
@@ -78,6 +88,13 @@ PyObject* RowMaker::make_value(const Column& column, uint64_t row) const {
     return value_.make(&bit, 1);
   }
   return value_.make(column.value_data() + row * width_, width_);
+}
+
+// The column's codes have been checked against its dictionary.
+PyObject* RowMaker::make_entry(const Column& column, uint64_t row) const {
+  uint64_t code = 0;
+  std::memcpy(&code, column.value_data() + row * width_, width_);
+  return children_[0].make(column.dictionary->values, code);
 }
 
 PyObject* RowMaker::make_list(const Column& column, uint64_t begin,

@@ -1,4 +1,4 @@
-// Rows of nested columns as Python objects, as pyarrow's as_py() gives them.
+// Rows of columns as Python objects, as pyarrow's as_py() gives them.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,8 +11,8 @@
 
 namespace nimble {
 
-// Makes lists, dicts (structs) and lists of pairs (maps) of values that
-// ValueMaker knows.
+// Makes values that ValueMaker knows, those of dictionaries of them, and lists,
+// dicts (structs) and lists of pairs (maps) of all these.
 class RowMaker {
  public:
   // None where the type has a part that is left to pyarrow.
@@ -25,6 +25,7 @@ class RowMaker {
  private:
   RowMaker() = default;
   PyObject* make_value(const Column& column, uint64_t row) const;
+  PyObject* make_entry(const Column& column, uint64_t row) const;
   PyObject* make_list(const Column& column, uint64_t begin, uint64_t end) const;
   PyObject* make_struct(const Column& column, uint64_t row) const;
   PyObject* make_pair(const Column& column, uint64_t row) const;

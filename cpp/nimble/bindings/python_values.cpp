@@ -67,12 +67,6 @@ PyObject* decimal_class() {
       .ptr();
 }
 
-bool is_extension(const Field& f) {
-  return std::any_of(f.metadata.begin(), f.metadata.end(), [](const auto& m) {
-    return m.first == "ARROW:extension:name";
-  });
-}
-
 // The tzinfo that pyarrow gives values of a zone; null where it knows none.
 py::object zone_of(const std::string& name) {
   try {
@@ -88,6 +82,12 @@ std::string zone_name(const Field& timestamp) {
 }
 
 }  // namespace
+
+bool is_extension(const Field& f) {
+  return std::any_of(f.metadata.begin(), f.metadata.end(), [](const auto& m) {
+    return m.first == "ARROW:extension:name";
+  });
+}
 
 bool ValueMaker::knows(const Field& f) {
   if (is_extension(f)) return false;

@@ -7,6 +7,10 @@
 
 namespace nimble {
 
+// Does the field have an extension type, whose values have objects of their
+// own?
+bool is_extension(const Field& field);
+
 // Makes the Python objects of one type without going through Arrow; types
 // that it does not know are left to pyarrow.
 class ValueMaker {

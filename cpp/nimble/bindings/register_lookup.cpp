@@ -22,25 +22,8 @@ KeyScalar scalar_at(const ArrayView& v, int64_t row) {
   if (f.layout == Layout::kBytes) {
     return KeyScalar::from_bytes(as_bytes(v.bytes_at(row)));
   }
-  const uint8_t* p = v.values() + static_cast<uint64_t>(row) * f.width;
-  if (f.logical == Logical::kFixedBinary) {
-    return KeyScalar::from_bytes({p, f.width});
-  }
-  if (f.logical == Logical::kFloat) {
-    if (f.width == 2)
-      return KeyScalar::from_double(half_to_double(load<uint16_t>(p)));
-    if (f.width == 4) return KeyScalar::from_double(double{load<float>(p)});
-    return KeyScalar::from_double(load<double>(p));
-  }
-  if (f.width > 8) {
-    std::array<uint8_t, 32> wide{};
-    wide.fill((p[f.width - 1] & 0x80) != 0 ? 0xff : 0);
-    std::memcpy(wide.data(), p, f.width);
-    return KeyScalar::from_wide(wide);
-  }
-  const int64_t code = v.code_at(row);
-  return f.is_signed ? KeyScalar::from_int(code)
-                     : KeyScalar::from_uint(static_cast<uint64_t>(code));
+  return KeyScalar::from_value(
+      f, {v.values() + static_cast<uint64_t>(row) * f.width, f.width});
 }
 
 // Encoded keys of all rows of a batch: (bytes, n + 1 offsets into them).

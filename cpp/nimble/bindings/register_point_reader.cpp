@@ -1,5 +1,6 @@
 // _core.PointReader: one row as a dict, the quickest way from a key to Python
-// values. Works on mapped files; others read the row through a Projection.
+// values. Flat columns of mapped files are decoded value by value; the others,
+// and all columns of other files, are read as a batch of one row.
 #include <pybind11/stl.h>
 
 #include <new>
@@ -9,8 +10,8 @@
 #include "nimble/bindings/gil.h"
 #include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/point_key.h"
-#include "nimble/bindings/point_value.h"
 #include "nimble/bindings/python_rows.h"
+#include "nimble/stripe/value_reader.h"
 
 namespace py = pybind11;
 
@@ -19,23 +20,23 @@ namespace {
 
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
-  // `fallback(row, numbers of columns)` gives a dict of those that neither
-  // ValueMaker nor RowMaker knows; of all where the file is not mapped. Keys
-  // are those of `index`; `order` as in PointKey.
-  PointReader(std::shared_ptr<RowReader> rows, py::object fallback,
+  // Keys are those of `index`; `order` as in PointKey.
+  PointReader(std::shared_ptr<RowReader> rows,
               std::shared_ptr<const IndexHandle> index,
               std::vector<size_t> order)
       : rows_(std::move(rows)),
-        fallback_(std::move(fallback)),
         index_(std::move(index)),
         key_(&(*index_)->encoder(), std::move(order)) {
     index_->check_same_file(*rows_);
+    std::vector<OutputColumn> batch;  // columns that are not flat
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
-      add_column(i);
+      add_column(i, &batch);
     }
-    if (!nested_columns_.empty()) {
-      nested_ = unwrap(RowReader::create(rows_->file_owner(), nested_columns_));
+    if (!batch.empty()) {
+      batch_ = unwrap(RowReader::create(rows_->file_owner(), batch));
     }
+    import_array_ = py::module_::import("pyarrow").attr("Array").attr(
+        "_import_from_c_capsule");
   }
 
   // get(key) as a Python function without the cost of a bound method: the row
@@ -63,55 +64,57 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
  private:
+  // How a column's value is made.
   struct Getter {
     py::object name;
-    bool direct = false;
-    PointColumn column;
-    // Not direct, but with a maker: number of the column in `nested_`.
-    std::optional<RowMaker> nested;
-    size_t nested_column = 0;
+    // Read value by value: what makes it, of a dictionary what makes its
+    // entries, and the node that has the dictionary.
+    std::optional<FlatColumn> flat;
+    ValueMaker value;
+    uint32_t node = 0;
+    // Otherwise its number in `batch_`; without a maker pyarrow makes it.
+    size_t batch_column = 0;
+    std::optional<RowMaker> row;
     // The part of the key that a row which was found by it has here.
     std::optional<size_t> key_part;
-  };
-  // The row's columns that are not direct.
-  struct Slow {
-    const py::object& others;
-    const std::optional<Column>& nested;
   };
   // Columns whose bytes are on their way at once.
   static constexpr size_t kAhead = 16;
 
-  void add_column(size_t i) {
+  void add_column(size_t i, std::vector<OutputColumn>* batch) {
     const OpenFile& f = rows_->file();
     const Field& field = rows_->schema().children[i];
     Getter g;
     g.name = py::str(field.name);
     PyUnicode_InternInPlace(&g.name.ptr());
-    const SchemaNode& n = f.plan().node(rows_->node(i));
-    g.direct = ValueMaker::knows(field) && !rows_->is_nested(i) &&
-               n.values != kNoStream && f.file().mapped() != nullptr;
-    g.column = {{}, field.layout, n.validity, n.values};
-    if (g.direct) g.column.maker = ValueMaker(field);
-    if (!g.direct) add_nested(field, i, &g);
+    g.node = rows_->node(i);
+    const bool is_dictionary = field.layout == Layout::kDictionary;
+    if (is_dictionary && !is_extension(field)) {
+      g.row = RowMaker::create(field.dictionary[0]);
+    }
+    const bool is_known =
+        is_dictionary ? g.row.has_value() : ValueMaker::knows(field);
+    if (f.file().mapped() != nullptr && !rows_->is_nested(i) && is_known) {
+      g.flat = FlatColumn::of(f.plan(), g.node);
+    }
+    if (!g.flat) {
+      g.row = RowMaker::create(field);
+      g.batch_column = batch->size();
+      batch->push_back(rows_->column(i));
+    } else if (!is_dictionary) {
+      g.value = ValueMaker(field);
+    }
     // Only where equal keys are equal objects.
     const bool is_same =
         field.logical == Logical::kInt || field.logical == Logical::kText;
-    for (size_t k = 0; k < key_.num_columns() && g.direct && is_same; ++k) {
+    for (size_t k = 0; k < key_.num_columns() && g.flat && is_same; ++k) {
       const std::vector<int>& path = index_->columns()[k].path;
       if (path.size() != 1) continue;
       const auto top = static_cast<size_t>(path[0]);
-      if (f.plan().node(0).children[top] == rows_->node(i)) g.key_part = k;
+      if (f.plan().node(0).children[top] == g.node) g.key_part = k;
     }
     blank_[g.name] = py::none();
     getters_.push_back(std::move(g));
-  }
-
-  void add_nested(const Field& field, size_t i, Getter* g) {
-    if (!rows_->is_nested(i) && rows_->file().file().mapped() != nullptr)
-      g->nested = RowMaker::create(field);
-    if (!g->nested) return others_.append(i);
-    g->nested_column = nested_columns_.size();
-    nested_columns_.push_back(rows_->column(i));
   }
 
   static PyObject* call_get(PyObject* owner, PyObject* key) {
@@ -148,42 +151,62 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     return read_columns(*row, key);
   }
 
+  // The row's columns that are not read value by value.
+  std::optional<Column> read_batch(uint64_t row) const {
+    std::optional<Column> out;
+    if (batch_ == nullptr) return out;
+    out.emplace(batch_->make_output());
+    Status status;
+    if (rows_->file().file().mapped() != nullptr) {
+      status = batch_->take({&row, 1}, 1, &*out);
+    } else {
+      const WithoutGil nogil;
+      status = batch_->take({&row, 1}, 1, &*out);
+    }
+    check(status);
+    return out;
+  }
+
   // `key` is the one that the row was found by, or null.
   py::object read_columns(uint64_t row, PyObject* key) const {
-    const OpenFile& f = rows_->file();
-    // One round of reads for all of them.
-    py::object others;
-    if (!others_.empty()) others = fallback_(row, others_);
-    if (f.file().mapped() == nullptr) return others;
-    std::optional<Column> nested;
-    if (nested_ != nullptr) {
-      nested.emplace(nested_->make_output());
-      check(nested_->take({&row, 1}, 1, &*nested));
-    }
-    const GroupHandle group = unwrap(f.groups().get(f.group_of(row)));
-    const StripeView& stripe = group->view().stripe_of(row);
-    const RowPlace place{f, *group, stripe, row - stripe.first_row};
+    std::optional<Column> batch = read_batch(row);
     // Copied rather than built: its table has the right size and the keys.
     py::object out =
         py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));
     if (!out) throw py::error_already_set();
+    if (batch) fill_from(&*batch, out.ptr());
+    if (batch && batch->children.size() == getters_.size()) return out;
+    const RowLocation at = unwrap(RowLocation::find(rows_->file(), row));
     for (size_t i = 0; i < getters_.size(); i += kAhead) {
-      fill(place, i, std::min(getters_.size(), i + kAhead), key,
-           {others, nested}, out.ptr());
+      fill(at, i, std::min(getters_.size(), i + kAhead), key, out.ptr());
     }
     return out;
   }
 
-  // Columns [begin, end): first all decoders and bytes are asked for, then
-  // used.
-  void fill(const RowPlace& place, size_t begin, size_t end, PyObject* key,
-            const Slow& slow, PyObject* out) const {
-    OneValue values[kAhead];
+  void fill_from(Column* batch, PyObject* out) const {
+    for (const Getter& g : getters_) {
+      if (g.flat) continue;
+      Column& column = batch->children[g.batch_column];
+      set(out, g, g.row ? g.row->make(column, 0) : by_pyarrow(&column));
+    }
+  }
+  // What pyarrow makes of the one row of a column, which is moved out.
+  PyObject* by_pyarrow(Column* column) const {
+    const py::tuple capsules = array_capsules(std::move(*column));
+    const py::object array = import_array_(capsules[0], capsules[1]);
+    return py::object(array[py::int_(0)].attr("as_py")()).release().ptr();
+  }
+
+  // Flat columns among [begin, end): first all decoders and bytes are asked
+  // for, then used.
+  void fill(const RowLocation& at, size_t begin, size_t end, PyObject* key,
+            PyObject* out) const {
+    StreamValue values[kAhead];
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
-      if (!g.direct || known_part(g, key) != nullptr) continue;
-      OneValue& value = values[i - begin];
-      if (Status s = place.stream(g.column.values, &value); !s)
+      if (!g.flat || known_part(g, key) != nullptr) continue;
+      StreamValue& value = values[i - begin];
+      if (Status s = at.find_value(g.flat->values, &value); !s)
         fail(std::move(s), i);
       value.prefetch_decoder();
     }
@@ -192,22 +215,37 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     }
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
-      PyObject* made = nullptr;
-      if (g.nested) {
-        made = g.nested->make(slow.nested->children[g.nested_column], 0);
-      } else if (!g.direct) {
-        made = py::object(slow.others[g.name]).release().ptr();
-      } else if (PyObject* const part = known_part(g, key)) {
-        made = Py_NewRef(part);
-      } else {
-        Status s = make_value(place, g.column, values[i - begin], &made);
-        if (!s) fail(std::move(s), i);
+      if (!g.flat) continue;
+      if (PyObject* const part = known_part(g, key)) {
+        set(out, g, Py_NewRef(part));
+        continue;
       }
-      if (made == nullptr) throw py::error_already_set();
-      const int failed = PyDict_SetItem(out, g.name.ptr(), made);
-      Py_DECREF(made);
-      if (failed != 0) throw py::error_already_set();
+      FlatValue value;
+      if (Status s = value.read(at, *g.flat, values[i - begin]); !s)
+        fail(std::move(s), i);
+      set(out, g, make_flat(g, value, i));
     }
+  }
+  PyObject* make_flat(const Getter& g, const FlatValue& value,
+                      size_t column) const {
+    if (value.is_null()) return Py_NewRef(Py_None);
+    if (g.flat->layout != Layout::kDictionary) {
+      return g.value.make(value.data(), value.size());
+    }
+    const auto dictionary = unwrap(dictionary_of(rows_->file(), g.node));
+    uint64_t code = 0;  // a negative one is past the end, too
+    std::memcpy(&code, value.data(), value.size());
+    if (code >= dictionary->values.length()) {
+      fail(Status::corrupt("a code past the dictionary's values"), column);
+    }
+    return g.row->make(dictionary->values, code);
+  }
+  // Takes over `value`; null: a Python error is set.
+  static void set(PyObject* out, const Getter& getter, PyObject* value) {
+    if (value == nullptr) throw py::error_already_set();
+    const int failed = PyDict_SetItem(out, getter.name.ptr(), value);
+    Py_DECREF(value);
+    if (failed != 0) throw py::error_already_set();
   }
 
   // What the key that the row was found by, if any, has for a column; borrowed.
@@ -223,30 +261,25 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
   std::shared_ptr<RowReader> rows_;
-  py::object fallback_;
   std::shared_ptr<const IndexHandle> index_;
   PointKey key_;
   std::vector<Getter> getters_;
-  py::dict blank_;   // every name, no value
-  py::list others_;  // numbers of columns that go through `fallback_`
-  std::vector<OutputColumn> nested_columns_;
-  std::shared_ptr<const RowReader> nested_;
+  std::shared_ptr<const RowReader> batch_;  // null: all columns are flat
+  py::dict blank_;                          // every name, no value
+  py::object import_array_;
 };
 
 }  // namespace
 
 void register_point_reader(py::module_& m) {
   py::class_<PointReader, std::shared_ptr<PointReader>>(m, "PointReader")
-      .def(py::init([](std::shared_ptr<RowReader> rows, py::object fallback,
-                       int64_t index, std::vector<size_t> order) {
-             auto handle =
-                 IndexHandle::open(file_of(*rows), index_number(index));
-             return std::make_shared<PointReader>(
-                 std::move(rows), std::move(fallback), std::move(handle),
-                 std::move(order));
+      .def(py::init([](std::shared_ptr<RowReader> rows,
+                       const std::shared_ptr<IndexHandle>& index,
+                       std::vector<size_t> order) {
+             return std::make_shared<PointReader>(std::move(rows), index,
+                                                  std::move(order));
            }),
-           py::arg("projection"), py::arg("fallback"), py::arg("index"),
-           py::arg("order"))
+           py::arg("projection"), py::arg("index"), py::arg("order"))
       .def("getter", &PointReader::getter)
       .def("read", &PointReader::read, py::arg("row"));
 }

@@ -226,12 +226,10 @@ class RangeReader {
 
 void register_range_reader(py::module_& m) {
   py::class_<RangeReader>(m, "RangeReader")
-      .def(py::init([](std::shared_ptr<RowReader> rows, int64_t index,
-                       size_t width, py::type starts_with) {
-             auto handle =
-                 IndexHandle::open(file_of(*rows), index_number(index));
-             return std::make_unique<RangeReader>(std::move(rows),
-                                                  std::move(handle), width,
+      .def(py::init([](std::shared_ptr<RowReader> rows,
+                       const std::shared_ptr<IndexHandle>& index, size_t width,
+                       py::type starts_with) {
+             return std::make_unique<RangeReader>(std::move(rows), index, width,
                                                   std::move(starts_with));
            }),
            py::arg("projection"), py::arg("index"), py::arg("width"),

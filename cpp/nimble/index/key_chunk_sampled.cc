@@ -48,7 +48,7 @@ Result<FoundKey> KeyChunk::find_in_gap(const KeyGap& gap,
   FoundKey out;
   if (gap.begin < gap.end) {
     NIMBLE_ASSIGN_OR_RETURN(
-        const KeyPlace place,
+        const LowerBound place,
         source_->find(first_row_ + gap.begin, first_row_ + gap.end, target));
     out.at = static_cast<uint32_t>(place.row - first_row_);
     out.is_equal = place.is_equal;
@@ -73,7 +73,7 @@ Result<uint32_t> KeyChunk::sampled_lower_bound(uint32_t start,
   gap.begin = std::max(gap.begin, start);
   if (gap.begin >= gap.end) return gap.end;
   NIMBLE_ASSIGN_OR_RETURN(
-      const KeyPlace place,
+      const LowerBound place,
       source_->find(first_row_ + gap.begin, first_row_ + gap.end, target));
   return static_cast<uint32_t>(place.row - first_row_);
 }

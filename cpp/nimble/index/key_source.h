@@ -8,7 +8,7 @@
 namespace nimble {
 
 // A place among ascending keys: the first key that is not below some target.
-struct KeyPlace {
+struct LowerBound {
   uint64_t row = 0;  // of the file
   bool is_equal = false;
 };
@@ -19,8 +19,8 @@ class KeySource {
   virtual ~KeySource() = default;
   // Looks in rows [begin, end), whose keys ascend; `end` where all of them are
   // below `target`.
-  virtual Result<KeyPlace> find(uint64_t begin, uint64_t end,
-                                ByteSpan target) const = 0;
+  virtual Result<LowerBound> find(uint64_t begin, uint64_t end,
+                                  ByteSpan target) const = 0;
   // Sign of the key of a row against `target`.
   virtual Result<int> compare(uint64_t row, ByteSpan target) const = 0;
   // Appends the keys of rows [begin, end).

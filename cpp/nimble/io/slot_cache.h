@@ -32,6 +32,13 @@ class SlotHandle {
     return *this;
   }
 
+  // The same use of a part of the thing.
+  template <class U>
+  SlotHandle<U> narrow(const U& part) && {
+    value_ = nullptr;
+    return {std::exchange(users_, nullptr), &part};
+  }
+
   explicit operator bool() const { return value_ != nullptr; }
   const T& operator*() const { return *value_; }
   const T* operator->() const { return value_; }
@@ -39,6 +46,8 @@ class SlotHandle {
  private:
   template <class U>
   friend class SlotCache;
+  template <class U>
+  friend class SlotHandle;
   static constexpr uint64_t kLoaded = 1, kUser = 2;
   SlotHandle(std::atomic<uint64_t>* users, const T* value)
       : users_(users), value_(value) {}

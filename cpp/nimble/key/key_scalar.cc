@@ -1,6 +1,7 @@
 #include "nimble/key/key_scalar.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "nimble/key/value_bits.h"
 
@@ -41,6 +42,33 @@ KeyScalar KeyScalar::from_wide(const std::array<uint8_t, 32>& v) {
   s.kind = Kind::kWide;
   s.wide = v;
   return s;
+}
+
+KeyScalar KeyScalar::from_value(const Field& field, ByteSpan value) {
+  if (field.layout == Layout::kBytes ||
+      field.logical == Logical::kFixedBinary) {
+    return from_bytes(value);
+  }
+  if (field.layout == Layout::kBool) return from_bool(value[0] != 0);
+  const uint32_t width = field.width;
+  if (field.logical == Logical::kFloat) {
+    if (width == 2)
+      return from_double(half_to_double(load<uint16_t>(value.data())));
+    if (width == 4) return from_double(double{load<float>(value.data())});
+    return from_double(load<double>(value.data()));
+  }
+  if (width > 8) {
+    std::array<uint8_t, 32> wide{};
+    wide.fill((value[width - 1] & 0x80) != 0 ? 0xff : 0);
+    std::memcpy(wide.data(), value.data(), width);
+    return from_wide(wide);
+  }
+  uint64_t bits = 0;
+  std::memcpy(&bits, value.data(), width);
+  const uint32_t unused = 64 - 8 * width;
+  return field.is_signed
+             ? from_int(static_cast<int64_t>(bits << unused) >> unused)
+             : from_uint(bits);
 }
 
 namespace {

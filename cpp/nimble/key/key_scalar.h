@@ -7,6 +7,7 @@
 #include "nimble/base/byte_buffer.h"
 #include "nimble/base/status.h"
 #include "nimble/key/key_column.h"
+#include "nimble/types/field.h"
 
 namespace nimble {
 
@@ -36,6 +37,9 @@ struct KeyScalar {
   static KeyScalar from_double(double v);
   static KeyScalar from_bytes(ByteSpan v);
   static KeyScalar from_wide(const std::array<uint8_t, 32>& v);
+  // The value of a column of `field` (fixed width, bool or bytes) in its stored
+  // form: little-endian, a bool one byte. Bytes are borrowed.
+  static KeyScalar from_value(const Field& field, ByteSpan value);
 };
 
 // How a value relates to those that a column can hold.

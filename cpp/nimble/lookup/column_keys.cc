@@ -30,8 +30,8 @@ Status ColumnKeys::fetch_answer(uint64_t begin, uint64_t end) const {
   return fetch({&range, 1});
 }
 
-Result<KeyPlace> ColumnKeys::find(uint64_t begin, uint64_t end,
-                                  ByteSpan target) const {
+Result<LowerBound> ColumnKeys::find(uint64_t begin, uint64_t end,
+                                    ByteSpan target) const {
   NIMBLE_RETURN_IF_ERROR(fetch_answer(begin, end));
   return keys_->find(begin, end, target);
 }

@@ -28,8 +28,8 @@ class ColumnKeys final : public KeySource {
   // What that is for a search in rows [begin, end).
   RowRange answer_rows(uint64_t begin, uint64_t end) const;
 
-  Result<KeyPlace> find(uint64_t begin, uint64_t end,
-                        ByteSpan target) const override;
+  Result<LowerBound> find(uint64_t begin, uint64_t end,
+                          ByteSpan target) const override;
   Result<int> compare(uint64_t row, ByteSpan target) const override;
   Status read_keys(uint64_t begin, uint64_t end, KeyBuffer* out) const override;
   void prefetch(uint64_t begin, uint64_t end) const override;

@@ -5,7 +5,7 @@
 
 #include "nimble/base/hash.h"
 #include "nimble/key/key_sort.h"
-#include "nimble/lookup/key_lookup.h"
+#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/open/range_fetch.h"
 
 namespace nimble {
@@ -15,25 +15,72 @@ namespace {
 // come. A core has some twenty misses in flight.
 constexpr size_t kStage = 8;
 
-// Looks for ascending probes in one group of a mapped file. Every probe goes
-// through four stages, kStage probes apart, so that their misses overlap: its
-// chunk is named, opened, searched for the gap between sampled keys that it
-// lies in, and searched to the end.
+// What one chunk says of the keys that begin with a probe, or equal it.
+struct ChunkAnswer {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  bool ends_here = true;  // false: `end` may lie in a later chunk
+};
+// A probe that is `whole` equals the keys it finds; only one if `unique`.
+// `gap` is chunk.gap(key).
+struct ChunkProbe {
+  ByteSpan key;
+  KeyGap gap;
+  bool whole = true;
+  bool unique = false;
+};
+
+// `boundary` is the chunk's in its directory.
+Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
+                                 const ChunkProbe& probe, ByteBuffer* scratch) {
+  ChunkAnswer out;
+  NIMBLE_ASSIGN_OR_RETURN(const FoundKey found,
+                          chunk.find(probe.key, probe.gap));
+  out.begin = out.end = found.at;
+  if (probe.whole) {
+    // No key is the beginning of another: the next chunk cannot have it.
+    if (!found.is_equal) return out;
+    ++out.end;
+    if (probe.unique) return out;
+    if (out.end < chunk.num_keys()) {
+      NIMBLE_ASSIGN_OR_RETURN(const bool again,
+                              chunk.matches(out.end, probe.key));
+      if (!again) return out;
+    }
+  }
+  out.ends_here = false;
+  scratch->clear();
+  scratch->put_bytes(probe.key);
+  if (out.begin == chunk.num_keys() || !successor(scratch)) return out;
+  // Mostly the range ends in the same chunk, close to where it begins.
+  NIMBLE_ASSIGN_OR_RETURN(out.end,
+                          chunk.lower_bound_from(out.begin, scratch->span()));
+  out.ends_here = out.end < chunk.num_keys() ||
+                  compare_bytes(boundary, scratch->span()) >= 0;
+  return out;
+}
+
+// The batch form of ClusterCursor: looks for ascending probes in one group.
+// Every probe goes through four stages, kStage probes apart, so that their
+// cache misses overlap: its chunk is named, opened, searched for the gap
+// between sampled keys that it lies in, and searched to the end.
 class GroupFinder {
  public:
+  // `wanted` as for ClusterCursor.
   GroupFinder(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
-              std::vector<RowRange>* out)
+              const RowReader* wanted, std::vector<RowRange>* out)
       : index_(index),
         file_(index.file()),
         keys_(keys),
         whole_(whole),
         unique_(file_.footer().cluster->unique),
-        columns_(index),
+        order_(file_),
+        wanted_(wanted),
+        columns_(index, wanted),
         out_(out) {}
 
   Status find(size_t group, std::span<const uint64_t> probes) {
-    NIMBLE_ASSIGN_OR_RETURN(group_,
-                            file_.groups().get(group, ReadKind::kIndex));
+    NIMBLE_ASSIGN_OR_RETURN(group_, order_.group(group));
     NIMBLE_ASSIGN_OR_RETURN(source_, columns_.source());
     // Where all keys are stored, there are no gaps.
     const size_t last_stage = (source_ == nullptr ? 2 : 3) * kStage;
@@ -56,13 +103,14 @@ class GroupFinder {
 
   // The rows of these probes go on in a later chunk, maybe of another group.
   Status find_ends() {
-    KeyCursor cursor(index_);
+    ClusterCursor cursor(index_, wanted_);
     for (const uint64_t probe : open_ended_) {
       NIMBLE_ASSIGN_OR_RETURN(const uint64_t end,
                               cursor.end_of(keys_.key(probe)));
       RowRange& range = (*out_)[probe];
       range.end = std::max(range.begin, end);
     }
+    open_ended_.clear();
     return Status::ok();
   }
 
@@ -74,23 +122,19 @@ class GroupFinder {
     size_t slot = 0;  // of its opened chunk
     KeyGap gap;
   };
-  struct Opened {
-    std::optional<KeyChunk> chunk;
-    uint64_t first_row = 0;  // file row
-  };
 
   Step& step(size_t i) { return steps_[i % kSlots]; }
 
   Status name_chunk(size_t i, uint64_t probe) {
-    const ChunkDirectory& chunks = group_->chunks();
+    const ChunkDirectory& chunks = group_->boundaries();
     const size_t chunk = chunks.find_from(last_chunk_, keys_.key(probe));
     // The group's last boundary is its last key, which is >= the probe.
     if (chunk == chunks.size())
       return ends_before_boundary(file_, group_index_);
     step(i) = {probe, chunk, 0, {}};
-    if (chunk != last_chunk_ || i == 0) {
-      const uint8_t* bytes =
-          file_.file().mapped() + group_->chunk_place(chunk).offset;
+    const uint8_t* const map = file_.file().mapped();
+    if (map != nullptr && (chunk != last_chunk_ || i == 0)) {
+      const uint8_t* bytes = map + group_->location(chunk).offset;
       __builtin_prefetch(bytes);
       __builtin_prefetch(bytes + 64);
     }
@@ -102,10 +146,8 @@ class GroupFinder {
     Step& s = step(i);
     if (s.chunk != opened_) {
       slot_ = (slot_ + 1) % kSlots;
-      NIMBLE_ASSIGN_OR_RETURN(
-          slots_[slot_].chunk,
-          open_mapped_chunk(file_, *group_, s.chunk, source_));
-      slots_[slot_].first_row = group_->chunk_place(s.chunk).first_row;
+      NIMBLE_RETURN_IF_ERROR(
+          slots_[slot_].open(file_, *group_, s.chunk, source_));
       opened_ = s.chunk;
     }
     s.slot = slot_;
@@ -123,14 +165,13 @@ class GroupFinder {
 
   Status search(size_t i) {
     const Step& s = step(i);
-    const Opened& opened = slots_[s.slot];
+    const OpenKeyChunk& opened = slots_[s.slot];
     const ChunkProbe probe{keys_.key(s.probe), s.gap, whole_, unique_};
     NIMBLE_ASSIGN_OR_RETURN(
         const ChunkAnswer found,
-        search_chunk(*opened.chunk, group_->chunks().boundary(s.chunk), probe,
-                     &scratch_));
-    (*out_)[s.probe] = {opened.first_row + found.begin,
-                        opened.first_row + found.end};
+        search_chunk(*opened.chunk, group_->boundaries().boundary(s.chunk),
+                     probe, &scratch_));
+    (*out_)[s.probe] = {opened.first + found.begin, opened.first + found.end};
     if (!found.ends_here) open_ended_.push_back(s.probe);
     return Status::ok();
   }
@@ -140,17 +181,19 @@ class GroupFinder {
   const KeyBuffer& keys_;
   const bool whole_;
   const bool unique_;
+  const ClusterOrder order_;
+  const RowReader* wanted_;
   ColumnKeys columns_;
   const KeySource* source_ = nullptr;
   std::vector<RowRange>* out_;
   std::vector<uint64_t> open_ended_;
-  GroupHandle group_;
+  KeyGroupHandle group_;
   size_t group_index_ = 0;
   size_t last_chunk_ = 0;
   size_t opened_ = 0;
   size_t slot_ = 0;
   Step steps_[kSlots];
-  Opened slots_[kSlots];
+  OpenKeyChunk slots_[kSlots];
   ByteBuffer scratch_;
 };
 
@@ -191,12 +234,11 @@ std::vector<uint64_t> worth_searching(const OpenFile& file,
   return out;
 }
 
-Status find_mapped(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
-                   std::span<const uint64_t> probes,
-                   std::vector<RowRange>* out) {
-  const OpenFile& file = index.file();
+// Looks for ascending probes, group by group.
+Status search_groups(const OpenFile& file, const KeyBuffer& keys,
+                     std::span<const uint64_t> probes, GroupFinder* finder,
+                     std::vector<RowRange>* out) {
   const ChunkDirectory& groups = file.group_boundaries();
-  GroupFinder finder(index, keys, whole, out);
   size_t group = 0;
   while (!probes.empty()) {
     group = groups.find_from(group, keys.key(probes[0]));
@@ -213,10 +255,10 @@ Status find_mapped(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
           return compare_bytes(keys.key(probe), boundary) <= 0;
         });
     const auto n = static_cast<size_t>(end - probes.begin());
-    NIMBLE_RETURN_IF_ERROR(finder.find(group, probes.first(n)));
+    NIMBLE_RETURN_IF_ERROR(finder->find(group, probes.first(n)));
     probes = probes.subspan(n);
   }
-  return finder.find_ends();
+  return finder->find_ends();
 }
 
 // So many probes' gaps of a file that is not mapped are read together: some
@@ -243,9 +285,10 @@ Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
        ++i) {
     NIMBLE_ASSIGN_OR_RETURN(const GroupHandle loaded,
                             file.groups().get(group_of[i], ReadKind::kIndex));
-    const size_t chunk = loaded->chunks().find(keys.key(probes[i]));
-    if (chunk == loaded->chunks().size()) continue;  // the search will say so
-    const ChunkPlace place = loaded->chunk_place(chunk);
+    const KeyChunkGroup& chunks_of = loaded->keys();
+    const size_t chunk = chunks_of.boundaries().find(keys.key(probes[i]));
+    if (chunk == chunks_of.size()) continue;  // the search will say so
+    const ChunkLocation place = chunks_of.location(chunk);
     if (chunks.empty() || chunks.back().begin != place.offset) {
       chunks.push_back({place.offset, place.offset + place.size});
     }
@@ -254,39 +297,27 @@ Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
 }
 
 // Reads what searches of sampled keys will need, in few rounds.
-Status fetch_gaps(const KeyBuffer& keys, std::span<const uint64_t> probes,
-                  KeyCursor* cursor) {
+Status fetch_gaps(const ClusterIndex& index, const KeyBuffer& keys,
+                  std::span<const uint64_t> probes, const RowReader* wanted) {
+  NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, index.row_keys());
+  if (columns == nullptr) return Status::ok();
+  ClusterCursor cursor(index, wanted);
   std::vector<RowRange> gaps;
   for (const uint64_t i : probes) {
     NIMBLE_ASSIGN_OR_RETURN(const RowRange gap,
-                            cursor->rows_to_read(keys.key(i)));
+                            cursor.rows_to_read(keys.key(i)));
     if (!gap.empty()) gaps.push_back(gap);
   }
-  return cursor->fetch(merge_ranges(std::move(gaps)));
+  return cursor.fetch(merge_ranges(std::move(gaps)));
 }
 
-Status find_unmapped(const ClusterIndex& index, const KeyBuffer& keys,
-                     bool whole, std::span<const uint64_t> probes,
-                     const RowReader* wanted, std::vector<RowRange>* out) {
-  NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, index.row_keys());
-  const RowReader* few = probes.size() <= kFew ? wanted : nullptr;
-  while (!probes.empty()) {
-    const auto some = probes.first(std::min(kFetched, probes.size()));
-    if (some.size() > 1) {
-      NIMBLE_RETURN_IF_ERROR(fetch_index(index.file(), keys, some));
-    }
-    KeyCursor cursor(index, few);
-    if (columns != nullptr) {
-      NIMBLE_RETURN_IF_ERROR(fetch_gaps(keys, some, &cursor));
-    }
-    for (const uint64_t i : some) {
-      NIMBLE_ASSIGN_OR_RETURN((*out)[i], whole
-                                             ? cursor.find_whole(keys.key(i))
-                                             : cursor.find_prefix(keys.key(i)));
-    }
-    probes = probes.subspan(some.size());
+// Reads all that a search of ascending probes needs, before it begins.
+Status fetch_ahead(const ClusterIndex& index, const KeyBuffer& keys,
+                   std::span<const uint64_t> probes, const RowReader* wanted) {
+  if (probes.size() > 1) {
+    NIMBLE_RETURN_IF_ERROR(fetch_index(index.file(), keys, probes));
   }
-  return Status::ok();
+  return fetch_gaps(index, keys, probes, wanted);
 }
 
 }  // namespace
@@ -307,12 +338,16 @@ Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
   }
   const std::vector<uint64_t> probes =
       worth_searching(file, keys, out.order, maybe);
-  if (file.file().mapped() != nullptr) {
+  const bool mapped = file.file().mapped() != nullptr;
+  const RowReader* few = probes.size() <= kFew ? wanted : nullptr;
+  GroupFinder finder(index, keys, whole, mapped ? nullptr : few, &out.ranges);
+  const size_t step = mapped ? probes.size() : kFetched;
+  for (size_t at = 0; at < probes.size(); at += step) {
+    const auto some =
+        std::span(probes).subspan(at, std::min(step, probes.size() - at));
+    if (!mapped) NIMBLE_RETURN_IF_ERROR(fetch_ahead(index, keys, some, few));
     NIMBLE_RETURN_IF_ERROR(
-        find_mapped(index, keys, whole, probes, &out.ranges));
-  } else {
-    NIMBLE_RETURN_IF_ERROR(
-        find_unmapped(index, keys, whole, probes, wanted, &out.ranges));
+        search_groups(file, keys, some, &finder, &out.ranges));
   }
   // Repeats have the answer of the first of them.
   for (size_t i = 1; i < out.order.size(); ++i) {

@@ -14,7 +14,7 @@ namespace nimble {
 // not `whole`: of one that no key begins with the empty range of its place.
 // Probes are sorted once and groups and chunks opened once each;
 // in a mapped file the cache misses of several probes overlap. `wanted`: as for
-// KeyCursor.
+// ClusterCursor.
 Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
                                bool whole, const RowReader* wanted = nullptr);
 

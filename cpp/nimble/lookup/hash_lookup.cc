@@ -43,9 +43,8 @@ class HashLookup final : public IndexLookup {
       rows->clear();
       NIMBLE_ASSIGN_OR_RETURN(const uint64_t known_below,
                               index_->find_first(key, enough, &*rows));
-      const std::span<const uint64_t> some(*rows);
-      NIMBLE_RETURN_IF_ERROR(
-          fetch(some.first(std::min(some.size(), kFirst)), wanted));
+      const size_t ahead = std::min(rows->size(), kFirst);
+      NIMBLE_RETURN_IF_ERROR(fetch(std::span(*rows).first(ahead), wanted));
       for (const uint64_t row : *rows) {
         if (row >= known_below) break;
         NIMBLE_ASSIGN_OR_RETURN(const int sign, row_keys_->compare(row, key));
@@ -111,14 +110,19 @@ class HashLookup final : public IndexLookup {
 
  private:
   static constexpr size_t kFirst = 8;
+  // More candidates than this are not read together with wanted columns: the
+  // cache might have dropped the first ones before they are used.
+  static constexpr size_t kMostAhead = 16384;
 
-  // Of a file that is not mapped: reads the key columns of some candidates, and
-  // the `wanted` columns, in one round.
+  // Of a file that is not mapped: reads the key columns of candidates, and the
+  // `wanted` columns, in one round.
   Status fetch(std::span<const uint64_t> rows, const RowReader* wanted) const {
     const OpenFile& file = row_keys_->rows().file();
     if (rows.empty() || file.file().mapped() != nullptr) return Status::ok();
     std::vector<RowRange> ranges;
-    for (const uint64_t row : rows) ranges.push_back({row, row + 1});
+    for (const uint64_t row : rows) {
+      ranges.push_back({row, row + 1});
+    }
     const RowReader* const readers[] = {&row_keys_->rows(), wanted};
     return fetch_rows({readers, wanted == nullptr ? 1u : 2u},
                       merge_ranges(std::move(ranges)));
@@ -141,7 +145,9 @@ class HashLookup final : public IndexLookup {
                 const Hit& hit, const Next& next) const {
     CandidateRows found;
     NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &found));
-    if (wanted != nullptr) NIMBLE_RETURN_IF_ERROR(fetch(found.rows, wanted));
+    if (wanted != nullptr && found.rows.size() <= kMostAhead) {
+      NIMBLE_RETURN_IF_ERROR(fetch(found.rows, wanted));
+    }
     KeyBuffer actual;
     NIMBLE_RETURN_IF_ERROR(row_keys_->read(found.rows, &actual));
     uint64_t at = 0;

@@ -4,9 +4,9 @@
 
 #include "nimble/index/cluster_index_writer.h"
 #include "nimble/key/key_sort.h"
+#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/lookup/find_keys.h"
 #include "nimble/lookup/hash_lookup.h"
-#include "nimble/lookup/key_lookup.h"
 #include "nimble/lookup/sorted_index.h"
 
 namespace nimble {
@@ -22,7 +22,7 @@ class ClusterLookup final : public IndexLookup {
 
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const override {
-    return KeyCursor(index_, wanted).find_first(key);
+    return ClusterCursor(index_, wanted).find_first(key);
   }
   Status find(const KeyBuffer& keys, bool whole, const RowReader* wanted,
               LookupAnswer* out) const override {
@@ -38,7 +38,7 @@ class ClusterLookup final : public IndexLookup {
   }
   Result<PlaceRange> find_range(const KeyRange& range,
                                 const RowReader* wanted) const override {
-    return KeyCursor(index_, wanted).find_range(range);
+    return ClusterCursor(index_, wanted).find_range(range);
   }
   // The Bloom filter and uniqueness know of no places: keys count as prefixes.
   Status find_places(const KeyBuffer& keys,
@@ -157,7 +157,7 @@ class SortedLookup final : public IndexLookup {
     constexpr uint64_t kBatch = 4096;
     SortedCursor cursor(*index_);
     KeyBuffer entries;
-    const uint64_t n = index_->num_entries();
+    const uint64_t n = index_->num_keys();
     for (uint64_t at = 0; at < n; at += kBatch) {
       // One more, so that batches are compared with each other.
       const PlaceRange places{at, std::min(n, at + kBatch + 1)};

@@ -9,6 +9,7 @@
 
 #include "nimble/index/key_source.h"
 #include "nimble/stripe/row_reader.h"
+#include "nimble/stripe/value_reader.h"
 
 namespace nimble {
 
@@ -34,26 +35,23 @@ class RowKeys {
   Result<int> compare(uint64_t row, ByteSpan target) const;
   // The first of rows [begin, end), whose keys ascend, that is not below
   // `target`.
-  Result<KeyPlace> find(uint64_t begin, uint64_t end, ByteSpan target) const;
+  Result<LowerBound> find(uint64_t begin, uint64_t end, ByteSpan target) const;
   // Asks for the bytes that find() looks at first.
   void prefetch(uint64_t begin, uint64_t end) const;
 
  private:
   // A key column of a mapped file that is read value by value.
   struct Part {
-    uint32_t validity;
-    uint32_t values;
+    FlatColumn column;
     Field field;
   };
-  struct Place;
 
   RowKeys(std::shared_ptr<const RowReader> rows, KeyEncoder encoder)
       : rows_(std::move(rows)), encoder_(std::move(encoder)) {}
 
   void open_parts(const std::vector<KeyColumnSpec>& specs);
-  Result<Place> place_of(uint64_t row) const;
-  Result<int> compare_at(const Place& place, ByteSpan target) const;
-  Status append_part(const Place& place, size_t part, ByteBuffer* key) const;
+  Result<int> compare_at(const RowLocation& at, ByteSpan target) const;
+  Status append_part(const RowLocation& at, size_t part, ByteBuffer* key) const;
   // Appends the keys of rows that rows_ has read.
   Status append_keys(Column&& read, KeyBuffer* out) const;
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/lookup/index_lookup.h"
-#include "nimble/lookup/key_lookup.h"
 #include "nimble/scan/column_bloom.h"
 #include "nimble/scan/zone_map.h"
 #include "nimble/stripe/row_reader.h"
@@ -67,7 +67,7 @@ class KeyChecker {
   }
 
   const FileReader& file_;
-  KeyCursor cursor_;
+  ClusterCursor cursor_;
   KeyBuffer keys_;
   ByteBuffer stored_, last_;
 };

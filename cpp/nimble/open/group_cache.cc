@@ -11,14 +11,12 @@ LoadedGroup::LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
                          const CacheBudget::Part* part)
     : bytes_(std::move(bytes)),
       view_(std::move(group)),
-      chunks_(std::move(chunks)),
-      first_row_(first_row),
+      keys_(view_.chunks(), std::move(chunks), first_row),
       decoders_(new std::atomic<const Decoder*>[view_.num_segments()]()),
-      chunk_bits_(new std::atomic<uint64_t>[chunks_.size() / 64 + 1]()),
       part_(part),
       memory_(part == nullptr ? nullptr : part->counter()) {
   memory_.add(sizeof *this + bytes_.capacity() + view_.memory_bytes() +
-              chunks_.size() * 8 + view_.num_segments() * 8);
+              keys_.size() * 8 + view_.num_segments() * 8);
 }
 
 LoadedGroup::~LoadedGroup() {

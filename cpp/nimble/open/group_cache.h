@@ -12,20 +12,12 @@
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/format/footer.h"
 #include "nimble/format/group.h"
-#include "nimble/index/chunk_directory.h"
+#include "nimble/index/key_chunk_group.h"
 #include "nimble/io/readable_file.h"
 #include "nimble/io/slot_cache.h"
 #include "nimble/open/read_stats.h"
 
 namespace nimble {
-
-// Where a key chunk lies in the file, and which rows of it are its own.
-struct ChunkPlace {
-  uint64_t offset = 0;
-  uint64_t size = 0;
-  uint64_t first_row = 0;  // file row
-  uint32_t num_keys = 0;
-};
 
 // One loaded group. Decoders are made on first use.
 class LoadedGroup {
@@ -39,39 +31,17 @@ class LoadedGroup {
   LoadedGroup& operator=(const LoadedGroup&) = delete;
 
   const GroupView& view() const { return view_; }
-  // File row of the group's first row.
-  uint64_t first_row() const { return first_row_; }
-  const ChunkDirectory& chunks() const { return chunks_; }
-  ChunkPlace chunk_place(size_t chunk) const {
-    const ChunkDirectoryRef& d = view_.chunks();
-    const uint64_t begin = chunk == 0 ? 0 : d.chunk_ends[chunk - 1];
-    const uint64_t row = chunk == 0 ? 0 : d.chunk_end_rows[chunk - 1];
-    return {d.key_stream_offset + begin, d.chunk_ends[chunk] - begin,
-            first_row_ + row,
-            static_cast<uint32_t>(d.chunk_end_rows[chunk] - row)};
-  }
+  // Chunks of the cluster index; their places are file rows.
+  const KeyChunkGroup& keys() const { return keys_; }
   // Segment `index` of a stream of a stripe; `type` is the stream's.
   Result<const Decoder*> decoder(const StripeView& stripe, uint32_t stream,
                                  uint32_t index, ValueType type) const;
 
-  // Has the checksum of a mapped key chunk been verified?
-  bool chunk_verified(size_t chunk) const {
-    return (chunk_bits_[chunk / 64].load(std::memory_order_relaxed) >>
-            (chunk % 64)) &
-           1;
-  }
-  void set_chunk_verified(size_t chunk) const {
-    chunk_bits_[chunk / 64].fetch_or(uint64_t{1} << (chunk % 64),
-                                     std::memory_order_relaxed);
-  }
-
  private:
   std::vector<uint8_t> bytes_;  // empty where the file is mapped
   GroupView view_;
-  ChunkDirectory chunks_;
-  uint64_t first_row_;
+  KeyChunkGroup keys_;
   std::unique_ptr<std::atomic<const Decoder*>[]> decoders_;
-  std::unique_ptr<std::atomic<uint64_t>[]> chunk_bits_;
   const CacheBudget::Part* const part_;
   mutable MemoryCounter memory_;
 };

@@ -102,11 +102,8 @@ bool float_bounds(const Leaf& leaf, const Value& value, KeyScalar* min,
 bool wide_bounds(const Leaf& leaf, uint32_t width, KeyScalar* min,
                  KeyScalar* max) {
   const uint8_t* v = leaf.column->value_data();
-  const auto extend = [width](const uint8_t* p) {
-    std::array<uint8_t, 32> out{};
-    std::memset(out.data(), (p[width - 1] & 0x80) != 0 ? 0xff : 0, out.size());
-    std::memcpy(out.data(), p, width);
-    return KeyScalar::from_wide(out);
+  const auto extend = [&leaf, width](const uint8_t* p) {
+    return KeyScalar::from_value(leaf.column->field(), {p, width});
   };
   const auto less = [width](const uint8_t* a, const uint8_t* b) {
     const auto ha = load<int64_t>(a + width - 8),

@@ -107,7 +107,7 @@ class Costs:
         """The part of the rows that pass these tests of a question."""
         equal = [test for test in tests if test.kind == "equal"]
         others = [test for test in tests if test.kind != "equal"]
-        return self._equal_share(equal) * self._range_share(question, others)
+        return self._equal_share(equal) * self._range_share(question, equal, others)
 
     def _equal_share(self, tests: Sequence[ColumnTest]) -> float:
         if not tests:
@@ -123,7 +123,9 @@ class Costs:
             share = passed / max(1, looked)
         return min(1.0, share)
 
-    def _range_share(self, question: Question, tests: Sequence[ColumnTest]) -> float:
+    def _range_share(
+        self, question: Question, equal: Sequence[ColumnTest], tests: Sequence[ColumnTest]
+    ) -> float:
         if not tests:
             return 1.0
         nodes = [test.node for test in tests if test.node is not None]

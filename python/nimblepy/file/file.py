@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
@@ -191,22 +189,10 @@ class File(Joinable):
     def getter(self, columns: Projected, on: On) -> Getter:
         names = on_names(on)
         index = self.handle.choose(names)
-        if index.kind == "hash" and not self.handle.core.is_mapped:
-            return super().getter(columns, on)  # find_and_read() needs fewer rounds of reads
-        this = weakref.ref(self)  # C++ objects are not looked at for cycles
-
-        def fallback(row: int, numbers: list[int]) -> Any:
-            file = this()
-            assert file is not None
-            rows = np.array([row], dtype=np.uint64)
-            all_columns = tuple((name,) for name in file.schema.names)
-            wanted = all_columns if columns is None else columns
-            return file.handle.take(rows, tuple(wanted[i] for i in numbers)).to_pylist()[0]
-
         asked = index.names if names is None else names
         order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
         projection = self.handle.projection(columns)
-        return _core.PointReader(projection, fallback, index.number, order).getter()
+        return _core.PointReader(projection, self.handle.opened(index).core, order).getter()
 
     def quick_range(
         self,
@@ -246,7 +232,9 @@ class File(Joinable):
             index = self.handle.choose(names, ordered=True)
             width = len(index.keys if names is None else names)
             projection = self.handle.projection(column_names(columns))
-            reader = _core.RangeReader(projection, index.number, width, StartsWith)
+            reader = _core.RangeReader(
+                projection, self.handle.opened(index).core, width, StartsWith
+            )
         except (IndexUnavailableError, InvalidArgumentError, TypeError):
             return None  # the general way says what is wrong
         if len(self._range_readers) > MOST_PREPARED:
@@ -258,9 +246,7 @@ class File(Joinable):
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         index = self._index_for(keys)
-        # Of an index without keys, what settles a candidate is read with its row, in one round.
-        by_hash = index.kind == "hash" and not self.handle.core.is_mapped
-        if self.observer is None and keys.between is None and (by_hash or not first):
+        if self.observer is None and keys.between is None and not first:
             opened = self.handle.opened(index)
             found = opened.core.lookup(
                 self.handle.projection(columns),

@@ -1,38 +1,39 @@
 """Lets other engines read nimble files: a lazy polars scan with pushdown.
 
-Polars is optional and imported only here and in ``polars_expr.py``.
+Polars is optional and imported only here and in ``interop_polars.py``.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nimblepy.errors import MissingExtraError
-from nimblepy.files.resolve import Source, as_rows
 from nimblepy.io.location import FileSystem
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def scan_polars(path: Source, *, filesystem: FileSystem | None = None) -> pl.LazyFrame:
-    """A lazy polars frame over a nimble file, or over many.
+def scan_polars(
+    path: str | os.PathLike[str], *, filesystem: FileSystem | None = None
+) -> pl.LazyFrame:
+    """A lazy polars frame over a nimble file.
 
     Polars pushes the columns a query needs, its filters and its row limit into the scan. Filters
     that nimblepy understands narrow the rows read (indexes, zone maps); polars then evaluates the
     whole filter again on what is left, so results are exactly polars' own.
 
     Args:
-        path: path or URI of a file or of a directory of files, or an open :class:`File` or
-            :class:`Dataset`, which has to stay open until the frame is collected.
-        filesystem: file system of ``path``, as for :func:`nimblepy.open`.
+        path: path or URI of the file.
+        filesystem: a pyarrow or fsspec filesystem, as for :func:`nimblepy.open`.
 
     Raises:
         MissingExtraError: polars is not installed.
         CorruptFileError: not a nimble file.
 
-    Cost: opens the file or dataset now, for its schema; rows are read when the frame is collected.
+    Cost: opens the file once now, for its schema; rows are read when the frame is collected.
     """
     try:
         import polars as pl
@@ -41,10 +42,11 @@ def scan_polars(path: Source, *, filesystem: FileSystem | None = None) -> pl.Laz
         raise MissingExtraError(
             'scan_polars needs polars: pip install "nimblepy[polars]"'
         ) from error
+    from nimblepy.file.open import open
     from nimblepy.interop.polars_expr import pushed_filter
 
-    rows = as_rows(path, filesystem=filesystem)
-    schema = pl.DataFrame(rows.schema.empty_table()).schema
+    file = open(path, filesystem=filesystem)
+    schema = pl.DataFrame(file.schema.empty_table()).schema
 
     def batches(
         with_columns: list[str] | None,
@@ -58,9 +60,9 @@ def scan_polars(path: Source, *, filesystem: FileSystem | None = None) -> pl.Laz
         if predicate is not None:
             # The predicate may read columns that the query does not return.
             needed += [name for name in predicate.meta.root_names() if name not in needed]
-            pushed = pushed_filter(predicate, rows.schema)
+            pushed = pushed_filter(predicate, file.schema)
         left = n_rows
-        scan = rows.scan(
+        scan = file.scan(
             needed,
             filter=pushed,
             batch_rows=batch_size or 65536,

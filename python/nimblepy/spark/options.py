@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
@@ -85,7 +84,19 @@ def unpack_scan(text: str) -> dict[str, Any]:
 
 def pack_indexes(indexes: Sequence[HashIndex | SortedIndex]) -> str:
     """Indexes as the text of an option."""
-    return json.dumps([{"kind": type(index).__name__, **asdict(index)} for index in indexes])
+    packed: list[dict[str, Any]] = []
+    for index in indexes:
+        if isinstance(index, HashIndex):
+            packed.append(
+                {
+                    "columns": list(index.columns),
+                    "load_factor": index.load_factor,
+                    "bloom_bits_per_key": index.bloom_bits_per_key,
+                }
+            )
+        else:
+            packed.append({"keys": [_key_fields(key) for key in index.columns]})
+    return json.dumps(packed)
 
 
 def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
@@ -97,10 +108,10 @@ def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
     found: list[HashIndex | SortedIndex] = []
     try:
         for packed in json.loads(options.get(INDEXES_OPTION, "[]")):
-            if packed.pop("kind") == "HashIndex":
-                found.append(HashIndex(**packed))
+            if "keys" in packed:
+                found.append(SortedIndex([_sort_key(fields) for fields in packed["keys"]]))
             else:
-                found.append(SortedIndex([SortKey(**key) for key in packed["columns"]]))
+                found.append(HashIndex(packed.pop("columns"), **packed))
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InvalidArgumentError(
             f"option {INDEXES_OPTION}: only nimblepy.spark.write() sets it: {error!r}"
@@ -114,17 +125,14 @@ def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
 
 def pack_keys(keys: Sequence[SortKey]) -> str:
     """A cluster key as the text of an option."""
-    return json.dumps([asdict(key) for key in keys])
+    return json.dumps([_key_fields(key) for key in keys])
 
 
 def parse_keys(text: str) -> tuple[SortKey, ...]:
     """``"a, b desc"``, or what :func:`pack_keys` gives."""
-    if not text.lstrip().startswith("["):
-        return parse_sort_keys(text)
-    try:
-        return tuple(SortKey(**key) for key in json.loads(text))
-    except (TypeError, json.JSONDecodeError) as error:
-        raise InvalidArgumentError(f"cluster_by: {text!r} is no list of keys: {error}") from error
+    if text.lstrip().startswith("["):
+        return tuple(_sort_key(fields) for fields in json.loads(text))
+    return parse_sort_keys(text)
 
 
 def parse_names(text: str | None) -> list[str] | None:
@@ -134,6 +142,15 @@ def parse_names(text: str | None) -> list[str] | None:
     if text.lstrip().startswith("["):
         return [str(name) for name in json.loads(text)]
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _key_fields(key: SortKey) -> list[Any]:
+    return [key.column, key.descending, key.nulls_first]
+
+
+def _sort_key(fields: Sequence[Any]) -> SortKey:
+    column, descending, nulls_first = fields
+    return SortKey(column, descending=descending, nulls_first=nulls_first)
 
 
 def _from_bound(bound: Any) -> str | None:

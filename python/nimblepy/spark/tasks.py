@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -157,9 +156,13 @@ def keyed_rows(
 
 
 def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """``items`` in lists of ``size``; the last one may be shorter."""
-    iterator = iter(items)
-    while some := list(islice(iterator, size)):
+    some: list[Any] = []
+    for item in items:
+        some.append(item)
+        if len(some) == size:
+            yield some
+            some = []
+    if some:
         yield some
 
 
@@ -201,7 +204,6 @@ def _gathered(batches: Iterable[Arrays], schema: pa.Schema) -> Iterator[pa.Recor
 
 
 def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    # concat_batches() copies even a single batch.
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -213,7 +215,7 @@ def _first(rows: pa.RecordBatch) -> int:
 def _lists(
     joined: Iterable[pa.RecordBatch], first: int, num_probes: int, target: pa.Schema
 ) -> Iterator[pa.Array]:
-    """Joined rows as one list of rows per probe row, in arrays of bounded size.
+    """Joined rows as one list of rows a probe row, in arrays of bounded size.
 
     Args:
         first: number of the first of the ``num_probes`` probe rows.

@@ -5,7 +5,7 @@
 #include "file/columns.h"
 #include "nimble/base/hash.h"
 #include "nimble/format/postscript.h"
-#include "nimble/lookup/key_lookup.h"
+#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/scan/zone_map.h"
 
 namespace nimble {
@@ -92,7 +92,7 @@ bool read_everything(const Bytes& bytes, bool mapped) {
     refused |= !prune_rows(*file, z.node, q).has_value();
   }
   if (file->encoder() == nullptr || n == 0) return refused;
-  KeyCursor cursor(file->cluster());
+  ClusterCursor cursor(file->cluster());
   ByteBuffer key;
   for (uint64_t row = 0; row < n; row += 5) {
     if (!cursor.stored_key_at(row, &key) || !cursor.find_prefix(key.span()))

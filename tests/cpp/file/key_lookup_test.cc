@@ -1,6 +1,6 @@
 // Keys to rows: duplicates over chunks, stripes and groups, and every bound,
 // against a scan of all keys.
-#include "nimble/lookup/key_lookup.h"
+#include "nimble/lookup/cluster_cursor.h"
 
 #include <algorithm>
 #include <thread>
@@ -101,7 +101,7 @@ TEST(KeyLookup, EveryKeyAndEveryGap) {
          {open_mapped(bytes),
           open_file(std::make_shared<CountingFile>(bytes))}) {
       CHECK(file->footer().groups.size() > 5);
-      KeyCursor shared(file->cluster());
+      ClusterCursor shared(file->cluster());
       std::vector<int64_t> probes;
       for (int64_t key = -3; key <= rows.values.back() + 3; ++key)
         probes.push_back(key);
@@ -109,17 +109,14 @@ TEST(KeyLookup, EveryKeyAndEveryGap) {
       for (const int64_t key : probes) {
         const ByteBuffer k = key_of(*file, key);
         const RowRange want = rows.find(key);
-        KeyCursor fresh(file->cluster());
-        for (KeyCursor* cursor : {&shared, &fresh}) {
+        ClusterCursor fresh(file->cluster());
+        for (ClusterCursor* cursor : {&shared, &fresh}) {
           const auto lower = cursor->lower_bound(k.span());
           REQUIRE(lower.has_value());
           CHECK_EQ(*lower, want.begin);
           const auto prefix = cursor->find_prefix(k.span());
           REQUIRE(prefix.has_value());
           CHECK(same(*prefix, want));
-          const auto whole = cursor->find_whole(k.span());
-          REQUIRE(whole.has_value());
-          CHECK(same(*whole, want));
           const auto first = cursor->find_first(k.span());
           REQUIRE(first.has_value());
           CHECK_EQ(first->value_or(UINT64_MAX),
@@ -185,7 +182,7 @@ TEST(KeyLookup, RangesAndKeysOfRows) {
   Rng rng(24);
   const Sorted rows(900, &rng);
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
-  KeyCursor cursor(file->cluster());
+  ClusterCursor cursor(file->cluster());
   for (int round = 0; round < 500; ++round) {
     const auto bound = [&] {
       return static_cast<int64_t>(
@@ -220,7 +217,7 @@ TEST(KeyLookup, OneValueEverywhere) {
   Sorted rows(1000, &rng);
   std::fill(rows.values.begin(), rows.values.end(), 7);
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
-  KeyCursor cursor(file->cluster());
+  ClusterCursor cursor(file->cluster());
   for (const int64_t key : {6, 7, 8}) {
     const auto got = cursor.find_prefix(key_of(*file, key).span());
     REQUIRE(got.has_value());
@@ -285,7 +282,7 @@ TEST(KeyLookup, ThreadsWithATinyCache) {
           const auto row = mine() % 3000;
           RowRange found;
           {
-            KeyCursor cursor(file->cluster());
+            ClusterCursor cursor(file->cluster());
             const auto got =
                 cursor.find_prefix(key_of(*file, rows.values[row]).span());
             if (!got) {

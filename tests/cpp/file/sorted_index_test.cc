@@ -54,7 +54,7 @@ TEST(SortedIndex, PrefixesGiveRowsInKeyOrder) {
         const auto file = open_mapped(made.file);
         const auto index = SortedIndex::open(*file, made.root);
         REQUIRE(index.has_value());
-        CHECK_EQ((*index)->num_entries(), n);
+        CHECK_EQ((*index)->num_keys(), n);
         SortedCursor cursor(**index);
         std::vector<std::string> probes = {"", "key", "key1", "kez", "a"};
         for (size_t i = 0; i < n; i += 97) probes.push_back(keys[i]);

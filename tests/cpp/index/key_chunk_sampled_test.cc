@@ -11,10 +11,10 @@ constexpr uint64_t kFirstRow = 1000;  // of the chunk, in the file
 class ListedKeys final : public KeySource {
  public:
   explicit ListedKeys(const KeyBuffer& keys) : keys_(keys) {}
-  Result<KeyPlace> find(uint64_t begin, uint64_t end,
-                        ByteSpan target) const override {
+  Result<LowerBound> find(uint64_t begin, uint64_t end,
+                          ByteSpan target) const override {
     ++searches;
-    KeyPlace out{end, false};
+    LowerBound out{end, false};
     for (uint64_t row = end; row > begin; --row) {
       const int sign = *compare(row - 1, target);
       if (sign >= 0) out = {row - 1, sign == 0};

@@ -1,0 +1,72 @@
+// KeyChunkGroup: the key chunks of one group of an index: their boundaries,
+// where they lie, and which of them have been verified. The cluster index has
+// one in each stripe group, a sorted index has groups of its own.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "nimble/format/group.h"
+#include "nimble/index/chunk_directory.h"
+
+namespace nimble {
+
+// Where a key chunk lies in the file, and what its keys are.
+struct ChunkLocation {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  uint64_t first = 0;  // place of its first key; in the cluster index, the row
+  uint32_t num_keys = 0;
+};
+
+class KeyChunkGroup {
+ public:
+  KeyChunkGroup() = default;
+  // `layout` and `boundaries` borrow from bytes that outlive the group. Its
+  // first key has the place `first`.
+  KeyChunkGroup(const ChunkDirectoryRef& layout, ChunkDirectory boundaries,
+                uint64_t first)
+      : layout_(layout),
+        boundaries_(std::move(boundaries)),
+        first_(first),
+        verified_(new std::atomic<uint64_t>[size() / 64 + 1]()) {}
+
+  size_t size() const { return boundaries_.size(); }
+  uint64_t first() const { return first_; }
+  const ChunkDirectory& boundaries() const { return boundaries_; }
+
+  ChunkLocation location(size_t chunk) const {
+    const uint64_t begin = chunk == 0 ? 0 : layout_.chunk_ends[chunk - 1];
+    const uint64_t place = chunk == 0 ? 0 : layout_.chunk_end_rows[chunk - 1];
+    return {layout_.key_stream_offset + begin,
+            layout_.chunk_ends[chunk] - begin, first_ + place,
+            static_cast<uint32_t>(layout_.chunk_end_rows[chunk] - place)};
+  }
+  // The chunk that has the key at a place of the group.
+  size_t chunk_at(uint64_t place) const {
+    const auto& ends = layout_.chunk_end_rows;
+    return static_cast<size_t>(
+        std::upper_bound(ends.begin(), ends.end(), place - first_) -
+        ends.begin());
+  }
+
+  // Has the checksum of a chunk of a mapped file been compared?
+  bool is_verified(size_t chunk) const {
+    return (verified_[chunk / 64].load(std::memory_order_relaxed) >>
+            (chunk % 64)) &
+           1;
+  }
+  void set_verified(size_t chunk) const {
+    verified_[chunk / 64].fetch_or(uint64_t{1} << (chunk % 64),
+                                   std::memory_order_relaxed);
+  }
+
+ private:
+  ChunkDirectoryRef layout_;
+  ChunkDirectory boundaries_;
+  uint64_t first_ = 0;
+  std::unique_ptr<std::atomic<uint64_t>[]> verified_;
+};
+
+}  // namespace nimble
