@@ -14,8 +14,8 @@
 
 namespace nimble {
 
-// Does the calling thread hold the interpreter's lock? Set by the bindings; null
-// in programs without an interpreter.
+// Does the calling thread hold the interpreter's lock? Set by the bindings;
+// null in programs without an interpreter.
 inline std::atomic<bool (*)()> holds_interpreter{nullptr};
 
 inline void assert_may_wait() {

@@ -50,8 +50,9 @@ Status python_failure(const py::error_already_set& error,
 void raise(const Status& status) {
   if (status.cause() != nullptr) {
     const auto& raised = *static_cast<const Raised*>(status.cause().get());
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.exception.ptr())),
-                    raised.exception.ptr());
+    PyErr_SetObject(
+        reinterpret_cast<PyObject*>(Py_TYPE(raised.exception.ptr())),
+        raised.exception.ptr());
     throw py::error_already_set();
   }
   const std::string message(status.message());

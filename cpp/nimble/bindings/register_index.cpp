@@ -4,9 +4,9 @@
 
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
-#include "nimble/lookup/open_index.h"
 #include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/key_batch.h"
+#include "nimble/lookup/open_index.h"
 #include "nimble/lookup/probe_rows.h"
 
 namespace py = pybind11;

@@ -36,7 +36,6 @@ struct DecodedValues {
   AlignedBuffer fixed;
   BytesSink bytes;
   uint64_t longest = 0;  // of bytes
-
 };
 
 // --------------------------------------------------------------------- decode
