@@ -1,4 +1,4 @@
-// Scratch: memory that a function uses for the length of one call, kept by its
+// ThreadScratch: memory that a function uses for the length of one call, kept by its
 // thread for the next call. The thread's memory belongs to one call at a time:
 // a call inside that call (a file object's read_at() that reads the file again)
 // gets memory of its own. What has grown large is given back at the end.
@@ -11,14 +11,14 @@ namespace nimble {
 
 // T has clear() and size(); `Purpose` tells uses of the same type apart.
 template <class T, class Purpose>
-class Scratch {
+class ThreadScratch {
  public:
-  Scratch() : value_(std::move(kept())) { value_.clear(); }
-  ~Scratch() {
+  ThreadScratch() : value_(std::move(kept())) { value_.clear(); }
+  ~ThreadScratch() {
     if (value_.size() <= kMaxKept) kept() = std::move(value_);
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ThreadScratch(const ThreadScratch&) = delete;
+  ThreadScratch& operator=(const ThreadScratch&) = delete;
 
   T& operator*() { return value_; }
   T* operator->() { return &value_; }

@@ -51,7 +51,7 @@ ByteSpan PointKey::encode(PyObject* key, Memory* memory) const {
 // The same for keys of any type and number of columns.
 ByteSpan PointKey::encode_tuple(PyObject* key, Memory* memory) const {
   struct Values;
-  Scratch<std::vector<KeyScalar>, Values> values;
+  ThreadScratch<std::vector<KeyScalar>, Values> values;
   if (!values_of(key, &*values)) return {};
   for (const KeyScalar& v : *values) {
     if (v.kind == KeyScalar::Kind::kNull) return {};

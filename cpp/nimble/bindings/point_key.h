@@ -24,7 +24,7 @@ class PointKey {
     friend class PointKey;
     struct Encoded;
     uint8_t bytes_[kInlineBytes];
-    std::optional<Scratch<ByteBuffer, Encoded>> longer_;
+    std::optional<ThreadScratch<ByteBuffer, Encoded>> longer_;
   };
 
   // Keys are tuples of all columns of `encoder`; the i-th column is item

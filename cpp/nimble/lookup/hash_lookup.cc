@@ -38,7 +38,7 @@ class HashLookup final : public IndexLookup {
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const override {
     struct Candidates;
-    Scratch<std::vector<uint64_t>, Candidates> rows;
+    ThreadScratch<std::vector<uint64_t>, Candidates> rows;
     for (const size_t enough : {kFirst, SIZE_MAX}) {
       rows->clear();
       NIMBLE_ASSIGN_OR_RETURN(const uint64_t known_below,

@@ -97,7 +97,7 @@ Status RowKeys::append_part(const RowLocation& at, size_t part,
 }
 
 Result<int> RowKeys::compare_at(const RowLocation& at, ByteSpan target) const {
-  Scratch<ByteBuffer, RowKeys> key;
+  ThreadScratch<ByteBuffer, RowKeys> key;
   int sign = 0;
   // The columns behind the first that decides are not decoded.
   for (size_t i = 0; i < parts_.size() && sign == 0; ++i) {

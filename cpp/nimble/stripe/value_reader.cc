@@ -66,7 +66,7 @@ Status FlatValue::read(const RowLocation& at, const FlatColumn& column,
     if ((fixed_[0] & 1) == 0) return Status::ok();
   }
   if (column.layout == Layout::kBytes) {
-    Scratch<ValueBytes, FlatValue>& bytes = bytes_.emplace();
+    ThreadScratch<ValueBytes, FlatValue>& bytes = bytes_.emplace();
     NIMBLE_RETURN_IF_ERROR(values.read(bytes->output()));
     size_ = bytes->size();
     data_ = size_ > 0 ? bytes->data() : fixed_;  // never null

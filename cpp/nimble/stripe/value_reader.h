@@ -103,7 +103,7 @@ class FlatValue {
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
   alignas(64) uint8_t fixed_[kMaxWidth + AlignedBuffer::kSlack];
-  std::optional<Scratch<ValueBytes, FlatValue>> bytes_;
+  std::optional<ThreadScratch<ValueBytes, FlatValue>> bytes_;
 };
 
 }  // namespace nimble
