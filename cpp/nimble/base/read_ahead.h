@@ -67,7 +67,10 @@ class ReadAhead {
     ready_.wait(lock, [this] {
       return slots_.empty() ? ended_ : slots_.front()->done;
     });
-    if (slots_.empty()) return std::nullopt;
+    if (slots_.empty()) {
+      if (failed_) std::rethrow_exception(failed_);
+      return std::nullopt;
+    }
     const std::unique_ptr<Slot> slot = std::move(slots_.front());
     slots_.pop_front();
     lock.unlock();
@@ -90,15 +93,20 @@ class ReadAhead {
         return stopped_ || ended_ || slots_.size() <= threads_;
       });
       if (stopped_ || ended_) return;
-      slots_.push_back(std::make_unique<Slot>());
-      Slot* const slot = slots_.back().get();
+      Slot* slot = nullptr;
       Task task;
       try {
+        slots_.push_back(std::make_unique<Slot>());
+        slot = slots_.back().get();
         task = claim_();
         if (!task) slots_.pop_back();
       } catch (...) {
-        slot->thrown = std::current_exception();
-        slot->done = true;
+        if (slot == nullptr) {
+          failed_ = std::current_exception();  // no memory for a slot
+        } else {
+          slot->thrown = std::current_exception();
+          slot->done = true;
+        }
       }
       if (!task) {
         ended_ = true;
@@ -128,6 +136,7 @@ class ReadAhead {
   std::condition_variable ready_;  // a slot is done, or there are no more
   std::condition_variable room_;   // a slot was taken, or all is over
   std::deque<std::unique_ptr<Slot>> slots_;  // in order of the tasks
+  std::exception_ptr failed_;                // why there are no more slots
   bool ended_ = false;
   bool stopped_ = false;
   bool started_ = false;

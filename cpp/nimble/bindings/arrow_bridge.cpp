@@ -114,38 +114,6 @@ ImportedArray::~ImportedArray() {
   if (array_.release != nullptr) array_.release(&array_);
 }
 
-std::unique_ptr<ImportedStream> ImportedStream::from_python(
-    const py::handle& object) {
-  const py::object capsule = object.attr("__arrow_c_stream__")();
-  auto* stream = pointer_of<ArrowArrayStream>(capsule, "arrow_array_stream");
-  auto out = std::make_unique<ImportedStream>();
-  out->stream_ = *stream;
-  stream->release = nullptr;
-  ArrowSchema schema{};
-  if (out->stream_.get_schema(&out->stream_, &schema) != 0) {
-    const char* why = out->stream_.get_last_error(&out->stream_);
-    raise(Status::invalid_argument(
-        std::string("the Arrow stream gives no schema: ") +
-        (why != nullptr ? why : "no reason given")));
-  }
-  auto field = Field::from_arrow(schema);
-  if (schema.release != nullptr) schema.release(&schema);
-  out->field_ = unwrap(std::move(field));
-  return out;
-}
-
-ImportedStream::~ImportedStream() {
-  if (stream_.release != nullptr) stream_.release(&stream_);
-}
-
-Status ImportedStream::next(ArrowArray* out) {
-  *out = ArrowArray{};
-  if (stream_.get_next(&stream_, out) == 0) return Status::ok();
-  const char* why = stream_.get_last_error(&stream_);
-  return Status::invalid_argument(std::string("the Arrow stream failed: ") +
-                                  (why != nullptr ? why : "no reason given"));
-}
-
 py::object schema_capsule(const Field& field) {
   auto s = std::make_unique<ArrowSchema>();
   export_schema(field, s.get());
@@ -174,27 +142,6 @@ py::object stream_capsule(std::shared_ptr<BatchSource> source) {
   s->release = stream_release;
   s->private_data = new StreamState{std::move(source), {}};
   return make_capsule(std::move(s), "arrow_array_stream", destroy_stream);
-}
-
-ReadyBatches::~ReadyBatches() {
-  for (ArrowArray& a : batches_) {
-    if (a.release != nullptr) a.release(&a);
-  }
-}
-
-Status ReadyBatches::add(Column&& column) {
-  ArrowArray a{};
-  NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&a));
-  batches_.push_back(a);
-  return Status::ok();
-}
-
-Status ReadyBatches::next(ArrowArray* out) {
-  *out = ArrowArray{};
-  if (batches_.empty()) return Status::ok();
-  *out = batches_.front();
-  batches_.pop_front();
-  return Status::ok();
 }
 
 }  // namespace nimble

@@ -4,7 +4,6 @@
 
 #include <pybind11/pybind11.h>
 
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -32,25 +31,6 @@ class ImportedArray {
   ArrayView view_;
 };
 
-// An Arrow stream taken over from Python (__arrow_c_stream__).
-class ImportedStream {
- public:
-  static std::unique_ptr<ImportedStream> from_python(
-      const pybind11::handle& object);
-  ~ImportedStream();
-  ImportedStream() = default;
-  ImportedStream(const ImportedStream&) = delete;
-
-  const Field& field() const { return field_; }
-  // The next array; released by the caller; release == null at the end. May
-  // be called without the GIL.
-  Status next(ArrowArray* out);
-
- private:
-  ArrowArrayStream stream_{};
-  Field field_;
-};
-
 pybind11::object schema_capsule(const Field& field);
 // (schema, array) capsules of a column, which is moved out.
 pybind11::tuple array_capsules(Column&& column);
@@ -70,19 +50,5 @@ class BatchSource {
   Status failure;
 };
 pybind11::object stream_capsule(std::shared_ptr<BatchSource> source);
-
-// Batches that exist already.
-class ReadyBatches final : public BatchSource {
- public:
-  explicit ReadyBatches(Field schema) : schema_(std::move(schema)) {}
-  ~ReadyBatches() override;
-  Status add(Column&& column);
-  const Field& schema() const override { return schema_; }
-  Status next(ArrowArray* out) override;
-
- private:
-  Field schema_;
-  std::deque<ArrowArray> batches_;
-};
 
 }  // namespace nimble

@@ -89,11 +89,13 @@ class PythonFile final : public ReadableFile {
   }
   // How many bytes of a Python buffer went to `out`: `size` at most.
   static uint64_t copy(const py::handle& bytes, uint64_t size, uint8_t* out) {
-    const py::buffer_info info =
-        py::reinterpret_borrow<py::buffer>(bytes).request();
-    const auto n = std::min<uint64_t>(
-        size, static_cast<uint64_t>(info.size * info.itemsize));
-    std::memcpy(out, info.ptr, n);
+    Py_buffer view;  // contiguous: other buffers are refused
+    if (PyObject_GetBuffer(bytes.ptr(), &view, PyBUF_SIMPLE) != 0) {
+      throw py::error_already_set();
+    }
+    const auto n = std::min(size, static_cast<uint64_t>(view.len));
+    std::memcpy(out, view.buf, n);
+    PyBuffer_Release(&view);
     return n;
   }
 

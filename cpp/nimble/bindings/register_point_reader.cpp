@@ -175,7 +175,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
         py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));
     if (!out) throw py::error_already_set();
     if (batch) fill_from(&*batch, out.ptr());
-    if (batch && batch->children.size() == getters_.size()) return out;
+    // No column is left to be read by itself.
+    if ((batch ? batch->children.size() : 0) == getters_.size()) return out;
     const RowLocation at = unwrap(RowLocation::find(rows_->file(), row));
     for (size_t i = 0; i < getters_.size(); i += kAhead) {
       fill(at, i, std::min(getters_.size(), i + kAhead), key, out.ptr());

@@ -134,6 +134,12 @@ py::tuple take_batch(const RowReader& reader, const Rows& rows,
 
 py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
                       uint32_t threads) {
+  const uint64_t rows = reader.file().num_rows();
+  if (begin > end || end > rows) {
+    raise(Status::invalid_argument("rows " + std::to_string(begin) + " to " +
+                                   std::to_string(end) + " of a file of " +
+                                   std::to_string(rows) + " rows"));
+  }
   Column out = reader.make_output();
   const RowRange range{begin, end};
   Status status;

@@ -6,13 +6,13 @@
 namespace nimble {
 
 // Each change of the list is one store: a child of fork() finds it whole.
-CacheBudget::Part::Part(CacheBudget* budget) : budget_(*budget) {
+void CacheBudget::Part::attach() {
   const std::lock_guard lock(budget_.mutex_);
   next_ = budget_.parts_;
   budget_.parts_ = this;
 }
 
-CacheBudget::Part::~Part() {
+void CacheBudget::Part::detach() {
   const std::lock_guard lock(budget_.mutex_);
   Part** at = &budget_.parts_;
   while (*at != this) at = &(*at)->next_;
@@ -39,6 +39,7 @@ void CacheBudget::shrink() {
 }
 
 bool CacheBudget::evict_one() {
+  if (parts_ == nullptr) return false;
   Part* largest = parts_;
   for (Part* p = parts_; p != nullptr; p = p->next_) {
     if (p->used() > largest->used()) largest = p;

@@ -17,8 +17,8 @@ class CacheBudget {
   // What can give memory back. Any thread may use it.
   class Part {
    public:
-    explicit Part(CacheBudget* budget);
-    virtual ~Part();
+    explicit Part(CacheBudget* budget) : budget_(*budget) {}
+    virtual ~Part() = default;
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 
@@ -26,6 +26,13 @@ class CacheBudget {
     uint64_t used() const { return used_.load(std::memory_order_relaxed); }
     // Where what the part keeps is counted.
     std::atomic<uint64_t>* counter() const { return &used_; }
+
+   protected:
+    // Joins and leaves the budget's parts: a derived class attaches once it is
+    // built and detaches before it is taken apart, since other threads ask
+    // every part that is attached to give way.
+    void attach();
+    void detach();
 
    private:
     friend class CacheBudget;

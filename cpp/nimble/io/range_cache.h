@@ -20,7 +20,8 @@ class RangeCache final : public CacheBudget::Part {
  public:
   using Bytes = std::shared_ptr<const std::vector<uint8_t>>;
 
-  explicit RangeCache(CacheBudget* budget) : Part(budget) {}
+  explicit RangeCache(CacheBudget* budget) : Part(budget) { attach(); }
+  ~RangeCache() override { detach(); }
 
   // A cached stretch that covers [offset, offset + size), or null; `*begin`
   // is where in the file it begins.

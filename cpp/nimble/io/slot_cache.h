@@ -62,8 +62,11 @@ class SlotCache final : public CacheBudget::Part {
  public:
   using Handle = SlotHandle<T>;
 
-  SlotCache(size_t slots, CacheBudget* budget) : Part(budget), slots_(slots) {}
+  SlotCache(size_t slots, CacheBudget* budget) : Part(budget), slots_(slots) {
+    attach();
+  }
   ~SlotCache() override {
+    detach();
     for (Slot& s : slots_) delete s.value;
   }
 
@@ -81,8 +84,10 @@ class SlotCache final : public CacheBudget::Part {
   // To be held while something is read and published, after find() has been
   // asked again under it.
   ReadMutex& mutex() const { return mutex_; }
-  // budget().shrink() is the caller's, when it has let go of the mutex.
+  // Where it is loaded by now, that one stays. budget().shrink() is the
+  // caller's, when it has let go of the mutex.
   Handle publish(size_t i, std::unique_ptr<const T> made) const {
+    if (Handle loaded = find(i)) return loaded;
     Slot& slot = slots_[i];
     slot.value = made.release();
     slot.users.fetch_add(Handle::kLoaded + Handle::kUser,

@@ -59,7 +59,11 @@ Result<TemporaryFile> create_temporary(const std::string& target,
     if (fd == -EEXIST) continue;
     if (fd < 0) return Status::io_error(target, -fd);
     // Where locks are not to be had, remains are left alone as well.
-    if (::flock(fd, LOCK_EX) == 0 && !is_named(fd, path)) {
+    int locked = 0;
+    do {
+      locked = ::flock(fd, LOCK_EX);
+    } while (locked != 0 && errno == EINTR);
+    if (locked == 0 && !is_named(fd, path)) {
       ::close(fd);  // taken for remains before it was locked
       continue;
     }

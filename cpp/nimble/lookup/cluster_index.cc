@@ -29,12 +29,14 @@ Result<const BloomFilter*> ClusterIndex::bloom(uint64_t probes) const {
     NIMBLE_RETURN_IF_ERROR(file_.check_section(section, bytes, "Bloom filter"));
     file_.stats()->add(ReadKind::kIndex, 1, section.size);
   } else {
-    NIMBLE_ASSIGN_OR_RETURN(bloom_bytes_,
+    NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> read,
                             file_.read_section(section, "Bloom filter"));
+    if (const auto* b = bloom_.load(std::memory_order_acquire)) return b;
+    bloom_bytes_ = std::move(read);
     bytes = bloom_bytes_;
-    file_.budget()->add_resident(bytes.size());
   }
   NIMBLE_ASSIGN_OR_RETURN(bloom_filter_, BloomFilter::open(bytes));
+  file_.budget()->add_resident(bloom_bytes_.size());
   bloom_.store(&*bloom_filter_, std::memory_order_release);
   return &*bloom_filter_;
 }
@@ -48,8 +50,9 @@ Result<const RowKeys*> ClusterIndex::row_keys() const {
   const ReadLock lock(mutex_, file_.file());
   if (row_keys_owner_ == nullptr) {
     NIMBLE_ASSIGN_OR_RETURN(
-        row_keys_owner_,
-        RowKeys::create(file_, file_.footer().cluster->columns));
+        auto made, RowKeys::create(file_, file_.footer().cluster->columns));
+    if (const auto* k = row_keys_.load(std::memory_order_acquire)) return k;
+    row_keys_owner_ = std::move(made);
     row_keys_.store(row_keys_owner_.get(), std::memory_order_release);
   }
   return row_keys_owner_.get();

@@ -143,6 +143,7 @@ Result<bool> HashIndex::load_bloom(uint64_t probes) const {
     end = s.offset + s.size;
   }
   NIMBLE_RETURN_IF_ERROR(file_.file().read_many(reads));
+  if (bloom_loaded_.load(std::memory_order_acquire)) return true;
   file_.stats()->add(ReadKind::kIndex, reads.size(), size);
   file_.stats()->rounds.fetch_add(1, std::memory_order_relaxed);
   to = bytes.data();

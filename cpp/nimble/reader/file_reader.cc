@@ -22,7 +22,9 @@ Result<const IndexLookup*> FileReader::index(size_t i) const {
   }
   const ReadLock lock(slot.mutex, file());
   if (slot.owner == nullptr) {
-    NIMBLE_ASSIGN_OR_RETURN(slot.owner, open_secondary_lookup(*this, i));
+    NIMBLE_ASSIGN_OR_RETURN(auto made, open_secondary_lookup(*this, i));
+    if (slot.owner != nullptr) return slot.owner.get();
+    slot.owner = std::move(made);
     slot.ready.store(slot.owner.get(), std::memory_order_release);
   }
   return slot.owner.get();

@@ -60,6 +60,7 @@ class File(Joinable):
 
     @property
     def schema(self) -> pa.Schema:
+        _ = self.handle.core  # says that it is closed
         return self.handle.schema
 
     @property
@@ -82,6 +83,7 @@ class File(Joinable):
 
     @property
     def cluster_by(self) -> list[SortKey]:
+        _ = self.handle.core
         return list(self.handle.cluster_by)
 
     @property
@@ -210,7 +212,10 @@ class File(Joinable):
             columns = tuple(columns)
         if type(on) is list:
             on = tuple(on)
-        known = self._range_readers.get((columns, on))
+        try:
+            known = self._range_readers.get((columns, on))
+        except TypeError:  # the general way says what is wrong with them
+            return None
         if known is None:
             known = self._range_reader(columns, on)
             if known is None:

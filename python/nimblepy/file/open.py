@@ -51,6 +51,10 @@ def open(
     """
     if verify not in ("lazy", "full"):
         raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
+    if not isinstance(mmap, bool):
+        raise InvalidArgumentError(f"mmap: expected True or False, got {mmap!r}")
+    if record is not None and not isinstance(record, (str, os.PathLike)):
+        raise InvalidArgumentError(f"record: expected a path, got {record!r}")
     cache_bytes = at_least("cache_bytes", cache_bytes, 0)
     core = _open_core(source, filesystem, mmap, cache_bytes)
     arguments: dict[str, Any] = {

@@ -19,8 +19,9 @@ from itertools import pairwise, takewhile
 
 import pyarrow as pa
 
-from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.errors import ConflictError, InvalidArgumentError, NimbleError
 from nimblepy.file.write import write
+from nimblepy.files.dataset import manifest_of_files
 from nimblepy.files.manifest import (
     FOLDER,
     FileEntry,
@@ -86,6 +87,14 @@ def publish(
     while True:
         current = newest_manifest(directory)
         version = 0 if current is None else current.version
+        if (
+            moved
+            and current is not None
+            and {entry.file for entry in entries} <= set(current.names)
+        ):
+            return version  # an earlier attempt took effect, and others committed after it
+        if current is None and not overwrite:
+            current = _plain_files(directory, entries)
         if current is not None and batch and current.batches.get(batch[0], -1) >= batch[1]:
             shutil.rmtree(staged, ignore_errors=True)
             return version
@@ -126,7 +135,7 @@ def publish(
             shutil.rmtree(staged, ignore_errors=True)
             # The commit is done. What cannot be removed now, or is being removed by another
             # commit, is left to the next one.
-            with suppress(OSError):
+            with suppress(OSError, NimbleError):
                 forget_old_versions(directory, older_than=retention_seconds)
                 sweep(directory)
             return manifest.version
@@ -189,6 +198,22 @@ def forget_old_versions(directory: str, *, older_than: float = RETENTION_SECONDS
             if name not in named:
                 _remove(os.path.join(directory, name))
         _remove(os.path.join(directory, manifest_name(version)))
+
+
+def _plain_files(directory: str, new: Sequence[FileEntry]) -> Manifest | None:
+    """What a directory without a manifest has: an append keeps its files.
+
+    Files of a job that is committing, or died of it, are not among them: its staging folder is
+    there until its manifest is.
+    """
+    mine = {entry.file for entry in new}
+    jobs = tuple(f"{job}-" for job in _names(os.path.join(directory, STAGING)))
+    names = sorted(
+        name
+        for name in _names(directory)
+        if name.endswith(".nimble") and name not in mine and not name.startswith(jobs)
+    )
+    return manifest_of_files(directory, names, None) if names else None
 
 
 def _check_same(

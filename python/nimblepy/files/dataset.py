@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.file import File
 from nimblepy.files.bounds import FileBounds
@@ -225,7 +225,14 @@ class Dataset(FilesSource):
 
     def child(self, file: int) -> File:
         manifest = self.manifest
-        return self.open_files.get(manifest.names[file], manifest.identities[file])
+        found = self.open_files.get(manifest.names[file], manifest.identities[file])
+        rows = int(manifest.first_rows[file + 1] - manifest.first_rows[file])
+        if found.num_rows != rows:
+            raise CorruptFileError(
+                f"{self._directory}: {manifest.names[file]} has {found.num_rows} rows, the "
+                f"manifest of version {manifest.version} says {rows}"
+            )
+        return found
 
     # ------------------------------------------------------------------ finding
 
@@ -252,8 +259,8 @@ class Dataset(FilesSource):
     def refresh(self) -> Dataset:
         """Moves this handle to the newest version, and returns it.
 
-        Requests that are running in other threads end with the version they began with or fail;
-        scans that were made before are to be made again.
+        Scans that were made before are to be made again. Not to be called while other threads ask
+        this handle: open another one for them.
         """
         was = self.manifest
         manifest = _find_manifest(self._directory, None, self._remote)

@@ -22,7 +22,7 @@ from nimblepy.rows.arguments import Columns, On, check_one, on_names
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
-from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
+from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
 from nimblepy.rows.rows import Getter, Rows
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Names, Projected
@@ -179,7 +179,9 @@ class FilesSource(Joinable):
             return () if request.filter.matches_nothing else self.prune(request.filter.conjuncts)
         if request.nothing:
             return ()
-        if self.num_files == 1 or self.bounds is None or not self._by_cluster(request.columns):
+        if self.num_files == 1 or self.bounds is None:
+            return range(self.num_files)
+        if not self._by_cluster(request.columns, ordered=True):
             return range(self.num_files)
         low, high = request.ends
         first = self._encoded(low)
@@ -220,8 +222,11 @@ class FilesSource(Joinable):
                 usable = valid if usable is None else usable & valid
         return None if usable is None or usable.all() else np.flatnonzero(usable)
 
-    def _by_cluster(self, names: Sequence[str]) -> bool:
-        return leads(names, self.cluster_by)
+    def _by_cluster(self, names: Sequence[str], *, ordered: bool = False) -> bool:
+        """Whether ``names`` are the first columns of the cluster key, for bounds in its order."""
+        if not ordered:
+            return leads(names, self.cluster_by)
+        return tuple(names) == tuple(key.column for key in self.cluster_by[: len(names)])
 
     def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
         cluster = tuple(self.cluster_by)
@@ -231,7 +236,7 @@ class FilesSource(Joinable):
             return cluster
         for name in on:
             resolve_column(self.schema, name)
-        if self._by_cluster(on):
+        if self._by_cluster(on, ordered=ordered):
             return cluster
         if not self.num_files:
             raise IndexUnavailableError(f"no index on ({', '.join(on)}): there are no files")
@@ -287,7 +292,7 @@ class FilesSource(Joinable):
         if len(files) <= 1:
             return True
         disjoint = self.bounds is not None and self.bounds.disjoint
-        return disjoint and self._by_cluster(request.columns)
+        return disjoint and self._by_cluster(request.columns, ordered=True)
 
     def _find_in_turn(
         self, request: Ordered, files: Sequence[int], limit: int | None, reverse: bool
@@ -321,7 +326,7 @@ class FilesSource(Joinable):
 
     def _keys_in_order(self, request: Ordered, files: Sequence[int]) -> Sequence[SortKey]:
         """The columns by which the answers of all files are ordered."""
-        if self._by_cluster(request.columns):
+        if self._by_cluster(request.columns, ordered=True):
             return self.cluster_by
         common: tuple[SortKey, ...] | None = None
         for i in files:
@@ -412,6 +417,8 @@ class FilesSource(Joinable):
 
         def get(key: Any) -> Any:
             check_one(key, typed.names)
+            if key_width([key]) not in (None, len(typed.names)):
+                return NotImplemented  # the first row with these leading columns
             values, usable = typed_keys([key], typed)
             if any(value.null_count for value in values) and usable is None:
                 return NotImplemented  # which may equal null keys

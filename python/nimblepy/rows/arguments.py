@@ -110,7 +110,10 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
         rows = (
             rows.to_numpy(zero_copy_only=False) if isinstance(rows, pa.Array) else rows.to_numpy()
         )
-    array = np.asarray(rows)
+    try:
+        array = np.asarray(rows)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError("rows: expected integers in one dimension") from None
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidArgumentError(f"rows: expected integers in one dimension, got {array.dtype}")
     if array.size == 0:
@@ -131,6 +134,8 @@ def is_many(keys: Any) -> bool:
 
 def check_one(key: Any, names: Sequence[str]) -> None:
     """Refuses a scalar where the key has several columns."""
+    if isinstance(key, (tuple, list, Mapping)) and not key:
+        raise InvalidArgumentError(f"key {key!r}: it has no value; the key is {', '.join(names)}")
     if len(names) > 1 and not isinstance(key, (tuple, list, Mapping)):
         raise InvalidArgumentError(
             f"key {key!r}: the key has {len(names)} columns ({', '.join(names)}); "

@@ -132,10 +132,13 @@ class Rows(_core.PointBase, RowSource):
             columns = tuple(columns) if type(columns) is list else column_names(columns)
         if on is not None and not isinstance(on, str):
             on = on_names(on)
-        place = columns if on is None else (columns, on)
-        getter = self._getters.get(place)
+        try:
+            getter = self._getters.get((columns, on))
+        except TypeError:  # a column that is no name and no path
+            column_names(columns)
+            raise
         if getter is None:
-            getter = self._prepare_getter(place, columns, on)
+            getter = self._prepare_getter(columns, on)
         row = getter(key)
         if row is NotImplemented:
             names = column_names(columns)
@@ -174,6 +177,8 @@ class Rows(_core.PointBase, RowSource):
         """
         names = column_names(columns)
         schema = self.projected(names)
+        if probe_row is not None and not isinstance(probe_row, str):
+            raise InvalidArgumentError(f"probe_row: expected a name, got {probe_row!r}")
         if probe_row is not None and probe_row in schema.names:
             raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
         table, probes = self.find_and_read(self.keys_request(keys, on, null_equals), names)
@@ -443,13 +448,13 @@ class Rows(_core.PointBase, RowSource):
             rows = rows.slice(begin, end)
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)
 
-    def _prepare_getter(self, place: Any, columns: Projected, on: On) -> Getter:
+    def _prepare_getter(self, columns: Projected, on: On) -> Getter:
         self.projected(column_names(columns))
         getter: Getter = _no_getter if self.observer is not None else self.getter(columns, on)
         if len(self._getters) > MOST_PREPARED:
             self._getters.clear()
-        self._getters[place] = getter
-        if place is None and getter is not _no_getter:
+        self._getters[columns, on] = getter
+        if columns is None and on is None and getter is not _no_getter:
             self._quick = getter
         return getter
 
