@@ -65,7 +65,9 @@ def test_every_index_finds_the_rows_of_each_key(
     assert (ranges[:, 0] < ranges[:, 1]).all()
     assert index.count(batch(PROBES), null_equals, marks).tolist() == [len(w) for w in want]
 
-    projection = _core.Projection(file.handle.core, ["row", "k"])
+    projection = _core.Projection(
+        file.handle.core, [([file.schema.get_field_index(name)], name) for name in ("row", "k")]
+    )
     schema, array, found = index.lookup(projection, batch(PROBES), null_equals, marks, 100)
     table = pa.RecordBatch._import_from_c_capsule(schema, array)
     assert found.tolist() == [i for _, i in pairs]
