@@ -1,6 +1,6 @@
 """Reads SQL text (the part after WHERE, in DuckDB's dialect) as a filter tree.
 
-Conditions are read here; the values they compare are read in ``predicate_sql_values.py``. A
+Conditions are read here; the values they compare are read in ``sql_values.py``. A
 comparison of a column with a constant becomes a node that indexes understand; anything else that
 pyarrow can compute becomes an opaque one; the rest is refused with the place in the text.
 """
