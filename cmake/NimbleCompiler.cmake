@@ -121,5 +121,7 @@ function(nimble_warnings target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Wconversion -Wshadow>
+    # gcc 12 warns so of strings of the library that a precompiled header holds
+    $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${NIMBLEPY_PCH}>>:-Wno-stringop-overflow>
     $<$<BOOL:${NIMBLEPY_WERROR}>:-Werror>)
 endfunction()
