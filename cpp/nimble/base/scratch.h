@@ -1,7 +1,7 @@
-// ThreadScratch: memory that a function uses for the length of one call, kept by its
-// thread for the next call. The thread's memory belongs to one call at a time:
-// a call inside that call (a file object's read_at() that reads the file again)
-// gets memory of its own. What has grown large is given back at the end.
+// ThreadScratch: memory that a function uses for the length of one call, kept
+// by its thread for the next call. The thread's memory belongs to one call at a
+// time: a call inside that call (a file object's read_at() that reads the file
+// again) gets memory of its own. What has grown large is given back at the end.
 #pragma once
 
 #include <cstddef>
