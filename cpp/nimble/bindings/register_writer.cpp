@@ -44,6 +44,8 @@ class CoreWriter {
     check(status);
   }
 
+  // Ends the writer, also where another call is busy with it and this one is
+  // refused: nothing is published then.
   py::dict finish() {
     std::shared_ptr<RowWriter> writer = open();
     Result<WriteSummary> done = WriteSummary{};
