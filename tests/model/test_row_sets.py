@@ -219,13 +219,13 @@ def test_limits_of_overlapping_files_are_applied_before_keys_are_read(
     tables = [pa.table({"k": np.arange(1000), "id": np.arange(1000) + i}) for i in range(3)]
     ds = make_dataset(tmp_path, tables, "k")
     read: list[int] = []
-    real = type(ds).read
+    real = type(ds.current).read
 
     def counted(self: Any, rows: RowSet, names: Any) -> pa.Table:
         read.append(rows.num_rows)
         return real(self, rows, names)
 
-    monkeypatch.setattr(type(ds), "read", counted)
+    monkeypatch.setattr(type(ds.current), "read", counted)
     assert ds.range(limit=5).column("k").to_pylist() == [0, 0, 0, 1, 1]
     assert max(read) <= 15
 

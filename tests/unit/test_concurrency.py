@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
+from dataset_files import make_dataset
 from exact import assert_same_table
 
 N = 40_000
@@ -237,3 +239,85 @@ def test_file_used_in_a_forked_child_gives_right_answers(written: str, mmap: boo
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     work(file, 4)
+
+
+def _version(v: int) -> list[pa.Table]:
+    """The files of a version: how many there are, their bounds and their rows all depend on it."""
+    keys = np.repeat(np.arange(240), 1 + v % 3)
+    table = pa.table({"k": keys, "v": np.full(len(keys), v), "i": np.arange(len(keys))})
+    files = 1 + v % 4
+    return [table.slice(len(keys) * f // files).slice(0, len(keys) // files) for f in range(files)]
+
+
+def _ask(ds: Any, rng: np.random.Generator) -> None:
+    """Every answer has to be that of one version, whichever it is."""
+    keys = rng.integers(0, 240, 60)
+    pick = int(rng.integers(0, 8))
+    if pick == 0:
+        row = ds.get(int(keys[0]))
+        assert row["i"] == int(keys[0]) * (1 + row["v"] % 3)
+        return
+    if pick == 1:
+        assert len(set(ds.count(keys).to_pylist())) == 1
+        return
+    if pick == 2:
+        assert ds.count_rows("k >= 0") in (240, 480, 720)
+        return
+    low = int(rng.integers(0, 200))
+    asked: dict[int, tuple[Callable[[], pa.Table], int]] = {
+        3: (lambda: ds.lookup(keys), 60),
+        4: (lambda: ds.range(low, low + 40), 40),
+        5: (lambda: ds.to_table(), 240),
+        6: (lambda: ds.scan(filter=f"k >= {low} AND k < {low + 40}").to_table(), 40),
+        7: (lambda: ds.index_join(pa.table({"k": keys}), on="k"), 60),
+    }
+    ask, count = asked[pick]
+    table = ask()
+    (v,) = set(table.column("v").to_pylist())
+    assert table.num_rows == count * (1 + v % 3)
+    assert pc.all(pc.equal(pc.divide(table["i"], 1 + v % 3), table["k"])).as_py()
+
+
+def test_answers_beside_refresh_are_of_one_version(tmp_path: Any) -> None:
+    """Files, bounds and statistics used to be replaced one by one under a running request."""
+    ds = make_dataset(tmp_path, _version(0), "k")
+    done = threading.Event()
+
+    def work(seed: int) -> int:
+        rng = np.random.default_rng(seed)
+        calls = 0
+        while not done.is_set():
+            _ask(ds, rng)
+            calls += 1
+        return calls
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(work, seed) for seed in range(4)]
+        try:
+            scans = []
+            for v in range(1, 25):
+                scans.append((v - 1, ds.scan(["v"])))
+                make_dataset(tmp_path, _version(v), "k", overwrite=True).close()
+                assert ds.refresh().version == v + 1
+                assert ds.get(7)["v"] == ds.range(7, 8)["v"][0].as_py() == v
+        finally:
+            done.set()
+        assert min(future.result() for future in running) > 0
+    for v, scan in scans[::5]:  # keeps its version
+        assert set(scan.to_table()["v"].to_pylist()) == {v}
+
+
+def test_refresh_keeps_files_open_that_are_still_named(tmp_path: Any) -> None:
+    ds = make_dataset(tmp_path, _version(3), "k")
+    assert ds.to_table().num_rows == 240
+    read, opened = ds.io_stats, ds.current.open_files.opened
+    make_dataset(tmp_path, [t.set_column(0, "k", pc.add(t["k"], 500)) for t in _version(0)], "k")
+    ds.refresh()
+    assert ds.io_stats == read
+    assert (ds.get(3)["v"], ds.get(503)["v"]) == (3, 0)
+    assert ds.current.open_files.opened == opened + 1
+    ds.close()
+    with pytest.raises(nb.InvalidArgumentError, match="closed"):
+        ds.get(3)
+    with pytest.raises(nb.InvalidArgumentError, match="closed"):
+        ds.refresh()

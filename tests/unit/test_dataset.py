@@ -39,11 +39,11 @@ def numbers(begin: int, end: int) -> pa.Table:
 def test_dataset_lookup_opens_only_the_file_that_can_have_the_key(tmp_path: Path) -> None:
     ds = make_dataset(tmp_path, [numbers(i, i + 10) for i in range(0, 300, 10)], "k")
     assert ds.get(155) == {"k": 155, "v": "v155"}
-    assert ds.open_files.opened == 1
+    assert ds.current.open_files.opened == 1
     assert ds.lookup([156, 3, 157]).column("k").to_pylist() == [156, 3, 157]
-    assert ds.open_files.opened == 2
+    assert ds.current.open_files.opened == 2
     assert ds.contains([-1, 300, 299]).to_pylist() == [False, False, True]
-    assert ds.open_files.opened == 3
+    assert ds.current.open_files.opened == 3
     assert ds.get(1000) is None
     assert ds.range(95, 105).column("k").to_pylist() == list(range(95, 105))
     assert "files opened=1" in str(ds.explain([5]))
@@ -53,8 +53,8 @@ def test_dataset_keeps_few_files_open(tmp_path: Path) -> None:
     make_dataset(tmp_path, [numbers(i, i + 2) for i in range(0, 40, 2)], "k")
     ds = nb.open_dataset(tmp_path, max_open_files=3)
     assert ds.lookup(list(range(40))).num_rows == 40
-    assert len(ds.open_files) == 3
-    assert ds.open_files.opened >= 20
+    assert len(ds.current.open_files) == 3
+    assert ds.current.open_files.opened >= 20
 
 
 def test_dataset_pickles_with_its_version(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_dataset_filter_on_the_first_key_column_leaves_few_files(
     assert sorted(ds.to_table(filter=text).column("k").to_pylist()) == want.column("k").to_pylist()
     assert ds.scan(filter=text).count() == want.num_rows
     most = {"k = 17": 1, "k < 20": 3, "k > 29": 3, "k IN (3, 44)": 2, "k = 1000": 0, "1 = 0": 0}
-    assert ds.open_files.opened <= most.get(text, 5)
+    assert ds.current.open_files.opened <= most.get(text, 5)
 
 
 def test_dataset_of_no_rows_answers_with_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import nimblepy as nb
 from dataset_files import make_dataset
 from nimblepy.expr.filter import parse_filter
 from nimblepy.files.statistics import MOST_BYTES, Collector
-from nimblepy.rows.request import Where
 
 DAY = dt.date(2024, 1, 1)
 COLUMNS: dict[str, Any] = {
@@ -73,12 +72,12 @@ def test_filters_leave_files_out(many: Any, text: str, files: int) -> None:
 
 def _left(ds: nb.Dataset, text: str) -> list[int]:
     """Files that a filter leaves."""
-    return list(ds.candidates(Where(parse_filter(text, ds.schema), ds.all_rows())))
+    return list(ds.current.candidates(ds.current.where_request(text)))
 
 
 def test_statistics_wait_until_they_are_asked_for(many: Any) -> None:
     ds = nb.open_dataset(many[0]._directory)
-    assert "statistics" not in ds.manifest.table.column_names
+    assert "statistics" not in ds.current.manifest.table.column_names
     ds.get(3)
     ds.scan(filter="k = 3").count()
     assert "_statistics" not in ds.__dict__

@@ -273,7 +273,7 @@ def test_a_file_of_a_relative_path_is_found_again_from_elsewhere(
 def test_one_file_is_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Get, lookup and range over one file used to cost 220, 2 and 20 times those of the file."""
     ds = _store("one file", tmp_path)
-    child = ds.child(0)
+    child = ds.current.child(0)
 
     def fail(*_: Any, **__: Any) -> Any:
         raise AssertionError("bounds were searched")
@@ -291,7 +291,9 @@ def test_a_get_goes_to_the_one_file_that_can_have_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ds = _store("many files", tmp_path)
-    monkeypatch.setattr(type(ds), "find", lambda *_, **__: pytest.fail("searched in all files"))
+    monkeypatch.setattr(
+        type(ds.current), "find", lambda *_, **__: pytest.fail("searched in all files")
+    )
     for k in range(0, 50, 7):
         assert ds.get(k) == TABLE.slice(2 * k, 1).to_pylist()[0]
     assert ds.get(-1) is ds.get(50) is ds.get(2**70) is None
@@ -304,7 +306,7 @@ def test_a_get_goes_to_the_one_file_that_can_have_the_key(
 def test_explain_counts_the_reads_of_all_files(tmp_path: Path) -> None:
     parts = [TABLE.slice(i * 5, 5) for i in range(20)]
     ds = make_dataset(tmp_path, parts, "k", indexes=INDEXES)
-    each = [ds.child(i).explain(filter="i >= 0") for i in range(20)]
+    each = [ds.current.child(i).explain(filter="i >= 0") for i in range(20)]
     for plan in (ds.scan(filter="i >= 0").explain(), ds.explain(filter="i >= 0")):
         assert plan.reads == sum(one.reads for one in each)
         assert plan.bytes == sum(one.bytes for one in each)

@@ -142,7 +142,8 @@ def _largest(rows: Joinable) -> File:
         return rows
     if not isinstance(rows, Dataset) or not rows.num_files:
         raise InvalidArgumentError(f"{rows!r}: no file to advise on")
-    return rows.child(int(np.argmax(np.diff(rows.first_rows))))
+    files = rows.current
+    return files.child(int(np.argmax(np.diff(files.first_rows))))
 
 
 @dataclass(frozen=True, slots=True)

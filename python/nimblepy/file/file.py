@@ -16,17 +16,16 @@ from nimblepy.file.filtered import count_passing, filtered
 from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
 from nimblepy.file.indexes import Index
 from nimblepy.file.layout import file_layout
-from nimblepy.join.joinable import Joinable
+from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, On, column_names, on_names
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
-from nimblepy.rows.rows import MOST_PREPARED, Getter
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Names, Observer, Projected
+from nimblepy.rows.source import MOST_PREPARED, Getter, Names, Observer, Projected
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
 
-class File(Joinable):
+class File(FixedRows):
     """An open file. Any number of threads may use one; it pickles by reopening its source.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a

@@ -10,9 +10,8 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.indexes import Index, OpenIndex, choose, indexes_of
-from nimblepy.rows.rows import MOST_PREPARED
 from nimblepy.rows.rowset import RowNumbers, RowSet
-from nimblepy.rows.source import Names, Projected
+from nimblepy.rows.source import MOST_PREPARED, Names, Projected
 from nimblepy.rows.streams import stream_table
 from nimblepy.schema.columns import output_name, resolve_column
 from nimblepy.schema.types import SortKey

@@ -12,7 +12,6 @@ import pyarrow as pa
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.file import File
-from nimblepy.files.bounds import FileBounds
 from nimblepy.files.directory import (
     is_directory,
     list_directory,
@@ -29,6 +28,7 @@ from nimblepy.files.manifest import (
 from nimblepy.files.open_files import OpenFiles
 from nimblepy.files.pruning import files_for
 from nimblepy.files.source import FilesSource
+from nimblepy.files.versions import VersionedRows
 from nimblepy.io.location import FileSystem
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey
@@ -120,7 +120,92 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) or "none"
 
 
-class Dataset(FilesSource):
+class DatasetVersion(FilesSource):
+    """One version of a dataset, which does not change.
+
+    Attributes:
+        manifest: the files of this version.
+        open_files: shared with other versions of the same handle.
+    """
+
+    def __init__(
+        self, directory: str, manifest: Manifest, filesystem: Any, open_files: OpenFiles
+    ) -> None:
+        super().__init__()
+        self._directory = directory
+        self._remote = filesystem
+        self.manifest = manifest
+        self.num_files = manifest.num_files
+        self.bounds = manifest.bounds if manifest.cluster_by else None
+        self.open_files = open_files
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and types of every file."""
+        return self.manifest.schema
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.manifest.table.column("size_bytes").to_numpy().sum())
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        """The cluster key of every file, empty where they have none."""
+        return list(self.manifest.cluster_by)
+
+    @property
+    def io_stats(self) -> IoStats:
+        return self.open_files.io_stats
+
+    def reset_io_stats(self) -> None:
+        self.open_files.reset_io_stats()
+
+    @property
+    def first_rows(self) -> Positions:
+        return self.manifest.first_rows
+
+    def child(self, file: int) -> File:
+        manifest = self.manifest
+        found = self.open_files.get(manifest.names[file], manifest.identities[file])
+        rows = int(manifest.first_rows[file + 1] - manifest.first_rows[file])
+        if found.num_rows != rows:
+            raise CorruptFileError(
+                f"{self._directory}: {manifest.names[file]} has {found.num_rows} rows, the "
+                f"manifest of version {manifest.version} says {rows}"
+            )
+        return found
+
+    def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
+        """Files that may pass, by their keys and the statistics of other columns.
+
+        Cost: reads the statistics once, if ``conjuncts`` name other columns than the first of the
+            key.
+        """
+        left = files_for(self.manifest, conjuncts, lambda: self._statistics)
+        return range(self.num_files) if left is None else sorted(left)
+
+    @cached_property
+    def _statistics(self) -> pa.ChunkedArray | None:
+        """Of every file; ``None`` where the manifest has none. Read when first asked for."""
+        version = self.manifest.version
+        if not version:
+            return None
+        table = read_manifest(self._directory, version, self._remote, statistics=True).table
+        return table.column("statistics") if "statistics" in table.column_names else None
+
+    def close(self) -> None:
+        self.release()
+        self.open_files.close()
+
+    def __repr__(self) -> str:
+        key = f", cluster by {', '.join(map(str, self.cluster_by))}" if self.cluster_by else ""
+        return (
+            f"<nimblepy.Dataset {self._directory!r}: {self.num_files:,} files, "
+            f"{self.num_rows:,} rows, {len(self.schema)} columns{key}>"
+        )
+
+
+class Dataset(VersionedRows[DatasetVersion]):
     """Many files with one schema. Thread-safe; it pickles as directory and version.
 
     Rows are numbered over all files, in the order of the files' first keys. A handle stays at its
@@ -136,29 +221,25 @@ class Dataset(FilesSource):
         *,
         source: Any,
     ) -> None:
-        super().__init__()
         self._directory = directory
         self._remote = filesystem
         self._options = options
         self._source = source
-        self._closed = False
-        self._use(manifest)
 
-    def _use(self, manifest: Manifest) -> None:
         def open_file(name: str) -> File:
-            return open_in(
-                self._directory,
-                name,
-                self._remote,
-                mmap=self._options["mmap"],
-                cache_bytes=self._options["cache_bytes"],
-            )
+            how = {name: options[name] for name in ("mmap", "cache_bytes")}
+            return open_in(directory, name, filesystem, **how)
 
-        self._manifest = manifest
-        self.num_files = manifest.num_files
-        self.open_files = OpenFiles(open_file, self._options["max_open_files"])
+        self._open_files = OpenFiles(open_file, options["max_open_files"])
+        super().__init__(self._version(manifest))
 
-    # ------------------------------------------------------------------ what it says of itself
+    def _version(self, manifest: Manifest) -> DatasetVersion:
+        return DatasetVersion(self._directory, manifest, self._remote, self._open_files)
+
+    @property
+    def current(self) -> DatasetVersion:
+        self._open_files.check_open()
+        return super().current
 
     @property
     def source(self) -> str | None:
@@ -168,115 +249,43 @@ class Dataset(FilesSource):
         return self._directory if self._remote is None else os.fspath(self._source)
 
     @property
-    def manifest(self) -> Manifest:
-        """The files of this version.
-
-        Raises:
-            InvalidArgumentError: the dataset is closed.
-        """
-        self._check_open()
-        return self._manifest
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InvalidArgumentError("this dataset is closed")
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns and types of every file."""
-        return self.manifest.schema
-
-    @property
-    def size_bytes(self) -> int:
-        return int(self.manifest.table.column("size_bytes").to_numpy().sum())
+    def num_files(self) -> int:
+        """Number of data files."""
+        return self.current.num_files
 
     @property
     def files(self) -> list[str]:
         """Paths of the data files relative to the directory, by first key."""
-        return list(self.manifest.names)
+        return list(self.current.manifest.names)
 
     @property
     def version(self) -> int:
         """Version of the manifest; 0 where there is none."""
-        return self.manifest.version
-
-    @property
-    def cluster_by(self) -> list[SortKey]:
-        """The cluster key of every file, empty where they have none."""
-        return list(self.manifest.cluster_by)
-
-    @property
-    def io_stats(self) -> IoStats:
-        """What has been read of files since open, those closed again included."""
-        self._check_open()
-        return self.open_files.io_stats
-
-    def reset_io_stats(self) -> None:
-        self._check_open()
-        self.open_files.reset_io_stats()
-
-    @property
-    def first_rows(self) -> Positions:
-        return self.manifest.first_rows
-
-    @property
-    def bounds(self) -> FileBounds | None:  # type: ignore[override]
-        return self.manifest.bounds if self.manifest.cluster_by else None
-
-    def child(self, file: int) -> File:
-        manifest = self.manifest
-        found = self.open_files.get(manifest.names[file], manifest.identities[file])
-        rows = int(manifest.first_rows[file + 1] - manifest.first_rows[file])
-        if found.num_rows != rows:
-            raise CorruptFileError(
-                f"{self._directory}: {manifest.names[file]} has {found.num_rows} rows, the "
-                f"manifest of version {manifest.version} says {rows}"
-            )
-        return found
-
-    # ------------------------------------------------------------------ finding
-
-    def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        """Files that may pass, by their keys and the statistics of other columns.
-
-        Cost: reads the statistics once, if ``conjuncts`` name other columns than the first of the
-            key.
-        """
-        left = files_for(self.manifest, conjuncts, lambda: self._statistics)
-        return range(self.num_files) if left is None else sorted(left)
-
-    @cached_property
-    def _statistics(self) -> pa.ChunkedArray | None:
-        """Of every file; ``None`` where the manifest has none. Read when first asked for."""
-        if not self.version:
-            return None
-        with_them = read_manifest(self._directory, self.version, self._remote, statistics=True)
-        table = with_them.table
-        return table.column("statistics") if "statistics" in table.column_names else None
-
-    # ------------------------------------------------------------------ housekeeping
+        return self.current.manifest.version
 
     def refresh(self) -> Dataset:
         """Moves this handle to the newest version, and returns it.
 
-        Scans that were made before are to be made again. Not to be called while other threads ask
-        this handle: open another one for them.
+        Other threads may use the handle meanwhile: each of their calls is answered by one version,
+        the one that was current when it began. Scans keep the version that they were made of.
+
+        Raises:
+            OSError, CorruptFileError: the newest manifest cannot be read; the handle stays as it
+                was.
+
+        Cost: lists the manifests and reads the newest; files that it still names stay open.
         """
-        was = self.manifest
+        was = self.current.manifest
         manifest = _find_manifest(self._directory, None, self._remote)
-        if manifest.version and manifest.version == was.version:
-            return self
-        self.release()
-        self.__dict__.pop("_statistics", None)
-        self.__dict__.pop("_projected", None)
-        self._use(manifest)
+        if not manifest.version or manifest.version != was.version:
+            self.move_to(self._version(manifest))
+            self._open_files.keep(set(zip(manifest.names, manifest.identities, strict=True)))
         return self
 
     def close(self) -> None:
         """Closes all files; what is asked after that raises an InvalidArgumentError."""
-        self._closed = True
+        self._open_files.close()
         self.release()
-        self.open_files.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
         version = self.version or None
@@ -284,13 +293,10 @@ class Dataset(FilesSource):
         return _reopen, (source, version, self._options)
 
     def __repr__(self) -> str:
-        if self._closed:
+        try:
+            return repr(self.current)
+        except InvalidArgumentError:
             return "<nimblepy.Dataset, closed>"
-        key = f", cluster by {', '.join(map(str, self.cluster_by))}" if self.cluster_by else ""
-        return (
-            f"<nimblepy.Dataset {self._directory!r}: {self.num_files:,} files, "
-            f"{self.num_rows:,} rows, {len(self.schema)} columns{key}>"
-        )
 
 
 def _reopen(directory: Any, version: int | None, options: dict[str, Any]) -> Dataset:

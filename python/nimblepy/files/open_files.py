@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
-from nimblepy.errors import StaleFileError
+from nimblepy.errors import InvalidArgumentError, StaleFileError
 from nimblepy.file.file import File
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.schema.types import IoStats
@@ -15,14 +15,16 @@ from nimblepy.schema.types import IoStats
 class OpenFiles:
     """Opens files when they are first asked for. Thread-safe.
 
-    A file that falls out of the cache stays usable for those who hold it.
+    A file that falls out of the cache stays usable for those who hold it. A file is known by its
+    name and by its identity, which is the checksum of its footer.
     """
 
     def __init__(self, open_file: Callable[[str], File], most: int) -> None:
         self._open_file = open_file
         self._most = max(1, most)
-        self._files: OrderedDict[str, File] = OrderedDict()
+        self._files: OrderedDict[tuple[str, int], File] = OrderedDict()
         self._lock = threading.Lock()
+        self._closed = False
         self.opened = 0
         self._left: IoStats = IoStats()  # of files that fell out of the cache
         renew_after_fork(self)
@@ -30,32 +32,48 @@ class OpenFiles:
     def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
+    def check_open(self) -> None:
+        """Raises InvalidArgumentError if this was closed."""
+        if self._closed:
+            raise InvalidArgumentError("this dataset is closed")
+
     def get(self, name: str, identity: int) -> File:
         """The file called ``name``.
 
         Raises:
-            StaleFileError: its footer is not the one with the checksum ``identity``.
+            InvalidArgumentError: this is closed.
+            StaleFileError: the file's identity is another one.
         """
         with self._lock:
-            file = self._files.get(name)
+            self.check_open()
+            file = self._files.get((name, identity))
             if file is not None:
-                self._files.move_to_end(name)
+                self._files.move_to_end((name, identity))
                 return file
         file = self._open_file(name)
         core = file.handle.core
         if int(core.identity) != identity:
             raise StaleFileError(
-                f"{core.name}: this is not the file that was planned with (footer checksum "
-                f"{int(core.identity):#x}, expected {identity:#x}). It was replaced since; "
-                "plan again, and give new data a new name."
+                f"{core.name}: the file was replaced since the dataset was opened (footer checksum "
+                f"{int(core.identity):#x}, expected {identity:#x}). Open the dataset again, or "
+                "refresh() it, and give files with new rows new names."
             )
         with self._lock:
+            self.check_open()
             self.opened += 1
-            self._files[name] = file
+            self._files[name, identity] = file
             while len(self._files) > self._most:
-                _, oldest = self._files.popitem(last=False)
-                self._left += oldest.io_stats
+                self._drop(next(iter(self._files)))
         return file
+
+    def keep(self, wanted: Set[tuple[str, int]]) -> None:
+        """Lets go of all files but those with these names and identities."""
+        with self._lock:
+            for key in [key for key in self._files if key not in wanted]:
+                self._drop(key)
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        self._left += self._files.pop(key).io_stats
 
     def __len__(self) -> int:
         return len(self._files)
@@ -72,6 +90,7 @@ class OpenFiles:
             for file in self._files.values():
                 file.reset_io_stats()
 
-    def clear(self) -> None:
+    def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._files.clear()

@@ -1,6 +1,6 @@
 """Many sources as one: requests go where the bounds of keys allow an answer, and come back merged.
 
-A row is addressed by (file, row). Nothing in here knows what a file is: any :class:`Rows` will do.
+A row is addressed by (file, row). Nothing in here knows what a file is: any ``FixedRows`` will do.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import pyarrow as pa
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
-from nimblepy.join.joinable import Joinable
+from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, On, check_one, on_names
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
-from nimblepy.rows.rows import Getter, Rows
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Names, Projected
+from nimblepy.rows.source import Getter, Names, Projected
 from nimblepy.schema.columns import ColumnName, output_name, resolve_column
 from nimblepy.schema.types import IndexInfo, SortKey
 
@@ -35,7 +34,7 @@ _SHOWN = 8
 _GATHERED_ROWS = 1 << 20
 
 
-class FilesSource(Joinable):
+class FilesSource(FixedRows):
     """Rows of many sources with one schema and one cluster key.
 
     Attributes:
@@ -48,7 +47,7 @@ class FilesSource(Joinable):
     bounds: FileBounds | None
 
     @abstractmethod
-    def child(self, file: int) -> Rows:
+    def child(self, file: int) -> FixedRows:
         """One of the sources; opens it if need be."""
 
     @property
@@ -117,7 +116,7 @@ class FilesSource(Joinable):
         for child in self.children():
             child.verify()
 
-    def children(self) -> Iterator[Rows]:
+    def children(self) -> Iterator[FixedRows]:
         """The sources one after another."""
         return (self.child(i) for i in range(self.num_files))
 
@@ -398,7 +397,7 @@ class FilesSource(Joinable):
 
     # ------------------------------------------------------------------ one file alone
 
-    def _only_child(self) -> Rows | None:
+    def _only_child(self) -> FixedRows | None:
         """The source where there is one alone, and all of its rows are there."""
         return self.child(0) if self.num_files == 1 and self.deleted(0) is None else None
 

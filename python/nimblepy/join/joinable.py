@@ -1,4 +1,4 @@
-"""What can be joined with: the method index_join of files and datasets."""
+"""What can be joined with: the method index_join of files, datasets and tables."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nimblepy.io.tabular import as_reader
 from nimblepy.join.plan import How, plan_join
 from nimblepy.join.run import join_batches
 from nimblepy.rows.rows import Rows
+from nimblepy.rows.source import Observer, RowSource
 
 
 class Joinable(Rows):
@@ -68,9 +69,10 @@ class Joinable(Rows):
             >>> customers.index_join(orders, on={"customer": "id"}, how="left")  # doctest: +SKIP
         """
         reader, _ = as_reader(probe)
+        source = self.current
         plan = plan_join(
             reader.schema,
-            self,
+            source,
             on=on,
             how=how,
             columns=columns,
@@ -79,7 +81,19 @@ class Joinable(Rows):
             null_equals=null_equals,
             between=between,
         )
-        joined = join_batches(plan, self, reader)
+        joined = join_batches(plan, source, reader)
         if isinstance(probe, pa.RecordBatchReader):
             return pa.RecordBatchReader.from_batches(plan.schema, joined)
         return pa.Table.from_batches(joined, schema=plan.schema)
+
+
+class FixedRows(Joinable, RowSource):
+    """Rows that do not change, and so are their own source."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        Joinable.__init__(self)
+        RowSource.__init__(self, observer)
+
+    @property
+    def current(self) -> RowSource:
+        return self

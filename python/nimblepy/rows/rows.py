@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,48 +13,32 @@ import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.filter import parse_filter
 from nimblepy.rows.arguments import (
     Columns,
     Inclusive,
     On,
     at_least,
-    check_one,
     column_names,
-    inclusive_sides,
     is_many,
     on_names,
-    row_bounds,
     row_limit,
     row_numbers,
     rows_of_a_batch,
     thread_count,
 )
-from nimblepy.rows.keys import KeyColumns, key_columns, typed_keys
 from nimblepy.rows.plan import Plan
-from nimblepy.rows.request import (
-    KeyRange,
-    Keys,
-    Prefix,
-    Request,
-    Where,
-    in_key_order,
-    key_prefix,
-    key_range,
-    key_width,
-    leading_keys,
-)
+from nimblepy.rows.request import Ordered, Request
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.scan import Scan
-from nimblepy.rows.source import Observer, Projected, RowSource
-from nimblepy.schema.types import SortKey
-
-Filter: TypeAlias = pc.Expression | str | None
-Getter: TypeAlias = Callable[[Any], Any]
-
-# Lists of columns for which something is prepared and kept.
-MOST_PREPARED = 256
-
+from nimblepy.rows.source import (
+    MOST_PREPARED,
+    Described,
+    Filter,
+    Getter,
+    Projected,
+    RowSource,
+    no_getter,
+)
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -66,7 +50,7 @@ def _quick(method: _Method) -> _Method:
     return quick
 
 
-class Rows(_core.PointBase, RowSource):
+class Rows(_core.PointBase, Described):
     """Rows with indexes: what :class:`nimblepy.File` and :class:`nimblepy.Dataset` have in common.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
@@ -74,32 +58,14 @@ class Rows(_core.PointBase, RowSource):
     Any number of threads may use one handle.
     """
 
-    def __init__(self, observer: Observer | None = None) -> None:
-        self.observer = observer
-        # What get() asks first, by columns, or by columns and `on`.
-        self._getters: dict[Any, Getter] = {}
-        self._key_columns: dict[tuple[str, ...], KeyColumns] = {}
+    def __init__(self) -> None:
+        # What get() asks first, by columns and `on`.
+        self._getters: dict[tuple[Projected, On], Getter] = {}
 
-    # ------------------------------------------------------------------ what may be done at once
-
-    def getter(self, columns: Projected, on: On) -> Getter:
-        """A function of one key that gives its first row as a dict, or ``None`` where there is
-        none, or ``NotImplemented`` where it has to be asked for in another way.
-        """
-        return _no_getter
-
-    def quick_range(
-        self,
-        bounds: tuple[Any, Any, Any] | tuple[Any],
-        on: On,
-        columns: Columns,
-        limit: Any,
-        reverse: Any,
-    ) -> pa.Table | None:
-        """The answer to a range ``(lower, upper, inclusive)`` or a ``(prefix,)`` as the caller gave
-        it; ``None`` where it has to be asked for in another way.
-        """
-        return None
+    @property
+    @abstractmethod
+    def current(self) -> RowSource:
+        """The rows as they are now. Each call takes them once, and so answers from one state."""
 
     # ------------------------------------------------------------------ rows by key
 
@@ -141,10 +107,9 @@ class Rows(_core.PointBase, RowSource):
             getter = self._prepare_getter(columns, on)
         row = getter(key)
         if row is NotImplemented:
-            names = column_names(columns)
-            found, _ = self.find_and_read(
-                self.keys_request([key], on, null_equals, one=True), names, first=True
-            )
+            source = self.current
+            request = source.keys_request([key], on, null_equals, one=True)
+            found, _ = source.find_and_read(request, column_names(columns), first=True)
             row = found.slice(0, 1).to_pylist()[0] if found.num_rows else None
         return default if row is None else row
 
@@ -175,13 +140,14 @@ class Rows(_core.PointBase, RowSource):
             Of many files, only those whose bounds hold a key are opened; a secondary index is
             asked in every file.
         """
-        names = column_names(columns)
-        schema = self.projected(names)
+        source, names = self.current, column_names(columns)
+        schema = source.projected(names)
         if probe_row is not None and not isinstance(probe_row, str):
             raise InvalidArgumentError(f"probe_row: expected a name, got {probe_row!r}")
         if probe_row is not None and probe_row in schema.names:
             raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
-        table, probes = self.find_and_read(self.keys_request(keys, on, null_equals), names)
+        request = source.keys_request(keys, on, null_equals)
+        table, probes = source.find_and_read(request, names)
         if probe_row is None:
             return table
         field = pa.field(probe_row, pa.int64(), nullable=False)
@@ -193,11 +159,12 @@ class Rows(_core.PointBase, RowSource):
         Cost: the index only; a hash index holds no keys, so the key columns of rows that it names
             are read as well.
         """
-        return pa.array(self.count_matches(self.keys_request(keys, on, null_equals)) > 0)
+        return pc.greater(self.count(keys, on=on, null_equals=null_equals), 0)
 
     def count(self, keys: Any, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
         """For each key how many rows have it. Cost: as :meth:`contains`."""
-        return pa.array(self.count_matches(self.keys_request(keys, on, null_equals)))
+        source = self.current
+        return pa.array(source.count_matches(source.keys_request(keys, on, null_equals)))
 
     def range(
         self,
@@ -230,14 +197,12 @@ class Rows(_core.PointBase, RowSource):
 
         Cost: two searches in the index, then the blocks of the rows that are returned.
         """
-        found = self.quick_range((lower, upper, inclusive), on, columns, limit, reverse)
+        source = self.current
+        found = source.quick_range((lower, upper, inclusive), on, columns, limit, reverse)
         if found is not None:
             return found
-        names = column_names(columns)
-        self.projected(names)
-        most = row_limit(limit)
-        request = self.range_request(lower, upper, on, inclusive)
-        return self.read(self.find(request, columns=names, limit=most, reverse=reverse), names)
+        request = functools.partial(source.range_request, lower, upper, on, inclusive)
+        return _in_order(source, request, columns, limit, reverse)
 
     def prefix(
         self,
@@ -258,14 +223,12 @@ class Rows(_core.PointBase, RowSource):
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`range`.
         """
-        found = self.quick_range((prefix,), on, columns, limit, reverse)
+        source = self.current
+        found = source.quick_range((prefix,), on, columns, limit, reverse)
         if found is not None:
             return found
-        names = column_names(columns)
-        self.projected(names)
-        most = row_limit(limit)
-        request = self.prefix_request(prefix, on)
-        return self.read(self.find(request, columns=names, limit=most, reverse=reverse), names)
+        request = functools.partial(source.prefix_request, prefix, on)
+        return _in_order(source, request, columns, limit, reverse)
 
     def row_ranges(
         self,
@@ -285,13 +248,15 @@ class Rows(_core.PointBase, RowSource):
         that match nothing are left out.
         """
         given = _only_one(keys=keys, bounds=_both(lower, upper), prefix=prefix)
+        source = self.current
+        request: Request
         if given == "keys":
-            rows = self.find(self.keys_request(keys, on, null_equals))
+            request = source.keys_request(keys, on, null_equals)
         elif given == "prefix":
-            rows = self.find(self.prefix_request(prefix, on))
+            request = source.prefix_request(prefix, on)
         else:
-            rows = self.find(self.range_request(lower, upper, on, inclusive))
-        return _range_table(self.numbered(rows))
+            request = source.range_request(lower, upper, on, inclusive)
+        return _range_table(source.numbered(source.find(request)))
 
     # ------------------------------------------------------------------ rows by number, or all
 
@@ -305,11 +270,11 @@ class Rows(_core.PointBase, RowSource):
         Raises:
             InvalidArgumentError: a row that there is not.
         """
-        names = column_names(columns)
-        wanted = self.all_rows().pick(row_numbers(rows, self.num_rows))
-        if self.observer is not None:
-            self.observer.taken(names, wanted.num_rows)
-        return self.read(wanted, names)
+        source, names = self.current, column_names(columns)
+        wanted = source.all_rows().pick(row_numbers(rows, source.num_rows))
+        if source.observer is not None:
+            source.observer.taken(names, wanted.num_rows)
+        return source.read(wanted, names)
 
     def scan(
         self,
@@ -336,15 +301,14 @@ class Rows(_core.PointBase, RowSource):
         Raises:
             InvalidArgumentError: an unknown column, a filter that is not understood.
         """
-        names = column_names(columns)
+        source = self.current
         return Scan(
-            self,
-            self._where_of(filter, row_range),
-            columns=names,
+            source,
+            source.where_request(filter, row_range),
+            columns=column_names(columns),
             batch_rows=rows_of_a_batch(batch_rows),
             threads=thread_count(threads),
             limit=row_limit(limit),
-            observer=self.observer,
         )
 
     def to_table(self, columns: Columns = None, filter: Filter = None) -> pa.Table:
@@ -386,83 +350,44 @@ class Rows(_core.PointBase, RowSource):
         given = _only_one(
             keys=keys, bounds=_both(lower, upper), prefix=prefix, filter=_both(filter, row_range)
         )
+        source = self.current
         request: Request
         if given == "filter" or (given is None and on is None):
             if on is not None:
                 raise InvalidArgumentError("explain: a filter finds its indexes itself, without on")
-            request = self._where_of(filter, row_range)
+            request = source.where_request(filter, row_range)
         elif given == "keys":
             many = is_many(keys)
-            request = self.keys_request(keys if many else [keys], on, False, one=not many)
+            request = source.keys_request(keys if many else [keys], on, False, one=not many)
         elif given == "prefix":
-            request = self.prefix_request(prefix, on)
+            request = source.prefix_request(prefix, on)
         else:
-            request = self.range_request(lower, upper, on, inclusive)
+            request = source.range_request(lower, upper, on, inclusive)
         names = column_names(columns)
-        self.projected(names)
-        return self.explain_request(request, names)
+        source.projected(names)
+        return source.explain_request(request, names)
 
-    # ------------------------------------------------------------------ requests
-
-    def keys_request(
-        self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
-    ) -> Keys:
-        """``keys`` and ``on`` of :meth:`lookup` as a request; ``one``: of a single key."""
-        names = on_names(on)
-        if names is None:
-            cluster = self.index_keys(None, ordered=False)
-            names = tuple(key.column for key in leading_keys(cluster, key_width(keys)))
-        columns = self._key_columns.get(names)
-        if columns is None:
-            columns = key_columns(self.schema, [SortKey(name) for name in names])
-            if len(self._key_columns) > MOST_PREPARED:
-                self._key_columns.clear()
-            self._key_columns[names] = columns
-        if one:
-            check_one(keys[0], names)
-        values, usable = typed_keys(keys, columns)
-        return Keys(names, values, usable, null_equals)
-
-    def range_request(
-        self, lower: Any, upper: Any, on: On = None, inclusive: Inclusive = "[)"
-    ) -> KeyRange:
-        """Arguments of :meth:`range` as a request."""
-        sides = inclusive_sides(inclusive)
-        keys = self._bound_keys(on)
-        return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
-
-    def prefix_request(self, prefix: Any, on: On = None) -> Prefix:
-        """Arguments of :meth:`prefix` as a request."""
-        keys = self._bound_keys(on)
-        return key_prefix(prefix, key_columns(self.schema, keys), keys)
-
-    def _bound_keys(self, on: On) -> tuple[SortKey, ...]:
-        names = on_names(on)
-        keys = self.index_keys(names, ordered=True)
-        return keys if names is None else in_key_order(names, keys)
-
-    def _where_of(self, filter: Filter, row_range: tuple[int, int] | None) -> Where:
-        begin, end = row_bounds(row_range, self.num_rows)
-        rows = self.all_rows()
-        if row_range is not None:
-            rows = rows.slice(begin, end)
-        return Where(None if filter is None else parse_filter(filter, self.schema), rows)
+    # ------------------------------------------------------------------ what is prepared
 
     def _prepare_getter(self, columns: Projected, on: On) -> Getter:
-        self.projected(column_names(columns))
-        getter: Getter = _no_getter if self.observer is not None else self.getter(columns, on)
+        source = self.current
+        source.projected(column_names(columns))
+        getter = no_getter if source.observer is not None else source.getter(columns, on)
+        self.keep_getter(source, getter, columns, on)
+        return getter
+
+    def keep_getter(self, source: RowSource, getter: Getter, columns: Projected, on: On) -> None:
+        """Keeps what ``source`` prepared for the next ``get``."""
         if len(self._getters) > MOST_PREPARED:
             self._getters.clear()
         self._getters[columns, on] = getter
-        if columns is None and on is None and getter is not _no_getter:
+        if columns is None and on is None and getter is not no_getter:
             self._quick = getter
-        return getter
 
     def release(self) -> None:
         """Lets go of what was prepared."""
         self._quick = None
         self._getters.clear()
-        self._key_columns.clear()
 
     # ------------------------------------------------------------------ as a Python object
 
@@ -484,9 +409,19 @@ class Rows(_core.PointBase, RowSource):
         return True
 
 
-def _no_getter(key: Any) -> Any:
-    """Stands in where nothing is prepared."""
-    return NotImplemented
+def _in_order(
+    source: RowSource,
+    request: Callable[[], Ordered],
+    columns: Columns,
+    limit: int | None,
+    reverse: bool,
+) -> pa.Table:
+    """The rows of a range or prefix, after its other arguments have been checked."""
+    names = column_names(columns)
+    source.projected(names)
+    most = row_limit(limit)
+    rows = source.find(request(), columns=names, limit=most, reverse=reverse)
+    return source.read(rows, names)
 
 
 def _both(a: Any, b: Any) -> Any:

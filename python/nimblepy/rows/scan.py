@@ -10,7 +10,7 @@ import pyarrow as pa
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Observer, Projected, RowSource
+from nimblepy.rows.source import Projected, RowSource
 from nimblepy.schema.columns import output_name
 
 
@@ -30,7 +30,6 @@ class Scan:
         batch_rows: int,
         threads: int,
         limit: int | None,
-        observer: Observer | None = None,
     ) -> None:
         if where.filter is None and limit is not None:
             where, limit = Where(None, where.rows.slice(0, limit)), None
@@ -41,7 +40,7 @@ class Scan:
         self._batch_rows = batch_rows
         self._threads = threads
         self._limit = limit
-        self._observer = None if where.filter is None else observer
+        self._observer = None if where.filter is None else source.observer
 
     @property
     def schema(self) -> pa.Schema:

@@ -7,13 +7,36 @@ methods that people call are written once on top of it, in :class:`nimblepy.rows
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from nimblepy.expr.filter import parse_filter
+from nimblepy.rows.arguments import (
+    Columns,
+    Inclusive,
+    On,
+    check_one,
+    inclusive_sides,
+    on_names,
+    row_bounds,
+)
+from nimblepy.rows.keys import KeyColumns, key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
-from nimblepy.rows.request import Keys, Request, Where
+from nimblepy.rows.request import (
+    KeyRange,
+    Keys,
+    Prefix,
+    Request,
+    Where,
+    in_key_order,
+    key_prefix,
+    key_range,
+    key_width,
+    leading_keys,
+)
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.columns import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
@@ -22,6 +45,11 @@ from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 # the cluster key.
 Projected: TypeAlias = tuple[ColumnName, ...] | None
 Names: TypeAlias = tuple[str, ...] | None
+Filter: TypeAlias = pc.Expression | str | None
+Getter: TypeAlias = Callable[[Any], Any]
+
+# Lists of columns for which something is prepared and kept.
+MOST_PREPARED = 256
 
 
 class Observer(Protocol):
@@ -38,16 +66,8 @@ class Observer(Protocol):
     def flush(self) -> None: ...
 
 
-class RowSource(ABC):
-    """Rows that can be found and read.
-
-    Attributes:
-        observer: is told of every request; ``None``: nobody is.
-    """
-
-    observer: Observer | None = None
-
-    # ------------------------------------------------------------------ what it says of itself
+class Described(ABC):
+    """What rows say of themselves."""
 
     @property
     @abstractmethod
@@ -109,6 +129,18 @@ class RowSource(ABC):
 
         Cost: reads and decodes everything.
         """
+
+
+class RowSource(Described):
+    """Rows that can be found and read, and that do not change.
+
+    Attributes:
+        observer: is told of every request; ``None``: nobody is.
+    """
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self.observer = observer
+        self._key_columns: dict[tuple[str, ...], KeyColumns] = {}
 
     # ------------------------------------------------------------------ finding and reading
 
@@ -183,7 +215,73 @@ class RowSource(ABC):
     def explain_request(self, request: Request, columns: Projected) -> Plan:
         """What finding and reading would touch, without reading data."""
 
+    # ------------------------------------------------------------------ requests
+
+    def keys_request(
+        self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
+    ) -> Keys:
+        """``keys`` and ``on`` of a lookup as a request; ``one``: of a single key."""
+        names = on_names(on)
+        if names is None:
+            cluster = self.index_keys(None, ordered=False)
+            names = tuple(key.column for key in leading_keys(cluster, key_width(keys)))
+        columns = self._key_columns.get(names)
+        if columns is None:
+            columns = key_columns(self.schema, [SortKey(name) for name in names])
+            if len(self._key_columns) > MOST_PREPARED:
+                self._key_columns.clear()
+            self._key_columns[names] = columns
+        if one:
+            check_one(keys[0], names)
+        values, usable = typed_keys(keys, columns)
+        return Keys(names, values, usable, null_equals)
+
+    def range_request(
+        self, lower: Any, upper: Any, on: On = None, inclusive: Inclusive = "[)"
+    ) -> KeyRange:
+        """The bounds of a range as a request."""
+        sides = inclusive_sides(inclusive)
+        keys = self._bound_keys(on)
+        return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
+
+    def prefix_request(self, prefix: Any, on: On = None) -> Prefix:
+        """A prefix of keys as a request."""
+        keys = self._bound_keys(on)
+        return key_prefix(prefix, key_columns(self.schema, keys), keys)
+
+    def _bound_keys(self, on: On) -> tuple[SortKey, ...]:
+        names = on_names(on)
+        keys = self.index_keys(names, ordered=True)
+        return keys if names is None else in_key_order(names, keys)
+
+    def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
+        """A filter, and the row numbers between which it is asked, as a request."""
+        begin, end = row_bounds(row_range, self.num_rows)
+        rows = self.all_rows()
+        if row_range is not None:
+            rows = rows.slice(begin, end)
+        return Where(None if filter is None else parse_filter(filter, self.schema), rows)
+
     # ------------------------------------------------------------------ what may be done faster
+
+    def getter(self, columns: Projected, on: On) -> Getter:
+        """A function of one key that gives its first row as a dict, or ``None`` where there is
+        none, or ``NotImplemented`` where it has to be asked for in another way.
+        """
+        return no_getter
+
+    def quick_range(
+        self,
+        bounds: tuple[Any, Any, Any] | tuple[Any],
+        on: On,
+        columns: Columns,
+        limit: Any,
+        reverse: Any,
+    ) -> pa.Table | None:
+        """The answer to a range ``(lower, upper, inclusive)`` or a ``(prefix,)`` as the caller gave
+        it; ``None`` where it has to be asked for in another way.
+        """
+        return None
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
@@ -205,3 +303,8 @@ class RowSource(ABC):
         """How many rows pass a filter."""
         batches = self.filtered(where, (), batch_rows=1 << 16, threads=threads)
         return sum(batch.num_rows for batch in batches)
+
+
+def no_getter(key: Any) -> Any:
+    """Stands in where nothing is prepared."""
+    return NotImplemented

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
-from nimblepy.files.dataset import Dataset, manifest_of_files, open_dataset
+from nimblepy.files.dataset import Dataset, DatasetVersion, manifest_of_files, open_dataset
 from nimblepy.files.directory import is_directory, resolve_directory
 from nimblepy.files.manifest import Manifest
 from nimblepy.io.location import is_uri
@@ -43,12 +43,12 @@ class InputFiles:
     manifest: Manifest | None
 
     @cached_property
-    def dataset(self) -> Dataset:
+    def dataset(self) -> DatasetVersion:
         """These files, as they were when the driver looked; opened once in this process."""
         if self.manifest is None:
-            return open_dataset(self.directory, version=self.version, **_OPTIONS)
+            return open_dataset(self.directory, version=self.version, **_OPTIONS).current
         remote, path = resolve_directory(self.directory, None)
-        return Dataset(path, self.manifest, remote, dict(_OPTIONS), source=self.directory)
+        return Dataset(path, self.manifest, remote, dict(_OPTIONS), source=self.directory).current
 
     @cached_property
     def key(self) -> tuple[str, str]:
@@ -71,7 +71,7 @@ class InputFiles:
 
 
 @lru_cache(maxsize=8)
-def open_cached(files: InputFiles) -> Dataset:
+def open_cached(files: InputFiles) -> DatasetVersion:
     """The dataset of these very files, open already where an earlier task of the process had it.
 
     Spark starts a worker process per core and reuses it. Local files are mapped, so that the
@@ -98,7 +98,7 @@ def find_input(path: InputPath) -> InputFiles:
                 f"{path!r}: executors open files by path or URI; pass one that was opened so"
             )
         if isinstance(path, Dataset):
-            return InputFiles(path.source, path.version, None if path.version else path.manifest)
+            return _input_of(path.source, path.current)
         path = path.source
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     texts = [local_path(os.fspath(item)) for item in paths]
@@ -140,10 +140,15 @@ def _directory_input(directory: str, given: int) -> InputFiles:
         raise InvalidArgumentError(
             f"path: {directory} is a directory; give one directory, or a list of files"
         )
-    dataset = open_dataset(directory, **_OPTIONS)
-    found = InputFiles(directory, dataset.version, None if dataset.version else dataset.manifest)
+    dataset = open_dataset(directory, **_OPTIONS).current
+    found = _input_of(directory, dataset)
     found.__dict__["dataset"] = dataset  # it is open already
     return found
+
+
+def _input_of(directory: str, dataset: DatasetVersion) -> InputFiles:
+    manifest = dataset.manifest
+    return InputFiles(directory, manifest.version, None if manifest.version else manifest)
 
 
 def _file_input(files: list[str]) -> InputFiles:

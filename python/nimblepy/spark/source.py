@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
-from nimblepy.files.dataset import Dataset
+from nimblepy.files.dataset import DatasetVersion
 from nimblepy.rows.arguments import Inclusive, column_names
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
@@ -163,13 +163,13 @@ def scan(
 
 
 def _read_now(
-    spec: ScanSpec, dataset: Dataset, slices: Sequence[RowSlice], target: pa.Schema
+    spec: ScanSpec, dataset: DatasetVersion, slices: Sequence[RowSlice], target: pa.Schema
 ) -> pa.Table:
     batches = [batch for row_slice in slices for batch in read_slice(spec, dataset, row_slice)]
     return pa.Table.from_batches([conform(batch, target) for batch in batches], target)
 
 
-def _key_table(dataset: Dataset, keys: object) -> pa.Table:
+def _key_table(dataset: DatasetVersion, keys: object) -> pa.Table:
     """The keys that are possible at all, in the key's types."""
     request = dataset.keys_request(keys)
     table = pa.Table.from_batches([request.batch(request.names)])

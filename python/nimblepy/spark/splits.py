@@ -15,7 +15,7 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
 from nimblepy.file.file import File
-from nimblepy.files.dataset import Dataset
+from nimblepy.files.dataset import DatasetVersion
 from nimblepy.rows.request import KeyRange, Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.scan import Scan
@@ -62,7 +62,7 @@ class RowSlice:
     rows: RowSet | None = None
 
 
-def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[RowSlice]]:
+def plan_parts(spec: ScanSpec, dataset: DatasetVersion) -> list[list[RowSlice]]:
     """The slices of each part; index and zone maps have dropped what cannot pass."""
     if spec.keys is not None:
         return _parts_of_keys(spec, dataset)
@@ -86,7 +86,7 @@ def plan_parts(spec: ScanSpec, dataset: Dataset) -> list[list[RowSlice]]:
     return _packed(cut, size)
 
 
-def few_rows(spec: ScanSpec, dataset: Dataset) -> list[RowSlice] | None:
+def few_rows(spec: ScanSpec, dataset: DatasetVersion) -> list[RowSlice] | None:
     """All that a scan reads where index and zone maps leave few rows of few files.
 
     ``None`` where they leave more, or where nothing but reading could tell.
@@ -108,7 +108,9 @@ def few_rows(spec: ScanSpec, dataset: Dataset) -> list[RowSlice] | None:
     )
 
 
-def read_slice(spec: ScanSpec, dataset: Dataset, row_slice: RowSlice) -> Iterator[pa.RecordBatch]:
+def read_slice(
+    spec: ScanSpec, dataset: DatasetVersion, row_slice: RowSlice
+) -> Iterator[pa.RecordBatch]:
     """The rows of a slice that pass the filter, in the columns of the scan."""
     if row_slice.rows is None:
         yield from file_scan(spec, dataset.child(row_slice.file), row_slice).to_batches()
@@ -122,18 +124,17 @@ def read_slice(spec: ScanSpec, dataset: Dataset, row_slice: RowSlice) -> Iterato
         yield parsed.apply(batch).select(list(spec.columns))
 
 
-def _range_of(spec: ScanSpec, dataset: Dataset) -> KeyRange:
+def _range_of(spec: ScanSpec, dataset: DatasetVersion) -> KeyRange:
     assert spec.key_range is not None
     lower, upper, inclusive = spec.key_range
     return dataset.range_request(lower, upper, inclusive=inclusive)  # type: ignore[arg-type]
 
 
-def _where_of(spec: ScanSpec, dataset: Dataset) -> Where:
-    parsed = None if spec.filter is None else parse_filter(spec.filter, dataset.schema)
-    return Where(parsed, dataset.all_rows())
+def _where_of(spec: ScanSpec, dataset: DatasetVersion) -> Where:
+    return dataset.where_request(spec.filter)
 
 
-def _row_slices(spec: ScanSpec, dataset: Dataset) -> list[RowSlice]:
+def _row_slices(spec: ScanSpec, dataset: DatasetVersion) -> list[RowSlice]:
     found: list[RowSlice] = []
     if spec.key_range is not None:
         request = _range_of(spec, dataset)
@@ -150,7 +151,7 @@ def _row_slices(spec: ScanSpec, dataset: Dataset) -> list[RowSlice]:
     return [narrow for row_slice in found for narrow in _narrowed(spec, dataset, row_slice)]
 
 
-def _narrowed(spec: ScanSpec, dataset: Dataset, row_slice: RowSlice) -> list[RowSlice]:
+def _narrowed(spec: ScanSpec, dataset: DatasetVersion, row_slice: RowSlice) -> list[RowSlice]:
     """What index and zone maps leave of a slice, without its gaps where those are large."""
     where = Where(_where_of(spec, dataset).filter, RowSet.of_range(row_slice.begin, row_slice.end))
     ranges = dataset.child(row_slice.file).find(where).merged().ranges.tolist()
@@ -174,7 +175,7 @@ def file_scan(spec: ScanSpec, file: File, row_slice: RowSlice) -> Scan:
     )
 
 
-def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[RowSlice]]:
+def _parts_of_keys(spec: ScanSpec, dataset: DatasetVersion) -> list[list[RowSlice]]:
     rows = _rows_of_keys(spec, dataset)
     count = rows.num_rows
     if not count:
@@ -188,7 +189,7 @@ def _parts_of_keys(spec: ScanSpec, dataset: Dataset) -> list[list[RowSlice]]:
     ]
 
 
-def _rows_of_keys(spec: ScanSpec, dataset: Dataset) -> RowSet:
+def _rows_of_keys(spec: ScanSpec, dataset: DatasetVersion) -> RowSet:
     """Rows that have one of the keys, each once, in the order of the files."""
     assert spec.keys is not None
     found = dataset.find(dataset.keys_request(spec.keys, spec.keys.column_names)).expand()
