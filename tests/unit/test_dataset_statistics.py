@@ -80,9 +80,9 @@ def test_statistics_wait_until_they_are_asked_for(many: Any) -> None:
     assert "statistics" not in ds.current.manifest.table.column_names
     ds.get(3)
     ds.scan(filter="k = 3").count()
-    assert "_statistics" not in ds.__dict__
+    assert "_statistics" not in ds.current.__dict__
     ds.scan(filter="i = 5").count()
-    assert len(ds._statistics) == 5
+    assert len(ds.current._statistics) == 5
 
 
 def test_bounds_of_what_has_none() -> None:
