@@ -1,8 +1,8 @@
 """From the filter tree back to a pyarrow expression that evaluates it.
 
-Literals have the column's type already, so pyarrow has nothing to convert. Where it has no kernel
-for a type (half floats, views in ``is_in``, dictionaries in ``starts_with``, ...) the column is
-cast to a type that has one; every such cast keeps equality and order.
+Literals have the column's type already, so pyarrow has nothing to convert. Columns are made plain
+first (:mod:`nimblepy.schema.plain`). Where pyarrow has no kernel even then (half floats, narrow
+decimals, ...) the column is cast to a type that has one; every such cast keeps equality and order.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from nimblepy.expr.nodes import (
     StartsWith,
 )
 from nimblepy.schema.columns import Column, Path
+from nimblepy.schema.plain import plain_array, plain_type
 from nimblepy.schema.values import is_nan, successor
 
 
@@ -70,12 +71,10 @@ def build(node: Node, *, keep_unknown: bool = False) -> pc.Expression:
 
 def operand_type(column: Column) -> pa.DataType:
     """The type in which pyarrow can compare the column's values."""
-    data_type = column.value_type
+    data_type = plain_type(column.type)
     if pt.is_float16(data_type):
         return pa.float32()
-    if pt.is_string_view(data_type):
-        return pa.large_string()
-    if pt.is_binary_view(data_type) or pt.is_fixed_size_binary(data_type):
+    if pt.is_fixed_size_binary(data_type):
         return pa.large_binary()
     if pt.is_decimal(data_type) and data_type.bit_width < 128:
         return pa.decimal128(data_type.precision, data_type.scale)
@@ -85,26 +84,14 @@ def operand_type(column: Column) -> pa.DataType:
 def field(column: Column) -> pc.Expression:
     """The column as an expression of :func:`operand_type`."""
     expression = pc.field(*column.path)
-    plain = column.type
-    if isinstance(plain, pa.BaseExtensionType):
-        plain = plain.storage_type
-    if pt.is_run_end_encoded(plain):
-        plain = plain.value_type
     wanted = operand_type(column)
-    return expression if plain == wanted else expression.cast(wanted)
+    return expression if plain_type(column.type) == wanted else expression.cast(wanted)
 
 
 def evaluable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with top-level runs decoded and extension types stripped.
-
-    pyarrow has no kernels for these two; expressions of :func:`build` expect them gone.
-    """
+    """``batch`` with plain columns, which is what expressions of :func:`build` are about."""
     for position, item in enumerate(batch.schema):
-        column = batch.column(position)
-        if isinstance(item.type, pa.BaseExtensionType):
-            column = column.storage
-        if pt.is_run_end_encoded(column.type):
-            column = pc.run_end_decode(column)
+        column = plain_array(batch.column(position))
         if column.type != item.type:
             batch = batch.set_column(position, item.with_type(column.type), column)
     return batch

@@ -197,6 +197,6 @@ def _check_types(filter: Filter, schema: pa.Schema) -> None:
     tops = dict.fromkeys(path[0] for path in filter.columns)
     fields = [schema.field(name) for name in tops]
     batch = pa.RecordBatch.from_arrays(
-        [pa.array([], type=item.type) for item in fields], schema=pa.schema(fields)
+        [pa.nulls(0, item.type) for item in fields], schema=pa.schema(fields)
     )
     filter.mask(batch)

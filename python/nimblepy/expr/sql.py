@@ -189,7 +189,7 @@ class _ConditionReader:
         if isinstance(value, Constant):
             return None if isinstance(value.value, Decimal) else as_scalar(value.value).type
         fields = [self._schema.field(name) for name in dict.fromkeys(p[0] for p in value.columns)]
-        arrays = [pa.array([], item.type) for item in fields]
+        arrays = [pa.nulls(0, item.type) for item in fields]
         nothing = evaluable(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
         try:
             return evaluate(value.expression, nothing).type

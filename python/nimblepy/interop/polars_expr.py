@@ -2,8 +2,9 @@
 
 Polars evaluates the whole predicate afterwards, so a translation only has to keep every row that
 passes; a part that is not understood, or where polars compares differently, is left out. They
-differ on mixed types (polars converts both sides first), so only comparisons within one type are
-pushed. Polars finds NaN equal to itself and greater than all numbers, as SQL does.
+differ on mixed types, where polars converts both sides first, and on the order of an Enum, which
+is that of its categories. Polars finds NaN equal to itself and greater than all numbers, as SQL
+does.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def pushed_filter(predicate: pl.Expr, schema: pa.Schema) -> Node | None:
             node = _Translation(schema).implied(tree)
     except (ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
+    except RecursionError:  # hundreds of nested terms
+        return None
     return None if node == TRUE else node
 
 
@@ -92,6 +95,8 @@ class _Translation:
         values = _literal(other)
         if len(values) != 1 or not _comparable(column, values[0]):
             return TRUE
+        if op not in ("==", "!=") and pt.is_dictionary(column.type) and column.type.ordered:
+            return TRUE  # an Enum: its order is that of the categories
         try:
             return compare(column, op, values[0], nan_greatest=True)
         except InvalidArgumentError:
@@ -154,8 +159,10 @@ def _comparable(column: Column, literal: pa.Scalar) -> bool:
         return False
     if pt.is_floating(kind):
         return bool(pt.is_float64(kind) and pt.is_float64(other))
-    if pt.is_integer(kind):
-        return bool(pt.is_integer(other))
+    if pt.is_integer(kind) and pt.is_integer(other):
+        # Signed and unsigned integers may meet as doubles, which have all whole numbers up to here.
+        alike = pt.is_signed_integer(kind) == pt.is_signed_integer(other)
+        return bool(alike or abs(literal.as_py()) < 1 << 53)
     if is_text(kind):
         return is_text(other)
     if is_bytes(kind):

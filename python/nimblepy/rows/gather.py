@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from nimblepy.schema.plain import plain_array
+
 
 def gather(batch: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
     """The rows of ``batch`` at ``positions``; a null position gives a row of nulls.
@@ -30,9 +32,8 @@ def gather_array(column: pa.Array, positions: pa.Array) -> pa.Array:
     except pa.ArrowNotImplementedError:
         pass
     wanted = column.type
-    plain = _plain_type(wanted)
-    if plain is not None:
-        return column.cast(plain).take(positions).cast(wanted)
+    if pt.is_string_view(wanted) or pt.is_binary_view(wanted):
+        return plain_array(column).take(positions).cast(wanted)
     if pt.is_run_end_encoded(wanted):
         values = gather_array(pc.run_end_decode(column), positions)
         return pc.run_end_encode(values, run_end_type=wanted.run_end_type)
@@ -47,15 +48,6 @@ def keep(batch: pa.RecordBatch, mask: np.ndarray[Any, Any]) -> pa.RecordBatch:
     if not batch.num_columns:
         return kept
     return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
-
-
-def _plain_type(data_type: pa.DataType) -> pa.DataType | None:
-    """The type with the same values that pyarrow can gather, for those it cannot."""
-    if pt.is_string_view(data_type):
-        return pa.large_string()
-    if pt.is_binary_view(data_type):
-        return pa.large_binary()
-    return None
 
 
 def _piece_by_piece(column: pa.Array, positions: pa.Array) -> pa.Array:

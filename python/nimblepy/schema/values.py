@@ -27,6 +27,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import Family, family, is_text, value_type, widens
+from nimblepy.schema.plain import plain_array
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -46,6 +47,8 @@ _TICKS = {
     "as": Fraction(1, 10**9),
 }
 _FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
+# A cast to views leaves a buffer out in pyarrow before 24, whose export then crashes.
+_VIEWS_LOSE_A_BUFFER = int(pa.__version__.split(".")[0]) < 24
 # Decimals with more digits than this before or after the point are beyond every type's values, or
 # between zero and its neighbour; making them exact would only take memory.
 _MOST_DIGITS = 5000
@@ -519,9 +522,9 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
         values = values.combine_chunks()
     try:
         array = values if isinstance(values, pa.Array) else _natural(values, data_type)
-        array = _decoded(array)
         if array.type == data_type:
             return array, None
+        array = plain_array(array)
         if _related(array.type, data_type):
             cast, bad = key_array(array, data_type)
             if bad is None:
@@ -603,14 +606,13 @@ def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | N
     Args:
         values: of a type that is :func:`comparable` with ``wanted``.
     """
-    array = _decoded(values)
+    array = values if values.type == wanted else plain_array(values)
     if array.type == wanted:
         return array, None
     if pt.is_null(array.type):
         return pa.nulls(len(array), wanted), None
     try:
-        if pt.is_string_view(wanted) or pt.is_binary_view(wanted):
-            # A cast to views leaves a buffer out in pyarrow before 24, whose export then crashes.
+        if _VIEWS_LOSE_A_BUFFER and (pt.is_string_view(wanted) or pt.is_binary_view(wanted)):
             return pa.array(array.to_pylist(), wanted), None
         cast = array.cast(wanted, safe=False)
         if widens(array.type, wanted):
@@ -631,14 +633,6 @@ def _negative(array: pa.Array) -> Mask:
         zero_copy_only=False
     )
     return mask
-
-
-def _decoded(values: pa.Array) -> pa.Array:
-    if isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    if pt.is_dictionary(values.type):
-        return values.dictionary_decode()
-    return pc.run_end_decode(values) if pt.is_run_end_encoded(values.type) else values
 
 
 def _same(before: pa.Array, after: pa.Array) -> Mask:

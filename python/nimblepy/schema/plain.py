@@ -1,0 +1,47 @@
+"""Arrays in types for which pyarrow has kernels.
+
+It cannot decode dictionaries of views, gather views, or compare runs. What is made here has the
+same values in a plain type: no dictionaries, no runs, no views, the storage of extension types;
+also inside of structs.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+
+def plain_type(data_type: pa.DataType) -> pa.DataType:
+    """The type of :func:`plain_array` of an array of ``data_type``."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return plain_type(data_type.storage_type)
+    if pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
+        return plain_type(data_type.value_type)
+    if pt.is_string_view(data_type):
+        return pa.large_string()
+    if pt.is_binary_view(data_type):
+        return pa.large_binary()
+    if pt.is_struct(data_type):
+        fields = [item.with_type(plain_type(item.type)) for item in data_type]
+        return data_type if fields == list(data_type) else pa.struct(fields)
+    return data_type
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    """The values of ``array``; the array itself where its type is plain."""
+    wanted = plain_type(array.type)
+    if wanted == array.type:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return plain_array(array.storage)
+    if pt.is_dictionary(array.type):
+        return plain_array(array.dictionary).take(array.indices)
+    if pt.is_run_end_encoded(array.type):
+        runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, plain_array(array.values))
+        return pc.run_end_decode(runs.slice(array.offset, len(array)))
+    if pt.is_struct(array.type):
+        fields = [plain_array(array.field(i)) for i in range(array.type.num_fields)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=mask)
+    return array.cast(wanted)
