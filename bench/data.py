@@ -31,7 +31,16 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements" / "data"
-TPCH_TABLES = ("customer", "lineitem", "orders")
+TPCH_TABLES = (
+    "customer",
+    "lineitem",
+    "nation",
+    "orders",
+    "part",
+    "partsupp",
+    "region",
+    "supplier",
+)
 GENERATED_BATCH_ROWS = 1 << 20
 
 

@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -85,6 +86,10 @@ class Peer(ABC):
 
     def prefix(self, first: Any, columns: list[str]) -> Any:
         """Rows whose first key column is `first`."""
+        raise NoGoodAnswer
+
+    def take(self, rows: np.ndarray[Any, Any], columns: list[str] | None) -> Any:
+        """Rows by number: any order, duplicates kept."""
         raise NoGoodAnswer
 
     def batches(self, columns: list[str] | None) -> Iterable[Any]:

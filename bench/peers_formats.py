@@ -54,6 +54,9 @@ class Lance(Peer):
         passing = pc.field(self.key[0]) == self.literal(self.key[0], first)
         return self.data.to_table(columns, filter=passing)
 
+    def take(self, rows: np.ndarray[Any, Any], columns: list[str] | None) -> pa.Table:
+        return self.data.take(rows, columns)
+
     def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
         return self.data.scanner(columns=columns, batch_size=65_536).to_batches()
 
@@ -126,6 +129,9 @@ class Vortex(Peer):
     def prefix(self, first: Any, columns: list[str]) -> pa.Table:
         return self.read(columns, self.test(self.key[0], "eq", first))
 
+    def take(self, rows: np.ndarray[Any, Any], columns: list[str] | None) -> pa.Table:
+        return self.file.to_arrow(columns, indices=self.vx.array(pa.array(rows))).read_all()
+
     def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
         return self.file.to_arrow(columns)
 
@@ -155,9 +161,6 @@ class VortexTake(Vortex):
         if not pa.types.is_integer(self.schema.field(column).type):
             raise NoGoodAnswer
         self.keys = self.file.to_arrow([column]).read_all()[column].to_numpy()
-
-    def take(self, rows: np.ndarray[Any, Any], columns: list[str] | None) -> pa.Table:
-        return self.file.to_arrow(columns, indices=self.vx.array(pa.array(rows))).read_all()
 
     def get(self, key: Any) -> dict[str, Any] | None:
         row = int(np.searchsorted(self.keys, key))

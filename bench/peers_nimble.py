@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -76,6 +77,9 @@ class Nimble(Peer):
 
     def prefix(self, first: Any, columns: list[str]) -> pa.Table:
         return self.file.prefix(first, columns=columns)
+
+    def take(self, rows: np.ndarray[Any, Any], columns: list[str] | None) -> pa.Table:
+        return self.file.take(rows, columns)
 
     def batches(self, columns: list[str] | None) -> Iterable[pa.RecordBatch]:
         return self.file.scan(columns, threads=self.threads).to_reader()

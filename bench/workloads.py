@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from bench.answers import feed_array
 from bench.datasets import Dataset
 from bench.keys import LARGE_BATCH, SMALL_BATCH, Keys
 from bench.peers import NoGoodAnswer, Peer
@@ -200,7 +199,7 @@ def _feed(digest: Any, found: Any, peer: Peer, workload: Workload) -> None:
     digest.update(f"{table.num_rows} {names}".encode())
     for begin in range(0, table.num_rows, DIGEST_ROWS):
         for column in table.slice(begin, DIGEST_ROWS).columns:
-            _feed_array(digest, pa.concat_arrays(column.chunks))
+            feed_array(digest, pa.concat_arrays(column.chunks))
 
 
 def _plain(value: Any) -> Any:
@@ -213,25 +212,3 @@ def _plain(value: Any) -> Any:
 
 def _canonical(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column if column.type == kind else column.cast(kind)
-
-
-def _feed_array(digest: Any, array: pa.Array) -> None:
-    """Values only: what lies under a null, and how buffers are cut, does not count."""
-    digest.update(np.packbits(pc.is_valid(array).to_numpy(zero_copy_only=False)).tobytes())
-    if pa.types.is_list(array.type):
-        _feed_array(digest, pc.list_value_length(array))
-        _feed_array(digest, pc.list_flatten(array))
-        return
-    whole = pc.drop_null(array)
-    if pa.types.is_boolean(whole.type):
-        whole = whole.cast(pa.int8())
-    if pa.types.is_string(whole.type):
-        _feed_array(digest, pc.binary_length(whole))
-        offsets = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset :][: len(whole) + 1]
-        if len(whole):
-            digest.update(memoryview(whole.buffers()[2])[offsets[0] : offsets[-1]])
-        return
-    width = whole.type.bit_width // 8
-    begin = whole.offset * width
-    if len(whole):
-        digest.update(memoryview(whole.buffers()[1])[begin : begin + len(whole) * width])

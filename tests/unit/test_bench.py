@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from bench import (
@@ -21,8 +23,11 @@ from bench import (
     peers,
     suite,
 )
+from bench.answers import feed_array
 from bench.run import Results, summary, workload_of
 from bench.workloads import BY_NAME
+from bench.zoo import measure, registry
+from bench.zoo import report as zoo_report
 
 UTC = datetime.UTC
 
@@ -245,3 +250,42 @@ def test_index_bars_are_measured_on_little_data(
     result = json.loads((tmp_path / "out" / "indexes.json").read_text())
     assert [b["text"] for b in result["bars"]] == [b.text for b in found]
     assert (tmp_path / "out" / "indexes.md").read_text().count("\n") == len(found) + 2
+
+
+def test_a_column_of_the_zoo_is_the_same_every_time_and_everything_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NIMBLEPY_DATA", str(tmp_path))
+    columns = registry.chosen("^(nulls/price_50|logs/url|lists/nullable|maps|structs)")
+    assert len(columns) == 6
+    plan = measure.Plan(("nimblepy", "parquet"), ("bytes", "take"), 3_000, 1, 1, rebuild=False)
+    for column in columns:
+        found = measure.measure(column, plan)  # checks answers
+        assert set(found["bytes"]) == {"nimblepy", "parquet"}
+        assert found["take"]["nimblepy"] >= 0
+        again = column.make(registry.seeded(column.name), 3_000)
+        assert column.table(3_000)["value"].combine_chunks().equals(pa.array(again))
+
+
+def test_a_digest_of_answers_is_of_values_only() -> None:
+    def digest(array: pa.Array) -> str:
+        found = hashlib.blake2b()
+        feed_array(found, array)
+        return found.hexdigest()
+
+    one = pa.array([[1.5, None], None, [], [-0.0]])
+    assert digest(one) == digest(pa.concat_arrays([pa.array([[9.0]]), one]).slice(1))
+    assert digest(one) != digest(pa.array([[1.5, None], None, [], [0.0]]))
+    assert digest(one) != digest(pa.array([[1.5, None], [], [], [-0.0]]))
+    masked = pa.array(np.array([1, 7]), mask=np.array([False, True]))
+    assert digest(masked) == digest(pa.array([1, None]))
+    assert digest(pa.array(["a", "b"]).dictionary_encode()) == digest(pa.array(["a", "b"]))
+
+
+def test_ratios_of_the_zoo_are_to_the_best_that_could() -> None:
+    found = {"bytes": {"nimblepy": 9.0, "vortex": 12.0, "parquet": 10.0}, "scan": {"nimblepy": 1.0}}
+    assert zoo_report.ratio(found, "bytes", "nimblepy") == pytest.approx(0.9)
+    assert zoo_report.ratio(found, "scan", "nimblepy") is None
+    assert zoo_report.mean([0.5, 2.0]) == pytest.approx(1)
+    text = zoo_report.summary({"ints/a": found}, ("nimblepy",))
+    assert "bytes of nimblepy to vortex or parquet or parquet_3: geometric mean 0.900" in text
