@@ -224,6 +224,54 @@ def test_directories_are_asked_like_files(nimble: Path, tmp_path: Path) -> None:
 
 
 @needs_core
+def test_directories_are_inspected_and_verified(nimble: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    with nb.open(nimble) as file:
+        for i in range(2):
+            nb.write(file.take(range(50 * i, 50 * i + 50)), folder / f"{i}.nimble", cluster_by="k")
+    assert "100 rows" in run("inspect", folder).stdout
+    inspection = json.loads(run("inspect", folder, "--json").stdout)
+    assert (inspection["files"], inspection["rows"]) == (2, 100)
+    assert [part["kind"] for part in inspection["layout"]["children"]] == ["file", "file"]
+    assert json.loads(run("schema", folder, "--json").stdout)["columns"][0]["name"] == "k"
+    assert sum(row["size_bytes"] for row in json_lines(run("stats", folder, "--json"))) > 100
+    assert f"{folder}: ok, 100 rows" in run("verify", folder, nimble).stdout
+    damaged = bytearray((folder / "1.nimble").read_bytes())
+    damaged[8:80] = bytes(byte ^ 1 for byte in damaged[8:80])
+    (folder / "1.nimble").write_bytes(damaged)
+    check_one_line(run("verify", folder), "1.nimble")
+
+
+@needs_core
+def test_negative_numbers_are_keys(tmp_path: Path) -> None:
+    path = tmp_path / "n.nimble"
+    nb.write(pa.table({"k": [-5.0, -1.5, 3.0], "v": [1, 2, 3]}), path, cluster_by="k")
+
+    def values(*arguments: str) -> list[int]:
+        return [row["v"] for row in json_lines(run(*arguments, "--json"))]
+
+    assert values("lookup", path, "3", "-1.5", "-5") == [3, 2, 1]
+    assert values("lookup", path, "-c", "v", "-5") == [1]
+    assert values("range", path, "--lower", "-5", "--upper", "-1") == [1, 2]
+    assert values("range", path, "--prefix", "-.15e1") == [2]
+    wrong = run("lookup", path, "-x")
+    assert wrong.exit_code == 2
+    assert "No such option" in wrong.output
+    result = run("lookup", path, "--json", "--", "-5")
+    assert [row["v"] for row in json_lines(result)] == [1]
+
+
+@needs_core
+def test_rows_of_several_keys_are_printed_with_their_keys(nimble: Path, source: Path) -> None:
+    shown = run("lookup", nimble, "7", "8", "-c", "name").stdout
+    assert "k" in shown.splitlines()[1]
+    assert list(json_lines(run("lookup", nimble, "7", "8", "-c", "name", "--json"))[0]) == ["name"]
+    target = nimble.with_name("other.nimble")
+    check_one_line(run("convert", source, target, "-c", "name", "--cluster-by", "k"), "leaves out")
+
+
+@needs_core
 def test_one_row_is_printed_upright(nimble: Path) -> None:
     lines = [
         line for line in run("lookup", nimble, "7").stdout.splitlines() if line.count("│") == 3

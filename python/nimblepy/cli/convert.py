@@ -13,7 +13,7 @@ import typer
 import nimblepy as nb
 from nimblepy.cli.output import print_json, split_names
 from nimblepy.io.location import locate
-from nimblepy.schema.types import format_bytes, parse_sort_keys
+from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
 
 
 def run_convert(
@@ -32,12 +32,21 @@ def run_convert(
     """Converts, with a progress bar on a terminal, and prints what was written."""
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
+    keys = parse_sort_keys(cluster_by) if cluster_by else ()
+    indexes = _indexes(hash_indexes, sorted_indexes)
+    names = split_names(columns) if columns else None
+    for key in keys + tuple(key for index in indexes for key in as_sort_keys(index.columns)):
+        if names is not None and not {key.column, str(key.column).split(".")[0]} & {*names}:
+            raise nb.InvalidArgumentError(
+                f"--columns leaves out {key.column!r}, which the file is to be clustered or "
+                "indexed by"
+            )
     summary = nb.convert(
         source,
         target,
-        columns=split_names(columns) if columns else None,
-        cluster_by=parse_sort_keys(cluster_by) if cluster_by else None,
-        indexes=_indexes(hash_indexes, sorted_indexes),
+        columns=names,
+        cluster_by=keys,
+        indexes=indexes,
         options=nb.WriteOptions(
             compression=compression  # type: ignore[arg-type]  # checked where it is used
         ),

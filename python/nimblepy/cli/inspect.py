@@ -14,7 +14,9 @@ import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import OutputFormat, print_json, print_rows
+from nimblepy.files.resolve import as_rows
 from nimblepy.io.progress import Progress
+from nimblepy.join.joinable import Joinable
 from nimblepy.schema.types import format_bytes
 
 if TYPE_CHECKING:
@@ -23,28 +25,39 @@ if TYPE_CHECKING:
     from nimblepy.rows.plan import LayoutNode
 
 
-def _facts(file: nb.File) -> dict[str, object]:
+def _facts(rows: Joinable) -> dict[str, object]:
+    of_kind: dict[str, object] = {}
+    if isinstance(rows, nb.File):
+        of_kind = {"format_version": ".".join(map(str, rows.format_version))}
+    elif isinstance(rows, nb.Dataset):
+        of_kind = {"files": rows.num_files, "version": rows.version}
     return {
-        "rows": file.num_rows,
-        "size_bytes": file.size_bytes,
-        "format_version": str(file.format_version),
-        "cluster_by": [str(key) for key in file.cluster_by],
-        "unique": file.unique,
+        "rows": rows.num_rows,
+        "size_bytes": rows.size_bytes,
+        **of_kind,
+        "cluster_by": [str(key) for key in rows.cluster_by],
+        "unique": rows.unique,
         "indexes": [
             {**asdict(index), "columns": [str(column) for column in index.columns]}
-            for index in file.indexes
+            for index in rows.indexes
         ],
     }
 
 
-def _print_facts(path: str, file: nb.File) -> None:
-    per_row = f", {file.size_bytes / file.num_rows:.2f} bytes per row" if file.num_rows else ""
-    size = format_bytes(file.size_bytes)
-    typer.echo(f"{path}: {file.num_rows:,} rows, {size}{per_row}, format {file.format_version}")
-    if file.cluster_by:
-        keys = ", ".join(str(key) for key in file.cluster_by)
-        typer.echo(f"cluster key: {keys}{' (unique)' * file.unique}")
-    for index in file.indexes:
+def _print_facts(path: str, rows: Joinable) -> None:
+    per_row = f", {rows.size_bytes / rows.num_rows:.2f} bytes per row" if rows.num_rows else ""
+    of_kind = ""
+    if isinstance(rows, nb.File):
+        of_kind = f", format {'.'.join(map(str, rows.format_version))}"
+    elif isinstance(rows, nb.Dataset):
+        version = f", version {rows.version}" if rows.version else ", no manifest"
+        of_kind = f", {rows.num_files:,} files{version}"
+    size = format_bytes(rows.size_bytes)
+    typer.echo(f"{path}: {rows.num_rows:,} rows, {size}{per_row}{of_kind}")
+    if rows.cluster_by:
+        keys = ", ".join(str(key) for key in rows.cluster_by)
+        typer.echo(f"cluster key: {keys}{' (unique)' * rows.unique}")
+    for index in rows.indexes:
         bloom = ", Bloom filter" * index.has_bloom
         columns = ", ".join(str(column) for column in index.columns)
         size = format_bytes(index.size_bytes)
@@ -52,13 +65,13 @@ def _print_facts(path: str, file: nb.File) -> None:
 
 
 def print_inspection(path: str, *, depth: int, as_json: bool) -> None:
-    """The facts of a file and the tree of its parts, ``depth`` levels deep."""
-    with nb.open(path) as file:
-        layout = file.layout()
+    """The facts of a file or dataset and the tree of its parts, ``depth`` levels deep."""
+    with as_rows(path) as rows:
+        layout = rows.layout()
         if as_json:
-            print_json({"file": path, **_facts(file), "layout": layout.to_dict()})
+            print_json({"file": path, **_facts(rows), "layout": layout.to_dict()})
             return
-        _print_facts(path, file)
+        _print_facts(path, rows)
     from rich.console import Console
 
     Console().print(_tree(layout, depth))
@@ -79,7 +92,7 @@ def _tree(node: LayoutNode, depth: int) -> Tree:
 
 def print_schema(path: str, *, as_json: bool) -> None:
     """Columns and types, cluster key and indexes."""
-    with nb.open(path) as file:
+    with as_rows(path) as file:
         if not as_json:
             _print_facts(path, file)
         fields = [
@@ -107,7 +120,7 @@ _STATS = pa.schema(
 
 def print_stats(path: str, output: OutputFormat) -> None:
     """One row per column: bytes, share of the file and encodings, over all stripes."""
-    with nb.open(path) as file:
+    with as_rows(path) as file:
         sizes: Counter[str] = Counter()
         encodings: dict[str, Counter[str]] = {}
         stripes = (node for node in file.layout().walk() if node.kind == "stripe")
@@ -139,7 +152,7 @@ def verify_files(paths: Sequence[str], *, as_json: bool) -> None:
     try:
         for path in paths:
             started = time.perf_counter()
-            with nb.open(path) as file:
+            with as_rows(path) as file:
                 file.verify()
                 rows, size = file.num_rows, file.size_bytes
             seconds = time.perf_counter() - started

@@ -6,10 +6,11 @@ Rows go to standard output; everything meant for people (progress, notes, errors
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 
 class _Group(TyperGroup):
@@ -20,6 +21,21 @@ class _Group(TyperGroup):
 
         with one_line_errors():
             return super().invoke(ctx)
+
+
+class _TakesNumbers(TyperCommand):
+    """Takes ``-5`` and ``-1.5`` for values, where an option is a letter."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # No argument of a program can hold a NUL.
+        hidden = ["\0" + arg if re.match(r"-\.?\d", arg) else arg for arg in args]
+        rest: list[str] = super().parse_args(ctx, hidden)
+        for name, value in ctx.params.items():
+            if isinstance(value, str):
+                ctx.params[name] = value.removeprefix("\0")
+            elif isinstance(value, (list, tuple)):
+                ctx.params[name] = [item.removeprefix("\0") for item in value]
+        return rest
 
 
 app = typer.Typer(
@@ -34,7 +50,9 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A nimble file
 RowsArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A nimble file or a directory of them: path or URI.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; rows as one object a line.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON; rows as one object per line.")
+]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 ColumnsOption = Annotated[
     str | None, typer.Option("--columns", "-c", help="Columns to print: a,b,location.lat")
@@ -70,7 +88,7 @@ def options(
 
 @app.command()
 def inspect(
-    file: FileArgument,
+    file: RowsArgument,
     depth: Annotated[
         int, typer.Option("--depth", "-d", min=1, help="Levels of the layout tree to print.")
     ] = 3,
@@ -83,7 +101,7 @@ def inspect(
 
 
 @app.command()
-def schema(file: FileArgument, json: JsonOption = False) -> None:
+def schema(file: RowsArgument, json: JsonOption = False) -> None:
     """Print columns with their types, the cluster key and the indexes."""
     from nimblepy.cli.inspect import print_schema
 
@@ -91,7 +109,7 @@ def schema(file: FileArgument, json: JsonOption = False) -> None:
 
 
 @app.command()
-def stats(file: FileArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+def stats(file: RowsArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
     """Print bytes and encodings of each column over the whole file."""
     from nimblepy.cli.inspect import print_stats
     from nimblepy.cli.output import output_format
@@ -101,7 +119,9 @@ def stats(file: FileArgument, json: JsonOption = False, csv: CsvOption = False) 
 
 @app.command()
 def verify(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Nimble files.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Nimble files, or directories of them.")
+    ],
     json: JsonOption = False,
 ) -> None:
     """Check every checksum and invariant; exit 1 at the first file that is damaged."""
@@ -128,7 +148,9 @@ def convert(
     sorted_index: Annotated[
         list[str] | None, typer.Option(help="Columns of a sorted index: 'a, b desc'. Repeatable.")
     ] = None,
-    columns: ColumnsOption = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", help="Columns to keep: a,b")
+    ] = None,
     compression: Annotated[str, typer.Option(help="balanced, fast or compact.")] = "balanced",
     format: Annotated[
         str | None, typer.Option(help="parquet, csv, tsv or arrow. Default: told from the file.")
@@ -155,7 +177,7 @@ def convert(
     )
 
 
-@app.command()
+@app.command(cls=_TakesNumbers)
 def lookup(
     file: RowsArgument,
     keys: Annotated[
@@ -175,7 +197,7 @@ def lookup(
     run_lookup(file, keys, query)
 
 
-@app.command()
+@app.command(cls=_TakesNumbers)
 def range(
     file: RowsArgument,
     lower: Annotated[str | None, typer.Option(help="Lower bound, or a prefix of it: 'x,7'")] = None,

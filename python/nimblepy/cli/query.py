@@ -67,7 +67,11 @@ def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
         if query.explain:
             _print_plan(file.explain(values, on=on, columns=query.names), query)
             return
-        table = file.lookup(values, on=on, columns=query.names)
+        names = query.names
+        if names is not None and query.output == "table" and len(keys) > 1:
+            # People see which row is of which key; programs get the columns they name.
+            names = list(dict.fromkeys([*on, *names]))
+        table = file.lookup(values, on=on, columns=names)
         _print_table(
             table, query, missing=f"no row has {'this key' if len(keys) == 1 else 'a key'}"
         )
@@ -145,8 +149,7 @@ def _key_columns(file: Joinable, on: str | None) -> list[Column]:
     names = split_names(on) if on is not None else [key.column for key in file.cluster_by]
     if not names:
         have = "; ".join(
-            f"{index.kind} on {', '.join(column.column for column in index.columns)}"
-            for index in file.indexes
+            f"{index.kind} on {', '.join(map(str, index.columns))}" for index in file.indexes
         )
         raise nb.IndexUnavailableError(
             f"the file has no cluster key; pass --on with indexed columns ({have or 'no indexes'})"
