@@ -13,7 +13,7 @@ expression counts as opaque.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -101,61 +101,40 @@ def _read(item: tuple[str, str], rest: Iterator[tuple[str, str]], batch: pa.Reco
 
 
 def rebuild(tree: Tree) -> pc.Expression:
-    """The expression of ``tree``; :class:`NotUnderstood` for functions with unknown options."""
+    """The expression of ``tree``; :class:`NotUnderstood` where it cannot be made."""
     if isinstance(tree, Ref):
         return pc.field(*tree.path)
     if isinstance(tree, Lit):
         return pc.scalar(tree.scalar)
     args = [rebuild(arg) for arg in tree.args]
-    if tree.name == "cast":
-        return args[0].cast(options=_cast_options(tree.options))
     function = getattr(pc, tree.name, None)
     if function is None:
         raise NotUnderstood(f"function {tree.name}")
     try:
         if tree.options is None:
             return function(*args)
-        make = _OPTIONS.get(tree.options["_type_name"].as_py())
-        if make is None:
-            raise NotUnderstood(f"options of {tree.name}")
-        return function(*args, options=make(tree.options))
+        options = _options(tree.options)
+        return (
+            args[0].cast(options=options)
+            if tree.name == "cast"
+            else function(*args, options=options)
+        )
     except (TypeError, ValueError, KeyError, pa.ArrowException) as error:
         raise NotUnderstood(f"{tree.name}: {error}") from error
 
 
-def _cast_options(options: pa.StructScalar | None) -> pc.CastOptions:
-    if options is None:
-        raise NotUnderstood("cast without options")
-    flags = {
-        name: options[name].as_py() for name in options.type.names if name.startswith("allow_")
-    }
-    return pc.CastOptions(options["to_type"].type, **flags)
+def _options(fields: pa.StructScalar) -> pc.FunctionOptions:
+    """Options of any function, which pyarrow reads from one row that has them as a struct."""
+    batch = pa.RecordBatch.from_arrays([pa.array([fields], fields.type)], [""])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return pc.FunctionOptions.deserialize(sink.getvalue())
 
 
 def value_set(options: pa.StructScalar) -> pa.Array:
     """The values that ``is_in`` looks for."""
     return options["value_set"].values
-
-
-def _lookup_options(options: pa.StructScalar) -> pc.SetLookupOptions:
-    skip_nulls = options["null_matching_behavior"].as_py() == 1
-    return pc.SetLookupOptions(value_set(options), skip_nulls=skip_nulls)
-
-
-def _match_options(options: pa.StructScalar) -> pc.MatchSubstringOptions:
-    ignore_case = options["ignore_case"].as_py()
-    return pc.MatchSubstringOptions(options["pattern"].as_py(), ignore_case=ignore_case)
-
-
-def _null_options(options: pa.StructScalar) -> pc.NullOptions:
-    return pc.NullOptions(nan_is_null=options["nan_is_null"].as_py())
-
-
-_OPTIONS: dict[bytes, Callable[[pa.StructScalar], pc.FunctionOptions]] = {
-    b"SetLookupOptions": _lookup_options,
-    b"MatchSubstringOptions": _match_options,
-    b"NullOptions": _null_options,
-}
 
 
 def references(tree: Tree) -> list[Ref]:
