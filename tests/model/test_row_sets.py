@@ -250,3 +250,36 @@ def test_an_index_of_another_order_is_not_mixed_in(tmp_path: Path) -> None:
     assert ds.lookup([2], on="v").num_rows == 2
     with pytest.raises(nb.IndexUnavailableError, match="order"):
         ds.range(on="v")
+
+
+def test_an_index_in_some_files_only_is_no_index_of_the_dataset(tmp_path: Path) -> None:
+    """The error used to say "indexes of this file", of a dataset."""
+    table = pa.table({"k": [1, 2], "v": [1, 2]})
+    for i in range(4):
+        nb.write(table, tmp_path / f"{i}.nimble", cluster_by="k")
+    nb.add_index(tmp_path / "2.nimble", nb.SortedIndex("v"))
+    ds = nb.open_dataset(tmp_path)
+    missing = r"no index on \(v\) in 3 of 4 files: 0.nimble, 1.nimble, 3.nimble; nimblepy.add_index"
+    for ask in (
+        lambda: ds.get(1, on="v"),
+        lambda: ds.lookup([1], on="v"),
+        lambda: ds.count([1], on="v"),
+        lambda: ds.range(1, 2, on="v"),
+        lambda: ds.prefix(1, on="v"),
+        lambda: ds.explain([1], on="v"),
+        lambda: ds.index_join(pa.table({"v": [1]}), on="v"),
+    ):
+        with pytest.raises(nb.IndexUnavailableError, match=missing):
+            ask()
+    assert [info.kind for info in ds.indexes] == ["cluster"]
+    for i in (0, 1, 3):
+        nb.add_index(tmp_path / f"{i}.nimble", nb.HashIndex("v"))
+    ds.refresh()
+    assert ds.count([1], on="v").to_pylist() == [4]
+    with pytest.raises(nb.IndexUnavailableError, match="in 3 of 4 files"):
+        ds.range(1, 2, on="v")
+    nb.drop_index(tmp_path / "2.nimble", "v")
+    for i in (0, 1, 3):
+        nb.drop_index(tmp_path / f"{i}.nimble", "v")
+    with pytest.raises(nb.IndexUnavailableError, match=r"indexes of this file: cluster \(k\)"):
+        nb.open_dataset(tmp_path).lookup([1], on="v")

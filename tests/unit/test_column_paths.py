@@ -3,6 +3,7 @@ each other, in filters, columns, indexes, zone maps, Bloom filters, datasets and
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,60 @@ def test_on_is_the_column_of_that_name(tmp_path: Path) -> None:
     nb.write(TABLE, tmp_path / "f.nimble", cluster_by="k", indexes=[nb.HashIndex("a.b")])
     file = nb.open(tmp_path / "f.nimble")
     assert file.get(3, ["k"], on="a.b") == {"k": N - 4}
+
+
+def test_keys_and_on_are_paths(tmp_path: Path) -> None:
+    """A SortKey or `on=` could not mean the field where a column has its dotted name."""
+    order = nb.SortKey(("a", "b"), descending=True)
+    indexes = [nb.HashIndex([("a", "s")]), nb.SortedIndex(["a.b"]), nb.SortedIndex([("a", "b")])]
+    for i, rows in enumerate((TABLE.slice(0, 2000), TABLE.slice(2000))):
+        nb.write(rows, tmp_path / f"{i}.nimble", cluster_by=[order], indexes=indexes[:2])
+    nb.write(TABLE, tmp_path / "one", cluster_by=[("a", "b")], indexes=indexes[:2], unique=True)
+    file, ds = nb.open(tmp_path / "one"), nb.open_dataset(tmp_path)
+    assert file.cluster_by == [nb.SortKey(("a", "b"))]
+    assert ds.cluster_by == [order]
+    assert pickle.loads(pickle.dumps(ds)).cluster_by == [order]
+    inner = [("a", "b")]
+    for rows in (file, ds):
+        for on in (None, inner):
+            assert rows.get(3, ["k"], on=on) == {"k": 3}
+            assert rows.lookup([3, 4], columns=["k"], on=on)["k"].to_pylist() == [3, 4]
+            assert rows.count([3, -1], on=on).to_pylist() == [1, 0]
+            assert rows.prefix(9, columns=["k"], on=on)["k"].to_pylist() == [9]
+            assert "cluster" in rows.explain([3], on=on).index
+        assert rows.lookup(pa.table({"a.b": [3]}), columns=["k"])["k"].to_pylist() == [3]
+        assert rows.get(3, ["k"], on="a.b") == {"k": N - 4}
+        assert rows.range(3, 4, columns=["k"], on="a.b")["k"].to_pylist() == [N - 4]
+        assert rows.get("7", ["k"], on=[("a", "s")]) == {"k": 7}
+        probe = pa.table({"p": [5]})
+        assert rows.index_join(probe, on={"p": ("a", "b")}, columns=["k"])["k"].to_pylist() == [5]
+        assert rows.index_join(probe, on={"p": "a.b"}, columns=["k"])["k"].to_pylist() == [N - 6]
+        for filter in INNER:
+            assert "cluster" in str(rows.scan(filter=filter).explain())
+    assert file.range(3, 5, columns=["k"], on=inner)["k"].to_pylist() == [3, 4]
+    assert ds.range(5, 3, columns=["k"])["k"].to_pylist() == [5, 4]
+    with pytest.raises(nb.InvalidArgumentError, match="has the index"):
+        nb.add_index(tmp_path / "one", nb.HashIndex(["a.s"]))
+    nb.add_index(tmp_path / "one", indexes[2])
+    left = nb.drop_index(tmp_path / "one", [("a", "b")])
+    shown = [str(key) for info in left for key in info.columns]
+    assert shown == ['"a"."b"', "a.s", "a.b"]
+    with pytest.raises(nb.InvalidArgumentError, match="more than once"):
+        nb.write(TABLE, tmp_path / "two", cluster_by=["k", ("k",)])
+    for wrong in ((), ("a", ""), ("a", 1), ""):
+        with pytest.raises(nb.InvalidArgumentError, match="SortKey"):
+            nb.SortKey(wrong)  # type: ignore[arg-type]
+
+
+def test_functions_with_options_take_dotted_names() -> None:
+    """pc.round(pc.field("s.x"), 1) was evaluated over a column named "s.x", which is not there."""
+    batch = pa.record_batch({"s": [{"x": 1.44, "t": "ab"}, {"x": 1.56, "t": "cd"}]})
+    for filter in (
+        pc.round(pc.field("s.x"), 1) > 1.5,
+        pc.utf8_slice_codeunits(pc.field("s.t"), 1, 2) == "d",
+        pc.round_to_multiple(pc.field("s.x"), 0.1) > 1.5,
+    ):
+        assert parse_filter(filter, batch.schema).mask(batch).to_pylist() == [False, True]
 
 
 def test_a_field_where_no_column_has_the_dotted_name(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from nimblepy.files.resolve import Source, as_rows
 from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import output_name
 from nimblepy.schema.types import as_sort_keys, format_bytes
 
 # An index is worth its bytes where it makes a question cost this part of what it does now.
@@ -258,7 +259,9 @@ class _Advisor:
                 why = "no question of this workload uses it"
             action: Literal["keep", "drop"] = "keep" if mine else "drop"
             kind: Literal["hash", "sorted"] = "hash" if index.kind == "hash" else "sorted"
-            found.append(_advice(action, kind, index.names, mine, why, size))
+            found.append(
+                _advice(action, kind, tuple(map(output_name, index.names)), mine, why, size)
+            )
         return found
 
     def _unhelped(self, answers: list[_Answer]) -> list[IndexAdvice]:
@@ -356,7 +359,7 @@ def _kind(index: NewIndex) -> Literal["hash", "sorted"]:
 
 
 def _names(index: NewIndex) -> tuple[str, ...]:
-    return tuple(key.column for key in as_sort_keys(index.columns))
+    return tuple(output_name(key.column) for key in as_sort_keys(index.columns))
 
 
 def _can_be_key(file: File, name: str) -> bool:

@@ -28,7 +28,8 @@ from nimblepy.file.indexes import CLUSTER
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.write import index_specs
 from nimblepy.rows.request import Where
-from nimblepy.schema.columns import Path, resolve_column
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import Path, output_name
 from nimblepy.schema.types import SortKey, as_sort_keys
 
 # The sample is this many stretches of this many rows. A smaller file is looked at whole.
@@ -217,7 +218,7 @@ class Costs:
     def _by_index(
         self, question: Question, keys: tuple[SortKey, ...], kind: str, part: Callable[[], int]
     ) -> Cost | None:
-        used = column_tests_answered(question, [key.column for key in keys], kind)
+        used = column_tests_answered(question, [output_name(key.column) for key in keys], kind)
         if used is None:
             return None
         if question.op == "filter":

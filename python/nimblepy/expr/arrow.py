@@ -40,8 +40,9 @@ from nimblepy.expr.nodes import (
     any_of,
     negate,
 )
-from nimblepy.schema.columns import Column, Path, column_paths, resolve_column
+from nimblepy.schema.columns import Column, column_paths, resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text, widens
+from nimblepy.schema.names import Path
 from nimblepy.schema.values import place
 
 _COMPARISONS: dict[str, Op] = {

@@ -28,7 +28,8 @@ from nimblepy.expr.nodes import (
     Or,
     StartsWith,
 )
-from nimblepy.schema.columns import Column, Path
+from nimblepy.schema.columns import Column
+from nimblepy.schema.names import Path
 from nimblepy.schema.plain import plain_array, plain_type
 from nimblepy.schema.values import is_nan, successor
 

@@ -34,7 +34,7 @@ from nimblepy.expr.nodes import (
     any_of,
     columns_of,
 )
-from nimblepy.schema.columns import Path
+from nimblepy.schema.names import Path
 
 
 @dataclass(frozen=True, eq=False)

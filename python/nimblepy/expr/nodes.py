@@ -25,7 +25,8 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy.schema.columns import Column, Path
+from nimblepy.schema.columns import Column
+from nimblepy.schema.names import Path
 from nimblepy.schema.values import show
 
 Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]

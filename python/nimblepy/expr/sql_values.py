@@ -13,7 +13,8 @@ from sqlglot import exp
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.evaluate import evaluate_constant, field
-from nimblepy.schema.columns import Column, Path, resolve_sql
+from nimblepy.schema.columns import Column, resolve_sql
+from nimblepy.schema.names import Path
 from nimblepy.schema.text import localize, parse_text
 from nimblepy.schema.values import as_scalar
 

@@ -19,7 +19,9 @@ from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.write import index_specs
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.progress import Progress, ProgressArg
-from nimblepy.schema.types import IndexInfo, as_sort_keys
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 
 Path = str | os.PathLike[str]
 
@@ -66,7 +68,7 @@ def add_index(
         wanted = [index] if isinstance(index, (HashIndex, SortedIndex)) else list(index)
         for new in wanted:
             for old in file.handle.indexes:
-                if _is(old, new):
+                if _is(file, old, new):
                     raise InvalidArgumentError(
                         f"{os.fspath(path)} has the index {old} already; indexes of this file: "
                         f"{names_of(file.handle.indexes)}"
@@ -76,7 +78,7 @@ def add_index(
 
 def drop_index(
     path: Path,
-    index: str | Sequence[str] | HashIndex | SortedIndex | IndexInfo,
+    index: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
     *,
     output: Path | None = None,
     filesystem: FileSystem | None = None,
@@ -101,7 +103,7 @@ def drop_index(
     Cost: copies the file.
     """
     with open_file(path, filesystem=filesystem) as file:
-        found = [old for old in file.handle.indexes if _is(old, index)]
+        found = [old for old in file.handle.indexes if _is(file, old, index)]
         drop = [old.number for old in found if old.number != CLUSTER]
         if not drop and found:
             raise InvalidArgumentError(
@@ -115,14 +117,24 @@ def drop_index(
         return _rewrite(file, path, output, drop, [], None, None, filesystem)
 
 
-def _is(index: Index, wanted: str | Sequence[str] | HashIndex | SortedIndex | IndexInfo) -> bool:
-    if isinstance(wanted, HashIndex):
-        return index.kind == "hash" and index.names == wanted.columns
-    if isinstance(wanted, SortedIndex):
-        return index.kind == "sorted" and index.keys == wanted.columns
-    if isinstance(wanted, IndexInfo):
-        return index.kind == wanted.kind and index.keys == wanted.columns
-    return index.names == tuple(key.column for key in as_sort_keys(wanted))
+def _is(
+    file: File,
+    index: Index,
+    wanted: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
+) -> bool:
+    """Whether ``wanted`` means this index of the file."""
+    if isinstance(wanted, (HashIndex, SortedIndex, IndexInfo)):
+        kind = "sorted" if isinstance(wanted, SortedIndex) else getattr(wanted, "kind", "hash")
+        keys, orders = as_sort_keys(wanted.columns), [_order(key) for key in index.keys]
+        if index.kind != kind or orders != [_order(key) for key in keys]:
+            return False
+    else:
+        keys = as_sort_keys(wanted)
+    return index.columns == tuple(resolve_column(file.schema, key.column) for key in keys)
+
+
+def _order(key: SortKey) -> tuple[bool, bool]:
+    return key.descending, key.nulls_first
 
 
 def _rewrite(

@@ -11,7 +11,7 @@ from nimblepy.rows.plan import DetailValue, Plan
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.source import Projected
-from nimblepy.schema.columns import output_name
+from nimblepy.schema.names import output_name, show_names
 
 # Stripes that are listed one by one.
 _SHOWN = 8
@@ -105,7 +105,7 @@ def _plan(
 
 
 def _cluster_name(file: FileHandle) -> str:
-    return f"cluster ({', '.join(key.column for key in file.cluster_by)})"
+    return f"cluster ({show_names(key.column for key in file.cluster_by)})"
 
 
 def _cluster_plan(file: FileHandle, rows: RowSet, probes: int) -> Plan:

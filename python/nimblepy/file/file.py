@@ -17,7 +17,7 @@ from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
 from nimblepy.file.indexes import Index
 from nimblepy.file.layout import file_layout
 from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import Columns, On, column_names, on_names
+from nimblepy.rows.arguments import Columns, On, column_names
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
@@ -188,7 +188,7 @@ class File(FixedRows):
     # ------------------------------------------------------------------ what the core does at once
 
     def getter(self, columns: Projected, on: On) -> Getter:
-        names = on_names(on)
+        names = self.on_columns(on)
         index = self.handle.choose(names)
         asked = index.names if names is None else names
         order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
@@ -232,7 +232,7 @@ class File(FixedRows):
     def _range_reader(self, columns: Projected, on: On) -> tuple[_core.RangeReader, Index] | None:
         """What takes plain Python bounds to a table; ``None`` where the arguments are not right."""
         try:
-            names = on_names(on)
+            names = self.on_columns(on)
             index = self.handle.choose(names, ordered=True)
             width = len(index.keys if names is None else names)
             projection = self.handle.projection(column_names(columns))

@@ -13,7 +13,8 @@ from nimblepy.file.indexes import Index, OpenIndex, choose, indexes_of
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import MOST_PREPARED, Names, Projected
 from nimblepy.rows.streams import stream_table
-from nimblepy.schema.columns import output_name, resolve_column
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import output_name
 from nimblepy.schema.types import SortKey
 
 # Rows of one record batch of a lookup's result.

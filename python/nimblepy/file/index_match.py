@@ -20,7 +20,8 @@ from nimblepy.expr.bounds import ranges_of
 from nimblepy.expr.nodes import Compare, In, Node, StartsWith
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
-from nimblepy.rows.keys import single_row
+from nimblepy.rows.keys import key_batch, single_row
+from nimblepy.schema.names import ColumnName
 
 Rows = np.ndarray[Any, np.dtype[np.uint64]]
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]  # of positions, shape (n, 2), half-open
@@ -142,7 +143,7 @@ def match_index(
     arrays = [
         pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type) for i in range(len(used))
     ]
-    batch = pa.RecordBatch.from_arrays(arrays, list(names))
+    batch = key_batch(names, arrays)
     if index.ordered:
         if len(prefixes) > most:
             return None
@@ -193,7 +194,7 @@ def _last_column(
 def _range_of(
     file: FileHandle,
     index: Index,
-    names: Sequence[str],
+    names: Sequence[ColumnName],
     prefix: tuple[pa.Scalar, ...],
     node: Compare | StartsWith,
 ) -> tuple[int, int]:

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError
-from nimblepy.rows.request import KeyRange, Keys, Ordered
+from nimblepy.rows.request import KeyRange, Keys, Ordered, leads
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Names
-from nimblepy.schema.columns import Column, column_at, resolve_column
+from nimblepy.schema.columns import Column, column_at, key_name, resolve_column
+from nimblepy.schema.names import ColumnName, show_names
 from nimblepy.schema.types import SortKey
 
 CLUSTER = -1
@@ -47,7 +48,7 @@ class Index:
         return self.kind != "hash"
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[ColumnName, ...]:
         return tuple(key.column for key in self.keys)
 
     def __str__(self) -> str:
@@ -130,7 +131,7 @@ def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
     def make(number: int, kind: str, parts: Sequence[tuple[Sequence[int], bool, bool]]) -> Index:
         columns = tuple(column_at(schema, steps) for steps, _, _ in parts)
         keys = tuple(
-            SortKey(column.name, descending=descending, nulls_first=nulls_first)
+            SortKey(key_name(schema, column), descending=descending, nulls_first=nulls_first)
             for column, (_, descending, nulls_first) in zip(columns, parts, strict=True)
         )
         return Index(number, kind, keys, columns)
@@ -167,12 +168,12 @@ def choose(indexes: Sequence[Index], schema: pa.Schema, on: Names, *, ordered: b
     if ordered:
         in_order = [i for i in able if i.ordered and i.names[: len(on)] == on]
         if not in_order and any(i.ordered for i in able):
-            names = ", ".join(next(i for i in able if i.ordered).names)
+            names = show_names(next(i for i in able if i.ordered).names)
             raise IndexUnavailableError(f"bounds need the columns in key order: {names}")
         able = in_order
     if not able:
         raise IndexUnavailableError(
-            f"no index on ({', '.join(on)})"
+            f"no index on ({show_names(on)})"
             + (" with an order" if ordered else "")
             + f"; indexes of this file: {names_of(indexes)}"
         )
@@ -180,10 +181,8 @@ def choose(indexes: Sequence[Index], schema: pa.Schema, on: Names, *, ordered: b
     return min(able, key=lambda i: (rank[i.kind], len(i.keys), i.number))
 
 
-def _answers(index: Index, on: tuple[str, ...]) -> bool:
-    leading = index.names[: len(on)]
-    whole = len(on) == len(index.keys)
-    return sorted(leading) == sorted(on) and (index.ordered or whole)
+def _answers(index: Index, on: tuple[ColumnName, ...]) -> bool:
+    return leads(on, index.keys) and (index.ordered or len(on) == len(index.keys))
 
 
 def names_of(indexes: Sequence[Index]) -> str:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.schema.types import SortKey, as_sort_keys
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import KeyColumn, SortKey, as_sort_keys
 
 Compression: TypeAlias = Literal["balanced", "fast", "compact"]
 
@@ -41,7 +42,8 @@ class HashIndex:
     """A secondary index that answers equality on all its columns in O(1).
 
     Args:
-        columns: one name or a list of names; dotted paths reach struct fields.
+        columns: one name or a list of names; dotted paths, or tuples of names, reach struct
+            fields.
         load_factor: keys per bucket slot, 0.1 to 0.95. Higher is smaller and slower.
         bloom_bits_per_key: bits of the Bloom filter per key, 1 to 64; ``None`` stores no filter.
 
@@ -49,13 +51,13 @@ class HashIndex:
         InvalidArgumentError: an argument is out of range, or a column repeats.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[ColumnName, ...]
     load_factor: float
     bloom_bits_per_key: float | None
 
     def __init__(
         self,
-        columns: str | Sequence[str],
+        columns: str | Sequence[ColumnName],
         *,
         load_factor: float = 0.7,
         bloom_bits_per_key: float | None = 10.0,
@@ -89,7 +91,7 @@ class SortedIndex:
 
     columns: tuple[SortKey, ...]
 
-    def __init__(self, columns: str | SortKey | Sequence[str | SortKey]) -> None:
+    def __init__(self, columns: str | SortKey | Sequence[KeyColumn]) -> None:
         keys = as_sort_keys(columns)
         if not keys:
             raise InvalidArgumentError("SortedIndex: needs at least one column, got none")
@@ -131,9 +133,9 @@ class WriteOptions:
     key_chunk_rows: int = 2048
     restart_interval: int = 16
     cluster_bloom_bits_per_key: float | None = None
-    bloom_columns: Sequence[str] = ()
+    bloom_columns: Sequence[ColumnName] = ()
     bloom_bits_per_key: float = 10.0
-    statistics: bool | Sequence[str] = True
+    statistics: bool | Sequence[ColumnName] = True
     zone_rows: int = 8192
     sort_memory_bytes: int = 512 << 20
     index_memory_bytes: int = 256 << 20
@@ -162,9 +164,9 @@ class WriteOptions:
         if not isinstance(self.statistics, bool):
             self._keep_names("statistics", self.statistics, "True, False or a list of column names")
 
-    def _keep_names(self, field: str, names: Sequence[str], expected: str) -> None:
+    def _keep_names(self, field: str, names: Sequence[ColumnName], expected: str) -> None:
         listed = not isinstance(names, str) and isinstance(names, Sequence)
-        if not listed or not all(isinstance(name, str) for name in names):
+        if not listed or not all(isinstance(name, (str, tuple)) for name in names):
             raise InvalidArgumentError(f"WriteOptions: {field} must be {expected}, got {names!r}")
         # A tuple keeps the value hashable and safe from later changes to the caller's list.
         object.__setattr__(self, field, tuple(names))

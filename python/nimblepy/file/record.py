@@ -23,7 +23,7 @@ from nimblepy.expr.nodes import Compare, In, Node, StartsWith
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.rows.request import KeyRange, Keys, Prefix, Request
 from nimblepy.rows.source import Names, Projected
-from nimblepy.schema.columns import output_name
+from nimblepy.schema.names import output_name
 
 MAX_BYTES = 1 << 20
 MAX_SHAPES = 1_000
@@ -55,13 +55,13 @@ class WorkloadLog:
     def found(self, request: Request, columns: Projected, rows: int) -> None:
         """A request, and how many rows it found or let pass."""
         if isinstance(request, Keys):
-            tests = [(name, "equal", 1) for name in request.names]
+            tests = [(output_name(name), "equal", 1) for name in request.names]
             if request.between is not None:
-                tests.append((request.between, "range", 1))
+                tests.append((output_name(request.between), "range", 1))
             self.add(("lookup", tuple(tests), _names(columns)), len(request), rows)
         elif isinstance(request, (KeyRange, Prefix)):
             op, last = ("range", "range") if isinstance(request, KeyRange) else ("prefix", "starts")
-            names = request.columns
+            names = [output_name(name) for name in request.columns]
             tests = [(name, "equal", 1) for name in names[:-1]] + [(names[-1], last, 1)]
             self.add((op, tuple(tests), _names(columns)), 1, rows)
         elif request.filter is not None:

@@ -17,10 +17,10 @@ from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.io.tabular import as_reader, check_column, slices
-from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.types import ColumnSummary, FileSummary, SortKey, as_sort_keys
+from nimblepy.schema.columns import Column, resolve_column
+from nimblepy.schema.types import ColumnSummary, FileSummary, KeyColumn, SortKey, as_sort_keys
 
-ClusterBy: TypeAlias = str | SortKey | Sequence[str | SortKey] | None
+ClusterBy: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
 
 
 class Writer:
@@ -302,8 +302,17 @@ def _key_columns(
     schema: pa.Schema, keys: Sequence[SortKey]
 ) -> list[tuple[tuple[int, ...], bool, bool]]:
     return [
-        (resolve_column(schema, key.column).steps, key.descending, key.nulls_first) for key in keys
+        (column.steps, key.descending, key.nulls_first)
+        for key, column in zip(keys, _columns(schema, keys), strict=True)
     ]
+
+
+def _columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[Column]:
+    columns = [resolve_column(schema, key.column) for key in keys]
+    for i, column in enumerate(columns):
+        if column in columns[:i]:
+            raise InvalidArgumentError(f"sort keys: column {column} is given more than once")
+    return columns
 
 
 def index_specs(

@@ -175,6 +175,9 @@ class DatasetVersion(FilesSource):
             )
         return found
 
+    def name_of(self, file: int) -> str:
+        return self.manifest.names[file]
+
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
         """Files that may pass, by their keys and the statistics of other columns.
 

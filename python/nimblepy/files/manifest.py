@@ -22,7 +22,8 @@ from nimblepy.file.file import File
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.directory import list_directory, open_in
 from nimblepy.files.statistics import TYPE
-from nimblepy.schema.types import SortKey
+from nimblepy.rows.keys import key_batch
+from nimblepy.schema.types import SortKey, pack_sort_keys, unpack_sort_keys
 
 FOLDER = "_manifest"
 _VERSION = "1"
@@ -112,11 +113,10 @@ class Manifest:
         return FileBounds(lower.slice(0, keyed), upper.slice(0, keyed))
 
     def metadata(self) -> dict[str, bytes]:
-        keys = [[key.column, key.descending, key.nulls_first] for key in self.cluster_by]
         return {
             "nimble.manifest": _VERSION.encode(),
             "nimble.schema": self.schema.serialize().to_pybytes(),
-            "nimble.cluster_by": json.dumps(keys).encode(),
+            "nimble.cluster_by": pack_sort_keys(self.cluster_by).encode(),
             "nimble.batches": json.dumps(self.batches).encode(),
         }
 
@@ -180,11 +180,10 @@ def parse_manifest(
         CorruptFileError: they are none; the message calls them ``name``.
     """
     try:
-        keys = json.loads(metadata["nimble.cluster_by"])
         return Manifest(
             version=version,
             schema=pa.ipc.read_schema(pa.py_buffer(metadata["nimble.schema"])),
-            cluster_by=tuple(SortKey(c, descending=d, nulls_first=n) for c, d, n in keys),
+            cluster_by=unpack_sort_keys(metadata["nimble.cluster_by"]),
             table=table.cast(pa.schema([_SCHEMA.field(n) for n in table.column_names])),
             batches=dict(json.loads(metadata["nimble.batches"])),
         )
@@ -205,8 +204,7 @@ def describe(file: File, name: str, statistics: list[dict[str, Any]] | None = No
         names = [key.column for key in file.cluster_by]
         ends = file.take([0, file.num_rows - 1], names)
         columns = [column.combine_chunks() for column in ends.columns]
-        batch = pa.RecordBatch.from_arrays(columns, names=names)
-        lower, upper = EncodedKeys(batch, file.cluster_by).to_list()
+        lower, upper = EncodedKeys(key_batch(names, columns), file.cluster_by).to_list()
     return FileEntry(
         file=name,
         num_rows=file.num_rows,

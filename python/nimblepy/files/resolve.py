@@ -16,6 +16,7 @@ from nimblepy.files.directory import is_directory, resolve_directory
 from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
 from nimblepy.join.plan import How
+from nimblepy.schema.names import ColumnName
 
 Source: TypeAlias = Joinable | str | os.PathLike[str]
 
@@ -46,7 +47,7 @@ def index_join(
     probe: Any,
     file: Source,
     *,
-    on: str | Sequence[str] | Mapping[str, str],
+    on: str | Sequence[str] | Mapping[str, ColumnName],
     how: How = "inner",
     columns: Sequence[str] | None = None,
     condition: pc.Expression | str | None = None,

@@ -18,14 +18,15 @@ from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import Columns, On, check_one, on_names
+from nimblepy.rows.arguments import Columns, On, check_one
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Getter, Names, Projected
-from nimblepy.schema.columns import ColumnName, output_name, resolve_column
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, SortKey
 
 # Files whose plans are shown one by one.
@@ -54,6 +55,10 @@ class FilesSource(FixedRows):
     @abstractmethod
     def first_rows(self) -> Positions:
         """Rows that are there before each file, and of all of them."""
+
+    def name_of(self, file: int) -> str:
+        """What one of the sources is called in a message."""
+        return f"file {file}"
 
     def deleted(self, file: int) -> RowSet | None:
         """Rows of a source that are no longer there, ascending ranges; ``None``: all are."""
@@ -134,6 +139,10 @@ class FilesSource(FixedRows):
     def _projected(self) -> dict[tuple[ColumnName, ...], pa.Schema]:
         return {}
 
+    @cached_property
+    def _index_keys(self) -> dict[tuple[Names, bool], tuple[SortKey, ...]]:
+        return {}
+
     def _field(self, name: ColumnName) -> pa.Field:
         column = resolve_column(self.schema, name)
         is_top = len(column.steps) == 1
@@ -194,7 +203,8 @@ class FilesSource(FixedRows):
         names = keys.columns
         if not self._by_cluster(names):
             if not self.num_files:
-                raise IndexUnavailableError(f"no index on ({', '.join(names)}): there are no files")
+                raise _no_files(names)
+            self.index_keys(keys.names, ordered=False)
             return [(i, None) for i in range(self.num_files)]
         if self.num_files <= 1 or self.bounds is None:
             return [(i, None) for i in range(self.num_files)]
@@ -221,7 +231,7 @@ class FilesSource(FixedRows):
                 usable = valid if usable is None else usable & valid
         return None if usable is None or usable.all() else np.flatnonzero(usable)
 
-    def _by_cluster(self, names: Sequence[str], *, ordered: bool = False) -> bool:
+    def _by_cluster(self, names: Sequence[ColumnName], *, ordered: bool = False) -> bool:
         """Whether ``names`` are the first columns of the cluster key, for bounds in its order."""
         if not ordered:
             return leads(names, self.cluster_by)
@@ -238,8 +248,30 @@ class FilesSource(FixedRows):
         if self._by_cluster(on, ordered=ordered):
             return cluster
         if not self.num_files:
-            raise IndexUnavailableError(f"no index on ({', '.join(on)}): there are no files")
-        return self.child(0).index_keys(on, ordered=ordered)
+            raise _no_files(on)
+        known = self._index_keys.get((on, ordered))
+        if known is None:
+            known = self._index_keys[on, ordered] = self._shared_keys(on, ordered)
+        return known
+
+    def _shared_keys(self, on: tuple[ColumnName, ...], ordered: bool) -> tuple[SortKey, ...]:
+        """Those of the first file, once every file has been seen to have such an index."""
+        found: list[tuple[SortKey, ...]] = []
+        lacking: list[str] = []
+        for i, child in enumerate(self.children()):
+            try:
+                found.append(child.index_keys(on, ordered=ordered))
+            except IndexUnavailableError:
+                if not found and i == self.num_files - 1:
+                    raise  # no file has one, and the last says what it has
+                lacking.append(self.name_of(i))
+        if lacking:
+            shown = ", ".join(lacking[:_SHOWN]) + ", ..." * (len(lacking) > _SHOWN)
+            raise IndexUnavailableError(
+                f"no index on ({show_names(on)}) in {len(lacking)} of {self.num_files} files: "
+                f"{shown}; nimblepy.add_index adds one to each"
+            )
+        return found[0]
 
     # ------------------------------------------------------------------ finding
 
@@ -405,7 +437,7 @@ class FilesSource(FixedRows):
         only = self._only_child()
         if only is not None:
             return only.getter(columns, on)
-        names = on_names(on)
+        names = self.on_columns(on)
         keys = self.index_keys(names, ordered=False)
         asked = keys if names is None else keys[: len(names)]
         bounds = self.bounds
@@ -504,6 +536,10 @@ class FilesSource(FixedRows):
             bytes=sum(plan.bytes for plan in plans),
             index=plans[0].index if plans else None,
         )
+
+
+def _no_files(names: Sequence[ColumnName]) -> IndexUnavailableError:
+    return IndexUnavailableError(f"no index on ({show_names(names)}): there are no files")
 
 
 def _places(rows: RowSet) -> Positions:

@@ -13,6 +13,7 @@ from nimblepy.join.plan import How, plan_join
 from nimblepy.join.run import join_batches
 from nimblepy.rows.rows import Rows
 from nimblepy.rows.source import Observer, RowSource
+from nimblepy.schema.names import ColumnName
 
 
 class Joinable(Rows):
@@ -22,7 +23,7 @@ class Joinable(Rows):
         self,
         probe: Any,
         *,
-        on: str | Sequence[str] | Mapping[str, str],
+        on: str | Sequence[str] | Mapping[str, ColumnName],
         how: How = "inner",
         columns: Sequence[str] | None = None,
         condition: pc.Expression | str | None = None,
@@ -37,8 +38,8 @@ class Joinable(Rows):
 
         Args:
             probe: tabular data; a :class:`pyarrow.RecordBatchReader` is joined batch by batch.
-            on: equal columns: a name, several, or ``{probe column: column here}``. Leading columns
-                of the cluster key are enough.
+            on: equal columns: a name, several, or ``{probe column: column here}``, where a tuple of
+                names is a path. Leading columns of the cluster key are enough.
             how: ``"inner"``; ``"left"`` keeps probe rows without a match, with nulls; ``"semi"``
                 and ``"anti"`` return the probe rows with and without one, and only their columns.
             columns: columns to add; the default is all but those of ``on``.

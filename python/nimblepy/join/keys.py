@@ -12,6 +12,7 @@ import pyarrow.types as pt
 from nimblepy.join.plan import JoinPlan
 from nimblepy.rows.request import Keys
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import ColumnName
 from nimblepy.schema.values import key_array
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -51,7 +52,7 @@ def _mask(usable: Mask) -> Mask | None:
     return None if usable.all() else usable
 
 
-def _key_type(build: pa.Schema, name: str) -> pa.DataType:
+def _key_type(build: pa.Schema, name: ColumnName) -> pa.DataType:
     return resolve_column(build, name).value_type
 
 

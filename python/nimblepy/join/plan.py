@@ -14,8 +14,9 @@ from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter, parse_filter
 from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import RowSource
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import key_name, resolve_column
 from nimblepy.schema.kinds import value_type, widens
+from nimblepy.schema.names import ColumnName
 from nimblepy.schema.values import comparable
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
@@ -55,7 +56,7 @@ class JoinPlan:
 
     how: str
     probe_keys: tuple[str, ...]
-    build_keys: tuple[str, ...]
+    build_keys: tuple[ColumnName, ...]
     between: tuple[Between, ...]
     output: tuple[tuple[str, str], ...]
     residual: tuple[tuple[str, str], ...]
@@ -115,7 +116,8 @@ def plan_join(
     pairs = join_pairs(on, between)
     for probe_name, build_name in pairs:
         _check_comparable(probe, build.schema, probe_name, build_name)
-    build_keys = tuple(b for _, b in pairs)
+    keys = (resolve_column(build.schema, b) for _, b in pairs)
+    build_keys = tuple(key_name(build.schema, column) for column in keys)
     ranges = _betweens(probe, build, build_keys, between or {})
     if not build_keys and not any(item.by_index for item in ranges):
         raise IndexUnavailableError(
@@ -143,7 +145,7 @@ def plan_join(
     )
 
 
-def join_pairs(on: Any, between: Any) -> list[tuple[str, str]]:
+def join_pairs(on: Any, between: Any) -> list[tuple[str, ColumnName]]:
     """(probe column, build column) for every equality."""
     if isinstance(on, str):
         return [(on, on)]
@@ -155,8 +157,8 @@ def join_pairs(on: Any, between: Any) -> list[tuple[str, str]]:
         raise InvalidArgumentError(
             f"on: expected a column, a list of columns or {{probe: build}}, got {on!r}"
         )
-    if not all(isinstance(p, str) and isinstance(b, str) for p, b in pairs):
-        raise InvalidArgumentError(f"on: column names are str, got {on!r}")
+    if not all(isinstance(p, str) and isinstance(b, (str, tuple)) for p, b in pairs):
+        raise InvalidArgumentError(f"on: expected names of columns, got {on!r}")
     if not pairs and not between:
         raise InvalidArgumentError("on: no column given")
     if len({b for _, b in pairs}) != len(pairs):
@@ -164,7 +166,7 @@ def join_pairs(on: Any, between: Any) -> list[tuple[str, str]]:
     return pairs
 
 
-def _check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: str) -> None:
+def _check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: ColumnName) -> None:
     probe_type = probe_column(probe, left).type
     build_type = resolve_column(build, right).type
     if not comparable(probe_type, build_type):
@@ -192,11 +194,11 @@ def probe_column(probe: pa.Schema, name: str) -> pa.Field:
 def _betweens(
     probe: pa.Schema,
     build: RowSource,
-    build_keys: tuple[str, ...],
+    build_keys: tuple[ColumnName, ...],
     between: Mapping[str, tuple[str, str]],
 ) -> tuple[Between, ...]:
     cluster = [key.column for key in build.cluster_by]
-    leading = sorted(cluster[: len(build_keys)]) == sorted(build_keys)
+    leading = set(cluster[: len(build_keys)]) == set(build_keys)
     following = cluster[len(build_keys)] if leading and len(cluster) > len(build_keys) else None
     out = []
     for column, bounds in between.items():
@@ -218,7 +220,7 @@ def _betweens(
 def joined_columns(
     probe_names: Sequence[str],
     build: pa.Schema,
-    build_keys: Sequence[str],
+    build_keys: Sequence[ColumnName],
     columns: Sequence[str] | None,
     shown_as: Callable[[str], str],
     how: str,

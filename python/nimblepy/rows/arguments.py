@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.schema.columns import ColumnName, output_name
+from nimblepy.schema.names import ColumnName, output_name
 
 Columns: TypeAlias = Sequence[ColumnName] | None
-On: TypeAlias = str | Sequence[str] | None
+On: TypeAlias = str | Sequence[ColumnName] | None
 Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
@@ -31,11 +31,11 @@ def column_names(columns: Iterable[ColumnName] | None) -> tuple[ColumnName, ...]
     return None if columns is None else _unique("columns", columns, (str, tuple))
 
 
-def on_names(on: str | Iterable[str] | None) -> tuple[str, ...] | None:
+def on_names(on: str | Iterable[ColumnName] | None) -> tuple[ColumnName, ...] | None:
     """The columns of ``on``; ``None`` is the cluster key."""
     if on is None or isinstance(on, str):
         return None if on is None else (on,)
-    names: tuple[str, ...] = _unique("on", on, (str,))
+    names: tuple[ColumnName, ...] = _unique("on", on, (str, tuple))
     if not names:
         raise InvalidArgumentError("on: no column given")
     return names

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import exact_keys, show
 
@@ -24,7 +25,7 @@ class KeyColumns:
     """The columns that keys or bounds are given for.
 
     Attributes:
-        names: in the order in which tuples give them.
+        names: what dicts and tables call them, in the order in which tuples give them.
         types: their value types (dictionaries looked through).
         descending: their directions in the index; those of keys do not matter.
     """
@@ -41,7 +42,7 @@ def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
         InvalidArgumentError: ``schema`` has no such column.
     """
     return KeyColumns(
-        names=tuple(key.column for key in keys),
+        names=tuple(output_name(key.column) for key in keys),
         types=tuple(resolve_column(schema, key.column).value_type for key in keys),
         descending=tuple(key.descending for key in keys),
     )
@@ -70,10 +71,14 @@ def typed_keys(
     return tuple(arrays), usable
 
 
-def single_row(names: Sequence[str], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:
+def single_row(names: Sequence[ColumnName], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:
     """A batch of one row from typed scalars."""
-    arrays = [pa.array([scalar], scalar.type) for scalar in scalars]
-    return pa.RecordBatch.from_arrays(arrays, list(names))
+    return key_batch(names, [pa.array([scalar], scalar.type) for scalar in scalars])
+
+
+def key_batch(names: Sequence[ColumnName], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
+    """Key columns as a batch; the core knows them by their places."""
+    return pa.RecordBatch.from_arrays(arrays, [output_name(name) for name in names])
 
 
 def _columns_of(keys: Any, columns: KeyColumns) -> list[Any]:

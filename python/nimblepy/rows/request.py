@@ -16,8 +16,9 @@ from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter
 from nimblepy.rows.gather import gather_array
 from nimblepy.rows.key_bounds import TypedBound, as_tuple, typed_bound, typed_prefix
-from nimblepy.rows.keys import KeyColumns, single_row
+from nimblepy.rows.keys import KeyColumns, key_batch, single_row
 from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.schema.names import ColumnName, show_names
 from nimblepy.schema.types import SortKey
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -36,11 +37,11 @@ class Keys:
             ``upper`` of the same key, both included.
     """
 
-    names: tuple[str, ...]
+    names: tuple[ColumnName, ...]
     values: tuple[pa.Array, ...]
     usable: Mask | None = None
     null_equals: bool = False
-    between: str | None = None
+    between: ColumnName | None = None
     lower: pa.Array | None = None
     upper: pa.Array | None = None
 
@@ -48,7 +49,7 @@ class Keys:
         return len(self.lower if self.lower is not None else self.values[0])
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[ColumnName, ...]:
         """All columns that an index must have."""
         return self.names if self.between is None else (*self.names, self.between)
 
@@ -68,7 +69,7 @@ class Keys:
             upper=None if self.upper is None else gather_array(self.upper, at),
         )
 
-    def batch(self, names: Sequence[str], bound: pa.Array | None = None) -> pa.RecordBatch:
+    def batch(self, names: Sequence[ColumnName], bound: pa.Array | None = None) -> pa.RecordBatch:
         """The keys as columns in the order ``names``.
 
         Args:
@@ -78,7 +79,7 @@ class Keys:
         if bound is not None:
             assert self.between is not None
             arrays[self.between] = bound
-        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+        return key_batch(names, [arrays[name] for name in names])
 
     def ends(self, keys: Sequence[SortKey]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """First and last key of each answer, in the order of ``keys``."""
@@ -105,7 +106,7 @@ class KeyRange:
     nothing: bool = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[ColumnName, ...]:
         return tuple(key.column for key in self.keys)
 
     def batch(self, bound: TypedBound) -> pa.RecordBatch | None:
@@ -133,7 +134,7 @@ class Prefix:
     nothing: bool = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[ColumnName, ...]:
         return tuple(key.column for key in self.keys)
 
     @property
@@ -195,14 +196,14 @@ def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, .
         InvalidArgumentError: it has fewer.
     """
     if width is not None and width > len(keys):
-        names = ", ".join(key.column for key in keys)
+        names = show_names(key.column for key in keys)
         raise InvalidArgumentError(
             f"a key of {width} values; the cluster key has {len(keys)}: {names}"
         )
     return tuple(keys if width is None else keys[:width])
 
 
-def in_key_order(names: Sequence[str], keys: Sequence[SortKey]) -> tuple[SortKey, ...]:
+def in_key_order(names: Sequence[ColumnName], keys: Sequence[SortKey]) -> tuple[SortKey, ...]:
     """The leading columns of an index that bounds on ``names`` are about.
 
     Raises:
@@ -210,17 +211,17 @@ def in_key_order(names: Sequence[str], keys: Sequence[SortKey]) -> tuple[SortKey
     """
     leading = tuple(keys[: len(names)])
     if tuple(key.column for key in leading) != tuple(names):
-        shown = ", ".join(key.column for key in keys)
+        shown = show_names(key.column for key in keys)
         raise IndexUnavailableError(f"bounds need the columns in key order: {shown}")
     return leading
 
 
-def leads(names: Sequence[str], keys: Sequence[SortKey]) -> bool:
+def leads(names: Sequence[ColumnName], keys: Sequence[SortKey]) -> bool:
     """Whether the columns are the first ones of a key, in any order."""
-    return bool(names) and sorted(key.column for key in keys[: len(names)]) == sorted(names)
+    return bool(names) and {key.column for key in keys[: len(names)]} == set(names)
 
 
-def _row(names: Sequence[str], values: tuple[pa.Scalar, ...]) -> pa.RecordBatch | None:
+def _row(names: Sequence[ColumnName], values: tuple[pa.Scalar, ...]) -> pa.RecordBatch | None:
     return single_row(names[: len(values)], values) if values else None
 
 

@@ -11,7 +11,7 @@ from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.source import Projected, RowSource
-from nimblepy.schema.columns import output_name
+from nimblepy.schema.names import output_name
 
 
 class Scan:

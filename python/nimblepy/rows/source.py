@@ -38,13 +38,14 @@ from nimblepy.rows.request import (
     leading_keys,
 )
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.schema.columns import ColumnName
+from nimblepy.schema.columns import key_name, resolve_column
+from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 # Columns as they are read and as an index is asked for them, checked; ``None`` is all columns, or
 # the cluster key.
 Projected: TypeAlias = tuple[ColumnName, ...] | None
-Names: TypeAlias = tuple[str, ...] | None
+Names: TypeAlias = tuple[ColumnName, ...] | None
 Filter: TypeAlias = pc.Expression | str | None
 Getter: TypeAlias = Callable[[Any], Any]
 
@@ -140,7 +141,7 @@ class RowSource(Described):
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.observer = observer
-        self._key_columns: dict[tuple[str, ...], KeyColumns] = {}
+        self._key_columns: dict[tuple[ColumnName, ...], KeyColumns] = {}
 
     # ------------------------------------------------------------------ finding and reading
 
@@ -217,11 +218,19 @@ class RowSource(Described):
 
     # ------------------------------------------------------------------ requests
 
+    def on_columns(self, on: On) -> Names:
+        """The columns of ``on`` by the names that keys have for them; ``None``: the cluster key."""
+        names = on_names(on)
+        if names is None or all(isinstance(name, str) for name in names):
+            return names
+        found = (resolve_column(self.schema, name) for name in names)
+        return tuple(key_name(self.schema, column) for column in found)
+
     def keys_request(
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
     ) -> Keys:
         """``keys`` and ``on`` of a lookup as a request; ``one``: of a single key."""
-        names = on_names(on)
+        names = self.on_columns(on)
         if names is None:
             cluster = self.index_keys(None, ordered=False)
             names = tuple(key.column for key in leading_keys(cluster, key_width(keys)))
@@ -232,7 +241,7 @@ class RowSource(Described):
                 self._key_columns.clear()
             self._key_columns[names] = columns
         if one:
-            check_one(keys[0], names)
+            check_one(keys[0], columns.names)
         values, usable = typed_keys(keys, columns)
         return Keys(names, values, usable, null_equals)
 
@@ -250,7 +259,7 @@ class RowSource(Described):
         return key_prefix(prefix, key_columns(self.schema, keys), keys)
 
     def _bound_keys(self, on: On) -> tuple[SortKey, ...]:
-        names = on_names(on)
+        names = self.on_columns(on)
         keys = self.index_keys(names, ordered=True)
         return keys if names is None else in_key_order(names, keys)
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import value_type
-
-Path: TypeAlias = tuple[str, ...]
-# How a column is named in ``columns=``: as text, or exactly.
-ColumnName: TypeAlias = str | Path
+from nimblepy.schema.names import ColumnName, Path, show_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +104,16 @@ def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
     return Column(tuple(path), field.type, tuple(steps))
 
 
-def output_name(name: str | Sequence[str]) -> str:
-    """What a column is called in a result, asked for as ``name``."""
-    return name if isinstance(name, str) else ".".join(name)
+def key_name(schema: pa.Schema, column: Column) -> ColumnName:
+    """What a key calls a column: its dotted path, and the path itself where the text is another's.
 
-
-def show_path(path: Path) -> str:
-    """A path as SQL writes it: dots between names, quotes around a name that has dots."""
-    return ".".join(f'"{name}"' if "." in name else name for name in path)
+    One column has one such name, so that keys can be compared by their names.
+    """
+    try:
+        found = resolve_column(schema, column.name)
+    except InvalidArgumentError:  # two columns have the name
+        return column.path
+    return column.name if found.steps == column.steps else column.path
 
 
 def unknown_column_message(schema: pa.Schema, name: str) -> str:

@@ -5,10 +5,13 @@ The two trees (what a file contains, what a query will read) live in ``tree_type
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from typing import TypeAlias
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.names import ColumnName, show_names
 
 
 def format_bytes(size: int) -> str:
@@ -28,7 +31,8 @@ class SortKey:
     """One column of a cluster key or of a sorted index, with its direction.
 
     Args:
-        column: column name; a dotted path (``location.lat``) for a field of a struct.
+        column: column name; a dotted path (``location.lat``) for a field of a struct, or a tuple
+            of names (``("location", "lat")``), which is taken exactly.
         descending: largest value first.
         nulls_first: place of nulls, whatever the direction. The default puts them last.
 
@@ -37,14 +41,15 @@ class SortKey:
         SortKey('ts', descending=True)
     """
 
-    column: str
+    column: ColumnName
     descending: bool = field(default=False, kw_only=True)
     nulls_first: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column:
+        parts = self.column if isinstance(self.column, tuple) else (self.column,)
+        if not parts or not all(isinstance(part, str) and part for part in parts):
             raise InvalidArgumentError(
-                f"SortKey: column must be a non-empty str, got {self.column!r}"
+                f"SortKey: column must be a non-empty str or a path of them, got {self.column!r}"
             )
         for name in ("descending", "nulls_first"):
             flag = getattr(self, name)
@@ -58,16 +63,19 @@ class SortKey:
         return f"SortKey({', '.join([repr(self.column), *flags])})"
 
     def __str__(self) -> str:
-        words = [self.column]
+        words = [show_names([self.column])]
         words += ["desc"] * self.descending + ["nulls first"] * self.nulls_first
         return " ".join(words)
 
 
-def as_sort_keys(value: str | SortKey | Sequence[str | SortKey] | None) -> tuple[SortKey, ...]:
+KeyColumn: TypeAlias = ColumnName | SortKey
+
+
+def as_sort_keys(value: str | SortKey | Sequence[KeyColumn] | None) -> tuple[SortKey, ...]:
     """Sort keys from every form ``cluster_by`` and ``SortedIndex`` accept; empty for ``None``.
 
     Raises:
-        InvalidArgumentError: an element is neither a name nor a SortKey, or a column repeats.
+        InvalidArgumentError: an element is no name, path or SortKey, or a column repeats.
     """
     if value is None:
         return ()
@@ -76,11 +84,11 @@ def as_sort_keys(value: str | SortKey | Sequence[str | SortKey] | None) -> tuple
         raise InvalidArgumentError(f"sort keys: expected str, SortKey or a list, got {value!r}")
     keys: list[SortKey] = []
     for item in items:
-        if not isinstance(item, (str, SortKey)):
+        if not isinstance(item, (str, tuple, SortKey)):
             raise InvalidArgumentError(f"sort key {item!r}: expected a column name or nb.SortKey")
-        keys.append(SortKey(item) if isinstance(item, str) else item)
+        keys.append(item if isinstance(item, SortKey) else SortKey(item))
     names = [key.column for key in keys]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise InvalidArgumentError(f"sort keys: column {repeated[0]!r} is given more than once")
     return tuple(keys)
@@ -104,6 +112,23 @@ def parse_sort_keys(text: str) -> tuple[SortKey, ...]:
             )
         keys.append(SortKey(name, descending=descending, nulls_first=rest == "nulls first"))
     return as_sort_keys(keys)
+
+
+def pack_sort_keys(keys: Iterable[SortKey]) -> str:
+    """Sort keys as JSON text, which :func:`unpack_sort_keys` reads."""
+    return json.dumps([[key.column, key.descending, key.nulls_first] for key in keys])
+
+
+def unpack_sort_keys(text: str | bytes) -> tuple[SortKey, ...]:
+    """What :func:`pack_sort_keys` packed; ``TypeError`` or ``ValueError`` for other text."""
+    return tuple(
+        SortKey(
+            column if isinstance(column, str) else tuple(column),
+            descending=descending,
+            nulls_first=nulls_first,
+        )
+        for column, descending, nulls_first in json.loads(text)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.join.plan import join_pairs, joined_columns
+from nimblepy.schema.names import ColumnName
 
-On: TypeAlias = str | Sequence[str] | Mapping[str, str]
+On: TypeAlias = str | Sequence[str] | Mapping[str, ColumnName]
 How: TypeAlias = Literal["inner", "left", "semi", "anti", "right", "full"]
 Engine: TypeAlias = Literal["arrow", "map_in_arrow", "rdd"]
 Strategy: TypeAlias = Literal["index", "scan", "auto"]
@@ -30,7 +31,7 @@ class JoinArguments:
     null_equals: bool = False
 
     @property
-    def pairs(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, ColumnName]]:
         """Equal columns: (of the probe, of the files)."""
         return join_pairs(self.on, self.between)
 
@@ -48,6 +49,6 @@ class JoinArguments:
         return dict(joined_columns(probe, files, keys, self.columns, self.shown_as, self.how))
 
 
-def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it."""
-    return "`" + name.replace("`", "``") + "`"
+def quoted(*path: str) -> str:
+    """A column's name, or the path of a field, as Spark's expressions take it."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.schema.names import show_names
 from nimblepy.spark.arguments import JoinArguments
 from nimblepy.spark.inputs import InputPath, find_input
 from nimblepy.spark.join import PreparedJoin, lookup_udf, prepare
@@ -74,7 +75,7 @@ def _prepared(path: InputPath, width: int | None, columns: Sequence[str] | None)
         raise IndexUnavailableError(f"{path}: these files have no cluster key")
     if width is not None and not 1 <= width <= len(keys):
         raise InvalidArgumentError(
-            f"{width} key columns given; the cluster key is ({', '.join(keys)})"
+            f"{width} key columns given; the cluster key is ({show_names(keys)})"
         )
     used = keys[:width]
     types = spark_schema(dataset.projected(tuple(used)))

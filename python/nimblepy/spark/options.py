@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex
 from nimblepy.files.manifest import parse_manifest
-from nimblepy.schema.types import SortKey, parse_sort_keys
+from nimblepy.schema.types import SortKey, pack_sort_keys, parse_sort_keys, unpack_sort_keys
 from nimblepy.spark.inputs import InputFiles
 
 # The options in which `scan` and `write` of this package hand over what is no text.
@@ -95,7 +95,7 @@ def pack_indexes(indexes: Sequence[HashIndex | SortedIndex]) -> str:
                 }
             )
         else:
-            packed.append({"keys": [_key_fields(key) for key in index.columns]})
+            packed.append({"keys": pack_sort_keys(index.columns)})
     return json.dumps(packed)
 
 
@@ -109,9 +109,10 @@ def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
     try:
         for packed in json.loads(options.get(INDEXES_OPTION, "[]")):
             if "keys" in packed:
-                found.append(SortedIndex([_sort_key(fields) for fields in packed["keys"]]))
+                found.append(SortedIndex(unpack_sort_keys(packed["keys"])))
             else:
-                found.append(HashIndex(packed.pop("columns"), **packed))
+                names = [n if isinstance(n, str) else tuple(n) for n in packed.pop("columns")]
+                found.append(HashIndex(names, **packed))
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InvalidArgumentError(
             f"option {INDEXES_OPTION}: only nimblepy.spark.write() sets it: {error!r}"
@@ -123,15 +124,10 @@ def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
     return found
 
 
-def pack_keys(keys: Sequence[SortKey]) -> str:
-    """A cluster key as the text of an option."""
-    return json.dumps([_key_fields(key) for key in keys])
-
-
 def parse_keys(text: str) -> tuple[SortKey, ...]:
-    """``"a, b desc"``, or what :func:`pack_keys` gives."""
+    """``"a, b desc"``, or what :func:`pack_sort_keys` gives."""
     if text.lstrip().startswith("["):
-        return tuple(_sort_key(fields) for fields in json.loads(text))
+        return unpack_sort_keys(text)
     return parse_sort_keys(text)
 
 
@@ -142,15 +138,6 @@ def parse_names(text: str | None) -> list[str] | None:
     if text.lstrip().startswith("["):
         return [str(name) for name in json.loads(text)]
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _key_fields(key: SortKey) -> list[Any]:
-    return [key.column, key.descending, key.nulls_first]
-
-
-def _sort_key(fields: Sequence[Any]) -> SortKey:
-    column, descending, nulls_first = fields
-    return SortKey(column, descending=descending, nulls_first=nulls_first)
 
 
 def _from_bound(bound: Any) -> str | None:

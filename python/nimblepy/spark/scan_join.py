@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.names import ColumnName
 from nimblepy.spark.arguments import JoinArguments, quoted
 from nimblepy.spark.inputs import InputFiles
 from nimblepy.spark.source import read_files
@@ -32,9 +33,10 @@ def scan_join(probe: DataFrame, inputs: InputFiles, join: JoinArguments) -> Data
     if join.condition is not None and not isinstance(join.condition, str):
         raise InvalidArgumentError('condition: with strategy="scan" it must be SQL text')
     shown = join.added(probe.columns, inputs.dataset.schema)
-    files, build_names = _build(probe, inputs, join, shown)
+    pairs = [(of_probe, _named(of_files)) for of_probe, of_files in join.pairs]
+    files, build_names = _build(probe, inputs, join, [*dict(pairs).values()], shown)
     conditions: list[Any] = []
-    for of_probe, of_files in join.pairs:
+    for of_probe, of_files in pairs:
         key, other = probe[quoted(of_probe)], files[quoted(build_names[of_files])]
         conditions.append(key.eqNullSafe(other) if join.null_equals else key == other)
     for name, (lower, upper) in (join.between or {}).items():
@@ -49,7 +51,7 @@ def scan_join(probe: DataFrame, inputs: InputFiles, join: JoinArguments) -> Data
     result = [probe[quoted(name)] for name in probe.columns]
     if join.how in OUTER:
         # The key is returned once: of whichever side has it.
-        of_build = dict(join.pairs)
+        of_build = dict(pairs)
         result = [
             F.coalesce(probe[quoted(name)], files[quoted(build_names[of_build[name]])]).alias(name)
             if name in of_build
@@ -59,11 +61,20 @@ def scan_join(probe: DataFrame, inputs: InputFiles, join: JoinArguments) -> Data
     return joined.select(*result, *(files[quoted(name)] for name in shown.values()))
 
 
+def _named(column: ColumnName) -> str:
+    if isinstance(column, tuple):
+        raise InvalidArgumentError(f'on: strategy="scan" takes names, not the path {column!r}')
+    return column
+
+
 def _build(
-    probe: DataFrame, inputs: InputFiles, join: JoinArguments, shown: Mapping[str, str]
+    probe: DataFrame,
+    inputs: InputFiles,
+    join: JoinArguments,
+    keys: list[str],
+    shown: Mapping[str, str],
 ) -> tuple[DataFrame, dict[str, str]]:
     """The files' columns that the join needs, and their names: those not returned are hidden."""
-    keys = [build for _, build in join.pairs]
     needed = list(dict.fromkeys([*keys, *(join.between or {}), *shown]))
     if join.condition is not None:
         needed += [name for name in inputs.dataset.schema.names if name not in needed]

@@ -36,10 +36,12 @@ from nimblepy.files.manifest import FileEntry, describe, manifest_versions
 from nimblepy.files.statistics import Collector
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.types import SortKey, as_sort_keys
+from nimblepy.schema.names import Path, show_path
+from nimblepy.schema.types import SortKey, as_sort_keys, pack_sort_keys
+from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import local_path
-from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, pack_keys, parse_keys
+from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, parse_keys
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import ShippedByValue
 
@@ -69,8 +71,7 @@ class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
         else:
             self._keys = () if current is None else current.cluster_by
         for key in self._keys:
-            resolve_column(self._schema, key.column)
-            _check_collation(schema, key.column)
+            _check_collation(schema, resolve_column(self._schema, key.column).path)
         self._indexes = indexes_of(options)
         self._options = _write_options(options.get("write_options"))
         self._batch = json.loads(options[BATCH_OPTION]) if BATCH_OPTION in options else None
@@ -184,10 +185,11 @@ def write(
     keys = as_sort_keys(cluster_by)
     if not keys:
         raise InvalidArgumentError("cluster_by: no column given")
-    order = [_ordered(key) for key in keys]
+    schema = arrow_schema(df.schema)
+    order = [_ordered(schema, key) for key in keys]
     ranged = df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
     writer = ranged.write.format("nimble").mode(mode)
-    writer = writer.option("cluster_by", pack_keys(keys))
+    writer = writer.option("cluster_by", pack_sort_keys(keys))
     if options is not None:
         writer = writer.option("write_options", json.dumps(asdict(options)))
     if indexes:
@@ -199,9 +201,9 @@ def write(
         writer.save(str(directory))
 
 
-def _ordered(key: SortKey) -> Any:
+def _ordered(schema: pa.Schema, key: SortKey) -> Any:
     """The key column in the order of the file: Spark's nulls are first by default, ours last."""
-    column = F.col(".".join(f"`{part}`" for part in key.column.split(".")))
+    column = F.col(quoted(*resolve_column(schema, key.column).path))
     if key.descending:
         return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
@@ -228,13 +230,14 @@ def _target(options: dict[str, str]) -> str:
     return os.path.abspath(path)
 
 
-def _check_collation(schema: StructType, name: str) -> None:
-    field = next((f for f in schema.fields if f.name == name), None)
-    kind = None if field is None else field.dataType
+def _check_collation(schema: StructType, path: Path) -> None:
+    kind: Any = schema
+    for name in path:
+        kind = kind[name].dataType
     if isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY":
         raise InvalidArgumentError(
-            f"cluster_by: column {name!r} has the collation {kind.collation}; keys are ordered by "
-            "their bytes, so cast it to STRING COLLATE UTF8_BINARY"
+            f"cluster_by: column {show_path(path)!r} has the collation {kind.collation}; keys are "
+            "ordered by their bytes, so cast it to STRING COLLATE UTF8_BINARY"
         )
 
 
