@@ -37,11 +37,18 @@ if TYPE_CHECKING:
     from nimblepy.rows.plan import LayoutNode, Plan
     from nimblepy.rows.scan import Scan
     from nimblepy.schema.types import FileSummary, IndexInfo, IoStats, SortKey, starts_with
+    from nimblepy.table.catalog import Catalog, connect
+    from nimblepy.table.commit import Commit
+    from nimblepy.table.table import Table
 
 __version__ = "0.1.0"
 
 # Public name -> module that defines it. A name missing here is not public.
 _HOMES = {
+    "Catalog": "table.catalog",
+    "connect": "table.catalog",
+    "Commit": "table.commit",
+    "Table": "table.table",
     "ConflictError": "errors",
     "CorruptFileError": "errors",
     "Dataset": "files.dataset",
@@ -80,6 +87,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Catalog",
+    "Commit",
     "ConflictError",
     "CorruptFileError",
     "Dataset",
@@ -102,11 +111,13 @@ __all__ = [
     "SortKey",
     "SortedIndex",
     "StaleFileError",
+    "Table",
     "UnsupportedVersionError",
     "WriteOptions",
     "Writer",
     "add_index",
     "advise_indexes",
+    "connect",
     "convert",
     "drop_index",
     "index_join",

@@ -40,7 +40,33 @@ class StaleFileError(NimbleError, OSError):
 
 
 class ConflictError(NimbleError):
-    """Another commit changed what this one was to replace. Nothing was committed."""
+    """Another commit changed what this one was to replace. Nothing was committed.
+
+    Attributes:
+        kind: what collided: ``"files"``, ``"schema"``, ``"reference"``, ``"table"``, ``"keys"``,
+            or ``"attempts"`` where every attempt lost to another commit.
+        base: the snapshot or version that this commit was made for, ``None``: there was none.
+        winner: the one that was there in its place.
+        files: paths of the files in question.
+        keys: the keys in question.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "files",
+        base: int | None = None,
+        winner: int | None = None,
+        files: tuple[str, ...] = (),
+        keys: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.base = base
+        self.winner = winner
+        self.files = files
+        self.keys = keys
 
 
 class MissingExtraError(NimbleError, ImportError):

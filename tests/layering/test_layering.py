@@ -70,15 +70,16 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "file": {"join"},
     "files": {"file"},
     "advise": {"files"},
+    "table": {"files"},
     "interop": {"files"},
-    "spark": {"files"},
-    "nimblepy": {"advise", "interop"},  # __init__.py, which gathers the public names
+    "spark": {"table"},
+    "nimblepy": {"advise", "interop", "table"},  # __init__.py, which gathers the public names
     "cli": {"nimblepy", "verify"},
     "__main__": {"cli"},
 }
-PYTHON_RESERVED = {"pyspark": {"spark"}, "typer": {"cli"}}
+PYTHON_RESERVED = {"pyiceberg": {"table"}, "pyspark": {"spark"}, "typer": {"cli"}}
 # Underscore names that are public all the same.
-NOT_PRIVATE = {"_core", "_asdict", "_fields", "_make", "_replace"}
+NOT_PRIVATE = {"_core", "_iceberg", "_asdict", "_fields", "_make", "_replace"}
 # Of PySpark, which has no other way to ask.
 NOT_PRIVATE |= {"_explain_string", "_jdf", "_jvm"}
 
@@ -326,6 +327,16 @@ def test_python_modules_lie_in_rooms() -> None:
 def test_python_imports_point_down() -> None:
     known = {m.name for m in python_modules()}
     assert {pair for m in python_modules() for pair in python_upward(m, known)} == set()
+
+
+def test_pyiceberg_is_imported_in_one_module() -> None:
+    importers = {
+        m.name
+        for m in python_modules()
+        for base, _, _ in m.imports()
+        if base.split(".")[0] == "pyiceberg"
+    }
+    assert importers == {"nimblepy.table._iceberg"}
 
 
 def test_python_modules_form_no_cycle() -> None:

@@ -129,7 +129,7 @@ class DatasetVersion(FilesSource):
     """
 
     def __init__(
-        self, directory: str, manifest: Manifest, filesystem: Any, open_files: OpenFiles
+        self, directory: str, manifest: Manifest, filesystem: Any, open_files: OpenFiles[File]
     ) -> None:
         super().__init__()
         self._directory = directory
@@ -282,7 +282,7 @@ class Dataset(VersionedRows[DatasetVersion]):
         manifest = _find_manifest(self._directory, None, self._remote)
         if not manifest.version or manifest.version != was.version:
             self.move_to(self._version(manifest))
-            self._open_files.keep(set(zip(manifest.names, manifest.identities, strict=True)))
+            self._open_files.keep({*zip(manifest.names, manifest.identities, strict=True)})
         return self
 
     def close(self) -> None:

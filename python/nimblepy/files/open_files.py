@@ -5,24 +5,28 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Set
+from typing import Generic, TypeVar
 
 from nimblepy.errors import InvalidArgumentError, StaleFileError
 from nimblepy.file.file import File
 from nimblepy.io.fork import renew_after_fork
+from nimblepy.join.joinable import FixedRows
 from nimblepy.schema.types import IoStats
 
+Opened = TypeVar("Opened", bound=FixedRows)
 
-class OpenFiles:
+
+class OpenFiles(Generic[Opened]):
     """Opens files when they are first asked for. Thread-safe.
 
     A file that falls out of the cache stays usable for those who hold it. A file is known by its
     name and by its identity, which is the checksum of its footer.
     """
 
-    def __init__(self, open_file: Callable[[str], File], most: int) -> None:
+    def __init__(self, open_file: Callable[[str], Opened], most: int) -> None:
         self._open_file = open_file
         self._most = max(1, most)
-        self._files: OrderedDict[tuple[str, int], File] = OrderedDict()
+        self._files: OrderedDict[tuple[str, int | None], Opened] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
         self.opened = 0
@@ -37,8 +41,8 @@ class OpenFiles:
         if self._closed:
             raise InvalidArgumentError("this dataset is closed")
 
-    def get(self, name: str, identity: int) -> File:
-        """The file called ``name``.
+    def get(self, name: str, identity: int | None) -> Opened:
+        """The file called ``name``; ``identity`` is ``None`` where names are given only once.
 
         Raises:
             InvalidArgumentError: this is closed.
@@ -51,13 +55,8 @@ class OpenFiles:
                 self._files.move_to_end((name, identity))
                 return file
         file = self._open_file(name)
-        core = file.handle.core
-        if int(core.identity) != identity:
-            raise StaleFileError(
-                f"{core.name}: the file was replaced since the dataset was opened (footer checksum "
-                f"{int(core.identity):#x}, expected {identity:#x}). Open the dataset again, or "
-                "refresh() it, and give files with new rows new names."
-            )
+        if identity is not None:
+            _check_identity(file, identity)
         with self._lock:
             self.check_open()
             self.opened += 1
@@ -66,13 +65,13 @@ class OpenFiles:
                 self._drop(next(iter(self._files)))
         return file
 
-    def keep(self, wanted: Set[tuple[str, int]]) -> None:
+    def keep(self, wanted: Set[tuple[str, int | None]]) -> None:
         """Lets go of all files but those with these names and identities."""
         with self._lock:
             for key in [key for key in self._files if key not in wanted]:
                 self._drop(key)
 
-    def _drop(self, key: tuple[str, int]) -> None:
+    def _drop(self, key: tuple[str, int | None]) -> None:
         self._left += self._files.pop(key).io_stats
 
     def __len__(self) -> int:
@@ -94,3 +93,14 @@ class OpenFiles:
         with self._lock:
             self._closed = True
             self._files.clear()
+
+
+def _check_identity(file: FixedRows, identity: int) -> None:
+    assert isinstance(file, File)
+    core = file.handle.core
+    if int(core.identity) != identity:
+        raise StaleFileError(
+            f"{core.name}: the file was replaced since the dataset was opened (footer checksum "
+            f"{int(core.identity):#x}, expected {identity:#x}). Open the dataset again, or "
+            "refresh() it, and give files with new rows new names."
+        )

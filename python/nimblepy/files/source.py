@@ -68,6 +68,10 @@ class FilesSource(FixedRows):
         """Files, ascending, that may have rows for which all ``conjuncts`` are true."""
         return range(self.num_files)
 
+    def always_finds(self, names: Sequence[ColumnName]) -> bool:
+        """Whether keys of these columns are found in every file, also where there are none."""
+        return False
+
     # ------------------------------------------------------------------ what it says of itself
 
     @property
@@ -202,7 +206,7 @@ class FilesSource(FixedRows):
         """Files that may have some of the keys, and which; ``None``: all of them."""
         names = keys.columns
         if not self._by_cluster(names):
-            if not self.num_files:
+            if not self.num_files and not self.always_finds(names):
                 raise _no_files(names)
             self.index_keys(keys.names, ordered=False)
             return [(i, None) for i in range(self.num_files)]

@@ -301,7 +301,7 @@ class Rows(_core.PointBase, Described):
         Raises:
             InvalidArgumentError: an unknown column, a filter that is not understood.
         """
-        source = self.current
+        source = self.current if row_range is not None else self.current.for_filter(filter)
         return Scan(
             source,
             source.where_request(filter, row_range),
@@ -355,6 +355,7 @@ class Rows(_core.PointBase, Described):
         if given == "filter" or (given is None and on is None):
             if on is not None:
                 raise InvalidArgumentError("explain: a filter finds its indexes itself, without on")
+            source = source if row_range is not None else source.for_filter(filter)
             request = source.where_request(filter, row_range)
         elif given == "keys":
             many = is_many(keys)

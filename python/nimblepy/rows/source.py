@@ -271,6 +271,10 @@ class RowSource(Described):
             rows = rows.slice(begin, end)
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)
 
+    def for_filter(self, filter: Filter) -> RowSource:
+        """The rows in which a filter is asked: these, or a part that has all that pass."""
+        return self
+
     # ------------------------------------------------------------------ what may be done faster
 
     def getter(self, columns: Projected, on: On) -> Getter:

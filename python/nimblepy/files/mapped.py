@@ -1,0 +1,483 @@
+"""Rows of a source under another schema: the one that the files around it are read with.
+
+Columns are found by field id where the source has such, else by name; they may be called otherwise,
+lie elsewhere, be narrower or be missing there. What the source has an index for is asked of it; a
+key that the file set has and the source has no index for is found by looking at all of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.expr.filter import Filter, make_filter
+from nimblepy.expr.nodes import (
+    And,
+    Compare,
+    Const,
+    In,
+    IsNull,
+    IsValid,
+    Node,
+    Not,
+    Opaque,
+    Or,
+    StartsWith,
+    all_of,
+)
+from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.key_bounds import typed_bound
+from nimblepy.rows.keys import key_columns
+from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.request import KeyRange, Keys, Ordered, Prefix, Request, Where, leads
+from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.search import search_keys, search_ordered
+from nimblepy.rows.source import Names, Projected
+from nimblepy.schema.columns import Column, key_name, resolve_column
+from nimblepy.schema.field_ids import has_field_ids, match_by_id, match_by_name
+from nimblepy.schema.names import ColumnName, Path, output_name
+from nimblepy.schema.reshape import Convert, converter, repeated
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+from nimblepy.schema.values import exact_key, exact_keys
+
+# What a column is read as that the source does not have.
+MissingValue = Callable[[pa.Field, str], pa.Scalar]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Output:
+    """Where one column comes from: a path in the source, or a value."""
+
+    field: pa.Field
+    path: Path | None
+    convert: Convert | None
+    value: pa.Scalar | None
+
+    def array(self, columns: dict[Path, pa.Array], rows: int) -> pa.Array:
+        if self.path is None:
+            assert self.value is not None
+            return repeated(self.value, rows)
+        found = columns[self.path]
+        return found if self.convert is None else self.convert(found)
+
+
+def no_value(field: pa.Field, place: str) -> pa.Scalar:
+    """A missing column is null."""
+    return pa.scalar(None, field.type)
+
+
+def fits_as_it_is(have: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether rows of one schema are those of the other, ids included, without any change."""
+    return have.equals(wanted) and (
+        not has_field_ids(wanted)
+        or all(match_by_id(field, [other]) == 0 for field, other in zip(have, wanted, strict=True))
+    )
+
+
+class MappedRows(FixedRows):
+    """One source seen with another schema.
+
+    Args:
+        schema: as the rows are to be read.
+        keys: keys that have to be found whether the source has an index on them or not; the
+            first is the cluster key.
+        missing: gives the value of a column that the source does not have.
+    """
+
+    def __init__(
+        self,
+        child: FixedRows,
+        schema: pa.Schema,
+        keys: Sequence[Sequence[SortKey]] = (),
+        missing: MissingValue = no_value,
+    ) -> None:
+        super().__init__()
+        self.child = child
+        self._schema = schema
+        self._keys = [tuple(key) for key in keys if key]
+        self._missing = missing
+        have = child.schema
+        self._match = match_by_id if has_field_ids(have) else match_by_name
+        self._outputs: dict[Projected, tuple[tuple[_Output, ...], pa.Schema]] = {}
+
+    # ------------------------------------------------------------------ what it says of itself
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def num_rows(self) -> int:
+        return self.child.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        return self.child.size_bytes
+
+    @property
+    def metadata(self) -> dict[str, bytes]:
+        return self.child.metadata
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        return list(self._keys[0]) if self._keys else []
+
+    @property
+    def unique(self) -> bool:
+        return self.child.unique and self._in_child(self.cluster_by) == self.child.cluster_by
+
+    @property
+    def indexes(self) -> list[IndexInfo]:
+        """Those of the source on columns that have one name here."""
+        have = self.child.schema
+        back = {
+            key_name(have, resolve_column(have, output.path)): output.field.name
+            for output in self._output(None)[0]
+            if output.path is not None
+        }
+        return [
+            replace(info, columns=tuple(replace(k, column=back[k.column]) for k in info.columns))
+            for info in self.child.indexes
+            if all(key.column in back for key in info.columns)
+        ]
+
+    @property
+    def io_stats(self) -> IoStats:
+        return self.child.io_stats
+
+    def reset_io_stats(self) -> None:
+        self.child.reset_io_stats()
+
+    def layout(self) -> LayoutNode:
+        return self.child.layout()
+
+    def verify(self) -> None:
+        self.child.verify()
+
+    def close(self) -> None:
+        self.release()
+        self.child.close()
+
+    # ------------------------------------------------------------------ columns
+
+    def projected(self, columns: Projected) -> pa.Schema:
+        return self._output(columns)[1]
+
+    def _output(self, columns: Projected) -> tuple[tuple[_Output, ...], pa.Schema]:
+        known = self._outputs.get(columns)
+        if known is None:
+            names = [(name,) for name in self._schema.names] if columns is None else columns
+            made = tuple(self._find(name) for name in names)
+            known = self._outputs[columns] = made, pa.schema([item.field for item in made])
+        return known
+
+    def _find(self, name: ColumnName) -> _Output:
+        column = resolve_column(self._schema, name)
+        top = self._schema.field(column.steps[0])
+        field = top if len(column.steps) == 1 else pa.field(output_name(name), column.type)
+        path, found = self._path_in_child(column)
+        place = f"column {column}"
+        if found is None:
+            inner = top
+            for step in column.steps[1:]:
+                inner = inner.type.field(step)
+            return _Output(field, None, None, self._missing(inner, place))
+        convert = converter(found.type, column.type, self._match, self._missing, _any_cast, place)
+        return _Output(field, path, convert, None)
+
+    def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
+        """The column's path in the source, and its field there; ``None``: it is not there."""
+        fields: list[pa.Field] = list(self.child.schema)
+        wanted, found = self._schema.field(column.steps[0]), None
+        path: list[str] = []
+        for depth in range(len(column.steps)):
+            at = self._match(wanted, fields)
+            if at is None:
+                return (), None
+            found = fields[at]
+            path.append(found.name)
+            if depth + 1 < len(column.steps):
+                if not pt.is_struct(found.type):
+                    return (), None
+                wanted = wanted.type.field(column.steps[depth + 1])
+                fields = [found.type.field(i) for i in range(found.type.num_fields)]
+        return tuple(path), found
+
+    def _child_columns(self, outputs: Sequence[_Output]) -> tuple[Path, ...]:
+        return tuple(dict.fromkeys(o.path for o in outputs if o.path is not None))
+
+    def _batch(
+        self, found: pa.RecordBatch, outputs: Sequence[_Output], schema: pa.Schema
+    ) -> pa.RecordBatch:
+        """Columns of the source as those asked for."""
+        if not outputs:
+            return found
+        columns = dict(zip(self._child_columns(outputs), found.columns, strict=True))
+        arrays = [output.array(columns, found.num_rows) for output in outputs]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    # ------------------------------------------------------------------ finding
+
+    def all_rows(self) -> RowSet:
+        return self.child.all_rows()
+
+    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+        names = tuple(key.column for key in self.cluster_by) if on is None else on
+        mapped = self._names_in_child(names)
+        if mapped is not None:
+            try:
+                found = self.child.index_keys(mapped, ordered=ordered)
+            except IndexUnavailableError:
+                pass
+            else:
+                back = dict(zip(mapped, names, strict=True))
+                return tuple(replace(k, column=back[k.column]) for k in found if k.column in back)
+        for key in self._keys:
+            if leads(names, key) and (not ordered or _in_order(names, key)):
+                return key
+        if not names:
+            raise IndexUnavailableError("these rows have no cluster key; pass on= or scan")
+        return self.child.index_keys(names, ordered=ordered)
+
+    def _names_in_child(self, names: Sequence[ColumnName]) -> tuple[ColumnName, ...] | None:
+        """The columns as the source calls them; ``None`` where it has not all of them so."""
+        found: list[ColumnName] = []
+        for name in names:
+            output = self._output((name,))[0][0]
+            if output.path is None:
+                return None
+            column = resolve_column(self.child.schema, output.path)
+            if output.convert is not None and not _same_integers(column.type, output.field.type):
+                return None
+            found.append(key_name(self.child.schema, column))
+        return tuple(found)
+
+    def _in_child(self, keys: Sequence[SortKey]) -> list[SortKey] | None:
+        names = self._names_in_child([key.column for key in keys])
+        if names is None:
+            return None
+        return [replace(key, column=name) for key, name in zip(keys, names, strict=True)]
+
+    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+        if isinstance(request, Where):
+            pruning = self._where(request) or Where(self._pruning(request.filter), request.rows)
+            return self.child.find(pruning)
+        asked = self._asked(request)
+        if asked is not None:
+            return self.child.find(asked, limit=limit, reverse=reverse)
+        if isinstance(request, Keys):
+            return search_keys(request, self._read_all).slice(0, limit)
+        order = next((k for k in self._keys if _in_order(request.columns, k)), request.keys)
+        rows = search_ordered(request, order, self._read_all)
+        return (rows.backwards() if reverse else rows).slice(0, limit)
+
+    def _read_all(self, names: tuple[ColumnName, ...]) -> pa.Table:
+        return self.read(self.all_rows(), names)
+
+    def _asked(self, request: Keys | Ordered) -> Keys | Ordered | None:
+        """The request as the source understands it; ``None``: it has no index for it."""
+        names = self._names_in_child(request.columns)
+        if names is None:
+            return None
+        try:
+            found = self.child.index_keys(names, ordered=not isinstance(request, Keys))
+        except IndexUnavailableError:
+            return None
+        if isinstance(request, Keys):
+            return self._asked_keys(request, names, found)
+        keys = tuple(replace(k, column=n) for k, n in zip(request.keys, names, strict=True))
+        if tuple(found[: len(keys)]) != keys or request.nothing:
+            return None
+        columns = key_columns(self.child.schema, keys)
+        if isinstance(request, KeyRange):
+            lower = typed_bound(
+                request.lower.values or None, request.lower.inclusive, columns, lower=True
+            )
+            upper = typed_bound(
+                request.upper.values or None, request.upper.inclusive, columns, lower=False
+            )
+            return None if lower is None or upper is None else KeyRange(keys, lower, upper)
+        values = list(request.values)
+        for i, kind in enumerate(columns.types[: len(values) - request.starts_with]):
+            exact, _ = exact_key(columns.names[i], kind, values[i])
+            if exact is None:
+                return None
+            values[i] = exact
+        return Prefix(keys, tuple(values), request.starts_with)
+
+    def _asked_keys(
+        self, request: Keys, names: tuple[ColumnName, ...], found: Sequence[SortKey]
+    ) -> Keys | None:
+        if request.between is not None and not leads(names, self.child.cluster_by):
+            return None
+        usable = request.usable
+        values = []
+        mine = names[: len(request.names)]
+        for name, array in zip(mine, request.values, strict=True):
+            kind = resolve_column(self.child.schema, name).value_type
+            exact, bad = exact_keys(output_name(name), kind, array)
+            if bad is not None and bad.any():
+                usable = ~bad if usable is None else usable & ~bad
+            values.append(exact)
+        if request.between is not None:
+            assert request.lower is not None
+            kind = resolve_column(self.child.schema, names[-1]).value_type
+            if kind != request.lower.type:
+                return None
+        between = None if request.between is None else names[-1]
+        return replace(request, names=mine, values=tuple(values), usable=usable, between=between)
+
+    # ------------------------------------------------------------------ filters
+
+    def _where(self, where: Where) -> Where | None:
+        """The filter over the source's own columns; ``None`` where it cannot be said so."""
+        if where.filter is None:
+            return where
+        node = self._translated(where.filter.node)
+        if node is None:
+            return None
+        return Where(make_filter(node, self.child.schema), where.rows)
+
+    def _pruning(self, filter: Filter | None) -> Filter | None:
+        """What can be said of it, which lets rows pass that the filter does not."""
+        assert filter is not None
+        known = [node for c in filter.conjuncts if (node := self._translated(c)) is not None]
+        return make_filter(all_of(*known), self.child.schema) if known else None
+
+    def _translated(self, node: Node) -> Node | None:
+        match node:
+            case Const():
+                return node
+            case And(args) | Or(args):
+                parts = [self._translated(arg) for arg in args]
+                done = tuple(part for part in parts if part is not None)
+                return type(node)(done) if len(done) == len(parts) else None
+            case Not(arg):
+                inner = self._translated(arg)
+                return None if inner is None else Not(inner)
+            case Opaque(_, columns, implies):
+                if all(self._is_itself(path) for path in columns):
+                    inner = None if implies is None else self._translated(implies)
+                    return replace(node, implies=inner)
+                return None
+            case Compare() | In() | StartsWith() | IsNull() | IsValid():
+                column = self._column(node.column)
+                return None if column is None else replace(node, column=column)
+        return None
+
+    def _column(self, column: Column) -> Column | None:
+        output = self._output((column.path,))[0][0]
+        if output.path is None or output.convert is not None:
+            return None
+        found = resolve_column(self.child.schema, output.path)
+        return found if found.type.equals(column.type) else None
+
+    def _is_itself(self, path: Path) -> bool:
+        found = self._column(resolve_column(self._schema, path))
+        return found is not None and found.path == path
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
+        outputs, schema = self._output(columns)
+        wanted = self._child_columns(outputs)
+        if not wanted:
+            values = [output.array({}, rows.num_rows) for output in outputs]
+            if not outputs:
+                return self.child.read(rows, ())
+            return pa.Table.from_arrays(values, schema=schema)
+        found = self.child.read(rows, wanted)
+        batches = [self._batch(batch, outputs, schema) for batch in found.to_batches()]
+        return pa.Table.from_batches(batches, schema=schema)
+
+    def filtered(
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        outputs, schema = self._output(columns)
+        asked = self._where(where)
+        if asked is not None:
+            wanted = self._child_columns(outputs)
+            for batch in self.child.filtered(asked, wanted, batch_rows=batch_rows, threads=threads):
+                yield self._batch(batch, outputs, schema)
+            return
+        assert where.filter is not None
+        tops = tuple(dict.fromkeys((path[0],) for path in where.filter.columns))
+        left = self.find(where)
+        for at in range(0, left.num_rows, batch_rows):
+            part = left.slice(at, at + batch_rows).expand()
+            inputs = self.read(part, tops).combine_chunks().to_batches()
+            mask = where.filter.mask(inputs[0]) if inputs else None
+            if mask is None:
+                continue
+            passing = part.entries(np.flatnonzero(mask.to_numpy(zero_copy_only=False)))
+            if not passing.num_rows:
+                continue
+            table = self.read(passing, columns)
+            yield from table.combine_chunks().to_batches()
+
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        asked = self._where(where)
+        if asked is not None:
+            return self.child.count_passing(asked, threads=threads)
+        return super().count_passing(where, threads=threads)
+
+    # ------------------------------------------------------------------ explaining
+
+    def explain_request(self, request: Request, columns: Projected) -> Plan:
+        outputs, _ = self._output(columns)
+        wanted = self._child_columns(outputs)
+        if isinstance(request, Where):
+            pruning = self._where(request) or Where(self._pruning(request.filter), request.rows)
+            return self.child.explain_request(pruning, wanted)
+        asked = self._asked(request)
+        if asked is not None:
+            return self.child.explain_request(asked, wanted)
+        keys = tuple(o.path for o in self._output(request.columns)[0] if o.path is not None)
+        looked = self.child.explain_request(Where(None, self.all_rows()), keys)
+        return Plan(
+            text="no index: every key is looked at",
+            children=(looked,),
+            reads=looked.reads,
+            bytes=looked.bytes,
+        )
+
+
+def _any_cast(have: pa.DataType, wanted: pa.DataType, place: str) -> None:
+    """What a table's schema was widened from is widened; Arrow refuses what does not fit."""
+    if pt.is_nested(wanted) or not (
+        (pt.is_integer(have) and pt.is_integer(wanted))
+        or (pt.is_floating(have) and pt.is_floating(wanted))
+        or (pt.is_decimal(have) and pt.is_decimal(wanted))
+        or _form(have) == _form(wanted)
+    ):
+        raise InvalidArgumentError(f"{place} is {have} in a file, and cannot be read as {wanted}")
+
+
+def _form(kind: pa.DataType) -> str:
+    """Types with the same values in another form."""
+    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
+        return "text"
+    if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind):
+        return "binary"
+    if pt.is_fixed_size_binary(kind):
+        return "binary"
+    if pt.is_date(kind):
+        return "date"
+    if pt.is_time(kind):
+        return "time"
+    if pt.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "zoned timestamp"
+    return str(kind)
+
+
+def _same_integers(have: pa.DataType, wanted: pa.DataType) -> bool:
+    return bool(pt.is_integer(have) and pt.is_integer(wanted))
+
+
+def _in_order(names: Sequence[ColumnName], key: Sequence[SortKey]) -> bool:
+    return tuple(names) == tuple(k.column for k in key[: len(names)])

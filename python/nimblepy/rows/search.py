@@ -1,0 +1,144 @@
+"""Rows of a request found by looking at every key, where no index is: slow, and always possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy import _core
+from nimblepy.rows.request import KeyRange, Keys, Prefix
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.schema.names import ColumnName, output_name
+from nimblepy.schema.types import SortKey
+from nimblepy.schema.values import successor
+
+# Reads all rows of some columns, which are called as in the request.
+ReadColumns = Callable[[tuple[ColumnName, ...]], pa.Table]
+
+
+def search_keys(keys: Keys, read: ReadColumns) -> RowSet:
+    """Rows that have one of the keys, by key, then by row."""
+    names = keys.columns
+    table = read(names)
+    order = [SortKey(name) for name in names]
+    rows = _encoded(table, order[: len(keys.names)])
+    asked = _encoded_batch(keys.batch(keys.names), order[: len(keys.names)])
+    different = asked.unique()
+    found = _codes(rows, different)
+    code_of_key = _codes(asked, different)
+    # Row numbers by key: all rows that have it stand together.
+    hit = np.flatnonzero(found >= 0)
+    codes = found[hit]
+    by_code = hit[np.argsort(codes, kind="stable")]
+    counts = np.bincount(codes, minlength=len(different))
+    first = np.cumsum(counts) - counts
+    mine = counts[code_of_key] * _can_match(keys)
+    probe = np.repeat(np.arange(len(asked), dtype=np.int64), mine)
+    within = np.arange(len(probe)) - np.repeat(np.cumsum(mine) - mine, mine)
+    at = by_code[np.repeat(first[code_of_key], mine) + within] if len(probe) else hit[:0]
+    if keys.between is not None and len(at):
+        kept = _between(keys, table, at, probe)
+        at, probe = at[kept], probe[kept]
+    return RowSet(at.astype(np.uint64), None, probe, len(keys))
+
+
+def search_ordered(
+    request: KeyRange | Prefix, order: Sequence[SortKey], read: ReadColumns
+) -> RowSet:
+    """Rows of a range or prefix in the order of ``order``, rows with equal keys by number.
+
+    Args:
+        order: the whole key, of which the request has leading columns.
+    """
+    if request.nothing:
+        return RowSet.of_range(0, 0)
+    table = read(tuple(key.column for key in order))
+    encoded = _encoded(table, order)
+    mask: Any = pa.repeat(True, len(encoded))
+    lower, upper = _range_ends(request) if isinstance(request, KeyRange) else _prefix_ends(request)
+    if lower is not None:
+        mask = pc.and_(mask, pc.greater_equal(encoded, pa.scalar(lower, encoded.type)))
+    if upper is not None:
+        mask = pc.and_(mask, pc.less(encoded, pa.scalar(upper, encoded.type)))
+    if isinstance(request, Prefix) and request.starts_with:
+        text = table.column(len(request.values) - 1).combine_chunks()
+        octets = text.cast(pa.large_binary())
+        starts = pc.starts_with(octets, pattern=request.values[-1].as_py())
+        mask = pc.and_(mask, pc.fill_null(starts, False))
+    rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    kept = encoded.take(pa.array(rows))
+    return RowSet(rows[pc.array_sort_indices(kept).to_numpy()].astype(np.uint64))
+
+
+def _range_ends(request: KeyRange) -> tuple[bytes | None, bytes | None]:
+    """The range as half-open encoded keys."""
+    low, high = request.ends
+    lower = None if low is None else _one(low, request.keys)
+    upper = None if high is None else _one(high, request.keys)
+    if lower is not None and not request.lower.inclusive:
+        lower = successor(lower)
+    if upper is not None and request.upper.inclusive:
+        upper = successor(upper)
+    return lower, upper
+
+
+def _prefix_ends(request: Prefix) -> tuple[bytes | None, bytes | None]:
+    row, _ = request.ends
+    if row is None:
+        return None, None
+    encoded = _one(row, request.keys)
+    return encoded, successor(encoded)
+
+
+def _one(row: pa.RecordBatch, keys: Sequence[SortKey]) -> bytes:
+    found: bytes = _encoded_batch(row, keys)[0].as_py()
+    return found
+
+
+def _between(keys: Keys, table: pa.Table, at: Any, probe: Positions) -> Any:
+    column = table.column(table.num_columns - 1).combine_chunks().take(pa.array(at))
+    assert keys.lower is not None
+    assert keys.upper is not None
+    chosen = pa.array(probe)
+    above = pc.greater_equal(column, keys.lower.take(chosen))
+    below = pc.less_equal(column, keys.upper.take(chosen))
+    return pc.fill_null(pc.and_(above, below), False).to_numpy(zero_copy_only=False)
+
+
+def _codes(values: pa.Array, different: pa.Array) -> Positions:
+    """The position of each value among ``different``; -1: it is not there."""
+    found = pc.fill_null(pc.index_in(values, value_set=different), -1)
+    codes: Positions = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _can_match(keys: Keys) -> Any:
+    can = np.ones(len(keys), dtype=np.bool_)
+    if keys.usable is not None:
+        can &= keys.usable
+    if not keys.null_equals:
+        for values in keys.values:
+            if values.null_count:
+                can &= values.is_valid().to_numpy(zero_copy_only=False)
+    return can
+
+
+def _encoded(table: pa.Table, keys: Sequence[SortKey]) -> pa.Array:
+    """Keys of all rows as binary values that compare as the keys do."""
+    columns = [column.combine_chunks() for column in table.columns[: len(keys)]]
+    names = [output_name(key.column) for key in keys]
+    return _encoded_batch(pa.RecordBatch.from_arrays(columns, names=names), keys)
+
+
+def _encoded_batch(batch: pa.RecordBatch, keys: Sequence[SortKey]) -> pa.Array:
+    orders = [(key.descending, key.nulls_first) for key in keys[: batch.num_columns]]
+    octets, offsets = _core.encode_keys(batch, orders)
+    return pa.Array.from_buffers(
+        pa.large_binary(),
+        batch.num_rows,
+        [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(octets)],
+    )

@@ -1,0 +1,44 @@
+"""Field ids: numbers that stay with a column when it is renamed or moved.
+
+They are kept in the metadata of Arrow fields, under the name that Parquet files have for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+FIELD_ID = b"PARQUET:field_id"
+
+
+def field_id_of(field: pa.Field) -> int | None:
+    """The field id of an Arrow field; ``None``: it has none."""
+    found = (field.metadata or {}).get(FIELD_ID)
+    return int(found) if found is not None and found.isdigit() else None
+
+
+def field_id_at(schema: pa.Schema, path: Sequence[str]) -> int:
+    """The field id of the column at a path of struct fields, which has one."""
+    field = schema.field(path[0])
+    for name in path[1:]:
+        field = field.type.field(name)
+    found = field_id_of(field)
+    assert found is not None, f"column {'.'.join(path)} has no field id"
+    return found
+
+
+def has_field_ids(schema: pa.Schema) -> bool:
+    """Whether any column has one."""
+    return any(field_id_of(field) is not None for field in schema)
+
+
+def match_by_id(field: pa.Field, have: Sequence[pa.Field]) -> int | None:
+    """The position of the field with the id of ``field``."""
+    number = field_id_of(field)
+    return next((i for i, other in enumerate(have) if field_id_of(other) == number), None)
+
+
+def match_by_name(field: pa.Field, have: Sequence[pa.Field]) -> int | None:
+    """The position of the field with the name of ``field``."""
+    return next((i for i, other in enumerate(have) if other.name == field.name), None)

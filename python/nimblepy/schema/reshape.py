@@ -1,0 +1,163 @@
+"""Arrays of one type as another: fields found by a rule, renamed, widened, added, left out.
+
+A table's rows are written as its schema of that day and read as its schema of today. What belongs
+together is said by the caller: names where rows come in, field ids where they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+
+Convert: TypeAlias = Callable[[pa.Array], pa.Array]
+# The position of the field, among those that are there, that a wanted field is; None: none is.
+Match: TypeAlias = Callable[[pa.Field, Sequence[pa.Field]], int | None]
+# What a field that is not there is read as; raises where that must not be.
+Missing: TypeAlias = Callable[[pa.Field, str], pa.Scalar]
+# Raises where the values of a type may not become those of another; called with their place.
+Check: TypeAlias = Callable[[pa.DataType, pa.DataType, str], None]
+
+
+def converter(
+    have: pa.DataType, wanted: pa.DataType, match: Match, missing: Missing, check: Check, place: str
+) -> Convert | None:
+    """Turns arrays of type ``have`` into such of type ``wanted``; ``None``: they are that.
+
+    Args:
+        place: names the column in messages.
+    """
+    if pt.is_dictionary(have):
+        inner = converter(have.value_type, wanted, match, missing, check, place)
+        plain = have.value_type
+        return lambda array: _then(array.cast(plain), inner)
+    if pt.is_struct(wanted) and pt.is_struct(have):
+        return _struct(have, wanted, match, missing, check, place)
+    if pt.is_list(wanted) and _is_list(have):
+        return _list(have, wanted, match, missing, check, place)
+    if pt.is_map(wanted) and pt.is_map(have):
+        return _map(have, wanted, match, missing, check, place)
+    if have.equals(wanted):
+        return None
+    if pt.is_nested(wanted) or pt.is_nested(have):
+        if not pt.is_null(have):
+            raise InvalidArgumentError(f"{place} is {have}, expected {wanted}")
+    else:
+        check(have, wanted, place)
+
+    def cast(array: pa.Array) -> pa.Array:
+        try:
+            return array.cast(wanted)
+        except pa.ArrowInvalid as error:
+            raise InvalidArgumentError(f"{place}: {have} to {wanted}: {error}") from error
+
+    return cast
+
+
+def _then(array: pa.Array, convert: Convert | None) -> pa.Array:
+    return array if convert is None else convert(array)
+
+
+def repeated(scalar: pa.Scalar, length: int) -> pa.Array:
+    """A value as often as there are rows."""
+    return pa.repeat(scalar, length) if scalar.is_valid else pa.nulls(length, scalar.type)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_list(kind)
+        or pt.is_large_list(kind)
+        or pt.is_fixed_size_list(kind)
+        or pt.is_list_view(kind)
+        or pt.is_large_list_view(kind)
+    )
+
+
+def _struct(
+    have: pa.StructType,
+    wanted: pa.StructType,
+    match: Match,
+    missing: Missing,
+    check: Check,
+    place: str,
+) -> Convert | None:
+    fields = [have.field(i) for i in range(have.num_fields)]
+    parts: list[tuple[int | None, Convert | None, pa.Scalar | None]] = []
+    for field in (wanted.field(i) for i in range(wanted.num_fields)):
+        at = match(field, fields)
+        inner = f"{place}.{field.name}"
+        if at is None:
+            parts.append((None, None, missing(field, inner)))
+        else:
+            convert = converter(fields[at].type, field.type, match, missing, check, inner)
+            parts.append((at, convert, None))
+    same = [at for at, _, _ in parts] == list(range(len(fields)))
+    if same and not any(convert for _, convert, _ in parts):
+        names = [field.name for field in fields]
+        nullable = [field.nullable for field in fields]
+        targets = [wanted.field(i) for i in range(wanted.num_fields)]
+        if names == [t.name for t in targets] and nullable == [t.nullable for t in targets]:
+            return None
+
+    def convert_struct(array: pa.Array) -> pa.Array:
+        children = array.flatten()
+        arrays = [
+            repeated(scalar, len(array)) if scalar is not None else _then(children[at], convert)
+            for at, convert, scalar in parts
+        ]
+        targets = [wanted.field(i) for i in range(wanted.num_fields)]
+        if array.null_count:
+            # Below a null a field that must have a value has none.
+            made = pa.StructArray.from_arrays(
+                arrays, fields=[t.with_nullable(True) for t in targets], mask=array.is_null()
+            )
+            return pa.Array.from_buffers(
+                wanted, len(made), made.buffers()[:1], made.null_count, children=arrays
+            )
+        return pa.StructArray.from_arrays(arrays, fields=targets)
+
+    return convert_struct
+
+
+def _list(
+    have: pa.DataType, wanted: pa.ListType, match: Match, missing: Missing, check: Check, place: str
+) -> Convert | None:
+    convert = converter(
+        have.value_type, wanted.value_type, match, missing, check, f"{place}.element"
+    )
+    plain = pa.list_(have.value_field)
+    if convert is None and pt.is_list(have):
+        return None if have.equals(wanted) else lambda array: array.cast(wanted)
+
+    def convert_list(array: pa.Array) -> pa.Array:
+        lists = array if pt.is_list(have) else array.cast(plain)
+        values = _then(lists.values, convert)
+        return pa.Array.from_buffers(
+            wanted, len(lists), lists.buffers()[:2], -1, lists.offset, children=[values]
+        )
+
+    return convert_list
+
+
+def _map(
+    have: pa.MapType, wanted: pa.MapType, match: Match, missing: Missing, check: Check, place: str
+) -> Convert | None:
+    keys = converter(have.key_type, wanted.key_type, match, missing, check, f"{place}.key")
+    items = converter(have.item_type, wanted.item_type, match, missing, check, f"{place}.value")
+    if keys is None and items is None and have.equals(wanted):
+        return None
+
+    def convert_map(array: pa.Array) -> pa.Array:
+        entries = pa.StructArray.from_arrays(
+            [_then(array.keys, keys), _then(array.items, items)],
+            fields=[wanted.key_field, wanted.item_field],
+        )
+        return pa.Array.from_buffers(
+            wanted, len(array), array.buffers()[:2], -1, array.offset, children=[entries]
+        )
+
+    return convert_map

@@ -1,0 +1,1 @@
+"""Tables: files that change together, with Iceberg's metadata and our own reading."""

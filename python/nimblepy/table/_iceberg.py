@@ -1,0 +1,1446 @@
+"""The only module that imports pyiceberg: catalogs, metadata, manifests and commits.
+
+What the rest of nimblepy sees are the plain values of :mod:`nimblepy.table.model`. pyiceberg writes
+and validates the metadata; the snapshots, their manifests and the retries of commits are made here,
+from its public classes. The few things that are not public are checked by :func:`self_test` when
+the module is loaded, so that a version that moved them says so at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.types as pt
+import pyiceberg
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    NotEqualTo,
+    NotNull,
+    Or,
+    StartsWith,
+)
+from pyiceberg.expressions import visitors as ice_visitors
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.manifest import DataFile as IceDataFile
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    read_manifest_list,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionField as IcePartitionField
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table as IceTable
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Snapshot as IceSnapshot
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from nimblepy.errors import (
+    InvalidArgumentError,
+    NimbleError,
+    UnsupportedVersionError,
+)
+from nimblepy.expr import nodes
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.field_ids import FIELD_ID, field_id_at
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import SortKey
+from nimblepy.schema.values import is_nan
+from nimblepy.table.model import (
+    Content,
+    DataFile,
+    Entry,
+    Manifest,
+    Metrics,
+    PartitionField,
+    Reference,
+    Snapshot,
+)
+
+MAIN = "main"
+# Retries of a commit that lost to another, and the waits between them in seconds.
+MOST_ATTEMPTS = 100
+_FIRST_WAIT = 0.005
+_LONGEST_WAIT = 0.2
+
+_CONTENTS: dict[Any, Content] = {
+    DataFileContent.DATA: "data",
+    DataFileContent.POSITION_DELETES: "position deletes",
+    DataFileContent.EQUALITY_DELETES: "equality deletes",
+}
+_CONTENT_OF = {name: value for value, name in _CONTENTS.items()}
+
+
+def _register_format(name: str) -> Any:
+    """Makes ``name`` a file format that pyiceberg reads from and writes to manifests."""
+    known = FileFormat.__members__.get(name)
+    if known is not None:
+        return known
+    member = str.__new__(FileFormat, name)
+    member._name_ = name
+    member._value_ = name
+    FileFormat._member_names_.append(name)
+    FileFormat._member_map_[name] = member
+    FileFormat._value2member_map_[name] = member
+    type.__setattr__(FileFormat, name, member)
+    return member
+
+
+def self_test() -> None:
+    """Checks what is used of pyiceberg beyond its public interface.
+
+    Raises:
+        ImportError: this version is another one than nimblepy was written for; the message names
+            what was not found.
+    """
+    wrong = []
+    if _register_format("NIMBLEPY") is not FileFormat("NIMBLEPY"):
+        wrong.append("FileFormat takes no new member")
+    if FileFormat("PARQUET") is not FileFormat.PARQUET:
+        wrong.append("FileFormat has lost its members")
+    for owner, name in (
+        (ManifestWriterV2, "_meta"),
+        (ManifestWriterV2, "content"),
+        (SqlCatalog, "_write_metadata"),
+        (ice_visitors, "_InclusiveMetricsEvaluator"),
+        (ice_visitors, "_StrictMetricsEvaluator"),
+        (IceDataFile, "from_args"),
+        (ManifestEntry, "from_args"),
+    ):
+        if not hasattr(owner, name):
+            wrong.append(f"{owner.__name__} has no {name}")
+    if wrong:
+        raise ImportError(
+            f"pyiceberg {pyiceberg.__version__} does not fit this nimblepy, which needs "
+            f">=0.12,<0.13: {'; '.join(wrong)}"
+        )
+
+
+self_test()
+
+
+# ------------------------------------------------------------------ files on this machine
+
+
+def local_path(location: str) -> str | None:
+    """The path of a location on this machine; ``None``: it is somewhere else."""
+    if location.startswith("file:"):
+        rest = location.removeprefix("file:")
+        return rest[2:] if rest.startswith("//") else rest
+    return None if "://" in location else location
+
+
+class _LocalInput(InputFile):
+    def __len__(self) -> int:
+        return os.stat(_path(self.location)).st_size
+
+    def exists(self) -> bool:
+        return os.path.exists(_path(self.location))
+
+    def open(self, seekable: bool = True) -> Any:
+        return open(_path(self.location), "rb")  # the caller closes it
+
+
+class _Synced:
+    """A new file that is on the disk once it is closed."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._file = open(path, mode)  # noqa: SIM115 - closed by close()
+
+    def write(self, data: bytes) -> int:
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> _Synced:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _LocalOutput(OutputFile):
+    def __len__(self) -> int:
+        return os.stat(_path(self.location)).st_size
+
+    def exists(self) -> bool:
+        return os.path.exists(_path(self.location))
+
+    def to_input_file(self) -> InputFile:
+        return _LocalInput(self.location)
+
+    def create(self, overwrite: bool = False) -> Any:
+        return _Synced(_path(self.location), "wb" if overwrite else "xb")
+
+
+class LocalIO(FileIO):
+    """Metadata files on this machine, found by their exact path, synced when they are written.
+
+    pyiceberg's own reads a path as a URI, so that ``#`` and ``?`` end it.
+    """
+
+    def new_input(self, location: str) -> InputFile:
+        return _LocalInput(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return _LocalOutput(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        os.remove(_path(location if isinstance(location, str) else location.location))
+
+
+def _path(location: str) -> str:
+    path = local_path(location)
+    if path is None:
+        raise InvalidArgumentError(f"{location}: not a place on this machine")
+    return path
+
+
+# ------------------------------------------------------------------ catalogs
+
+
+class _SqlCatalog(SqlCatalog):
+    """The catalog in a SQL database, which leaves no metadata file of a lost commit behind."""
+
+    _written = threading.local()
+
+    @staticmethod
+    def _write_metadata(metadata: Any, io: FileIO, metadata_path: str) -> None:
+        _SqlCatalog._written.last = (io, metadata_path)
+        SqlCatalog._write_metadata(metadata, io, metadata_path)
+
+    def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
+        with self._clean():
+            return super().commit_table(table, requirements, updates)
+
+    def create_table(self, *arguments: Any, **keywords: Any) -> Any:
+        with self._clean():
+            return super().create_table(*arguments, **keywords)
+
+    @contextlib.contextmanager
+    def _clean(self) -> Iterator[None]:
+        self._written.last = None
+        try:
+            yield
+        except (CommitFailedException, TableAlreadyExistsError):
+            if self._written.last is not None:
+                io, path = self._written.last
+                with contextlib.suppress(OSError):
+                    io.delete(path)
+            raise
+
+
+def open_directory(directory: str) -> Catalog:
+    """The catalog that lies in a directory with its tables; made where there is none."""
+    os.makedirs(directory, exist_ok=True)
+    return open_sql(f"sqlite:///{directory}/catalog.db?timeout=60", f"file://{directory}")
+
+
+def open_sql(uri: str, warehouse: str, **properties: str) -> Catalog:
+    """A catalog in a SQL database."""
+    if local_path(warehouse) is not None:
+        properties = {"py-io-impl": f"{__name__}.LocalIO", **properties}
+    for attempt in range(5):
+        try:
+            return _SqlCatalog("nimble", uri=uri, warehouse=warehouse, **properties)
+        except Exception as error:
+            # Another process is making the same tables in the database.
+            if attempt == 4 or type(error).__module__.split(".")[0] != "sqlalchemy":
+                raise
+            time.sleep(0.05 * (attempt + 1))
+    raise AssertionError
+
+
+def open_uri(uri: str, properties: Mapping[str, str]) -> Catalog:
+    """A catalog of any kind that pyiceberg knows."""
+    kinds = {}
+    if uri.startswith("rest:"):
+        kinds, uri = {"type": "rest"}, uri.removeprefix("rest:")
+    try:
+        return load_catalog("nimble", uri=uri, **kinds, **properties)
+    except (ValueError, pyiceberg.exceptions.RESTError) as error:
+        raise InvalidArgumentError(f"connect: {uri!r}: {error}") from error
+
+
+def is_catalog(value: object) -> bool:
+    return isinstance(value, Catalog)
+
+
+class TableExists(Exception):
+    """There is a table of this name."""
+
+
+class NoSuchTable(Exception):
+    """There is no table of this name."""
+
+
+def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    """Makes a namespace; one that is there already is left alone."""
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        return
+    except Exception as error:
+        # Another process made it in between, which the SQL catalog does not tell.
+        if type(error).__module__.split(".")[0] != "sqlalchemy":
+            raise
+        if namespace not in catalog.list_namespaces():
+            raise
+
+
+def list_namespaces(catalog: Catalog) -> list[tuple[str, ...]]:
+    """All namespaces, nested ones included."""
+    found: list[tuple[str, ...]] = []
+    waiting: list[tuple[str, ...]] = [()]
+    while waiting:
+        for name in catalog.list_namespaces(waiting.pop()):
+            if name not in found:
+                found.append(name)
+                waiting.append(name)
+    return sorted(found)
+
+
+def list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    try:
+        return sorted(tuple(name) for name in catalog.list_tables(namespace))
+    except NoSuchNamespaceError:
+        shown = ".".join(namespace)
+        raise InvalidArgumentError(f"there is no namespace {shown!r}") from None
+
+
+def load_table(catalog: Catalog, name: tuple[str, ...]) -> Metadata:
+    """The newest metadata of a table.
+
+    Raises:
+        NoSuchTable: there is none.
+
+    Cost: one read, of the metadata file.
+    """
+    try:
+        return Metadata(catalog.load_table(name))
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise NoSuchTable from None
+
+
+def drop_table(catalog: Catalog, name: tuple[str, ...]) -> None:
+    try:
+        catalog.drop_table(name)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise NoSuchTable from None
+
+
+def drop_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    try:
+        catalog.drop_namespace(namespace)
+    except NoSuchNamespaceError:
+        raise InvalidArgumentError(f"there is no namespace {'.'.join(namespace)!r}") from None
+    except NamespaceNotEmptyError as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def rename_table(catalog: Catalog, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    try:
+        catalog.rename_table(old, new)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise NoSuchTable from None
+    except TableAlreadyExistsError:
+        raise TableExists from None
+
+
+def register_table(catalog: Catalog, name: tuple[str, ...], metadata_file: str) -> Metadata:
+    try:
+        return Metadata(catalog.register_table(name, metadata_file))
+    except TableAlreadyExistsError:
+        raise TableExists from None
+
+
+def create_table(
+    catalog: Catalog,
+    name: tuple[str, ...],
+    schema: pa.Schema,
+    *,
+    location: str | None,
+    primary_key: Sequence[str],
+    cluster_by: Sequence[SortKey],
+    partition_by: Sequence[tuple[str, str, str]],
+    properties: Mapping[str, str],
+) -> Metadata:
+    """Makes an empty table.
+
+    Args:
+        schema: types that tables have, see ``types.py``.
+        partition_by: (column, transform, name) of each partition field.
+
+    Raises:
+        TableExists: there is one of this name.
+    """
+    ice = to_iceberg(schema, primary_key)
+    spec = PartitionSpec(
+        *(
+            IcePartitionField(
+                source_id=_field_id(ice, column),
+                field_id=1000 + i,
+                transform=parse_transform(transform),
+                name=field_name,
+            )
+            for i, (column, transform, field_name) in enumerate(partition_by)
+        )
+    )
+    try:
+        made = catalog.create_table(
+            name,
+            ice,
+            location=location,
+            partition_spec=spec,
+            sort_order=_sort_order(ice, cluster_by),
+            properties=dict(properties),
+        )
+    except TableAlreadyExistsError:
+        raise TableExists from None
+    except ValueError as error:
+        raise InvalidArgumentError(f"create_table: {error}") from error
+    return Metadata(made)
+
+
+def _sort_order(schema: Schema, keys: Sequence[SortKey]) -> SortOrder:
+    return SortOrder(
+        *(
+            SortField(
+                source_id=_field_id(schema, key.column),
+                transform=IdentityTransform(),
+                direction=SortDirection.DESC if key.descending else SortDirection.ASC,
+                null_order=NullOrder.NULLS_FIRST if key.nulls_first else NullOrder.NULLS_LAST,
+            )
+            for key in keys
+        )
+    )
+
+
+def _field_id(schema: Schema, name: ColumnName) -> int:
+    column = resolve_column(to_arrow(schema), name)
+    return field_id_at(to_arrow(schema), column.path)
+
+
+# ------------------------------------------------------------------ schemas
+
+_PRIMITIVES: list[tuple[type[PrimitiveType], pa.DataType]] = [
+    (BooleanType, pa.bool_()),
+    (IntegerType, pa.int32()),
+    (LongType, pa.int64()),
+    (FloatType, pa.float32()),
+    (DoubleType, pa.float64()),
+    (DateType, pa.date32()),
+    (TimeType, pa.time64("us")),
+    (TimestampType, pa.timestamp("us")),
+    (TimestamptzType, pa.timestamp("us", "UTC")),
+    (StringType, pa.string()),
+    (BinaryType, pa.binary()),
+    (UUIDType, pa.binary(16)),
+]
+
+
+def to_arrow(schema: Schema) -> pa.Schema:
+    """The Arrow schema of a table, with a field id in the metadata of every field."""
+    return pa.schema([_arrow_field(item) for item in schema.fields])
+
+
+def _arrow_field(item: NestedField, name: str | None = None) -> pa.Field:
+    return pa.field(
+        name or item.name,
+        _arrow_type(item.field_type),
+        nullable=not item.required,
+        metadata={FIELD_ID: str(item.field_id).encode()},
+    )
+
+
+def _arrow_type(kind: IcebergType) -> pa.DataType:
+    if isinstance(kind, StructType):
+        return pa.struct([_arrow_field(item) for item in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(_arrow_field(kind.element_field, "element"))
+    if isinstance(kind, MapType):
+        return pa.map_(_arrow_field(kind.key_field, "key"), _arrow_field(kind.value_field, "value"))
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, FixedType):
+        return pa.binary(len(kind))
+    for known, arrow in _PRIMITIVES:
+        if isinstance(kind, known):
+            return arrow
+    raise UnsupportedVersionError(f"a table with the type {kind}, which nimblepy does not read")
+
+
+def to_iceberg(schema: pa.Schema, primary_key: Sequence[str] = ()) -> Schema:
+    """The Iceberg schema for an Arrow one, with new field ids."""
+    numbers = iter(range(1, 1 << 30))
+
+    def nested(item: pa.Field, required: bool) -> NestedField:
+        return NestedField(
+            field_id=next(numbers),
+            name=item.name,
+            field_type=kind_of(item.type),
+            required=required,
+            doc=_doc(item),
+        )
+
+    def kind_of(kind: pa.DataType) -> IcebergType:
+        if pt.is_struct(kind):
+            return StructType(*(nested(item, not item.nullable) for item in kind))
+        if pt.is_list(kind):
+            element = nested(kind.value_field.with_name("element"), not kind.value_field.nullable)
+            return ListType(element.field_id, element.field_type, element.required)
+        if pt.is_map(kind):
+            key, value = nested(kind.key_field, True), nested(kind.item_field, False)
+            return MapType(
+                key.field_id,
+                key.field_type,
+                value.field_id,
+                value.field_type,
+                not kind.item_field.nullable,
+            )
+        return _primitive(kind)
+
+    fields = [nested(item, not item.nullable or item.name in primary_key) for item in schema]
+    ids = [item.field_id for item in fields if item.name in primary_key]
+    return Schema(*fields, identifier_field_ids=ids)
+
+
+def fresh(schema: Schema) -> Schema:
+    """The schema with the field ids that a new table will have."""
+    return cast(Schema, assign_fresh_schema_ids(schema))
+
+
+def _doc(item: pa.Field) -> str | None:
+    found = (item.metadata or {}).get(b"doc")
+    return None if found is None else found.decode()
+
+
+def _primitive(kind: pa.DataType) -> IcebergType:
+    if pt.is_decimal128(kind):
+        return DecimalType(kind.precision, kind.scale)
+    if pt.is_fixed_size_binary(kind):
+        return FixedType(kind.byte_width)
+    for known, arrow in _PRIMITIVES:
+        if kind.equals(arrow):
+            return known()
+    raise InvalidArgumentError(f"{kind}: no type of a table")
+
+
+# ------------------------------------------------------------------ metadata
+
+
+class Metadata:
+    """One version of a table's metadata. Immutable.
+
+    Attributes:
+        ice: the table as pyiceberg has it.
+        reads: metadata files that were read through this object.
+    """
+
+    def __init__(self, ice: IceTable) -> None:
+        self.ice = ice
+        self.reads = 1
+        self._schemas: dict[int, pa.Schema] = {}
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        return tuple(self.ice.name())
+
+    @property
+    def uuid(self) -> str:
+        return str(self.ice.metadata.table_uuid)
+
+    @property
+    def location(self) -> str:
+        return str(self.ice.metadata.location)
+
+    @property
+    def metadata_file(self) -> str:
+        return str(self.ice.metadata_location)
+
+    @property
+    def format_version(self) -> int:
+        return int(self.ice.metadata.format_version)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return dict(self.ice.metadata.properties)
+
+    @property
+    def schema_id(self) -> int:
+        return int(self.ice.metadata.current_schema_id)
+
+    def schema(self, schema_id: int | None = None) -> pa.Schema:
+        """The Arrow schema; ``None`` is the current one."""
+        wanted = self.schema_id if schema_id is None else schema_id
+        known = self._schemas.get(wanted)
+        if known is None:
+            known = self._schemas[wanted] = to_arrow(self._ice_schema(wanted))
+        return known
+
+    def _ice_schema(self, schema_id: int | None) -> Schema:
+        metadata = self.ice.metadata
+        wanted = metadata.current_schema_id if schema_id is None else schema_id
+        return next(schema for schema in metadata.schemas if schema.schema_id == wanted)
+
+    def column_name(self, number: int) -> str | None:
+        """The dotted name of a column of the current schema."""
+        return self._ice_schema(None).find_column_name(number)
+
+    def defaults(self, schema_id: int | None) -> dict[int, pa.Scalar]:
+        """What a column is read as in files of before it was added, by field id."""
+        schema = self._ice_schema(schema_id)
+        arrow = self.schema(schema_id)
+        return {
+            item.field_id: constant(arrow.field(i).type, item.initial_default)
+            for i, item in enumerate(schema.fields)
+            if item.initial_default is not None
+        }
+
+    def primary_key(self, schema_id: int | None = None) -> list[str]:
+        schema = self._ice_schema(schema_id)
+        names = (schema.find_column_name(number) for number in schema.identifier_field_ids)
+        return [name for name in names if name is not None]
+
+    def cluster_by(self, schema_id: int | None = None) -> list[SortKey]:
+        """The order of rows in each file; what is no column alone ends it."""
+        schema = self._ice_schema(schema_id)
+        keys = []
+        for item in self.ice.metadata.sort_order().fields:
+            name = schema.find_column_name(item.source_id)
+            if name is None or not isinstance(item.transform, IdentityTransform):
+                break
+            first = item.null_order == NullOrder.NULLS_FIRST
+            descending = item.direction == SortDirection.DESC
+            keys.append(SortKey(name, descending=descending, nulls_first=first))
+        return keys
+
+    @property
+    def sort_order_id(self) -> int:
+        return int(self.ice.metadata.default_sort_order_id)
+
+    @property
+    def spec_id(self) -> int:
+        return int(self.ice.metadata.default_spec_id)
+
+    def spec(self, spec_id: int | None = None) -> list[PartitionField]:
+        """Fields of a partition spec; ``None`` is the current one."""
+        found = self._ice_spec(self.spec_id if spec_id is None else spec_id)
+        return [
+            PartitionField(
+                source_id=item.source_id,
+                field_id=item.field_id,
+                name=item.name,
+                transform=str(item.transform),
+            )
+            for item in found.fields
+        ]
+
+    def spec_sources(self) -> set[int]:
+        """Field ids of all columns that any partition spec is about."""
+        return {f.source_id for spec in self.ice.metadata.partition_specs for f in spec.fields}
+
+    def _ice_spec(self, spec_id: int) -> PartitionSpec:
+        return self.ice.metadata.specs()[spec_id]
+
+    # ---------------------------------------------------------------- snapshots and references
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """All that were not expired, in the order of their commits."""
+        found = [_plain_snapshot(item) for item in self.ice.metadata.snapshots]
+        return sorted(found, key=lambda item: item.sequence)
+
+    def snapshot(self, number: int) -> Snapshot | None:
+        found = self.ice.metadata.snapshot_by_id(number)
+        return None if found is None else _plain_snapshot(found)
+
+    @property
+    def references(self) -> dict[str, Reference]:
+        """Tags and branches by name; ``main`` is one."""
+        return {
+            name: Reference(
+                snapshot=ref.snapshot_id,
+                kind="tag" if ref.snapshot_ref_type == SnapshotRefType.TAG else "branch",
+            )
+            for name, ref in self.ice.metadata.refs.items()
+        }
+
+    def head(self, branch: str = MAIN) -> Snapshot | None:
+        found = self.references.get(branch)
+        return None if found is None else self.snapshot(found.snapshot)
+
+    def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:
+        """The snapshot that ``main`` was at this time; ``None``: it had none yet."""
+        found = None
+        for entry in self.ice.metadata.snapshot_log:
+            if entry.timestamp_ms <= timestamp_ms:
+                found = entry.snapshot_id
+        return None if found is None else self.snapshot(found)
+
+    def ancestors(self, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+        """A snapshot and those before it, newest first, as far as they are known."""
+        while snapshot is not None:
+            yield snapshot
+            snapshot = None if snapshot.parent is None else self.snapshot(snapshot.parent)
+
+    def metadata_files(self) -> list[str]:
+        """This metadata file and those before it that the log names."""
+        older = [entry.metadata_file for entry in self.ice.metadata.metadata_log]
+        return [self.metadata_file, *older]
+
+    # ---------------------------------------------------------------- manifests
+
+    def manifests(self, snapshot: Snapshot) -> list[Manifest]:
+        """The manifests of a snapshot. Cost: one read, of its manifest list."""
+        self.reads += 1
+        try:
+            found = list(read_manifest_list(self.ice.io.new_input(snapshot.manifest_list)))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is gone; "
+                "the snapshot has expired. Call refresh()"
+            ) from error
+        return [
+            Manifest(
+                path=item.manifest_path,
+                deletes=item.content == ManifestContent.DELETES,
+                spec_id=item.partition_spec_id,
+                files=(item.added_files_count or 0) + (item.existing_files_count or 0),
+                rows=(item.added_rows_count or 0) + (item.existing_rows_count or 0),
+                sequence=item.sequence_number or 0,
+                raw=item,
+            )
+            for item in found
+        ]
+
+    def entries(self, manifest: Manifest) -> list[Entry]:
+        """The live files of a manifest. Cost: one read."""
+        self.reads += 1
+        return [
+            Entry(_plain_file(entry.data_file), entry.sequence_number or 0, manifest.path, entry)
+            for entry in manifest.raw.fetch_manifest_entry(self.ice.io)
+        ]
+
+    def added_and_removed(self, snapshot: Snapshot) -> tuple[list[DataFile], list[str]]:
+        """Files that one commit added, and paths of those it removed."""
+        added, removed = [], []
+        for manifest in self.manifests(snapshot):
+            if manifest.raw.added_snapshot_id != snapshot.id:
+                continue
+            self.reads += 1
+            for entry in manifest.raw.fetch_manifest_entry(self.ice.io, discard_deleted=False):
+                if entry.status == ManifestEntryStatus.DELETED:
+                    removed.append(entry.data_file.file_path)
+                elif entry.status == ManifestEntryStatus.ADDED:
+                    added.append(_plain_file(entry.data_file))
+        return added, removed
+
+    def pruner(self, conjuncts: Sequence[nodes.Node], schema_id: int | None) -> Pruner:
+        """Tells which manifests and files may have rows for which all ``conjuncts`` are true."""
+        return Pruner(self, conjuncts, schema_id)
+
+
+def _plain_snapshot(item: IceSnapshot) -> Snapshot:
+    summary = item.summary
+    return Snapshot(
+        id=item.snapshot_id,
+        parent=item.parent_snapshot_id,
+        sequence=item.sequence_number or 0,
+        timestamp_ms=item.timestamp_ms,
+        operation="" if summary is None else str(summary.operation.value),
+        summary={} if summary is None else dict(summary.additional_properties),
+        schema_id=item.schema_id,
+        manifest_list=item.manifest_list,
+    )
+
+
+def _plain_file(item: IceDataFile) -> DataFile:
+    kind = item.file_format
+    return DataFile(
+        path=item.file_path,
+        format=str(kind.value if isinstance(kind, FileFormat) else kind).upper(),
+        rows=item.record_count,
+        bytes=item.file_size_in_bytes,
+        content=_CONTENTS[item.content],
+        spec_id=item.spec_id,
+        partition=tuple(item.partition[i] for i in range(len(item.partition))),
+        metrics=Metrics(
+            values=item.value_counts or {},
+            nulls=item.null_value_counts or {},
+            nans=item.nan_value_counts or {},
+            lower=item.lower_bounds or {},
+            upper=item.upper_bounds or {},
+        ),
+        sort_order_id=item.sort_order_id,
+    )
+
+
+def _ice_file(item: DataFile) -> IceDataFile:
+    made = IceDataFile.from_args(
+        content=_CONTENT_OF[item.content],
+        file_path=item.path,
+        file_format=FileFormat(item.format),
+        partition=Record(*item.partition),
+        record_count=item.rows,
+        file_size_in_bytes=item.bytes,
+        column_sizes=dict(item.metrics.column_bytes),
+        value_counts=dict(item.metrics.values),
+        null_value_counts=dict(item.metrics.nulls),
+        nan_value_counts=dict(item.metrics.nans),
+        lower_bounds=dict(item.metrics.lower),
+        upper_bounds=dict(item.metrics.upper),
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=item.sort_order_id,
+    )
+    made.spec_id = item.spec_id
+    return made
+
+
+# ------------------------------------------------------------------ values
+
+
+def bound_bytes(kind: pa.DataType, value: Any) -> bytes:
+    """A value as Iceberg stores bounds.
+
+    Args:
+        value: a Python value as ``internal_value`` gives it.
+    """
+    return to_bytes(cast(PrimitiveType, _primitive(kind)), value)
+
+
+def bound_value(kind: pa.DataType, stored: bytes) -> pa.Scalar:
+    """The bound that :func:`bound_bytes` gave, also where the column was narrower then."""
+    return constant(kind, from_bytes(cast(PrimitiveType, _primitive(kind)), stored))
+
+
+def constant(kind: pa.DataType, value: Any) -> pa.Scalar:
+    """A value as Iceberg keeps it in memory (days, microseconds, ...) as an Arrow scalar."""
+    if value is None:
+        return pa.scalar(None, kind)
+    if pt.is_date(kind):
+        return pa.scalar(value, pa.int32()).cast(kind)
+    if pt.is_time(kind) or pt.is_timestamp(kind):
+        return pa.scalar(value, pa.int64()).cast(kind)
+    if isinstance(value, uuid.UUID):
+        value = value.bytes
+    return pa.scalar(value, kind)
+
+
+# ------------------------------------------------------------------ pruning
+
+_COMPARISONS: dict[str, Callable[..., BooleanExpression]] = {
+    "==": EqualTo,
+    "!=": NotEqualTo,
+    "<": LessThan,
+    "<=": LessThanOrEqual,
+    ">": GreaterThan,
+    ">=": GreaterThanOrEqual,
+}
+
+
+class Pruner:
+    """Iceberg's inclusive evaluation: what it leaves out has no row that passes.
+
+    Attributes:
+        exact: the tests say just what the conjuncts say, so that :meth:`whole` may be asked.
+    """
+
+    def __init__(
+        self, metadata: Metadata, conjuncts: Sequence[nodes.Node], schema_id: int | None
+    ) -> None:
+        self._metadata = metadata
+        self._schema = metadata._ice_schema(schema_id)
+        self._arrow = metadata.schema(schema_id)
+        expression: BooleanExpression = AlwaysTrue()
+        self.exact = True
+        for node in conjuncts:
+            expression = And(expression, self._expression(node))
+        self._expression_all = expression
+        self._by_spec: dict[int, tuple[Any, Any]] = {}
+        self._metrics = ice_visitors._InclusiveMetricsEvaluator(self._schema, expression)
+
+    def manifest(self, manifest: Manifest) -> bool:
+        """Whether a manifest may list files with such rows."""
+        return bool(self._of_spec(manifest.spec_id)[0](manifest.raw))
+
+    def entry(self, entry: Entry) -> bool:
+        """Whether a file may have such rows."""
+        file = entry.raw.data_file
+        if not self._of_spec(file.spec_id)[1](file.partition):
+            return False
+        return bool(self._metrics.eval(file))
+
+    def whole(self, entry: Entry) -> bool:
+        """Whether all rows of a file pass, as its statistics prove."""
+        strict = ice_visitors._StrictMetricsEvaluator(self._schema, self._expression_all)
+        return self.exact and bool(strict.eval(entry.raw.data_file))
+
+    def _of_spec(self, spec_id: int) -> tuple[Any, Any]:
+        known = self._by_spec.get(spec_id)
+        if known is None:
+            spec = self._metadata._ice_spec(spec_id)
+            projected = ice_visitors.inclusive_projection(self._schema, spec)(self._expression_all)
+            fields = Schema(*spec.partition_type(self._schema).fields)
+            known = self._by_spec[spec_id] = (
+                ice_visitors.manifest_evaluator(spec, self._schema, projected),
+                ice_visitors.expression_evaluator(fields, projected, True),
+            )
+        return known
+
+    def _expression(self, node: nodes.Node) -> BooleanExpression:
+        match node:
+            case nodes.And(args):
+                return _folded(And, [self._expression(arg) for arg in args])
+            case nodes.Or(args):
+                return _folded(Or, [self._expression(arg) for arg in args])
+            case nodes.Compare() | nodes.In() | nodes.IsNull() | nodes.IsValid():
+                return self._leaf(node)
+            case nodes.StartsWith(_, prefix) if isinstance(prefix, str):
+                return self._leaf(node)
+        self.exact = False
+        return AlwaysTrue()
+
+    def _leaf(self, node: Any) -> BooleanExpression:
+        """One test; true where the library cannot bind it to just this column."""
+        name = ".".join(node.column.path)
+        if pt.is_floating(node.column.type):
+            self.exact = False  # of NaN the statistics of some writers say nothing
+        try:
+            made = self._unbound(node, name)
+            found = self._schema.find_field(name)
+            if found.field_id == field_id_at(self._arrow, node.column.path):
+                ice_visitors.bind(self._schema, made, True)
+                return made
+        except (ValueError, TypeError, KeyError, AssertionError, OverflowError, NimbleError):
+            pass
+        self.exact = False
+        return AlwaysTrue()
+
+    def _unbound(self, node: Any, name: str) -> BooleanExpression:
+        match node:
+            case nodes.IsNull():
+                return IsNull(name)
+            case nodes.IsValid():
+                return NotNull(name)
+            case nodes.StartsWith(_, prefix):
+                return StartsWith(name, prefix)
+            case nodes.In(column, values):
+                nan = any(is_nan(value) for value in values)
+                rest = [_literal(column.type, v) for v in values if not is_nan(v)]
+                return Or(In(name, rest), IsNaN(name)) if nan else In(name, rest)
+            case nodes.Compare(column, op, value, nan_greatest):
+                if is_nan(value):
+                    return IsNaN(name) if op == "==" else AlwaysTrue()
+                made = _COMPARISONS[op](name, _literal(column.type, value))
+                above = nan_greatest and op in (">", ">=") and pt.is_floating(column.type)
+                return Or(made, IsNaN(name)) if above else made
+        return AlwaysTrue()
+
+
+def _folded(kind: Callable[..., BooleanExpression], args: list[Any]) -> BooleanExpression:
+    found = args[0]
+    for arg in args[1:]:
+        found = kind(found, arg)
+    return cast(BooleanExpression, found)
+
+
+def _literal(kind: pa.DataType, scalar: pa.Scalar) -> Any:
+    """The value of a scalar as the library takes it: times are numbers."""
+    return internal_value(kind, scalar)
+
+
+def internal_value(kind: pa.DataType, scalar: pa.Scalar) -> Any:
+    """The value of a scalar as Iceberg keeps it in memory: days, microseconds, bytes, ..."""
+    if not scalar.is_valid:
+        return None
+    if pt.is_date32(kind):
+        return scalar.cast(pa.int32()).as_py()
+    if pt.is_time(kind) or pt.is_timestamp(kind):
+        return scalar.cast(pa.int64()).as_py()
+    return scalar.as_py()
+
+
+# ------------------------------------------------------------------ commits
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    """Writes a manifest of delete files, for which the library has no writer."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class SwapLost(Exception):
+    """Another commit was first."""
+
+
+@dataclass
+class SnapshotCommit:
+    """A new snapshot on its way into a table: files are written once, attempts repeated.
+
+    Attributes:
+        removed: paths of files, with rows or deletes, that are no longer part of the table.
+        summary: what is said of it besides Iceberg's own figures.
+    """
+
+    operation: str
+    branch: str = MAIN
+    added: list[DataFile] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
+    summary: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.id = uuid.uuid4()
+        self.snapshot = int.from_bytes(self.id.bytes[:8], "big") >> 1
+        self._manifests = 0
+        self._attempts = 0
+        self._kept: list[str] = []  # metadata files of all attempts
+        self._passing: list[str] = []  # those of the last one alone
+        self._written: dict[int, list[ManifestFile]] = {}
+
+    def attempt(self, metadata: Metadata) -> Metadata:
+        """Tries to make this the newest snapshot after that of ``metadata``.
+
+        Raises:
+            SwapLost: another commit was first; nothing is left of the attempt but what the next
+                one uses again.
+        """
+        ice = metadata.ice
+        parent = metadata.head(self.branch)
+        self._passing = []
+        manifests = self._added_manifests(metadata) + self._existing_manifests(metadata, parent)
+        self._attempts += 1
+        name = f"snap-{self.snapshot}-{self._attempts}-{self.id}.avro"
+        path = f"{metadata.location}/metadata/{name}"
+        self._passing.append(path)
+        sequence = ice.metadata.last_sequence_number + 1
+        with write_manifest_list(
+            format_version=2,
+            output_file=ice.io.new_output(path),
+            snapshot_id=self.snapshot,
+            parent_snapshot_id=None if parent is None else parent.id,
+            sequence_number=sequence,
+            avro_compression="deflate",
+        ) as writer:
+            writer.add_manifests(manifests)
+        last = max((item.timestamp_ms for item in ice.metadata.snapshots), default=0)
+        snapshot = IceSnapshot(
+            snapshot_id=self.snapshot,
+            parent_snapshot_id=None if parent is None else parent.id,
+            sequence_number=sequence,
+            # Later than all others, so that a time means one snapshot.
+            timestamp_ms=max(int(time.time() * 1000), last + 1),
+            manifest_list=path,
+            summary=Summary(Operation(self.operation), **self._summary(metadata, parent)),
+            schema_id=ice.metadata.current_schema_id,
+        )
+        kind = metadata.references.get(self.branch)
+        requirements = (
+            AssertTableUUID(uuid=ice.metadata.table_uuid),
+            AssertRefSnapshotId(
+                ref=self.branch, snapshot_id=None if kind is None else kind.snapshot
+            ),
+        )
+        updates = (
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate(
+                ref_name=self.branch, type=SnapshotRefType.BRANCH, snapshot_id=self.snapshot
+            ),
+        )
+        try:
+            done = swap(metadata, requirements, updates)
+        except SwapLost:
+            self._forget(ice.io, self._passing)
+            raise
+        return done
+
+    def has_landed(self, metadata: Metadata) -> bool:
+        """Whether an attempt took effect although it was reported as failed."""
+        return metadata.snapshot(self.snapshot) is not None
+
+    def abandon(self, metadata: Metadata) -> None:
+        """Removes what the attempts have written."""
+        self._forget(metadata.ice.io, [*self._passing, *self._kept])
+
+    @staticmethod
+    def _forget(io: FileIO, paths: list[str]) -> None:
+        for path in paths:
+            with contextlib.suppress(OSError):
+                io.delete(path)
+        paths.clear()
+
+    def _new_manifest(self, metadata: Metadata, keep: list[str]) -> OutputFile:
+        name = f"{self.id}-m{self._manifests}.avro"
+        self._manifests += 1
+        path = f"{metadata.location}/metadata/{name}"
+        keep.append(path)
+        return metadata.ice.io.new_output(path)
+
+    def _added_manifests(self, metadata: Metadata) -> list[ManifestFile]:
+        """One manifest of new files for each spec and kind; those written before are kept."""
+        known = len(self._written.get(-1, ()))
+        done = self._written.setdefault(-1, [])
+        if known:
+            return done
+        groups: dict[tuple[bool, int], list[DataFile]] = {}
+        for file in self.added:
+            groups.setdefault((file.content != "data", file.spec_id), []).append(file)
+        for (deletes, spec_id), files in sorted(groups.items()):
+            entries = [
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=self.snapshot,
+                    sequence_number=None,
+                    file_sequence_number=None,
+                    data_file=_ice_file(file),
+                )
+                for file in files
+            ]
+            done.append(self._manifest(metadata, deletes, spec_id, entries, self._kept))
+        return done
+
+    def added_again(self) -> None:
+        """The new files are others now: their manifests are written anew."""
+        self._passing += self._kept
+        self._kept = []
+        self._written.clear()
+
+    def _manifest(
+        self,
+        metadata: Metadata,
+        deletes: bool,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        keep: list[str],
+    ) -> ManifestFile:
+        kind = _DeleteManifestWriter if deletes else ManifestWriterV2
+        with kind(
+            metadata._ice_spec(spec_id),
+            metadata._ice_schema(None),
+            self._new_manifest(metadata, keep),
+            self.snapshot,
+            "deflate",
+        ) as writer:
+            for entry in entries:
+                writer.add_entry(entry)
+        return writer.to_manifest_file()
+
+    def _existing_manifests(
+        self, metadata: Metadata, parent: Snapshot | None
+    ) -> list[ManifestFile]:
+        """Those of the snapshot before, without the files that are removed."""
+        if parent is None:
+            return []
+        left = set(self.removed)
+        self._removed_files: list[DataFile] = []
+        kept = []
+        for manifest in metadata.manifests(parent):
+            if not manifest.files:
+                continue
+            entries = metadata.entries(manifest) if left else []
+            gone = {entry.file.path for entry in entries} & left
+            if not gone:
+                kept.append(manifest.raw)
+                continue
+            left -= gone
+            self._removed_files += [e.file for e in entries if e.file.path in gone]
+            changed = [self._existing(entry.raw, entry.file.path in gone) for entry in entries]
+            kept.append(
+                self._manifest(metadata, manifest.deletes, manifest.spec_id, changed, self._passing)
+            )
+        if left:
+            raise FilesGone(sorted(left))
+        return kept
+
+    def _existing(self, entry: ManifestEntry, removed: bool) -> ManifestEntry:
+        return ManifestEntry.from_args(
+            status=ManifestEntryStatus.DELETED if removed else ManifestEntryStatus.EXISTING,
+            snapshot_id=self.snapshot if removed else entry.snapshot_id,
+            sequence_number=entry.sequence_number,
+            file_sequence_number=entry.file_sequence_number,
+            data_file=entry.data_file,
+        )
+
+    def _summary(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
+        added, removed = self.added, getattr(self, "_removed_files", [])
+        before = {} if parent is None else parent.summary
+        counts = _figures(added, "added") | _figures(removed, "removed")
+        made = {name: str(count) for name, count in counts.items() if count}
+        partitions = {(file.spec_id, file.partition) for file in (*added, *removed)}
+        made["changed-partition-count"] = str(len(partitions))
+        for name, (more, less) in _TOTALS.items():
+            if parent is None or name in before:
+                total = int(before.get(name, 0)) + counts[more] - counts[less]
+                made[name] = str(max(total, 0))
+        made.update(self.summary)
+        return made
+
+
+_TOTALS = {
+    "total-records": ("added-records", "deleted-records"),
+    "total-files-size": ("added-files-size", "removed-files-size"),
+    "total-data-files": ("added-data-files", "deleted-data-files"),
+    "total-delete-files": ("added-delete-files", "removed-delete-files"),
+    "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+
+def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
+    data = [file for file in files if file.content == "data"]
+    deletes = [file for file in files if file.content == "position deletes"]
+    taken = "added" if verb == "added" else "deleted"
+    return {
+        f"{taken}-data-files": len(data),
+        f"{taken}-records": sum(file.rows for file in data),
+        f"{verb}-delete-files": len(files) - len(data),
+        f"{verb}-position-delete-files": len(deletes),
+        f"{verb}-position-deletes": sum(file.rows for file in deletes),
+        f"{verb}-equality-deletes": 0,
+        f"{verb}-files-size": sum(file.bytes for file in files),
+    }
+
+
+class FilesGone(Exception):
+    """Files that a commit was to remove are no longer part of the table."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(", ".join(paths))
+        self.paths = paths
+
+
+def who() -> str:
+    """Who commits, for the history."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
+
+
+def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
+    """One compare-and-swap of a table's metadata.
+
+    Raises:
+        SwapLost: the metadata is no longer what the requirements say.
+    """
+    ice = metadata.ice
+    try:
+        done = ice.catalog.commit_table(ice, requirements, updates)
+    except (CommitFailedException, CommitStateUnknownException):
+        raise SwapLost from None  # in doubt, the caller looks whether it took effect
+    except NoSuchTableError:
+        raise NoSuchTable from None
+    newer = Metadata(
+        IceTable(
+            identifier=ice.name(),
+            metadata=done.metadata,
+            metadata_location=done.metadata_location,
+            io=ice.io,
+            catalog=ice.catalog,
+        )
+    )
+    if isinstance(ice.catalog, _SqlCatalog):
+        for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
+            with contextlib.suppress(OSError):
+                ice.io.delete(path)
+    return newer
+
+
+def set_reference(
+    metadata: Metadata, name: str, snapshot: int, kind: str, expected: int | None
+) -> Metadata:
+    """Points a tag or branch to a snapshot; ``expected`` is where it points now."""
+    return swap(
+        metadata,
+        (
+            AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),
+            AssertRefSnapshotId(ref=name, snapshot_id=expected),
+        ),
+        (SetSnapshotRefUpdate(ref_name=name, type=SnapshotRefType(kind), snapshot_id=snapshot),),
+    )
+
+
+def remove_reference(metadata: Metadata, name: str, expected: int) -> Metadata:
+    return swap(
+        metadata,
+        (
+            AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),
+            AssertRefSnapshotId(ref=name, snapshot_id=expected),
+        ),
+        (RemoveSnapshotRefUpdate(ref_name=name),),
+    )
+
+
+def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
+    """Forgets snapshots that no reference names."""
+    return swap(
+        metadata,
+        (AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),),
+        (RemoveSnapshotsUpdate(snapshot_ids=list(numbers)),),
+    )
+
+
+class Evolution:
+    """Changes of schema, partitioning and properties, committed together."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        ice = metadata.ice
+        # A copy: the library changes the table that it commits.
+        self._table = IceTable(
+            identifier=ice.name(),
+            metadata=ice.metadata,
+            metadata_location=ice.metadata_location,
+            io=ice.io,
+            catalog=ice.catalog,
+        )
+        self._transaction = self._table.transaction()
+        self._schema = self._transaction.update_schema()
+        self._properties: dict[str, str] = {}
+        self._spec: list[tuple[str, str, str]] | None = None
+
+    def add_column(
+        self, path: tuple[str, ...], kind: pa.DataType, doc: str | None, default: Any
+    ) -> None:
+        wrapped = to_iceberg(pa.schema([pa.field(path[-1], kind)]))
+        self._schema.add_column(path, wrapped.fields[0].field_type, doc=doc, default_value=default)
+
+    def rename_column(self, path: tuple[str, ...], name: str) -> None:
+        self._schema.rename_column(path, name)
+
+    def drop_column(self, path: tuple[str, ...]) -> None:
+        self._schema.delete_column(path)
+
+    def widen(self, path: tuple[str, ...], kind: pa.DataType) -> None:
+        self._schema.update_column(path, field_type=_primitive(kind))
+
+    def move_first(self, path: tuple[str, ...]) -> None:
+        self._schema.move_first(path)
+
+    def move_after(self, path: tuple[str, ...], after: tuple[str, ...]) -> None:
+        self._schema.move_after(path, after)
+
+    def partition_by(self, fields: list[tuple[str, str, str]]) -> None:
+        """(column, transform, name) of each field of the new spec."""
+        self._spec = fields
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        self._properties.update(properties)
+
+    def commit(self) -> Metadata:
+        """Commits all changes in one step.
+
+        Raises:
+            SwapLost: the table was changed since.
+        """
+        self._schema.commit()
+        if self._spec is not None:
+            self._change_spec(self._spec)
+        if self._properties:
+            self._transaction.set_properties(self._properties)
+        try:
+            self._transaction.commit_transaction()
+        except (CommitFailedException, CommitStateUnknownException):
+            raise SwapLost from None
+        except NoSuchTableError:
+            raise NoSuchTable from None
+        return Metadata(self._table)
+
+    def _change_spec(self, fields: list[tuple[str, str, str]]) -> None:
+        metadata = self._transaction.table_metadata
+        schema, spec = metadata.schema(), metadata.spec()
+        wanted = {
+            (_field_id(schema, column), str(parse_transform(transform))): (column, transform, name)
+            for column, transform, name in fields
+        }
+        with self._transaction.update_spec() as update:
+            for item in spec.fields:
+                if wanted.pop((item.source_id, str(item.transform)), None) is None:
+                    update.remove_field(item.name)
+            for column, transform, name in wanted.values():
+                update.add_field(column, parse_transform(transform), name)

@@ -1,0 +1,325 @@
+"""Catalogs: which tables there are, and what the newest state of each is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.write import ClusterBy
+from nimblepy.io.location import is_uri
+from nimblepy.io.tabular import as_reader
+from nimblepy.schema.types import SortKey, as_sort_keys
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.model import DataFormat
+from nimblepy.table.places import check_part, new_location, parse_name, remove_file
+from nimblepy.table.reachable import reachable_files
+from nimblepy.table.settings import index_property, settings
+from nimblepy.table.table import Table
+from nimblepy.table.transforms import parse_partition
+from nimblepy.table.types import check_keys, table_schema
+
+
+def connect(
+    target: str | os.PathLike[str] | None = None,
+    *,
+    catalog: Any = None,
+    properties: Mapping[str, str] | None = None,
+) -> Catalog:
+    """Opens a catalog of tables.
+
+    Args:
+        target: a directory, which is made where there is none: then the catalog is a SQLite
+            database in it, and the tables lie below it. Or the URI of a catalog that pyiceberg
+            knows: ``sqlite:///path``, ``rest:https://...``, ``thrift://...``.
+        catalog: a pyiceberg catalog, instead.
+        properties: what pyiceberg is told of the catalog: ``warehouse``, credentials, ...
+
+    Raises:
+        InvalidArgumentError: neither or both are given, or it is nothing of that.
+        MissingExtraError: pyiceberg is not installed (``nimblepy[table]``).
+
+    Cost: no table is read.
+    """
+    if (target is None) == (catalog is None):
+        raise InvalidArgumentError("connect: give a directory or URI, or catalog=")
+    if catalog is not None:
+        if not ice.is_catalog(catalog):
+            raise InvalidArgumentError(f"connect: no pyiceberg catalog: {catalog!r}")
+        return Catalog(catalog, None, {})
+    assert target is not None
+    given = dict(properties or {})
+    text = os.fspath(target)
+    if text.startswith("sqlite:"):
+        return Catalog(_open_sqlite(text, given), text, given)
+    if is_uri(text) or text.startswith("rest:"):
+        return Catalog(ice.open_uri(text, given), text, given)
+    return Catalog(ice.open_directory(checked_directory(text)), os.path.abspath(text), {})
+
+
+def _open_sqlite(uri: str, properties: dict[str, str]) -> Any:
+    path = uri.removeprefix("sqlite:///").partition("?")[0]
+    warehouse = properties.pop("warehouse", None)
+    if warehouse is None:
+        if not path or path == ":memory:":
+            raise InvalidArgumentError(f"connect {uri!r}: give the property 'warehouse'")
+        warehouse = f"file://{checked_directory(os.path.dirname(os.path.abspath(path)))}"
+    return ice.open_sql(uri, warehouse, **properties)
+
+
+def checked_directory(directory: str) -> str:
+    """The absolute path of a directory that metadata can name.
+
+    Raises:
+        InvalidArgumentError: readers of the metadata would take its path for a URI.
+    """
+    path = os.path.abspath(directory)
+    wrong = next((c for c in path if c in "#?%" or not c.isprintable()), None)
+    if wrong is not None:
+        raise InvalidArgumentError(
+            f"connect {directory!r}: Iceberg's metadata has URIs, which end at {wrong!r}; "
+            "choose another directory"
+        )
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise InvalidArgumentError(f"connect {directory!r}: it is no directory")
+    return path
+
+
+class Catalog:
+    """Tables by name. Made by :func:`nimblepy.connect`; thread-safe, and it pickles.
+
+    Attributes:
+        iceberg: the catalog as pyiceberg has it.
+    """
+
+    def __init__(self, iceberg: Any, target: str | None, properties: Mapping[str, str]) -> None:
+        self.iceberg = iceberg
+        self._target = target
+        self._properties = dict(properties)
+
+    def create_table(
+        self,
+        name: str,
+        schema_or_data: Any,
+        *,
+        primary_key: str | Sequence[str] | None = None,
+        cluster_by: ClusterBy = None,
+        partition_by: str | Sequence[str] = (),
+        indexes: Sequence[HashIndex | SortedIndex] = (),
+        data_format: DataFormat = "nimble",
+        options: WriteOptions | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        if_exists: Literal["error", "ignore"] = "error",
+    ) -> Table:
+        """Makes a table, and its namespace if need be.
+
+        Args:
+            name: ``"namespace.name"``.
+            schema_or_data: a :class:`pyarrow.Schema`; or tabular data, which is appended.
+            primary_key: columns of which no two rows may have the same values.
+            cluster_by: the order of rows in each file; the default is the primary key.
+            partition_by: transforms of columns, such as ``"day(ts)"``, ``"bucket(16, user_id)"``,
+                ``"truncate(4, zip)"`` or ``"region"``; rows with different values of them lie in
+                different files. Filters name the columns themselves.
+            indexes: secondary indexes of every file.
+            data_format: ``"nimble"``, which only nimblepy reads; or ``"parquet"``, which every
+                Iceberg engine reads, and in which keys are found by looking at all of a file.
+            options: how nimble files are laid out.
+            properties: kept with the table; Iceberg's own are obeyed.
+            comment: kept as the property ``comment``.
+            if_exists: ``"ignore"`` gives the table that is there, as it is.
+
+        Raises:
+            InvalidArgumentError: there is such a table; a type, key or transform that tables do
+                not have; a name that cannot be one.
+        """
+        parts = parse_name(name)
+        if if_exists not in ("error", "ignore"):
+            raise InvalidArgumentError(
+                f"if_exists: expected 'error' or 'ignore', got {if_exists!r}"
+            )
+        data = None if isinstance(schema_or_data, pa.Schema) else as_reader(schema_or_data)
+        schema = table_schema(schema_or_data if data is None else data[0].schema)
+        primary = [primary_key] if isinstance(primary_key, str) else list(primary_key or ())
+        _check_primary(schema, primary)
+        schema = pa.schema([f.with_nullable(f.nullable and f.name not in primary) for f in schema])
+        keys = as_sort_keys(cluster_by) or tuple(SortKey(column) for column in primary)
+        check_keys(schema, keys, "cluster_by")
+        texts = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+        fields = [parse_partition(text, schema) for text in texts]
+        if len({field[2] for field in fields}) != len(fields):
+            raise InvalidArgumentError(f"partition_by: a field is given twice: {texts}")
+        kept = settings(data_format, options, properties)
+        if comment is not None:
+            kept["comment"] = comment
+        # Before anything is made: indexes of columns that there are not.
+        index_property(ice.to_arrow(ice.to_iceberg(schema)), indexes)
+        try:
+            return self._make(parts, schema, primary, keys, fields, kept, indexes, data)
+        except ice.TableExists:
+            if if_exists == "ignore":
+                return self.table(name)
+            raise InvalidArgumentError(
+                f"there is a table {name!r} already; if_exists='ignore' gives it"
+            ) from None
+
+    def _make(
+        self,
+        parts: tuple[str, ...],
+        schema: pa.Schema,
+        primary: Sequence[str],
+        keys: Sequence[SortKey],
+        fields: Sequence[tuple[str, str, str]],
+        properties: dict[str, str],
+        indexes: Sequence[HashIndex | SortedIndex],
+        data: Any,
+    ) -> Table:
+        ice.create_namespace(self.iceberg, parts[:-1])
+        ids = ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
+        properties |= index_property(ids, indexes)
+        warehouse = self.iceberg.properties.get("warehouse")
+        location = None if warehouse is None else new_location(warehouse, parts)
+        metadata = ice.create_table(
+            self.iceberg,
+            parts,
+            schema,
+            location=location,
+            primary_key=primary,
+            cluster_by=keys,
+            partition_by=fields,
+            properties=properties,
+        )
+        table = Table(self, metadata)
+        if data is not None:
+            table.append(data[0])
+        return table
+
+    def table(self, name: str) -> Table:
+        """A table as it is now.
+
+        Raises:
+            InvalidArgumentError: there is none; the message names the others of its namespace.
+
+        Cost: one read, of its metadata file.
+        """
+        return Table(self, self.load(parse_name(name)))
+
+    def load(self, parts: tuple[str, ...]) -> ice.Metadata:
+        """The newest metadata of a table; for other modules of nimblepy."""
+        try:
+            return ice.load_table(self.iceberg, parts)
+        except ice.NoSuchTable:
+            raise InvalidArgumentError(self._no_table(parts)) from None
+
+    def _no_table(self, parts: tuple[str, ...]) -> str:
+        name = ".".join(parts)
+        if parts[:-1] not in ice.list_namespaces(self.iceberg):
+            known = ", ".join(self.namespaces()) or "none"
+            return f"there is no table {name!r}: no namespace {'.'.join(parts[:-1])!r}, but {known}"
+        known = ", ".join(self.tables(".".join(parts[:-1]))) or "none"
+        return f"there is no table {name!r}; its namespace has {known}"
+
+    def tables(self, namespace: str | None = None) -> list[str]:
+        """Names of tables, as ``"namespace.name"``; ``None``: of all namespaces."""
+        if namespace is not None:
+            for part in namespace.split("."):
+                check_part(part, namespace)
+            spaces = [tuple(namespace.split("."))]
+        else:
+            spaces = ice.list_namespaces(self.iceberg)
+        return [".".join(n) for space in spaces for n in ice.list_tables(self.iceberg, space)]
+
+    def namespaces(self) -> list[str]:
+        """All namespaces, nested ones with dots."""
+        return [".".join(space) for space in ice.list_namespaces(self.iceberg)]
+
+    def drop_table(self, name: str, purge: bool = False) -> None:
+        """Forgets a table.
+
+        Args:
+            purge: its files are removed as well, all that any of its snapshots names.
+
+        Raises:
+            InvalidArgumentError: there is none.
+        """
+        parts = parse_name(name)
+        metadata = self.load(parts)
+        files = reachable_files(metadata) if purge else []
+        try:
+            ice.drop_table(self.iceberg, parts)
+        except ice.NoSuchTable:
+            raise InvalidArgumentError(self._no_table(parts)) from None
+        for path in files:
+            remove_file(path)
+
+    def drop_namespace(self, namespace: str) -> None:
+        """Forgets a namespace that has no tables."""
+        ice.drop_namespace(self.iceberg, tuple(namespace.split(".")))
+
+    def rename_table(self, old: str, new: str) -> Table:
+        """Gives a table another name; its files stay where they are.
+
+        Raises:
+            InvalidArgumentError: there is no such table, or one of the new name.
+        """
+        before, after = parse_name(old), parse_name(new)
+        self.load(before)
+        ice.create_namespace(self.iceberg, after[:-1])
+        try:
+            ice.rename_table(self.iceberg, before, after)
+        except ice.NoSuchTable:
+            raise InvalidArgumentError(self._no_table(before)) from None
+        except ice.TableExists:
+            raise InvalidArgumentError(f"there is a table {new!r} already") from None
+        return self.table(new)
+
+    def register(self, name: str, metadata_file: str | os.PathLike[str]) -> Table:
+        """Adds an Iceberg table that exists, by its metadata file. Nothing is copied.
+
+        Raises:
+            InvalidArgumentError: there is a table of this name, or no such file.
+        """
+        parts = parse_name(name)
+        text = os.fspath(metadata_file)
+        if not is_uri(text):
+            if not os.path.isfile(text):
+                raise InvalidArgumentError(f"register: there is no metadata file {text!r}")
+            text = f"file://{os.path.abspath(text)}"
+        ice.create_namespace(self.iceberg, parts[:-1])
+        try:
+            return Table(self, ice.register_table(self.iceberg, parts, text))
+        except ice.TableExists:
+            raise InvalidArgumentError(f"there is a table {name!r} already") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._target is None:
+            raise TypeError("a Catalog over a pyiceberg object cannot be pickled: connect by URI")
+        return _connect_again, (self._target, self._properties)
+
+    def __repr__(self) -> str:
+        return f"<nimblepy.Catalog {self._target or self.iceberg!r}>"
+
+
+def _connect_again(target: str, properties: dict[str, str]) -> Catalog:
+    return connect(target, properties=properties)
+
+
+def _check_primary(schema: pa.Schema, names: Sequence[str]) -> None:
+    for name in names:
+        at = schema.get_field_index(name) if isinstance(name, str) else -1
+        if at < 0:
+            raise InvalidArgumentError(
+                f"primary_key: no column {name!r}; there are {', '.join(schema.names)}"
+            )
+        kind = schema.field(at).type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+            raise InvalidArgumentError(
+                f"primary_key: column {name!r} is {kind}, which is no key of a row"
+            )
+    if len(set(names)) != len(names):
+        raise InvalidArgumentError(f"primary_key: a column is given twice: {list(names)}")

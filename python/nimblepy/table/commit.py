@@ -1,0 +1,114 @@
+"""Commits: one compare-and-swap, tried again after what won is looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.table import _iceberg as ice
+
+_FIRST_WAIT = 0.005
+_LONGEST_WAIT = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What a change of a table did.
+
+    Attributes:
+        snapshot: the snapshot that it made; the one that was there where nothing was to be done.
+        retries: how often another commit was first.
+        seconds: from the call to the end of the commit.
+    """
+
+    snapshot: int | None
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_written: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+
+
+class Change(ABC):
+    """A change of a table on its way to a commit."""
+
+    commit: ice.SnapshotCommit
+
+    @abstractmethod
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        """Makes the change one of ``newest``; false: nothing is left to be done.
+
+        Raises:
+            ConflictError: what was committed since ``base`` does not allow it.
+        """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Removes the files that were written for it."""
+
+
+def run(
+    change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
+) -> tuple[ice.Metadata, int] | None:
+    """Commits a change made for ``metadata``: the new metadata, and how often it lost.
+
+    Raises:
+        ConflictError: it cannot be made any more, or lost every time. Nothing is left behind.
+    """
+    retries = 0
+    try:
+        while True:
+            try:
+                return change.commit.attempt(metadata), retries
+            except (ice.SwapLost, ice.FilesGone):
+                retries += 1
+            newest = reload()
+            if newest.uuid != metadata.uuid:
+                raise ConflictError(
+                    f"{'.'.join(metadata.name)}: it was dropped, and another made of its name",
+                    kind="table",
+                )
+            if change.commit.has_landed(newest):
+                return newest, retries
+            base = metadata.head(change.commit.branch)
+            if retries >= ice.MOST_ATTEMPTS:
+                winner = newest.head(change.commit.branch)
+                raise ConflictError(
+                    f"{'.'.join(metadata.name)}: {retries} attempts lost to other commits",
+                    kind="attempts",
+                    base=None if base is None else base.id,
+                    winner=None if winner is None else winner.id,
+                )
+            wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
+            time.sleep(random.uniform(0, wait))
+            newest = reload()
+            if not change.rebase(metadata, newest):
+                change.commit.abandon(newest)
+                return None
+            metadata = newest
+    except ice.NoSuchTable:
+        _give_up(change, metadata, reload)
+        raise ConflictError(f"{'.'.join(metadata.name)}: it was dropped", kind="table") from None
+    except BaseException:
+        _give_up(change, metadata, reload)
+        raise
+
+
+def _give_up(change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> None:
+    """Removes what was written, unless the commit took effect or that cannot be known."""
+    with contextlib.suppress(Exception):
+        try:
+            landed = change.commit.has_landed(reload())
+        except (ice.NoSuchTable, InvalidArgumentError):
+            landed = False
+        if not landed:
+            change.commit.abandon(metadata)
+            change.discard()

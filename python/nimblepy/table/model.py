@@ -1,0 +1,130 @@
+"""What the metadata of a table says, as plain values: nothing in here knows pyiceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Content: TypeAlias = Literal["data", "position deletes", "equality deletes"]
+DataFormat: TypeAlias = Literal["nimble", "parquet"]
+
+# How each format is called in manifests. NIMBLEPY is nobody else's name: readers that do not know
+# it fail instead of reading bytes that they would misunderstand.
+FILE_FORMATS: dict[DataFormat, str] = {"nimble": "NIMBLEPY", "parquet": "PARQUET"}
+SUFFIXES: dict[DataFormat, str] = {"nimble": ".nimble", "parquet": ".parquet"}
+
+# Field ids that Iceberg reserves for the columns of a position delete file.
+DELETED_PATH_ID = 2147483546
+DELETED_POSITION_ID = 2147483545
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """What is known of the columns of one file, by field id.
+
+    Attributes:
+        lower, upper: bounds as Iceberg's single-value serialization; a text may be cut.
+    """
+
+    values: Mapping[int, int] = field(default_factory=dict)
+    nulls: Mapping[int, int] = field(default_factory=dict)
+    nans: Mapping[int, int] = field(default_factory=dict)
+    lower: Mapping[int, bytes] = field(default_factory=dict)
+    upper: Mapping[int, bytes] = field(default_factory=dict)
+    column_bytes: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A file with rows, or with positions of deleted rows, as a manifest lists it.
+
+    It pickles: a process that writes files sends these to the one that commits.
+
+    Attributes:
+        path: absolute path or URI.
+        format: as manifests call it, ``NIMBLEPY`` or ``PARQUET``.
+        partition: values of the partition fields of the spec, as Iceberg stores them.
+    """
+
+    path: str
+    format: str
+    rows: int
+    bytes: int
+    content: Content = "data"
+    spec_id: int = 0
+    partition: tuple[Any, ...] = ()
+    metrics: Metrics = field(default_factory=Metrics)
+    sort_order_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A live file of a snapshot.
+
+    Attributes:
+        file: what the manifest says of it.
+        sequence: commit order of the snapshot that added it.
+        manifest: path of the manifest that lists it.
+        raw: the entry as pyiceberg has it, for its own evaluators and for rewritten manifests.
+    """
+
+    file: DataFile
+    sequence: int
+    manifest: str
+    raw: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifest:
+    """A list of files, as the manifest list of a snapshot names it."""
+
+    path: str
+    deletes: bool
+    spec_id: int
+    files: int
+    rows: int
+    sequence: int
+    raw: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One committed state of a table.
+
+    Attributes:
+        timestamp_ms: milliseconds since 1970.
+        summary: the figures of its commit, as Iceberg names them.
+    """
+
+    id: int
+    parent: int | None
+    sequence: int
+    timestamp_ms: int
+    operation: str
+    summary: Mapping[str, str]
+    schema_id: int | None
+    manifest_list: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionField:
+    """One field of a partition spec: a transform of a column.
+
+    Attributes:
+        source_id: field id of the column.
+        transform: as Iceberg writes it: ``identity``, ``bucket[16]``, ``day``, ...
+    """
+
+    source_id: int
+    field_id: int
+    name: str
+    transform: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A tag or a branch."""
+
+    snapshot: int
+    kind: Literal["tag", "branch"]

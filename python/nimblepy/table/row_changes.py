@@ -1,0 +1,294 @@
+"""Changes of a table's rows: what an append, a delete or an overwrite removes and adds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import ConflictError, DuplicateKeyError, InvalidArgumentError
+from nimblepy.expr.filter import parse_filter
+from nimblepy.files.bounds import EncodedKeys
+from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.passing import passing_rows
+from nimblepy.rows.request import Where
+from nimblepy.rows.rowset import RowNumbers, RowSet
+from nimblepy.rows.source import Filter
+from nimblepy.schema.types import SortKey
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.commit import Change
+from nimblepy.table.fileset import FileSet
+from nimblepy.table.model import DataFile
+from nimblepy.table.plan import Member
+from nimblepy.table.settings import target_of
+from nimblepy.table.write import discard, write_deletes
+
+# Gives the newest rows of a table as its metadata has them.
+FilesOf = Callable[[ice.Metadata], FileSet]
+
+
+_NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
+
+
+class RowChange(Change):
+    """A change of rows; ``added`` are its files with new rows.
+
+    Attributes:
+        inserted, updated, deleted: rows, once it is planned.
+    """
+
+    def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
+        self.commit = ice.SnapshotCommit(operation)
+        self.files_of = files_of
+        self.added = list(added)
+        self.commit.added = list(added)
+        self.inserted = sum(file.rows for file in added)
+        self.updated = 0
+        self.deleted = 0
+        self.files_removed = 0
+
+    def describe(self) -> None:
+        """Says in the history who did what."""
+        self.commit.summary = {
+            "engine-name": "nimblepy",
+            "nimblepy.user": ice.who(),
+            "nimblepy.rows-inserted": str(self.inserted),
+            "nimblepy.rows-updated": str(self.updated),
+            "nimblepy.rows-deleted": str(self.deleted),
+        }
+
+    @abstractmethod
+    def plan(self, metadata: ice.Metadata) -> bool:
+        """Finds what the change is for this metadata; false: nothing."""
+
+    def discard(self) -> None:
+        discard(self.commit.added)
+
+
+class Append(RowChange):
+    """New rows; of a table with a primary key only such whose keys are not there."""
+
+    def __init__(self, added: Sequence[DataFile], files_of: FilesOf, keys: NewKeys | None) -> None:
+        super().__init__("append", added, files_of)
+        self._keys = keys
+        self._seen: set[str] = set()
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        self.describe()
+        if self._keys is None:
+            return bool(self.added)
+        rows = self.files_of(metadata)
+        new = [m for m in rows.members if m.file.path not in self._seen]
+        self._keys.refuse_known(FileSet(rows.reading, rows.plan, new))
+        self._seen.update(member.file.path for member in new)
+        return bool(self.added)
+
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        return self.plan(newest)
+
+
+class NewKeys:
+    """The primary keys of rows that are to be inserted.
+
+    Raises:
+        DuplicateKeyError: one occurs twice among them.
+    """
+
+    def __init__(self, names: Sequence[str], table: pa.Table) -> None:
+        self.names = tuple(names)
+        self.table = table.select(list(names)).combine_chunks()
+        batches = self.table.to_batches()
+        if not batches:
+            return
+        encoded = EncodedKeys(batches[0], [SortKey(name) for name in names])
+        octets = pa.array(encoded.to_list(), pa.binary()).dictionary_encode()
+        if len(octets.dictionary) == len(octets):
+            return
+        codes = octets.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        at = int(np.flatnonzero(np.diff(codes[order]) == 0)[0])
+        first, second = int(order[at]), int(order[at + 1])
+        raise DuplicateKeyError(
+            f"the key {self._shown(first)} is in row {first} and in row {second} of the data"
+        )
+
+    def _shown(self, row: int) -> str:
+        values = self.table.slice(row, 1).to_pylist()[0]
+        return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+    def refuse_known(self, rows: FixedRows) -> None:
+        """Raises DuplicateKeyError if any of the keys is there."""
+        if not self.table.num_rows:
+            return
+        counts = rows.count_matches(rows.keys_request(self.table, self.names))
+        known = np.flatnonzero(counts)
+        if len(known):
+            raise DuplicateKeyError(
+                f"the key {self._shown(int(known[0]))} is in the table already"
+                + (f", and {len(known) - 1} more" if len(known) > 1 else "")
+                + "; upsert() replaces rows"
+            )
+
+
+class Replacement(RowChange):
+    """Rows that go, and maybe others that take their place.
+
+    What goes was there at the swap: where files were removed since it was planned, or rows came
+    other than by appends, it is planned again for what is there now.
+    """
+
+    def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
+        super().__init__(operation, added, files_of)
+        self._deletes: list[DataFile] = []
+        self._appended = len(added)
+
+    @abstractmethod
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        """Ascending live rows of each file that go; ``None``: all that are left of it."""
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        discard(self._deletes)
+        self._deletes = []
+        rows = self.files_of(metadata)
+        found = self.gone(rows)
+        removed: set[str] = set()
+        groups: dict[tuple[int, tuple[Any, ...]], dict[str, RowNumbers]] = {}
+        self.deleted = 0
+        for number, positions in found.items():
+            file = rows.members[number].file
+            before = int(rows.first_rows[number + 1] - rows.first_rows[number])
+            if positions is None or len(positions) == before:
+                removed.add(file.path)
+                self.deleted += before
+            elif len(positions):
+                group = groups.setdefault((file.spec_id, file.partition), {})
+                group[file.path] = positions
+                self.deleted += len(positions)
+        self.files_removed = len(removed)
+        removed |= _useless_deletes(rows.members, removed)
+        target = target_of(metadata)
+        for (spec_id, partition), positions_of in groups.items():
+            self._deletes.append(
+                write_deletes(positions_of, replace(target, spec_id=spec_id), partition)
+            )
+        self.commit.added = [*self.added, *self._deletes]
+        self.commit.removed = removed
+        self.describe()
+        return bool(self.commit.added or removed)
+
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        before = base.head(self.commit.branch)
+        since = []
+        for snapshot in newest.ancestors(newest.head(self.commit.branch)):
+            if before is not None and snapshot.id == before.id:
+                break
+            since.append(snapshot)
+        if all(snapshot.operation == "append" for snapshot in since):
+            # This commit comes before them: they did not touch what it removes.
+            return True
+        self.commit.added_again()
+        return self.plan(newest)
+
+    def discard(self) -> None:
+        discard(self.commit.added)
+
+
+def _useless_deletes(members: Sequence[Member], removed: set[str]) -> set[str]:
+    """Delete files that name only files that are removed, as far as that is seen."""
+    used: set[str] = set()
+    useless: set[str] = set()
+    for member in members:
+        paths = {file.path for file in member.deletes}
+        (useless if member.file.path in removed else used).update(paths)
+    return useless - used
+
+
+class DeleteWhere(Replacement):
+    """Rows that pass a filter go; ``None``: all rows."""
+
+    def __init__(
+        self, operation: str, added: Sequence[DataFile], files_of: FilesOf, filter: Filter
+    ) -> None:
+        super().__init__(operation, added, files_of)
+        self._filter = filter
+        self.keys: NewKeys | None = None
+
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        if self._filter is None:
+            return dict.fromkeys(range(rows.num_files))
+        found = self._passing(rows)
+        if self.keys is not None:
+            self._refuse_kept(rows, found)
+        return found
+
+    def _refuse_kept(self, rows: FileSet, gone: dict[int, RowNumbers | None]) -> None:
+        """New keys may not be those of rows that stay."""
+        assert self.keys is not None
+        if not self.keys.table.num_rows:
+            return
+        names = self.keys.names
+        known = rows_by_file(rows.find(rows.keys_request(self.keys.table, names)).expand())
+        for number, positions in known.items():
+            going = gone.get(number, _NO_ROWS)
+            if going is None or positions is None:
+                continue
+            left = positions[~np.isin(positions, going)]
+            if len(left):
+                row = rows.child(number).read(RowSet(left[:1]), names).to_pylist()[0]
+                shown = ", ".join(f"{name}={value!r}" for name, value in row.items())
+                raise DuplicateKeyError(f"the key {shown} is in a row that stays")
+
+    def _passing(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        try:
+            parsed = parse_filter(self._filter, rows.schema)
+        except InvalidArgumentError as error:
+            raise ConflictError(
+                f"the filter no longer fits the table: {error}", kind="schema"
+            ) from error
+        if parsed.matches_nothing:
+            return {}
+        found: dict[int, RowNumbers | None] = {}
+        whole = rows.plan.proves(parsed)
+        for number in rows.prune(parsed.conjuncts):
+            if whole is not None and whole(rows.members[number].entry):
+                found[number] = None
+                continue
+            live = rows.child(number).all_rows()
+            deleted = rows.deleted(number)
+            if deleted is not None:
+                live = live.minus(deleted)
+            passing = passing_rows(rows.child(number), Where(parsed, live))
+            if passing.num_rows:
+                found[number] = passing.rows
+        return found
+
+
+class DeleteKeys(Replacement):
+    """Rows that have one of some keys go."""
+
+    def __init__(
+        self,
+        operation: str,
+        added: Sequence[DataFile],
+        files_of: FilesOf,
+        keys: Any,
+        on: Sequence[str],
+    ) -> None:
+        super().__init__(operation, added, files_of)
+        self._keys = keys
+        self._on = tuple(on)
+
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        found = rows.find(rows.keys_request(self._keys, self._on)).expand()
+        return rows_by_file(found)
+
+
+def rows_by_file(rows: RowSet) -> dict[int, RowNumbers | None]:
+    """Ascending rows of each file, each once."""
+    if rows.file is None:
+        return {}
+    return {int(file): np.unique(rows.begin[rows.file == file]) for file in np.unique(rows.file)}

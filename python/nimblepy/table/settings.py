@@ -1,0 +1,169 @@
+"""What a table remembers for its writers, as properties of the table: format, indexes, options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, cast, get_args
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import SortKey
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.model import DataFormat
+from nimblepy.table.write import Target
+
+_FORMAT = "nimblepy.data-format"
+_INDEXES = "nimblepy.indexes"
+_OPTIONS = "nimblepy.write-options"
+_TARGET = "write.target-file-size-bytes"
+_TARGET_BYTES = 256 << 20
+# Metadata files that are kept of a table, and many tries of commits beside many writers.
+_DEFAULTS = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.retry.num-retries": "20",
+}
+
+Index = HashIndex | SortedIndex
+
+
+def settings(
+    data_format: DataFormat, options: WriteOptions | None, properties: Mapping[str, str] | None
+) -> dict[str, str]:
+    """The properties of a new table."""
+    if data_format not in get_args(DataFormat):
+        raise InvalidArgumentError(
+            f"data_format: expected 'nimble' or 'parquet', got {data_format!r}"
+        )
+    found = {**_DEFAULTS, _FORMAT: data_format}
+    if data_format == "parquet":
+        found["write.format.default"] = "parquet"
+    if options is not None:
+        found[_OPTIONS] = json.dumps(_changed(options))
+    for name, value in (properties or {}).items():
+        check_property(name, value)
+        found[name] = value
+    return found
+
+
+def check_property(name: object, value: object) -> None:
+    """Refuses properties that are no text, or that nimblepy keeps for itself."""
+    if not isinstance(name, str) or not isinstance(value, str) or not name:
+        raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
+    if name in (_FORMAT, _INDEXES, _OPTIONS) or name == "format-version":
+        raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
+
+
+def _changed(options: WriteOptions) -> dict[str, Any]:
+    plain = WriteOptions()
+    found = {item.name: getattr(options, item.name) for item in fields(options)}
+    return {name: value for name, value in found.items() if value != getattr(plain, name)}
+
+
+def index_property(schema: pa.Schema, indexes: Sequence[Index]) -> dict[str, str]:
+    """The property that keeps the indexes of every file, by field id."""
+    if isinstance(indexes, (HashIndex, SortedIndex)):
+        indexes = (indexes,)
+    kept: list[dict[str, Any]] = []
+    for index in indexes:
+        if isinstance(index, HashIndex):
+            kept.append(
+                {
+                    "kind": "hash",
+                    "columns": [_number(schema, name) for name in index.columns],
+                    "load_factor": index.load_factor,
+                    "bloom_bits_per_key": index.bloom_bits_per_key,
+                }
+            )
+        elif isinstance(index, SortedIndex):
+            kept.append(
+                {
+                    "kind": "sorted",
+                    "columns": [
+                        [_number(schema, k.column), k.descending, k.nulls_first]
+                        for k in index.columns
+                    ],
+                }
+            )
+        else:
+            raise InvalidArgumentError(
+                f"indexes: expected nb.HashIndex or nb.SortedIndex, got {index!r}"
+            )
+    return {_INDEXES: json.dumps(kept)} if kept else {}
+
+
+def _number(schema: pa.Schema, name: ColumnName) -> int:
+    return field_id_at(schema, resolve_column(schema, name).path)
+
+
+def _indexes(metadata: ice.Metadata) -> list[Index]:
+    """Those whose columns are all still there."""
+    found: list[Index] = []
+    for item in json.loads(metadata.properties.get(_INDEXES, "[]")):
+        if item["kind"] == "hash":
+            names = [metadata.column_name(number) for number in item["columns"]]
+            if all(names):
+                found.append(
+                    HashIndex(
+                        cast(list[str], names),
+                        load_factor=item["load_factor"],
+                        bloom_bits_per_key=item["bloom_bits_per_key"],
+                    )
+                )
+            continue
+        keys = [(metadata.column_name(n), down, first) for n, down, first in item["columns"]]
+        if all(name for name, _, _ in keys):
+            found.append(
+                SortedIndex(
+                    [
+                        SortKey(cast(str, name), descending=down, nulls_first=first)
+                        for name, down, first in keys
+                    ]
+                )
+            )
+    return found
+
+
+def data_format_of(metadata: ice.Metadata) -> DataFormat:
+    """The format of new files; of tables that others made, Parquet."""
+    found = metadata.properties.get(_FORMAT, "parquet")
+    return "nimble" if found == "nimble" else "parquet"
+
+
+def format_property(data_format: DataFormat) -> dict[str, str]:
+    return {_FORMAT: data_format, "write.format.default": "parquet"}
+
+
+def target_of(metadata: ice.Metadata) -> Target:
+    """What new files of a table are like."""
+    primary, cluster = metadata.primary_key(), tuple(metadata.cluster_by())
+    names = [key.column for key in cluster]
+    indexes = _indexes(metadata)
+    if primary and set(names[: len(primary)]) != set(primary):
+        known = [index.columns for index in indexes if isinstance(index, HashIndex)]
+        if tuple(primary) not in known:
+            indexes.append(HashIndex(primary))
+    stored = json.loads(metadata.properties.get(_OPTIONS, "{}"))
+    for name, value in stored.items():
+        if isinstance(value, list):
+            stored[name] = tuple(value)
+    return Target(
+        location=metadata.location,
+        schema=metadata.schema(),
+        data_format=data_format_of(metadata),
+        cluster_by=cluster,
+        unique=bool(primary) and set(names) == set(primary),
+        spec_id=metadata.spec_id,
+        spec=tuple(metadata.spec()),
+        sort_order_id=metadata.sort_order_id,
+        indexes=tuple(indexes),
+        options=WriteOptions(**stored),
+        target_bytes=int(metadata.properties.get(_TARGET, _TARGET_BYTES)),
+    )

@@ -1,0 +1,384 @@
+"""Table: a handle on one snapshot of a table, and the changes that move it forward."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError, UnsupportedVersionError
+from nimblepy.expr.filter import parse_filter
+from nimblepy.files.versions import VersionedRows
+from nimblepy.io.progress import ProgressArg
+from nimblepy.rows.source import Filter
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.commit import Commit, run
+from nimblepy.table.fileset import FileSet, Reading
+from nimblepy.table.model import DataFile, Snapshot
+from nimblepy.table.plan import SnapshotPlan
+from nimblepy.table.row_changes import Append, DeleteKeys, DeleteWhere, NewKeys, RowChange
+from nimblepy.table.settings import target_of
+from nimblepy.table.transforms import partition_text
+from nimblepy.table.write import discard, write_rows
+
+
+class Tables(Protocol):
+    """What a table asks of its catalog."""
+
+    def load(self, parts: tuple[str, ...]) -> ice.Metadata: ...
+
+
+class Table(VersionedRows[FileSet]):
+    """A table, read as it was at one snapshot.
+
+    It has the reading methods of a :class:`nimblepy.File`. A handle stays at its snapshot until it
+    commits itself, or :meth:`refresh` is called. Rows are numbered over all files in the order in
+    which they are read, in this snapshot only. Any number of threads may use one handle.
+
+    Attributes:
+        catalog: where the table is.
+    """
+
+    def __init__(
+        self,
+        catalog: Tables,
+        metadata: ice.Metadata,
+        *,
+        snapshot: Snapshot | None = None,
+        pinned: str | None = None,
+    ) -> None:
+        """``pinned`` says what it was opened at, where it is not the newest snapshot."""
+        self.catalog = catalog
+        self._pinned = pinned
+        self._readings: dict[Any, Reading] = {}
+        self._metadata = metadata
+        self._snapshot = snapshot if pinned else metadata.head()
+        super().__init__(self._files_at(metadata, self._snapshot))
+
+    def _files_at(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> FileSet:
+        """The rows of a snapshot; those of a pinned one have the schema of their day."""
+        schema_id = metadata.schema_id
+        if self._pinned and snapshot is not None and snapshot.schema_id is not None:
+            schema_id = snapshot.schema_id
+        return FileSet(
+            self._reading(metadata, schema_id), SnapshotPlan(metadata, snapshot, schema_id)
+        )
+
+    def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
+        key = (metadata.uuid, schema_id, metadata.sort_order_id)
+        known = self._readings.get(key)
+        if known is None:
+            known = self._readings[key] = Reading(
+                name=".".join(metadata.name),
+                schema=metadata.schema(schema_id),
+                cluster_by=tuple(metadata.cluster_by(schema_id)),
+                primary_key=tuple(metadata.primary_key(schema_id)),
+                defaults=metadata.defaults(schema_id),
+                specs=metadata.spec,
+            )
+        known.specs = metadata.spec
+        return known
+
+    # ------------------------------------------------------------------ what it says of itself
+
+    @property
+    def name(self) -> str:
+        """``"namespace.name"``."""
+        return ".".join(self._metadata.name)
+
+    @property
+    def snapshot(self) -> int | None:
+        """The snapshot that is read; ``None``: the table is empty, and has never had rows."""
+        return None if self._snapshot is None else self._snapshot.id
+
+    @property
+    def primary_key(self) -> list[str]:
+        """Columns of which no two rows have the same values; empty where there is none."""
+        return list(self.current.reading.primary_key)
+
+    @property
+    def partition_by(self) -> list[str]:
+        """How new files are partitioned, as ``create_table`` takes it."""
+        found = []
+        for item in self._metadata.spec():
+            name = self._metadata.column_name(item.source_id)
+            if name is not None and item.transform != "void":
+                found.append(partition_text(item.transform, name))
+        return found
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties."""
+        return self._metadata.properties
+
+    @property
+    def location(self) -> str:
+        """Where its files lie."""
+        return self._metadata.location
+
+    @property
+    def iceberg(self) -> Any:
+        """The table as pyiceberg has it, in the version of this handle."""
+        return self._metadata.ice
+
+    @property
+    def metadata_location(self) -> str:
+        """The metadata file of this handle's version, which any Iceberg reader takes."""
+        return self._metadata.metadata_file
+
+    @property
+    def num_rows(self) -> int:
+        """Number of live rows. Cost: delete files are read, if there are any."""
+        plan = self.current.plan
+        if not plan.has_deletes:
+            return sum(manifest.rows for manifest in plan.manifests)
+        return self.current.num_rows
+
+    def snapshots(self) -> pa.Table:
+        """All snapshots that were not expired, in the order of their commits.
+
+        ``snapshot_id``, ``parent_id``, ``timestamp``, ``operation``, ``user``, ``rows_inserted``,
+        ``rows_updated``, ``rows_deleted`` (null where another writer did not say), and the
+        ``files_added``, ``files_removed`` and ``bytes_written`` of each commit.
+        """
+        rows = [_history_row(item) for item in self._metadata.snapshots]
+        return pa.Table.from_pylist(rows, schema=_HISTORY)
+
+    # ------------------------------------------------------------------ changes
+
+    def append(self, data: Any, *, presorted: bool = False, progress: ProgressArg = None) -> Commit:
+        """Adds rows.
+
+        Args:
+            data: tabular data with the table's columns in any order; a missing column is null.
+            presorted: rows arrive in the order of the cluster key, which is verified.
+            progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
+
+        Raises:
+            InvalidArgumentError: an unknown column, a type that does not fit, a null where there
+                may be none.
+            DuplicateKeyError: the table has a primary key, and a key is there already or twice.
+            ConflictError: the table was dropped, or every attempt lost to other commits.
+            OSError: a file cannot be written. After any error the table is as it was.
+
+        Cost: one file for each partition, and three of metadata. With a primary key, the keys are
+            held in memory and looked up.
+        """
+        begin = time.perf_counter()
+        metadata = self._newest()
+        files = write_rows(data, target_of(metadata), presorted=presorted, progress=progress)
+        try:
+            change = Append(files, self._current_files, self._new_keys(metadata, files))
+        except BaseException:
+            discard(files)
+            raise
+        return self._commit(change, metadata, begin)
+
+    def _new_keys(self, metadata: ice.Metadata, files: list[DataFile]) -> NewKeys | None:
+        primary = metadata.primary_key()
+        if not primary:
+            return None
+        reading = self._reading(metadata, metadata.schema_id)
+        tables = [reading.child(file).to_table(primary) for file in files]
+        return NewKeys(primary, pa.concat_tables(tables)) if tables else None
+
+    def delete(self, filter: Filter = None, *, keys: Any = None) -> Commit:
+        """Removes rows: those that pass a filter, or those with some primary keys.
+
+        Files all of whose rows go leave the table; of others the positions of the rows are kept
+        in one delete file for each partition.
+
+        Args:
+            filter: a pyarrow expression or SQL text, as for :meth:`scan`.
+            keys: as for :meth:`lookup`, of a table with a primary key.
+
+        Raises:
+            InvalidArgumentError: neither or both are given, or what is given does not fit.
+            ConflictError: see :meth:`append`; or a column of the filter was dropped meanwhile.
+
+        Cost: files that may have such rows are read as a scan or lookup reads them.
+        """
+        begin = time.perf_counter()
+        if (filter is None) == (keys is None):
+            raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
+        metadata = self._newest()
+        change: RowChange
+        if keys is not None:
+            primary = metadata.primary_key()
+            if not primary:
+                raise InvalidArgumentError(f"delete: {self.name} has no primary key; give a filter")
+            change = DeleteKeys("delete", (), self._current_files, keys, primary)
+        else:
+            parse_filter(filter, metadata.schema())
+            change = DeleteWhere("delete", (), self._current_files, filter)
+        return self._commit(change, metadata, begin)
+
+    def overwrite(
+        self, data: Any, *, filter: Filter = None, progress: ProgressArg = None
+    ) -> Commit:
+        """Replaces rows in one step: those that pass a filter, or all.
+
+        Args:
+            data: see :meth:`append`; the new rows need not pass the filter.
+
+        Raises:
+            As :meth:`append`.
+        """
+        begin = time.perf_counter()
+        metadata = self._newest()
+        if filter is not None:
+            parse_filter(filter, metadata.schema())
+        files = write_rows(data, target_of(metadata), progress=progress)
+        try:
+            keys = self._new_keys(metadata, files)
+            change = DeleteWhere("overwrite", files, self._current_files, filter)
+            change.keys = keys
+        except BaseException:
+            discard(files)
+            raise
+        return self._commit(change, metadata, begin)
+
+    def _current_files(self, metadata: ice.Metadata) -> FileSet:
+        """The rows of the newest snapshot, with the newest schema."""
+        reading = self._reading(metadata, metadata.schema_id)
+        return FileSet(reading, SnapshotPlan(metadata, metadata.head(), metadata.schema_id))
+
+    def _newest(self) -> ice.Metadata:
+        """The newest metadata, to be changed.
+
+        Raises:
+            InvalidArgumentError: this handle is one of the past.
+            UnsupportedVersionError: the table is in a version of Iceberg that is not written.
+        """
+        if self._pinned:
+            raise InvalidArgumentError(
+                f"{self.name} was opened at {self._pinned}, and is read only; "
+                f"catalog.table({self.name!r}) gives the table itself"
+            )
+        metadata = self.catalog.load(self._metadata.name)
+        if metadata.format_version != 2:
+            raise UnsupportedVersionError(
+                f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
+                "writes version 2"
+            )
+        return metadata
+
+    def _reload(self) -> ice.Metadata:
+        return self.catalog.load(self._metadata.name)
+
+    def _commit(self, change: RowChange, metadata: ice.Metadata, begin: float) -> Commit:
+        try:
+            something = change.plan(metadata)
+        except BaseException:
+            change.discard()
+            raise
+        done = run(change, metadata, self._reload) if something else None
+        if done is None:
+            self._move(self._reload())
+            return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
+        newest, retries = done
+        self._move(newest)
+        return Commit(
+            snapshot=change.commit.snapshot,
+            rows_inserted=change.inserted,
+            rows_updated=change.updated,
+            rows_deleted=change.deleted,
+            files_added=len(change.commit.added),
+            files_removed=change.files_removed,
+            bytes_written=sum(file.bytes for file in change.commit.added),
+            retries=retries,
+            seconds=time.perf_counter() - begin,
+        )
+
+    def _move(self, metadata: ice.Metadata) -> None:
+        """Makes the newest snapshot of some metadata this handle's."""
+        snapshot = metadata.head()
+        files = self._files_at(metadata, snapshot)
+        self._metadata, self._snapshot = metadata, snapshot
+        self.move_to(files)
+
+    # ------------------------------------------------------------------ handles
+
+    def refresh(self) -> Table:
+        """Moves this handle to the newest snapshot, and returns it.
+
+        Raises:
+            InvalidArgumentError: the table was dropped, or the handle is one of the past.
+
+        Cost: one read, of the metadata file.
+        """
+        if self._pinned:
+            raise InvalidArgumentError(f"{self.name} was opened at {self._pinned}, and stays there")
+        newest = self._reload()
+        if newest.metadata_file != self._metadata.metadata_file:
+            self._move(newest)
+        return self
+
+    def close(self) -> None:
+        """Lets go of open files; results that were handed out stay valid."""
+        for reading in self._readings.values():
+            reading.open_files.close()
+        self.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.catalog, self._metadata.name, self.snapshot, self._pinned)
+
+    def __repr__(self) -> str:
+        at = f" at {self._pinned}" if self._pinned else ""
+        shown = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot}"
+        return f"<nimblepy.Table {self.name!r}{at}: {shown}, {len(self.schema)} columns>"
+
+
+def _reopen(
+    catalog: Tables, name: tuple[str, ...], snapshot: int | None, pinned: str | None
+) -> Table:
+    """The table at the same snapshot, as long as it is not expired."""
+    metadata = catalog.load(name)
+    newest = metadata.head()
+    if pinned is None and snapshot == (None if newest is None else newest.id):
+        return Table(catalog, metadata)
+    found = None if snapshot is None else metadata.snapshot(snapshot)
+    if snapshot is not None and found is None:
+        raise InvalidArgumentError(f"{'.'.join(name)}: snapshot {snapshot} has expired")
+    return Table(catalog, metadata, snapshot=found, pinned=pinned or f"snapshot {snapshot}")
+
+
+_HISTORY = pa.schema(
+    [
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("parent_id", pa.int64()),
+        pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("user", pa.string()),
+        pa.field("rows_inserted", pa.int64()),
+        pa.field("rows_updated", pa.int64()),
+        pa.field("rows_deleted", pa.int64()),
+        pa.field("files_added", pa.int64()),
+        pa.field("files_removed", pa.int64()),
+        pa.field("bytes_written", pa.int64()),
+    ]
+)
+
+
+def _history_row(snapshot: Snapshot) -> dict[str, Any]:
+    summary = snapshot.summary
+
+    def number(*names: str) -> int | None:
+        found = [int(summary[name]) for name in names if summary.get(name, "").isdigit()]
+        return sum(found) if found else None
+
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "timestamp": datetime.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, datetime.UTC),
+        "operation": snapshot.operation,
+        "user": summary.get("nimblepy.user"),
+        "rows_inserted": number("nimblepy.rows-inserted"),
+        "rows_updated": number("nimblepy.rows-updated"),
+        "rows_deleted": number("nimblepy.rows-deleted"),
+        "files_added": number("added-data-files", "added-delete-files") or 0,
+        "files_removed": number("deleted-data-files", "removed-delete-files") or 0,
+        "bytes_written": number("added-files-size") or 0,
+    }

@@ -1,0 +1,374 @@
+"""Rows to data files: split by partition, ordered by the cluster key, described with statistics."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import KeyOrderError
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.write import Writer
+from nimblepy.files.source import key_order
+from nimblepy.io.location import locate
+from nimblepy.io.progress import Progress, ProgressArg
+from nimblepy.io.tabular import as_reader
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import Path
+from nimblepy.schema.types import SortKey
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.deletes import deletes_table
+from nimblepy.table.metrics import MetricsCollector
+from nimblepy.table.model import (
+    DELETED_PATH_ID,
+    FILE_FORMATS,
+    SUFFIXES,
+    DataFile,
+    DataFormat,
+    Metrics,
+    PartitionField,
+)
+from nimblepy.table.places import readable_path, remove_file
+from nimblepy.table.transforms import Apply, split_rows, transform
+from nimblepy.table.types import Conformer
+
+# Arrow bytes that are collected before they are split by partition.
+_SPLIT_BYTES = 64 << 20
+# Files that are written at the same time; of more partitions, the one longest without rows ends.
+_MOST_OPEN = 32
+_TARGET_BYTES = 256 << 20
+_ROW_GROUP_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """What new files of a table are like. It pickles: processes that write files get it.
+
+    Attributes:
+        schema: the table's columns, with field ids.
+        unique: no cluster key may occur twice in a file.
+    """
+
+    location: str
+    schema: pa.Schema
+    data_format: DataFormat
+    cluster_by: tuple[SortKey, ...]
+    unique: bool
+    spec_id: int
+    spec: tuple[PartitionField, ...]
+    sort_order_id: int
+    indexes: tuple[HashIndex | SortedIndex, ...] = ()
+    options: WriteOptions = field(default_factory=WriteOptions)
+    target_bytes: int = _TARGET_BYTES
+
+    def new_path(self, kind: str = "data") -> str:
+        """The path of a file that there has not been."""
+        name = f"{kind}-{uuid.uuid4().hex}{SUFFIXES[self.data_format]}"
+        path = f"{self.location}/data/{name}"
+        place = locate(readable_path(path))
+        if place.is_local:
+            os.makedirs(os.path.dirname(place.path), exist_ok=True)
+        return path
+
+
+def write_rows(
+    data: Any, target: Target, *, presorted: bool = False, progress: ProgressArg = None
+) -> list[DataFile]:
+    """Writes rows to new files, which are part of no table yet.
+
+    Args:
+        data: tabular data with the table's columns, in any order; nullable ones may be missing.
+        presorted: rows arrive in the order of the cluster key, which is verified.
+
+    Returns:
+        The files, none of them empty.
+
+    Raises:
+        InvalidArgumentError: the data do not fit the columns.
+        KeyOrderError: ``presorted`` rows are not in order.
+        OSError: a file cannot be written. No file is left behind after any error.
+
+    Cost: memory is bounded by the sort memory of the write options and some batches.
+    """
+    reader, total = as_reader(data)
+    writing = _Writing(target, presorted, Progress(progress, total))
+    try:
+        conform = Conformer(reader.schema, target.schema)
+        for table in _pieces(reader, conform):
+            writing.add(table)
+        return writing.finish()
+    except BaseException:
+        writing.abort()
+        raise
+
+
+def _pieces(reader: pa.RecordBatchReader, conform: Conformer) -> Iterator[pa.Table]:
+    """The rows in tables of some size."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in reader:
+        if batch.num_rows:
+            held.append(conform(batch))
+            size += held[-1].nbytes
+        if size >= _SPLIT_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+class _Writing:
+    """The files that one call writes."""
+
+    def __init__(self, target: Target, presorted: bool, progress: Progress) -> None:
+        self._target = target
+        self._presorted = presorted
+        self._progress = progress
+        self._open: OrderedDict[tuple[Any, ...], _NimbleFile | _ParquetFile] = OrderedDict()
+        self._done: list[DataFile] = []
+        # Arrow bytes for each byte of a file, as far as is known.
+        self._packing = 2.0
+        self._transforms: list[tuple[Path, Apply, pa.DataType]] = []
+        by_id = _columns_by_id(target.schema)
+        for item in target.spec:
+            name, kind = by_id[item.source_id]
+            self._transforms.append((name, transform(item.transform, kind), kind))
+
+    def add(self, table: pa.Table) -> None:
+        for partition, rows in self._split(table):
+            self._file(partition).add(rows)
+            file = self._open[partition]
+            if file.arrow_bytes >= self._target.target_bytes * self._packing:
+                self._close(partition)
+        self._progress.advance(table.num_rows)
+
+    def _split(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+        if not self._transforms:
+            yield (), table
+            return
+        keys = [apply(_column(table, name).combine_chunks()) for name, apply, _ in self._transforms]
+        groups = split_rows(
+            [k.combine_chunks() if isinstance(k, pa.ChunkedArray) else k for k in keys]
+        )
+        for scalars, rows in groups:
+            values = tuple(ice.internal_value(scalar.type, scalar) for scalar in scalars)
+            yield values, table if len(groups) == 1 else table.take(rows)
+
+    def _file(self, partition: tuple[Any, ...]) -> _NimbleFile | _ParquetFile:
+        file = self._open.get(partition)
+        if file is None:
+            while len(self._open) >= _MOST_OPEN:
+                self._close(next(iter(self._open)))
+            kind = _NimbleFile if self._target.data_format == "nimble" else _ParquetFile
+            file = self._open[partition] = kind(
+                self._target, self._presorted, shared=bool(self._transforms)
+            )
+        self._open.move_to_end(partition)
+        return file
+
+    def _close(self, partition: tuple[Any, ...]) -> None:
+        file = self._open[partition]
+        written = file.finish(partition)
+        del self._open[partition]
+        self._done.append(written)
+        self._packing = max(0.5, file.arrow_bytes / max(1, written.bytes))
+
+    def finish(self) -> list[DataFile]:
+        for partition in list(self._open):
+            self._close(partition)
+        self._progress.finish()
+        return self._done
+
+    def abort(self) -> None:
+        for file in self._open.values():
+            file.abort()
+        discard(self._done)
+        self._progress.finish()
+
+
+def discard(files: Sequence[DataFile]) -> None:
+    """Removes files that are part of no table."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            remove_file(file.path)
+
+
+def _columns_by_id(schema: pa.Schema) -> dict[int, tuple[tuple[str, ...], pa.DataType]]:
+    """(path, type) of all columns and struct fields by field id."""
+    from nimblepy.schema.columns import column_paths
+    from nimblepy.schema.field_ids import field_id_at
+
+    return {
+        field_id_at(schema, path): (path, resolve_column(schema, path).type)
+        for path in column_paths(schema)
+    }
+
+
+def _column(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    column = table.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
+    return column
+
+
+class _NimbleFile:
+    """A nimble file that is being written."""
+
+    def __init__(self, target: Target, presorted: bool, *, shared: bool) -> None:
+        self._target = target
+        self._path = target.new_path()
+        self.arrow_bytes = 0
+        self._metrics = MetricsCollector(target.schema)
+        options = target.options
+        if shared:  # with other files that are written at the same time
+            least = min(16 << 20, options.sort_memory_bytes)
+            options = replace(options, sort_memory_bytes=max(least, options.sort_memory_bytes // 8))
+        self._writer = Writer(
+            readable_path(self._path),
+            target.schema,
+            cluster_by=list(target.cluster_by) or None,
+            unique=target.unique,
+            presorted=presorted and bool(target.cluster_by),
+            indexes=target.indexes,
+            options=options,
+        )
+
+    def add(self, table: pa.Table) -> None:
+        self.arrow_bytes += table.nbytes
+        for batch in table.to_batches():
+            self._metrics.add(batch)
+        self._writer.write(table)
+
+    def finish(self, partition: tuple[Any, ...]) -> DataFile:
+        summary = self._writer.close()
+        return DataFile(
+            path=self._path,
+            format=FILE_FORMATS["nimble"],
+            rows=summary.num_rows,
+            bytes=summary.size_bytes,
+            spec_id=self._target.spec_id,
+            partition=partition,
+            metrics=self._metrics.result(),
+            sort_order_id=self._target.sort_order_id,
+        )
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+class _ParquetFile:
+    """A Parquet file: its rows are held, ordered and then written."""
+
+    def __init__(self, target: Target, presorted: bool, *, shared: bool) -> None:
+        self._target = target
+        self._presorted = presorted
+        self._path = target.new_path()
+        self.arrow_bytes = 0
+        self._metrics = MetricsCollector(target.schema)
+        self._tables: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        self.arrow_bytes += table.nbytes
+        for batch in table.to_batches():
+            self._metrics.add(batch)
+        self._tables.append(table)
+
+    def finish(self, partition: tuple[Any, ...]) -> DataFile:
+        table = sorted_rows(
+            pa.concat_tables(self._tables), self._target.cluster_by, presorted=self._presorted
+        )
+        size = write_parquet(table, self._path)
+        return DataFile(
+            path=self._path,
+            format=FILE_FORMATS["parquet"],
+            rows=table.num_rows,
+            bytes=size,
+            spec_id=self._target.spec_id,
+            partition=partition,
+            metrics=self._metrics.result(),
+            sort_order_id=self._target.sort_order_id,
+        )
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            remove_file(self._path)
+
+
+def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = False) -> pa.Table:
+    """Rows in the order of a key; equal keys keep theirs.
+
+    Raises:
+        KeyOrderError: ``presorted``, and they are not.
+    """
+    if not keys or table.num_rows < 2:
+        return table
+    columns = [_column(table, resolve_column(table.schema, key.column).path) for key in keys]
+    named = pa.table(columns, names=[str(i) for i in range(len(keys))])
+    order = key_order(named, keys, False)
+    ordered = order == np.arange(len(order))
+    if ordered.all():
+        return table
+    if presorted:
+        at = int(np.flatnonzero(~ordered)[0])
+        raise KeyOrderError(f"row {at} of the rows of a file is not in the order of the key")
+    return table.take(pa.array(order))
+
+
+def write_parquet(table: pa.Table, path: str) -> int:
+    """Writes a Parquet file, and gives its size in bytes."""
+    from pyarrow import parquet
+
+    place = locate(readable_path(path))
+    if place.is_local:
+        with open(place.path, "wb") as sink:
+            parquet.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP_ROWS)
+            sink.flush()
+            os.fsync(sink.fileno())
+            return sink.tell()
+    buffer = pa.BufferOutputStream()
+    parquet.write_table(table, buffer, compression="zstd", row_group_size=_ROW_GROUP_ROWS)
+    octets = buffer.getvalue()
+    sink = place.sink()
+    sink.write(octets)
+    sink.commit()
+    return int(octets.size)
+
+
+def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ...]) -> DataFile:
+    """Writes one delete file, which is part of no table yet.
+
+    Args:
+        rows: ascending rows of each data file of one partition.
+    """
+    table = deletes_table(rows)
+    path = target.new_path("deletes")
+    if target.data_format == "nimble":
+        with Writer(
+            readable_path(path), table.schema, cluster_by=["file_path", "pos"], presorted=True
+        ) as writer:
+            writer.write(table)
+        size = writer.summary.size_bytes
+    else:
+        size = write_parquet(table, path)
+    paths = sorted(path for path, positions in rows.items() if len(positions))
+    return DataFile(
+        path=path,
+        format=FILE_FORMATS[target.data_format],
+        rows=table.num_rows,
+        bytes=size,
+        content="position deletes",
+        spec_id=target.spec_id,
+        partition=partition,
+        metrics=Metrics(
+            lower={DELETED_PATH_ID: paths[0].encode()}, upper={DELETED_PATH_ID: paths[-1].encode()}
+        ),
+    )

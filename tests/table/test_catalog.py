@@ -1,0 +1,187 @@
+"""Catalogs: connecting, names, creating, renaming, dropping."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+import nimblepy as nb
+
+ROWS = pa.table({"id": pa.array([3, 1, 2], pa.int64()), "v": ["c", "a", "b"]})
+
+
+def test_a_directory_is_a_catalog(lake: nb.Catalog, tmp_path: Path) -> None:
+    made = lake.create_table("shop.items", ROWS, cluster_by="id")
+    assert made.to_table().column("id").to_pylist() == [1, 2, 3]
+    again = nb.connect(str(tmp_path / "lake"))
+    assert again.tables() == ["shop.items"]
+    assert again.namespaces() == ["shop"]
+    assert again.table("shop.items").get(2) == {"id": 2, "v": "b"}
+
+
+def test_an_empty_table(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS.schema, primary_key="id")
+    assert table.snapshot is None
+    assert (table.num_rows, table.count_rows(), len(table)) == (0, 0, 0)
+    assert table.get(1) is None
+    assert table.lookup([1]).num_rows == 0
+    assert table.range(1, 2).num_rows == 0
+    assert table.scan(filter="id > 1").to_table().schema.names == ["id", "v"]
+    assert table.snapshots().num_rows == 0
+    assert table.primary_key == ["id"]
+    assert [key.column for key in table.cluster_by] == ["id"]
+
+
+def test_a_pyiceberg_catalog_is_taken(tmp_path: Path) -> None:
+    theirs = SqlCatalog("x", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    lake = nb.connect(catalog=theirs)
+    lake.create_table("n.t", ROWS)
+    assert theirs.load_table("n.t").metadata.current_snapshot() is not None
+    assert nb.connect(f"sqlite:///{tmp_path}/d.db").tables() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["items", "", "a..b", "a.b/c", "a.b\\c", "a.", " a.b", "a.b\n", "a.b\0", "a." + "x" * 300],
+)
+def test_names_that_cannot_be(lake: nb.Catalog, name: str) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match="name"):
+        lake.create_table(name, ROWS)
+    assert lake.tables() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["my shop.the 'best' \"items\"", "größe.日本", "a%20b.50%", "n#1.t?x=1", "a.b.c", "_.%"]
+)
+def test_names_that_are_odd(lake: nb.Catalog, tmp_path: Path, name: str) -> None:
+    table = lake.create_table(name, ROWS, cluster_by="id")
+    table.append(ROWS)
+    assert lake.tables() == [name]
+    assert nb.connect(tmp_path / "lake").table(name).count([1]).to_pylist() == [2]
+    lake.drop_table(name, purge=True)
+    assert lake.tables() == []
+
+
+def test_directories_that_metadata_cannot_name(tmp_path: Path) -> None:
+    for name in ("a#b", "a?b", "a%20b"):
+        with pytest.raises(nb.InvalidArgumentError, match="URI"):
+            nb.connect(tmp_path / name)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(nb.InvalidArgumentError, match="no directory"):
+        nb.connect(tmp_path / "file")
+    spaced = nb.connect(tmp_path / "größe of a lake")
+    assert spaced.create_table("a.b", ROWS).num_rows == 3
+
+
+def test_existing_tables(lake: nb.Catalog) -> None:
+    first = lake.create_table("a.b", ROWS)
+    with pytest.raises(nb.InvalidArgumentError, match="already"):
+        lake.create_table("a.b", ROWS)
+    same = lake.create_table("a.b", ROWS.schema, if_exists="ignore")
+    assert same.snapshot == first.snapshot
+
+
+def test_rename_drop_and_purge(lake: nb.Catalog, tmp_path: Path) -> None:
+    old = lake.create_table("a.b", ROWS)
+    new = lake.rename_table("a.b", "c.d")
+    assert lake.tables() == ["c.d"]
+    assert new.to_table().equals(old.to_table())
+    other = lake.create_table("a.b", ROWS)
+    assert other.location != new.location
+    with pytest.raises(nb.InvalidArgumentError, match="already"):
+        lake.rename_table("a.b", "c.d")
+    lake.drop_table("a.b")
+    with pytest.raises(nb.InvalidArgumentError, match=r"no table 'a\.b'"):
+        lake.table("a.b")
+    with pytest.raises(nb.InvalidArgumentError, match=r"'c\.x'; its namespace has c\.d"):
+        lake.table("c.x")
+    where = new.location.removeprefix("file://")
+    lake.drop_table("c.d", purge=True)
+    assert [name for _, _, names in os.walk(where) for name in names] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"primary_key": "x"}, "no column 'x'"),
+        ({"primary_key": "f"}, "no key of a row"),
+        ({"cluster_by": "s"}, "no order"),
+        ({"cluster_by": "x"}, "unknown column"),
+        ({"partition_by": ["day(v)"]}, "day"),
+        ({"partition_by": "f"}, "double"),
+        ({"data_format": "orc"}, "'nimble' or 'parquet'"),
+        ({"if_exists": "replace"}, "'error' or 'ignore'"),
+        ({"indexes": [nb.HashIndex("x")]}, "unknown column"),
+        ({"properties": {"a": 1}}, "expected text"),
+    ],
+)
+def test_tables_that_cannot_be(
+    lake: nb.Catalog, arguments: dict[str, object], message: str
+) -> None:
+    schema = pa.schema(
+        {
+            "id": pa.int64(),
+            "v": pa.string(),
+            "f": pa.float64(),
+            "s": pa.struct([("a", pa.int32())]),
+        }
+    )
+    with pytest.raises(nb.InvalidArgumentError, match=message):
+        lake.create_table("a.b", schema, **arguments)  # type: ignore[arg-type]
+    assert lake.tables() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (pa.uint64(), "int64"),
+        (pa.duration("s"), "duration"),
+        (pa.null(), "null"),
+        (pa.struct([]), "without fields"),
+        (pa.list_(pa.struct([("x", pa.uint64())])), r"column 'c'.element.x is uint64"),
+        (pa.decimal256(50, 2), "38 digits"),
+    ],
+)
+def test_types_that_tables_do_not_have(lake: nb.Catalog, kind: pa.DataType, message: str) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=message):
+        lake.create_table("a.b", pa.schema({"c": kind}))
+
+
+def _create(directory: str, number: int) -> str:
+    try:
+        made = nb.connect(directory).create_table("a.b", pa.schema({f"c{number}": pa.int64()}))
+    except nb.InvalidArgumentError as error:
+        return str(error)
+    return made.schema.names[0]
+
+
+def test_two_processes_make_one_table(tmp_path: Path) -> None:
+    directory = str(tmp_path / "lake")
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        results = pool.starmap(_create, [(directory, i) for i in range(4)])
+    won = [text for text in results if text.startswith("c")]
+    assert len(won) == 1
+    assert all("already" in text for text in results if text not in won)
+    assert nb.connect(directory).table("a.b").schema.names == won
+
+
+def test_pickles(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS, cluster_by="id")
+    copy = pickle.loads(pickle.dumps(table))
+    assert copy.get(1) == {"id": 1, "v": "a"}
+    table.append(ROWS)
+    assert pickle.loads(pickle.dumps(table)).num_rows == 6
+
+
+def test_importing_nimblepy_imports_no_pyiceberg() -> None:
+    code = "import nimblepy, sys; nimblepy.File; print('pyiceberg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
