@@ -10,6 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from nimblepy.io import own_rows
+
 if TYPE_CHECKING:
     from nimblepy.advise.advice import IndexAdvice, advise_indexes
     from nimblepy.errors import (
@@ -127,6 +129,15 @@ __all__ = [
     "starts_with",
     "write",
 ]
+
+
+def _open_rows(path: str) -> object:
+    from nimblepy.files.resolve import as_rows
+
+    return as_rows(path)
+
+
+own_rows.open_rows = _open_rows
 
 
 def __getattr__(name: str) -> object:

@@ -18,6 +18,7 @@ from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.io.tabular import as_reader, check_column, slices
 from nimblepy.schema.columns import Column, resolve_column
+from nimblepy.schema.conform import conform
 from nimblepy.schema.types import ColumnSummary, FileSummary, KeyColumn, SortKey, as_sort_keys
 
 ClusterBy: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
@@ -46,6 +47,8 @@ class Writer:
         metadata: key/value pairs kept with the file.
         progress: ``True`` for a progress bar, or called as ``progress(rows_done, None)``.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of ``path``.
+        cast: convert columns of other types even where some values might not survive it, and
+            refuse the values that do not; see :meth:`write`.
 
     Raises:
         InvalidArgumentError: unknown column, unsupported type (its path is named), bad argument.
@@ -67,7 +70,9 @@ class Writer:
         metadata: Mapping[str, str | bytes] | None = None,
         progress: ProgressArg = None,
         filesystem: FileSystem | None = None,
+        cast: bool = False,
     ) -> None:
+        self._cast = cast
         self._schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
         self._summary: FileSummary | None = None
         self._process = os.getpid()
@@ -102,29 +107,50 @@ class Writer:
             raise InvalidArgumentError("the file is not finished yet")
         return self._summary
 
-    def write(self, data: Any) -> None:
-        """Appends a batch, a table, or any other tabular data with the file's columns.
+    def write(self, data: Any, *, cast: bool | None = None) -> None:
+        """Appends a batch, a table, or any other data that :func:`write` takes.
 
-        Columns are matched by name; their types must be the schema's.
+        Columns are matched by name. Types that are not the schema's are converted where that keeps
+        every value: integers, floats and decimals to wider ones, ticks of time to finer ones, text,
+        binary and lists to other layouts of them, dictionaries to their values and values to
+        dictionaries, columns of nothing but nulls to anything.
+
+        Args:
+            cast: convert other types, too, where no value of the batch changes by it; ``None`` is
+                what the writer was made with.
+
+        Raises:
+            InvalidArgumentError: a column is missing or too many, or has a type or a value that
+                the schema's does not hold.
         """
         self._check_process()
         with self._lock:
             core = self._open_core()
             try:
-                self._write(core, data)
+                self._write(core, data, self._cast if cast is None else cast)
             except BaseException as error:
                 self._end(f"has failed before: {type(error).__name__}: {error}")
                 raise
 
-    def _write(self, core: Any, data: Any) -> None:
+    def _write(self, core: Any, data: Any, cast: bool) -> None:
         reader, _ = as_reader(data)
         for batch in reader:
-            _check_data(batch)
-            for piece in slices(self._conform(batch)):
+            batch = conform(batch, self._schema, cast=cast)
+            self._check_data(batch)
+            for piece in slices(batch):
                 begin = time.perf_counter()
                 core.write(piece)
                 self._seconds += time.perf_counter() - begin
                 self._progress.advance(piece.num_rows)
+
+    def _check_data(self, batch: pa.RecordBatch) -> None:
+        """What Arrow's own cheap checks find wrong, and nulls where the schema rules them out."""
+        for field, column in zip(self._schema, batch.columns, strict=True):
+            check_column(field.name, column)
+            if not field.nullable and column.null_count:
+                raise InvalidArgumentError(
+                    f"column {field.name!r} is declared without nulls but has {column.null_count}"
+                )
 
     def close(self) -> FileSummary:
         """Finishes the file and makes it visible. Leaving the ``with`` block does this.
@@ -193,27 +219,6 @@ class Writer:
         state = "open" if self._core is not None else "finished" if self._summary else "ended"
         return f"<nimblepy.Writer {self._path!r}, {len(self._schema)} columns, {state}>"
 
-    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """``batch`` with the schema's columns in their order."""
-        if batch.schema.equals(self._schema):
-            return batch
-        names = batch.schema.names
-        if sorted(names) != sorted(self._schema.names):
-            missing = [n for n in self._schema.names if n not in names]
-            extra = [n for n in names if n not in self._schema.names]
-            raise InvalidArgumentError(
-                f"batch: columns do not match the schema: missing {missing}, not in it {extra}"
-            )
-        if names != self._schema.names:
-            batch = batch.select(self._schema.names)
-        for found, expected in zip(batch.schema, self._schema, strict=True):
-            if found.type != expected.type:
-                raise InvalidArgumentError(
-                    f"batch: column {expected.name!r} is {found.type}, the schema says "
-                    f"{expected.type}"
-                )
-        return batch
-
 
 def write(
     data: Any,
@@ -232,7 +237,10 @@ def write(
 
     Args:
         data: an object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars,
-            duckdb, ...), a pandas DataFrame, or an iterable of :class:`pyarrow.RecordBatch`.
+            DuckDB, pandas, files and scans of nimblepy), a polars LazyFrame, a dataset or scanner
+            of pyarrow, a dict of columns (numpy arrays of two dimensions are vectors), an iterable
+            of batches, frames or rows as dicts; or where it is: a path, directory, glob or a list
+            of them, as :func:`convert` takes them.
         path, cluster_by, unique, presorted, indexes, options, metadata, filesystem: see
             :class:`Writer`.
         progress: ``True`` for a progress bar, or called as ``progress(rows_done, rows_total)``;
@@ -352,16 +360,6 @@ def _metadata_item(name: object, value: object) -> tuple[str, bytes]:
             f"metadata: expected str keys and str or bytes values, got {name!r}: {value!r}"
         )
     return name, value.encode() if isinstance(value, str) else value
-
-
-def _check_data(batch: pa.RecordBatch) -> None:
-    """What Arrow's own cheap checks find wrong, and nulls where the schema rules them out."""
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        check_column(field.name, column)
-        if not field.nullable and column.null_count:
-            raise InvalidArgumentError(
-                f"column {field.name!r} is declared without nulls but has {column.null_count}"
-            )
 
 
 def _summary(schema: pa.Schema, done: Mapping[str, Any], seconds: float) -> FileSummary:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.io.foreign import CountedReader, is_paths, open_files
+from nimblepy.schema.conform import conform
 
 # Batches handed to the core: large enough to amortise a call, small enough for steady progress.
 BATCH_ROWS = 131_072
-
-
-class CountedReader(NamedTuple):
-    """A stream whose number of rows is known beforehand."""
-
-    reader: pa.RecordBatchReader
-    num_rows: int | None
 
 
 def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
     """Batches of ``data`` and its number of rows, ``None`` where that is not known beforehand.
 
     Args:
-        data: an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``, a pandas DataFrame,
-            or an iterable of :class:`pyarrow.RecordBatch`.
+        data: any of
+
+            * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars,
+              DuckDB, pandas 3, and files, datasets and scans of nimblepy;
+            * a pandas DataFrame, a polars LazyFrame, a dataset or scanner of pyarrow;
+            * a dict of columns, of which numpy arrays may have two dimensions;
+            * a path, or a list of paths, as :func:`nimblepy.io.foreign.open_files` takes them;
+            * an iterable of any of these but paths, or of rows as dicts. The first of them settles
+              the types, to which others are converted where that keeps every value.
 
     Raises:
         InvalidArgumentError: ``data`` is none of these.
@@ -42,14 +46,52 @@ def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
         return _import_stream(data), _length(data)
     if hasattr(data, "__arrow_c_array__"):
         return as_reader(pa.record_batch(data))
-    if type(data).__module__.startswith("pandas.") and hasattr(data, "columns"):
+    if is_paths(data):
+        return open_files(data)
+    if isinstance(data, Mapping):
+        return as_reader(_table_of(data))
+    package = type(data).__module__.partition(".")[0]
+    if package == "pandas" and hasattr(data, "columns"):
         return as_reader(pa.Table.from_pandas(data))
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
-        return _batches_reader(iter(data)), None
+    if package == "polars" and hasattr(data, "collect"):
+        return as_reader(_lazy_batches(data))
+    if package == "pyarrow" and hasattr(data, "scanner"):
+        return data.scanner().to_reader(), None
+    if package == "pyarrow" and hasattr(data, "to_reader"):
+        return data.to_reader(), None
+    if isinstance(data, Iterable) and not isinstance(data, bytes):
+        return _chained(iter(data)), None
     raise InvalidArgumentError(
-        "data: expected Arrow data (pyarrow, polars, duckdb, ...), a pandas DataFrame or an "
-        f"iterable of pyarrow.RecordBatch, got {type(data).__name__}"
+        "data: expected Arrow data (pyarrow, polars, duckdb, pandas, ...), a dict of columns, "
+        f"paths of files, or an iterable of such data, got {type(data).__name__}"
     )
+
+
+def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
+    try:
+        return pa.table({str(name): _column(values) for name, values in columns.items()})
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"data: no table: {error}") from error
+
+
+def _column(values: Any) -> Any:
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf":
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return values if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+
+
+def _lazy_batches(frame: Any) -> Iterator[Any]:
+    """The rows of a polars LazyFrame, in constant memory where polars can do that."""
+    if not hasattr(frame, "collect_batches"):
+        yield frame.collect()
+        return
+    found = False
+    for batch in frame.collect_batches(chunk_size=BATCH_ROWS):
+        found = True
+        yield batch
+    if not found:  # the schema all the same
+        yield frame.head(0).collect()
 
 
 def _import_stream(data: Any) -> pa.RecordBatchReader:
@@ -74,7 +116,7 @@ def _unsupported_column(data: Any) -> str:
 
 def _length(data: Any) -> int | None:
     # len() of a DuckDB relation would run its query: only frames that know their height count.
-    height = getattr(data, "height", None)
+    height = getattr(data, "height", getattr(data, "num_rows", None))
     return height if isinstance(height, int) else None
 
 
@@ -99,19 +141,41 @@ def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
     return table.to_reader(max_chunksize=BATCH_ROWS)
 
 
-def _batches_reader(batches: Iterator[Any]) -> pa.RecordBatchReader:
-    first = next(batches, None)
-    if not isinstance(first, pa.RecordBatch):
-        found = "no batch at all" if first is None else type(first).__name__
+def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
+    """Data one after another, with the schema of the first."""
+    first = next(items, None)
+    if first is None:
+        raise InvalidArgumentError("data: an iterable that gives nothing, of no known columns")
+    if isinstance(first, Mapping):
+        items = _rows_as_tables(chain([first], items))
+        first = next(items)
+    elif isinstance(first, (str, bytes, int, float, tuple, list)):
         raise InvalidArgumentError(
-            f"data: an iterable must give pyarrow.RecordBatch objects, got {found}"
+            "data: an iterable must give pyarrow.RecordBatch objects, frames or rows as dicts, "
+            f"got {type(first).__name__}"
         )
+    reader, _ = as_reader(first)
+    schema = reader.schema
 
-    def chain() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from batches
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from reader
+        for item in items:
+            for batch in as_reader(item)[0]:
+                yield conform(batch, schema)
 
-    return pa.RecordBatchReader.from_batches(first.schema, chain())
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _rows_as_tables(rows: Iterator[Any]) -> Iterator[pa.Table]:
+    """Tables of rows that are dicts; the first one settles names and types."""
+    schema = None
+    while some := list(islice(rows, BATCH_ROWS)):
+        try:
+            table = pa.Table.from_pylist(some, schema)
+        except (pa.ArrowException, TypeError, AttributeError) as error:
+            raise InvalidArgumentError(f"data: rows as dicts: {error}") from error
+        schema = table.schema
+        yield table
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -402,6 +402,10 @@ class Rows(_core.PointBase, Described):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """All rows, for whatever reads Arrow streams; scans stream some columns or rows."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
     def __len__(self) -> int:
         return self.num_rows
 

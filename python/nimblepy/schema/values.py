@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.conform import same_values
 from nimblepy.schema.kinds import Family, family, is_text, value_type, widens
 from nimblepy.schema.plain import plain_array
 
@@ -617,7 +618,8 @@ def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | N
         cast = array.cast(wanted, safe=False)
         if widens(array.type, wanted):
             return cast, None
-        bad = ~_same(array, cast.cast(array.type, safe=False))
+        same = same_values(array, cast.cast(array.type, safe=False))
+        bad = ~same.to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return _one_by_one(array, wanted)
     # Wrapping around is undone by the way back, except where a sign changes with it.
@@ -632,14 +634,6 @@ def _negative(array: pa.Array) -> Mask:
     mask: Mask = pc.fill_null(pc.less(array, pa.scalar(0, array.type)), False).to_numpy(
         zero_copy_only=False
     )
-    return mask
-
-
-def _same(before: pa.Array, after: pa.Array) -> Mask:
-    equal = pc.fill_null(pc.equal(before, after), True)
-    if pt.is_floating(before.type):
-        equal = pc.or_(equal, pc.fill_null(pc.is_nan(before), True))
-    mask: Mask = equal.to_numpy(zero_copy_only=False)
     return mask
 
 
