@@ -45,7 +45,10 @@ def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
     if hasattr(data, "__arrow_c_stream__"):
         return _import_stream(data), _length(data)
     if hasattr(data, "__arrow_c_array__"):
-        return as_reader(pa.record_batch(data))
+        try:
+            return as_reader(pa.record_batch(data))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidArgumentError(f"data: one column and no table: {error}") from error
     if is_paths(data):
         return open_files(data)
     if isinstance(data, Mapping):
