@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from nimblepy.file.write import Writer, write
     from nimblepy.files.dataset import Dataset, open_dataset
     from nimblepy.files.resolve import index_join
+    from nimblepy.interop.arrow_dataset import arrow_dataset
+    from nimblepy.interop.duckdb import duckdb
     from nimblepy.interop.polars import scan_polars
     from nimblepy.rows.plan import LayoutNode, Plan
     from nimblepy.rows.scan import Scan
@@ -78,8 +80,10 @@ _HOMES = {
     "Writer": "file.write",
     "add_index": "file.add_index",
     "advise_indexes": "advise.advice",
+    "arrow_dataset": "interop.arrow_dataset",
     "convert": "file.convert",
     "drop_index": "file.add_index",
+    "duckdb": "interop.duckdb",
     "index_join": "files.resolve",
     "open": "file.open",
     "open_dataset": "files.dataset",
@@ -119,9 +123,11 @@ __all__ = [
     "Writer",
     "add_index",
     "advise_indexes",
+    "arrow_dataset",
     "connect",
     "convert",
     "drop_index",
+    "duckdb",
     "index_join",
     "open",
     "open_dataset",

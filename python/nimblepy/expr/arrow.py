@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.bounds import compare
+from nimblepy.expr.bounds import compare, one_of
 from nimblepy.expr.evaluate import opaque
 from nimblepy.expr.expression_tree import (
     Call,
@@ -55,14 +55,20 @@ _COMPARISONS: dict[str, Op] = {
 }
 
 
-def read_expression(expression: pc.Expression, schema: pa.Schema) -> Node:
+def read_expression(
+    expression: pc.Expression, schema: pa.Schema, *, nan_greatest: bool = False
+) -> Node:
     """The filter tree of ``expression`` over the columns of ``schema``.
+
+    Args:
+        nan_greatest: whoever made the expression means SQL's NaN, which is above all numbers, and
+            not that of IEEE 754.
 
     Raises:
         InvalidArgumentError: the expression reads a column that does not exist.
     """
     try:
-        return _read(expression, schema)
+        return _read(expression, schema, nan_greatest)
     except (NotUnderstood, RecursionError):
         return _whole(expression, schema)
 
@@ -72,7 +78,7 @@ def _whole(expression: pc.Expression, schema: pa.Schema) -> Node:
     return Opaque(expression, tuple((name,) for name in schema.names))
 
 
-def _read(expression: pc.Expression, schema: pa.Schema) -> Node:
+def _read(expression: pc.Expression, schema: pa.Schema, nan_greatest: bool) -> Node:
     tree = read_tree(expression)
     try:
         if not rebuild(tree).equals(expression):
@@ -82,7 +88,7 @@ def _read(expression: pc.Expression, schema: pa.Schema) -> Node:
         if any("\n" in name for path in column_paths(schema) for name in path):
             return _whole(expression, schema)
         return Opaque(expression, _paths(tree, schema))
-    return _Lowering(schema).lower(_with_paths(tree, schema))
+    return _Lowering(schema, nan_greatest).lower(_with_paths(tree, schema))
 
 
 def _column(ref: Ref, schema: pa.Schema) -> Column:
@@ -106,8 +112,9 @@ def _paths(tree: Tree, schema: pa.Schema) -> tuple[Path, ...]:
 class _Lowering:
     """Turns a verified expression tree into filter nodes, one branch at a time."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, nan_greatest: bool) -> None:
         self._schema = schema
+        self._nan_greatest = nan_greatest
 
     def lower(self, tree: Tree) -> Node:
         if isinstance(tree, Lit) and (pt.is_boolean(tree.scalar.type) or not tree.scalar.is_valid):
@@ -143,7 +150,7 @@ class _Lowering:
         if column is None:
             return None
         try:
-            return compare(column, op, scalar)
+            return compare(column, op, scalar, nan_greatest=self._nan_greatest)
         except InvalidArgumentError:
             # pyarrow may know a way to compare the two, or has its own message for it.
             return None
@@ -188,9 +195,13 @@ class _Lowering:
             options["null_matching_behavior"].as_py() == 0
         )
         # Unlike SQL's IN, is_in answers false for a null, or true if null is a member.
-        found = In(column, tuple(dict.fromkeys(exact)))
+        found: Node = In(column, tuple(dict.fromkeys(exact)))
+        if self._nan_greatest:
+            found = one_of(column, scalars, nan_greatest=True)
         node = any_of(IsNull(column), found) if matches_null else all_of(IsValid(column), found)
-        if len(exact) == len(scalars) and not pt.is_floating(column.value_type):
+        if self._nan_greatest or (
+            len(exact) == len(scalars) and not pt.is_floating(column.value_type)
+        ):
             return node
         # pyarrow converts the other members its own way (rounding, NaN, signed zeros), so only it
         # can say what matches; without lossy members the index may still narrow the search.
