@@ -1,12 +1,12 @@
-"""From the filter tree back to a pyarrow expression that evaluates it.
+"""Which rows pass: evaluates a filter tree over a batch.
 
-Literals have the column's type already, so pyarrow has nothing to convert. Columns are made plain
-first (:mod:`nimblepy.schema.plain`). Where pyarrow has no kernel even then (half floats, narrow
-decimals, ...) the column is cast to a type that has one; every such cast keeps equality and order.
+Tests of a column call a kernel each; SQL terms evaluate themselves; pyarrow expressions are
+pyarrow's to evaluate, on columns in types that it has kernels for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 
 import pyarrow as pa
@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr import terms
+from nimblepy.expr.arrays import Value, full, plain, plain_scalar, to_ints
 from nimblepy.expr.nodes import (
-    NEGATED,
     And,
     Compare,
     Const,
@@ -28,78 +29,138 @@ from nimblepy.expr.nodes import (
     Or,
     StartsWith,
 )
-from nimblepy.schema.columns import Column
+from nimblepy.expr.numbers import Op, compare
+from nimblepy.expr.terms import RowBatch
 from nimblepy.schema.names import Path
-from nimblepy.schema.plain import plain_array, plain_type
+from nimblepy.schema.kinds import is_text
 from nimblepy.schema.values import is_nan, successor
 
+_NULL = pa.scalar(None, pa.bool_())
 
-def build(node: Node, *, keep_unknown: bool = False) -> pc.Expression:
-    """A pyarrow expression equal to ``node``.
 
-    Args:
-        keep_unknown: tell unknown from false. A filter drops both, and not telling them apart is
-            cheaper; below NOT it matters.
+def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
+    """True for the rows where ``node`` is; never null.
+
+    Conjuncts are asked in their order. Where few rows are left the next ones are asked of just
+    these, and so is one that fails on others.
+
+    Raises:
+        InvalidArgumentError: a kernel cannot compute it for these values.
     """
+    parts = node.args if isinstance(node, And) else (node,)
+    passed = None
+    for part in parts:
+        left = len(rows) if passed is None else passed.true_count
+        if passed is not None and left == 0:
+            break
+        if passed is not None and left * 8 < len(rows):
+            passed = _narrowed(part, rows, passed)
+            continue
+        try:
+            found = pc.fill_null(full(truth(part, rows), len(rows)), False)
+            passed = found if passed is None else pc.and_(passed, found)
+        except InvalidArgumentError:
+            if passed is None or left == len(rows):
+                raise
+            passed = _narrowed(part, rows, passed)
+    return pa.repeat(pa.scalar(True), len(rows)) if passed is None else passed
+
+
+def _narrowed(part: Node, rows: RowBatch, passed: pa.BooleanArray) -> pa.BooleanArray:
+    chosen = rows.where(passed)
+    found = pc.fill_null(full(truth(part, chosen), len(chosen)), False)
+    return pc.replace_with_mask(passed, passed, found)
+
+
+def truth(node: Node, rows: RowBatch) -> Value:
+    """True, false or null for each row."""
     match node:
         case Compare(column, op, value, nan_greatest):
-            if is_nan(value):  # the greatest value: nothing is above it, and all else is below
-                found = pc.is_nan(field(column))
-                return found if op == "==" else ~found
-            operand = pc.scalar(value.cast(operand_type(column)))
-            if nan_greatest and op in (">", ">="):
-                return ~_compare(field(column), NEGATED[op], operand)
-            return _compare(field(column), op, operand)
+            return _compared(rows, column.path, op, value, nan_greatest)
         case In(column, values):
-            return _build_in(column, values, keep_unknown)
+            return _is_in(rows, column.path, values)
         case StartsWith(column, prefix):
-            return _build_prefix(column, prefix)
+            return _tested(rows, column.path, lambda array: _starts_with(array, prefix))
         case IsNull(column):
-            return pc.field(*column.path).is_null()
+            return pc.is_null(rows.column(column.path))
         case IsValid(column):
-            return pc.field(*column.path).is_valid()
+            return pc.is_valid(rows.column(column.path))
         case Const(value):
-            return pc.scalar(pa.scalar(value, type=pa.bool_()))
+            return pa.scalar(value, pa.bool_())
         case And(args):
-            return reduce(lambda a, b: a & b, (build(a, keep_unknown=keep_unknown) for a in args))
+            return reduce(pc.and_kleene, (truth(arg, rows) for arg in args))
         case Or(args):
-            return reduce(lambda a, b: a | b, (build(a, keep_unknown=keep_unknown) for a in args))
+            return reduce(pc.or_kleene, (truth(arg, rows) for arg in args))
         case Not(arg):
-            return ~build(arg, keep_unknown=True)
-        case Opaque(expression):
-            return expression
+            return pc.invert(truth(arg, rows))
+        case Opaque(pc.Expression() as expression):
+            found = _by_pyarrow(expression, rows.batch)
+            if not pt.is_boolean(found.type):
+                raise InvalidArgumentError(f"a filter must be boolean, {node} is {found.type}")
+            return found
+        case Opaque(term):
+            return terms.evaluate(term, rows)
 
 
-def operand_type(column: Column) -> pa.DataType:
-    """The type in which pyarrow can compare the column's values."""
-    data_type = plain_type(column.type)
-    if pt.is_float16(data_type):
-        return pa.float32()
-    if pt.is_fixed_size_binary(data_type):
-        return pa.large_binary()
-    if pt.is_decimal(data_type) and data_type.bit_width < 128:
-        return pa.decimal128(data_type.precision, data_type.scale)
-    return data_type
+def _tested(rows: RowBatch, path: Path, test: Callable[[pa.Array], Value]) -> Value:
+    """``test`` of a column, or of the values of its dictionary where these are fewer."""
+    array = rows.raw(path)
+    if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
+        return test(plain(array.dictionary)).take(array.indices)
+    return test(rows.column(path))
 
 
-def field(column: Column) -> pc.Expression:
-    """The column as an expression of :func:`operand_type`."""
-    expression = pc.field(*column.path)
-    wanted = operand_type(column)
-    return expression if plain_type(column.type) == wanted else expression.cast(wanted)
+def _compared(rows: RowBatch, path: Path, op: Op, value: pa.Scalar, nan_greatest: bool) -> Value:
+    operand = plain_scalar(value)
+    if is_nan(value):  # the greatest value: nothing is above it, and all else is below
+        return _tested(
+            rows, path, lambda a: pc.is_nan(a) if op == "==" else pc.invert(pc.is_nan(a))
+        )
+    if pt.is_floating(operand.type) and not nan_greatest:
+        kernel = {"==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal,
+                  ">": pc.greater, ">=": pc.greater_equal}[op]  # fmt: skip
+        return _tested(rows, path, lambda array: kernel(array, operand))
+    return _tested(rows, path, lambda array: compare(op, array, operand))
 
 
-def evaluable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with plain columns, which is what expressions of :func:`build` are about."""
-    for position, item in enumerate(batch.schema):
-        column = plain_array(batch.column(position))
-        if column.type != item.type:
-            batch = batch.set_column(position, item.with_type(column.type), column)
-    return batch
+def _is_in(rows: RowBatch, path: Path, values: tuple[pa.Scalar, ...]) -> Value:
+    def test(array: pa.Array) -> Value:
+        wanted = array.type
+        if pt.is_floating(wanted):
+            # is_in hashes bits: it would tell -0.0 from 0.0, which compare equal.
+            numbers = [value.as_py() for value in values if not is_nan(value)]
+            both_zeros = [0.0, -0.0] if 0.0 in numbers else []
+            found = pc.is_in(array, pa.array([*map(float, numbers), *both_zeros], wanted))
+            if any(map(is_nan, values)):
+                found = pc.or_(found, pc.fill_null(pc.is_nan(array), False))
+        elif values:
+            members = plain(pa.array(values, values[0].type))
+            if pt.is_decimal(wanted) and wanted.bit_width == 64:
+                array, members = to_ints(array), to_ints(members)
+            found = pc.is_in(array, members)
+        else:
+            found = pa.repeat(pa.scalar(False), len(array))
+        return pc.if_else(pc.is_valid(array), found, _NULL) if array.null_count else found
+
+    return _tested(rows, path, test)
 
 
-def evaluate(expression: pc.Expression, batch: pa.RecordBatch) -> pa.ChunkedArray:
-    """The value of ``expression`` for every row of ``batch``, which has at least one column."""
+def _starts_with(array: pa.Array, prefix: str | bytes) -> Value:
+    if is_text(array.type):
+        return pc.starts_with(array, prefix)
+    # pyarrow patterns are text; any bytes work as the range [prefix, successor).
+    octets = prefix.encode() if isinstance(prefix, str) else prefix
+    found = pc.greater_equal(array, pa.scalar(octets, array.type))
+    above = successor(octets)
+    if above is None:
+        return found
+    return pc.and_(found, pc.less(array, pa.scalar(above, array.type)))
+
+
+# ------------------------------------------------------------------ pyarrow's own
+
+
+def _by_pyarrow(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
     import pyarrow.acero as acero  # with pyarrow.dataset and pandas: not for whom it is not needed
 
     table = pa.Table.from_batches([batch])
@@ -109,16 +170,11 @@ def evaluate(expression: pc.Expression, batch: pa.RecordBatch) -> pa.ChunkedArra
             acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"])),
         ]
     )
-    return plan.to_table(use_threads=False).column(0)
-
-
-def evaluate_constant(expression: pc.Expression) -> pa.Scalar:
-    """The value of an expression that reads no column."""
-    one_row = pa.RecordBatch.from_arrays([pa.array([True])], names=["row"])
     try:
-        return evaluate(expression, one_row)[0]
-    except pa.ArrowException as error:
+        found = plan.to_table(use_threads=False).column(0).combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidArgumentError(f"{expression}: {error}") from error
+    return found
 
 
 def opaque(
@@ -127,53 +183,8 @@ def opaque(
     """An opaque node, or its constant when it reads no column."""
     if columns:
         return Opaque(expression, columns, implies)
-    value = evaluate_constant(expression)
+    one_row = pa.RecordBatch.from_arrays([pa.array([True])], names=["row"])
+    value = _by_pyarrow(expression, one_row)[0]
     if not pt.is_boolean(value.type):
         raise InvalidArgumentError(f"a filter must be boolean, {expression} is {value.type}")
     return Const(value.as_py())
-
-
-def _compare(left: pc.Expression, op: str, right: pc.Expression) -> pc.Expression:
-    match op:
-        case "==":
-            return left == right
-        case "!=":
-            return left != right
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case _:
-            return left >= right
-
-
-def _build_in(column: Column, values: tuple[pa.Scalar, ...], keep_unknown: bool) -> pc.Expression:
-    operand = operand_type(column)
-    if pt.is_floating(operand):
-        # is_in hashes bits: it would tell -0.0 from 0.0, which compare equal.
-        numbers = [value.as_py() for value in values if not is_nan(value)]
-        both_zeros = [0.0, -0.0] if 0.0 in numbers else []
-        members = pa.array([*numbers, *both_zeros], type=operand)
-    else:
-        members = pa.array([value.cast(operand) for value in values], type=operand)
-    found = field(column).isin(members) if len(values) else pc.scalar(False)
-    if any(map(is_nan, values)):
-        found = found | pc.is_nan(field(column))
-    if not keep_unknown:
-        return found
-    unknown = pc.scalar(pa.scalar(None, type=pa.bool_()))
-    return pc.if_else(pc.field(*column.path).is_valid(), found, unknown)
-
-
-def _build_prefix(column: Column, prefix: str | bytes) -> pc.Expression:
-    if isinstance(prefix, str):
-        return pc.starts_with(field(column), prefix)
-    # pyarrow patterns are text; any bytes work as the range [prefix, successor).
-    operand = operand_type(column)
-    lower = field(column) >= pc.scalar(pa.scalar(prefix, type=operand))
-    above = successor(prefix)
-    if above is None:
-        return lower
-    return lower & (field(column) < pc.scalar(pa.scalar(above, type=operand)))

@@ -10,15 +10,17 @@ Start in ``nodes.py`` for the tree, ``schema/values.py`` for exact literals.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.arrow import read_expression
-from nimblepy.expr.evaluate import build, evaluable, evaluate
+from nimblepy.expr.evaluate import passing
 from nimblepy.expr.nodes import (
     And,
     Compare,
@@ -34,7 +36,10 @@ from nimblepy.expr.nodes import (
     any_of,
     columns_of,
 )
+from nimblepy.expr.terms import RowBatch
 from nimblepy.schema.names import Path
+
+Parameters: TypeAlias = Mapping[str, object] | Sequence[object] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +62,6 @@ class Filter:
     exact: bool
     matches_nothing: bool
 
-    @cached_property
-    def expression(self) -> pc.Expression:
-        """True for the rows that pass, of batches that went through ``evaluate.evaluable``."""
-        return build(self.node)
-
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for the rows of ``batch`` that pass; never null.
 
@@ -71,15 +71,12 @@ class Filter:
         Raises:
             InvalidArgumentError: pyarrow cannot evaluate the filter on these values.
         """
-        if isinstance(self.node, Const):
-            return pa.repeat(self.node.value is True, batch.num_rows)
+        if self.matches_nothing:
+            return pa.repeat(pa.scalar(False), batch.num_rows)
         try:
-            passes = evaluate(self.expression, evaluable(batch)).combine_chunks()
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            return passing(self.node, RowBatch(batch))
+        except InvalidArgumentError as error:
             raise InvalidArgumentError(f"filter {self}: {error}") from error
-        if not pa.types.is_boolean(passes.type):
-            raise InvalidArgumentError(f"a filter must be boolean, {self} is {passes.type}")
-        return pc.fill_null(passes, False)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of ``batch`` that pass, in order; other columns of the batch are kept."""
@@ -89,7 +86,9 @@ class Filter:
         return str(self.node)
 
 
-def parse_filter(filter: pc.Expression | str | Node | Filter, schema: pa.Schema) -> Filter:
+def parse_filter(
+    filter: pc.Expression | str | Node | Filter, schema: pa.Schema, params: Parameters = None
+) -> Filter:
     """Understands ``filter`` over the columns of ``schema``. Reads no data.
 
     Args:
@@ -97,6 +96,7 @@ def parse_filter(filter: pc.Expression | str | Node | Filter, schema: pa.Schema)
             part after WHERE), in which NaN equals itself and is above all numbers. Inside the
             package also a tree of nodes, or a filter that has been parsed for such a schema.
         schema: the file's schema.
+        params: values for the parameters of SQL text: a dict for ``$name``, a list for ``?``.
 
     Raises:
         InvalidArgumentError: SQL syntax error, unknown column, mismatched types, or not boolean.
@@ -104,7 +104,9 @@ def parse_filter(filter: pc.Expression | str | Node | Filter, schema: pa.Schema)
     Cost: SQL text is parsed once for files of one schema; the last texts are remembered.
     """
     if isinstance(filter, str):
-        return _parse_sql(filter, schema)
+        return _parse_sql(filter, schema) if params is None else _bound(filter, schema, params)
+    if params is not None:
+        raise InvalidArgumentError("params: only SQL text has parameters")
     if isinstance(filter, Filter):
         return filter
     if isinstance(filter, pc.Expression):
@@ -118,9 +120,13 @@ def parse_filter(filter: pc.Expression | str | Node | Filter, schema: pa.Schema)
 
 @lru_cache(maxsize=256)
 def _parse_sql(text: str, schema: pa.Schema) -> Filter:
-    from nimblepy.expr.sql import read_sql  # sqlglot only where there is SQL
+    return _bound(text, schema, None)
 
-    return make_filter(read_sql(text, schema), schema)
+
+def _bound(text: str, schema: pa.Schema, params: Parameters) -> Filter:
+    from nimblepy.expr.sql import read_sql  # only where there is SQL
+
+    return make_filter(read_sql(text, schema, params), schema)
 
 
 def make_filter(node: Node, schema: pa.Schema) -> Filter:
@@ -190,7 +196,7 @@ def _has_opaque(node: Node) -> bool:
             return any(_has_opaque(arg) for arg in args)
         case Not(arg):
             return _has_opaque(arg)
-    return isinstance(node, Opaque)
+    return isinstance(node, Opaque) and isinstance(node.expression, pc.Expression)
 
 
 def _check_types(filter: Filter, schema: pa.Schema) -> None:

@@ -20,18 +20,18 @@ and run-end encoded columns), so an index can encode them without another conver
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.expr.numbers import FLIPPED as FLIPPED
+from nimblepy.expr.numbers import Op as Op
+from nimblepy.expr.terms import Term
 from nimblepy.schema.columns import Column
 from nimblepy.schema.names import Path
 from nimblepy.schema.values import show
 
-Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
-
-FLIPPED: dict[Op, Op] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 NEGATED: dict[Op, Op] = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
@@ -123,20 +123,20 @@ class Not:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """A boolean expression nimblepy does not look into.
+    """A condition that says nothing of one column.
 
     Attributes:
-        expression: evaluated exactly as pyarrow does.
+        expression: evaluated as it is: a pyarrow expression as pyarrow does, a term of SQL text.
         columns: paths of the columns it reads.
         implies: a node that is true wherever the expression is, so that indexes can still help.
     """
 
-    expression: pc.Expression
+    expression: pc.Expression | Term
     columns: tuple[Path, ...]
     implies: Node | None = None
 
     def __str__(self) -> str:
-        return str(self.expression)
+        return getattr(self.expression, "text", None) or str(self.expression)
 
 
 Node: TypeAlias = Compare | In | StartsWith | IsNull | IsValid | Const | And | Or | Not | Opaque

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.nan import compare_values
+from nimblepy.expr.numbers import compare_floats
 from nimblepy.io.tabular import slices
 from nimblepy.join.keys import probe_keys
 from nimblepy.join.plan import JoinPlan
@@ -235,7 +235,7 @@ def _less_equal(plan: JoinPlan, left: pa.Array, right: pa.Array) -> pa.Array:
     floats = pt.is_floating(left.type) or pt.is_floating(right.type)
     try:
         if plan.nan_greatest and floats:
-            return compare_values("<=", left, right)
+            return compare_floats("<=", left, right)
         return pc.less_equal(left, right)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidArgumentError(

@@ -1,0 +1,133 @@
+"""Arrays as the kernels of SQL take them: one way of writing for each kind of value.
+
+Dictionaries, runs, extensions and views are looked through, and narrow variants widened, so that a
+kernel knows few types. Decimals of up to 18 digits are :func:`pyarrow.decimal64`, whose arithmetic
+is that of integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.schema import plain as plainer
+
+Value: TypeAlias = Any  # pa.Array | pa.Scalar: what a kernel takes; one of several is an array
+NULL = pa.scalar(None)
+FALSE = pa.scalar(False)
+# Digits that every 64-bit integer with as many has.
+NARROW = 18
+
+
+def plain_type(data_type: pa.DataType) -> pa.DataType:
+    """The type that :func:`plain` gives arrays of ``data_type``."""
+    data_type = plainer.plain_type(data_type)
+    if pt.is_float16(data_type):
+        return pa.float32()
+    if pt.is_fixed_size_binary(data_type):
+        return pa.binary()
+    if pt.is_date64(data_type):
+        return pa.date32()
+    if pt.is_time32(data_type):
+        return pa.time64("us")
+    if pt.is_decimal(data_type):
+        precision, scale = data_type.precision, data_type.scale
+        if scale < 0:
+            precision, scale = precision - scale, 0
+        if precision <= NARROW:
+            return pa.decimal64(precision, scale)
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+    return data_type
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """``array`` in its :func:`plain_type`."""
+    array = plainer.plain_array(array)
+    wanted = plain_type(array.type)
+    if array.type == wanted:
+        return array
+    if pt.is_decimal(wanted):
+        if array.type.scale < 0 or array.type.bit_width < 128:
+            array = array.cast(pa.decimal128(wanted.precision, wanted.scale))
+        return narrowed(array) if wanted.bit_width == 64 else array.cast(wanted)
+    return array.cast(wanted)
+
+
+def evaluable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with columns in types that pyarrow's expressions take."""
+    for position, item in enumerate(batch.schema):
+        column = plainer.plain_array(batch.column(position))
+        if column.type != item.type:
+            batch = batch.set_column(position, item.with_type(column.type), column)
+    return batch
+
+
+def plain_scalar(value: pa.Scalar) -> pa.Scalar:
+    return value if value.type == plain_type(value.type) else plain(pa.array([value]))[0]
+
+
+def empty(data_type: pa.DataType) -> pa.Array:
+    return pa.array([], data_type)
+
+
+def full(value: Value, rows: int) -> pa.Array:
+    """``value`` as an array."""
+    return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
+
+
+def rows_of(*values: Value) -> int:
+    """How many rows the arrays among ``values`` have."""
+    return next((len(value) for value in values if not isinstance(value, pa.Scalar)), 1)
+
+
+# ------------------------------------------------------------------ decimals and integers
+
+
+def narrowed(array: pa.Array) -> pa.Array:
+    """decimal128 as decimal64: every other word of the values."""
+    words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :][: 2 * len(array)]
+    data_type = pa.decimal64(min(array.type.precision, NARROW), array.type.scale)
+    return from_ints(pa.array(words[::2].copy()), data_type, _validity(array))
+
+
+def widened(value: Value) -> Value:
+    """decimal64 as decimal128, of one digit more: its integers are not held to 18."""
+    if value.type.bit_width > 64:
+        return value
+    wanted = pa.decimal128(NARROW + 1, value.type.scale)
+    if isinstance(value, pa.Scalar):
+        number = value.as_py()
+        return pa.scalar(None if number is None else number, wanted)
+    ints = np.asarray(to_ints(value).fill_null(0))
+    words = np.empty(2 * len(ints), np.int64)
+    words[::2] = ints
+    words[1::2] = ints >> 63
+    return pa.Array.from_buffers(wanted, len(ints), [_validity(value), pa.py_buffer(words)])
+
+
+def to_ints(value: Value) -> Value:
+    """The integers that a decimal64 is made of."""
+    if isinstance(value, pa.Scalar):
+        return pa.scalar(to_ints(pa.array([value]))[0].as_py(), pa.int64())
+    return pa.Array.from_buffers(pa.int64(), len(value), value.buffers()[:2], offset=value.offset)
+
+
+def from_ints(ints: Value, data_type: pa.DataType, validity: pa.Buffer | None = None) -> Value:
+    """A decimal64 of integers."""
+    if isinstance(ints, pa.Scalar):
+        return from_ints(pa.array([ints]), data_type)[0]
+    buffers = ints.buffers()
+    return pa.Array.from_buffers(
+        data_type, len(ints), [validity or buffers[0], buffers[1]], offset=ints.offset
+    )
+
+
+def _validity(array: pa.Array) -> pa.Buffer | None:
+    """The bits of nulls, from the first row on."""
+    if array.null_count == 0:
+        return None
+    return pc.is_valid(array).buffers()[1]

@@ -1,0 +1,908 @@
+"""Says what the parts of a SQL condition mean: columns, types and kernels.
+
+Names are looked up, quoted text takes the type of what it meets, and types are brought together
+as DuckDB does; what is not supported is refused with its text and its place.
+"""
+
+# What is sent back to a generator has the type that it asked for, which mypy cannot know.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from functools import partial, reduce
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr import numbers, times
+from nimblepy.expr.arrays import Value, full, plain_scalar, plain_type, rows_of, widened
+from nimblepy.expr.casts import cast, parse_bytes, parse_uuid, type_named
+from nimblepy.expr.deep import Deep, run
+from nimblepy.expr.functions import FUNCTIONS, fits, is_list
+from nimblepy.expr.nodes import Op
+from nimblepy.expr.strings import concatenated
+from nimblepy.expr.syntax import Syntax, place_of
+from nimblepy.expr.terms import BOOL, Call, Case, Col, Lit, Term, and_, call, or_
+from nimblepy.schema.columns import resolve_sql
+from nimblepy.schema.kinds import family, is_bytes, is_text
+from nimblepy.schema.text import localize, parse_text
+from nimblepy.schema.values import as_scalar, show
+
+Parameters: TypeAlias = Mapping[str, object] | Sequence[object] | None
+COMPARISONS: dict[str, Op] = {
+    "=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
+}  # fmt: skip
+UNKNOWN = Lit(pa.scalar(None, BOOL), BOOL)
+_NULL = Lit(pa.scalar(None), pa.null())
+_DAY_TIME = ("date", "instant")
+
+
+class _Row(tuple[Term, ...]):
+    """``(a, b)``, which is compared as a whole."""
+
+
+def bind(tree: Syntax, text: str, schema: pa.Schema, params: Parameters = None) -> Term:
+    """The typed tree of a condition over the columns of ``schema``.
+
+    Raises:
+        InvalidArgumentError: an unknown column, function or parameter, types that do not go
+            together, or what a filter cannot have; the message quotes it.
+    """
+    binder = _Binder(text, schema, params)
+    term = run(binder.scalar(tree))
+    binder.check_parameters()
+    return term
+
+
+class _Binder:
+    def __init__(self, text: str, schema: pa.Schema, params: Parameters) -> None:
+        self._text = text
+        self._schema = schema
+        self._params = params
+        self._used: set[object] = set()
+
+    def check_parameters(self) -> None:
+        """Refuses parameters that the text does not have."""
+        given: set[object] = set()
+        if isinstance(self._params, Mapping):
+            given = set(self._params)
+        elif self._params is not None:
+            given = set(range(1, len(self._params) + 1))
+        unused = sorted(map(str, given - self._used))
+        if unused:
+            raise InvalidArgumentError(f"params: {', '.join(unused)} not used by {self._text!r}")
+
+    def _shown(self, tree: Syntax) -> str:
+        return self._text[tree.start : tree.end]
+
+    def _refuse(self, tree: Syntax, reason: object) -> InvalidArgumentError:
+        shown = self._shown(tree)
+        if len(shown) > 100:
+            shown = shown[:97] + "..."
+        reason = str(reason).removeprefix(f"{self._shown(tree)}: ")
+        return InvalidArgumentError(f"{shown}: {reason} (at {place_of(self._text, tree.start)})")
+
+    # ------------------------------------------------------------------ by kind
+
+    def scalar(self, tree: Syntax) -> Deep[Term]:
+        """A term of one value."""
+        found = yield self._bind(tree)
+        if isinstance(found, _Row):
+            raise self._refuse(tree, "a row of values can only be compared with another")
+        return found
+
+    def _scalars(self, trees: Sequence[Syntax]) -> Deep[list[Term]]:
+        found = []
+        for tree in trees:
+            found.append((yield self.scalar(tree)))
+        return found
+
+    def _bind(self, tree: Syntax) -> Deep[Term | _Row]:
+        match tree.kind:
+            case "name":
+                return self._column(tree)
+            case "number":
+                return self._number(tree)
+            case "text":
+                return Lit(pa.scalar(tree.value), pa.string(), quoted=True)
+            case "bytes":
+                return Lit(pa.scalar(tree.value), pa.binary())
+            case "constant":
+                return _NULL if tree.value is None else Lit(pa.scalar(tree.value), BOOL)
+            case "parameter":
+                return self._parameter(tree)
+            case "row":
+                items = []
+                for arg in tree.args:
+                    items.append((yield self._bind(arg)))
+                return _Row(items)
+            case "list":
+                raise self._refuse(tree, "a list can stand behind IN, in contains() and ANY() only")
+            case "cast":
+                return (yield self._cast(tree))
+            case "interval":
+                return (yield self._interval(tree))
+            case "case":
+                return (yield self._case(tree))
+        special = _SPECIAL.get(tree.value)
+        if special is not None:
+            return (yield special(self, tree))
+        return (yield self._function(tree))
+
+    def _column(self, tree: Syntax) -> Term:
+        parts, quoted = tree.value
+        try:
+            column = resolve_sql(self._schema, parts, quoted=quoted)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{error} (at {place_of(self._text, tree.start)})") from None
+        is_uuid = getattr(column.type, "extension_name", "") == "arrow.uuid"
+        return Col(column, pa.uuid() if is_uuid else plain_type(column.type))
+
+    def _number(self, tree: Syntax) -> Term:
+        text = tree.value
+        if "e" in text.lower():
+            return Lit(pa.scalar(float(text)), pa.float64())
+        return self._constant(tree, int(text) if text.isdigit() else Decimal(text))
+
+    def _parameter(self, tree: Syntax) -> Term:
+        name = tree.value
+        self._used.add(name)
+        params = self._params
+        if isinstance(params, Mapping):
+            if name not in params:
+                known = ", ".join(map(str, params)) or "none"
+                raise self._refuse(tree, f"params has no {name!r}; it has {known}")
+            return self._constant(tree, params[name])
+        if params is None:
+            raise self._refuse(tree, "a parameter without a value; give params=")
+        if isinstance(name, str):
+            raise self._refuse(tree, "a named parameter; params is a list, not a dict")
+        if not 0 < name <= len(params):
+            raise self._refuse(tree, f"params has {len(params)} values")
+        return self._constant(tree, params[name - 1])
+
+    def _constant(self, tree: Syntax, value: object) -> Term:
+        """A Python or Arrow value as a constant."""
+        if isinstance(value, str):
+            return Lit(pa.scalar(value), pa.string(), quoted=True)
+        try:
+            if isinstance(value, (list, tuple, set, frozenset)):
+                value = pa.array(list(value)) if value else pa.array([], pa.null())
+            if isinstance(value, (pa.Array, pa.ChunkedArray)):
+                value = pa.scalar(value.to_pylist(), pa.list_(value.type))
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and not -(2**63) <= value < 2**63
+            ):
+                value = Decimal(value)
+            scalar = _decimal(value) if isinstance(value, Decimal) else as_scalar(value)
+        except (InvalidArgumentError, pa.ArrowException, ValueError, TypeError) as error:
+            raise self._refuse(tree, error) from None
+        is_uuid = getattr(scalar.type, "extension_name", "") == "arrow.uuid"
+        data_type = pa.uuid() if is_uuid else scalar.type
+        if is_text(scalar.type):
+            return Lit(scalar, scalar.type, quoted=True)
+        return Lit(plain_scalar(scalar), data_type if is_uuid else plain_type(scalar.type))
+
+    # ------------------------------------------------------------------ conditions
+
+    def condition(self, tree: Syntax) -> Deep[Term]:
+        """A term that is true, false or null."""
+        term = yield self.scalar(tree)
+        if pt.is_null(term.type):
+            return UNKNOWN
+        if not pt.is_boolean(term.type):
+            raise self._refuse(tree, f"is not a condition but {_noun(term)}; compare it")
+        return term
+
+    def _connective(self, tree: Syntax) -> Deep[Term]:
+        args = []
+        for arg in tree.args:
+            args.append((yield self.condition(arg)))
+        return self._logic(tree, tree.value, *args)
+
+    def _logic(self, tree: Syntax, name: str, *args: Term) -> Term:
+        """AND, OR and NOT of conditions, with those that are known left out."""
+        text = self._shown(tree)
+        if name == "not":
+            return call("not", pc.invert, args, text)
+        decides = name == "or"
+        known = [arg.value.as_py() for arg in args if isinstance(arg, Lit)]
+        if decides in known:
+            return Lit(pa.scalar(decides), BOOL)
+        rest = [arg for arg in args if not isinstance(arg, Lit) or not arg.value.is_valid]
+        if not rest:
+            return Lit(pa.scalar(not decides), BOOL)
+        if len(rest) == 1:
+            return rest[0]
+        return Call(name, or_ if decides else and_, tuple(rest), BOOL, text)
+
+    def _comparison(self, tree: Syntax) -> Deep[Term]:
+        left = yield self._bind(tree.args[0])
+        right = yield self._bind(tree.args[1])
+        return self._compare(tree, COMPARISONS[tree.value], left, right)
+
+    def _compare(self, tree: Syntax, op: Op, left: Term | _Row, right: Term | _Row) -> Term:
+        if isinstance(left, _Row) or isinstance(right, _Row):
+            return self._compare_rows(tree, op, *self._rows(tree, left, right))
+        left, right = self._meet(tree, left, right)
+        if pt.is_null(left.type) or pt.is_null(right.type):
+            return UNKNOWN
+        return call(op, _comparing(op, left.type), (left, right), self._shown(tree))
+
+    def _rows(self, tree: Syntax, left: Any, right: Any) -> tuple[_Row, _Row]:
+        for one, other, at in ((left, right, 1), (right, left, 0)):
+            if isinstance(one, _Row) and not (isinstance(other, _Row) and len(one) == len(other)):
+                shown = self._shown(tree.args[at]) if at < len(tree.args) else "it"
+                raise self._refuse(tree, f"{shown} has not as many values as the other side")
+        return left, right
+
+    def _compare_rows(self, tree: Syntax, op: Op, left: _Row, right: _Row) -> Term:
+        """Rows are compared value by value, nulls as equal and above all else; never unknown."""
+        if op in ("==", "!="):
+            pairs = zip(left, right, strict=True)
+            same = self._logic(tree, "and", *(self._same(tree, a, b) for a, b in pairs))
+            return same if op == "==" else self._logic(tree, "not", same)
+        strictly: Op = "<" if op in ("<", "<=") else ">"
+        last: Term | None = None
+        for a, b in zip(reversed(left), reversed(right), strict=True):
+            before = self._before(tree, strictly, a, b)
+            if last is None and strictly == op:
+                last = before
+            else:
+                same = self._same(tree, a, b)
+                further = same if last is None else self._logic(tree, "and", same, last)
+                last = self._logic(tree, "or", before, further)
+        assert last is not None
+        return last
+
+    def _before(self, tree: Syntax, op: Op, left: Any, right: Any) -> Term:
+        """``left op right`` where nulls are above all else; never unknown."""
+        if isinstance(left, _Row) or isinstance(right, _Row):
+            return self._compare_rows(tree, op, *self._rows(tree, left, right))
+        if op == ">":
+            return self._before(tree, "<", right, left)
+        known = self._valid(tree, left)
+        if isinstance(right, Lit) and not right.value.is_valid:
+            return known
+        less = self._compare(tree, "<", left, right)
+        above = self._null(tree, right)
+        both = self._logic(tree, "and", known, self._valid(tree, right), less)
+        return self._logic(tree, "or", both, self._logic(tree, "and", known, above))
+
+    def _null(self, tree: Syntax, term: Term) -> Term:
+        if isinstance(term, Col) and not self._schema.field(term.column.path[0]).nullable and len(
+            term.column.path
+        ) == 1:  # fmt: skip
+            return Lit(pa.scalar(False), BOOL)
+        return call("is null", _is_null, (term,), self._shown(tree), strict=False)
+
+    def _valid(self, tree: Syntax, term: Term) -> Term:
+        return self._logic(tree, "not", self._null(tree, term))
+
+    def _distinct(self, tree: Syntax) -> Deep[Term]:
+        left = yield self._bind(tree.args[0])
+        right = yield self._bind(tree.args[1])
+        if isinstance(left, _Row) or isinstance(right, _Row):
+            return self._compare_rows(tree, "==", *self._rows(tree, left, right))
+        return self._same(tree, left, right)
+
+    def _same(self, tree: Syntax, left: Any, right: Any) -> Term:
+        """Equality that finds nulls equal."""
+        if isinstance(left, _Row) or isinstance(right, _Row):
+            return self._compare_rows(tree, "==", *self._rows(tree, left, right))
+        if isinstance(left, Lit):
+            left, right = right, left
+        if isinstance(right, Lit):
+            if not right.value.is_valid:
+                return self._null(tree, left)
+            return self._logic(
+                tree, "and", self._valid(tree, left), self._compare(tree, "==", left, right)
+            )
+        left, right = self._meet(tree, left, right)
+        kernel = _of_intervals(numbers.same) if _is_interval(left.type) else numbers.same
+        return call("same", kernel, (left, right), self._shown(tree), strict=False)
+
+    def _is(self, tree: Syntax) -> Deep[Term]:
+        if tree.value == "is null":
+            term = yield self._bind(tree.args[0])
+            if isinstance(term, _Row):
+                raise self._refuse(tree, "IS NULL of a row of values is not supported")
+            return call("is null", _is_null, (term,), self._shown(tree), strict=False)
+        term = yield self.condition(tree.args[0])
+        wanted = tree.value == "is true"
+        kernel = partial(_is_known, wanted)
+        return call(tree.value, kernel, (term,), self._shown(tree), strict=False)
+
+    def _between(self, tree: Syntax) -> Deep[Term]:
+        value = yield self._bind(tree.args[0])
+        low = yield self._bind(tree.args[1])
+        high = yield self._bind(tree.args[2])
+        above = self._compare(tree, ">=", value, low)
+        return self._logic(tree, "and", above, self._compare(tree, "<=", value, high))
+
+    def _in(self, tree: Syntax) -> Deep[Term]:
+        value = yield self._bind(tree.args[0])
+        return (yield self._one_of(tree, value, tree.args[1:]))
+
+    def _one_of(self, tree: Syntax, value: Any, trees: Sequence[Syntax]) -> Deep[Term]:
+        members = []
+        for member in trees:
+            if member.kind == "number":  # the long lists are of these
+                members.append(self._number(member))
+            else:
+                members.append((yield self._bind(member)))
+        return self._any_of(tree, value, members)
+
+    def _any_of(self, tree: Syntax, value: Any, members: Sequence[Any]) -> Term:
+        if not members:
+            return Lit(pa.scalar(False), BOOL)
+        if isinstance(value, _Row) or not all(isinstance(member, Lit) for member in members):
+            found = [self._compare(tree, "==", value, member) for member in members]
+            return self._logic(tree, "or", *found)
+        members = [self._meet(tree, value, member)[1] for member in members]
+        if isinstance(value, Lit):
+            found = [self._compare(tree, "==", value, member) for member in members]
+            return self._logic(tree, "or", *found)
+        if any(self._meet(tree, value, member)[0] is not value for member in members):
+            found = [self._compare(tree, "==", value, member) for member in members]
+            return self._logic(tree, "or", *found)
+        return Call("in", _is_one_of, (value, *members), BOOL, self._shown(tree))
+
+    def _contains(self, tree: Syntax) -> Deep[Term]:
+        """``contains(list, x)``, ``x IN list`` and ``x = ANY(list)``; else of text."""
+        if len(tree.args) == 2 and tree.args[0].kind == "list":
+            value = yield self._bind(tree.args[1])
+            return (yield self._one_of(tree, value, tree.args[0].args))
+        if len(tree.args) == 2:
+            found = yield self._bind(tree.args[0])
+            if isinstance(found, Lit) and is_list(found.type):
+                value = yield self._bind(tree.args[1])
+                items = [self._constant(tree, item) for item in found.value.values or ()]
+                return self._any_of(tree, value, items)
+        return (yield self._function(tree))
+
+    # ------------------------------------------------------------------ types that meet
+
+    def _meet(self, tree: Syntax, left: Term, right: Term) -> tuple[Term, Term]:
+        """Two terms in types that compare."""
+        if isinstance(right, Lit):
+            right = self._as_met(tree, right, left)
+        if isinstance(left, Lit):
+            left = self._as_met(tree, left, right)
+        kinds = [family(plain_type(term.type)) for term in (left, right)]
+        a, b = left.type, right.type
+        if pt.is_null(a) or pt.is_null(b) or set(kinds) <= {"number", "bool"}:
+            return left, right
+        if _is_interval(a) and _is_interval(b):
+            return left, right
+        if set(kinds) <= set(_DAY_TIME):
+            zones = {t.tz is not None for t in (a, b) if pt.is_timestamp(t)}
+            if len(zones) < 2 and not (True in zones and "date" in kinds):
+                return left, right
+            if "date" in kinds:
+                zone = a.tz if pt.is_timestamp(a) else b.tz
+                target = pa.timestamp("us", zone)
+                return (self._converted(tree, left, target), self._converted(tree, right, target))
+            raise self._refuse(
+                tree, f"type mismatch: cannot compare {_noun(left)} with {_noun(right)}: "
+                "one has a time zone and the other has none"
+            )  # fmt: skip
+        uuids = [isinstance(t, pa.UuidType) for t in (a, b)]
+        alike = kinds[0] == kinds[1] != "none" and uuids[0] == uuids[1]
+        if alike and (kinds[0] != "text" or is_text(a) == is_text(b)):
+            return left, right
+        shown = [self._shown(arg) for arg in tree.args[:2]]
+        hint = " and ".join(shown)
+        raise self._refuse(
+            tree, f"type mismatch: cannot compare {_noun(left)} with {_noun(right)}"
+            f"; cast one of {hint}"
+        )  # fmt: skip
+
+    def _as_met(self, tree: Syntax, lit: Lit, other: Term) -> Lit:
+        """A constant as it is compared with ``other``: text takes its type, times its zone."""
+        data_type, value = other.type, lit.value
+        if not value.is_valid:
+            return Lit(pa.scalar(None, plain_type(data_type)), data_type)
+        try:
+            if lit.quoted and not (isinstance(other, Lit) and other.quoted):
+                return _read_quoted(value.as_py(), data_type, lit)
+            if pt.is_timestamp(data_type) and data_type.tz:
+                if pt.is_date(lit.type):
+                    value = value.cast(pa.timestamp("us"))
+                if pt.is_timestamp(value.type) and value.type.tz is None:
+                    value = localize(value, data_type.tz)
+                    return Lit(value, value.type)
+            if pt.is_duration(data_type) and pt.is_interval(lit.type):
+                micros = times.comparable_interval(value).cast(pa.duration("us"))
+                return Lit(micros, micros.type)
+        except (InvalidArgumentError, ValueError) as error:
+            raise self._refuse(tree, str(error) or f"{value} is no {data_type}") from None
+        return lit
+
+    def _common(self, tree: Syntax, terms: Sequence[Term]) -> tuple[pa.DataType, list[Term]]:
+        """Terms of which one is chosen, in one type."""
+        typed = [t for t in terms if not (isinstance(t, Lit) and (t.quoted or pt.is_null(t.type)))]
+        if not typed:
+            data_type = pa.string() if any(not pt.is_null(t.type) for t in terms) else pa.null()
+        else:
+            data_type = typed[0].type
+            for term in typed[1:]:
+                found = _common_type(data_type, term.type)
+                if found is None:
+                    raise self._refuse(
+                        tree, f"no type holds both {_name(data_type)} and {_name(term.type)}"
+                    )
+                data_type = found
+        if pt.is_decimal(data_type) and data_type.bit_width == 64:
+            data_type = pa.decimal128(data_type.precision, data_type.scale)
+        out: list[Term] = []
+        for term in terms:
+            if isinstance(term, Lit) and term.quoted:
+                try:
+                    term = _read_quoted(term.value.as_py(), data_type, term)
+                except (InvalidArgumentError, ValueError) as error:
+                    raise self._refuse(tree, error) from None
+            exact = pt.is_decimal(data_type) and _kind(term) == "number"
+            # Branches of exact numbers are brought together by their values.
+            out.append(term if exact else self._converted(tree, term, data_type))
+        return data_type, out
+
+    def _converted(
+        self, tree: Syntax, term: Term, target: pa.DataType, lenient: bool = False
+    ) -> Term:
+        source = term.type
+        if source == target:
+            return term
+        if isinstance(target, pa.UuidType) or isinstance(source, pa.UuidType):
+            kernel = partial(_cast, source, target, lenient)
+            found = call("cast", kernel, (term,), self._shown(tree))
+            if isinstance(found, Lit):
+                return Lit(found.value, target)
+            assert isinstance(found, Call)
+            return Call(found.name, found.kernel, found.args, target, found.text)
+        if isinstance(term, Lit) and not term.value.is_valid:
+            return Lit(pa.scalar(None, plain_type(target)), plain_type(target))
+        kernel = partial(_cast, source, target, lenient)
+        return call("cast", kernel, (term,), self._shown(tree))
+
+    # ------------------------------------------------------------------ values
+
+    def _cast(self, tree: Syntax) -> Deep[Term]:
+        name, lenient = tree.value
+        term = yield self.scalar(tree.args[0])
+        if name == "interval" and isinstance(term, Lit) and term.quoted:
+            return self._parsed_interval(tree, term.value.as_py(), None)
+        target = type_named(name)
+        if target is None:
+            raise self._refuse(tree, f"cannot cast to {name.upper()} in a filter")
+        if isinstance(term, Lit) and term.quoted and term.value.is_valid and not lenient:
+            text = term.value.as_py()
+            if family(target) in ("date", "instant"):
+                # Keeps the digits that the text has, beyond microseconds.
+                try:
+                    value = as_scalar(parse_text(target, text))
+                    if pt.is_date(target):
+                        value = value.cast(target, safe=False)
+                    return Lit(value, value.type)
+                except InvalidArgumentError as error:
+                    raise self._refuse(tree, error) from None
+        if pt.is_timestamp(target) and target.tz and pt.is_timestamp(term.type) and term.type.tz:
+            target = pa.timestamp("us", term.type.tz)
+        try:
+            return self._converted(tree, term, target, lenient)
+        except InvalidArgumentError as error:
+            raise self._refuse(tree, error) from None
+
+    def _interval(self, tree: Syntax) -> Deep[Term]:
+        amount = yield self.scalar(tree.args[0])
+        if not isinstance(amount, Lit):
+            raise self._refuse(tree, "INTERVAL takes a constant")
+        value = amount.value.as_py()
+        if value is None:
+            return Lit(pa.scalar(None, times.INTERVAL), times.INTERVAL)
+        if not isinstance(value, (str, int, Decimal)):
+            raise self._refuse(tree, "INTERVAL takes text or a whole number")
+        return self._parsed_interval(tree, str(value), tree.value)
+
+    def _parsed_interval(self, tree: Syntax, text: str, unit: str | None) -> Term:
+        try:
+            return Lit(times.parse_interval(text, unit), times.INTERVAL)
+        except (ValueError, OverflowError, pa.ArrowException):
+            raise self._refuse(tree, "is not an interval such as '1 day 2 hours'") from None
+
+    def _case(self, tree: Syntax) -> Deep[Term]:
+        whens, values = [], []
+        pairs = len(tree.args) // 2
+        for i in range(pairs):
+            whens.append((yield self.condition(tree.args[2 * i])))
+            values.append((yield self.scalar(tree.args[2 * i + 1])))
+        values.append((yield self.scalar(tree.args[-1])) if len(tree.args) % 2 else _NULL)
+        return self._choice(tree, whens, values)
+
+    def _choice(self, tree: Syntax, whens: Sequence[Term], values: Sequence[Term]) -> Term:
+        data_type, values = self._common(tree, values)
+        args: list[Term] = []
+        otherwise = values[-1]
+        for when, value in zip(whens, values, strict=False):
+            if isinstance(when, Lit):
+                if when.value.as_py() is True:
+                    otherwise = value
+                    break
+                continue
+            args += [when, value]
+        if not args:
+            return otherwise
+        return Case((*args, otherwise), data_type, self._shown(tree))
+
+    def _coalesce(self, tree: Syntax) -> Deep[Term]:
+        values = yield self._scalars(tree.args)
+        if not values:
+            raise self._refuse(tree, "takes at least one value")
+        whens = [self._valid(tree, value) for value in values[:-1]]
+        return self._choice(tree, whens, values)
+
+    def _nullif(self, tree: Syntax) -> Deep[Term]:
+        left, right = yield self._args(tree, 2)
+        return self._choice(tree, [self._compare(tree, "==", left, right)], [_NULL, left])
+
+    def _if(self, tree: Syntax) -> Deep[Term]:
+        if len(tree.args) != 3:
+            raise self._refuse(tree, "takes a condition and two values")
+        when = yield self.condition(tree.args[0])
+        values = yield self._scalars(tree.args[1:])
+        return self._choice(tree, [when], values)
+
+    def _extreme(self, tree: Syntax) -> Deep[Term]:
+        """GREATEST and LEAST pass over nulls."""
+        args = yield self._scalars(tree.args)
+        if not args:
+            raise self._refuse(tree, "takes at least one value")
+        _, (found, *rest) = self._common(tree, args)
+        op: Op = ">=" if tree.value == "greatest" else "<="
+        for other in rest:
+            better = self._logic(
+                tree, "or", self._null(tree, other), self._compare(tree, op, found, other)
+            )
+            keep = self._logic(tree, "and", self._valid(tree, found), better)
+            found = self._choice(tree, [keep], [found, other])
+        return found
+
+    def _args(self, tree: Syntax, count: int) -> Deep[list[Term]]:
+        if len(tree.args) != count:
+            raise self._refuse(tree, f"takes {count} arguments, got {len(tree.args)}")
+        args = yield self._scalars(tree.args)
+        return args
+
+    def _sum(self, tree: Syntax) -> Deep[Term]:
+        """``+`` and ``-`` of numbers, of times and intervals, of dates and days."""
+        left, right = yield self._args(tree, 2)
+        name = {"add": "+", "subtract": "-", "date_add": "+"}.get(tree.value, tree.value)
+        plus = name == "+"
+        kinds = [_kind(left), _kind(right)]
+        if "null" in kinds:
+            return _NULL
+        text = self._shown(tree)
+        kernel: Callable[..., Value] | None = None
+        if kinds == ["number", "number"]:
+            kernel = numbers.add if plus else numbers.subtract
+        elif kinds[1] == "interval" and kinds[0] in (*_DAY_TIME, "time"):
+            kernel = partial(times.add_interval, sign=1 if plus else -1)
+        elif plus and kinds[0] == "interval" and kinds[1] in (*_DAY_TIME, "time"):
+            left, right, kernel = right, left, times.add_interval
+        elif kinds[0] == "date" and kinds[1] == "number" and pt.is_integer(right.type):
+            kernel = times.add_days if plus else (lambda a, b: times.add_days(a, numbers.negate(b)))
+        elif plus and kinds[1] == "date" and kinds[0] == "number" and pt.is_integer(left.type):
+            left, right, kernel = right, left, times.add_days
+        elif not plus and set(kinds) <= set(_DAY_TIME):
+            left, right = self._meet(tree, left, right)
+            kernel = times.subtract_times
+        elif kinds == ["interval", "interval"] and isinstance(left, Lit) and isinstance(right, Lit):
+            return self._interval_sum(left, right, 1 if plus else -1)
+        if kernel is None:
+            raise self._refuse(tree, f"no {name} of {_noun(left)} and {_noun(right)}")
+        return call(name, kernel, (left, right), text)
+
+    def _interval_sum(self, left: Lit, right: Lit, sign: int) -> Term:
+        pairs = zip(left.value.as_py(), right.value.as_py(), strict=True)
+        months, days, nanos = (a + sign * b for a, b in pairs)
+        return Lit(times.interval(months, days, nanos // 1000), times.INTERVAL)
+
+    def _product(self, tree: Syntax) -> Deep[Term]:
+        left, right = yield self._args(tree, 2)
+        if _kind(left) == "number" and _kind(right) == "interval":
+            left, right = right, left
+        if _kind(left) == "interval" and isinstance(left, Lit) and isinstance(right, Lit):
+            by = right.value.as_py()
+            if isinstance(by, int):
+                months, days, nanos = (part * by for part in left.value.as_py())
+                return Lit(times.interval(months, days, nanos // 1000), times.INTERVAL)
+        return self._applied(tree, tree.value, [left, right])
+
+    def _negate(self, tree: Syntax) -> Deep[Term]:
+        (term,) = yield self._args(tree, 1)
+        if _kind(term) == "interval" and isinstance(term, Lit):
+            return self._interval_sum(Lit(times.interval(0, 0, 0), times.INTERVAL), term, -1)
+        return self._applied(tree, "negate", [term])
+
+    def _joined(self, tree: Syntax) -> Deep[Term]:
+        """``||`` of text and what is written as text, or of bytes."""
+        args = yield self._args(tree, 2)
+        if any(pt.is_null(arg.type) for arg in args):
+            return _NULL
+        if all(is_bytes(plain_type(arg.type)) for arg in args):
+            return call("||", concatenated, tuple(args), self._shown(tree))
+        texts = [self._as_text(tree, arg) for arg in args]
+        return call("||", concatenated, tuple(texts), self._shown(tree))
+
+    def _as_text(self, tree: Syntax, term: Term) -> Term:
+        if is_text(term.type):
+            return term
+        try:
+            return self._converted(tree, term, pa.string())
+        except InvalidArgumentError as error:
+            raise self._refuse(tree, error) from None
+
+    def _unmatched(self, tree: Syntax) -> Deep[Term]:
+        found = yield self._args(tree, 2)
+        return self._logic(tree, "not", self._applied(tree, "~", found))
+
+    def _concat(self, tree: Syntax) -> Deep[Term]:
+        texts: list[Term] = []
+        for arg in tree.args:
+            term = yield self.scalar(arg)
+            if pt.is_null(term.type):
+                continue
+            texts.append(self._as_text(tree, term))
+        return self._applied(tree, "concat", texts) if texts else Lit(pa.scalar(""), pa.string())
+
+    def _field(self, tree: Syntax) -> Deep[Term]:
+        """A field of a struct column, named by text."""
+        inner, name = yield self._args(tree, 2)
+        if not (isinstance(inner, Col) and isinstance(name, Lit) and name.quoted):
+            raise self._refuse(tree, "only a field of a struct column can be named")
+        try:
+            path = (*inner.column.path, name.value.as_py())
+            column = resolve_sql(self._schema, path, quoted=True)
+        except InvalidArgumentError as error:
+            raise self._refuse(tree, error) from None
+        return Col(column, plain_type(column.type))
+
+    def _zoned(self, tree: Syntax) -> Deep[Term]:
+        """``AT TIME ZONE``: the wall clock of an instant, or the instant of a wall clock."""
+        zone, term = yield self._args(tree, 2)
+        if not (isinstance(zone, Lit) and zone.quoted) or _kind(term) != "instant":
+            raise self._refuse(tree, "AT TIME ZONE takes a timestamp and the name of a zone")
+        name = zone.value.as_py()
+        if term.type.tz is None:
+            kernel: Callable[..., Value] = partial(_localized, name)
+        else:
+            kernel = partial(_wall_clock, name)
+        return call("timezone", kernel, (term,), self._shown(tree))
+
+    # ------------------------------------------------------------------ functions
+
+    def _function(self, tree: Syntax) -> Deep[Term]:
+        if tree.value not in FUNCTIONS:
+            raise self._refuse(tree, f"{tree.value}() is not supported in a filter")
+        args = yield self._scalars(tree.args)
+        return self._applied(tree, tree.value, args)
+
+    def _applied(self, tree: Syntax, name: str, args: Sequence[Term]) -> Term:
+        """A function of the table."""
+        function = FUNCTIONS[name]
+        words = function.signature.split()
+        least = sum(not word.endswith("?") for word in words)
+        most = len(args) if words[-1].endswith("+") else len(words)
+        if not least <= len(args) <= most:
+            raise self._refuse(tree, f"takes {function.signature}, got {len(args)} arguments")
+        if function.strict and any(pt.is_null(arg.type) for arg in args):
+            return _NULL
+        given: list[Term] = []
+        constants: list[str] = []
+        for i, arg in enumerate(args):
+            word = words[min(i, len(words) - 1)]
+            if "list" in word and is_list(arg.type):
+                pass
+            elif not fits(word, plain_type(arg.type)):
+                arg = self._coerced(tree, name, word, arg)
+            if word == "const":
+                if not isinstance(arg, Lit):
+                    raise self._refuse(tree, f"argument {i + 1} of {name} is quoted text")
+                constants.append(str(arg.value.as_py()))
+            else:
+                given.append(arg)
+        if len(given) == 2 and words[0] in ("list", "text|list") and is_list(given[0].type):
+            given[1] = self._element(tree, given[0], given[1])
+        kernel = partial(function.kernel, *constants) if constants else function.kernel
+        try:
+            return call(name, kernel, tuple(given), self._shown(tree), strict=function.strict)
+        except InvalidArgumentError as error:
+            raise self._refuse(tree, error) from None
+
+    def _coerced(self, tree: Syntax, name: str, word: str, arg: Term) -> Term:
+        if isinstance(arg, Lit) and arg.quoted and word.startswith("bytes"):
+            return self._as_met(tree, arg, Lit(pa.scalar(b""), pa.binary()))
+        wanted = " or ".join(_NOUNS[part] for part in word.rstrip("?+").split("|"))
+        raise self._refuse(tree, f"type mismatch: {name.upper()} needs {wanted}, not {_noun(arg)}")
+
+    def _element(self, tree: Syntax, values: Term, wanted: Term) -> Term:
+        if tree.value.endswith(("extract", "element")):
+            return wanted
+        element = plain_type(values.type.value_type)
+        sample = Call("element", pc.list_flatten, (values,), element, self._shown(tree))
+        return self._meet(tree, sample, wanted)[1]
+
+
+_SPECIAL: dict[str, Callable[[_Binder, Syntax], Deep[Any]]] = {
+    **dict.fromkeys(("and", "or", "not"), _Binder._connective),
+    **dict.fromkeys(COMPARISONS, _Binder._comparison),
+    **dict.fromkeys(("is null", "is true", "is false"), _Binder._is),
+    **dict.fromkeys(("+", "-", "add", "subtract", "date_add"), _Binder._sum),
+    **dict.fromkeys(("*", "multiply"), _Binder._product),
+    **dict.fromkeys(("coalesce", "ifnull"), _Binder._coalesce),
+    **dict.fromkeys(("greatest", "least"), _Binder._extreme),
+    "negate": _Binder._negate,
+    "is not distinct from": _Binder._distinct,
+    "between": _Binder._between,
+    "in": _Binder._in,
+    "contains": _Binder._contains,
+    "nullif": _Binder._nullif,
+    "if": _Binder._if,
+    "||": _Binder._joined,
+    "!~": _Binder._unmatched,
+    "concat": _Binder._concat,
+    "struct_extract": _Binder._field,
+    "timezone": _Binder._zoned,
+}
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def _decimal(value: Decimal) -> pa.Scalar:
+    """A decimal of no more digits than it needs; a float where there are too many."""
+    if not value.is_finite():
+        return pa.scalar(float(value))
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(-exponent, 0)
+    precision = max(len(digits) + max(exponent, 0), scale, 1)
+    if precision > 76:
+        return pa.scalar(float(value))
+    try:
+        return pa.scalar(value, numbers.decimal_type(precision, scale))
+    except (pa.ArrowException, InvalidOperation) as error:
+        raise ValueError(f"{show(value)}: {error}") from error
+
+
+def _read_quoted(text: str, data_type: pa.DataType, lit: Lit) -> Lit:
+    """Quoted text as a value of the type that it meets."""
+    if isinstance(data_type, pa.UuidType):
+        try:
+            return Lit(pa.scalar(parse_uuid(text)), data_type)
+        except ValueError:
+            raise InvalidArgumentError(f"type mismatch: {text!r} is not a UUID") from None
+    if is_text(data_type) or pt.is_null(data_type):
+        return lit
+    if is_bytes(data_type):
+        try:
+            return Lit(pa.scalar(parse_bytes(text)), pa.binary())
+        except (ValueError, UnicodeError):
+            raise InvalidArgumentError(
+                f"type mismatch: {text!r} is not bytes, such as '\\x01\\xff'"
+            ) from None
+    if _is_interval(data_type):
+        try:
+            found = times.parse_interval(text)
+        except ValueError:
+            raise InvalidArgumentError(f"{text!r} is not an interval") from None
+        if pt.is_duration(data_type):
+            found = times.comparable_interval(found).cast(pa.duration("us"))
+        return Lit(found, found.type)
+    value = parse_text(data_type, text)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        value = Decimal(value)
+    scalar = _decimal(value) if isinstance(value, Decimal) else as_scalar(value)
+    return Lit(scalar, scalar.type)
+
+
+def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type that holds values of both; ``None``: there is none."""
+    if a == b:
+        return a
+    kinds = {family(plain_type(a)), family(plain_type(b))}
+    if kinds <= {"number", "bool"}:
+        return numbers.number_type([a, b])
+    if kinds == {"date", "instant"}:
+        return a if pt.is_timestamp(a) else b
+    if kinds == {"instant"}:
+        if (a.tz is None) != (b.tz is None):
+            return None
+        return max(a, b, key=lambda t: ("s", "ms", "us", "ns").index(t.unit))
+    if kinds == {"text"} and is_text(a) == is_text(b) and not isinstance(a, pa.UuidType):
+        return pa.large_string() if is_text(a) else pa.large_binary()
+    return None
+
+
+def _kind(term: Term) -> str:
+    if pt.is_null(term.type):
+        return "null"
+    return "interval" if _is_interval(term.type) else family(plain_type(term.type))
+
+
+def _is_interval(data_type: pa.DataType) -> bool:
+    return bool(pt.is_interval(data_type) or pt.is_duration(data_type))
+
+
+def _name(data_type: pa.DataType) -> str:
+    if pt.is_decimal(data_type):
+        return f"decimal({data_type.precision}, {data_type.scale})"
+    return "uuid" if isinstance(data_type, pa.UuidType) else str(data_type)
+
+
+def _noun(term: Term) -> str:
+    """A term for messages, by its type."""
+    if isinstance(term, Col):
+        return f"a {_name(term.column.value_type)} column"
+    if isinstance(term, Lit):
+        if pt.is_null(term.type):
+            return "NULL"
+        return f"{show(term.value)}, which is {_name(term.type)}"
+    return f"a value of type {_name(term.type)}"
+
+
+_NOUNS = {
+    "text": "a string",
+    "const": "quoted text",
+    "bytes": "bytes",
+    "integer": "an integer",
+    "number": "a number",
+    "date": "a date or timestamp",
+    "time": "a date or time",
+    "list": "a list",
+}
+
+
+def _comparing(op: Op, data_type: pa.DataType) -> Callable[..., Value]:
+    kernel = numbers.compared(op)
+    return _of_intervals(kernel) if _is_interval(data_type) else kernel
+
+
+def _of_intervals(kernel: Callable[..., Value]) -> Callable[..., Value]:
+    return lambda *values: kernel(*(times.comparable_interval(value) for value in values))
+
+
+def _is_null(value: Value) -> Value:
+    return pc.is_null(value)
+
+
+def _is_known(wanted: bool, value: Value) -> Value:
+    return pc.fill_null(value if wanted else pc.invert(value), False)
+
+
+def _is_one_of(value: Value, *members: Value) -> Value:
+    """IN: a null among the members makes misses unknown."""
+    return reduce(pc.or_kleene, (numbers.compare("==", value, m) if m.is_valid
+                                 else pa.scalar(None, BOOL) for m in members))  # fmt: skip
+
+
+def _cast(source: pa.DataType, target: pa.DataType, lenient: bool, value: Value) -> Value:
+    found = cast(full(value, rows_of(value)), source, target, lenient)
+    if pt.is_decimal(target) and target.bit_width > 64 and pt.is_decimal(found.type):
+        return widened(found)
+    return found
+
+
+def _localized(zone: str, value: Value) -> Value:
+    return pc.assume_timezone(value, zone, ambiguous="earliest", nonexistent="latest")
+
+
+def _wall_clock(zone: str, value: Value) -> Value:
+    return pc.local_timestamp(value.cast(pa.timestamp(value.type.unit, zone)))
