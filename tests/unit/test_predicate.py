@@ -176,8 +176,8 @@ def test_zoned_column_reads_text_in_its_own_zone() -> None:
     [
         ("", "empty"),
         ("i >", r"syntax error near '>' at line 1, column 3"),
-        ("i > 3 ORDER BY i", "near 'ORDER BY'"),
-        ("i > 3; DROP TABLE t", "near 'DROP'"),
+        ("i > 3 ORDER BY i", "near 'ORDER' at"),
+        ("i > 3; DROP TABLE t", "near ';' at"),
         ("loc.lta > 1", "unknown column 'loc.lta'; did you mean 'loc.lat'"),
         ("tinyy > 1", "did you mean 'tiny'"),
         ("s > 3", "cannot compare a string column with 3"),
@@ -187,7 +187,7 @@ def test_zoned_column_reads_text_in_its_own_zone() -> None:
         ("count(*) > 1", "not supported in a filter"),
         ("i", "not a condition"),
         ("i + 1", "must be boolean"),
-        ("s = i", "no kernel"),
+        ("s = i", "cannot compare a string column with a int64 column"),
         ("loc = 3", "cannot compare"),
         ("i LIKE 'a%'", "LIKE needs a string"),
         (pc.field("nope") > 1, "unknown column 'nope'"),
@@ -201,10 +201,24 @@ def test_bad_filter_is_refused_with_reason(filter: object, message: str) -> None
         parse_filter(filter, SCHEMA)  # type: ignore[arg-type]
 
 
-def test_deep_nesting_is_refused_not_fatal() -> None:
-    text = "(" * 3000 + "i = 1" + ")" * 3000
-    with pytest.raises(InvalidArgumentError, match="nests too deep"):
-        parse_filter(text, SCHEMA)
+@pytest.mark.parametrize("depth", [100, 3000])
+def test_text_may_nest_deep(depth: int) -> None:
+    """Whatever nests: brackets, operators, functions, CASE, conditions in turn."""
+    table = pa.RecordBatch.from_pylist([{"i": 1, "s": "a"}, {"i": 2, "s": "b"}], SCHEMA)
+    either = "i = 1"
+    for n in range(depth):
+        either = f"({either} {'OR' if n % 2 else 'AND'} i <> {n + 10})"
+    texts = [
+        "(" * depth + "i = 1" + ")" * depth,
+        " + ".join(["i"] * depth) + f" = {depth}",
+        "abs(" * depth + "i" + ")" * depth + " = 1",
+        "CASE WHEN i = 1 THEN 1 ELSE " * depth + "2" + " END" * depth + " = 1",
+        "NOT " * (2 * (depth // 2)) + "i = 1",
+        " OR ".join(f"i = {n}" for n in range(3, depth)) + " OR i = 1",
+    ]
+    for text in texts:
+        assert parse_filter(text, SCHEMA).mask(table).to_pylist() == [True, False], text[:50]
+    assert parse_filter(either, SCHEMA).mask(table).to_pylist() == [True, True]
 
 
 def test_nodes_name_column_type_and_value() -> None:

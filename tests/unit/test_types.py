@@ -130,7 +130,7 @@ def test_layout_prints_and_converts_to_json() -> None:
 
 
 def test_import_is_light_and_unknown_names_are_plain_attribute_errors() -> None:
-    heavy = "{'pandas', 'polars', 'sqlglot', 'typer', 'rich', 'pyarrow', 'numpy'}"
+    heavy = "{'pandas', 'polars', 'typer', 'rich', 'pyarrow', 'numpy'}"
     code = (
         f"import sys, nimblepy as nb; nb.SortKey; nb.WriteOptions(); nb.NimbleError; dir(nb); "
         f"print(sorted({heavy} & set(sys.modules)), hasattr(nb, 'nope'), len(nb.__all__))"

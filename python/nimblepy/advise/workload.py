@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.filter import Filter, parse_filter
+from nimblepy.expr.filter import BoundText, Filter, parse_filter, with_params
 from nimblepy.expr.nodes import Node
 from nimblepy.file.record import filter_tests
 from nimblepy.schema.columns import resolve_column
@@ -140,14 +140,15 @@ def _question(item: Any, schema: pa.Schema) -> Question:
         raise InvalidArgumentError(
             f"workload: expected a filter or a mapping, got {type(item).__name__}"
         )
-    known = {"filter", "on", "op", "columns", "keys", "rows", "times", "tests", "of"}
+    known = {"filter", "params", "on", "op", "columns", "keys", "rows", "times", "tests", "of"}
     extra = sorted(set(map(str, item)) - known)
     if extra:
         raise InvalidArgumentError(f"workload: {extra[0]!r} is none of {', '.join(sorted(known))}")
     columns = _names(item.get("columns"), schema)
     times = _count(item, "times")
     if "filter" in item:
-        return replace(_filter(item["filter"], schema, columns), times=times)
+        asked = with_params(item["filter"], item.get("params"))
+        return replace(_filter(asked, schema, columns), times=times)
     tests = _tests(item, schema)
     op = item.get("op", "lookup")
     if op not in OPS:
@@ -199,7 +200,7 @@ def _names(value: Any, schema: pa.Schema) -> tuple[str, ...] | None:
 
 
 def _filter(
-    text: str | pc.Expression, schema: pa.Schema, columns: tuple[str, ...] | None
+    text: str | BoundText | pc.Expression, schema: pa.Schema, columns: tuple[str, ...] | None
 ) -> Question:
     parsed = parse_filter(text, schema)
     tests = tuple(ColumnTest(*test) for test in filter_tests(parsed))

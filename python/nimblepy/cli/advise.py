@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +19,7 @@ from nimblepy.schema.types import format_bytes
 def run_advise(
     path: str,
     filters: Sequence[str],
+    params: Mapping[str, str] | None,
     lookups: Sequence[str],
     log: str | None,
     columns: str | None,
@@ -29,7 +30,9 @@ def run_advise(
     if not filters and not lookups and log is None:
         raise nb.InvalidArgumentError("nothing to advise on: pass --filter, --on or --log")
     names = None if columns is None else split_names(columns)
-    workload: list[Any] = [{"filter": text, "columns": names} for text in filters]
+    workload: list[Any] = [
+        {"filter": text, "params": _used(text, params), "columns": names} for text in filters
+    ]
     workload += [{"on": split_names(text), "columns": names} for text in lookups]
     if log is not None:
         workload += read_log(log)
@@ -38,6 +41,12 @@ def run_advise(
         print_json([{k: v for k, v in asdict(advice).items() if k != "index"} for advice in found])
     else:
         Console().print(_table(found))
+
+
+def _used(text: str, params: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Of the parameters of all filters those of one."""
+    found = {name: value for name, value in (params or {}).items() if f"${name}" in text}
+    return found or None
 
 
 def _table(found: Sequence[nb.IndexAdvice]) -> Table:

@@ -63,6 +63,10 @@ OnOption = Annotated[
 ExplainOption = Annotated[
     bool, typer.Option("--explain", help="Print what would be read, and read nothing else.")
 ]
+ParamOption = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", help="Value of $NAME in the filter: NAME=VALUE. Repeatable."),
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Most rows.")]
 
 
@@ -237,6 +241,7 @@ def scan(
     filter: Annotated[
         str | None, typer.Option("--filter", "-f", help='SQL condition: "x > 3 AND k = 7"')
     ] = None,
+    param: ParamOption = None,
     columns: ColumnsOption = None,
     limit: LimitOption = None,
     count: Annotated[bool, typer.Option("--count", help="Print the number of rows only.")] = False,
@@ -246,10 +251,10 @@ def scan(
 ) -> None:
     """Print rows in file order, all or those that pass a filter."""
     from nimblepy.cli.output import output_format
-    from nimblepy.cli.query import Query, run_scan
+    from nimblepy.cli.query import Query, parameters, run_scan
 
     query = Query(columns=columns, limit=limit, explain=explain, output=output_format(json, csv))
-    run_scan(file, filter, query, count_only=count)
+    run_scan(file, filter, parameters(param), query, count_only=count)
 
 
 @app.command("add-index")
@@ -296,6 +301,7 @@ def advise(
         list[str] | None,
         typer.Option("--filter", "-f", help='A filter that is asked: "x > 3". Repeatable.'),
     ] = None,
+    param: ParamOption = None,
     on: Annotated[
         list[str] | None, typer.Option("--on", help="Columns that are looked up: a,b. Repeatable.")
     ] = None,
@@ -307,8 +313,9 @@ def advise(
 ) -> None:
     """Print which indexes would pay for these questions, and which there are for nothing."""
     from nimblepy.cli.advise import run_advise
+    from nimblepy.cli.query import parameters
 
-    run_advise(file, filter or [], on or [], log, columns, as_json=json)
+    run_advise(file, filter or [], parameters(param), on or [], log, columns, as_json=json)
 
 
 def main() -> None:

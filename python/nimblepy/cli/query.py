@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,20 +103,39 @@ def run_range(path: str, bounds: Bounds, query: Query) -> None:
         _print_table(table, query, missing="no row is in this range")
 
 
-def run_scan(path: str, filter: str | None, query: Query, *, count_only: bool) -> None:
+def parameters(given: Sequence[str] | None) -> dict[str, str] | None:
+    """``name=value`` pairs of the command line: quoted text, which takes the type it meets."""
+    if not given:
+        return None
+    pairs = [pair.partition("=") for pair in given]
+    for name, sign, _ in pairs:
+        if not name or not sign:
+            raise nb.InvalidArgumentError(f"--param: expected NAME=VALUE, got {name!r}")
+    return {name: value for name, _, value in pairs}
+
+
+def run_scan(
+    path: str,
+    filter: str | None,
+    params: Mapping[str, str] | None,
+    query: Query,
+    *,
+    count_only: bool,
+) -> None:
     """Prints rows in file order."""
     with as_rows(path) as file:
         if query.explain:
-            _print_plan(file.explain(columns=query.names, filter=filter), query)
+            _print_plan(file.explain(columns=query.names, filter=filter, params=params), query)
             return
         if count_only:
-            count = file.scan([], filter=filter, limit=query.limit).count()
+            count = file.scan([], filter=filter, params=params, limit=query.limit).count()
             if query.output == "json":
                 print_json({"rows": count})
             else:
                 typer.echo(count)
             return
-        reader = file.scan(query.names, filter=filter, limit=_one_more(query)).to_reader()
+        scan = file.scan(query.names, filter=filter, params=params, limit=_one_more(query))
+        reader = scan.to_reader()
         if query.output == "table":
             _print_table(reader.read_all(), query, missing="no row passes")
         else:

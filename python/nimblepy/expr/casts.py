@@ -134,15 +134,18 @@ def _to_number(value: pa.Array, wanted: pa.DataType, lenient: bool) -> pa.Array:
     if pt.is_decimal(value.type):
         value = as_decimal(round_to(value, 0))
         value = value.cast(decimal_type(max(value.type.precision - value.type.scale, 1), 0))
-        fits = pc.and_(*(compare(op, value, pa.scalar(Decimal(end)))
-                         for op, end in ((">=", low), ("<=", high))))  # fmt: skip
+        fits = _between(value, low, high)
         return _checked(value, fits, wanted, lenient).cast(wanted)
     try:
         return value.cast(wanted)
     except pa.ArrowInvalid:
-        fits = pc.and_(compare(">=", value, pa.scalar(Decimal(low))),
-                       compare("<=", value, pa.scalar(Decimal(high))))  # fmt: skip
+        fits = _between(value, low, high)
         return _checked(value, fits, wanted, lenient).cast(wanted)
+
+
+def _between(value: pa.Array, low: int, high: int) -> pa.Array:
+    ends = pa.scalar(Decimal(low)), pa.scalar(Decimal(high))
+    return pc.and_(compare(">=", value, ends[0]), compare("<=", value, ends[1]))
 
 
 def _limits(data_type: pa.DataType) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +40,32 @@ from nimblepy.expr.terms import RowBatch
 from nimblepy.schema.names import Path
 
 Parameters: TypeAlias = Mapping[str, object] | Sequence[object] | None
+
+
+@dataclass(frozen=True, eq=False)
+class BoundText:
+    """SQL text with the values of its parameters."""
+
+    text: str
+    params: Mapping[str, object] | Sequence[object]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def with_params(filter: Any, params: Parameters) -> Any:
+    """``filter`` as a caller gave it, together with the values of its parameters.
+
+    Raises:
+        InvalidArgumentError: parameters without SQL text, or of another form.
+    """
+    if params is None:
+        return filter
+    if not isinstance(filter, str):
+        raise InvalidArgumentError("params: only SQL text has parameters")
+    if isinstance(params, (str, bytes)) or not isinstance(params, (Mapping, Sequence)):
+        raise InvalidArgumentError(f"params: expected a dict or a list, got {params!r}")
+    return BoundText(filter, params)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +113,7 @@ class Filter:
 
 
 def parse_filter(
-    filter: pc.Expression | str | Node | Filter, schema: pa.Schema, params: Parameters = None
+    filter: pc.Expression | str | BoundText | Node | Filter, schema: pa.Schema
 ) -> Filter:
     """Understands ``filter`` over the columns of ``schema``. Reads no data.
 
@@ -96,7 +122,6 @@ def parse_filter(
             part after WHERE), in which NaN equals itself and is above all numbers. Inside the
             package also a tree of nodes, or a filter that has been parsed for such a schema.
         schema: the file's schema.
-        params: values for the parameters of SQL text: a dict for ``$name``, a list for ``?``.
 
     Raises:
         InvalidArgumentError: SQL syntax error, unknown column, mismatched types, or not boolean.
@@ -104,9 +129,9 @@ def parse_filter(
     Cost: SQL text is parsed once for files of one schema; the last texts are remembered.
     """
     if isinstance(filter, str):
-        return _parse_sql(filter, schema) if params is None else _bound(filter, schema, params)
-    if params is not None:
-        raise InvalidArgumentError("params: only SQL text has parameters")
+        return _parse_sql(filter, schema)
+    if isinstance(filter, BoundText):
+        return _bound(filter.text, schema, filter.params)
     if isinstance(filter, Filter):
         return filter
     if isinstance(filter, pc.Expression):

@@ -115,7 +115,7 @@ def fits(word: str, data_type: pa.DataType) -> bool:
         case "bytes":
             return is_bytes(data_type)
         case "integer":
-            return pt.is_integer(data_type)
+            return bool(pt.is_integer(data_type))
         case "number":
             return kind == "number"
         case "date":

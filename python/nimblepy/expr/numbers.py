@@ -155,7 +155,8 @@ def _whole(value: Value) -> int:
 
 
 def _sum_digits(left: Value, right: Value) -> int:
-    return max(_whole(left), _whole(right)) + max(left.type.scale, right.type.scale) + 1
+    scale = int(max(left.type.scale, right.type.scale))
+    return max(_whole(left), _whole(right)) + scale + 1
 
 
 def _product_digits(left: Value, right: Value) -> int:

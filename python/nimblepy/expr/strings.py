@@ -32,7 +32,8 @@ def with_options(kernel: Callable[..., Value]) -> Callable[..., Value]:
         names = [str(i) for i in range(len(columns))]
         table = pa.table([*columns, pa.array(np.arange(rows))], [*names, "row"])
         groups = table.group_by(names).aggregate([("row", "list")]).to_pylist()
-        pieces, places = [], []
+        pieces: list[pa.Array | None] = []
+        places: list[np.ndarray[Any, Any]] = []
         for group in groups:
             at = pa.array(group["row_list"])
             given = [group[name] for name in names]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.expr.bounds import ranges_of
-from nimblepy.expr.nodes import Compare, In, Node, StartsWith
+from nimblepy.expr.nodes import And, Compare, In, IsNull, Node, Or, StartsWith
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
 from nimblepy.rows.keys import key_batch, single_row
@@ -30,6 +30,8 @@ Ranges = np.ndarray[Any, np.dtype[np.uint64]]  # of positions, shape (n, 2), hal
 # with a range behind them.
 MAX_KEYS = 100_000
 MAX_RANGES = 1_000
+# Sides of an OR that are looked for one by one.
+MAX_ALTERNATIVES = 64
 # Costs in units of one row read by its number. A scan pays for every row, an index for every
 # entry that it decodes: a filter that more than about 1.5 % of the rows pass is scanned.
 SCANNED_ROW = 0.015
@@ -110,19 +112,55 @@ def _rows_of(file: FileHandle, found: IndexMatch) -> Rows:
 def match_index(
     file: FileHandle, index: Index, conjuncts: Sequence[Node], most: float = math.inf
 ) -> IndexMatch | None:
-    """What ``index`` says: values of its leading columns, then a range of the next one.
+    """What ``index`` says of conjuncts, or of the alternatives of one that is an OR.
 
     ``None`` as well where finding it in an ordered index costs more than ``most``, a unit a search.
     """
+    found = _match_columns(file, index, conjuncts, most)
+    if not index.ordered:
+        return found
+    for node in conjuncts:
+        if isinstance(node, Or) and len(node.args) <= MAX_ALTERNATIVES:
+            rest = [other for other in conjuncts if not isinstance(other, Or)]
+            either = _match_either(file, index, node, rest, most)
+            if either is not None and (found is None or either.rows < found.rows):
+                found = either
+    return found
+
+
+def _match_either(
+    file: FileHandle, index: Index, node: Or, rest: Sequence[Node], most: float
+) -> IndexMatch | None:
+    """What the index says of each alternative, together; ``None`` where of one it says nothing.
+
+    So ``a < 1 OR (a = 1 AND b < 2)``, which is how a row is below another, is a range of its keys.
+    """
+    parts: list[Ranges] = []
+    for arg in node.args:
+        alternative = arg.args if isinstance(arg, And) else (arg,)
+        found = match_index(file, index, [*alternative, *rest], most - len(parts))
+        if found is None or found.positions is None:
+            return None
+        parts.append(found.positions.reshape(-1, 2))
+    return _match(index, (str(node),), _core.merge(np.concatenate(parts)))
+
+
+def _match_columns(
+    file: FileHandle, index: Index, conjuncts: Sequence[Node], most: float
+) -> IndexMatch | None:
+    """Values of its leading columns, then a range of the next one."""
     prefixes: list[tuple[pa.Scalar, ...]] = [()]
     used: list[str] = []
     for column in index.columns:
         mine = [
             node
             for node in conjuncts
-            if isinstance(node, (Compare, In, StartsWith)) and node.column.path == column.path
+            if isinstance(node, (Compare, In, StartsWith, IsNull))
+            and node.column.path == column.path
         ]
         values = values_of(mine)
+        if values is None and index.ordered and any(isinstance(node, IsNull) for node in mine):
+            values = [pa.scalar(None, column.value_type)], f"{column} is null"
         if values is not None and len(prefixes) * len(values[0]) <= MAX_KEYS:
             prefixes = [(*prefix, value) for prefix in prefixes for value in values[0]]
             used.append(values[1])
@@ -147,7 +185,8 @@ def match_index(
     if index.ordered:
         if len(prefixes) > most:
             return None
-        positions = file.opened(index).core.places(batch)
+        # A null among the prefixes is asked for by IS NULL.
+        positions = file.opened(index).core.places(batch, null_equals=True)
         return _match(index, tuple(used), positions)
     keys = file.core.indexes[index.number][2]
     return IndexMatch(index, tuple(used), None, batch, len(prefixes) * file.num_rows / max(1, keys))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import Parameters
 from nimblepy.file.open import open as open_file
 from nimblepy.files.dataset import open_dataset
 from nimblepy.files.directory import is_directory, resolve_directory
@@ -51,6 +52,7 @@ def index_join(
     how: How = "inner",
     columns: Sequence[str] | None = None,
     condition: pc.Expression | str | None = None,
+    params: Parameters = None,
     suffix: str = "_right",
     null_equals: bool = False,
     between: Mapping[str, tuple[str, str]] | None = None,
@@ -66,6 +68,7 @@ def index_join(
         how=how,
         columns=columns,
         condition=condition,
+        params=params,
         suffix=suffix,
         null_equals=null_equals,
         between=between,

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.io.tabular import as_reader
 from nimblepy.join.plan import How, plan_join
 from nimblepy.join.run import join_batches
@@ -27,6 +28,7 @@ class Joinable(Rows):
         how: How = "inner",
         columns: Sequence[str] | None = None,
         condition: pc.Expression | str | None = None,
+        params: Parameters = None,
         suffix: str = "_right",
         null_equals: bool = False,
         between: Mapping[str, tuple[str, str]] | None = None,
@@ -45,6 +47,7 @@ class Joinable(Rows):
             columns: columns to add; the default is all but those of ``on``.
             condition: filter on the joined row. In a left join a probe row none of whose matches
                 passes is kept once, with nulls.
+            params: values of the condition's parameters, as for :meth:`scan`.
             suffix: appended to names of added columns that the probe has as well, in the result
                 and in ``condition``.
             null_equals: null keys match null keys; otherwise they match nothing.
@@ -77,7 +80,7 @@ class Joinable(Rows):
             on=on,
             how=how,
             columns=columns,
-            condition=condition,
+            condition=with_params(condition, params),
             suffix=suffix,
             null_equals=null_equals,
             between=between,

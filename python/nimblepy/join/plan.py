@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.expr.filter import Filter, parse_filter
+from nimblepy.expr.filter import BoundText, Filter, parse_filter
 from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import key_name, resolve_column
@@ -91,7 +91,7 @@ def plan_join(
     on: Any,
     how: str,
     columns: Sequence[str] | None,
-    condition: pc.Expression | str | None,
+    condition: pc.Expression | str | BoundText | None,
     suffix: str = "",
     prefix: str | None = None,
     null_equals: bool,
@@ -250,7 +250,7 @@ def joined_columns(
 def _residual(
     probe: pa.Schema,
     build: pa.Schema,
-    condition: pc.Expression | str | None,
+    condition: pc.Expression | str | BoundText | None,
     shown_as: Callable[[str], str],
     ranges: Sequence[Between],
 ) -> tuple[Filter | None, tuple[tuple[str, str], ...]]:

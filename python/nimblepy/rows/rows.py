@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.rows.arguments import (
     Columns,
     Inclusive,
@@ -281,6 +282,7 @@ class Rows(_core.PointBase, Described):
         columns: Columns = None,
         *,
         filter: Filter = None,
+        params: Parameters = None,
         row_range: tuple[int, int] | None = None,
         batch_rows: int = 65536,
         threads: int | None = None,
@@ -292,7 +294,9 @@ class Rows(_core.PointBase, Described):
             filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text in
                 DuckDB's dialect, in which NaN equals itself and is above all numbers. Answered
                 by indexes, then zone maps, then exact evaluation of what is left. In SQL ``a.b``
-                is the field ``b`` of ``a`` and ``"a.b"`` the column of that name.
+                is the field ``b`` of ``a`` and ``"a.b"`` the column of that name. docs/filters.md
+                is the whole language.
+            params: values of the filter's parameters: a dict for ``$name``, a list for ``?``.
             row_range: half-open row numbers to look at.
             batch_rows: most rows of a batch.
             threads: threads that decode; ``None`` is one per processor.
@@ -301,31 +305,36 @@ class Rows(_core.PointBase, Described):
         Raises:
             InvalidArgumentError: an unknown column, a filter that is not understood.
         """
-        source = self.current if row_range is not None else self.current.for_filter(filter)
+        asked = with_params(filter, params)
+        source = self.current if row_range is not None else self.current.for_filter(asked)
         return Scan(
             source,
-            source.where_request(filter, row_range),
+            source.where_request(asked, row_range),
             columns=column_names(columns),
             batch_rows=rows_of_a_batch(batch_rows),
             threads=thread_count(threads),
             limit=row_limit(limit),
         )
 
-    def to_table(self, columns: Columns = None, filter: Filter = None) -> pa.Table:
+    def to_table(
+        self, columns: Columns = None, filter: Filter = None, params: Parameters = None
+    ) -> pa.Table:
         """All rows, or those that pass ``filter``, in file order."""
-        return self.scan(columns, filter=filter).to_table()
+        return self.scan(columns, filter=filter, params=params).to_table()
 
-    def to_pandas(self, columns: Columns = None, filter: Filter = None) -> Any:
+    def to_pandas(
+        self, columns: Columns = None, filter: Filter = None, params: Parameters = None
+    ) -> Any:
         """:meth:`to_table` as a pandas DataFrame."""
-        return self.to_table(columns, filter).to_pandas()
+        return self.to_table(columns, filter, params).to_pandas()
 
     def head(self, rows: int = 5, columns: Columns = None) -> pa.Table:
         """The first rows in file order."""
         return self.scan(columns, limit=at_least("rows", rows, 0)).to_table()
 
-    def count_rows(self, filter: Filter = None) -> int:
+    def count_rows(self, filter: Filter = None, params: Parameters = None) -> int:
         """Number of rows, or of those that pass ``filter``; reads only what the filter needs."""
-        return self.scan((), filter=filter).count()
+        return self.scan((), filter=filter, params=params).count()
 
     def explain(
         self,
@@ -338,6 +347,7 @@ class Rows(_core.PointBase, Described):
         inclusive: Inclusive = "[)",
         prefix: Any = None,
         filter: Filter = None,
+        params: Parameters = None,
         row_range: tuple[int, int] | None = None,
     ) -> Plan:
         """What a lookup (``keys``), range, prefix or scan would touch. Prints as a tree.
@@ -355,8 +365,9 @@ class Rows(_core.PointBase, Described):
         if given == "filter" or (given is None and on is None):
             if on is not None:
                 raise InvalidArgumentError("explain: a filter finds its indexes itself, without on")
-            source = source if row_range is not None else source.for_filter(filter)
-            request = source.where_request(filter, row_range)
+            asked = with_params(filter, params)
+            source = source if row_range is not None else source.for_filter(asked)
+            request = source.where_request(asked, row_range)
         elif given == "keys":
             many = is_many(keys)
             request = source.keys_request(keys if many else [keys], on, False, one=not many)

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.expr.filter import BoundText
 from nimblepy.join.plan import join_pairs, joined_columns
 from nimblepy.schema.names import ColumnName
 
@@ -25,7 +26,7 @@ class JoinArguments:
     on: On
     how: str = "inner"
     columns: Sequence[str] | None = None
-    condition: pc.Expression | str | None = None
+    condition: pc.Expression | str | BoundText | None = None
     between: Mapping[str, tuple[str, str]] | None = None
     prefix: str | None = None
     null_equals: bool = False

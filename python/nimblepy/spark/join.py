@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.join.keys import probe_keys
 from nimblepy.join.plan import HOWS, JoinPlan, plan_join
 from nimblepy.rows.arguments import column_names
@@ -35,6 +36,7 @@ def index_join(
     how: How = "inner",
     columns: Sequence[str] | None = None,
     condition: pc.Expression | str | None = None,
+    params: Parameters = None,
     between: Mapping[str, tuple[str, str]] | None = None,
     prefix: str | None = None,
     null_equals: bool = False,
@@ -52,6 +54,7 @@ def index_join(
         condition: SQL text, or a pyarrow expression, over the joined row. A left join keeps rows
             none of whose matches pass, once and with nulls.
         between: ``{file column: (lower, upper)}`` with probe columns, both included.
+        params: values of the condition's parameters: a dict for ``$name``, a list for ``?``.
         prefix: put before the names of the files' columns, in the result and in ``condition``.
         null_equals: null keys match null keys.
         engine: ``"arrow"`` sends only the columns that the join reads to Python;
@@ -77,7 +80,7 @@ def index_join(
         on=on,
         how=how,
         columns=columns,
-        condition=condition,
+        condition=with_params(condition, params),
         between=between,
         prefix=prefix,
         null_equals=null_equals,

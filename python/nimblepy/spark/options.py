@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import BoundText
 from nimblepy.file.options import HashIndex, SortedIndex
 from nimblepy.files.manifest import parse_manifest
 from nimblepy.schema.types import SortKey, pack_sort_keys, parse_sort_keys, unpack_sort_keys
+from nimblepy.schema.values import show
 from nimblepy.spark.inputs import InputFiles
 
 # The options in which `scan` and `write` of this package hand over what is no text.
@@ -28,7 +30,7 @@ INDEXES_OPTION = "nimbleindexes"
 
 def pack_scan(
     files: InputFiles,
-    filter: str | pc.Expression | None,
+    filter: str | BoundText | pc.Expression | None,
     key_range: tuple[Any, Any, str] | None,
     keys: pa.Table | None,
 ) -> str:
@@ -39,6 +41,14 @@ def pack_scan(
         packed["manifest"] = _from_table(table)
     if isinstance(filter, pc.Expression):
         packed["expression"] = _from_bytes(filter.__reduce__()[1][0])
+    elif isinstance(filter, BoundText):
+        packed["filter"] = filter.text
+        named = isinstance(filter.params, Mapping)
+        values = filter.params if isinstance(filter.params, Mapping) else dict(
+            enumerate(filter.params)
+        )  # fmt: skip
+        columns = {str(name): _one_value(value) for name, value in values.items()}
+        packed["params"] = [named, _from_table(pa.table(columns))]
     elif filter is not None:
         packed["filter"] = filter
     if key_range is not None:
@@ -47,6 +57,16 @@ def pack_scan(
     if keys is not None:
         packed["keys"] = _from_table(keys)
     return json.dumps(packed)
+
+
+def _one_value(value: object) -> pa.Array:
+    """A parameter as a column of one row."""
+    if isinstance(value, (set, frozenset)):
+        value = list(value)
+    try:
+        return pa.array([value])
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"params: {show(value)} cannot be sent: {error}") from error
 
 
 def unpack_scan(text: str) -> dict[str, Any]:
@@ -58,6 +78,11 @@ def unpack_scan(text: str) -> dict[str, Any]:
     try:
         packed = json.loads(text)
         found: dict[str, Any] = {"filter": packed.get("filter")}
+        if "params" in packed:
+            named, table = packed["params"]
+            values = {name: _to_table(table)[name][0] for name in _to_table(table).schema.names}
+            params: Any = values if named else list(values.values())
+            found["filter"] = BoundText(str(packed["filter"]), params)
         version = int(packed["version"])
         manifest = None
         if "manifest" in packed:

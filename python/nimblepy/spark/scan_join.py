@@ -31,7 +31,9 @@ def scan_join(probe: DataFrame, inputs: InputFiles, join: JoinArguments) -> Data
         InvalidArgumentError: clashing names; a condition that is not SQL text.
     """
     if join.condition is not None and not isinstance(join.condition, str):
-        raise InvalidArgumentError('condition: with strategy="scan" it must be SQL text')
+        raise InvalidArgumentError(
+            'condition: with strategy="scan" it must be SQL text without params'
+        )
     shown = join.added(probe.columns, inputs.dataset.schema)
     pairs = [(of_probe, _named(of_files)) for of_probe, of_files in join.pairs]
     files, build_names = _build(probe, inputs, join, [*dict(pairs).values()], shown)

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.filter import parse_filter
+from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.dataset import DatasetVersion
 from nimblepy.rows.arguments import Inclusive, column_names
 from nimblepy.schema.columns import resolve_column
@@ -117,6 +117,7 @@ def scan(
     *,
     columns: Sequence[str] | None = None,
     filter: str | pc.Expression | None = None,
+    params: Parameters = None,
     key_range: tuple[object, object] | tuple[object, object, Inclusive] | None = None,
     keys: object = None,
 ) -> DataFrame:
@@ -125,6 +126,7 @@ def scan(
     Args:
         columns: names; the default is all.
         filter: SQL text or a pyarrow expression; only rows that pass are returned.
+        params: values of the filter's parameters: a dict for ``$name``, a list for ``?``.
         key_range: (lower, upper), or with ``"[)"``, ``"[]"``, ``"()"``, ``"(]"`` third, as for
             :meth:`nimblepy.File.range`.
         keys: keys to look up, in any form that :meth:`nimblepy.File.lookup` takes; each matching
@@ -138,8 +140,9 @@ def scan(
     """
     files = find_input(path)
     dataset = files.dataset
-    if filter is not None:
-        parse_filter(filter, dataset.schema)
+    asked = with_params(filter, params)
+    if asked is not None:
+        parse_filter(asked, dataset.schema)
     if key_range is not None:
         if len(key_range) not in (2, 3):
             raise InvalidArgumentError(f"key_range: expected (lower, upper), got {key_range!r}")
@@ -152,7 +155,7 @@ def scan(
         keys = _key_table(dataset, keys)
     schema = spark_schema(dataset.projected(column_names(columns)))
     spec = ScanSpec(
-        files=files, columns=tuple(schema.names), filter=filter, key_range=key_range, keys=keys
+        files=files, columns=tuple(schema.names), filter=asked, key_range=key_range, keys=keys
     )
     slices = few_rows(spec, dataset)
     if slices is None:
