@@ -5,6 +5,7 @@ python -m bench.filters --count 300 --seed 7
 python -m bench.filters --speed            ten typical filters, time beside DuckDB's
 """
 
+# ruff: noqa: E501  conditions are longer than lines
 from __future__ import annotations
 
 import argparse

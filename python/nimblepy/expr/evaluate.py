@@ -31,8 +31,8 @@ from nimblepy.expr.nodes import (
 )
 from nimblepy.expr.numbers import Op, compare
 from nimblepy.expr.terms import RowBatch
-from nimblepy.schema.names import Path
 from nimblepy.schema.kinds import is_text
+from nimblepy.schema.names import Path
 from nimblepy.schema.values import is_nan, successor
 
 _NULL = pa.scalar(None, pa.bool_())
