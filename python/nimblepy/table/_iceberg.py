@@ -111,7 +111,7 @@ from nimblepy.errors import (
     UnsupportedVersionError,
 )
 from nimblepy.expr import nodes
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
@@ -898,9 +898,9 @@ def constant(kind: pa.DataType, value: Any) -> pa.Scalar:
     """A value as Iceberg keeps it in memory (days, microseconds, ...) as an Arrow scalar."""
     if value is None:
         return pa.scalar(None, kind)
-    if pt.is_date(kind):
+    if pt.is_date(kind) and isinstance(value, int):
         return pa.scalar(value, pa.int32()).cast(kind)
-    if pt.is_time(kind) or pt.is_timestamp(kind):
+    if (pt.is_time(kind) or pt.is_timestamp(kind)) and isinstance(value, int):
         return pa.scalar(value, pa.int64()).cast(kind)
     if isinstance(value, uuid.UUID):
         value = value.bytes
@@ -1087,12 +1087,20 @@ class SnapshotCommit:
         """Tries to make this the newest snapshot after that of ``metadata``.
 
         Raises:
-            SwapLost: another commit was first; nothing is left of the attempt but what the next
-                one uses again.
+            SwapLost: another commit was first.
+            FilesGone: files that it removes are no longer there. Nothing is left of the attempt
+                but what the next one uses again.
         """
+        self._passing = []
+        try:
+            return self._attempt(metadata)
+        except (SwapLost, FilesGone):
+            self._forget(metadata.ice.io, self._passing)
+            raise
+
+    def _attempt(self, metadata: Metadata) -> Metadata:
         ice = metadata.ice
         parent = metadata.head(self.branch)
-        self._passing = []
         manifests = self._added_manifests(metadata) + self._existing_manifests(metadata, parent)
         self._attempts += 1
         name = f"snap-{self.snapshot}-{self._attempts}-{self.id}.avro"
@@ -1132,12 +1140,7 @@ class SnapshotCommit:
                 ref_name=self.branch, type=SnapshotRefType.BRANCH, snapshot_id=self.snapshot
             ),
         )
-        try:
-            done = swap(metadata, requirements, updates)
-        except SwapLost:
-            self._forget(ice.io, self._passing)
-            raise
-        return done
+        return swap(metadata, requirements, updates)
 
     def has_landed(self, metadata: Metadata) -> bool:
         """Whether an attempt took effect although it was reported as failed."""
@@ -1184,10 +1187,9 @@ class SnapshotCommit:
             done.append(self._manifest(metadata, deletes, spec_id, entries, self._kept))
         return done
 
-    def added_again(self) -> None:
+    def added_again(self, metadata: Metadata) -> None:
         """The new files are others now: their manifests are written anew."""
-        self._passing += self._kept
-        self._kept = []
+        self._forget(metadata.ice.io, self._kept)
         self._written.clear()
 
     def _manifest(
@@ -1380,37 +1382,70 @@ class Evolution:
             catalog=ice.catalog,
         )
         self._transaction = self._table.transaction()
-        self._schema = self._transaction.update_schema()
-        self._properties: dict[str, str] = {}
-        self._spec: list[tuple[str, str, str]] | None = None
+        self._changed = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are after the changes so far."""
+        return to_arrow(self._transaction.table_metadata.schema())
+
+    def primary_key_ids(self) -> set[int]:
+        return set(self._transaction.table_metadata.schema().identifier_field_ids)
+
+    def cluster_ids(self) -> set[int]:
+        order = self._transaction.table_metadata.sort_order()
+        return {item.source_id for item in order.fields}
+
+    def partition_ids(self) -> set[int]:
+        specs = self._transaction.table_metadata.partition_specs
+        return {item.source_id for spec in specs for item in spec.fields}
+
+    def column_path(self, number: int) -> tuple[str, ...]:
+        """The path of a column by its field id."""
+        schema = self.schema
+        return next(path for path in column_paths(schema) if field_id_at(schema, path) == number)
+
+    @contextlib.contextmanager
+    def _columns(self) -> Iterator[Any]:
+        with self._transaction.update_schema() as update:
+            yield update
+        self._changed = True
 
     def add_column(
         self, path: tuple[str, ...], kind: pa.DataType, doc: str | None, default: Any
     ) -> None:
         wrapped = to_iceberg(pa.schema([pa.field(path[-1], kind)]))
-        self._schema.add_column(path, wrapped.fields[0].field_type, doc=doc, default_value=default)
+        with self._columns() as update:
+            update.add_column(path, wrapped.fields[0].field_type, doc=doc, default_value=default)
 
     def rename_column(self, path: tuple[str, ...], name: str) -> None:
-        self._schema.rename_column(path, name)
+        with self._columns() as update:
+            update.rename_column(path, name)
 
     def drop_column(self, path: tuple[str, ...]) -> None:
-        self._schema.delete_column(path)
+        with self._columns() as update:
+            update.delete_column(path)
 
     def widen(self, path: tuple[str, ...], kind: pa.DataType) -> None:
-        self._schema.update_column(path, field_type=_primitive(kind))
+        with self._columns() as update:
+            update.update_column(path, field_type=_primitive(kind))
 
     def move_first(self, path: tuple[str, ...]) -> None:
-        self._schema.move_first(path)
+        with self._columns() as update:
+            update.move_first(path)
 
     def move_after(self, path: tuple[str, ...], after: tuple[str, ...]) -> None:
-        self._schema.move_after(path, after)
+        with self._columns() as update:
+            update.move_after(path, after)
 
     def partition_by(self, fields: list[tuple[str, str, str]]) -> None:
         """(column, transform, name) of each field of the new spec."""
-        self._spec = fields
+        self._change_spec(fields)
+        self._changed = True
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        self._properties.update(properties)
+        self._transaction.set_properties(dict(properties))
+        self._changed = True
 
     def commit(self) -> Metadata:
         """Commits all changes in one step.
@@ -1418,11 +1453,8 @@ class Evolution:
         Raises:
             SwapLost: the table was changed since.
         """
-        self._schema.commit()
-        if self._spec is not None:
-            self._change_spec(self._spec)
-        if self._properties:
-            self._transaction.set_properties(self._properties)
+        if not self._changed:
+            return self._metadata
         try:
             self._transaction.commit_transaction()
         except (CommitFailedException, CommitStateUnknownException):

@@ -190,7 +190,7 @@ class Replacement(RowChange):
         if all(snapshot.operation == "append" for snapshot in since):
             # This commit comes before them: they did not touch what it removes.
             return True
-        self.commit.added_again()
+        self.commit.added_again(newest)
         return self.plan(newest)
 
     def discard(self) -> None:

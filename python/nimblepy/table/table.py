@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from nimblepy.errors import InvalidArgumentError, UnsupportedVersionError
+from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.files.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.source import Filter
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Commit, run
+from nimblepy.table.evolve import Alter
 from nimblepy.table.fileset import FileSet, Reading
+from nimblepy.table.maintain import Age, Removal, census, expire, instant_ms, remove_orphans
 from nimblepy.table.model import DataFile, Snapshot
 from nimblepy.table.plan import SnapshotPlan
 from nimblepy.table.row_changes import Append, DeleteKeys, DeleteWhere, NewKeys, RowChange
@@ -299,6 +302,214 @@ class Table(VersionedRows[FileSet]):
         self._metadata, self._snapshot = metadata, snapshot
         self.move_to(files)
 
+    # ------------------------------------------------------------------ columns and partitions
+
+    def alter(self) -> Alter:
+        """Changes columns, partitions and properties, in one commit when the block ends.
+
+        Raises:
+            ConflictError: raised at the end of the block where another change came first that
+                this one does not fit.
+
+        Example:
+            >>> with table.alter() as a:  # doctest: +SKIP
+            ...     a.rename_column("what", "kind")
+            ...     a.add_column("price", pa.float64(), after="kind")
+        """
+        return Alter(self._newest(), self._reload, self._move)
+
+    # ------------------------------------------------------------------ the past
+
+    def at(
+        self,
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        branch: str | None = None,
+        time: datetime.datetime | None = None,
+    ) -> Table:
+        """The table as it was, read only: with the rows and columns of that snapshot.
+
+        Args:
+            time: an aware datetime; the snapshot that was the newest then.
+
+        Raises:
+            InvalidArgumentError: there is no such snapshot, or it has expired.
+        """
+        given = {"snapshot": snapshot, "tag": tag, "branch": branch, "time": time}
+        named = [(kind, value) for kind, value in given.items() if value is not None]
+        if len(named) != 1:
+            raise InvalidArgumentError("at: give one of snapshot, tag, branch and time")
+        metadata = self._reload()
+        kind, value = named[0]
+        found = self._snapshot_of(metadata, kind, value)
+        return Table(self.catalog, metadata, snapshot=found, pinned=f"{kind} {value}")
+
+    def _snapshot_of(self, metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
+        if kind == "snapshot":
+            return self._known(metadata, value)
+        if kind == "time":
+            found = metadata.snapshot_at(instant_ms(value, "at: time"))
+            if found is None:
+                raise InvalidArgumentError(
+                    f"{self.name} had no rows yet at {value}, or they expired"
+                )
+            return found
+        reference = metadata.references.get(value)
+        if reference is None or reference.kind != kind:
+            there = [name for name, ref in metadata.references.items() if ref.kind == kind]
+            raise InvalidArgumentError(
+                f"{self.name} has no {kind} {value!r}; it has {', '.join(sorted(there)) or 'none'}"
+            )
+        return self._known(metadata, reference.snapshot)
+
+    def _known(self, metadata: ice.Metadata, number: Any) -> Snapshot:
+        found = metadata.snapshot(number) if isinstance(number, int) else None
+        if found is None:
+            raise InvalidArgumentError(
+                f"{self.name} has no snapshot {number!r}: it has expired, or never was; "
+                "snapshots() lists those that there are"
+            )
+        return found
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Snapshots by the names of tags."""
+        return self._references("tag")
+
+    @property
+    def branches(self) -> dict[str, int]:
+        """Newest snapshots by the names of branches; ``main`` is the table itself."""
+        return self._references("branch")
+
+    def _references(self, kind: str) -> dict[str, int]:
+        found = self._metadata.references.items()
+        return {name: ref.snapshot for name, ref in sorted(found) if ref.kind == kind}
+
+    def tag(self, name: str, snapshot: int | None = None) -> Table:
+        """Names a snapshot, so that it does not expire; ``None`` is the one of this handle.
+
+        Raises:
+            InvalidArgumentError: there is such a tag or branch, or no such snapshot.
+        """
+        return self._refer(name, "tag", snapshot)
+
+    def branch(self, name: str, snapshot: int | None = None) -> Table:
+        """Begins a branch at a snapshot; engines that write branches may write to it.
+
+        Raises:
+            InvalidArgumentError: as :meth:`tag`.
+        """
+        return self._refer(name, "branch", snapshot)
+
+    def _refer(self, name: str, kind: str, snapshot: int | None) -> Table:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise InvalidArgumentError(f"{kind}: expected a name, got {name!r}")
+        wanted = self.snapshot if snapshot is None else snapshot
+        if wanted is None:
+            raise InvalidArgumentError(f"{kind} {name!r}: {self.name} has no snapshot yet")
+
+        def change(metadata: ice.Metadata) -> ice.Metadata:
+            known = metadata.references.get(name)
+            if known is not None:
+                raise InvalidArgumentError(
+                    f"{self.name} has a {known.kind} {name!r} already, at {known.snapshot}"
+                )
+            self._known(metadata, wanted)
+            return ice.set_reference(metadata, name, wanted, kind, None)
+
+        return self._change_references(change)
+
+    def drop_reference(self, name: str) -> Table:
+        """Forgets a tag or branch; its snapshot may expire then."""
+
+        def change(metadata: ice.Metadata) -> ice.Metadata:
+            known = metadata.references.get(name)
+            if known is None or name == ice.MAIN:
+                raise InvalidArgumentError(f"{self.name} has no tag or branch {name!r} to drop")
+            return ice.remove_reference(metadata, name, known.snapshot)
+
+        return self._change_references(change)
+
+    def _change_references(self, change: Callable[[ice.Metadata], ice.Metadata]) -> Table:
+        metadata = self._newest()
+        while True:
+            try:
+                done = change(metadata)
+            except ice.SwapLost:
+                metadata = self._reload()
+                continue
+            self._metadata = done
+            return self
+
+    def rollback(self, snapshot: int) -> Table:
+        """Makes an earlier snapshot the newest again; the schema stays as it is now.
+
+        Raises:
+            InvalidArgumentError: there is no such snapshot.
+            ConflictError: another commit was made meanwhile.
+        """
+        metadata = self._newest()
+        self._known(metadata, snapshot)
+        head = metadata.head()
+        assert head is not None
+        try:
+            done = ice.set_reference(metadata, ice.MAIN, snapshot, "branch", head.id)
+        except ice.SwapLost:
+            winner = self._reload().head()
+            raise ConflictError(
+                f"{self.name}: another commit was made while it was rolled back",
+                kind="reference",
+                base=head.id,
+                winner=None if winner is None else winner.id,
+            ) from None
+        self._move(done)
+        return self
+
+    # ------------------------------------------------------------------ keeping it small
+
+    def expire(self, *, keep: int | None = None, older_than: Age | None = None) -> Removal:
+        """Forgets old snapshots, and removes the files that only they name.
+
+        What a tag names, and the newest snapshots of branches, stay; so does what the properties
+        ``history.expire.min-snapshots-to-keep`` and ``history.expire.max-snapshot-age-ms`` ask for.
+
+        Args:
+            keep: snapshots of each branch that stay; the default is one.
+            older_than: only snapshots older than this: an age, or an aware datetime. The default
+                is five days, and no limit where ``keep`` is given.
+
+        Cost: reads the manifests of all snapshots.
+        """
+        done = expire(self._newest(), self._reload, keep, older_than)
+        self._metadata = self._reload()
+        return done
+
+    def remove_orphans(
+        self,
+        *,
+        older_than: Age = datetime.timedelta(days=3),
+        dry_run: bool = False,
+    ) -> Removal:
+        """Removes files below the table's location that no snapshot names.
+
+        Args:
+            older_than: only files that were last changed before: an age, or an aware datetime.
+                Files of writers that have not committed yet are named by no snapshot, so an age
+                of zero destroys what is being written beside this.
+            dry_run: only says which these are.
+        """
+        self._newest()
+        return remove_orphans(self._reload, older_than, dry_run)
+
+    def census(self) -> pa.Table:
+        """Every file below the table's location and every file that its snapshots name.
+
+        ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, metadata),
+        ``reachable``, and the ids of the ``snapshots`` that name it.
+        """
+        return census(self._reload)
+
     # ------------------------------------------------------------------ handles
 
     def refresh(self) -> Table:
@@ -312,7 +523,9 @@ class Table(VersionedRows[FileSet]):
         if self._pinned:
             raise InvalidArgumentError(f"{self.name} was opened at {self._pinned}, and stays there")
         newest = self._reload()
-        if newest.metadata_file != self._metadata.metadata_file:
+        head = newest.head()
+        same = self.snapshot == (None if head is None else head.id)
+        if not same or newest.metadata_file != self._metadata.metadata_file:
             self._move(newest)
         return self
 

@@ -1,0 +1,266 @@
+"""Changes of a table's columns, partitions and properties: all of a block in one commit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.names import ColumnName, Path, show_path
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.settings import check_property
+from nimblepy.table.transforms import parse_partition
+from nimblepy.table.types import table_type, widens
+
+_LONGEST_WAIT = 0.2
+_Step = Callable[[ice.Evolution], None]
+
+
+class Alter:
+    """Changes of a table, made by ``with table.alter() as a:`` when the block ends.
+
+    No data file is rewritten: files of before are read with the new schema, by field id. An
+    exception in the block leaves the table as it was.
+    """
+
+    def __init__(
+        self,
+        metadata: ice.Metadata,
+        reload: Callable[[], ice.Metadata],
+        done: Callable[[ice.Metadata], None],
+    ) -> None:
+        self._metadata = metadata
+        self._reload = reload
+        self._done = done
+        self._steps: list[_Step] = []
+        # Every step is tried at once, so that what is wrong is said where it was written.
+        self._trial = ice.Evolution(metadata)
+
+    # ------------------------------------------------------------------ columns
+
+    def add_column(
+        self,
+        name: ColumnName,
+        type: pa.DataType,
+        *,
+        default: Any = None,
+        after: str | None = None,
+        first: bool = False,
+        doc: str | None = None,
+    ) -> Self:
+        """Adds a column, or a field of a struct (``location.lat``).
+
+        Args:
+            default: what rows of before are read as; of rows that come it is no default.
+            after: the column, in the same struct, behind which it stands; the last is the default.
+        """
+        if not isinstance(type, pa.DataType):
+            raise InvalidArgumentError(f"add_column: expected an Arrow type, got {type!r}")
+
+        def step(evolution: ice.Evolution) -> None:
+            path = _new_path(evolution.schema, name)
+            kind = table_type(type, f"column {show_path(path)!r}")
+            evolution.add_column(path, kind, doc, _default(kind, default, path))
+            _move(evolution, path, after, first)
+
+        return self._step(step)
+
+    def rename_column(self, old: ColumnName, new: str) -> Self:
+        """Renames a column, or a field of a struct, where it is."""
+        if not isinstance(new, str) or not new:
+            raise InvalidArgumentError(f"rename_column: expected a name, got {new!r}")
+        return self._step(lambda evolution: evolution.rename_column(_path(evolution, old), new))
+
+    def drop_column(self, name: ColumnName) -> Self:
+        """Drops a column, or a field of a struct.
+
+        Raises:
+            InvalidArgumentError: it is part of the primary key, the cluster key or a partition
+                spec, or the last one.
+        """
+        return self._step(lambda evolution: _drop(evolution, name))
+
+    def widen(self, name: ColumnName, type: pa.DataType) -> Self:
+        """Gives a column a type that holds all values of its own: int32 to int64, float32 to
+        float64, a decimal with more digits.
+        """
+
+        def step(evolution: ice.Evolution) -> None:
+            path = _path(evolution, name)
+            have = resolve_column(evolution.schema, path).type
+            if not have.equals(type):
+                if not widens(have, type):
+                    raise InvalidArgumentError(
+                        f"widen: column {show_path(path)!r} is {have}; {type} does not hold all "
+                        "its values; int32 widens to int64, float32 to float64, and a decimal to "
+                        "one with more digits"
+                    )
+                evolution.widen(path, type)
+
+        return self._step(step)
+
+    def move_column(
+        self, name: ColumnName, *, after: str | None = None, first: bool = False
+    ) -> Self:
+        """Puts a column first, or behind another one of the same struct."""
+        if first == (after is not None):
+            raise InvalidArgumentError("move_column: give after= or first=True")
+        return self._step(lambda e: _move(e, _path(e, name), after, first))
+
+    # ------------------------------------------------------------------ partitions, properties
+
+    def partition_by(self, *fields: str | Sequence[str]) -> Self:
+        """Partitions new files in another way; files of before stay as they are.
+
+        Args:
+            fields: as ``create_table`` takes them, one by one or as a list; none: not at all.
+        """
+        texts: list[str] = []
+        for item in fields:
+            texts.extend([item] if isinstance(item, str) else item)
+
+        def step(evolution: ice.Evolution) -> None:
+            evolution.partition_by([parse_partition(text, evolution.schema) for text in texts])
+
+        return self._step(step)
+
+    def set_properties(self, properties: Mapping[str, str]) -> Self:
+        """Sets properties of the table."""
+        for name, value in properties.items():
+            check_property(name, value)
+        kept = dict(properties)
+        return self._step(lambda evolution: evolution.set_properties(kept))
+
+    # ------------------------------------------------------------------ the commit
+
+    def _step(self, step: _Step) -> Self:
+        _apply(step, self._trial)
+        self._steps.append(step)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is None and self._steps:
+            self._commit()
+
+    def _commit(self) -> None:
+        metadata, evolution = self._metadata, self._trial
+        for attempt in range(ice.MOST_ATTEMPTS):
+            try:
+                self._done(evolution.commit())
+                return
+            except ice.SwapLost:
+                time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.005 * 2 ** min(attempt, 10))))
+            newest = self._reload()
+            base, winner = metadata.head(), newest.head()
+            evolution = ice.Evolution(newest)
+            try:
+                for step in self._steps:
+                    _apply(step, evolution)
+            except InvalidArgumentError as error:
+                raise ConflictError(
+                    f"{'.'.join(metadata.name)}: it was changed meanwhile: {error}",
+                    kind="schema",
+                    base=None if base is None else base.id,
+                    winner=None if winner is None else winner.id,
+                ) from error
+        raise ConflictError(
+            f"{'.'.join(metadata.name)}: {ice.MOST_ATTEMPTS} attempts lost to other commits",
+            kind="attempts",
+        )
+
+
+def _apply(step: _Step, evolution: ice.Evolution) -> None:
+    try:
+        step(evolution)
+    except ValueError as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(f"alter: {error}") from error
+
+
+def _path(evolution: ice.Evolution, name: ColumnName) -> Path:
+    return resolve_column(evolution.schema, name).path
+
+
+def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
+    """The path of a column that is to be: dots lead into structs that there are."""
+    path = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    if not path or not all(isinstance(part, str) and part for part in path):
+        raise InvalidArgumentError(f"add_column: expected a name, got {name!r}")
+    if len(path) > 1:
+        parent = resolve_column(schema, path[:-1])
+        if not pa.types.is_struct(parent.type):
+            raise InvalidArgumentError(
+                f"add_column {name!r}: {show_path(path[:-1])!r} is {parent.type}, no struct"
+            )
+    return path
+
+
+def _default(kind: pa.DataType, default: Any, path: Path) -> Any:
+    """The default as the metadata keeps it."""
+    if default is None:
+        return None
+    if len(path) > 1 or pa.types.is_nested(kind):
+        raise InvalidArgumentError(
+            f"add_column {show_path(path)!r}: nested columns have no default but null"
+        )
+    try:
+        scalar = pa.scalar(default, kind)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"add_column {show_path(path)!r}: the default {default!r} is no {kind}: {error}"
+        ) from error
+    return ice.internal_value(kind, scalar)
+
+
+def _move(evolution: ice.Evolution, path: Path, after: str | None, first: bool) -> None:
+    if first:
+        evolution.move_first(path)
+    elif after is not None:
+        other = (*path[:-1], after) if len(path) > 1 and "." not in after else after
+        behind = resolve_column(evolution.schema, other).path
+        if behind[:-1] != path[:-1]:
+            raise InvalidArgumentError(
+                f"column {show_path(path)!r} cannot stand behind {after!r}: that is in another "
+                "struct"
+            )
+        if behind == path:
+            raise InvalidArgumentError(f"column {show_path(path)!r} cannot stand behind itself")
+        evolution.move_after(path, behind)
+
+
+def _drop(evolution: ice.Evolution, name: ColumnName) -> None:
+    path = _path(evolution, name)
+    schema = evolution.schema
+    number = field_id_at(schema, path)
+    held = {
+        "the primary key": evolution.primary_key_ids(),
+        "the cluster key": evolution.cluster_ids(),
+        "a partition spec": evolution.partition_ids(),
+    }
+    for what, numbers in held.items():
+        for other in numbers:
+            column = evolution.column_path(other)
+            if other == number or column[: len(path)] == path:
+                raise InvalidArgumentError(
+                    f"drop_column: {show_path(path)!r} is part of {what}, which needs it"
+                )
+    siblings = len(schema) if len(path) == 1 else resolve_column(schema, path[:-1]).type.num_fields
+    if siblings == 1:
+        raise InvalidArgumentError(f"drop_column: {show_path(path)!r} is the only one there is")
+    evolution.drop_column(path)

@@ -1,0 +1,207 @@
+"""Keeping a table small: old snapshots, files that nothing names, and a census of all files."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.io.location import locate
+from nimblepy.rows.arguments import at_least
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.places import readable_path, remove_file
+from nimblepy.table.reachable import reachable_by_kind, reachable_files
+
+Age = datetime.timedelta | datetime.datetime
+
+_DEFAULT_AGE = datetime.timedelta(days=5)
+_MIN_KEPT = "history.expire.min-snapshots-to-keep"
+_MAX_AGE = "history.expire.max-snapshot-age-ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What was removed of a table's past, or would be.
+
+    Attributes:
+        snapshots: ids of snapshots that are forgotten.
+        files: paths of files that are removed.
+        bytes: of these files.
+    """
+
+    snapshots: tuple[int, ...] = ()
+    files: tuple[str, ...] = ()
+    bytes: int = 0
+
+
+def instant_ms(age: Age, what: str) -> int:
+    """The instant that an age or an aware datetime means, in milliseconds since 1970."""
+    if isinstance(age, datetime.timedelta):
+        if age < datetime.timedelta(0):
+            raise InvalidArgumentError(f"{what}: an age below zero: {age}")
+        return int((time.time() - age.total_seconds()) * 1000)
+    if isinstance(age, datetime.datetime):
+        if age.tzinfo is None:
+            raise InvalidArgumentError(f"{what}: {age} has no time zone")
+        return int(age.timestamp() * 1000)
+    raise InvalidArgumentError(f"{what}: expected a timedelta or datetime, got {age!r}")
+
+
+def expire(
+    metadata: ice.Metadata,
+    reload: Callable[[], ice.Metadata],
+    keep: int | None,
+    older_than: Age | None,
+) -> Removal:
+    """Forgets snapshots, and removes the files that only they name."""
+    while True:
+        gone = _expired(metadata, keep, older_than)
+        if not gone:
+            return Removal()
+        before = reachable_files(metadata)
+        try:
+            after = ice.remove_snapshots(metadata, gone)
+        except ice.SwapLost:
+            metadata = reload()
+            continue
+        # What was committed meanwhile may name files of before, but none of these.
+        kept = set(reachable_files(after))
+        return _removed([path for path in before if path not in kept], gone)
+
+
+def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -> list[int]:
+    properties = metadata.properties
+    least = max(1 if keep is None else at_least("keep", keep, 1), int(properties.get(_MIN_KEPT, 1)))
+    age: Age = older_than if older_than is not None else _DEFAULT_AGE
+    limit = instant_ms(age, "older_than")
+    if older_than is None and keep is not None:
+        limit = 1 << 62
+    if _MAX_AGE in properties:
+        limit = min(limit, int(time.time() * 1000) - int(properties[_MAX_AGE]))
+    kept: set[int] = set()
+    for reference in metadata.references.values():
+        head = metadata.snapshot(reference.snapshot)
+        for i, snapshot in enumerate(metadata.ancestors(head)):
+            newest = i < (least if reference.kind == "branch" else 1)
+            if newest or (reference.kind == "branch" and snapshot.timestamp_ms >= limit):
+                kept.add(snapshot.id)
+            if reference.kind == "tag":
+                break
+    return [
+        snapshot.id
+        for snapshot in metadata.snapshots
+        if snapshot.id not in kept and snapshot.timestamp_ms < limit
+    ]
+
+
+def _removed(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
+    removed: list[str] = []
+    size = 0
+    for path in paths:
+        size += _size(path) or 0
+        remove_file(path)
+        removed.append(readable_path(path))
+    return Removal(snapshots=tuple(snapshots), files=tuple(removed), bytes=size)
+
+
+def _size(path: str) -> int | None:
+    place = locate(readable_path(path))
+    try:
+        return os.stat(place.path).st_size if place.is_local else None
+    except FileNotFoundError:
+        return None
+
+
+def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run: bool) -> Removal:
+    """Removes files below the table's location that no snapshot names."""
+    limit = instant_ms(older_than, "older_than")
+    # Listed first: what is committed after that is not in the list.
+    there = _files_below(reload().location)
+    reachable = {_absolute(path) for path in reachable_files(reload())}
+    orphans = [
+        path for path, _, changed in there if path not in reachable and changed * 1000 <= limit
+    ]
+    if dry_run:
+        sizes = {path: size for path, size, _ in there}
+        return Removal(files=tuple(orphans), bytes=sum(sizes[path] for path in orphans))
+    return _removed(orphans)
+
+
+def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
+    """Every file below the location, and every one that a snapshot names."""
+    there = {path: size for path, size, _ in _files_below(reload().location)}
+    rows: list[dict[str, object]] = []
+    for kind, files in reachable_by_kind(reload()).items():
+        for location, snapshots in files.items():
+            path = _absolute(location)
+            size = there.pop(path, None)
+            rows.append(
+                {
+                    "path": path,
+                    "bytes": _size(path) if size is None else size,
+                    "kind": kind,
+                    "reachable": True,
+                    "snapshots": snapshots,
+                }
+            )
+    for path, size in there.items():
+        rows.append(
+            {
+                "path": path,
+                "bytes": size,
+                "kind": _kind_of(path),
+                "reachable": False,
+                "snapshots": [],
+            }
+        )
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["path"])), schema=_CENSUS)
+
+
+_CENSUS = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("reachable", pa.bool_(), nullable=False),
+        pa.field("snapshots", pa.list_(pa.int64()), nullable=False),
+    ]
+)
+
+
+def _kind_of(path: str) -> str:
+    name = os.path.basename(path)
+    if name.endswith(".metadata.json"):
+        return "metadata"
+    if name.endswith(".avro"):
+        return "manifest list" if name.startswith("snap-") else "manifest"
+    return "deletes" if name.startswith("deletes-") else "data"
+
+
+def _absolute(location: str) -> str:
+    path = readable_path(location)
+    return os.path.abspath(path) if locate(path).is_local else path
+
+
+def _files_below(location: str) -> list[tuple[str, int, float]]:
+    """(path, bytes, seconds since 1970 of the last change) of all files of a table."""
+    root = readable_path(location)
+    place = locate(root)
+    if not place.is_local:
+        raise InvalidArgumentError(
+            f"{location}: only tables on this machine are listed; use the store's own tools"
+        )
+    found = []
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(os.path.abspath(folder), name)
+            try:
+                facts = os.stat(path)
+            except FileNotFoundError:
+                continue
+            found.append((path, facts.st_size, facts.st_mtime))
+    return found

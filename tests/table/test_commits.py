@@ -1,0 +1,239 @@
+"""Commits beside commits: nothing is lost, nothing twice, nothing left behind."""
+
+from __future__ import annotations
+
+import datetime as dt
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def rows(first: int, count: int = 10) -> pa.Table:
+    return pa.table({"k": range(first, first + count), "g": [first % 3] * count})
+
+
+def files(table: nb.Table) -> set[str]:
+    root = table.location.removeprefix("file://")
+    return {os.path.join(d, name) for d, _, names in os.walk(root) for name in names}
+
+
+def reachable(table: nb.Table) -> set[str]:
+    found = table.census().to_pylist()
+    return {row["path"] for row in found if row["reachable"]}
+
+
+# ---- one handle between another's plan and its swap ----
+
+Step = Callable[[nb.Table], Any]
+
+
+def alter(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.add_column("extra", pa.int32(), default=3)
+
+
+def repartition(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.partition_by("g")
+
+
+STEPS: dict[str, Step] = {
+    "append": lambda t: t.append(rows(100)),
+    "delete rows": lambda t: t.delete("k IN (1, 11)"),
+    "delete files": lambda t: t.delete("k < 10"),
+    "delete nothing": lambda t: t.delete("k = 5000"),
+    "overwrite some": lambda t: t.overwrite(rows(200), filter="k >= 10"),
+    "overwrite all": lambda t: t.overwrite(rows(300)),
+    "alter": alter,
+    "partition": repartition,
+    "tag": lambda t: t.tag("now"),
+}
+
+
+def keys(table: nb.Table) -> list[int]:
+    return sorted(table.to_table(["k"]).column("k").to_pylist())
+
+
+def after(steps: list[str]) -> list[int]:
+    """The keys after some steps, one after the other."""
+    found = list(range(20))
+    for name in steps:
+        if name == "append":
+            found += range(100, 110)
+        elif name == "delete rows":
+            found = [k for k in found if k not in (1, 11)]
+        elif name == "delete files":
+            found = [k for k in found if k >= 10]
+        elif name == "overwrite some":
+            found = [k for k in found if k < 10] + list(range(200, 210))
+        elif name == "overwrite all":
+            found = list(range(300, 310))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("second", STEPS)
+@pytest.mark.parametrize("first", STEPS)
+def test_pairs_of_commits(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    """``second`` is committed after ``first`` was planned: the result is that of some order."""
+    table = lake.create_table("a.b", rows(0), cluster_by="k")
+    table.append(rows(10))
+    other = lake.table("a.b")
+    from nimblepy.table import _iceberg as ice
+
+    plain = ice.swap
+    done: list[int] = []
+
+    def swap(*arguments: Any) -> Any:
+        if not done:
+            done.append(1)
+            STEPS[second](other)
+        return plain(*arguments)
+
+    monkeypatch.setattr(ice, "swap", swap)
+    if first in ("alter", "partition"):
+        commit = ice.Evolution.commit
+
+        def evolve(self: Any) -> Any:
+            if not done:
+                done.append(1)
+                STEPS[second](other)
+            return commit(self)
+
+        monkeypatch.setattr(ice.Evolution, "commit", evolve)
+    try:
+        STEPS[first](table)
+        refused = False
+    except (nb.ConflictError, nb.InvalidArgumentError):
+        # Only what is the same change twice.
+        assert first == second
+        assert first in ("alter", "tag")
+        refused = True
+    if not done:  # nothing was to be committed
+        assert first == "delete nothing"
+        return
+    table.refresh()
+    orders = [after([second])] if refused else [after([first, second]), after([second, first])]
+    assert keys(table) in orders
+    assert table.num_rows == table.count_rows() == len(keys(table))
+    history = table.snapshots().to_pylist()
+    parents = [row["parent_id"] for row in history]
+    assert parents == [None, *(row["snapshot_id"] for row in history[:-1])]
+    assert files(table) == reachable(table)
+
+
+def test_a_dropped_table(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(0))
+    lake.drop_table("a.b")
+    with pytest.raises(nb.InvalidArgumentError, match="there is no table"):
+        table.append(rows(10))
+    assert table.num_rows == 10
+
+
+def test_a_failing_commit_leaves_nothing(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.create_table("a.b", rows(0), cluster_by="k")
+    before = files(table)
+    from nimblepy.table import _iceberg as ice
+
+    def swap(*_: Any) -> Any:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(ice, "swap", swap)
+    for step in ("append", "delete rows", "overwrite all"):
+        with pytest.raises(OSError, match="disk full"):
+            STEPS[step](table)
+        assert files(table) == before, step
+    monkeypatch.undo()
+    assert keys(table.refresh()) == list(range(10))
+
+
+# ---- processes ----
+
+
+def _append(directory: str, writer: int, count: int) -> int:
+    table = nb.connect(directory).table("a.b")
+    return sum(table.append(rows(writer * 100_000 + i * 10)).retries for i in range(count))
+
+
+@pytest.mark.parametrize(
+    ("writers", "count"),
+    [
+        (2, 10),
+        pytest.param(2, 100, marks=pytest.mark.slow),
+        pytest.param(6, 20, marks=pytest.mark.slow),
+    ],
+)
+def test_processes_append(tmp_path: Path, writers: int, count: int) -> None:
+    directory = str(tmp_path / "lake")
+    table = nb.connect(directory).create_table("a.b", rows(0).schema, cluster_by="k")
+    with SPAWN.Pool(writers) as pool:
+        retries = pool.starmap(_append, [(directory, w, count) for w in range(writers)])
+    table.refresh()
+    wanted = [w * 100_000 + i for w in range(writers) for i in range(count * 10)]
+    assert keys(table) == wanted
+    history = table.snapshots().to_pylist()
+    assert len(history) == writers * count
+    assert [row["parent_id"] for row in history] == [
+        None,
+        *(row["snapshot_id"] for row in history[:-1]),
+    ]
+    assert files(table) == reachable(table)
+    print("retries", retries)
+
+
+def _change_for_ever(directory: str, seed: int) -> None:
+    table = nb.connect(directory).table("a.b")
+    chosen = random.Random(seed)
+    number = 0
+    while True:
+        number += 1
+        what = chosen.randrange(5)
+        if what <= 1:
+            table.append(rows(1000 * number))
+        elif what == 2:
+            table.delete(f"g = {chosen.randrange(3)} AND k < {1000 * chosen.randrange(number + 1)}")
+        elif what == 3:
+            table.overwrite(rows(7 * number), filter=f"g = {chosen.randrange(3)}")
+        else:
+            with table.alter() as a:
+                a.set_properties({"n": str(number)})
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_killed_writers(tmp_path: Path, kills: int) -> None:
+    directory = str(tmp_path / "lake")
+    table = nb.connect(directory).create_table("a.b", rows(0), cluster_by="k", partition_by="g")
+    chosen = random.Random(5)
+    for seed in range(kills):
+        process = SPAWN.Process(target=_change_for_ever, args=(directory, seed))
+        before = table.refresh().iceberg.metadata_location
+        process.start()
+        begin = time.monotonic()
+        while table.refresh().iceberg.metadata_location == before:
+            assert process.is_alive()
+            assert time.monotonic() - begin < 60
+            time.sleep(0.01)
+        time.sleep(chosen.uniform(0, 0.3))
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        table.refresh()
+        found = keys(table)
+        assert table.num_rows == len(found)
+    table.append(rows(1_000_000))
+    table.remove_orphans(older_than=dt.timedelta(0))
+    assert files(table) == reachable(table)
+    assert table.refresh().num_rows == len(found) + 10

@@ -1,0 +1,220 @@
+"""Columns and partitions that change: files of before are read by field id."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+SCHEMA = pa.schema(
+    {
+        "k": pa.int32(),
+        "v": pa.string(),
+        "x": pa.float32(),
+        "d": pa.decimal128(5, 2),
+        "n": pa.struct([("a", pa.int32()), ("b", pa.string())]),
+        "l": pa.list_(pa.struct([("p", pa.int32())])),
+    }
+)
+OLD = pa.table(
+    {
+        "k": [3, 1, 2],
+        "v": ["c", "a", "b"],
+        "x": [0.5, 1.5, float("nan")],
+        "d": [Decimal("1.10"), None, Decimal("-3.00")],
+        "n": [{"a": 1, "b": "q"}, None, {"a": 2, "b": None}],
+        "l": [[{"p": 1}], None, []],
+    },
+    schema=SCHEMA,
+)
+FORMATS = pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+
+
+@pytest.fixture
+def table(lake: nb.Catalog, data_format: Any) -> nb.Table:
+    return lake.create_table("a.b", OLD, cluster_by="k", data_format=data_format)
+
+
+@FORMATS
+def test_rename_and_read_old_files(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.rename_column("v", "w").rename_column("k", "key").rename_column("n.a", "z")
+    assert table.schema.names == ["key", "w", "x", "d", "n", "l"]
+    assert [str(key) for key in table.cluster_by] == ["key"]
+    assert table.get(2, ["w"]) == {"w": "b"}
+    assert table.lookup([3, 9]).column("w").to_pylist() == ["c"]
+    assert table.range(1, 3).column("key").to_pylist() == [1, 2]
+    assert table.to_table(["n.z"], filter="w = 'c'").to_pylist() == [{"n.z": 1}]
+    assert table.count_rows("n.z = 2") == 1
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column 'v'"):
+        table.to_table(["v"])
+    table.append(pa.table({"key": [7], "w": ["n"]}))
+    assert table.range(2).column("w").to_pylist() == ["b", "c", "n"]
+
+
+@FORMATS
+def test_drop_and_add_again_is_another_column(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.drop_column("v")
+    with table.alter() as a:
+        a.add_column("v", pa.int64())
+    assert table.to_table(["v"]).column("v").to_pylist() == [None] * 3
+    table.append(pa.table({"k": [9], "v": [4]}))
+    assert table.count_rows("v = 4") == 1
+    assert table.count_rows("v IS NULL") == 3
+    with table.alter() as a:
+        a.drop_column("x").add_column("x", pa.string(), first=True)
+    assert table.schema.names[0] == "x"
+    assert table.schema.field("x").type == pa.string()
+
+
+@FORMATS
+def test_defaults(table: nb.Table) -> None:
+    noon = dt.datetime(2024, 1, 1, 12)
+    with table.alter() as a:
+        a.add_column("n1", pa.int32(), default=7, after="k", doc="a number")
+        a.add_column("t", pa.timestamp("us"), default=noon)
+        a.add_column("day", pa.date32(), default=dt.date(1969, 1, 1))
+        a.add_column("c", pa.decimal128(6, 3), default=Decimal("1.500"))
+        a.add_column("n.c", pa.int64())
+    assert table.schema.names[:3] == ["k", "n1", "v"]
+    table.append(
+        pa.table({"k": [5, 6], "n1": [None, 8]}, schema=pa.schema({"k": "i4", "n1": "i4"}))
+    )
+    assert table.to_table(["k", "n1"]).sort_by("k").column("n1").to_pylist() == [7, 7, 7, None, 8]
+    assert table.count_rows("n1 = 7") == 3
+    assert table.count_rows("n1 IS NULL") == 1
+    row = table.get(3)
+    assert (row["t"], row["day"], row["c"]) == (noon, dt.date(1969, 1, 1), Decimal("1.500"))
+    assert row["n"] == {"a": 1, "b": "q", "c": None}
+    assert table.get(1)["n"] is None
+    with pytest.raises(nb.InvalidArgumentError, match="default"), table.alter() as a:
+        a.add_column("e", pa.int32(), default="x")
+
+
+@FORMATS
+def test_widen(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.widen("k", pa.int64()).widen("x", pa.float64()).widen("d", pa.decimal128(9, 2))
+        a.widen("n.a", pa.int64())
+    table.append(pa.table({"k": [2**40, 2], "x": [0.1, 0.2]}))
+    assert table.schema.field("k").type == pa.int64()
+    assert table.count([2, 2**40, -(2**40), 3]).to_pylist() == [2, 1, 0, 1]
+    assert table.get(2**40)["x"] == 0.1
+    assert table.range(2, 2**50).column("k").to_pylist() == [2, 2, 3, 2**40]
+    assert table.range(-(2**50), 2).column("k").to_pylist() == [1]
+    assert table.prefix(3).num_rows == 1
+    assert table.count_rows("k > 2") == 2
+    assert table.count_rows("x = 1.5") == 1
+    assert table.count_rows("d = -3.00") == 1
+    assert table.count_rows("n.a >= 1") == 2
+    for name, kind in (("k", pa.int32()), ("v", pa.int64()), ("d", pa.decimal128(20, 3))):
+        with pytest.raises(nb.InvalidArgumentError, match="does not hold"), table.alter() as a:
+            a.widen(name, kind)
+
+
+@FORMATS
+def test_move_columns(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.move_column("x", first=True).move_column("k", after="v").move_column("n.b", first=True)
+    assert table.schema.names == ["x", "v", "k", "d", "n", "l"]
+    assert [f.name for f in table.schema.field("n").type] == ["b", "a"]
+    assert table.get(3)["n"] == {"b": "q", "a": 1}
+    assert table.to_table().column("k").to_pylist() == [1, 2, 3]
+
+
+@FORMATS
+def test_nested_lists(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.rename_column("l", "list")
+    table.append(pa.table({"k": [4], "list": [[{"p": 5}, {"p": None}]]}))
+    found = table.to_table(["list"]).column("list").to_pylist()
+    assert found == [None, [], [{"p": 1}], [{"p": 5}, {"p": None}]]
+
+
+@FORMATS
+def test_partitions_change(lake: nb.Catalog, data_format: Any) -> None:
+    first = pa.table({"k": range(40), "g": [f"g{i % 3}" for i in range(40)]})
+    table = lake.create_table(
+        "a.b", first, cluster_by="k", partition_by=["g"], data_format=data_format
+    )
+    with table.alter() as a:
+        a.partition_by("bucket(2, k)", "truncate(10, k)")
+    assert table.partition_by == ["bucket(2, k)", "truncate(10, k)"]
+    table.append(pa.table({"k": range(40, 80), "g": ["g1"] * 40}))
+    with table.alter() as a:
+        a.partition_by()
+    assert table.partition_by == []
+    table.append(pa.table({"k": range(80, 90), "g": ["g9"] * 10}))
+    assert table.num_rows == 90
+    assert table.count_rows("g = 'g1'") == 13 + 40
+    assert table.range(35, 85).column("k").to_pylist() == list(range(35, 85))
+    assert table.count([5, 45, 85]).to_pylist() == [1, 1, 1]
+    done = table.delete("k >= 30 AND k < 85")
+    assert done.rows_deleted == 55
+    assert table.to_table(["k"]).column("k").to_numpy().sum() == sum([*range(30), *range(85, 90)])
+    with table.alter() as a:
+        a.partition_by(["g"])
+    assert table.partition_by == ["g"]
+    table.append(first.slice(0, 3))
+    assert table.count([1]).to_pylist() == [2]
+
+
+@pytest.mark.parametrize("data_format", ["nimble"])
+def test_changes_that_cannot_be(lake: nb.Catalog, table: nb.Table) -> None:
+    keyed = lake.create_table("a.k", OLD, primary_key="v", cluster_by="k", partition_by=["d"])
+    for name, what in (("v", "primary key"), ("k", "cluster key"), ("d", "partition spec")):
+        with pytest.raises(nb.InvalidArgumentError, match=what), keyed.alter() as a:
+            a.drop_column(name)
+    cases: list[tuple[Any, str]] = [
+        (lambda a: a.drop_column("zz"), "unknown column"),
+        (lambda a: a.rename_column("v", "x"), "x"),
+        (lambda a: a.add_column("v", pa.int32()), "already exists"),
+        (lambda a: a.add_column("q", pa.uint64()), "uint64"),
+        (lambda a: a.add_column("v.q", pa.int32()), "no struct"),
+        (lambda a: a.partition_by("week(k)"), "unknown transform"),
+        (lambda a: a.move_column("v"), "after= or first"),
+        (lambda a: a.move_column("v", after="v"), "behind itself"),
+        (lambda a: a.set_properties({"nimblepy.data-format": "x"}), "nimblepy itself"),
+    ]
+    before = table.schema
+    for change, message in cases:
+        with pytest.raises(nb.InvalidArgumentError, match=message), table.alter() as a:
+            change(a)
+    assert lake.table("a.b").schema.equals(before, check_metadata=True)
+
+    def broken() -> None:
+        with table.alter() as a:
+            a.drop_column("v")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
+    assert "v" in lake.table("a.b").schema.names
+
+
+@pytest.mark.parametrize("data_format", ["nimble"])
+def test_alters_at_the_same_time(lake: nb.Catalog, table: nb.Table) -> None:
+    with table.alter() as a:
+        a.add_column("mine", pa.int32())
+        with lake.table("a.b").alter() as b:
+            b.add_column("theirs", pa.int32())
+    assert {"mine", "theirs"} <= set(table.schema.names)
+
+    def both() -> None:
+        with table.alter() as a:
+            a.add_column("both", pa.int32())
+            with lake.table("a.b").alter() as b:
+                b.add_column("both", pa.int32())
+
+    with pytest.raises(nb.ConflictError, match="already exists") as caught:
+        both()
+    assert caught.value.kind == "schema"
+    table.refresh()
+    table.append(pa.table({"k": [100], "mine": [1]}))
+    assert table.count_rows("mine = 1") == 1

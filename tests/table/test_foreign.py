@@ -1,0 +1,149 @@
+"""Parquet tables are read equal by DuckDB and pyiceberg, and theirs by us."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import StaticTable
+
+import nimblepy as nb
+
+
+def extension(name: str) -> str | None:
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if spec is None or spec.origin is None:
+        return None
+    found = Path(spec.origin).parent / f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
+    return str(found) if found.exists() else None
+
+
+def by_duckdb(table: nb.Table) -> pa.Table:
+    paths = [extension("avro"), extension("iceberg")]
+    if None in paths:
+        pytest.skip("no Iceberg extension for this DuckDB")
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        for path in paths:
+            connection.load_extension(path)
+        location = table.metadata_location.removeprefix("file://")
+        found = connection.sql(f"SELECT * FROM iceberg_scan('{location}')")
+        return found.to_arrow_table()
+
+
+def by_pyiceberg(table: nb.Table) -> pa.Table:
+    # As somebody else's: with the library's own reading of files.
+    return StaticTable.from_metadata(table.metadata_location).scan().to_arrow()
+
+
+def ordered(table: pa.Table) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in table.to_pylist())
+
+
+ROWS = pa.table(
+    {
+        "k": pa.array(range(60), pa.int64()),
+        "g": [None if i % 7 == 0 else f"größe {i % 3}" for i in range(60)],
+        "ts": pa.array(
+            [dt.datetime(1969, 12, 28) + dt.timedelta(hours=7 * i) for i in range(60)],
+            pa.timestamp("us"),
+        ),
+        "d": [Decimal(i).scaleb(-2) for i in range(60)],
+        "n": [{"a": i, "b": [str(i)]} if i % 5 else None for i in range(60)],
+        "f": pa.array([i / 4 for i in range(60)], pa.float32()),
+        "y": pa.array([dt.date(1960, 1, 1) + dt.timedelta(days=i) for i in range(60)]),
+    }
+)
+
+
+def test_others_read_our_parquet_tables(lake: nb.Catalog) -> None:
+    table = lake.create_table(
+        "a.b",
+        ROWS.schema,
+        cluster_by="k",
+        partition_by=["day(ts)", "bucket(3, k)"],
+        data_format="parquet",
+    )
+
+    def check(note: str) -> None:
+        ours = ordered(table.to_table())
+        assert ordered(by_pyiceberg(table)) == ours, note
+        assert ordered(by_duckdb(table)) == ours, note
+
+    table.append(ROWS)
+    check("append")
+    assert table.delete(pc.is_in(pc.field("k"), pa.array(range(1, 60, 4)))).rows_deleted == 15
+    check("rows deleted")
+    table.append(ROWS.slice(0, 5))
+    check("appended after a delete")
+    assert table.delete("k = 1").rows_deleted == 1
+    check("deleted again")
+    with table.alter() as a:
+        a.partition_by("truncate(3, g)").rename_column("f", "weight").widen("weight", pa.float64())
+        a.drop_column("y").add_column("note", pa.string(), after="k")
+    table.append(pa.table({"k": [900], "g": ["größe 9"], "note": ["new"]}))
+    check("evolved")
+    table.overwrite(pa.table({"k": [901], "weight": [0.1]}), filter="g = 'größe 1'")
+    check("overwritten")
+    table.delete("ts < TIMESTAMP '1970-01-01'")
+    check("days deleted")
+    table.rollback(table.snapshots().column("snapshot_id")[0].as_py())
+    check("rolled back")
+
+
+def test_we_read_their_tables(tmp_path: Path) -> None:
+    theirs = load_catalog(
+        "x", type="sql", uri=f"sqlite:///{tmp_path}/x.db", warehouse=f"file://{tmp_path}/wh"
+    )
+    theirs.create_namespace("n")
+    made = theirs.create_table("n.t", ROWS.schema)
+    made.append(ROWS)
+    made.append(ROWS.slice(0, 10))
+    made.delete("k < 5")
+    with made.update_schema() as update:
+        update.rename_column("g", "group")
+    lake = nb.connect(catalog=theirs)
+    table = lake.table("n.t")
+    assert ordered(table.to_table()) == ordered(made.refresh().scan().to_arrow())
+    assert table.count_rows("k = 7") == 2
+    # And change them: with the format that they have.
+    assert table.append(pa.table({"k": [1000], "group": ["x"]})).files_added == 1
+    assert table.delete("k = 7").rows_deleted == 2
+    assert ordered(made.refresh().scan().to_arrow()) == ordered(table.to_table())
+    assert len(made.scan(row_filter="k = 7").to_arrow()) == 0
+
+
+def test_register(lake: nb.Catalog, tmp_path: Path) -> None:
+    table = lake.create_table("a.b", ROWS, cluster_by="k", partition_by=["g"])
+    other = nb.connect(tmp_path / "other")
+    same = other.register("c.d", table.metadata_location.removeprefix("file://"))
+    assert ordered(same.to_table()) == ordered(ROWS)
+    with pytest.raises(nb.InvalidArgumentError, match="already"):
+        other.register("c.d", table.metadata_location)
+    with pytest.raises(nb.InvalidArgumentError, match="no metadata file"):
+        other.register("c.e", tmp_path / "nothing.json")
+
+
+def test_others_refuse_nimble_tables(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS, cluster_by="k")
+    with pytest.raises(Exception, match="NIMBLEPY"):
+        by_duckdb(table)
+
+
+def test_versions_that_are_not_written(tmp_path: Path) -> None:
+    theirs = load_catalog(
+        "x", type="sql", uri=f"sqlite:///{tmp_path}/x.db", warehouse=f"file://{tmp_path}/wh"
+    )
+    theirs.create_namespace("n")
+    made = theirs.create_table("n.t", ROWS.schema, properties={"format-version": "1"})
+    made.append(ROWS)
+    table = nb.connect(catalog=theirs).table("n.t")
+    assert table.num_rows == 60
+    with pytest.raises(nb.UnsupportedVersionError, match="version 1"):
+        table.append(ROWS)

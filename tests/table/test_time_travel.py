@@ -1,0 +1,150 @@
+"""Snapshots, tags, branches and rollback; expiry, orphans and the census."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+
+def rows(first: int, count: int = 10) -> pa.Table:
+    return pa.table({"k": range(first, first + count)})
+
+
+@pytest.fixture
+def table(lake: nb.Catalog) -> nb.Table:
+    table = lake.create_table("a.b", rows(0), cluster_by="k")
+    table.append(rows(10))
+    table.delete("k < 5")
+    return table
+
+
+def test_the_past(table: nb.Table) -> None:
+    history = table.snapshots().to_pylist()
+    assert [row["operation"] for row in history] == ["append", "append", "delete"]
+    counts = [table.at(snapshot=row["snapshot_id"]).num_rows for row in history]
+    assert counts == [10, 20, 15]
+    assert [table.at(time=row["timestamp"]).num_rows for row in history] == counts
+    before = history[0]["timestamp"] - dt.timedelta(milliseconds=1)
+    with pytest.raises(nb.InvalidArgumentError, match="no rows yet"):
+        table.at(time=before)
+    with pytest.raises(nb.InvalidArgumentError, match="time zone"):
+        table.at(time=dt.datetime(2024, 1, 1))
+    with pytest.raises(nb.InvalidArgumentError, match="no snapshot 5"):
+        table.at(snapshot=5)
+    with pytest.raises(nb.InvalidArgumentError, match="one of"):
+        table.at()
+    old = table.at(snapshot=history[0]["snapshot_id"])
+    assert old.get(3) == {"k": 3}
+    with pytest.raises(nb.InvalidArgumentError, match="read only"):
+        old.append(rows(0))
+    with pytest.raises(nb.InvalidArgumentError, match="stays there"):
+        old.refresh()
+
+
+def test_tags_and_branches(table: nb.Table) -> None:
+    first = table.snapshots().column("snapshot_id")[0].as_py()
+    table.tag("v1", first)
+    table.tag("now")
+    table.branch("trial", first)
+    assert table.tags == {"now": table.snapshot, "v1": first}
+    assert table.branches == {"main": table.snapshot, "trial": first}
+    assert table.at(tag="v1").num_rows == table.at(branch="trial").num_rows == 10
+    for name in ("v1", "trial", "main"):
+        with pytest.raises(nb.InvalidArgumentError, match="already"):
+            table.tag(name)
+    with pytest.raises(nb.InvalidArgumentError, match="no tag 'v2'; it has now, v1"):
+        table.at(tag="v2")
+    table.drop_reference("v1")
+    assert table.tags == {"now": table.snapshot}
+    with pytest.raises(nb.InvalidArgumentError, match="to drop"):
+        table.drop_reference("main")
+
+
+def test_the_schema_of_the_past(table: nb.Table) -> None:
+    was = table.snapshot
+    with table.alter() as a:
+        a.rename_column("k", "key").add_column("v", pa.string(), default="x")
+    assert table.snapshot == was
+    table.append(pa.table({"key": [99], "v": ["y"]}))
+    assert table.at(snapshot=was).schema.names == ["k"]
+    assert table.at(snapshot=was).get(7) == {"k": 7}
+    table.rollback(was)
+    assert table.schema.names == ["key", "v"]
+    assert table.get(7) == {"key": 7, "v": "x"}
+    assert table.get(99) is None
+    table.append(pa.table({"key": [100], "v": ["z"]}))
+    assert table.num_rows == 16
+
+
+def test_rollback_and_conflict(lake: nb.Catalog, table: nb.Table) -> None:
+    first = table.snapshots().column("snapshot_id")[0].as_py()
+    other = lake.table("a.b")
+    assert table.rollback(first).num_rows == 10
+    assert other.num_rows == 15
+    assert other.refresh().num_rows == 10
+    with pytest.raises(nb.InvalidArgumentError, match="no snapshot"):
+        table.rollback(1)
+
+
+def files(table: nb.Table) -> set[str]:
+    root = table.location.removeprefix("file://")
+    return {os.path.join(d, name) for d, _, names in os.walk(root) for name in names}
+
+
+def reachable(table: nb.Table) -> set[str]:
+    found = table.census().to_pylist()
+    return {row["path"] for row in found if row["reachable"]}
+
+
+def test_expire_removes_exactly_the_unreachable(table: nb.Table) -> None:
+    for i in range(6):
+        table.append(rows(100 * (i + 1)))
+        table.overwrite(rows(50 * i), filter=f"k >= {100 * (i + 1)}")
+    keep = table.snapshots().column("snapshot_id")[2].as_py()
+    table.tag("kept", keep)
+    before = table.to_table()
+    done = table.expire(keep=2)
+    assert len(done.snapshots) == 15 - 3
+    assert done.files
+    assert done.bytes > 0
+    assert table.snapshots().num_rows == 3
+    assert table.refresh().to_table().equals(before)
+    assert table.at(tag="kept").num_rows == 15
+    table.remove_orphans(older_than=dt.timedelta(0))
+    assert files(table) == reachable(table)
+    assert table.at(tag="kept").num_rows == 15
+    with pytest.raises(nb.InvalidArgumentError, match="expired"):
+        table.at(snapshot=done.snapshots[0])
+    assert table.expire(keep=2).snapshots == ()
+
+
+def test_properties_ask_for_more_history(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.set_properties({"history.expire.min-snapshots-to-keep": "2"})
+    assert len(table.expire(keep=1).snapshots) == 1
+    with table.alter() as a:
+        a.set_properties({"history.expire.max-snapshot-age-ms": str(10**9)})
+    table.append(rows(500))
+    assert table.expire(keep=1).snapshots == ()
+    assert table.expire().snapshots == ()
+
+
+def test_orphans(table: nb.Table) -> None:
+    stray = Path(table.location.removeprefix("file://")) / "data" / "data-stray.nimble"
+    stray.write_bytes(b"x" * 10)
+    assert table.remove_orphans().files == ()
+    found = table.remove_orphans(older_than=dt.timedelta(0), dry_run=True)
+    assert str(stray) in found.files
+    row = next(r for r in table.census().to_pylist() if r["path"] == str(stray))
+    assert (row["reachable"], row["kind"], row["bytes"]) == (False, "data", 10)
+    done = table.remove_orphans(older_than=dt.timedelta(0))
+    assert set(done.files) == set(found.files)
+    assert not stray.exists()
+    assert files(table) == reachable(table)
+    assert table.refresh().num_rows == 15
