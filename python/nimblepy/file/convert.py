@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.file.write import ClusterBy, write
+from nimblepy.file.write import WriteKeywords, write
 from nimblepy.io.foreign import CountedReader, Format, Paths, is_paths, open_files, selected
-from nimblepy.io.location import FileSystem
 from nimblepy.io.progress import ProgressArg
 from nimblepy.io.tabular import as_reader
+from nimblepy.rows.arguments import passes_on_to
 from nimblepy.schema.types import FileSummary
 
 
+@passes_on_to(write)
 def convert(
     source: Paths | Any,
     path: str | os.PathLike[str],
     *,
     format: Format | None = None,
     columns: Sequence[str] | None = None,
-    cluster_by: ClusterBy = None,
-    unique: bool = False,
-    presorted: bool = False,
-    indexes: Sequence[HashIndex | SortedIndex] = (),
-    options: WriteOptions | None = None,
-    metadata: Mapping[str, str | bytes] | None = None,
     progress: ProgressArg = None,
-    filesystem: FileSystem | None = None,
+    **how: Unpack[WriteKeywords],
 ) -> FileSummary:
     """Writes the rows of ``source`` to the nimble file ``path``, in constant memory.
 
@@ -62,18 +56,7 @@ def convert(
         raise InvalidArgumentError("convert: format is that of files; data at hand has none")
     else:
         data = source if columns is None else _columns_of(source, columns)
-    return write(
-        data,
-        path,
-        cluster_by=cluster_by,
-        unique=unique,
-        presorted=presorted,
-        indexes=indexes,
-        options=options,
-        metadata=metadata,
-        progress=progress,
-        filesystem=filesystem,
-    )
+    return write(data, path, progress=progress, **how)
 
 
 def _columns_of(source: Any, columns: Sequence[str]) -> CountedReader:

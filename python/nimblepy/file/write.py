@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypedDict, Unpack
 
 import pyarrow as pa
 
@@ -17,11 +17,24 @@ from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.io.tabular import as_reader, check_column, slices
+from nimblepy.rows.arguments import passes_on_to
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.conform import conform
 from nimblepy.schema.types import ColumnSummary, FileSummary, KeyColumn, SortKey, as_sort_keys
 
 ClusterBy: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
+
+
+class WriteKeywords(TypedDict, total=False):
+    """Keywords of :class:`Writer`, which says what they mean; ``progress`` is not among them."""
+
+    cluster_by: ClusterBy
+    unique: bool
+    presorted: bool
+    indexes: Sequence[HashIndex | SortedIndex]
+    options: WriteOptions | None
+    metadata: Mapping[str, str | bytes] | None
+    filesystem: FileSystem | None
 
 
 class Writer:
@@ -220,18 +233,13 @@ class Writer:
         return f"<nimblepy.Writer {self._path!r}, {len(self._schema)} columns, {state}>"
 
 
+@passes_on_to(Writer)
 def write(
     data: Any,
     path: str | os.PathLike[str],
     *,
-    cluster_by: ClusterBy = None,
-    unique: bool = False,
-    presorted: bool = False,
-    indexes: Sequence[HashIndex | SortedIndex] = (),
-    options: WriteOptions | None = None,
-    metadata: Mapping[str, str | bytes] | None = None,
     progress: ProgressArg = None,
-    filesystem: FileSystem | None = None,
+    **how: Unpack[WriteKeywords],
 ) -> FileSummary:
     """Writes ``data`` to ``path`` and says what came of it.
 
@@ -241,10 +249,10 @@ def write(
             of pyarrow, a dict of columns (numpy arrays of two dimensions are vectors), an iterable
             of batches, frames or rows as dicts; or where it is: a path, directory, glob or a list
             of them, as :func:`convert` takes them.
-        path, cluster_by, unique, presorted, indexes, options, metadata, filesystem: see
-            :class:`Writer`.
         progress: ``True`` for a progress bar, or called as ``progress(rows_done, rows_total)``;
             ``rows_total`` is ``None`` where it is not known.
+
+    The other arguments are those of :class:`Writer`.
 
     Returns:
         Rows, bytes, bytes of indexes, and encoding and bytes of every column.
@@ -258,17 +266,7 @@ def write(
         2
     """
     reader, total = as_reader(data)
-    with Writer(
-        path,
-        reader.schema,
-        cluster_by=cluster_by,
-        unique=unique,
-        presorted=presorted,
-        indexes=indexes,
-        options=options,
-        metadata=metadata,
-        filesystem=filesystem,
-    ) as writer:
+    with Writer(path, reader.schema, **how) as writer:
         writer._progress = Progress(progress, total)
         writer.write(reader)
     return writer.summary

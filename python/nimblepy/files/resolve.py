@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.filter import Parameters
 from nimblepy.file.open import open as open_file
 from nimblepy.files.dataset import open_dataset
 from nimblepy.files.directory import is_directory, resolve_directory
 from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
-from nimblepy.join.plan import How
-from nimblepy.schema.names import ColumnName
+from nimblepy.join.plan import JoinKeywords
+from nimblepy.rows.arguments import passes_on_to
 
 Source: TypeAlias = Joinable | str | os.PathLike[str]
 
@@ -44,32 +41,13 @@ def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable
     return open_file(source, filesystem=filesystem)
 
 
+@passes_on_to(Joinable.index_join)
 def index_join(
-    probe: Any,
-    file: Source,
-    *,
-    on: str | Sequence[str] | Mapping[str, ColumnName],
-    how: How = "inner",
-    columns: Sequence[str] | None = None,
-    condition: pc.Expression | str | None = None,
-    params: Parameters = None,
-    suffix: str = "_right",
-    null_equals: bool = False,
-    between: Mapping[str, tuple[str, str]] | None = None,
+    probe: Any, file: Source, **join: Unpack[JoinKeywords]
 ) -> pa.Table | pa.RecordBatchReader:
     """:meth:`nimblepy.File.index_join` of ``file``, which says what the arguments mean.
 
     Args:
         file: a :class:`File` or :class:`Dataset`, or the path or URI of one.
     """
-    return as_rows(file).index_join(
-        probe,
-        on=on,
-        how=how,
-        columns=columns,
-        condition=condition,
-        params=params,
-        suffix=suffix,
-        null_equals=null_equals,
-        between=between,
-    )
+    return as_rows(file).index_join(probe, **join)

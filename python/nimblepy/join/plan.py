@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Required, TypeAlias, TypedDict, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.expr.filter import BoundText, Filter, parse_filter
+from nimblepy.expr.filter import BoundText, Filter, Parameters, parse_filter
 from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import key_name, resolve_column
@@ -21,6 +21,19 @@ from nimblepy.schema.values import comparable
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 HOWS: tuple[str, ...] = get_args(How)
+
+
+class JoinKeywords(TypedDict, total=False):
+    """Arguments of ``index_join``, which says what they mean."""
+
+    on: Required[str | Sequence[str] | Mapping[str, ColumnName]]
+    how: How
+    columns: Sequence[str] | None
+    condition: pc.Expression | str | None
+    params: Parameters
+    suffix: str
+    null_equals: bool
+    between: Mapping[str, tuple[str, str]] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,23 @@ Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
 # More rows than any batch can have.
 _MOST_BATCH_ROWS = 1 << 30
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def passes_on_to(taker: Callable[..., Any]) -> Callable[[_Function], _Function]:
+    """Shows the keywords of ``taker`` in the signature of what passes ``**`` on to it."""
+
+    def shown(function: _Function) -> _Function:
+        mine = inspect.signature(function)
+        own = [p for p in mine.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        theirs = inspect.signature(taker).parameters.values()
+        more = [p for p in theirs if p.kind is p.KEYWORD_ONLY and p.name not in mine.parameters]
+        function.__signature__ = mine.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return function
+
+    return shown
 
 
 def column_names(columns: Iterable[ColumnName] | None) -> tuple[ColumnName, ...] | None:
