@@ -56,3 +56,18 @@ def test_names_that_do_not_exist_are_found() -> None:
         "rows/rows.py has no no_such_name",
         "rows/no.py has no x",
     ]
+
+
+def test_tests_that_hold_a_fault_exist() -> None:
+    """The page of mended faults names Python tests and C++ tests, as `Suite.Name`."""
+    page = (ROOT / "docs" / "decisions" / "0031-faults-of-the-readings.md").read_text("utf-8")
+    tests = "\n".join(
+        path.read_text("utf-8")
+        for ending in ("py", "cc")
+        for path in (ROOT / "tests").rglob(f"*.{ending}")
+    )
+    named = [name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests]
+    suites = re.findall(r"`([A-Z]\w+)\.([A-Z]\w+)`", page)
+    named += [f"{s}.{n}" for s, n in suites if f"TEST({s}, {n})" not in tests]
+    assert len(suites) > 10
+    assert named == []

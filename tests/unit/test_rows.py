@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import pickle
 from collections.abc import Callable
@@ -315,3 +316,16 @@ def test_explain_counts_the_reads_of_all_files(tmp_path: Path) -> None:
     assert ds.explain(["text 3"], on="s")["files opened"] == 20
     assert ds.explain(lower=3, on="i").index == "sorted (i)"
     assert ds.explain([0, 49])["files opened"] == 2
+
+
+def test_what_is_prepared_for_lists_of_columns_is_bounded(tmp_path: Path) -> None:
+    """Every list of columns that was ever asked for was kept for as long as the file was open."""
+    names = [f"c{i}" for i in range(40)]
+    table = pa.table({"k": [1], **{name: [1] for name in names}})
+    nb.write(table, tmp_path / "t.nimble", cluster_by="k")
+    file = nb.open(tmp_path / "t.nimble")
+    for pair in itertools.combinations(names, 2):
+        assert file.get(1, list(pair)) == dict.fromkeys(pair, 1)
+        assert file.range(1, 2, columns=list(pair)).num_rows == 1
+    kept = [held for owner in (file, file.handle) for held in vars(owner).values()]
+    assert max(len(held) for held in kept if isinstance(held, dict)) <= 257

@@ -90,7 +90,7 @@ def test_file_summary_prints_totals_and_columns() -> None:
         num_rows=1000, size_bytes=4096, index_bytes=1024, stripes=1, columns=columns
     )
     assert str(summary).splitlines() == [
-        "1,000 rows in 1 stripe, 4.0 KiB, of which 1.0 KiB index, 4.10 bytes a row",
+        "1,000 rows in 1 stripe, 4.0 KiB, of which 1.0 KiB index, 4.10 bytes per row",
         "  k     2.0 KiB  delta",
     ]
     assert "1,000 rows" in repr(summary)

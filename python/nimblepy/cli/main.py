@@ -61,7 +61,7 @@ OnOption = Annotated[
     str | None, typer.Option("--on", help="Indexed columns: a,b. Default: the cluster key.")
 ]
 ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Print what would be read, and read nothing else.")
+    bool, typer.Option("--explain", help="Print what the command would read, without reading rows.")
 ]
 ParamOption = Annotated[
     list[str] | None,
@@ -206,7 +206,7 @@ def range(
     file: RowsArgument,
     lower: Annotated[str | None, typer.Option(help="Lower bound, or a prefix of it: 'x,7'")] = None,
     upper: Annotated[str | None, typer.Option(help="Upper bound.")] = None,
-    inclusive: Annotated[str, typer.Option(help="Which bounds belong: [) [] () (]")] = "[)",
+    inclusive: Annotated[str, typer.Option(help="Which bounds are included: [) [] () (]")] = "[)",
     prefix: Annotated[
         str | None, typer.Option(help="Rows whose key starts with these values; ab* for text.")
     ] = None,
@@ -299,11 +299,12 @@ def advise(
     file: RowsArgument,
     filter: Annotated[
         list[str] | None,
-        typer.Option("--filter", "-f", help='A filter that is asked: "x > 3". Repeatable.'),
+        typer.Option("--filter", "-f", help='A filter of the workload: "x > 3". Repeatable.'),
     ] = None,
     param: ParamOption = None,
     on: Annotated[
-        list[str] | None, typer.Option("--on", help="Columns that are looked up: a,b. Repeatable.")
+        list[str] | None,
+        typer.Option("--on", help="Columns that rows are looked up by: a,b. Repeatable."),
     ] = None,
     log: Annotated[
         str | None, typer.Option(help="A log that nimblepy.open(..., record=LOG) wrote.")
@@ -311,7 +312,7 @@ def advise(
     columns: ColumnsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print which indexes would pay for these questions, and which there are for nothing."""
+    """Print which indexes would pay for these queries, and which the file does not need."""
     from nimblepy.cli.advise import run_advise
     from nimblepy.cli.query import parameters
 

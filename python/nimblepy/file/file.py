@@ -282,7 +282,7 @@ class File(FixedRows):
     # ------------------------------------------------------------------ housekeeping
 
     def close(self) -> None:
-        """Lets go of the file; results that were handed out stay valid."""
+        """Closes the file. Results that were handed out stay valid."""
         if self.observer is not None:
             self.observer.flush()
         self.release()

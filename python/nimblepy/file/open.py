@@ -37,9 +37,9 @@ def open(
         cache_bytes: bound on index groups and on blocks of files that are not mapped.
         verify: ``"lazy"`` checks the checksum of every part when it is first used; ``"full"``
             checks the whole file now.
-        record: append the shape of every question to this local file, for
+        record: a local file to which the shape of every query is appended, for
             :func:`nimblepy.advise_indexes`: columns, operators and how many rows were found, never
-            a value. At most 1 MiB; threads and processes may share it. Without it nothing is done.
+            a value. It grows to 1 MiB at most; threads and processes may share it.
 
     Raises:
         CorruptFileError: not a nimblepy file, or a damaged one.

@@ -42,7 +42,7 @@ class Writer:
 
     Leaving the block finishes the file and makes it visible at ``path`` in one step; leaving it
     with an exception leaves nothing behind, and an older file at ``path`` stays as it was. A
-    :meth:`write` that fails has ended the file, too: of its rows some may have been taken, so more
+    :meth:`write` that fails ends the file as well: some of its rows may have been taken, so further
     rows and :meth:`close` are refused, and nothing is published.
 
     Threads may share a writer: their calls wait for each other, and each call's rows stay
@@ -241,7 +241,7 @@ def write(
     progress: ProgressArg = None,
     **how: Unpack[WriteKeywords],
 ) -> FileSummary:
-    """Writes ``data`` to ``path`` and says what came of it.
+    """Writes ``data`` to the file ``path`` and returns a summary of it.
 
     Args:
         data: an object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars,
@@ -255,10 +255,10 @@ def write(
     The other arguments are those of :class:`Writer`.
 
     Returns:
-        Rows, bytes, bytes of indexes, and encoding and bytes of every column.
+        Rows, size in bytes, size of the indexes, and the encoding and size of every column.
 
     Raises:
-        As :class:`Writer`; nothing is left at ``path`` but what was there before.
+        The errors of :class:`Writer`. After an error ``path`` is what it was before.
 
     Example:
         >>> import pyarrow as pa

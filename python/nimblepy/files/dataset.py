@@ -49,7 +49,8 @@ def open_dataset(
         directory: path or URI. With a manifest, the files are those it lists; without, all
             ``*.nimble`` in it, each of which is opened now.
         version: a version of the manifest; the default is the newest.
-        filesystem, mmap, cache_bytes: see :func:`nimblepy.open`; the cache is that of one file.
+        filesystem, mmap, cache_bytes: see :func:`nimblepy.open`; ``cache_bytes`` bounds the cache
+            of each open file.
         max_open_files: files kept open; the least recently used is closed first.
 
     Raises:
@@ -286,7 +287,7 @@ class Dataset(VersionedRows[DatasetVersion]):
         return self
 
     def close(self) -> None:
-        """Closes all files; what is asked after that raises an InvalidArgumentError."""
+        """Closes all files. Calls after that raise an InvalidArgumentError."""
         self._open_files.close()
         self.release()
 

@@ -127,7 +127,7 @@ class Rows(_core.PointBase, Described):
 
         Args:
             keys: Arrow array, numpy array, list of scalars or of tuples, or tabular data whose
-                columns are the key columns. A key given twice answers twice.
+                columns are the key columns. A key that is given twice is answered twice.
             on: the indexed columns; the default is the cluster key. Leading columns of it match
                 every row that begins with these values.
             probe_row: name of an int64 column to put first: position of the key that matched.
@@ -186,7 +186,7 @@ class Rows(_core.PointBase, Described):
         Of equal keys in several files, those of the first file come first.
 
         Args:
-            lower, upper: a scalar or tuple; one shorter than the key stands for all keys that
+            lower, upper: a scalar or tuple; a tuple shorter than the key stands for all keys that
                 begin with it; ``None`` is unbounded.
             inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
             limit: most rows to return.
@@ -269,7 +269,7 @@ class Rows(_core.PointBase, Described):
                 the rows of its files one after another, in this handle only.
 
         Raises:
-            InvalidArgumentError: a row that there is not.
+            InvalidArgumentError: there is no row of such a number.
         """
         source, names = self.current, column_names(columns)
         wanted = source.all_rows().pick(row_numbers(rows, source.num_rows))

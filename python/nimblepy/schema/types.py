@@ -1,6 +1,6 @@
 """Small immutable values that the public API takes and returns. They do no I/O.
 
-The two trees (what a file contains, what a query will read) live in ``tree_types.py``.
+The two trees (what a file contains, what a query will read) are in ``rows/plan.py``.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def starts_with(prefix: str | bytes) -> StartsWith:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
-    """How one column was stored: most frequent outer encoding and bytes in all its streams."""
+    """How one column was stored: its most frequent outer encoding, and its size in bytes."""
 
     name: str
     encoding: str
@@ -161,7 +161,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FileSummary:
-    """What a write produced. Prints as a table with one line a column.
+    """What a write produced. Prints as a table with one line per column.
 
     Attributes:
         num_rows: rows in the file.
@@ -187,7 +187,7 @@ class FileSummary:
         return self.index_seconds / self.write_seconds if self.write_seconds else 0.0
 
     def __str__(self) -> str:
-        per_row = f", {self.size_bytes / self.num_rows:.2f} bytes a row" if self.num_rows else ""
+        per_row = f", {self.size_bytes / self.num_rows:.2f} bytes per row" if self.num_rows else ""
         index_share = f", of which {format_bytes(self.index_bytes)} index" * bool(self.index_bytes)
         head = (
             f"{self.num_rows:,} rows in {self.stripes} stripe{'s' * (self.stripes != 1)}, "
