@@ -104,10 +104,18 @@ class FileBounds:
 
     def between(self, low: bytes | None, high: bytes | None) -> range:
         """Files from the first that can hold a key >= ``low`` to the last that can hold <= high."""
-        first = 0 if low is None else bisect_left(self._reach, low)
-        after = None if high is None else successor(high)
-        last = self._count if after is None else bisect_left(self._lower, after)
+        first = 0 if low is None else self._first(low)
+        last = self._count if high is None else self._end(high)
         return range(first, max(first, last))
+
+    def _first(self, low: bytes) -> int:
+        """The first file that reaches ``low``, or a key that begins with it."""
+        return bisect_left(self._reach, low)
+
+    def _end(self, high: bytes) -> int:
+        """The first file whose keys all come after ``high`` and what begins with it."""
+        after = successor(high)
+        return self._count if after is None else bisect_left(self._lower, after)
 
     def _fixed_places(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
         _, reach, _ = self._cut_to(low.width)
@@ -126,9 +134,8 @@ class FileBounds:
         return found
 
     def _places(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
-        first = [bisect_left(self._reach, key) for key in low.to_list()]
-        ends = [successor(key) for key in high.to_list()]
-        last = [self._count if key is None else bisect_left(self._lower, key) for key in ends]
+        first = [self._first(key) for key in low.to_list()]
+        last = [self._end(key) for key in high.to_list()]
         return np.array(first, dtype=np.int64), np.array(last, dtype=np.int64)
 
     def _reached(

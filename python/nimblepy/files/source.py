@@ -290,9 +290,25 @@ class FilesSource(FixedRows):
                 ]
             )
         files = self.candidates(request)
-        if self._in_order(request, files):
-            return self._find_in_turn(request, files, limit, reverse)
-        return self._merge(request, files, limit, reverse)
+        in_order = self._in_order(request, files)
+        parts = []
+        left = limit
+        for i in reversed(files) if reverse else files:
+            rows = self._find_in(i, request, left, reverse)
+            if rows.num_rows:
+                parts.append(rows)
+            if in_order and left is not None:
+                left -= rows.num_rows
+                if left <= 0:
+                    break
+        rows = RowSet.joined(parts)
+        if in_order or len(parts) <= 1:
+            return rows
+        # By key, then by file; backwards exactly reversed.
+        rows = rows.expand()
+        keys = self._keys_in_order(request, files)
+        order = key_order(self.read(rows, tuple(key.column for key in keys)), keys, reverse)
+        return rows.entries(order).slice(0, limit)
 
     def _find_in(
         self, file: int, request: Keys | Ordered, limit: int | None, reverse: bool = False
@@ -328,36 +344,6 @@ class FilesSource(FixedRows):
             return True
         disjoint = self.bounds is not None and self.bounds.disjoint
         return disjoint and self._by_cluster(request.columns, ordered=True)
-
-    def _find_in_turn(
-        self, request: Ordered, files: Sequence[int], limit: int | None, reverse: bool
-    ) -> RowSet:
-        parts = []
-        for i in reversed(files) if reverse else files:
-            rows = self._find_in(i, request, limit, reverse)
-            parts.append(rows)
-            if limit is not None:
-                limit -= rows.num_rows
-                if limit <= 0:
-                    break
-        return RowSet.joined(parts)
-
-    def _merge(
-        self, request: Ordered, files: Sequence[int], limit: int | None, reverse: bool
-    ) -> RowSet:
-        """Rows of files whose keys overlap, by key, then by file; backwards exactly reversed."""
-        parts = []
-        for i in reversed(files) if reverse else files:
-            rows = self._find_in(i, request, limit, reverse)
-            if rows.num_rows:
-                parts.append(rows)
-        rows = RowSet.joined(parts)
-        if len(parts) > 1:
-            rows = rows.expand()
-            keys = self._keys_in_order(request, files)
-            order = key_order(self.read(rows, tuple(key.column for key in keys)), keys, reverse)
-            rows = rows.entries(order)
-        return rows.slice(0, limit)
 
     def _keys_in_order(self, request: Ordered, files: Sequence[int]) -> Sequence[SortKey]:
         """The columns by which the answers of all files are ordered."""
