@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,25 @@ def as_tuple(bound: Any) -> tuple[Any, ...]:
     return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
 
 
-def typed_prefix(prefix: Any, columns: KeyColumns) -> tuple[tuple[pa.Scalar, ...], bool] | None:
+def in_order(bound: Any, columns: KeyColumns) -> Any:
+    """A bound or prefix that is a dict as a tuple in the order of the key.
+
+    Raises:
+        InvalidArgumentError: its names are not the first columns of the key.
+    """
+    if not isinstance(bound, Mapping):
+        return bound
+    leading = columns.names[: len(bound)]
+    if not bound or set(bound) != set(leading):
+        raise InvalidArgumentError(
+            f"bound {bound!r}: expected the first columns of the key ({', '.join(columns.names)})"
+        )
+    return tuple(bound[name] for name in leading)
+
+
+def typed_prefix(
+    prefix: Any, columns: KeyColumns, null_equals: bool
+) -> tuple[tuple[pa.Scalar, ...], bool] | None:
     """(typed values, the last is a string prefix); ``None`` when no row can match."""
     values: list[pa.Scalar] = []
     items = as_tuple(prefix)
@@ -72,10 +91,10 @@ def typed_prefix(prefix: Any, columns: KeyColumns) -> tuple[tuple[pa.Scalar, ...
             starts = True
             values.append(_starts_with_scalar(name, data_type, value))
             continue
-        scalar, _ = exact_key(name, data_type, value)
-        if scalar is None:  # null, or beyond the column's values: neither equals anything
+        scalar, fits = exact_key(name, data_type, value)
+        if not fits or (scalar is None and not null_equals):  # equals nothing
             return None
-        values.append(scalar)
+        values.append(pa.scalar(None, data_type) if scalar is None else scalar)
     return tuple(values), starts
 
 

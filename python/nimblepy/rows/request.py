@@ -15,7 +15,7 @@ import pyarrow as pa
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter
 from nimblepy.rows.gather import gather_array
-from nimblepy.rows.key_bounds import TypedBound, as_tuple, typed_bound, typed_prefix
+from nimblepy.rows.key_bounds import TypedBound, as_tuple, in_order, typed_bound, typed_prefix
 from nimblepy.rows.keys import KeyColumns, key_batch, single_row
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.names import ColumnName, show_names
@@ -165,6 +165,7 @@ def key_range(
     lower: Any, upper: Any, sides: tuple[bool, bool], columns: KeyColumns, keys: Sequence[SortKey]
 ) -> KeyRange:
     """The range between two bounds as the caller gave them; ``sides``: are they included?"""
+    lower, upper = in_order(lower, columns), in_order(upper, columns)
     _check_widths(columns, lower, upper)
     low = typed_bound(lower, sides[0], columns, lower=True)
     high = typed_bound(upper, sides[1], columns, lower=False)
@@ -173,10 +174,13 @@ def key_range(
     return KeyRange(tuple(keys), low, high)
 
 
-def key_prefix(prefix: Any, columns: KeyColumns, keys: Sequence[SortKey]) -> Prefix:
+def key_prefix(
+    prefix: Any, columns: KeyColumns, keys: Sequence[SortKey], null_equals: bool = False
+) -> Prefix:
     """The prefix as the caller gave it."""
+    prefix = in_order(prefix, columns)
     _check_widths(columns, prefix)
-    typed = typed_prefix(prefix, columns)
+    typed = typed_prefix(prefix, columns, null_equals)
     if typed is None:
         return Prefix(tuple(keys), (), nothing=True)
     return Prefix(tuple(keys), *typed)

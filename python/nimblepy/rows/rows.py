@@ -20,6 +20,7 @@ from nimblepy.rows.arguments import (
     On,
     at_least,
     column_names,
+    inclusive_sides,
     is_many,
     on_names,
     row_limit,
@@ -27,6 +28,7 @@ from nimblepy.rows.arguments import (
     rows_of_a_batch,
     thread_count,
 )
+from nimblepy.rows.as_numpy import numpy_row
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Ordered, Request
 from nimblepy.rows.rowset import RowSet
@@ -79,6 +81,7 @@ class Rows(_core.PointBase, Described):
         on: On = None,
         default: Any = None,
         null_equals: bool = False,
+        as_numpy: bool = False,
     ) -> Any:
         """One row as a dict of Python values, ``default`` where no row has the key.
 
@@ -87,10 +90,15 @@ class Rows(_core.PointBase, Described):
         Args:
             key: a scalar; a tuple or dict for a key of several columns.
             null_equals: a null in ``key`` matches null keys instead of nothing.
+            as_numpy: lists of numbers, such as vectors, as numpy arrays instead of Python lists.
 
         Raises:
             IndexUnavailableError: no index on the columns of ``on``.
-            InvalidArgumentError: a value of the wrong type, an unknown column.
+            InvalidArgumentError: a value of the wrong type or kind (text for a number, a naive
+                time for a column with a zone), or one that lies between two values of the column
+                (1.5 for int64, 0.1 for float32, where 0.1 means that very double). A value beyond
+                all of the column's (300 for int8) matches nothing. This holds for keys and
+                prefixes everywhere; bounds of ranges take what lies between as well.
 
         Cost: two binary searches and one block per column, without I/O once these are in memory.
             In many files, a binary search over their bounds first.
@@ -106,12 +114,14 @@ class Rows(_core.PointBase, Described):
             raise
         if getter is None:
             getter = self._prepare_getter(columns, on)
-        row = getter(key)
+        row = NotImplemented if as_numpy else getter(key)
         if row is NotImplemented:
             source = self.current
             request = source.keys_request([key], on, null_equals, one=True)
             found, _ = source.find_and_read(request, column_names(columns), first=True)
-            row = found.slice(0, 1).to_pylist()[0] if found.num_rows else None
+            if not found.num_rows:
+                return default
+            row = numpy_row(found) if as_numpy else found.slice(0, 1).to_pylist()[0]
         return default if row is None else row
 
     def lookup(
@@ -177,6 +187,8 @@ class Rows(_core.PointBase, Described):
         columns: Columns = None,
         limit: int | None = None,
         reverse: bool = False,
+        offset: int = 0,
+        after: Any = None,
     ) -> pa.Table:
         """Rows between two bounds in key order, in key order.
 
@@ -186,11 +198,15 @@ class Rows(_core.PointBase, Described):
         Of equal keys in several files, those of the first file come first.
 
         Args:
-            lower, upper: a scalar or tuple; a tuple shorter than the key stands for all keys that
+            lower, upper: a scalar, tuple or dict; one shorter than the key stands for all keys that
                 begin with it; ``None`` is unbounded.
             inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
             limit: most rows to return.
             reverse: largest key first; with ``limit`` the last rows of the range.
+            offset: rows to leave out first. The index skips them; nothing of them is read.
+            after: only rows that come after this key, for the next page: the last key of the page
+                before, whole, so that no row of the same key is left out where keys are unique.
+                With ``reverse`` it takes the place of ``upper``, otherwise of ``lower``.
 
         Raises:
             IndexUnavailableError: no index has the order of ``on``.
@@ -199,11 +215,20 @@ class Rows(_core.PointBase, Described):
         Cost: two searches in the index, then the blocks of the rows that are returned.
         """
         source = self.current
-        found = source.quick_range((lower, upper, inclusive), on, columns, limit, reverse)
-        if found is not None:
-            return found
+        if after is not None:
+            sides = inclusive_sides(inclusive)
+            if reverse:
+                _only_one(upper=upper, after=after)
+                upper, inclusive = after, "[)" if sides[0] else "()"
+            else:
+                _only_one(lower=lower, after=after)
+                lower, inclusive = after, "(]" if sides[1] else "()"
+        if offset == 0:
+            found = source.quick_range((lower, upper, inclusive), on, columns, limit, reverse)
+            if found is not None:
+                return found
         request = functools.partial(source.range_request, lower, upper, on, inclusive)
-        return _in_order(source, request, columns, limit, reverse)
+        return _in_order(source, request, columns, limit, reverse, offset)
 
     def prefix(
         self,
@@ -213,23 +238,28 @@ class Rows(_core.PointBase, Described):
         columns: Columns = None,
         limit: int | None = None,
         reverse: bool = False,
+        offset: int = 0,
+        null_equals: bool = False,
     ) -> pa.Table:
         """Rows whose leading key columns equal ``prefix``, in key order.
 
         Args:
-            prefix: a scalar or tuple; the last element may be :func:`nimblepy.starts_with`. A null
-                in it matches nothing.
-            limit, reverse: as for :meth:`range`.
+            prefix: a scalar, a tuple, or a dict of the first columns of the key; the last element
+                may be :func:`nimblepy.starts_with`.
+            limit, reverse, offset: as for :meth:`range`. For pages of a prefix,
+                ``range(upper=prefix, after=last_key, inclusive="[]")`` goes on where one ended.
+            null_equals: a null in ``prefix`` matches null keys; otherwise it matches nothing.
 
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`range`.
         """
         source = self.current
-        found = source.quick_range((prefix,), on, columns, limit, reverse)
-        if found is not None:
-            return found
-        request = functools.partial(source.prefix_request, prefix, on)
-        return _in_order(source, request, columns, limit, reverse)
+        if offset == 0 and not null_equals:
+            found = source.quick_range((prefix,), on, columns, limit, reverse)
+            if found is not None:
+                return found
+        request = functools.partial(source.prefix_request, prefix, on, null_equals)
+        return _in_order(source, request, columns, limit, reverse, offset)
 
     def row_ranges(
         self,
@@ -254,7 +284,7 @@ class Rows(_core.PointBase, Described):
         if given == "keys":
             request = source.keys_request(keys, on, null_equals)
         elif given == "prefix":
-            request = source.prefix_request(prefix, on)
+            request = source.prefix_request(prefix, on, null_equals)
         else:
             request = source.range_request(lower, upper, on, inclusive)
         return _range_table(source.numbered(source.find(request)))
@@ -271,7 +301,37 @@ class Rows(_core.PointBase, Described):
         Raises:
             InvalidArgumentError: there is no row of such a number.
         """
-        source, names = self.current, column_names(columns)
+        return self._taken(self.current, rows, columns)
+
+    def sample(
+        self, fraction: float, *, seed: int | None = None, columns: Columns = None
+    ) -> pa.Table:
+        """Rows drawn at random, in file order; each is taken with the same probability.
+
+        Args:
+            fraction: the probability, above 0 and at most 1.
+            seed: of the generator; the same one draws the same rows of the same data.
+
+        Cost: as :meth:`take` of as many rows: nearly every block is read unless ``fraction`` is
+            well below one row per block.
+        """
+        if not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+            raise InvalidArgumentError(
+                f"fraction: expected above 0 and at most 1, got {fraction!r}"
+            )
+        source = self.current
+        generator, left = np.random.default_rng(seed), source.num_rows
+        drawn, last = [np.empty(0, dtype=np.int64)], -1
+        while last < left:  # the rows between two drawn ones are distributed so
+            count = int((left - last) * fraction * 1.1) + 16
+            some = last + np.cumsum(generator.geometric(fraction, count))
+            drawn.append(some)
+            last = int(some[-1])
+        rows = np.concatenate(drawn)
+        return self._taken(source, rows[rows < left], columns)
+
+    def _taken(self, source: RowSource, rows: Any, columns: Columns) -> pa.Table:
+        names = column_names(columns)
         wanted = source.all_rows().pick(row_numbers(rows, source.num_rows))
         if source.observer is not None:
             source.observer.taken(names, wanted.num_rows)
@@ -287,6 +347,7 @@ class Rows(_core.PointBase, Described):
         batch_rows: int = 65536,
         threads: int | None = None,
         limit: int | None = None,
+        offset: int = 0,
     ) -> Scan:
         """A scan, to be run by its ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
 
@@ -301,6 +362,7 @@ class Rows(_core.PointBase, Described):
             batch_rows: most rows of a batch.
             threads: threads that decode; ``None`` is one per processor.
             limit: most rows to return.
+            offset: rows that pass to leave out first; with a filter they are found all the same.
 
         Raises:
             InvalidArgumentError: an unknown column, a filter that is not understood.
@@ -314,6 +376,7 @@ class Rows(_core.PointBase, Described):
             batch_rows=rows_of_a_batch(batch_rows),
             threads=thread_count(threads),
             limit=row_limit(limit),
+            offset=at_least("offset", offset, 0),
         )
 
     def to_table(
@@ -431,13 +494,15 @@ def _in_order(
     columns: Columns,
     limit: int | None,
     reverse: bool,
+    offset: int,
 ) -> pa.Table:
     """The rows of a range or prefix, after its other arguments have been checked."""
     names = column_names(columns)
     source.projected(names)
-    most = row_limit(limit)
-    rows = source.find(request(), columns=names, limit=most, reverse=reverse)
-    return source.read(rows, names)
+    most, skipped = row_limit(limit), at_least("offset", offset, 0)
+    end = None if most is None else skipped + most
+    rows = source.find(request(), columns=names, limit=end, reverse=reverse)
+    return source.read(rows.slice(skipped, end) if skipped else rows, names)
 
 
 def _both(a: Any, b: Any) -> Any:

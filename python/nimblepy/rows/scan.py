@@ -17,8 +17,8 @@ from nimblepy.schema.names import output_name
 class Scan:
     """A scan that has not run yet; made by the ``scan`` of a file or dataset.
 
-    It may be run any number of times. It has ``__arrow_c_stream__``: polars, DuckDB and pyarrow
-    read it directly.
+    It may be run any number of times, and iterates over its batches. It has ``__arrow_c_stream__``:
+    polars, DuckDB and pyarrow read it directly. One of a file pickles where the file does.
     """
 
     def __init__(
@@ -30,9 +30,11 @@ class Scan:
         batch_rows: int,
         threads: int,
         limit: int | None,
+        offset: int = 0,
     ) -> None:
-        if where.filter is None and limit is not None:
-            where, limit = Where(None, where.rows.slice(0, limit)), None
+        if where.filter is None and (limit is not None or offset):
+            end = None if limit is None else offset + limit
+            where, limit, offset = Where(None, where.rows.slice(offset, end)), None, 0
         self._source = source
         self._where = where
         self._columns = columns
@@ -40,6 +42,7 @@ class Scan:
         self._batch_rows = batch_rows
         self._threads = threads
         self._limit = limit
+        self._offset = offset
         self._observer = None if where.filter is None else source.observer
 
     @property
@@ -59,6 +62,9 @@ class Scan:
         """The rows batch by batch."""
         yield from self._batches(self._columns)
 
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches(self._columns)
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
@@ -66,7 +72,7 @@ class Scan:
         """Number of rows; reads only what the filter needs, and decodes little of that."""
         if self._where.filter is None:
             return self._where.rows.num_rows
-        if self._limit is not None:  # which may be reached long before the end
+        if self._limit is not None or self._offset:  # which may be reached long before the end
             return sum(batch.num_rows for batch in self._batches(()))
         rows = self._source.count_passing(self._where, threads=self._threads)
         if self._observer is not None:
@@ -94,15 +100,16 @@ class Scan:
         batches = self._source.filtered(
             self._where, columns, batch_rows=self._batch_rows, threads=self._threads
         )
-        rows = 0
-        if self._limit is None:
-            for batch in batches:
-                rows += batch.num_rows
-                yield batch
-        else:
-            while rows < self._limit and (batch := next(batches, None)) is not None:
-                batch = batch.slice(0, self._limit - rows)
-                rows += batch.num_rows
-                yield batch
+        rows, skip, left = 0, self._offset, self._limit
+        while left is None or left > 0:
+            batch = next(batches, None)
+            if batch is None:
+                break
+            taken = batch.slice(skip, left) if skip or left is not None else batch
+            skip = max(0, skip - batch.num_rows)
+            rows += taken.num_rows
+            left = None if left is None else left - taken.num_rows
+            if taken.num_rows:
+                yield taken
         if self._observer is not None:
             self._observer.found(self._where, columns, rows)

@@ -253,10 +253,10 @@ class RowSource(Described):
         keys = self._bound_keys(on)
         return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
 
-    def prefix_request(self, prefix: Any, on: On = None) -> Prefix:
+    def prefix_request(self, prefix: Any, on: On = None, null_equals: bool = False) -> Prefix:
         """A prefix of keys as a request."""
         keys = self._bound_keys(on)
-        return key_prefix(prefix, key_columns(self.schema, keys), keys)
+        return key_prefix(prefix, key_columns(self.schema, keys), keys, null_equals)
 
     def _bound_keys(self, on: On) -> tuple[SortKey, ...]:
         names = self.on_columns(on)

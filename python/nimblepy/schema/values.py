@@ -12,6 +12,7 @@ Floats follow IEEE 754 here: NaN is a value of its own that no order holds for, 
 from __future__ import annotations
 
 import datetime
+import enum
 import math
 import sys
 import uuid
@@ -131,6 +132,10 @@ def _exact_of(value: object) -> Exact | None:
     match value:
         case pa.Scalar():
             return _exact_of_arrow(value)
+        case enum.Enum():
+            return _exact_of(value.value)
+        case np.ndarray() if value.ndim == 0:
+            return _exact_of(value[()])
         case np.generic():
             return _exact_of_numpy(value)
         case bool():
@@ -526,7 +531,9 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
         if array.type == data_type:
             return array, None
         array = plain_array(array)
-        if _related(array.type, data_type):
+        # A float may be next to a decimal and still be cast to it.
+        rounds = pt.is_floating(array.type) and pt.is_decimal(data_type)
+        if _related(array.type, data_type) and not rounds:
             cast, bad = key_array(array, data_type)
             if bad is None:
                 return cast, None

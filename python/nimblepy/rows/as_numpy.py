@@ -1,0 +1,58 @@
+"""Columns and rows as numpy arrays, without a Python object per value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.schema.plain import plain_array
+
+
+def numpy_columns(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
+    """Each column as an array.
+
+    Lists of one fixed size become an array with one dimension more. Columns with nulls are as
+    pyarrow makes them: floats with NaN for numbers, ``NaT`` for times, else objects. So are lists
+    of varying size: an array of arrays.
+    """
+    return {
+        name: _numpy(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+
+
+def numpy_row(row: pa.Table) -> dict[str, Any]:
+    """The first row of a table as a dict: lists as arrays, everything else as Python has it."""
+    return {
+        name: _numpy_value(column[0])
+        for name, column in zip(row.column_names, row.columns, strict=True)
+    }
+
+
+def _numpy_value(scalar: pa.Scalar) -> Any:
+    data_type = scalar.type
+    if isinstance(data_type, pa.BaseExtensionType):  # tensors, among them
+        data_type = data_type.storage_type
+    if not _is_list(data_type) or not scalar.is_valid:
+        return scalar.as_py()
+    values = scalar.value.values if isinstance(scalar, pa.ExtensionScalar) else scalar.values
+    return _numpy(values)
+
+
+def _numpy(array: pa.Array) -> np.ndarray[Any, Any]:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pt.is_fixed_size_list(array.type) and not array.null_count:
+        size = array.type.list_size
+        values = _numpy(array.flatten())
+        return values.reshape(len(array), size, *values.shape[1:])
+    return np.asarray(plain_array(array).to_numpy(zero_copy_only=False))
+
+
+def _is_list(data_type: pa.DataType) -> bool:
+    return bool(
+        pt.is_list(data_type) or pt.is_large_list(data_type) or pt.is_fixed_size_list(data_type)
+    )
