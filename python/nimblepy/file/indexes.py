@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,17 @@ class Index:
         kind: ``"cluster"``, ``"sorted"`` or ``"hash"``.
         keys: its sort keys in key order.
         columns: the columns of these.
+        names: the names of these.
     """
 
     number: int
     kind: str
     keys: tuple[SortKey, ...]
     columns: tuple[Column, ...]
+    names: tuple[ColumnName, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(key.column for key in self.keys))
 
     @property
     def is_cluster(self) -> bool:
@@ -46,10 +51,6 @@ class Index:
     def ordered(self) -> bool:
         """It has bounds, prefixes and places; a hash answers whole keys only."""
         return self.kind != "hash"
-
-    @property
-    def names(self) -> tuple[ColumnName, ...]:
-        return tuple(key.column for key in self.keys)
 
     def __str__(self) -> str:
         return f"{self.kind} ({', '.join(str(key) for key in self.keys)})"

@@ -63,7 +63,7 @@ class Rows(_core.PointBase, Described):
 
     def __init__(self) -> None:
         # What get() asks first, by columns and `on`.
-        self._getters: dict[tuple[Projected, On], Getter] = {}
+        self._getters: dict[On, dict[Projected, Getter]] = {}
 
     @property
     @abstractmethod
@@ -103,17 +103,19 @@ class Rows(_core.PointBase, Described):
         Cost: two binary searches and one block per column, without I/O once these are in memory.
             In many files, a binary search over their bounds first.
         """
-        if columns is not None and type(columns) is not tuple:
-            columns = tuple(columns) if type(columns) is list else column_names(columns)
+        if type(columns) is list:
+            columns = tuple(columns)
+        elif columns is not None and type(columns) is not tuple:
+            columns = column_names(columns)
         if on is not None and not isinstance(on, str):
             on = on_names(on)
         try:
-            getter = self._getters.get((columns, on))
+            getter = self._getters[on][columns]
+        except KeyError:
+            getter = self._prepare_getter(columns, on)
         except TypeError:  # a column that is no name and no path
             column_names(columns)
             raise
-        if getter is None:
-            getter = self._prepare_getter(columns, on)
         row = NotImplemented if as_numpy else getter(key)
         if row is NotImplemented:
             source = self.current
@@ -153,10 +155,11 @@ class Rows(_core.PointBase, Described):
         """
         source, names = self.current, column_names(columns)
         schema = source.projected(names)
-        if probe_row is not None and not isinstance(probe_row, str):
-            raise InvalidArgumentError(f"probe_row: expected a name, got {probe_row!r}")
-        if probe_row is not None and probe_row in schema.names:
-            raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
+        if probe_row is not None:
+            if not isinstance(probe_row, str):
+                raise InvalidArgumentError(f"probe_row: expected a name, got {probe_row!r}")
+            if probe_row in schema.names:
+                raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
         request = source.keys_request(keys, on, null_equals)
         table, probes = source.find_and_read(request, names)
         if probe_row is None:
@@ -453,9 +456,9 @@ class Rows(_core.PointBase, Described):
 
     def keep_getter(self, source: RowSource, getter: Getter, columns: Projected, on: On) -> None:
         """Keeps what ``source`` prepared for the next ``get``."""
-        if len(self._getters) > MOST_PREPARED:
+        if sum(map(len, self._getters.values())) > MOST_PREPARED:
             self._getters.clear()
-        self._getters[columns, on] = getter
+        self._getters.setdefault(on, {})[columns] = getter
         if columns is None and on is None and getter is not no_getter:
             self._quick = getter
 

@@ -141,7 +141,8 @@ class RowSource(Described):
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.observer = observer
-        self._key_columns: dict[tuple[ColumnName, ...], KeyColumns] = {}
+        # What keys are of, by the columns asked for, or by how many of the cluster key's they have.
+        self._key_columns: dict[Names | int, tuple[tuple[ColumnName, ...], KeyColumns]] = {}
 
     # ------------------------------------------------------------------ finding and reading
 
@@ -230,16 +231,19 @@ class RowSource(Described):
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
     ) -> Keys:
         """``keys`` and ``on`` of a lookup as a request; ``one``: of a single key."""
-        names = self.on_columns(on)
-        if names is None:
-            cluster = self.index_keys(None, ordered=False)
-            names = tuple(key.column for key in leading_keys(cluster, key_width(keys)))
-        columns = self._key_columns.get(names)
-        if columns is None:
-            columns = key_columns(self.schema, [SortKey(name) for name in names])
+        asked = self.on_columns(on)
+        of_what = key_width(keys) if asked is None else asked
+        known = self._key_columns.get(of_what)
+        if known is None:
+            names = asked
+            if names is None:
+                cluster = self.index_keys(None, ordered=False)
+                names = tuple(key.column for key in leading_keys(cluster, key_width(keys)))
+            known = names, key_columns(self.schema, [SortKey(name) for name in names])
             if len(self._key_columns) > MOST_PREPARED:
                 self._key_columns.clear()
-            self._key_columns[names] = columns
+            self._key_columns[of_what] = known
+        names, columns = known
         if one:
             check_one(keys[0], columns.names)
         values, usable = typed_keys(keys, columns)
