@@ -136,7 +136,8 @@ def concatenated(*values: Value) -> Value:
 
 def concat(*values: Value) -> Value:
     """``concat`` passes over nulls."""
-    return pc.binary_join_element_wise(*values, "", null_handling="skip")
+    # Not null_handling="skip": pyarrow then leaves rows out in which all are null.
+    return concatenated(*(pc.coalesce(value, pa.scalar("", value.type)) for value in values))
 
 
 def _flags(options: str, pattern: str) -> str:
