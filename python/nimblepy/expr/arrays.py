@@ -17,8 +17,6 @@ import pyarrow.types as pt
 from nimblepy.schema import plain as plainer
 
 Value: TypeAlias = Any  # pa.Array | pa.Scalar: what a kernel takes; one of several is an array
-NULL = pa.scalar(None)
-FALSE = pa.scalar(False)
 # Digits that every 64-bit integer with as many has.
 NARROW = 18
 

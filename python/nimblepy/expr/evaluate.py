@@ -35,8 +35,6 @@ from nimblepy.schema.kinds import is_text
 from nimblepy.schema.names import Path
 from nimblepy.schema.values import is_nan, successor
 
-_NULL = pa.scalar(None, pa.bool_())
-
 
 def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
     """True for the rows where ``node`` is; never null.
@@ -140,7 +138,11 @@ def _is_in(rows: RowBatch, path: Path, values: tuple[pa.Scalar, ...]) -> Value:
             found = pc.is_in(array, members)
         else:
             found = pa.repeat(pa.scalar(False), len(array))
-        return pc.if_else(pc.is_valid(array), found, _NULL) if array.null_count else found
+        return (
+            pc.if_else(pc.is_valid(array), found, pa.scalar(None, pa.bool_()))
+            if array.null_count
+            else found
+        )
 
     return _tested(rows, path, test)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,12 @@ from nimblepy.expr.pushdown import split
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.handle import FileHandle
 from nimblepy.rows.request import Where
-from nimblepy.rows.rowset import RowNumbers
+from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Projected
 from nimblepy.rows.streams import stream_batches
 from nimblepy.schema.columns import resolve_column
+
+Ranges: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class _Native(NamedTuple):
@@ -54,11 +56,16 @@ def filtered(
     residual = where.filter if native is None else native.residual
     assert residual is not None
     inputs = FilterColumns(file, residual)
+    if native is None:
+        # All rows are asked: their columns are decoded ahead.
+        at, numbers = 0, RowSet.of_ranges(ranges)
+        for batch in inputs.stream(ranges, batch_rows, threads):
+            rows = numbers.slice(at, at + batch.num_rows).rows
+            at += batch.num_rows
+            yield from reader.read(rows[residual.mask(batch).to_numpy(zero_copy_only=False)])
+        return
     for begin, end in _slices(ranges, batch_rows):
-        rows = np.arange(begin, end, dtype=np.uint64)
-        if native is not None:
-            part = np.array([[begin, end]], dtype=np.uint64)
-            rows = native.rows.rows(part, threads)
+        rows = native.rows.rows(np.array([[begin, end]], dtype=np.uint64), threads)
         if len(rows):
             mask = residual.mask(inputs.read(rows, threads))
             yield from reader.read(rows[mask.to_numpy(zero_copy_only=False)])
@@ -126,6 +133,15 @@ class FilterColumns:
                 else self._projection.take_batch(rows, threads)
             )
         )
+        return self._nested(flat)
+
+    def stream(self, ranges: Ranges, batch_rows: int, threads: int) -> Iterator[pa.RecordBatch]:
+        """The columns at all rows of some ranges, decoded ahead."""
+        for batch in stream_batches(self._projection.scan(ranges, batch_rows, threads)):
+            yield self._nested(batch)
+
+    def _nested(self, flat: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns as the filter names them."""
         if all(len(path) == 1 for path in self._paths):
             return flat
         tree: dict[str, Any] = {}
