@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nimblepy.file.write import Writer, write
     from nimblepy.files.dataset import Dataset, open_dataset
     from nimblepy.files.resolve import index_join
+    from nimblepy.interop.aio import aio
     from nimblepy.interop.arrow_dataset import arrow_dataset
     from nimblepy.interop.duckdb import duckdb
     from nimblepy.interop.polars import scan_polars
@@ -80,6 +81,7 @@ _HOMES = {
     "Writer": "file.write",
     "add_index": "file.add_index",
     "advise_indexes": "advise.advice",
+    "aio": "interop.aio",
     "arrow_dataset": "interop.arrow_dataset",
     "convert": "file.convert",
     "drop_index": "file.add_index",
@@ -123,6 +125,7 @@ __all__ = [
     "Writer",
     "add_index",
     "advise_indexes",
+    "aio",
     "arrow_dataset",
     "connect",
     "convert",

@@ -1,0 +1,93 @@
+"""Files and datasets for asyncio: the same questions, each answered in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.files.resolve import Source, as_rows
+from nimblepy.rows.arguments import at_least
+from nimblepy.rows.rows import Rows
+
+_Answer = TypeVar("_Answer")
+
+
+class AsyncRows:
+    """Reading methods of a :class:`nimblepy.File` or :class:`nimblepy.Dataset` to be awaited.
+
+    Every method and its arguments are those of the handle; only ``scan`` differs: it is iterated
+    over, ``async for batch in a.scan(...)``. The handle stays usable beside it.
+
+    A question that is cancelled is answered all the same, and its answer dropped: a thread cannot
+    be stopped. At most ``concurrency`` questions are under way; others wait their turn.
+
+    Attributes:
+        rows: the handle.
+    """
+
+    def __init__(self, rows: Rows, concurrency: int) -> None:
+        self.rows = rows
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="nimble-aio")
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _AWAITED:
+            raise AttributeError(f"nb.aio(...) has no {name!r}; it has {', '.join(_AWAITED)}, scan")
+        method = getattr(self.rows, name)
+
+        @functools.wraps(method, assigned=("__doc__", "__name__"), updated=())
+        async def ask(*arguments: Any, **keywords: Any) -> Any:
+            return await self._run(functools.partial(method, *arguments, **keywords))
+
+        return ask
+
+    async def scan(self, *arguments: Any, **keywords: Any) -> AsyncIterator[pa.RecordBatch]:
+        """The batches of ``scan``; the next one is made when it is asked for."""
+        scan = await self._run(functools.partial(self.rows.scan, *arguments, **keywords))
+        batches = scan.to_batches()
+        while (batch := await self._run(lambda: next(batches, None))) is not None:
+            yield batch
+
+    async def _run(self, question: Callable[[], _Answer]) -> _Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, question)
+
+    async def close(self) -> None:
+        """Waits for what is under way, then closes the handle."""
+        await asyncio.to_thread(self._threads.shutdown, wait=True)
+        self.rows.close()
+
+    async def __aenter__(self) -> AsyncRows:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<nimblepy.aio of {self.rows!r}>"
+
+
+_AWAITED = (
+    *("get", "lookup", "contains", "count", "range", "prefix", "row_ranges", "take", "sample"),
+    *("head", "to_table", "to_pandas", "count_rows", "index_join", "explain", "layout", "verify"),
+)
+
+
+def aio(source: Source, *, concurrency: int = 32) -> AsyncRows:
+    """``source`` for asyncio: ``await nb.aio("s3://bucket/users.nimble").get(7)``.
+
+    Made for object stores, where a question waits for reads: many wait beside each other. For a
+    file in memory or on a local disk a plain call is faster than the way through a thread.
+
+    Args:
+        source: a :class:`File`, a :class:`Dataset`, or the path or URI of one, which is opened now:
+            of something remote, call this in a thread (``asyncio.to_thread(nb.aio, ...)``).
+        concurrency: most questions under way at a time, each in a thread of its own.
+    """
+    if at_least("concurrency", concurrency, 1) > 1024:
+        raise InvalidArgumentError(f"concurrency: expected at most 1024, got {concurrency}")
+    return AsyncRows(as_rows(source), concurrency)
