@@ -102,6 +102,11 @@ class FileBounds:
         order = np.argsort(files, kind="stable")
         return ranges[order], files[order]
 
+    @property
+    def ends(self) -> tuple[list[bytes], list[bytes]]:
+        """The first key of each file, and the last key of the files up to each."""
+        return self._lower, self._reach
+
     def between(self, low: bytes | None, high: bytes | None) -> range:
         """Files from the first that can hold a key >= ``low`` to the last that can hold <= high."""
         first = 0 if low is None else self._first(low)

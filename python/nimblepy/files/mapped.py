@@ -87,6 +87,7 @@ class MappedRows(FixedRows):
         keys: keys that have to be found whether the source has an index on them or not; the
             first is the cluster key.
         missing: gives the value of a column that the source does not have.
+        have: the source's schema with field ids, where it has none of its own.
     """
 
     def __init__(
@@ -95,14 +96,15 @@ class MappedRows(FixedRows):
         schema: pa.Schema,
         keys: Sequence[Sequence[SortKey]] = (),
         missing: MissingValue = no_value,
+        have: pa.Schema | None = None,
     ) -> None:
         super().__init__()
         self.child = child
         self._schema = schema
         self._keys = [tuple(key) for key in keys if key]
         self._missing = missing
-        have = child.schema
-        self._match = match_by_id if has_field_ids(have) else match_by_name
+        self._have = child.schema if have is None else have
+        self._match = match_by_id if has_field_ids(self._have) else match_by_name
         self._outputs: dict[Projected, tuple[tuple[_Output, ...], pa.Schema]] = {}
 
     # ------------------------------------------------------------------ what it says of itself
@@ -192,7 +194,7 @@ class MappedRows(FixedRows):
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
         """The column's path in the source, and its field there; ``None``: it is not there."""
-        fields: list[pa.Field] = list(self.child.schema)
+        fields: list[pa.Field] = list(self._have)
         wanted, found = self._schema.field(column.steps[0]), None
         path: list[str] = []
         for depth in range(len(column.steps)):

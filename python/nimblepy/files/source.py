@@ -6,6 +6,7 @@ A row is addressed by (file, row). Nothing in here knows what a file is: any ``F
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -22,9 +23,10 @@ from nimblepy.rows.arguments import Columns, On, check_one
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.quick_keys import Encode, quick_encoder
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Getter, Names, Projected
+from nimblepy.rows.source import Getter, Names, Projected, no_getter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, SortKey
@@ -33,6 +35,8 @@ from nimblepy.schema.types import IndexInfo, SortKey
 _SHOWN = 8
 # Rows that are gathered from several files at once.
 _GATHERED_ROWS = 1 << 20
+# Files for which a getter is kept, which keeps the file open.
+_MOST_GETTERS = 256
 
 
 class FilesSource(FixedRows):
@@ -453,6 +457,36 @@ class FilesSource(FixedRows):
                     return found
             return None
 
+        encode = quick_encoder(typed.types[0], asked[0]) if len(self.cluster_by) == 1 else None
+        return get if encode is None else self._quick_getter(bounds, encode, columns, on, get)
+
+    def _quick_getter(
+        self, bounds: FileBounds, encode: Encode, columns: Projected, on: On, general: Getter
+    ) -> Getter:
+        """A getter that goes to the files that can have a key by two comparisons of bytes."""
+        lower, reach = bounds.ends
+        count = len(lower)
+        getters: dict[int, Getter] = {}
+
+        def prepare(file: int) -> Getter:
+            if len(getters) >= _MOST_GETTERS:
+                getters.clear()
+            whole = self.deleted(file) is None
+            made = getters[file] = self.child(file).getter(columns, on) if whole else no_getter
+            return made
+
+        def get(key: Any) -> Any:
+            encoded = encode(key)
+            if encoded is None:
+                return general(key)
+            file = bisect_left(reach, encoded)
+            while file < count and lower[file] <= encoded:
+                found = (getters.get(file) or prepare(file))(key)
+                if found is not None:
+                    return found
+                file += 1
+            return None
+
         return get
 
     def quick_range(
@@ -487,7 +521,26 @@ class FilesSource(FixedRows):
                 return child.find_and_read(keys, columns, first=first)
             table, probes = child.find_and_read(keys.take(mine), columns, first=first)
             return table, mine[probes]
-        return super().find_and_read(keys, columns, first=first)
+        if not asked or any(self.deleted(file) is not None for file, _ in asked):
+            return super().find_and_read(keys, columns, first=first)
+        tables, found = [], []
+        for file, mine in asked:
+            some = keys if mine is None else keys.take(mine)
+            table, probes = self.child(file).find_and_read(some, columns, first=first)
+            if table.num_rows:
+                tables.append(table)
+                found.append(probes if mine is None else mine[probes])
+        if len(tables) < 2:
+            none = self.projected(columns).empty_table(), np.empty(0, dtype=np.int64)
+            return (tables[0], found[0]) if tables else none
+        probes = np.concatenate(found)
+        table = pa.concat_tables(tables)
+        order = np.argsort(probes, kind="stable")
+        if not table.num_columns:
+            return table, probes[order]
+        at = pa.array(order)
+        arrays = [gather_array(column.combine_chunks(), at) for column in table.columns]
+        return pa.Table.from_arrays(arrays, schema=table.schema), probes[order]
 
     def count_matches(self, keys: Keys) -> Positions:
         counts = np.zeros(len(keys), dtype=np.int64)

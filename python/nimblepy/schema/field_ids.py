@@ -5,7 +5,7 @@ They are kept in the metadata of Arrow fields, under the name that Parquet files
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -31,6 +31,31 @@ def field_id_at(schema: pa.Schema, path: Sequence[str]) -> int:
 def has_field_ids(schema: pa.Schema) -> bool:
     """Whether any column has one."""
     return any(field_id_of(field) is not None for field in schema)
+
+
+def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> pa.Schema:
+    """The schema with the ids of columns that ``names`` has by their paths.
+
+    The element of a list is called ``element``, and those of a map ``key`` and ``value``.
+    """
+
+    def named(field: pa.Field, path: tuple[str, ...]) -> pa.Field:
+        number = names.get(path)
+        made = field.with_type(inside(field.type, path))
+        return made if number is None else made.with_metadata({FIELD_ID: str(number).encode()})
+
+    def inside(kind: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            fields = [kind.field(i) for i in range(kind.num_fields)]
+            return pa.struct([named(field, (*path, field.name)) for field in fields])
+        if pa.types.is_list(kind):
+            return pa.list_(named(kind.value_field, (*path, "element")))
+        if pa.types.is_map(kind):
+            key = named(kind.key_field, (*path, "key"))
+            return pa.map_(key, named(kind.item_field, (*path, "value")))
+        return kind
+
+    return pa.schema([named(field, (field.name,)) for field in schema])
 
 
 def match_by_id(field: pa.Field, have: Sequence[pa.Field]) -> int | None:

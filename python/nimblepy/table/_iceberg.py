@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import os
 import threading
 import time
@@ -128,6 +129,7 @@ from nimblepy.table.model import (
 )
 
 MAIN = "main"
+NAME_MAPPING = "schema.name-mapping.default"
 # Retries of a commit that lost to another, and the waits between them in seconds.
 MOST_ATTEMPTS = 100
 _FIRST_WAIT = 0.005
@@ -665,6 +667,19 @@ class Metadata:
         """The dotted name of a column of the current schema."""
         return self._ice_schema(None).find_column_name(number)
 
+    @property
+    def name_mapping(self) -> str | None:
+        """What files without field ids call the columns, as the table's property has it."""
+        return self.properties.get(NAME_MAPPING)
+
+    def new_name_mapping(self) -> str:
+        """The mapping of today's names."""
+        return self._ice_schema(None).name_mapping.model_dump_json()
+
+    def mapped_names(self) -> dict[tuple[str, ...], int]:
+        """Field ids by path of names, of files that have no ids."""
+        return _mapped_names(self.name_mapping)
+
     def defaults(self, schema_id: int | None) -> dict[int, pa.Scalar]:
         """What a column is read as in files of before it was added, by field id."""
         schema = self._ice_schema(schema_id)
@@ -817,6 +832,20 @@ class Metadata:
     def pruner(self, conjuncts: Sequence[nodes.Node], schema_id: int | None) -> Pruner:
         """Tells which manifests and files may have rows for which all ``conjuncts`` are true."""
         return Pruner(self, conjuncts, schema_id)
+
+
+def _mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
+    found: dict[tuple[str, ...], int] = {}
+
+    def visit(fields: Any, above: tuple[str, ...]) -> None:
+        for item in fields:
+            for name in item.get("names", ()):
+                if item.get("field-id") is not None:
+                    found[(*above, name)] = item["field-id"]
+                visit(item.get("fields", ()), (*above, name))
+
+    visit(json.loads(mapping or "[]"), ())
+    return found
 
 
 def _plain_snapshot(item: IceSnapshot) -> Snapshot:
@@ -1065,6 +1094,8 @@ class SnapshotCommit:
 
     Attributes:
         removed: paths of files, with rows or deletes, that are no longer part of the table.
+        forget: manifests all of whose files are removed are left out, instead of being kept for
+            this snapshot as a list of what was removed.
         summary: what is said of it besides Iceberg's own figures.
     """
 
@@ -1073,6 +1104,8 @@ class SnapshotCommit:
     added: list[DataFile] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)
     summary: dict[str, str] = field(default_factory=dict)
+
+    forget: bool = False
 
     def __post_init__(self) -> None:
         self.id = uuid.uuid4()
@@ -1230,6 +1263,9 @@ class SnapshotCommit:
                 kept.append(manifest.raw)
                 continue
             left -= gone
+            if self.forget and len(gone) == len(entries):
+                self._removed_files += [entry.file for entry in entries]
+                continue
             self._removed_files += [e.file for e in entries if e.file.path in gone]
             changed = [self._existing(entry.raw, entry.file.path in gone) for entry in entries]
             kept.append(
@@ -1388,6 +1424,10 @@ class Evolution:
     def schema(self) -> pa.Schema:
         """The columns as they are after the changes so far."""
         return to_arrow(self._transaction.table_metadata.schema())
+
+    def mapped_names(self) -> dict[tuple[str, ...], int]:
+        """Field ids by path of names, of files that have no ids."""
+        return _mapped_names(self._transaction.table_metadata.properties.get(NAME_MAPPING))
 
     def primary_key_ids(self) -> set[int]:
         return set(self._transaction.table_metadata.schema().identifier_field_ids)

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
-from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.table import _iceberg as ice
@@ -66,6 +66,7 @@ class Alter:
 
         def step(evolution: ice.Evolution) -> None:
             path = _new_path(evolution.schema, name)
+            _check_free(evolution, path, None)
             kind = table_type(type, f"column {show_path(path)!r}")
             evolution.add_column(path, kind, doc, _default(kind, default, path))
             _move(evolution, path, after, first)
@@ -76,7 +77,13 @@ class Alter:
         """Renames a column, or a field of a struct, where it is."""
         if not isinstance(new, str) or not new:
             raise InvalidArgumentError(f"rename_column: expected a name, got {new!r}")
-        return self._step(lambda evolution: evolution.rename_column(_path(evolution, old), new))
+
+        def step(evolution: ice.Evolution) -> None:
+            path = _path(evolution, old)
+            _check_free(evolution, (*path[:-1], new), field_id_at(evolution.schema, path))
+            evolution.rename_column(path, new)
+
+        return self._step(step)
 
     def drop_column(self, name: ColumnName) -> Self:
         """Drops a column, or a field of a struct.
@@ -209,6 +216,18 @@ def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
                 f"add_column {name!r}: {show_path(path[:-1])!r} is {parent.type}, no struct"
             )
     return path
+
+
+def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> None:
+    """Refuses a name that files without field ids have for another column."""
+    known = evolution.mapped_names().get(path)
+    names = {field_id_at(evolution.schema, p): p for p in column_paths(evolution.schema)}
+    if known is not None and known != number and names.get(known) != path:
+        now = f"{show_path(names[known])!r}" if known in names else "a column that was dropped"
+        raise InvalidArgumentError(
+            f"the name {show_path(path)!r} is what files without field ids have for {now}; choose "
+            "another"
+        )
 
 
 def _default(kind: pa.DataType, default: Any, path: Path) -> Any:

@@ -26,7 +26,7 @@ from nimblepy.rows.arguments import On
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter, Getter, Names, Projected
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.field_ids import field_id_at, field_id_of
+from nimblepy.schema.field_ids import field_id_at, field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import IoStats, SortKey
 from nimblepy.table import _iceberg as ice
@@ -50,6 +50,7 @@ class Reading:
         primary_key: names of its columns.
         defaults: what columns are read as in files that do not have them, by field id.
         specs: partition specs by number.
+        names: field ids by path, for files that have none.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Reading:
     primary_key: tuple[str, ...]
     defaults: dict[int, pa.Scalar]
     specs: Callable[[int], list[PartitionField]]
+    names: dict[tuple[str, ...], int]
     open_files: OpenFiles[FixedRows] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +99,10 @@ class Reading:
                 known = self.defaults.get(number)
             return pa.scalar(None, column.type) if known is None else known
 
-        return MappedRows(opened, self.schema, keys, missing)
+        have = opened.schema
+        if self.names and not has_field_ids(have):
+            have = with_field_ids(have, self.names)
+        return MappedRows(opened, self.schema, keys, missing, have)
 
     def _finds_key(self, opened: FixedRows) -> bool:
         """Whether the file has an index that answers for the primary key."""

@@ -39,7 +39,10 @@ class RowChange(Change):
 
     Attributes:
         inserted, updated, deleted: rows, once it is planned.
+        owned: the new files were written for this change, and go with it.
     """
+
+    owned = True
 
     def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
         self.commit = ice.SnapshotCommit(operation)
@@ -66,7 +69,8 @@ class RowChange(Change):
         """Finds what the change is for this metadata; false: nothing."""
 
     def discard(self) -> None:
-        discard(self.commit.added)
+        if self.owned:
+            discard(self.commit.added)
 
 
 class Append(RowChange):
@@ -292,3 +296,29 @@ def rows_by_file(rows: RowSet) -> dict[int, RowNumbers | None]:
     if rows.file is None:
         return {}
     return {int(file): np.unique(rows.begin[rows.file == file]) for file in np.unique(rows.file)}
+
+
+class Conversion(RowChange):
+    """All files are replaced by others with the same rows."""
+
+    def __init__(self, added: Sequence[DataFile], files_of: FilesOf, base: ice.Metadata) -> None:
+        super().__init__("overwrite", added, files_of)
+        self._base = base
+        self.commit.forget = True
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        members = self.files_of(metadata).members
+        deletes = {file.path for member in members for file in member.deletes}
+        self.commit.removed = {member.file.path for member in members} | deletes
+        self.files_removed = len(members)
+        self.inserted = 0
+        self.describe()
+        return bool(members)
+
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        before, winner = base.head(), newest.head()
+        raise ConflictError(
+            "the table was changed while it was converted; convert it again",
+            base=None if before is None else before.id,
+            winner=None if winner is None else winner.id,
+        )

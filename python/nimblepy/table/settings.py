@@ -38,13 +38,7 @@ def settings(
     data_format: DataFormat, options: WriteOptions | None, properties: Mapping[str, str] | None
 ) -> dict[str, str]:
     """The properties of a new table."""
-    if data_format not in get_args(DataFormat):
-        raise InvalidArgumentError(
-            f"data_format: expected 'nimble' or 'parquet', got {data_format!r}"
-        )
-    found = {**_DEFAULTS, _FORMAT: data_format}
-    if data_format == "parquet":
-        found["write.format.default"] = "parquet"
+    found = {**_DEFAULTS, **format_property(data_format)}
     if options is not None:
         found[_OPTIONS] = json.dumps(_changed(options))
     for name, value in (properties or {}).items():
@@ -138,6 +132,11 @@ def data_format_of(metadata: ice.Metadata) -> DataFormat:
 
 
 def format_property(data_format: DataFormat) -> dict[str, str]:
+    """The properties by which new files have a format."""
+    if data_format not in get_args(DataFormat):
+        raise InvalidArgumentError(
+            f"data_format: expected 'nimble' or 'parquet', got {data_format!r}"
+        )
     return {_FORMAT: data_format, "write.format.default": "parquet"}
 
 

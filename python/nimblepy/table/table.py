@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,14 +18,22 @@ from nimblepy.files.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.source import Filter
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.adding import describe_files
 from nimblepy.table.commit import Commit, run
 from nimblepy.table.evolve import Alter
 from nimblepy.table.fileset import FileSet, Reading
 from nimblepy.table.maintain import Age, Removal, census, expire, instant_ms, remove_orphans
-from nimblepy.table.model import DataFile, Snapshot
+from nimblepy.table.model import DataFile, DataFormat, Snapshot
 from nimblepy.table.plan import SnapshotPlan
-from nimblepy.table.row_changes import Append, DeleteKeys, DeleteWhere, NewKeys, RowChange
-from nimblepy.table.settings import target_of
+from nimblepy.table.row_changes import (
+    Append,
+    Conversion,
+    DeleteKeys,
+    DeleteWhere,
+    NewKeys,
+    RowChange,
+)
+from nimblepy.table.settings import format_property, target_of
 from nimblepy.table.transforms import partition_text
 from nimblepy.table.write import discard, write_rows
 
@@ -70,7 +81,7 @@ class Table(VersionedRows[FileSet]):
         )
 
     def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
-        key = (metadata.uuid, schema_id, metadata.sort_order_id)
+        key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping)
         known = self._readings.get(key)
         if known is None:
             known = self._readings[key] = Reading(
@@ -80,6 +91,7 @@ class Table(VersionedRows[FileSet]):
                 primary_key=tuple(metadata.primary_key(schema_id)),
                 defaults=metadata.defaults(schema_id),
                 specs=metadata.spec,
+                names=metadata.mapped_names(),
             )
         known.specs = metadata.spec
         return known
@@ -241,6 +253,66 @@ class Table(VersionedRows[FileSet]):
         except BaseException:
             discard(files)
             raise
+        return self._commit(change, metadata, begin)
+
+    def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
+        """Writes all rows anew in another format, which new files have from then on.
+
+        After a conversion to Parquet no manifest of the newest snapshot names a nimble file, so
+        that every Iceberg engine reads it; snapshots of before stay as they were.
+
+        Raises:
+            ConflictError: the table was changed meanwhile.
+
+        Cost: reads and writes all rows.
+        """
+        begin = time.perf_counter()
+        metadata = self._newest()
+        property = format_property(data_format)
+        rows = self._current_files(metadata)
+        target = replace(target_of(metadata), data_format=data_format)
+        files = write_rows(rows.scan().to_reader(), target, progress=progress)
+        done = self._commit(Conversion(files, self._current_files, metadata), metadata, begin)
+        self._set_property(property)
+        return done
+
+    def _set_property(self, properties: dict[str, str]) -> None:
+        while True:
+            evolution = ice.Evolution(self._reload())
+            evolution.set_properties(properties)
+            with contextlib.suppress(ice.SwapLost):
+                self._move(evolution.commit())
+                return
+
+    def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
+        """Makes files that exist part of the table, as they are and where they are.
+
+        They become the table's own: when their rows are deleted and the snapshots that had them
+        expire, they are removed.
+
+        Args:
+            paths: nimble or Parquet files, or directories of them. Columns are found by name;
+                nullable ones may be missing, and types may be narrower.
+
+        Raises:
+            InvalidArgumentError: a file does not fit the columns, or has rows of several
+                partitions; or it has the field ids of another table.
+            DuplicateKeyError: as :meth:`append`.
+
+        Cost: each file is read once, for its statistics.
+        """
+        begin = time.perf_counter()
+        metadata = self._newest()
+        if metadata.name_mapping is None:
+            self._set_property({ice.NAME_MAPPING: metadata.new_name_mapping()})
+            metadata = self._newest()
+        known = {member.file.path for member in self._current_files(metadata).members}
+        files = describe_files(paths, target_of(metadata), metadata.mapped_names())
+        for file in files:
+            if file.path in known:
+                raise InvalidArgumentError(f"add_files: {file.path} is part of {self.name} already")
+        change = Append(files, self._current_files, self._new_keys(metadata, files))
+        change.owned = False
         return self._commit(change, metadata, begin)
 
     def _current_files(self, metadata: ice.Metadata) -> FileSet:

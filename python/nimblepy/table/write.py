@@ -135,31 +135,15 @@ class _Writing:
         self._done: list[DataFile] = []
         # Arrow bytes for each byte of a file, as far as is known.
         self._packing = 2.0
-        self._transforms: list[tuple[Path, Apply, pa.DataType]] = []
-        by_id = _columns_by_id(target.schema)
-        for item in target.spec:
-            name, kind = by_id[item.source_id]
-            self._transforms.append((name, transform(item.transform, kind), kind))
+        self._split = _Splitter(target)
 
     def add(self, table: pa.Table) -> None:
-        for partition, rows in self._split(table):
+        for partition, rows in self._split.parts(table):
             self._file(partition).add(rows)
             file = self._open[partition]
             if file.arrow_bytes >= self._target.target_bytes * self._packing:
                 self._close(partition)
         self._progress.advance(table.num_rows)
-
-    def _split(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-        if not self._transforms:
-            yield (), table
-            return
-        keys = [apply(_column(table, name).combine_chunks()) for name, apply, _ in self._transforms]
-        groups = split_rows(
-            [k.combine_chunks() if isinstance(k, pa.ChunkedArray) else k for k in keys]
-        )
-        for scalars, rows in groups:
-            values = tuple(ice.internal_value(scalar.type, scalar) for scalar in scalars)
-            yield values, table if len(groups) == 1 else table.take(rows)
 
     def _file(self, partition: tuple[Any, ...]) -> _NimbleFile | _ParquetFile:
         file = self._open.get(partition)
@@ -168,7 +152,7 @@ class _Writing:
                 self._close(next(iter(self._open)))
             kind = _NimbleFile if self._target.data_format == "nimble" else _ParquetFile
             file = self._open[partition] = kind(
-                self._target, self._presorted, shared=bool(self._transforms)
+                self._target, self._presorted, shared=self._split.is_partitioned
             )
         self._open.move_to_end(partition)
         return file
@@ -191,6 +175,41 @@ class _Writing:
             file.abort()
         discard(self._done)
         self._progress.finish()
+
+
+class _Splitter:
+    """Splits rows by the partition that they belong to."""
+
+    def __init__(self, target: Target) -> None:
+        by_id = _columns_by_id(target.schema) if target.spec else {}
+        self._transforms: list[tuple[Path, Apply]] = []
+        for item in target.spec:
+            path, kind = by_id[item.source_id]
+            self._transforms.append((path, transform(item.transform, kind)))
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self._transforms)
+
+    def parts(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+        """(partition, its rows) for each partition that occurs."""
+        if not self._transforms:
+            yield (), table
+            return
+        keys = [apply(_column(table, path).combine_chunks()) for path, apply in self._transforms]
+        groups = split_rows([_array(key) for key in keys])
+        for scalars, rows in groups:
+            values = tuple(ice.internal_value(scalar.type, scalar) for scalar in scalars)
+            yield values, table if len(groups) == 1 else table.take(rows)
+
+
+def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def partition_of(table: pa.Table, target: Target) -> set[tuple[Any, ...]]:
+    """The partitions that rows belong to."""
+    return {partition for partition, _ in _Splitter(target).parts(table)}
 
 
 def discard(files: Sequence[DataFile]) -> None:

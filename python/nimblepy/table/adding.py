@@ -1,0 +1,113 @@
+"""Files that exist, described so that a table can have them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
+from nimblepy.file.open import open as open_file
+from nimblepy.files.mapped import MappedRows
+from nimblepy.files.parquet_rows import ParquetRows
+from nimblepy.io.location import is_uri, locate
+from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.request import Where
+from nimblepy.schema.field_ids import (
+    field_id_at,
+    field_id_of,
+    has_field_ids,
+    with_field_ids,
+)
+from nimblepy.table.metrics import MetricsCollector
+from nimblepy.table.model import FILE_FORMATS, DataFile, DataFormat
+from nimblepy.table.types import Conformer
+from nimblepy.table.write import Target, partition_of
+
+Path = str | os.PathLike[str]
+_BATCH_ROWS = 1 << 17
+
+
+def describe_files(
+    paths: Path | Sequence[Path], target: Target, names: Mapping[tuple[str, ...], int]
+) -> list[DataFile]:
+    """Files as a manifest lists them.
+
+    Args:
+        names: field ids by path, for files that have none.
+
+    Raises:
+        InvalidArgumentError: a file cannot be one of the table; the message says why.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found = [path for item in given for path in _listed(os.fspath(item))]
+    if not found:
+        raise InvalidArgumentError(f"add_files: no nimble or Parquet file in {given}")
+    twice = next((path for path in found if found.count(path) > 1), None)
+    if twice is not None:
+        raise InvalidArgumentError(f"add_files: {twice} is given twice")
+    files = [_describe(path, target, names) for path in found]
+    return [file for file in files if file.rows]
+
+
+def _listed(path: str) -> Iterator[str]:
+    place = locate(path)
+    if not place.is_directory():
+        yield path if is_uri(path) else os.path.abspath(path)
+        return
+    for name in place.names():
+        if name.endswith((".nimble", ".parquet")):
+            inside = f"{path.rstrip('/')}/{name}"
+            yield inside if is_uri(path) else os.path.abspath(inside)
+
+
+def _describe(path: str, target: Target, names: Mapping[tuple[str, ...], int]) -> DataFile:
+    kind: DataFormat = "parquet" if path.endswith(".parquet") else "nimble"
+    source: FixedRows
+    try:
+        source = ParquetRows(path) if kind == "parquet" else open_file(path)
+    except CorruptFileError as error:
+        raise InvalidArgumentError(f"add_files: {error}") from error
+    with source:
+        have = source.schema
+        if not has_field_ids(have):
+            have = with_field_ids(have, names)
+        try:
+            Conformer(source.schema, target.schema)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"add_files: {path}: {error}") from error
+        for field in have:
+            number, wanted = field_id_of(field), field_id_at(target.schema, (field.name,))
+            if number != wanted:
+                raise InvalidArgumentError(
+                    f"add_files: {path}: its column {field.name!r} has the field id {number}, the "
+                    f"table's {wanted}: it is a file of another table; append its rows"
+                )
+        rows = MappedRows(source, target.schema, have=have)
+        metrics = MetricsCollector(target.schema)
+        partitions = set()
+        everything = Where(None, rows.all_rows())
+        for batch in rows.filtered(everything, None, batch_rows=_BATCH_ROWS, threads=0):
+            metrics.add(batch)
+            partitions |= partition_of(pa.Table.from_batches([batch]), target)
+            for item, column in zip(target.schema, batch.columns, strict=True):
+                if not item.nullable and column.null_count:
+                    raise InvalidArgumentError(
+                        f"add_files: {path}: column {item.name!r} must have values, and has nulls"
+                    )
+            if len(partitions) > 1:
+                raise InvalidArgumentError(
+                    f"add_files: {path} has rows of more than one partition; append its rows"
+                )
+        place = locate(path)
+        size = os.stat(place.path).st_size if place.is_local else source.size_bytes
+        return DataFile(
+            path=path if is_uri(path) else f"file://{path}",
+            format=FILE_FORMATS[kind],
+            rows=source.num_rows,
+            bytes=size,
+            spec_id=target.spec_id,
+            partition=next(iter(partitions), ()),
+            metrics=metrics.result(),
+        )
