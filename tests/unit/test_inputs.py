@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -186,6 +187,14 @@ def test_a_directory_with_something_unknown_is_refused_by_name(tmp_path: Path) -
     (folder / "README.txt").write_text("hello there")
     with pytest.raises(nb.InvalidArgumentError, match=r"README\.txt"):
         nb.convert(folder, tmp_path / "o.nimble")
+
+
+def test_pipes_are_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe, out = tmp_path / "pipe", tmp_path / "o.nimble"
+    os.mkfifo(pipe)
+    for ask in (lambda: nb.open(pipe), lambda: nb.convert(pipe, out), lambda: nb.write(pipe, out)):
+        with pytest.raises(nb.InvalidArgumentError, match="pipe"):
+            ask()
 
 
 def test_vectors_of_numpy_are_fixed_size_lists(tmp_path: Path) -> None:

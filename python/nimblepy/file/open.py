@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -78,6 +79,7 @@ def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> An
     if isinstance(source, (str, os.PathLike)):
         location = locate(source, filesystem)
         if location.is_local:
+            _check_regular(location.path)
             return _core.open_path(location.path, mmap, cache_bytes)
         return _core.open_python(location.open(), location.path, REMOTE_GAP, cache_bytes)
     if isinstance(source, (bytes, bytearray, memoryview, pa.Buffer)):
@@ -90,6 +92,13 @@ def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> An
         "source: expected a path, URI, bytes, pyarrow.Buffer or a seekable binary file, "
         f"got {type(source).__name__}"
     )
+
+
+def _check_regular(path: str) -> None:
+    """Refuses a pipe, which would wait for a writer, and other things that have no end to read."""
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode) or stat.S_ISDIR(mode)):
+        raise InvalidArgumentError(f"{path} is a device, a pipe or a socket, not a regular file")
 
 
 def _absolute(path: str) -> str:

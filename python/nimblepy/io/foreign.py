@@ -164,6 +164,11 @@ def _parts_of(path: str, format: Format | None) -> list[_Part]:
         return _in_glob(store, path, prefix, format)
     if kind == pafs.FileType.NotFound:
         raise FileNotFoundError(2, "no such file or directory", prefix + path)
+    if kind != pafs.FileType.File:
+        raise InvalidArgumentError(
+            f"{prefix}{path} is a device, a pipe or a socket; give nimblepy.write a reader, "
+            "such as pyarrow.csv.open_csv(sys.stdin.buffer)"
+        )
     return [_Part(store, path, prefix + path, format or _format_of(store, path, prefix + path))]
 
 
