@@ -42,7 +42,7 @@ def tensors(table: pa.Table) -> Example:
     return found
 
 
-class RowDataset(Dataset):  # type: ignore[misc]  # torch is not there for everybody who checks
+class RowDataset(Dataset[Any]):
     """A map-style dataset: examples by row number, for a ``DataLoader`` with any sampler.
 
     Args:
@@ -82,7 +82,7 @@ class RowDataset(Dataset):  # type: ignore[misc]  # torch is not there for every
         return _examples(tensors(table), len(rows), self._transform)
 
 
-class BlockDataset(IterableDataset):  # type: ignore[misc]
+class BlockDataset(IterableDataset[Any]):
     """All rows once per epoch, block after block, both in random order if ``shuffle``.
 
     Blocks are runs of neighbouring rows, read whole, which costs about as much as a scan. Rows are
