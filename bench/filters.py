@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import random
+import statistics
 import sys
 import tempfile
 import time
@@ -21,7 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import nimblepy as nb
 from nimblepy.expr.filter import parse_filter
@@ -441,13 +444,107 @@ def show(found: Difference) -> None:
     print(f"{found.text}\n  nimblepy: {found.ours}\n  DuckDB:   {found.theirs}")
 
 
+# ------------------------------------------------------------------ speed
+
+SPEED = {
+    "number": "quantity > 45",
+    "conjunction": "shipped >= '1994-01-01' AND shipped < '1995-01-01' AND quantity < 24",
+    "decimals": "price * (1 - discount) > 90000",
+    "year": "year(shipped) = 1995 AND EXTRACT(month FROM shipped) = 3",
+    "two columns": "committed < received",
+    "list": "mode IN ('MAIL', 'SHIP')",
+    "prefix": "comment LIKE 'final%'",
+    "contains": "comment LIKE '%special%'",
+    "case": "CASE WHEN mode = 'MAIL' THEN quantity ELSE 50 - quantity END > 48",
+    "function": "length(comment) > 60 AND upper(mode) = 'RAIL'",
+}
+
+
+def make_lineitem(rows: int) -> pa.Table:
+    """Columns like those of TPC-H's lineitem."""
+    chance = np.random.default_rng(1)
+    words = np.array(
+        [
+            "final",
+            "special",
+            "pending",
+            "express",
+            "regular",
+            "silent",
+            "careful",
+            "bold",
+            "even",
+            "quick",
+        ]
+    )
+    modes = np.array(["MAIL", "SHIP", "RAIL", "AIR", "TRUCK", "FOB", "REG AIR"])
+    shipped = (np.datetime64("1992-01-01") + chance.integers(0, 2500, rows)).astype("datetime64[D]")
+    cents = chance.integers(90_000, 10_500_000, rows)
+    price = pa.array(cents).cast(pa.decimal128(19, 0))
+    comment = words[chance.integers(0, 10, rows)]
+    for _ in range(6):
+        comment = np.char.add(np.char.add(comment, " "), words[chance.integers(0, 10, rows)])
+    return pa.table(
+        {
+            "quantity": pa.array(chance.integers(1, 51, rows).astype(np.int32)),
+            "price": pc.multiply(price, pa.scalar(Decimal("0.01"))).cast(pa.decimal128(15, 2)),
+            "discount": pc.multiply(
+                pa.array(chance.integers(0, 11, rows)).cast(pa.decimal128(19, 0)),
+                pa.scalar(Decimal("0.01")),
+            ).cast(pa.decimal128(15, 2)),
+            "shipped": pa.array(shipped),
+            "committed": pa.array(shipped + chance.integers(-30, 60, rows)),
+            "received": pa.array(shipped + chance.integers(1, 31, rows)),
+            "mode": pa.array(modes[chance.integers(0, 7, rows)]),
+            "comment": pa.array(comment),
+        }
+    )
+
+
+def measure(rows: int, rounds: int) -> None:
+    """Rows that pass, counted by both in turns: medians of elapsed and of processor time."""
+    lineitem = make_lineitem(rows)
+    with tempfile.TemporaryDirectory() as directory, duckdb.connect() as duck:
+        nb.write(lineitem, Path(directory) / "l.nimble")
+        file = nb.open(Path(directory) / "l.nimble")
+        duck.execute("CREATE TABLE t AS SELECT * FROM lineitem")
+        print(f"{rows:,} rows, medians of {rounds}; ratio: nimblepy / DuckDB\n")
+        print(
+            f"{'filter':<12}{'ms':>9}{'DuckDB':>9}{'ratio':>7}{'cpu ms':>9}{'DuckDB':>9}{'ratio':>7}"
+        )
+        for name, text in SPEED.items():
+            query = f"SELECT count(*) FROM t WHERE {text}"
+            ways = [
+                lambda text=text: file.count_rows(text),
+                lambda query=query: duck.execute(query).fetchone()[0],
+            ]
+            counts = [way() for way in ways]
+            assert counts[0] == counts[1], (name, counts)
+            times: list[list[tuple[float, float]]] = [[], []]
+            for _ in range(rounds):
+                for way, taken in zip(ways, times, strict=True):
+                    began, cpu = time.perf_counter(), time.process_time()
+                    way()
+                    taken.append((time.perf_counter() - began, time.process_time() - cpu))
+            cells = []
+            for which in (0, 1):
+                ours, theirs = (1e3 * statistics.median(t[which] for t in taken) for taken in times)
+                cells.append(f"{ours:9.1f}{theirs:9.1f}{ours / theirs:7.2f}")
+            print(f"{name:<12}{''.join(cells)}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--count", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--speed", action="store_true", help="measure ten typical filters")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows to measure over")
     args = parser.parse_args()
+    if args.speed:
+        measure(args.rows, 7)
+        return 0
     began = time.process_time()
     compared, differences = fuzz(args.count, args.seed, show)
     print(f"{args.count} conditions, {compared} answered by both, {differences} differences, "

@@ -89,7 +89,7 @@ def narrowed(array: pa.Array) -> pa.Array:
     """decimal128 as decimal64: every other word of the values."""
     words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :][: 2 * len(array)]
     data_type = pa.decimal64(min(array.type.precision, NARROW), array.type.scale)
-    return from_ints(pa.array(words[::2].copy()), data_type, _validity(array))
+    return from_ints(pa.array(words[::2]), data_type, _validity(array))
 
 
 def widened(value: Value) -> Value:

@@ -21,7 +21,7 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr import numbers, times
 from nimblepy.expr.arrays import Value, full, plain_scalar, plain_type, rows_of, widened
-from nimblepy.expr.casts import cast, parse_bytes, parse_uuid, type_named
+from nimblepy.expr.casts import cast, parse_bytes, parse_uuid, type_name, type_named
 from nimblepy.expr.deep import Deep, run
 from nimblepy.expr.functions import FUNCTIONS, fits, is_list
 from nimblepy.expr.nodes import Op
@@ -437,7 +437,8 @@ class _Binder:
                 found = _common_type(data_type, term.type)
                 if found is None:
                     raise self._refuse(
-                        tree, f"no type holds both {_name(data_type)} and {_name(term.type)}"
+                        tree,
+                        f"no type holds both {type_name(data_type)} and {type_name(term.type)}",
                     )
                 data_type = found
         if pt.is_decimal(data_type) and data_type.bit_width == 64:
@@ -841,21 +842,15 @@ def _is_interval(data_type: pa.DataType) -> bool:
     return bool(pt.is_interval(data_type) or pt.is_duration(data_type))
 
 
-def _name(data_type: pa.DataType) -> str:
-    if pt.is_decimal(data_type):
-        return f"decimal({data_type.precision}, {data_type.scale})"
-    return "uuid" if isinstance(data_type, pa.UuidType) else str(data_type)
-
-
 def _noun(term: Term) -> str:
     """A term for messages, by its type."""
     if isinstance(term, Col):
-        return f"a {_name(term.column.value_type)} column"
+        return f"a {type_name(term.column.value_type)} column"
     if isinstance(term, Lit):
         if pt.is_null(term.type):
             return "NULL"
-        return f"{show(term.value)}, which is {_name(term.type)}"
-    return f"a value of type {_name(term.type)}"
+        return f"{show(term.value)}, which is {type_name(term.type)}"
+    return f"a value of type {type_name(term.type)}"
 
 
 _NOUNS = {

@@ -60,6 +60,13 @@ def type_named(name: str) -> pa.DataType | None:
     return TYPES.get(plain_name)
 
 
+def type_name(data_type: pa.DataType) -> str:
+    """A type for messages."""
+    if pt.is_decimal(data_type):
+        return f"decimal({data_type.precision}, {data_type.scale})"
+    return "uuid" if isinstance(data_type, pa.UuidType) else str(data_type)
+
+
 def cast(value: pa.Array, source: pa.DataType, target: pa.DataType, lenient: bool) -> pa.Array:
     """``value`` of the SQL type ``source`` as ``target``.
 
@@ -95,7 +102,7 @@ def cast(value: pa.Array, source: pa.DataType, target: pa.DataType, lenient: boo
         return value.cast(wanted)
     elif kind == goal == "time":
         return value.cast(wanted, safe=False)
-    raise InvalidArgumentError(f"cannot cast {source} to {target}")
+    raise InvalidArgumentError(f"cannot cast {type_name(source)} to {type_name(target)}")
 
 
 def _is_uuid(data_type: pa.DataType) -> bool:
@@ -109,7 +116,7 @@ def _checked(value: pa.Array, fits: pa.Array, wanted: pa.DataType, lenient: bool
         return value
     if not lenient:
         first = value.filter(pc.invert(fits))[0]
-        raise InvalidArgumentError(f"{show(first)} is no {wanted}")
+        raise InvalidArgumentError(f"{show(first)} is no {type_name(wanted)}")
     return pc.if_else(fits, value, pa.scalar(None, value.type))
 
 
@@ -235,7 +242,7 @@ def _each(
         except (ValueError, KeyError, ArithmeticError, InvalidArgumentError):
             if lenient:
                 return None
-            raise InvalidArgumentError(f"{show(item)} is no {target}") from None
+            raise InvalidArgumentError(f"{show(item)} is no {type_name(target)}") from None
 
     return each_value(value, convert, wanted)
 

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from nimblepy.expr import lists, numbers, strings, times
 from nimblepy.expr.arrays import Value
-from nimblepy.expr.strings import with_options
+from nimblepy.expr.strings import faster, with_options
 from nimblepy.schema.kinds import family, is_bytes, is_text
 
 
@@ -27,15 +27,18 @@ class Function(NamedTuple):
     strict: bool = True
 
 
+characters = faster(pc.utf8_length, pc.binary_length)
+
+
 def _length(value: Value) -> Value:
     if is_text(value.type):
-        return pc.utf8_length(value).cast(pa.int64())
+        return characters(value).cast(pa.int64())
     return lists.length(value)
 
 
 def _contains(value: Value, wanted: Value) -> Value:
     if is_text(value.type):
-        return with_options(pc.match_substring)(value, wanted)
+        return with_options(strings.holds)(value, wanted)
     return lists.contains(value, wanted)
 
 
@@ -64,8 +67,8 @@ _TABLE: dict[str, Function] = {
     "isinf": Function("number", numbers.is_inf),
     "isfinite": Function("number", numbers.is_finite),
     # text
-    "lower lcase": Function("text", pc.utf8_lower),
-    "upper ucase": Function("text", pc.utf8_upper),
+    "lower lcase": Function("text", faster(pc.utf8_lower, pc.ascii_lower)),
+    "upper ucase": Function("text", faster(pc.utf8_upper, pc.ascii_upper)),
     "length": Function("text|list", _length),
     "len char_length character_length array_length list_length": Function("text|list", _length),
     "strlen": Function("text", _octets),

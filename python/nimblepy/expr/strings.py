@@ -112,11 +112,27 @@ def repeat(value: Value, times: int) -> Value:
     return pc.binary_repeat(value, max(times, 0))
 
 
+def is_ascii(value: Value) -> bool:
+    """Whether all characters are one byte, so that the kernels of bytes give the same answers."""
+    data = None if isinstance(value, pa.Scalar) else value.buffers()[2]
+    return data is not None and (data.size == 0 or np.frombuffer(data, np.int8).min() >= 0)
+
+
+def faster(kernel: Callable[..., Value], of_ascii: Callable[..., Value]) -> Callable[..., Value]:
+    """A kernel of text that has a quicker one for ASCII."""
+    return lambda value: (of_ascii if is_ascii(value) else kernel)(value)
+
+
+def holds(value: Value, part: str) -> Value:
+    """Whether a text has a part; quicker than pyarrow's own test."""
+    return pc.greater_equal(pc.find_substring(value, part), 0)
+
+
 def position(value: Value, wanted: str) -> Value:
     """Where a text begins first, 0: nowhere."""
     found = pc.add(pc.find_substring(value, wanted), 1).cast(pa.int64())
-    if pc.all(pc.equal(pc.binary_length(value), pc.utf8_length(value)), min_count=0).as_py():
-        return found  # bytes are characters
+    if is_ascii(value):
+        return found
     return each_value(value, lambda s: None if s is None else s.find(wanted) + 1, pa.int64())
 
 
@@ -193,7 +209,7 @@ def like(value: Value, pattern: str, escape: str | None = None, ignore_case: boo
             if not inner:
                 return pc.match_substring(value, "")
             if before and after:
-                return pc.match_substring(value, inner)
+                return holds(value, inner)
             if before:
                 return pc.ends_with(value, inner)
             if after:

@@ -152,7 +152,11 @@ def call(
                 if any(isinstance(arg, Lit) and arg.quoted for arg in args):
                     raise
                 # It may never be asked for, as behind a condition that does not hold.
-        samples = [a.value if isinstance(a, Lit) else empty(plain_type(a.type)) for a in args]
+        known = not all(isinstance(arg, Lit) for arg in args)
+        samples = [
+            arg.value if known and isinstance(arg, Lit) else empty(plain_type(arg.type))
+            for arg in args
+        ]
         found = kernel(*samples).type
         if strict and any(isinstance(arg, Lit) and not arg.value.is_valid for arg in args):
             return Lit(pa.scalar(None, found), found)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.expr.filter import Filter, make_filter
 from nimblepy.expr.pushdown import split
-from nimblepy.file.candidates import candidate_rows
+from nimblepy.file.candidates import CandidateRows, candidate_rows
 from nimblepy.file.handle import FileHandle
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
@@ -38,46 +38,54 @@ def filtered(
     if where.filter is None:
         yield from stream_batches(projection.scan(found.rows.ranges, batch_rows, threads))
         return
-    reader = _BatchReader(projection, threads)
-    if found.secondary:
-        # An index has named the rows: few of any block, so all is asked of just these.
-        inputs = FilterColumns(file, where.filter)
-        scattered = found.rows.rows
-        for at in range(0, len(scattered), batch_rows):
-            rows = scattered[at : at + batch_rows]
-            mask = where.filter.mask(inputs.read(rows, threads))
-            yield from reader.read(rows[mask.to_numpy(zero_copy_only=False)])
-        return
-    ranges = found.rows.ranges
-    native = _native(file, where.filter)
+    native = None if found.secondary else _native(file, where.filter)
     if native is not None and native.residual is None:
+        ranges = found.rows.ranges
         yield from stream_batches(projection.scan(ranges, batch_rows, threads, native.rows))
         return
-    residual = where.filter if native is None else native.residual
-    assert residual is not None
+    reader = _BatchReader(projection, threads)
+    for rows, mask in _asked(file, where.filter, native, found, batch_rows, threads):
+        yield from reader.read(rows.rows[mask.to_numpy(zero_copy_only=False)])
+
+
+def _asked(
+    file: FileHandle,
+    filter: Filter,
+    native: _Native | None,
+    found: CandidateRows,
+    batch_rows: int,
+    threads: int,
+) -> Iterator[tuple[RowSet, pa.BooleanArray]]:
+    """Rows that may pass, and which of them do, in file order."""
+    residual = filter if native is None or native.residual is None else native.residual
     inputs = FilterColumns(file, residual)
-    if native is None:
+    if found.secondary:
+        # An index has named the rows: few of any block, so all is asked of just these.
+        for at in range(0, found.rows.num_rows, batch_rows):
+            rows = found.rows.slice(at, at + batch_rows)
+            yield rows, residual.mask(inputs.read(rows.rows, threads))
+    elif native is None:
         # All rows are asked: their columns are decoded ahead.
-        at, numbers = 0, RowSet.of_ranges(ranges)
-        for batch in inputs.stream(ranges, batch_rows, threads):
-            rows = numbers.slice(at, at + batch.num_rows).rows
+        at = 0
+        for batch in inputs.stream(found.rows.ranges, batch_rows, threads):
+            yield found.rows.slice(at, at + batch.num_rows), residual.mask(batch)
             at += batch.num_rows
-            yield from reader.read(rows[residual.mask(batch).to_numpy(zero_copy_only=False)])
-        return
-    for begin, end in _slices(ranges, batch_rows):
-        rows = native.rows.rows(np.array([[begin, end]], dtype=np.uint64), threads)
-        if len(rows):
-            mask = residual.mask(inputs.read(rows, threads))
-            yield from reader.read(rows[mask.to_numpy(zero_copy_only=False)])
+    else:
+        for begin, end in _slices(found.rows.ranges, batch_rows):
+            passing = native.rows.rows(np.array([[begin, end]], dtype=np.uint64), threads)
+            if len(passing):
+                yield RowSet(passing), residual.mask(inputs.read(passing, threads))
 
 
 def count_passing(file: FileHandle, where: Where, threads: int) -> int:
     """How many rows pass; decodes as little as it can."""
     assert where.filter is not None
-    native = _native(file, where.filter)
+    found = candidate_rows(file, where)
+    native = None if found.secondary else _native(file, where.filter)
     if native is not None and native.residual is None:
-        return int(native.rows.count(candidate_rows(file, where).rows.ranges, threads))
-    return sum(batch.num_rows for batch in filtered(file, where, (), 1 << 16, threads))
+        return int(native.rows.count(found.rows.ranges, threads))
+    asked = _asked(file, where.filter, native, found, 1 << 16, threads)
+    return sum(mask.true_count for _, mask in asked)
 
 
 def _native(file: FileHandle, filter: Filter) -> _Native | None:
