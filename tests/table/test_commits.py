@@ -224,7 +224,7 @@ def test_killed_writers(tmp_path: Path, kills: int) -> None:
         begin = time.monotonic()
         while table.refresh().iceberg.metadata_location == before:
             assert process.is_alive()
-            assert time.monotonic() - begin < 60
+            assert time.monotonic() - begin < 600
             time.sleep(0.01)
         time.sleep(chosen.uniform(0, 0.3))
         assert process.pid is not None
@@ -233,6 +233,8 @@ def test_killed_writers(tmp_path: Path, kills: int) -> None:
         table.refresh()
         found = keys(table)
         assert table.num_rows == len(found)
+        if seed % 10 == 9:
+            table.expire(keep=10)
     table.append(rows(1_000_000))
     table.remove_orphans(older_than=dt.timedelta(0))
     assert files(table) == reachable(table)

@@ -14,7 +14,7 @@ import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import OutputFormat, print_json, print_rows
-from nimblepy.files.resolve import as_rows
+from nimblepy.cli.sources import open_rows
 from nimblepy.io.progress import Progress
 from nimblepy.join.joinable import Joinable
 from nimblepy.schema.types import format_bytes
@@ -66,7 +66,7 @@ def _print_facts(path: str, rows: Joinable) -> None:
 
 def print_inspection(path: str, *, depth: int, as_json: bool) -> None:
     """The facts of a file or dataset and the tree of its parts, ``depth`` levels deep."""
-    with as_rows(path) as rows:
+    with open_rows(path) as rows:
         layout = rows.layout()
         if as_json:
             print_json({"file": path, **_facts(rows), "layout": layout.to_dict()})
@@ -92,7 +92,7 @@ def _tree(node: LayoutNode, depth: int) -> Tree:
 
 def print_schema(path: str, *, as_json: bool) -> None:
     """Columns and types, cluster key and indexes."""
-    with as_rows(path) as file:
+    with open_rows(path) as file:
         if not as_json:
             _print_facts(path, file)
         fields = [
@@ -120,7 +120,7 @@ _STATS = pa.schema(
 
 def print_stats(path: str, output: OutputFormat) -> None:
     """One row per column: bytes, share of the file and encodings, over all stripes."""
-    with as_rows(path) as file:
+    with open_rows(path) as file:
         sizes: Counter[str] = Counter()
         encodings: dict[str, Counter[str]] = {}
         stripes = (node for node in file.layout().walk() if node.kind == "stripe")
@@ -152,7 +152,7 @@ def verify_files(paths: Sequence[str], *, as_json: bool) -> None:
     try:
         for path in paths:
             started = time.perf_counter()
-            with as_rows(path) as file:
+            with open_rows(path) as file:
                 file.verify()
                 rows, size = file.num_rows, file.size_bytes
             seconds = time.perf_counter() - started

@@ -48,7 +48,10 @@ app = typer.Typer(
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A nimble file: path or URI.")]
 RowsArgument = Annotated[
-    str, typer.Argument(metavar="FILE", help="A nimble file or a directory of them: path or URI.")
+    str,
+    typer.Argument(
+        metavar="FILE", help="A nimble file, a directory of them, or CATALOG#TABLE: path or URI."
+    ),
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON; rows as one object per line.")
@@ -317,6 +320,80 @@ def advise(
     from nimblepy.cli.query import parameters
 
     run_advise(file, filter or [], parameters(param), on or [], log, columns, as_json=json)
+
+
+tables = typer.Typer(help="Tables in a catalog: a directory, or a URI.", no_args_is_help=True)
+app.add_typer(tables, name="table")
+
+CatalogArgument = Annotated[
+    str, typer.Argument(metavar="CATALOG", help="Directory or URI of a catalog.")
+]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="CATALOG#NAMESPACE.NAME, as in lake#shop.events")
+]
+tables.command("lookup", cls=_TakesNumbers)(lookup)
+tables.command("scan")(scan)
+
+
+@tables.command("ls")
+def table_ls(catalog: CatalogArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+    """Print the names of all tables."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.table import print_tables
+
+    print_tables(catalog, output_format(json, csv))
+
+
+@tables.command("show")
+def table_show(table: TableArgument, json: JsonOption = False) -> None:
+    """Print what a table is made of: rows, files, keys, partitions, columns."""
+    from nimblepy.cli.table import show_table
+
+    show_table(table, as_json=json)
+
+
+@tables.command("history")
+def table_history(table: TableArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+    """Print every snapshot: when, who, and how many rows and files."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.table import print_history
+
+    print_history(table, output_format(json, csv))
+
+
+@tables.command("files")
+def table_files(table: TableArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+    """Print the data files of the newest snapshot."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.table import print_files
+
+    print_files(table, output_format(json, csv))
+
+
+@tables.command("expire")
+def table_expire(
+    table: TableArgument,
+    keep: Annotated[int | None, typer.Option(min=1, help="Snapshots that stay.")] = None,
+    older_than: Annotated[str | None, typer.Option(help="Only older ones: 12h, 5d.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Forget old snapshots, and remove the files that only they name."""
+    from nimblepy.cli.table import run_expire
+
+    run_expire(table, keep, older_than, as_json=json)
+
+
+@tables.command("remove-orphans")
+def table_orphans(
+    table: TableArgument,
+    older_than: Annotated[str, typer.Option(help="Only files older than this: 12h, 5d.")] = "3d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Remove files below the table that no snapshot names."""
+    from nimblepy.cli.table import run_orphans
+
+    run_orphans(table, older_than, dry_run, as_json=json)
 
 
 def main() -> None:

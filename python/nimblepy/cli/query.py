@@ -12,7 +12,7 @@ import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows, split_names
-from nimblepy.files.resolve import as_rows
+from nimblepy.cli.sources import open_rows
 from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive
 from nimblepy.schema.columns import Column, resolve_column
@@ -55,7 +55,7 @@ class Bounds:
 
 def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
     """Prints the rows of each key, in the order of the keys."""
-    with as_rows(path) as file:
+    with open_rows(path) as file:
         columns = _key_columns(file, query.on)
         on = [column.name for column in columns]
         parsed = [_parse_key(columns, key) for key in keys]
@@ -79,7 +79,7 @@ def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
 
 def run_range(path: str, bounds: Bounds, query: Query) -> None:
     """Prints a key range or prefix, in key order."""
-    with as_rows(path) as file:
+    with open_rows(path) as file:
         columns = _key_columns(file, query.on)
         on = None if query.on is None else [column.name for column in columns]
         asked: dict[str, Any]
@@ -123,7 +123,7 @@ def run_scan(
     count_only: bool,
 ) -> None:
     """Prints rows in file order."""
-    with as_rows(path) as file:
+    with open_rows(path) as file:
         if query.explain:
             _print_plan(file.explain(columns=query.names, filter=filter, params=params), query)
             return

@@ -1,1 +1,8 @@
 """Tables: files that change together, with Iceberg's metadata and our own reading."""
+
+from importlib.util import find_spec
+
+from nimblepy.errors import MissingExtraError
+
+if find_spec("pyiceberg") is None:
+    raise MissingExtraError("tables need pyiceberg: pip install 'nimblepy[table]'")

@@ -799,8 +799,8 @@ class Metadata:
                 path=item.manifest_path,
                 deletes=item.content == ManifestContent.DELETES,
                 spec_id=item.partition_spec_id,
-                files=(item.added_files_count or 0) + (item.existing_files_count or 0),
-                rows=(item.added_rows_count or 0) + (item.existing_rows_count or 0),
+                files=_total(item.added_files_count, item.existing_files_count),
+                rows=_total(item.added_rows_count, item.existing_rows_count),
                 sequence=item.sequence_number or 0,
                 raw=item,
             )
@@ -832,6 +832,11 @@ class Metadata:
     def pruner(self, conjuncts: Sequence[nodes.Node], schema_id: int | None) -> Pruner:
         """Tells which manifests and files may have rows for which all ``conjuncts`` are true."""
         return Pruner(self, conjuncts, schema_id)
+
+
+def _total(added: int | None, existing: int | None) -> int:
+    """Of both; -1 where the manifest list, of version 1 of the format, does not say it."""
+    return -1 if added is None or existing is None else added + existing
 
 
 def _mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:

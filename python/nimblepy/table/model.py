@@ -77,7 +77,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
-    """A list of files, as the manifest list of a snapshot names it."""
+    """A list of files, as the manifest list of a snapshot names it.
+
+    Attributes:
+        files, rows: of those that are live; -1 where the manifest list does not say it.
+    """
 
     path: str
     deletes: bool

@@ -147,7 +147,7 @@ class Table(VersionedRows[FileSet]):
     def num_rows(self) -> int:
         """Number of live rows. Cost: delete files are read, if there are any."""
         plan = self.current.plan
-        if not plan.has_deletes:
+        if not plan.has_deletes and all(manifest.rows >= 0 for manifest in plan.manifests):
             return sum(manifest.rows for manifest in plan.manifests)
         return self.current.num_rows
 

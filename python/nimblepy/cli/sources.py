@@ -1,0 +1,26 @@
+"""What a command names: a file, a directory of files, or a table as ``catalog#namespace.name``."""
+
+from __future__ import annotations
+
+import os
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.files.resolve import as_rows
+from nimblepy.join.joinable import Joinable
+
+
+def open_rows(text: str) -> Joinable:
+    """The rows that ``text`` names, opened."""
+    catalog, mark, name = text.rpartition("#")
+    if not mark or os.path.exists(text):
+        return as_rows(text)
+    from nimblepy.table.catalog import connect
+
+    return connect(existing_catalog(catalog)).table(name)
+
+
+def existing_catalog(text: str) -> str:
+    """A catalog's directory or URI; a directory has to be one already."""
+    if ":" not in text and not os.path.exists(os.path.join(text, "catalog.db")):
+        raise InvalidArgumentError(f"{text}: no catalog of tables is in this directory")
+    return text

@@ -1,0 +1,122 @@
+"""The commands about tables: which there are, what they are made of, what was done to them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+import pyarrow as pa
+import typer
+
+from nimblepy.cli.output import OutputFormat, print_json, print_rows
+from nimblepy.cli.sources import existing_catalog
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.types import format_bytes
+from nimblepy.table.catalog import connect
+from nimblepy.table.maintain import Removal
+from nimblepy.table.table import Table
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def open_table(text: str) -> Table:
+    """The table that ``catalog#namespace.name`` names."""
+    catalog, mark, name = text.rpartition("#")
+    if not mark:
+        raise InvalidArgumentError(f"{text}: expected CATALOG#NAMESPACE.NAME")
+    return connect(existing_catalog(catalog)).table(name)
+
+
+def print_tables(catalog: str, output: OutputFormat) -> None:
+    names = connect(existing_catalog(catalog)).tables()
+    _print(pa.table({"table": pa.array(names, pa.string())}), output)
+
+
+def show_table(text: str, *, as_json: bool) -> None:
+    table = open_table(text)
+    facts: dict[str, object] = {
+        "table": table.name,
+        "location": table.location,
+        "metadata": table.metadata_location,
+        "snapshot": table.snapshot,
+        "rows": table.num_rows,
+        "files": table.current.num_files,
+        "bytes": table.size_bytes,
+        "primary_key": table.primary_key,
+        "cluster_by": [str(key) for key in table.cluster_by],
+        "partition_by": table.partition_by,
+        "tags": table.tags,
+        "branches": table.branches,
+        "columns": {field.name: str(field.type) for field in table.schema},
+    }
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            typer.echo(f"{name}:")
+            for key, item in value.items():
+                typer.echo(f"  {key}: {item}")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            typer.echo(f"{name}: {'none' if shown in (None, '') else shown}")
+
+
+def print_history(text: str, output: OutputFormat) -> None:
+    _print(open_table(text).snapshots(), output)
+
+
+def print_files(text: str, output: OutputFormat) -> None:
+    table = open_table(text)
+    rows = [
+        {
+            "path": member.file.path,
+            "format": member.file.format,
+            "rows": member.file.rows,
+            "bytes": member.file.bytes,
+            "deleted": 0 if (gone := member.deleted()) is None else len(gone),
+            "partition": ", ".join(map(str, member.file.partition)),
+        }
+        for member in table.current.members
+    ]
+    schema = pa.schema(
+        {
+            "path": pa.string(),
+            "format": pa.string(),
+            "rows": pa.int64(),
+            "bytes": pa.int64(),
+            "deleted": pa.int64(),
+            "partition": pa.string(),
+        }
+    )
+    _print(pa.Table.from_pylist(rows, schema=schema), output)
+
+
+def run_expire(text: str, keep: int | None, older_than: str | None, *, as_json: bool) -> None:
+    age = None if older_than is None else _age(older_than)
+    _print_removal(open_table(text).expire(keep=keep, older_than=age), as_json=as_json)
+
+
+def run_orphans(text: str, older_than: str, dry_run: bool, *, as_json: bool) -> None:
+    done = open_table(text).remove_orphans(older_than=_age(older_than), dry_run=dry_run)
+    _print_removal(done, as_json=as_json)
+
+
+def _print_removal(done: Removal, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"snapshots": done.snapshots, "files": done.files, "bytes": done.bytes})
+        return
+    typer.echo(
+        f"{len(done.snapshots):,} snapshots, {len(done.files):,} files, {format_bytes(done.bytes)}"
+    )
+
+
+def _age(text: str) -> datetime.timedelta:
+    found = re.fullmatch(r"(\d+)([smhd])", text.strip())
+    if found is None:
+        raise InvalidArgumentError(f"age {text!r}: expected a number and s, m, h or d, as in 3d")
+    return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _print(table: pa.Table, output: OutputFormat) -> None:
+    print_rows(table.to_batches(), table.schema, output)

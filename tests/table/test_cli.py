@@ -1,0 +1,79 @@
+"""``nimble table``, and tables wherever a file is taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+import nimblepy as nb
+from nimblepy.cli.main import app
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def place(lake: nb.Catalog, tmp_path: Path) -> str:
+    table = lake.create_table(
+        "shop.items",
+        pa.table({"id": range(10), "g": ["a", "b"] * 5}),
+        cluster_by="id",
+        partition_by="g",
+    )
+    table.delete("id = 4")
+    table.tag("v1")
+    return f"{tmp_path}/lake#shop.items"
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_what_there_is(place: str) -> None:
+    assert lines(run("table", "ls", place.partition("#")[0], "--json")) == [{"table": "shop.items"}]
+    shown = json.loads(run("table", "show", place, "--json").stdout)
+    assert (shown["rows"], shown["files"], shown["partition_by"]) == (9, 2, ["g"])
+    assert list(shown["tags"]) == ["v1"]
+    assert "rows: 9" in run("table", "show", place).stdout
+    history = lines(run("table", "history", place, "--json"))
+    assert [row["operation"] for row in history] == ["append", "delete"]
+    files = lines(run("table", "files", place, "--json"))
+    assert sorted((row["partition"], row["deleted"]) for row in files) == [("a", 1), ("b", 0)]
+
+
+def test_rows(place: str) -> None:
+    for command in (["lookup"], ["table", "lookup"]):
+        assert lines(run(*command, place, "3", "4", "--json")) == [{"id": 3, "g": "b"}]
+    found = lines(run("table", "scan", place, "-f", "g = 'a' AND id > 2", "--json"))
+    assert [row["id"] for row in found] == [6, 8]
+    assert [row["id"] for row in lines(run("range", place, "--lower", "7", "--json"))] == [7, 8, 9]
+    assert run("schema", place).exit_code == 0
+
+
+def test_expire_and_orphans(place: str) -> None:
+    done = json.loads(run("table", "expire", place, "--keep", "1", "--json").stdout)
+    assert len(done["snapshots"]) == 1
+    result = run("table", "remove-orphans", place, "--older-than", "0s", "--dry-run")
+    assert result.stdout.startswith("0 snapshots, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ls", "nowhere"], "no catalog of tables"),
+        (["show", "nowhere"], "expected CATALOG#NAMESPACE.NAME"),
+        (["expire", "{place}", "--older-than", "soon"], "as in 3d"),
+        (["show", "{place}x"], "no table"),
+    ],
+)
+def test_mistakes(place: str, arguments: list[str], message: str) -> None:
+    result = run("table", *(argument.replace("{place}", place) for argument in arguments))
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.output
