@@ -130,3 +130,17 @@ def test_convert(lake: nb.Catalog, first: Any) -> None:
     assert table.at(snapshot=old).num_rows == live
     with pytest.raises(nb.InvalidArgumentError, match="'nimble' or 'parquet'"):
         table.convert("orc")  # type: ignore[arg-type]
+
+
+def test_missing_columns_with_a_default(lake: nb.Catalog, tmp_path: Path) -> None:
+    """Statistics and partitions say what reads say: the default."""
+    table = lake.create_table("a.b", ROWS.select(["k"]).schema)
+    with table.alter() as a:
+        a.add_column("x", pa.int32(), default=7)
+        a.partition_by("x")
+    pq.write_table(ROWS.select(["k"]).slice(0, 3), tmp_path / "old.parquet")
+    table.add_files(tmp_path / "old.parquet")
+    assert table.to_table(["x"]).column("x").to_pylist() == [7, 7, 7]
+    assert table.count_rows("x = 7") == 3
+    assert table.count_rows("x IS NULL") == 0
+    assert table.delete("x IS NULL").rows_deleted == 0

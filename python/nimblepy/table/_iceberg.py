@@ -968,6 +968,7 @@ class Pruner:
         self._arrow = metadata.schema(schema_id)
         expression: BooleanExpression = AlwaysTrue()
         self.exact = True
+        self._tested: set[int] = set()
         for node in conjuncts:
             expression = And(expression, self._expression(node))
         self._expression_all = expression
@@ -986,9 +987,15 @@ class Pruner:
         return bool(self._metrics.eval(file))
 
     def whole(self, entry: Entry) -> bool:
-        """Whether all rows of a file pass, as its statistics prove."""
+        """Whether all rows of a file pass, as its statistics prove.
+
+        The library takes a column whose nulls were not counted for one without.
+        """
+        counted = entry.raw.data_file.null_value_counts or {}
+        if not self.exact or any(number not in counted for number in self._tested):
+            return False
         strict = ice_visitors._StrictMetricsEvaluator(self._schema, self._expression_all)
-        return self.exact and bool(strict.eval(entry.raw.data_file))
+        return bool(strict.eval(entry.raw.data_file))
 
     def _of_spec(self, spec_id: int) -> tuple[Any, Any]:
         known = self._by_spec.get(spec_id)
@@ -1025,6 +1032,7 @@ class Pruner:
             found = self._schema.find_field(name)
             if found.field_id == field_id_at(self._arrow, node.column.path):
                 ice_visitors.bind(self._schema, made, True)
+                self._tested.add(found.field_id)
                 return made
         except (ValueError, TypeError, KeyError, AssertionError, OverflowError, NimbleError):
             pass
@@ -1047,6 +1055,8 @@ class Pruner:
                 if is_nan(value):
                     return IsNaN(name) if op == "==" else AlwaysTrue()
                 made = _COMPARISONS[op](name, _literal(column.type, value))
+                if op == "!=":  # of a null it is true in Iceberg, and null in our filters
+                    return And(made, NotNull(name))
                 above = nan_greatest and op in (">", ">=") and pt.is_floating(column.type)
                 return Or(made, IsNaN(name)) if above else made
         return AlwaysTrue()

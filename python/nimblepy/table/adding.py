@@ -30,12 +30,16 @@ _BATCH_ROWS = 1 << 17
 
 
 def describe_files(
-    paths: Path | Sequence[Path], target: Target, names: Mapping[tuple[str, ...], int]
+    paths: Path | Sequence[Path],
+    target: Target,
+    names: Mapping[tuple[str, ...], int],
+    defaults: Mapping[int, pa.Scalar],
 ) -> list[DataFile]:
     """Files as a manifest lists them.
 
     Args:
         names: field ids by path, for files that have none.
+        defaults: what columns are read as in files that do not have them, by field id.
 
     Raises:
         InvalidArgumentError: a file cannot be one of the table; the message says why.
@@ -47,7 +51,7 @@ def describe_files(
     twice = next((path for path in found if found.count(path) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"add_files: {twice} is given twice")
-    files = [_describe(path, target, names) for path in found]
+    files = [_describe(path, target, names, defaults) for path in found]
     return [file for file in files if file.rows]
 
 
@@ -62,7 +66,17 @@ def _listed(path: str) -> Iterator[str]:
             yield inside if is_uri(path) else os.path.abspath(inside)
 
 
-def _describe(path: str, target: Target, names: Mapping[tuple[str, ...], int]) -> DataFile:
+def _describe(
+    path: str,
+    target: Target,
+    names: Mapping[tuple[str, ...], int],
+    defaults: Mapping[int, pa.Scalar],
+) -> DataFile:
+    def missing(field: pa.Field, place: str) -> pa.Scalar:
+        number = field_id_of(field)
+        known = None if number is None else defaults.get(number)
+        return pa.scalar(None, field.type) if known is None else known
+
     kind: DataFormat = "parquet" if path.endswith(".parquet") else "nimble"
     source: FixedRows
     try:
@@ -84,7 +98,7 @@ def _describe(path: str, target: Target, names: Mapping[tuple[str, ...], int]) -
                     f"add_files: {path}: its column {field.name!r} has the field id {number}, the "
                     f"table's {wanted}: it is a file of another table; append its rows"
                 )
-        rows = MappedRows(source, target.schema, have=have)
+        rows = MappedRows(source, target.schema, missing=missing, have=have)
         metrics = MetricsCollector(target.schema)
         partitions = set()
         everything = Where(None, rows.all_rows())

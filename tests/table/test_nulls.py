@@ -1,0 +1,48 @@
+"""Nulls pass no test but IS NULL, whatever the statistics of a file prove of its other values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+FILTERS = [
+    "x != 5",
+    "NOT (x = 5)",
+    "x NOT IN (5, 6)",
+    "x != 5 OR x < 0",
+    "x != 5 AND y = 1",
+    "x > 5",
+    "x IS NOT NULL",
+]
+
+
+@pytest.mark.parametrize("values", [[None, 10], [None, None], [10, 10], [None, 5], [5, 10]])
+@pytest.mark.parametrize("filter", FILTERS)
+def test_deletes_take_what_scans_give(
+    lake: nb.Catalog, filter: str, values: list[int | None]
+) -> None:
+    data = pa.table({"x": pa.array(values, pa.int64()), "y": [1] * len(values)})
+    table = lake.create_table("a.b", data)
+    passing = table.count_rows(filter)
+    assert table.delete(filter).rows_deleted == passing
+    assert table.count_rows(filter) == 0
+    assert table.num_rows == len(values) - passing
+
+
+def test_nulls_that_were_not_counted(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of another writer that has bounds and no counts may have nulls."""
+    from nimblepy.table.metrics import MetricsCollector
+
+    collected = MetricsCollector.result
+
+    def uncounted(self: MetricsCollector) -> object:
+        found = collected(self)
+        found.nulls.clear()
+        return found
+
+    monkeypatch.setattr(MetricsCollector, "result", uncounted)
+    table = lake.create_table("a.b", pa.table({"x": pa.array([None, 10], pa.int64())}))
+    assert table.delete("x > 5").rows_deleted == 1
+    assert table.to_table().column("x").to_pylist() == [None]
