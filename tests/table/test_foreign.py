@@ -87,6 +87,7 @@ def test_others_read_our_parquet_tables(lake: nb.Catalog) -> None:
     with table.alter() as a:
         a.partition_by("truncate(3, g)").rename_column("f", "weight").widen("weight", pa.float64())
         a.drop_column("y").add_column("note", pa.string(), after="k")
+        a.add_column("count", pa.int64(), default=7)
     table.append(pa.table({"k": [900], "g": ["größe 9"], "note": ["new"]}))
     check("evolved")
     table.overwrite(pa.table({"k": [901], "weight": [0.1]}), filter="g = 'größe 1'")

@@ -11,7 +11,7 @@ from hypothesis import given
 
 import nimblepy as nb
 from nimblepy.files.bounds import EncodedKeys
-from nimblepy.rows.quick_keys import quick_encoder
+from nimblepy.rows.quick_keys import quick_encoder, quick_numbers
 
 _KINDS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string()]
 
@@ -41,6 +41,25 @@ def test_quick_keys(
         return
     batch = pa.RecordBatch.from_arrays([pa.array([value], kind)], names=["k"])
     assert found == EncodedKeys(batch, [key]).to_list()[0]
+
+
+@given(
+    nulls_first=st.booleans(),
+    values=st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8),
+)
+def test_numbers_are_ordered_as_the_keys(nulls_first: bool, values: list[int | None]) -> None:
+    key = nb.SortKey("k", nulls_first=nulls_first)
+    number = quick_numbers(pa.int32(), key)
+    assert number is not None
+    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.int32())], names=["k"])
+    encoded = EncodedKeys(batch, [key]).to_list()
+    for value, found in zip(values, encoded, strict=True):
+        edge = float("-inf") if nulls_first else float("inf")
+        assert number(found) == (edge if value is None else value)
+    assert number(b"") == float("-inf")
+    assert number(b"\xff") == float("inf")
+    assert quick_numbers(pa.string(), key) is None
+    assert quick_numbers(pa.int32(), nb.SortKey("k", descending=True)) is None
 
 
 @pytest.mark.parametrize("value", [True, 1.0, None, 2**63, -(2**63) - 1, "1", b"1"])

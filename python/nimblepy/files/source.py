@@ -23,7 +23,7 @@ from nimblepy.rows.arguments import Columns, On, check_one
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
-from nimblepy.rows.quick_keys import Encode, quick_encoder
+from nimblepy.rows.quick_keys import Encode, quick_encoder, quick_numbers
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Getter, Names, Projected, no_getter
@@ -457,14 +457,30 @@ class FilesSource(FixedRows):
                     return found
             return None
 
-        encode = quick_encoder(typed.types[0], asked[0]) if len(self.cluster_by) == 1 else None
-        return get if encode is None else self._quick_getter(bounds, encode, columns, on, get)
+        if len(self.cluster_by) > 1:
+            return get
+        number = quick_numbers(typed.types[0], asked[0])
+        if number is not None:
+            ends = [number(key) for key in bounds.ends[0]], [number(key) for key in bounds.ends[1]]
+            return self._quick_getter(ends, None, columns, on, get)
+        encode = quick_encoder(typed.types[0], asked[0])
+        return get if encode is None else self._quick_getter(bounds.ends, encode, columns, on, get)
 
     def _quick_getter(
-        self, bounds: FileBounds, encode: Encode, columns: Projected, on: On, general: Getter
+        self,
+        ends: tuple[list[Any], list[Any]],
+        encode: Encode | None,
+        columns: Projected,
+        on: On,
+        general: Getter,
     ) -> Getter:
-        """A getter that goes to the files that can have a key by two comparisons of bytes."""
-        lower, reach = bounds.ends
+        """A getter that finds the files that can have a key by a few comparisons.
+
+        Args:
+            ends: of the files, as ``FileBounds.ends`` or as numbers.
+            encode: makes a key comparable with them; ``None``: an ``int`` is.
+        """
+        lower, reach = ends
         count = len(lower)
         getters: dict[int, Getter] = {}
 
@@ -476,11 +492,16 @@ class FilesSource(FixedRows):
             return made
 
         def get(key: Any) -> Any:
-            encoded = encode(key)
-            if encoded is None:
+            if encode is not None:
+                place: Any = encode(key)
+                if place is None:
+                    return general(key)
+            elif type(key) is int:
+                place = key
+            else:
                 return general(key)
-            file = bisect_left(reach, encoded)
-            while file < count and lower[file] <= encoded:
+            file = bisect_left(reach, place)
+            while file < count and lower[file] <= place:
                 found = (getters.get(file) or prepare(file))(key)
                 if found is not None:
                     return found

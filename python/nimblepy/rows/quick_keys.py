@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,26 @@ def quick_encoder(kind: pa.DataType, key: SortKey) -> Encode | None:
     if pt.is_string(kind) and not key.descending:
         return _texts(marker)
     return None
+
+
+def quick_numbers(kind: pa.DataType, key: SortKey) -> Callable[[bytes], float] | None:
+    """Takes encoded keys of one column back to numbers in the same order, nulls at the ends.
+
+    ``None``: the keys are no integers, or descend. Shorter keys are below all, others above.
+    """
+    if not pt.is_signed_integer(kind) or key.descending:
+        return None
+    marker = 1 if key.nulls_first else 0
+    width: int = kind.bit_width // 8
+    middle = 1 << (8 * width - 1)
+
+    def number(encoded: bytes) -> float:
+        if len(encoded) == 1 + width and encoded[0] == marker:
+            return int.from_bytes(encoded[1:], "big") - middle
+        below = not encoded or (key.nulls_first and encoded[0] < marker)
+        return -math.inf if below else math.inf
+
+    return number
 
 
 def _integers(bits: int, descending: bool, marker: bytes) -> Encode:
