@@ -71,6 +71,7 @@ def test_a_parameter_is_its_value(file: nb.File, text: str, params: Any, same: s
     assert file.to_table(["id"], text, params) == expected
     assert file.scan(["id"], filter=text, params=params).to_table() == expected
     assert file.count_rows(text, params) == expected.num_rows
+    assert file.head(2, ["id"], text, params) == expected.slice(0, 2)
     assert str(file.explain(filter=text, params=params)).count("\n") > 0
 
 

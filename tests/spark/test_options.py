@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
+from nimblepy.expr.filter import with_params
 
 pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StructField, StructType
@@ -67,6 +68,13 @@ def test_options_hold_a_scan(path: Path) -> None:
     assert found["keys"] == keys
     text = unpack_scan(pack_scan(files, "k = 1", (2**70, b"\0", "[)"), None))
     assert text["filter"] == "k = 1"
+    for params in ({"k": 1, "d": Decimal("1.50")}, [1, "a", None]):
+        asked = with_params("k = 1", params)
+        back = unpack_scan(pack_scan(files, asked, None, None))["filter"]
+        values = back.params.values() if isinstance(params, dict) else back.params
+        assert [value.as_py() for value in values] == list(
+            params.values() if isinstance(params, dict) else params
+        )
     assert [text["key_range"][i][0].as_py() for i in (0, 1)] == [Decimal(2**70), b"\0"]
 
 

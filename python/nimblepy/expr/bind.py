@@ -626,6 +626,12 @@ class _Binder:
                 return Lit(times.interval(months, days, nanos // 1000), times.INTERVAL)
         return self._applied(tree, tree.value, [left, right])
 
+    def _divided(self, tree: Syntax) -> Deep[Term]:
+        """``//``, which is ``/`` of what are not integers."""
+        args = yield self._args(tree, 2)
+        whole = all(pt.is_integer(arg.type) for arg in args)
+        return self._applied(tree, "//" if whole else "/", args)
+
     def _negate(self, tree: Syntax) -> Deep[Term]:
         (term,) = yield self._args(tree, 1)
         if _kind(term) == "interval" and isinstance(term, Lit):
@@ -749,6 +755,7 @@ _SPECIAL: dict[str, Callable[[_Binder, Syntax], Deep[Any]]] = {
     **dict.fromkeys(("*", "multiply"), _Binder._product),
     **dict.fromkeys(("coalesce", "ifnull"), _Binder._coalesce),
     **dict.fromkeys(("greatest", "least"), _Binder._extreme),
+    "//": _Binder._divided,
     "negate": _Binder._negate,
     "is not distinct from": _Binder._distinct,
     "between": _Binder._between,

@@ -225,9 +225,7 @@ def divide(left: Value, right: Value) -> Value:
 
 
 def divide_whole(left: Value, right: Value) -> Value:
-    """``//`` rounds towards zero between integers, by zero it is null; else it is ``/``."""
-    if not (pt.is_integer(left.type) and pt.is_integer(right.type)):
-        return divide(left, right)
+    """``//`` of integers rounds towards zero; by zero it is null."""
     return _by_ints(left, right, lambda a, b: pc.divide_checked(a, b), _whole_quotient)
 
 

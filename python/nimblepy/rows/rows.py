@@ -394,9 +394,16 @@ class Rows(_core.PointBase, Described):
         """:meth:`to_table` as a pandas DataFrame."""
         return self.to_table(columns, filter, params).to_pandas()
 
-    def head(self, rows: int = 5, columns: Columns = None) -> pa.Table:
-        """The first rows in file order."""
-        return self.scan(columns, limit=at_least("rows", rows, 0)).to_table()
+    def head(
+        self,
+        rows: int = 5,
+        columns: Columns = None,
+        filter: Filter = None,
+        params: Parameters = None,
+    ) -> pa.Table:
+        """The first rows in file order, or the first of those that pass ``filter``."""
+        most = at_least("rows", rows, 0)
+        return self.scan(columns, filter=filter, params=params, limit=most).to_table()
 
     def count_rows(self, filter: Filter = None, params: Parameters = None) -> int:
         """Number of rows, or of those that pass ``filter``; reads only what the filter needs."""
