@@ -22,7 +22,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.types as pt
 import pyiceberg
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.exceptions import (
@@ -1103,6 +1103,10 @@ class SwapLost(Exception):
     """Another commit was first."""
 
 
+class SwapInDoubt(SwapLost):
+    """It may have taken effect all the same: what it names must stay."""
+
+
 @dataclass
 class SnapshotCommit:
     """A new snapshot on its way into a table: files are written once, attempts repeated.
@@ -1142,6 +1146,9 @@ class SnapshotCommit:
         self._passing = []
         try:
             return self._attempt(metadata)
+        except SwapInDoubt:
+            self._kept += self._passing
+            raise
         except (SwapLost, FilesGone):
             self._forget(metadata.ice.io, self._passing)
             raise
@@ -1359,15 +1366,24 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     """One compare-and-swap of a table's metadata.
 
     Raises:
-        SwapLost: the metadata is no longer what the requirements say.
+        SwapLost: the metadata is no longer what the requirements say, or not what the updates fit.
+        SwapInDoubt: the catalog does not know; the caller looks whether it took effect.
     """
     ice = metadata.ice
     try:
         done = ice.catalog.commit_table(ice, requirements, updates)
-    except (CommitFailedException, CommitStateUnknownException):
-        raise SwapLost from None  # in doubt, the caller looks whether it took effect
+    except CommitFailedException:
+        raise SwapLost from None
+    except CommitStateUnknownException:
+        raise SwapInDoubt from None
     except NoSuchTableError:
         raise NoSuchTable from None
+    except ValueError:
+        # Updates are checked against the newest metadata: a snapshot may have expired since.
+        newest = load_table(ice.catalog, metadata.name)
+        if newest.metadata_file == metadata.metadata_file:
+            raise
+        raise SwapLost from None
     newer = Metadata(
         IceTable(
             identifier=ice.name(),
@@ -1409,11 +1425,33 @@ def remove_reference(metadata: Metadata, name: str, expected: int) -> Metadata:
     )
 
 
+class _SameReferences:
+    """A requirement that is checked here: no tag or branch came, went or moved."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._refs = metadata.ice.metadata.refs
+
+    def validate(self, base_metadata: Any) -> None:
+        if base_metadata is None or base_metadata.refs != self._refs:
+            raise CommitFailedException("tags or branches have changed")
+
+
 def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
-    """Forgets snapshots that no reference names."""
+    """Forgets snapshots that no reference names.
+
+    Raises:
+        SwapLost: a reference is not what it was: removing a snapshot removes those that name it.
+    """
+    ice = metadata.ice
+    checks: list[Any] = [AssertTableUUID(uuid=ice.metadata.table_uuid)]
+    if isinstance(ice.catalog, MetastoreCatalog):
+        checks.append(_SameReferences(metadata))
+    else:  # a server is told of each; of new ones there is no requirement
+        for name, reference in metadata.references.items():
+            checks.append(AssertRefSnapshotId(ref=name, snapshot_id=reference.snapshot))
     return swap(
         metadata,
-        (AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),),
+        tuple(checks),
         (RemoveSnapshotsUpdate(snapshot_ids=list(numbers)),),
     )
 
@@ -1512,8 +1550,10 @@ class Evolution:
             return self._metadata
         try:
             self._transaction.commit_transaction()
-        except (CommitFailedException, CommitStateUnknownException):
+        except CommitFailedException:
             raise SwapLost from None
+        except CommitStateUnknownException:
+            raise SwapInDoubt from None
         except NoSuchTableError:
             raise NoSuchTable from None
         return Metadata(self._table)

@@ -71,11 +71,6 @@ def run(
             except (ice.SwapLost, ice.FilesGone):
                 retries += 1
             newest = reload()
-            if newest.uuid != metadata.uuid:
-                raise ConflictError(
-                    f"{'.'.join(metadata.name)}: it was dropped, and another made of its name",
-                    kind="table",
-                )
             if change.commit.has_landed(newest):
                 return newest, retries
             base = metadata.head(change.commit.branch)
@@ -107,8 +102,8 @@ def _give_up(change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Me
     with contextlib.suppress(Exception):
         try:
             landed = change.commit.has_landed(reload())
-        except (ice.NoSuchTable, InvalidArgumentError):
-            landed = False
+        except (ice.NoSuchTable, InvalidArgumentError, ConflictError):
+            landed = False  # dropped, or another table now
         if not landed:
             change.commit.abandon(metadata)
             change.discard()

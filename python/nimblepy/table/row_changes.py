@@ -79,20 +79,26 @@ class Append(RowChange):
     def __init__(self, added: Sequence[DataFile], files_of: FilesOf, keys: NewKeys | None) -> None:
         super().__init__("append", added, files_of)
         self._keys = keys
-        self._seen: set[str] = set()
+        # Files, with their deletes: a rollback brings rows back.
+        self._seen: set[tuple[str, ...]] = set()
 
     def plan(self, metadata: ice.Metadata) -> bool:
         self.describe()
         if self._keys is None:
             return bool(self.added)
         rows = self.files_of(metadata)
-        new = [m for m in rows.members if m.file.path not in self._seen]
+        new = [member for member in rows.members if _state(member) not in self._seen]
         self._keys.refuse_known(FileSet(rows.reading, rows.plan, new))
-        self._seen.update(member.file.path for member in new)
+        self._seen.update(map(_state, new))
         return bool(self.added)
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
         return self.plan(newest)
+
+
+def _state(member: Member) -> tuple[str, ...]:
+    """What its live rows depend on."""
+    return (member.file.path, *(file.path for file in member.deletes))
 
 
 class NewKeys:
@@ -185,17 +191,26 @@ class Replacement(RowChange):
         return bool(self.commit.added or removed)
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
-        before = base.head(self.commit.branch)
-        since = []
-        for snapshot in newest.ancestors(newest.head(self.commit.branch)):
-            if before is not None and snapshot.id == before.id:
-                break
-            since.append(snapshot)
-        if all(snapshot.operation == "append" for snapshot in since):
+        if self.goes_before_appends and self._only_appended(base, newest):
             # This commit comes before them: they did not touch what it removes.
             return True
         self.commit.added_again(newest)
         return self.plan(newest)
+
+    @property
+    def goes_before_appends(self) -> bool:
+        """Whether rows that were appended meanwhile are no matter."""
+        return True
+
+    def _only_appended(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        """Whether nothing but appends came since ``base``, as far as the history tells."""
+        before = base.head(self.commit.branch)
+        for snapshot in newest.ancestors(newest.head(self.commit.branch)):
+            if before is not None and snapshot.id == before.id:
+                return True
+            if snapshot.operation != "append":
+                return False
+        return False  # it was rolled back, or has expired
 
     def discard(self) -> None:
         discard(self.commit.added)
@@ -220,6 +235,11 @@ class DeleteWhere(Replacement):
         super().__init__(operation, added, files_of)
         self._filter = filter
         self.keys: NewKeys | None = None
+
+    @property
+    def goes_before_appends(self) -> bool:
+        """Not with keys of its own, of which others may have come meanwhile."""
+        return self.keys is None
 
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         if self._filter is None:

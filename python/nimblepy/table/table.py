@@ -333,7 +333,7 @@ class Table(VersionedRows[FileSet]):
                 f"{self.name} was opened at {self._pinned}, and is read only; "
                 f"catalog.table({self.name!r}) gives the table itself"
             )
-        metadata = self.catalog.load(self._metadata.name)
+        metadata = self._reload()
         if metadata.format_version != 2:
             raise UnsupportedVersionError(
                 f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
@@ -342,7 +342,13 @@ class Table(VersionedRows[FileSet]):
         return metadata
 
     def _reload(self) -> ice.Metadata:
-        return self.catalog.load(self._metadata.name)
+        newest = self.catalog.load(self._metadata.name)
+        if newest.uuid != self._metadata.uuid:
+            raise ConflictError(
+                f"{self.name}: it was dropped or renamed, and another made of its name",
+                kind="table",
+            )
+        return newest
 
     def _commit(self, change: RowChange, metadata: ice.Metadata, begin: float) -> Commit:
         try:

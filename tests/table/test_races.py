@@ -1,0 +1,145 @@
+"""Another commit between the plan of one and its swap, where the order of the two is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
+
+import nimblepy as nb
+from nimblepy.table import _iceberg as ice
+
+Between = Callable[[Callable[[], Any]], None]
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Between:
+    """Takes a step that is made once, before the next swap."""
+    plain = ice.swap
+
+    def install(step: Callable[[], Any]) -> None:
+        left = [step]
+
+        def swap(*arguments: Any) -> Any:
+            if left:
+                left.pop()()
+            return plain(*arguments)
+
+        monkeypatch.setattr(ice, "swap", swap)
+
+    return install
+
+
+def rows(*keys: int) -> pa.Table:
+    return pa.table({"k": pa.array(keys, pa.int64()), "v": [0] * len(keys)})
+
+
+def keys(lake: nb.Catalog) -> list[int]:
+    return sorted(lake.table("a.b").to_table(["k"]).column("k").to_pylist())
+
+
+def test_overwrites_meet_an_appended_key(lake: nb.Catalog, between: Between) -> None:
+    table = lake.create_table("a.b", rows(1, 2), primary_key="k")
+    other = lake.table("a.b")
+    between(lambda: other.append(rows(5)))
+    with pytest.raises(nb.DuplicateKeyError, match="k=5"):
+        table.overwrite(rows(5, 6), filter="k = 1")
+    assert keys(lake) == [1, 2, 5]
+    between(lambda: other.append(rows(7)))
+    table.overwrite(rows(7, 8))
+    assert keys(lake) == [7, 8]
+
+
+def test_an_append_meets_a_key_that_is_rolled_back(lake: nb.Catalog, between: Between) -> None:
+    table = lake.create_table("a.b", rows(1, 2), primary_key="k")
+    other = lake.table("a.b")
+    first = other.snapshot
+    assert first is not None
+    other.delete(keys=[2])
+    between(lambda: other.rollback(first))
+    with pytest.raises(nb.DuplicateKeyError, match="k=2"):
+        table.append(rows(2))
+    assert keys(lake) == [1, 2]
+
+
+def test_a_delete_meets_a_rollback(lake: nb.Catalog, between: Between) -> None:
+    table = lake.create_table("a.b", rows(1, 2))
+    other = lake.table("a.b")
+    first = other.snapshot
+    assert first is not None
+    other.delete("k = 1")
+    other.append(rows(3, 4))
+    between(lambda: other.rollback(first))
+    assert table.delete("k IN (1, 3)").rows_deleted == 1
+    assert keys(lake) == [2]
+
+
+def test_a_delete_meets_a_history_that_expired(lake: nb.Catalog, between: Between) -> None:
+    table = lake.create_table("a.b", rows(1, 2, 3, 4))
+    other = lake.table("a.b")
+
+    def replace() -> None:
+        other.overwrite(rows(1, 2, 3, 4))
+        other.append(rows(9))
+        other.expire(keep=1)
+
+    between(replace)
+    table.delete("k IN (1, 3)")
+    assert keys(lake) == [2, 4, 9]
+
+
+def test_expire_meets_a_tag(lake: nb.Catalog, between: Between) -> None:
+    table = lake.create_table("a.b", rows(1))
+    first = table.snapshot
+    table.append(rows(2))
+    between(lambda: lake.table("a.b").tag("kept", first))
+    table.expire(keep=1)
+    assert table.at(tag="kept").to_table().num_rows == 1
+
+
+def test_expire_meets_a_rollback(lake: nb.Catalog, between: Between) -> None:
+    table = lake.create_table("a.b", rows(1))
+    first = table.snapshot
+    assert first is not None
+    table.append(rows(2))
+    between(lambda: lake.table("a.b").rollback(first))
+    table.expire(keep=1)
+    assert keys(lake) == [1]
+
+
+def test_a_tag_meets_expire(lake: nb.Catalog, between: Between) -> None:
+    table = lake.create_table("a.b", rows(1))
+    first = table.snapshot
+    table.append(rows(2))
+    between(lambda: lake.table("a.b").expire(keep=1))
+    with pytest.raises(nb.InvalidArgumentError, match="has expired"):
+        table.tag("kept", first)
+
+
+def test_a_commit_in_doubt_took_effect(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.create_table("a.b", rows(1))
+    commit = type(lake.iceberg).commit_table
+    left = ["504 Gateway Timeout"]
+
+    def doubtful(*arguments: Any) -> Any:
+        done = commit(*arguments)
+        if left:
+            raise CommitStateUnknownException(left.pop())
+        return done
+
+    monkeypatch.setattr(type(lake.iceberg), "commit_table", doubtful)
+    table.append(rows(2))
+    assert keys(lake) == [1, 2]
+
+
+def test_a_handle_of_a_table_that_was_replaced(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(1))
+    lake.drop_table("a.b")
+    lake.create_table("a.b", rows(7))
+    for step in (lambda: table.append(rows(2)), table.refresh, table.census):
+        with pytest.raises(nb.ConflictError, match="another made of its name"):
+            step()
+    assert keys(lake) == [7]
