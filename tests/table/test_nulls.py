@@ -46,3 +46,36 @@ def test_nulls_that_were_not_counted(lake: nb.Catalog, monkeypatch: pytest.Monke
     table = lake.create_table("a.b", pa.table({"x": pa.array([None, 10], pa.int64())}))
     assert table.delete("x > 5").rows_deleted == 1
     assert table.to_table().column("x").to_pylist() == [None]
+
+
+INNER = {
+    "struct": (
+        pa.struct([pa.field("x", pa.int32(), False)]),
+        pa.struct([("x", pa.int32())]),
+        [{"x": 1}, None],
+        [{"x": None}],
+    ),
+    "list": (
+        pa.list_(pa.field("element", pa.int32(), False)),
+        pa.list_(pa.int32()),
+        [[1], [], None],
+        [[1, None]],
+    ),
+    "map": (
+        pa.map_(pa.string(), pa.field("value", pa.int32(), False)),
+        pa.map_(pa.string(), pa.int32()),
+        [[("a", 1)], None],
+        [[("a", None)]],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", INNER)
+def test_nulls_inside_of_values(lake: nb.Catalog, kind: str) -> None:
+    wanted, given, good, bad = INNER[kind]
+    table = lake.create_table("a.b", pa.schema([("d", wanted)]))
+    table.append(pa.table({"d": pa.array(good, given)}))
+    assert table.to_table().column("d").to_pylist() == good
+    with pytest.raises(nb.InvalidArgumentError, match=r"'d\..*must have values"):
+        table.append(pa.table({"d": pa.array(bad, given)}))
+    assert table.num_rows == len(good)

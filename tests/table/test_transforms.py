@@ -96,3 +96,32 @@ def test_partitions_that_cannot_be(text: str, message: str) -> None:
     )
     with pytest.raises(nb.InvalidArgumentError, match=message):
         parse_partition(text, schema)
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
+def test_least_integers(lake: nb.Catalog, kind: pa.DataType) -> None:
+    """What cannot be rounded down is refused; Iceberg's truncate wraps around and is not found."""
+    least = -(2 ** (kind.bit_width - 1))
+    first = -(-least // 100) * 100
+    table = lake.create_table("a.b", pa.schema([("n", kind)]), partition_by="truncate(100, n)")
+    with pytest.raises(nb.InvalidArgumentError, match="nothing to be rounded down to"):
+        table.append(pa.table({"n": pa.array([5, None, least], kind)}))
+    with pytest.raises(nb.InvalidArgumentError, match="nothing to be rounded down to"):
+        table.append(pa.table({"n": pa.array([first - 1], kind)}))
+    table.append(pa.table({"n": pa.array([first, None, -least - 1], kind)}))
+    assert table.count_rows("n < 0") == table.count_rows(f"n = {first}") == 1
+    whole = lake.create_table("a.c", pa.schema([("n", kind)]), partition_by="truncate(64, n)")
+    whole.append(pa.table({"n": pa.array([least], kind)}))
+    assert whole.count_rows(f"n = {least}") == 1
+
+
+def test_values_that_no_partition_has(lake: nb.Catalog) -> None:
+    ends = pa.table({"t": pa.array([2**63 - 1, -(2**63)], pa.timestamp("us"))})
+    table = lake.create_table("a.hours", ends.schema, partition_by="hour(t)")
+    with pytest.raises(nb.InvalidArgumentError, match="data: a value"):
+        table.append(ends)
+    text = pa.table({"s": pa.array([b"\xff\xfe"], pa.binary()).view(pa.string())})
+    table = lake.create_table("a.text", text.schema)
+    with pytest.raises(nb.InvalidArgumentError, match="data: a value"):
+        table.append(text)
+    assert table.census().num_rows == 1

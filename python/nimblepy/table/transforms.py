@@ -164,10 +164,13 @@ def _truncate(array: pa.Array, width: int) -> pa.Array:
         except pa.ArrowInvalid as error:
             raise InvalidArgumentError(f"truncate({width}) of {kind}: {error}") from error
     values, mask = _numbers(array)
-    with np.errstate(over="ignore"):
-        # Below the least integer of the type it wraps around, as everywhere in Iceberg.
-        found = (values - values % width).astype(kind.to_pandas_dtype())
-    return _array(found, mask, kind)
+    least = np.iinfo(kind.to_pandas_dtype()).min
+    if len(values) and int(values.min()) < least - least % width + (width if least % width else 0):
+        # Iceberg's wraps around there, so that filters would look for them where they are not.
+        raise InvalidArgumentError(
+            f"truncate({width}) of {kind}: {int(values.min())} has nothing to be rounded down to"
+        )
+    return _array(values - values % width, mask, kind)
 
 
 def _truncate_decimal(value: Decimal | None, width: int, kind: pa.DataType) -> Decimal | None:

@@ -149,8 +149,43 @@ class Conformer:
                 raise InvalidArgumentError(
                     f"column {field.name!r} must have values, but has {array.null_count} nulls"
                 )
+            _refuse_inner_nulls(field.type, array, field.name)
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._wanted)
+
+
+def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
+    if pt.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    if pt.is_list(kind):
+        return [kind.value_field]
+    return list(kind) if pt.is_struct(kind) else []
+
+
+def _has_required(kind: pa.DataType) -> bool:
+    """Whether a value inside a value must not be null; keys of maps never are."""
+    inner = _inner_fields(kind)[1:] if pt.is_map(kind) else _inner_fields(kind)
+    return any(not item.nullable or _has_required(item.type) for item in inner)
+
+
+def _refuse_inner_nulls(kind: pa.DataType, array: pa.Array, place: str) -> None:
+    """Refuses nulls inside of values, where the table has none; below a null there may be some."""
+    if not _has_required(kind):
+        return
+    if pt.is_struct(kind):
+        columns = (array.drop_null() if array.null_count else array).flatten()
+    elif pt.is_map(kind):
+        entries = array.cast(pa.list_(pa.struct(_inner_fields(kind)))).flatten()
+        columns = entries.flatten()
+    else:
+        columns = [array.flatten()]
+    for item, column in zip(_inner_fields(kind), columns, strict=True):
+        inner = f"{place}.{item.name}"
+        if not item.nullable and column.null_count:
+            raise InvalidArgumentError(
+                f"column {inner!r} must have values, but has {column.null_count} nulls"
+            )
+        _refuse_inner_nulls(item.type, column, inner)
 
 
 def _without_extension(kind: pa.DataType) -> pa.DataType:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import KeyOrderError
+from nimblepy.errors import InvalidArgumentError, KeyOrderError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.write import Writer
 from nimblepy.files.source import key_order
@@ -104,6 +104,13 @@ def write_rows(
         for table in _pieces(reader, conform):
             writing.add(table)
         return writing.finish()
+    except (pa.ArrowInvalid, OverflowError, UnicodeDecodeError) as error:
+        writing.abort()
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(
+            f"data: a value that columns, partitions or statistics cannot have: {error}"
+        ) from error
     except BaseException:
         writing.abort()
         raise
@@ -268,6 +275,7 @@ class _NimbleFile:
         self._writer.write(table)
 
     def finish(self, partition: tuple[Any, ...]) -> DataFile:
+        metrics = self._metrics.result()  # may fail, and then the writer still can be aborted
         summary = self._writer.close()
         return DataFile(
             path=self._path,
@@ -276,7 +284,7 @@ class _NimbleFile:
             bytes=summary.size_bytes,
             spec_id=self._target.spec_id,
             partition=partition,
-            metrics=self._metrics.result(),
+            metrics=metrics,
             sort_order_id=self._target.sort_order_id,
         )
 
