@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -143,3 +145,28 @@ def test_a_handle_of_a_table_that_was_replaced(lake: nb.Catalog) -> None:
         with pytest.raises(nb.ConflictError, match="another made of its name"):
             step()
     assert keys(lake) == [7]
+
+
+def test_one_file_is_added_once(lake: nb.Catalog, between: Between, tmp_path: Path) -> None:
+    table = lake.create_table("a.b", rows(1))
+    other = lake.table("a.b")
+    for name, key in (("first", 2), ("second", 3)):
+        nb.write(rows(key), tmp_path / f"{name}.nimble")
+    table.add_files(tmp_path / "first.nimble")
+    between(lambda: other.add_files(tmp_path / "second.nimble"))
+    with pytest.raises(nb.InvalidArgumentError, match=r"second.nimble is part of a\.b already"):
+        table.add_files(tmp_path / "second.nimble")
+    (tmp_path / "linked").symlink_to(tmp_path)
+    with pytest.raises(nb.InvalidArgumentError, match=r"first.nimble is part of a\.b already"):
+        table.add_files(tmp_path / "linked" / "first.nimble")
+    assert keys(lake) == [1, 2, 3]
+
+
+def test_files_named_through_links_are_no_orphans(lake: nb.Catalog, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(tmp_path / "lake")
+    table = nb.connect(tmp_path / "linked").create_table("a.b", rows(1))
+    inside = Path(table.location.removeprefix("file://")) / "data"
+    nb.write(rows(2), inside / "added.nimble")
+    table.add_files((inside / "added.nimble").resolve())
+    assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()
+    assert keys(lake) == [1, 2]

@@ -58,12 +58,12 @@ def describe_files(
 def _listed(path: str) -> Iterator[str]:
     place = locate(path)
     if not place.is_directory():
-        yield path if is_uri(path) else os.path.abspath(path)
+        yield path if is_uri(path) else os.path.realpath(path)
         return
     for name in place.names():
         if name.endswith((".nimble", ".parquet")):
             inside = f"{path.rstrip('/')}/{name}"
-            yield inside if is_uri(path) else os.path.abspath(inside)
+            yield inside if is_uri(path) else os.path.realpath(inside)
 
 
 def _describe(

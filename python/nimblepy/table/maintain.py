@@ -122,9 +122,12 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
     limit = instant_ms(older_than, "older_than")
     # Listed first: what is committed after that is not in the list.
     there = _files_below(reload().location)
-    reachable = {_absolute(path) for path in reachable_files(reload())}
+    # A file may be named through symbolic links.
+    reachable = {os.path.realpath(_absolute(path)) for path in reachable_files(reload())}
     orphans = [
-        path for path, _, changed in there if path not in reachable and changed * 1000 <= limit
+        path
+        for path, _, changed in there
+        if changed * 1000 <= limit and os.path.realpath(path) not in reachable
     ]
     if dry_run:
         sizes = {path: size for path, size, _ in there}

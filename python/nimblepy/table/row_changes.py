@@ -84,13 +84,26 @@ class Append(RowChange):
 
     def plan(self, metadata: ice.Metadata) -> bool:
         self.describe()
-        if self._keys is None:
+        if self._keys is None and self.owned:
             return bool(self.added)
         rows = self.files_of(metadata)
+        if not self.owned:
+            self._refuse_again(rows)
+        if self._keys is None:
+            return bool(self.added)
         new = [member for member in rows.members if _state(member) not in self._seen]
         self._keys.refuse_known(FileSet(rows.reading, rows.plan, new))
         self._seen.update(map(_state, new))
         return bool(self.added)
+
+    def _refuse_again(self, rows: FileSet) -> None:
+        """Files that exist are added once."""
+        known = {member.file.path for member in rows.members}
+        for file in self.added:
+            if file.path in known:
+                raise InvalidArgumentError(
+                    f"add_files: {file.path} is part of {rows.reading.name} already"
+                )
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
         return self.plan(newest)

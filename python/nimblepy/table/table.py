@@ -306,12 +306,8 @@ class Table(VersionedRows[FileSet]):
         if metadata.name_mapping is None:
             self._set_property({ice.NAME_MAPPING: metadata.new_name_mapping()})
             metadata = self._newest()
-        known = {member.file.path for member in self._current_files(metadata).members}
         defaults = metadata.defaults(None)
         files = describe_files(paths, target_of(metadata), metadata.mapped_names(), defaults)
-        for file in files:
-            if file.path in known:
-                raise InvalidArgumentError(f"add_files: {file.path} is part of {self.name} already")
         change = Append(files, self._current_files, self._new_keys(metadata, files))
         change.owned = False
         return self._commit(change, metadata, begin)
