@@ -345,3 +345,32 @@ def test_what_keeps_all_values_keeps_each(
     assert there.type == wanted
     if keeps_values(found, wanted):
         assert converted(there, found).to_pylist() == array.to_pylist()
+
+
+def test_rows_as_dicts_keep_every_name(tmp_path: Path) -> None:
+    """pyarrow takes the names of the first row for all, and drops the others unasked."""
+    rows = [{"a": 1}, {"a": None, "b": "x"}, {}]
+    nb.write(rows, tmp_path / "x.nimble")
+    with nb.open(tmp_path / "x.nimble") as file:
+        assert file.to_table().to_pylist() == [{"a": r.get("a"), "b": r.get("b")} for r in rows]
+    late = ({"a": i} if i < 131_072 else {"a": i, "b": 1} for i in range(131_073))
+    with pytest.raises(nb.InvalidArgumentError, match="a row has 'b'"):
+        nb.write(late, tmp_path / "late.nimble")
+    with pytest.raises(nb.InvalidArgumentError, match="one is a int"):
+        nb.write([{"a": 1}, 5], tmp_path / "wrong.nimble")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("bad.parquet", b"PAR1xxxxPAR1"),
+        ("empty.csv", b""),
+        ("bad.json", b'{"a": 1}\n{"a": '),
+        ("ragged.csv", b"a,b\n1,2\n3\n"),
+    ],
+)
+def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(nb.InvalidArgumentError, match=f"{name}: it cannot be read as"):
+        nb.write(tmp_path / name, tmp_path / "x.nimble")
+    assert not (tmp_path / "x.nimble").exists()

@@ -103,7 +103,11 @@ def open_files(
         raise InvalidArgumentError("data: an empty list of paths")
     if len(parts) == 1:
         stack = ExitStack()
-        opened = _open(parts[0], columns, None, stack)
+        try:
+            opened = _open(parts[0], columns, None, stack)
+        except BaseException:
+            stack.close()
+            raise
         return CountedReader(
             pa.RecordBatchReader.from_batches(opened.schema, _closing(opened.batches, stack)),
             opened.num_rows,
@@ -267,9 +271,12 @@ def _open(
         wanted: the schema that columns become members of, for formats that have no types.
         stack: closes the file.
     """
-    opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, wanted, stack)
+    try:
+        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, wanted, stack)
+    except pa.ArrowInvalid as error:
+        raise _unreadable(part, error) from error
     extra = [pair for pair in part.partition if opened.schema.get_field_index(pair[0]) < 0]
-    batches = opened.batches
+    batches: Iterable[pa.RecordBatch] = _read(part, opened.batches)
     schema = opened.schema
     for name, text in extra:
         value: int | str | None = None if text == _NO_VALUE else text
@@ -282,6 +289,17 @@ def _open(
         schema = selected(schema, columns)
         batches = _select(batches, schema.names)
     return _Opened(schema, opened.num_rows, batches)
+
+
+def _read(part: _Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except pa.ArrowInvalid as error:
+        raise _unreadable(part, error) from error
+
+
+def _unreadable(part: _Part, error: pa.ArrowInvalid) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{part.name}: it cannot be read as {part.format}: {error}")
 
 
 def _select(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:

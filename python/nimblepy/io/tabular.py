@@ -170,11 +170,26 @@ def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
 
 
 def _rows_as_tables(rows: Iterator[Any]) -> Iterator[pa.Table]:
-    """Tables of rows that are dicts; the first one settles names and types."""
+    """Tables of rows that are dicts; the first one settles names and types.
+
+    A name that a row lacks is null there. pyarrow takes the names of the first row for those of
+    all, and leaves out what others have besides.
+    """
     schema = None
     while some := list(islice(rows, BATCH_ROWS)):
+        wrong = next((row for row in some if not isinstance(row, Mapping)), None)
+        if wrong is not None:
+            raise InvalidArgumentError(f"data: rows as dicts: one is a {type(wrong).__name__}")
+        names = dict.fromkeys(name for row in some for name in row)
+        if schema is not None:
+            unknown = [name for name in names if name not in schema.names]
+            if unknown:
+                raise InvalidArgumentError(
+                    f"data: rows as dicts: a row has {unknown[0]!r}, which none of the first "
+                    f"{BATCH_ROWS} has; give a table, or all names in the first row"
+                )
         try:
-            table = pa.Table.from_pylist(some, schema)
+            table = pa.Table.from_pylist([dict.fromkeys(names) | dict(some[0]), *some[1:]], schema)
         except (pa.ArrowException, TypeError, AttributeError) as error:
             raise InvalidArgumentError(f"data: rows as dicts: {error}") from error
         schema = table.schema
