@@ -10,8 +10,11 @@
 #include "nimble/encoding/ints/delta.h"
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/strings/zstd_trained.h"
 
 namespace nimble::fuzz {
 namespace {
@@ -51,6 +54,17 @@ class Seeds {
 
 Status zstd(const Values& v, SegmentBuilder* out) {
   return encode_zstd_blocks(v, {}, out);
+}
+Status fronts(const Values& v, SegmentBuilder* out) {
+  return encode_front_coded(v, {}, out);
+}
+Status present(const Values& v, SegmentBuilder* out) {
+  return encode_present(v, {}, out);
+}
+// The first string does as a dictionary.
+Status trained(const Values& v, SegmentBuilder* out) {
+  return encode_zstd_trained(v, {v.slices[0].data, v.slices[0].size},
+                             Effort::kBalanced, out);
 }
 Status packed(const Values& v, SegmentBuilder* out) {
   return encode_bit_packed(v, out);
@@ -126,6 +140,9 @@ void add_strings(Seeds* seeds) {
     seeds->add(sample, zstd);
     seeds->add(sample, encode_plain_bytes);
     seeds->add(sample, runs);
+    seeds->add(sample, fronts);
+    seeds->add(sample, present);
+    seeds->add(sample, trained);
   };
   const char* const words[] = {"the ",   "quick ", "brown ", "fox ",
                                "jumps ", "over ",  "lazy ",  "dog "};

@@ -242,6 +242,25 @@ def _small(**more: Any) -> nb.WriteOptions:
     )
 
 
+def strings_that_share() -> pa.Table:
+    """Strings that repeat, begin like their neighbours, are mostly null, or are text."""
+    n = 2_000
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
+    a, b, c = (numbers(n, 10**6, seed) for seed in (61, 62, 63))
+    columns = {
+        "repeated": [f"Agent/{x % 190}.0 (build {x % 190 * 7919}; {words[x % 8]})" for x in a],
+        "sorted": sorted(
+            f"/share/{words[x % 8]}/{words[y % 8]}/{z}" for x, y, z in zip(a, b, c, strict=True)
+        ),
+        "sparse": [f"note {x}" if y % 9 == 0 else None for x, y in zip(a, b, strict=True)],
+        "text": [
+            f'{{"id": {x}, "tags": ["{words[y % 8]}", "{words[z % 7]}"], "score": 0.{z % 1000}}}'
+            for x, y, z in zip(a, b, c, strict=True)
+        ],
+    }
+    return pa.table({name: pa.array(v, pa.string()) for name, v in columns.items()})
+
+
 def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
     """name -> the table, and how it is written. Without a cluster key rows keep their order."""
     one = {"threads": 1}
@@ -311,6 +330,11 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
         keyed(),
         {"options": _small(bloom_columns=["n", "t", "f"], bloom_bits_per_key=12.0)},
     )
+    for level in ("balanced", "compact"):
+        files[f"strings_{level}"] = (
+            strings_that_share(),
+            {"options": nb.WriteOptions(compression=level, **one)},
+        )
     for level in ("balanced", "fast", "compact"):
         files[f"encodings_{level}"] = (
             encodings(),

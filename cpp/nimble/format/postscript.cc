@@ -1,6 +1,7 @@
 #include "nimble/format/postscript.h"
 
 #include "nimble/base/hash.h"
+#include "nimble/format/feature_bits.h"
 
 namespace nimble {
 namespace {
@@ -52,7 +53,7 @@ Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
         std::to_string(out.minor) + "; this reader knows versions 1 to " +
         std::to_string(kMajorVersion));
   }
-  if (const uint64_t unknown = out.required_features & ~kKnownRequiredFeatures;
+  if (const uint64_t unknown = out.required_features & ~kSupportedFeatures;
       unknown != 0) {
     return Status::unsupported_version(
         name + ": needs feature bits " + std::to_string(unknown) +

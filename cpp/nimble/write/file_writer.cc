@@ -4,6 +4,8 @@
 
 #include "nimble/base/hash.h"
 #include "nimble/base/parallel.h"
+#include "nimble/encoding/core/later_encodings.h"
+#include "nimble/format/feature_bits.h"
 #include "nimble/format/postscript.h"
 
 namespace nimble {
@@ -206,6 +208,13 @@ Status FileWriter::write_encoded(const StreamPlan& plan,
   for (uint32_t s = 0; s < plan.num_streams(); ++s) {
     for (uint64_t at = 0; at < meta->values[s]; at += kSegmentValues) {
       SegmentBuilder& b = encoded.segments[segment++];
+      const auto n = static_cast<uint32_t>(
+          std::min<uint64_t>(meta->values[s] - at, kSegmentValues));
+      NIMBLE_ASSIGN_OR_RETURN(
+          const bool is_later,
+          has_later_encodings(b.head.span(),
+                              {plan.streams()[s], n, b.body.size(), 0}));
+      if (is_later) required_features_ |= kFeatureLaterEncodings;
       if (!b.body.empty()) NIMBLE_RETURN_IF_ERROR(align_to(kBodyAlignment));
       meta->segment_offsets.push_back(position_);
       meta->segment_sizes.push_back(b.body.size());

@@ -13,7 +13,7 @@ import pyarrow as pa
 from nimblepy.errors import CorruptFileError
 from nimblepy.verify.bits import Array, Cursor, packed_offsets, unpack_stream
 from nimblepy.verify.numbers import from_bytes
-from nimblepy.verify.tree import Request, encoding
+from nimblepy.verify.tree import BLOCK, Request, blocks_of, encoding
 from nimblepy.verify.values import BOOL, BYTES, Strings, Values, concat, unsigned
 
 
@@ -52,8 +52,8 @@ def blocks(r: Request, part: bytes, starts: Array) -> Iterator[bytes]:
         yield part[begin + 8 : end]
 
 
-def string_blocks(r: Request) -> Iterator[Strings]:
-    """The strings of each block, as they are stored."""
+def packed_blocks(r: Request) -> Iterator[tuple[Array, bytes]]:
+    """The lengths of each block's strings, and what follows them."""
     if r.type != BYTES:
         raise r.refuse("string blocks")
     shift = r.head.u8()
@@ -64,10 +64,13 @@ def string_blocks(r: Request) -> Iterator[Strings]:
     rows = [min(1 << shift, r.count - at) for at in range(0, r.count, 1 << shift)]
     starts = packed_offsets(r.head, max(len(rows) - 1, 0))
     for count, block in zip(rows, blocks(r, part, starts), strict=True):
-        strings = Strings.of_lengths(
-            lengths.read_block(block, count),
-            np.frombuffer(block, np.uint8, offset=lengths.size(count)),
-        )
+        yield lengths.read_block(block, count), block[lengths.size(count) :]
+
+
+def string_blocks(r: Request) -> Iterator[Strings]:
+    """The strings of each block, as they are stored."""
+    for lengths, data in packed_blocks(r):
+        strings = Strings.of_lengths(lengths, np.frombuffer(data, np.uint8))
         if int(strings.offsets[-1]) != len(strings.data):
             raise r.refuse(f"lengths that sum to {int(strings.offsets[-1])}")
         yield strings
@@ -187,3 +190,59 @@ def zstd_blocks(r: Request) -> Values:
     if is_bytes:
         return strings
     return from_bytes(strings.data.tobytes(), r.type, r.count)
+
+
+@encoding(18)
+def present(r: Request) -> Values:
+    if r.type != BYTES:
+        raise r.refuse("present")
+    count = r.head.varint()
+    where = cast(Array, r.child(BOOL, r.count)).astype(bool)
+    ranks = packed_offsets(r.head, max(len(blocks_of(r.count)) - 1, 0))
+    strings = cast(Strings, r.child(BYTES, count))
+    before = np.concatenate([[0], np.cumsum(where)])
+    if int(before[-1]) != count or (before[BLOCK : r.count : BLOCK] != ranks).any():
+        raise r.refuse(f"present: {int(before[-1])} rows have a string, the head says {count}")
+    lengths = np.zeros(r.count, np.int64)
+    lengths[where] = np.diff(strings.offsets)
+    return Strings.of_lengths(lengths, strings.data[int(strings.offsets[0]) :])
+
+
+@encoding(19)
+def front_coded(r: Request) -> Values:
+    if r.type != BYTES:
+        raise r.refuse("front coding")
+    shift = r.head.u8()
+    if shift > 10:
+        raise r.refuse(f"front-coded blocks of 2^{shift} rows")
+    shared = cast(Array, r.child(unsigned(2), r.count)).tolist()
+    rests = cast(Strings, r.child(BYTES, r.count)).to_list()
+    out: list[bytes] = []
+    for row, (size, rest) in enumerate(zip(shared, rests, strict=True)):
+        place = row & ((1 << shift) - 1)
+        front = out[row - place + (place & (place - 1))] if place else b""
+        if size > len(front):
+            raise r.refuse(f"string {row} that shares {size} of {len(front)} bytes")
+        out.append(front[:size] + rest)
+    lengths = np.array([len(s) for s in out], np.int64)
+    return Strings.of_lengths(lengths, np.frombuffer(b"".join(out), np.uint8))
+
+
+@encoding(20)
+def zstd_trained(r: Request) -> Values:
+    import zstandard  # the only encoding that pyarrow's zstd has no call for
+
+    dictionary = cast(Strings, r.child(BYTES, 1)).to_list()[0]
+    total = r.head.varint()
+    codec = zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary))
+    out = []
+    for lengths, frame in packed_blocks(r):
+        size = int(lengths.sum())
+        raw = codec.decompress(frame, max_output_size=size, allow_extra_data=False)
+        if len(raw) != size:
+            raise r.refuse(f"zstd frame of {len(raw)} bytes where {size} were expected")
+        out.append(Strings.of_lengths(lengths, np.frombuffer(raw, np.uint8)))
+    strings = cast(Strings, joined(out))
+    if int(strings.offsets[-1]) != total:
+        raise r.refuse(f"zstd of {int(strings.offsets[-1])} bytes, the head says {total}")
+    return strings

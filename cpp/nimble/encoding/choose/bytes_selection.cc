@@ -1,17 +1,21 @@
 #include "nimble/encoding/choose/bytes_selection.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "nimble/base/hash.h"
 #include "nimble/encoding/core/string_blocks.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/dictionary.h"
 #include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/fsst.h"
 #include "nimble/encoding/strings/fsst_training.h"
 #include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/template_text.h"
 #include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/strings/zstd_trained.h"
 
 namespace nimble {
 namespace {
@@ -24,17 +28,50 @@ constexpr uint64_t kMinFsstSampleBytes = 8192;
 constexpr uint64_t kFsstSampleShare = 128;
 // What a head may have more than that of plain bytes before it counts.
 constexpr uint64_t kHeadBytes = 64;
-// A cold lookup reads the whole dictionary; a compact one may read more.
-constexpr uint64_t kMaxDictionaryBytes = 128u << 10;
-constexpr uint64_t kMaxCompactDictionaryBytes = 1u << 20;
+// Of the distinct strings, which a scan keeps decoded.
+constexpr uint64_t kMaxStringDictionaryBytes = 4u << 20;
+// And as they are stored: a cold lookup reads the whole dictionary. A compact
+// one may read more.
+constexpr uint64_t kMaxStoredDictionaryBytes = 256u << 10;
+// Dictionaries of less are not worth a look at what their strings shrink to.
+constexpr uint64_t kSmallDictionaryBytes = 16u << 10;
 constexpr uint32_t kSampleWindows = 16;
 constexpr uint32_t kWindowRows = 64;
 constexpr uint32_t kMinRepeats = 8;  // among the sampled rows
 constexpr uint32_t kMinRunRows = 4;  // on average
+constexpr uint32_t kMinPresentRows = 256;
 // What nests in what: dictionary, then template or FSST, then integers.
 constexpr int kMaxNestingDepth = 3;
 
-enum class Choice : uint8_t { kPlain, kFsst, kDictionary, kRunLength, kZstd };
+// Leaving empty rows out costs a lookup a look at booleans: these may take this
+// share of what it saves.
+constexpr double kPresentShare = 0.6;
+// Front coding costs a lookup some strings more: it must save this share of
+// what FSST alone takes.
+constexpr double kFrontShare = 0.85;
+// Blocks of so many rows tell how much neighbours share.
+constexpr uint32_t kFrontSampleBlocks = 16;
+constexpr double kMinSharedFront = 0.15;
+// A zstd block a row is dear. What it must reach of the best of the others: in
+// balanced files, and in compact ones.
+constexpr double kZstdShare = 0.8;
+constexpr double kCompactZstdShare = 0.95;
+// Training is dear too: untrained zstd must come this near on a few blocks.
+constexpr double kZstdProbeShare = 1.2;
+constexpr double kTrainedShare = 1.05;
+// And a lookup takes some microseconds more than FSST's: balanced files want
+// so many bytes a row for them.
+constexpr double kZstdBytesOfRow = 6;
+
+enum class Choice : uint8_t {
+  kPlain,
+  kFsst,
+  kFrontCoded,
+  kDictionary,
+  kRunLength,
+  kZstd,
+  kZstdTrained,
+};
 
 struct Sizes {
   uint64_t rows = 0;
@@ -42,6 +79,7 @@ struct Sizes {
   uint64_t min = UINT64_MAX;
   uint64_t max = 0;
   uint64_t plain = 0;  // as plain_bytes
+  uint64_t empty = 0;  // rows
 };
 
 // What the sampled rows say about repetition.
@@ -49,6 +87,22 @@ struct Repeats {
   uint32_t rows = 0;
   uint32_t repeated = 0;  // rows whose string another sampled row has too
   uint32_t adjacent = 0;  // rows equal to the one before them
+};
+
+// What a builder held; undo() forgets all that came after.
+struct Mark {
+  explicit Mark(const SegmentBuilder& out)
+      : head(out.head.size()), body(out.body.size()) {}
+  void undo(SegmentBuilder* out) const {
+    out->head.resize(head);
+    out->body.resize(body);
+  }
+  uint64_t bytes_to(const SegmentBuilder& out) const {
+    return out.head.size() - head + out.body.size() - body;
+  }
+
+  size_t head;
+  size_t body;
 };
 
 class Selection {
@@ -66,12 +120,19 @@ class Selection {
       best_size_ = size;
     }
   }
-  void consider_repeats();
+  bool is_better_without_empty(const Repeats& sample) const;
+  void consider_repeats(const Repeats& sample);
   void consider_text();
+  double front_coded_size() const;
+  void consider_zstd(double fsst_size);
   Status encode_best(SegmentBuilder* out) const;
   Result<bool> encode_as_template(SegmentBuilder* out) const;
   bool may_nest() const { return context_.depth < kMaxNestingDepth; }
   bool is_compact() const { return context_.effort == Effort::kCompact; }
+  double lengths() const {  // of all strings, in bytes
+    return static_cast<double>(sizes_.plain) -
+           static_cast<double>(sizes_.total);
+  }
 
   const Values& values_;
   EncodeContext context_;
@@ -81,6 +142,7 @@ class Selection {
   DistinctValues distinct_;
   std::vector<uint32_t> run_ends_;
   FsstTable table_;
+  std::vector<uint8_t> zstd_dictionary_;
 };
 
 bool equal(const ByteSlice& a, const ByteSlice& b) {
@@ -116,6 +178,7 @@ void Selection::measure() {
   for (uint32_t i = 0; i < values_.size; ++i) {
     const uint64_t size = values_.slices[i].size;
     sizes_.total += size;
+    sizes_.empty += size == 0;
     sizes_.min = std::min(sizes_.min, size);
     sizes_.max = std::max(sizes_.max, size);
   }
@@ -124,15 +187,58 @@ void Selection::measure() {
   best_size_ = sizes_.plain;
 }
 
-// Nested text, by experience: FSST halves it where there is enough of it.
+// Do empty rows take more than a boolean for every row would?
+bool Selection::is_better_without_empty(const Repeats& sample) const {
+  if (!may_nest() || context_.random_access_only || sizes_.empty == 0 ||
+      sizes_.empty == sizes_.rows || sizes_.rows < kMinPresentRows) {
+    return false;
+  }
+  // Bits of an empty row: of its length, or of its code in a dictionary.
+  double row_bits = bit_width_of(sizes_.max);
+  if (sample.repeated * 2 > sample.rows) {
+    row_bits =
+        std::min<double>(row_bits, bit_width_of(sample.rows - sample.repeated));
+  }
+  const uint64_t rare = std::min(sizes_.empty, sizes_.rows - sizes_.empty);
+  const double booleans = std::min(static_cast<double>(sizes_.rows) / 8,
+                                   static_cast<double>(rare) * 2);
+  return booleans <
+         static_cast<double>(sizes_.empty) * row_bits / 8 * kPresentShare;
+}
+
+// What FSST makes of strings, in bytes for a byte, by a sample of them.
+double fsst_share(const Values& strings) {
+  const std::vector<ByteSlice> sample =
+      sample_strings(strings, kMinFsstSampleBytes);
+  const FsstSizes sizes = measure_fsst(train_fsst(sample), sample);
+  return static_cast<double>(sizes.compressed) /
+         static_cast<double>(std::max<uint64_t>(sizes.raw, 1));
+}
+
+// Nested text of `bytes` bytes in all.
 uint64_t nested_size(uint64_t rows, uint64_t bytes) {
+  // By experience: FSST halves it where there is enough of it.
   return rows + (bytes < kMinFsstBytes ? bytes : bytes * 6 / 10);
 }
 
+// The strings of a dictionary, which are sorted.
+uint64_t dictionary_size(const Values& strings, uint64_t bytes) {
+  if (bytes < kSmallDictionaryBytes) return nested_size(strings.size, bytes);
+  uint64_t shared = 0;
+  for (uint32_t i = 0; i < strings.size; ++i)
+    shared += shared_front(strings, i);
+  const double share = fsst_share(strings);
+  const double whole = static_cast<double>(bytes) * share;
+  // What is left of a string is harder to shrink.
+  const double rests =
+      static_cast<double>(bytes - shared) * std::min(1.0, share * 1.25) +
+      strings.size;
+  return strings.size + static_cast<uint64_t>(std::min(whole, rests));
+}
+
 // Runs and dictionaries.
-void Selection::consider_repeats() {
+void Selection::consider_repeats(const Repeats& sample) {
   if (!may_nest()) return;
-  const Repeats sample = sample_repeats(values_);
   const uint64_t average = div_ceil(sizes_.total, sizes_.rows);
   if (!context_.random_access_only && sample.adjacent * 2 > sample.rows) {
     run_ends_ = run_ends(values_, values_.size / kMinRunRows);
@@ -144,21 +250,22 @@ void Selection::consider_repeats() {
   if (sample.repeated < std::min(kMinRepeats, sample.rows / 2)) return;
   DistinctLimits limits;
   limits.max_values = values_.size / 2;
-  limits.max_bytes =
-      std::min(sizes_.total / 2 + 64,
-               is_compact() ? kMaxCompactDictionaryBytes : kMaxDictionaryBytes);
+  limits.max_bytes = std::min(sizes_.total / 2 + 64, kMaxStringDictionaryBytes);
   if (!distinct_.build(values_, limits) || distinct_.count() == 0) return;
   const Values strings = distinct_.distinct();
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < strings.size; ++i) bytes += strings.slices[i].size;
+  const uint64_t stored = dictionary_size(strings, bytes);
+  if (!is_compact() && stored > kMaxStoredDictionaryBytes) return;
   const uint64_t codes =
       is_compact() && strings.size <= kMaxByteCodes
           ? static_cast<uint64_t>(code_entropy(distinct_) / 8)
           : sizes_.rows * bit_width_of(strings.size - 1) / 8;
-  offer(Choice::kDictionary, codes + nested_size(strings.size, bytes));
+  offer(Choice::kDictionary, codes + stored);
 }
 
-// FSST and zstd: only where nothing above already made the column small.
+// FSST, front coding and zstd: only where nothing above already made the column
+// small.
 void Selection::consider_text() {
   if (context_.effort == Effort::kFast || sizes_.total < kMinFsstBytes) return;
   if (best_size_ * 4 < sizes_.plain) return;
@@ -167,24 +274,81 @@ void Selection::consider_text() {
                           kFsstSampleBytes));
   table_ = train_fsst(sample);
   const FsstSizes fsst = measure_fsst(table_, sample);
-  const double plain = static_cast<double>(sizes_.plain);
-  const double total = static_cast<double>(sizes_.total);
-  const double lengths = plain - total;
   const double fsst_size =
-      static_cast<double>(table_.written_size()) + lengths +
-      total * static_cast<double>(fsst.compressed) /
+      static_cast<double>(table_.written_size()) + lengths() +
+      static_cast<double>(sizes_.total) * static_cast<double>(fsst.compressed) /
           static_cast<double>(std::max<uint64_t>(fsst.raw, 1));
-  if (fsst_size < plain * 0.95) {
+  if (fsst_size < static_cast<double>(sizes_.plain) * 0.95) {
     offer(Choice::kFsst, static_cast<uint64_t>(fsst_size));
   }
-  // A zstd block a row is dear: wanted, or where FSST finds nothing.
+  const double front_size = front_coded_size();
+  if (front_size < fsst_size * kFrontShare) {
+    offer(Choice::kFrontCoded, static_cast<uint64_t>(front_size));
+  }
+  consider_zstd(fsst_size);
+}
+
+// By blocks from all over the segment; infinite where neighbours share little.
+double Selection::front_coded_size() const {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  constexpr uint32_t kRows = 1u << kFrontCodedShift;
+  if (!may_nest() || context_.random_access_only) return kNone;
+  const uint32_t blocks = (values_.size + kRows - 1) / kRows;
+  const uint32_t step = std::max(1u, blocks / kFrontSampleBlocks);
+  std::vector<ByteSlice> rests;
+  uint64_t total = 0, shared = 0;
+  for (uint32_t b = 0; b < blocks; b += step) {
+    const uint32_t end = std::min((b + 1) * kRows, values_.size);
+    for (uint32_t i = b * kRows; i < end; ++i) {
+      const ByteSlice& s = values_.slices[i];
+      const uint64_t n = shared_front(values_, i);
+      total += s.size;
+      shared += n;
+      if (s.size > n) rests.push_back({s.data + n, s.size - n});
+    }
+  }
+  const auto bytes = static_cast<double>(std::max<uint64_t>(total, 1));
+  const double left = static_cast<double>(total - shared) / bytes;
+  if (1 - left < kMinSharedFront) return kNone;
+  Values sampled = values_;
+  sampled.size = static_cast<uint32_t>(rests.size());
+  sampled.slices = rests.data();
+  const double share = rests.empty() ? 0 : std::min(1.0, fsst_share(sampled));
+  // Lengths of what is shared take about as much as those of the strings.
+  return 2 * lengths() + static_cast<double>(sizes_.total) * left * share;
+}
+
+void Selection::consider_zstd(double fsst_size) {
   if (context_.random_access_only || sizes_.max > kMaxZstdBlockBytes) return;
-  if (!is_compact() && fsst_size < plain * 0.9) return;
-  const ZstdSizes zstd = measure_zstd(values_, context_);
+  if (!is_compact() && context_.depth > 0) return;
+  const auto plain = static_cast<double>(sizes_.plain);
+  const auto best = static_cast<double>(best_size_);
+  const auto rows = static_cast<double>(sizes_.rows);
+  const double limit =
+      is_compact() ? best * kCompactZstdShare
+                   : std::min(best * kZstdShare, best - rows * kZstdBytesOfRow);
+  const ZstdSizes probe = measure_zstd(values_, context_);
   const double zstd_size =
-      lengths + total * static_cast<double>(zstd.compressed) /
-                    static_cast<double>(std::max<uint64_t>(zstd.raw, 1));
-  if (zstd_size < plain * (is_compact() ? 0.95 : 0.7)) {
+      lengths() + static_cast<double>(sizes_.total) *
+                      static_cast<double>(probe.compressed) /
+                      static_cast<double>(std::max<uint64_t>(probe.raw, 1));
+  if (is_compact() || zstd_size < limit * kZstdProbeShare) {
+    zstd_dictionary_ = train_zstd(values_, context_.effort);
+  }
+  if (!zstd_dictionary_.empty()) {
+    const auto trained = static_cast<double>(
+        estimate_zstd_trained(values_, zstd_dictionary_, context_.effort));
+    // Its blocks are small: it may be a little larger.
+    if (trained < limit && trained < zstd_size * kTrainedShare) {
+      offer(Choice::kZstdTrained, static_cast<uint64_t>(trained));
+      return;
+    }
+  }
+  // Untrained it is for few strings, and for those that FSST cannot shrink. Its
+  // blocks are too large for strings of which a row needs several.
+  if (context_.depth > 0) return;
+  const bool is_hopeless = fsst_size >= plain * 0.9;
+  if (zstd_size < limit && (is_compact() || is_hopeless)) {
     offer(Choice::kZstd, static_cast<uint64_t>(zstd_size));
   }
 }
@@ -194,16 +358,14 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   if (!may_nest()) return false;
   const std::optional<TemplatePattern> pattern = detect_template(values_);
   if (!pattern) return false;
-  const size_t head = out->head.size();
-  const size_t body = out->body.size();
+  const Mark before(*out);
   NIMBLE_RETURN_IF_ERROR(encode_template(values_, *pattern, context_, out));
   // Lookups of a template need no dictionary, and no string is copied twice:
   // it may be a little larger.
-  const uint64_t size = out->body.size() - body;
+  const uint64_t size = out->body.size() - before.body;
   const uint64_t tolerance = is_compact() ? 0 : best_size_ / 8;
   if (size <= std::min(best_size_ + tolerance, sizes_.plain)) return true;
-  out->head.resize(head);
-  out->body.resize(body);
+  before.undo(out);
   return false;
 }
 
@@ -215,8 +377,13 @@ Status Selection::encode_best(SegmentBuilder* out) const {
       return encode_run_length(values_, run_ends_, context_, out);
     case Choice::kFsst:
       return encode_fsst(values_, table_, out);
+    case Choice::kFrontCoded:
+      return encode_front_coded(values_, context_, out);
     case Choice::kZstd:
       return encode_zstd_blocks(values_, context_, out);
+    case Choice::kZstdTrained:
+      return encode_zstd_trained(values_, zstd_dictionary_, context_.effort,
+                                 out);
     case Choice::kPlain:
       break;
   }
@@ -227,21 +394,23 @@ Status Selection::encode(SegmentBuilder* out) {
   if (is_constant(values_)) return encode_constant(values_, out);
   if (values_.size == 0) return encode_plain_bytes(values_, out);
   measure();
-  consider_repeats();
+  const Repeats sample = sample_repeats(values_);
+  if (is_better_without_empty(sample)) {
+    return encode_present(values_, context_, out);
+  }
+  consider_repeats(sample);
   NIMBLE_ASSIGN_OR_RETURN(const bool is_template, encode_as_template(out));
   if (is_template) return Status::ok();
   consider_text();
-  const size_t head = out->head.size();
-  const size_t body = out->body.size();
+  const Mark before(*out);
   NIMBLE_RETURN_IF_ERROR(encode_best(out));
   // Samples may mislead, but never beyond the size of plain bytes. Heads
   // count, as they hold symbols and small dictionaries.
-  const uint64_t size = out->body.size() - body + out->head.size() - head;
-  if (best_ == Choice::kPlain || size <= sizes_.plain + kHeadBytes) {
+  if (best_ == Choice::kPlain ||
+      before.bytes_to(*out) <= sizes_.plain + kHeadBytes) {
     return Status::ok();
   }
-  out->head.resize(head);
-  out->body.resize(body);
+  before.undo(out);
   return encode_plain_bytes(values_, out);
 }
 

@@ -1,7 +1,8 @@
-// The only switch over EncodingId.
+// The only switches over EncodingId and LaterEncodingId.
 #include "nimble/encoding/bools/bool_bitmap.h"
 #include "nimble/encoding/bools/sparse_bits.h"
 #include "nimble/encoding/core/encoding.h"
+#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/floats/alp.h"
 #include "nimble/encoding/floats/split_float.h"
 #include "nimble/encoding/ints/bit_packed.h"
@@ -13,10 +14,13 @@
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/ints/sparse.h"
+#include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/fsst.h"
 #include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/template_text.h"
 #include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/strings/zstd_trained.h"
 
 namespace nimble {
 namespace {
@@ -27,6 +31,9 @@ Result<std::unique_ptr<Decoder>> upcast(Result<std::unique_ptr<T>> opened) {
   if (!opened) return std::move(opened).error();
   return std::unique_ptr<Decoder>(std::move(opened).value());
 }
+
+// Where this thread's has_later_encodings() waits for the answer.
+thread_local bool* met_later = nullptr;
 
 }  // namespace
 
@@ -74,7 +81,26 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
     case EncodingId::kZstdBlocks:
       return open_zstd_blocks(head, context);
   }
+  if (met_later != nullptr) *met_later = true;
+  switch (static_cast<LaterEncodingId>(id)) {
+    case LaterEncodingId::kPresent:
+      return open_present(head, context);
+    case LaterEncodingId::kFrontCoded:
+      return open_front_coded(head, context);
+    case LaterEncodingId::kZstdTrained:
+      return open_zstd_trained(head, context);
+  }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
+}
+
+Result<bool> has_later_encodings(ByteSpan head, const DecodeContext& context) {
+  bool met = false;
+  met_later = &met;
+  ByteReader reader(head);
+  auto opened = open_decoder(&reader, context);
+  met_later = nullptr;
+  if (!opened) return std::move(opened).error();
+  return met;
 }
 
 }  // namespace nimble

@@ -14,10 +14,7 @@ constexpr uint32_t kUsualShift = 8;
 constexpr uint64_t kChecksumBytes = 8;
 
 uint32_t choose_shift(uint64_t rows, uint64_t total) {
-  uint32_t shift = kUsualShift;
-  const uint64_t average = rows > 0 ? div_ceil(total, rows) : 0;
-  while (shift > 0 && average > (kTargetBlockBytes >> shift)) --shift;
-  return shift;
+  return choose_block_shift(rows, total, kTargetBlockBytes, kUsualShift);
 }
 
 uint32_t length_width(uint64_t min, uint64_t max) {
@@ -97,7 +94,8 @@ void PackedLengths::running_ends(const uint8_t* packed, uint32_t rows,
 }
 
 Result<StringBlocks> StringBlocks::open(ByteReader* head,
-                                        const DecodeContext& context) {
+                                        const DecodeContext& context,
+                                        bool holds_strings) {
   const uint32_t shift = head->get_u8();
   NIMBLE_ASSIGN_OR_RETURN(PackedLengths lengths, PackedLengths::open(head));
   if (shift > kMaxBlockShift) {
@@ -111,7 +109,7 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
   const uint64_t rows = context.num_values;
   const uint64_t least = out.num_blocks_ * kChecksumBytes +
                          rows * lengths.width() / 8 +
-                         rows * lengths.fixed_length();
+                         (holds_strings ? rows * lengths.fixed_length() : 0);
   if (out.part_.size < least) {
     return Status::corrupt("string blocks of " + std::to_string(rows) +
                            " rows need " + std::to_string(least) +
@@ -199,33 +197,53 @@ std::string StringBlocks::describe() const {
   return out + " length=" + std::to_string(lengths_.fixed_length());
 }
 
-void write_string_blocks(std::span<const uint64_t> lengths,
-                         const CopyRows& copy, SegmentBuilder* out) {
+uint32_t choose_block_shift(uint64_t rows, uint64_t total, uint64_t target,
+                            uint32_t most) {
+  uint32_t shift = most;
+  const uint64_t average = rows > 0 ? div_ceil(total, rows) : 0;
+  while (shift > 0 && average > (target >> shift)) --shift;
+  return shift;
+}
+
+Status write_packed_blocks(std::span<const uint64_t> lengths, uint32_t shift,
+                           const AppendRows& append, SegmentBuilder* out) {
   const uint32_t n = static_cast<uint32_t>(lengths.size());
-  uint64_t total = 0;
-  for (const uint64_t length : lengths) total += length;
-  const uint32_t shift = choose_shift(n, total);
   out->head.put_u8(static_cast<uint8_t>(shift));
   const PackedLengths packed = PackedLengths::write(lengths, &out->head);
-
   const uint64_t part = out->begin_part();
   std::vector<uint64_t> starts;
   for (uint32_t row = 0; row < n; row += 1u << shift) {
     const uint32_t rows = std::min(1u << shift, n - row);
-    if (row > 0) starts.push_back(out->body.size() - part);
-    uint64_t bytes = 0;
-    for (uint32_t i = row; i < row + rows; ++i) bytes += lengths[i];
-    const uint64_t lengths_size = packed.packed_size(rows);
-    const uint64_t size = kChecksumBytes + lengths_size + bytes;
-    uint8_t* block = out->body.extend(size);
+    const size_t begin = out->body.size();
+    if (row > 0) starts.push_back(begin - part);
+    uint8_t* const block =
+        out->body.extend(kChecksumBytes + packed.packed_size(rows));
     if (packed.width() > 0) {
-      pack_sequential(lengths.subspan(row, rows), packed.width(), block + 8);
+      pack_sequential(lengths.subspan(row, rows), packed.width(),
+                      block + kChecksumBytes);
     }
-    copy(row, row + rows, block + kChecksumBytes + lengths_size);
-    store(block, checksum64({block + kChecksumBytes, size - kChecksumBytes}));
+    NIMBLE_RETURN_IF_ERROR(append(row, row + rows));
+    const ByteSpan bytes = out->body.span().subspan(begin + kChecksumBytes);
+    store(out->body.data() + begin, checksum64(bytes));
   }
   out->put_part(part);
   PackedOffsets::write(starts, &out->head);
+  return Status::ok();
+}
+
+void write_string_blocks(std::span<const uint64_t> lengths,
+                         const CopyRows& copy, SegmentBuilder* out) {
+  uint64_t total = 0;
+  for (const uint64_t length : lengths) total += length;
+  const auto append = [&](uint32_t begin, uint32_t end) {
+    uint64_t bytes = 0;
+    for (uint32_t i = begin; i < end; ++i) bytes += lengths[i];
+    copy(begin, end, out->body.extend(bytes));
+    return Status::ok();
+  };
+  const uint32_t shift = choose_shift(lengths.size(), total);
+  // Copies cannot fail.
+  static_cast<void>(write_packed_blocks(lengths, shift, append, out));
 }
 
 uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,

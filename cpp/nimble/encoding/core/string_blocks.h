@@ -1,5 +1,5 @@
-// The layout that plain_bytes and fsst share: a segment's byte strings in
-// blocks of 2^k rows, k chosen so that a block has at most some 8 KiB.
+// The layout that plain_bytes, fsst and zstd_trained share: a segment's byte
+// strings in blocks of 2^k rows, k chosen so that a block has at most some KiB.
 //
 //   block: checksum u64 | lengths, W bits a row, packed | the strings' bytes
 //   head:  k u8 | W u8 | length of every string varint, where W = 0
@@ -119,9 +119,11 @@ struct StringBlock {
 // The part of a decoder that knows where blocks are.
 class StringBlocks {
  public:
-  // Reads what write_string_blocks() wrote.
+  // Reads what write_string_blocks() wrote. `holds_strings`: the bytes of a
+  // block are as many as its lengths say.
   static Result<StringBlocks> open(ByteReader* head,
-                                   const DecodeContext& context);
+                                   const DecodeContext& context,
+                                   bool holds_strings = true);
 
   uint32_t num_blocks() const { return num_blocks_; }
   uint32_t shift() const { return shift_; }  // blocks of 2^shift rows
@@ -222,6 +224,18 @@ using CopyRows =
 // Writes head (from k on) and body of strings with these lengths.
 void write_string_blocks(std::span<const uint64_t> lengths,
                          const CopyRows& copy, SegmentBuilder* out);
+
+// Appends to the body what a block of rows [begin, end) holds.
+using AppendRows = std::function<Status(uint32_t begin, uint32_t end)>;
+
+// The same in blocks of 2^shift rows that hold something else than the strings.
+Status write_packed_blocks(std::span<const uint64_t> lengths, uint32_t shift,
+                           const AppendRows& append, SegmentBuilder* out);
+
+// The largest shift of at most `most` with which average strings, `total` bytes
+// in `rows` rows, fill blocks of no more than `target` bytes.
+uint32_t choose_block_shift(uint64_t rows, uint64_t total, uint64_t target,
+                            uint32_t most);
 
 // Bytes of body that write_string_blocks() needs, for choosing encodings.
 uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,

@@ -303,16 +303,25 @@ struct Settings {
   uint64_t target;  // raw bytes a block
 };
 
-Settings settings_of(Effort effort) {
+// A byte a value, mostly frequencies are of use: small blocks tell them as
+// well, and short matches would only make them slow.
+constexpr uint64_t kByteBlock = 4096;
+constexpr int kByteLevel = 1;
+constexpr uint64_t kUsualBlock = 16384;
+
+Settings settings_of(const Values& values, Effort effort) {
+  const bool is_byte =
+      values.type.kind != ValueKind::kBytes && values.type.width == 1;
+  const uint64_t target = is_byte ? kByteBlock : kUsualBlock;
   switch (effort) {
     case Effort::kFast:
-      return {1, 16384};
+      return {1, target};
     case Effort::kCompact:
-      return {9, 65536};
+      return {is_byte ? kByteLevel : 9, target};
     case Effort::kBalanced:
       break;
   }
-  return {3, 16384};
+  return {3, target};
 }
 
 uint64_t value_size(const Values& values, uint32_t row) {
@@ -362,7 +371,7 @@ Status encode_zstd_blocks(const Values& values, const EncodeContext& context,
                                std::to_string(value_size(values, i)) +
                                " bytes");
   }
-  const Settings settings = settings_of(context.effort);
+  const Settings settings = settings_of(values, context.effort);
   out->head.put_u8(static_cast<uint8_t>(EncodingId::kZstdBlocks));
   std::vector<uint64_t> lengths;
   PackedLengths packed;
@@ -410,7 +419,7 @@ Result<std::unique_ptr<Decoder>> open_zstd_blocks(
 
 ZstdSizes measure_zstd(const Values& strings, const EncodeContext& context) {
   constexpr uint32_t kSamples = 4;
-  const Settings settings = settings_of(context.effort);
+  const Settings settings = settings_of(strings, context.effort);
   ZstdSizes sizes;
   AlignedBuffer buffer;
   ByteBuffer frame;

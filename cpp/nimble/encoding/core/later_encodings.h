@@ -1,0 +1,25 @@
+// Encodings that the first version of the format has not. Files that use one
+// say so by required feature bit 1, so that earlier readers refuse them.
+#pragma once
+
+#include "nimble/encoding/core/encoding.h"
+
+namespace nimble {
+
+// Go on where EncodingId ends. Persisted: never renumber, never reuse.
+enum class LaterEncodingId : uint8_t {
+  kPresent = 18,      // bytes: the strings that are not empty, and where
+  kFrontCoded = 19,   // bytes: what is shared with a row before, and the rest
+  kZstdTrained = 20,  // bytes: zstd frames that share a dictionary
+};
+
+// Begins the head of one.
+inline void put_encoding_id(LaterEncodingId id, SegmentBuilder* out) {
+  out->head.put_u8(static_cast<uint8_t>(id));
+}
+
+// Has the tree that this head describes one of them? Reads it as
+// open_decoder() does.
+Result<bool> has_later_encodings(ByteSpan head, const DecodeContext& context);
+
+}  // namespace nimble

@@ -1,0 +1,308 @@
+#include "nimble/encoding/strings/front_coded.h"
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include "nimble/base/compiler.h"
+#include "nimble/base/scratch.h"
+#include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/later_encodings.h"
+#include "nimble/encoding/core/part.h"
+
+namespace nimble {
+namespace {
+
+constexpr uint32_t kMaxFrontShift = kBlockShift;
+const ValueType kSharedType = ValueType::unsigned_int(2);
+constexpr uint64_t kMaxShared = UINT16_MAX;
+
+// The rests of some rows, and the string of one.
+struct Rests {
+  BytesSink sink;
+  AlignedBuffer text;
+
+  Rests() { sink.wide = true; }
+  size_t size() const { return sink.data.size() + text.size(); }
+  void clear() {
+    sink.data.clear();
+    sink.offsets.clear();
+    sink.count = 0;
+    text.clear();
+  }
+  Output output() {
+    Output out;
+    out.bytes = &sink;
+    return out;
+  }
+};
+
+Status shared_too_much(uint64_t shared, uint64_t length, uint64_t row) {
+  return Status::corrupt("string " + std::to_string(row) + " shares " +
+                         std::to_string(shared) + " bytes with one of " +
+                         std::to_string(length));
+}
+
+// Copies of at most this many bytes are one of this many: both ends have slack.
+constexpr uint64_t kShortCopy = 32;
+static_assert(kShortCopy <= AlignedBuffer::kSlack);
+
+NIMBLE_ALWAYS_INLINE void copy_front(uint8_t* to, const uint8_t* from,
+                                     uint64_t n) {
+  if (n <= kShortCopy) {
+    uint8_t copy[kShortCopy];  // what is read behind `from` may be at `to`
+    std::memcpy(copy, from, kShortCopy);
+    std::memcpy(to, copy, kShortCopy);
+  } else {
+    std::memcpy(to, from, n);
+  }
+}
+
+class FrontCodedDecoder final : public Decoder {
+ public:
+  FrontCodedDecoder(const DecodeContext& context, uint32_t shift, Child shared,
+                    Child rests)
+      : Decoder(context.type, context.num_values),
+        shift_(shift),
+        shared_(std::move(shared)),
+        rests_(std::move(rests)) {}
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
+    if (begin >= end) return;
+    const uint32_t first = begin >> shift_ << shift_;
+    shared_.append_ranges(first, end, out);
+    rests_.append_ranges(first, end, out);
+  }
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override;
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    shared_.prefetch(body, row);
+    rests_.prefetch(body, row);
+  }
+  std::string describe() const override {
+    return "front coded rows=" + std::to_string(1u << shift_) + " (" +
+           shared_.describe() + ") of " + rests_.describe();
+  }
+  size_t memory_bytes() const override {
+    return sizeof *this + shared_.memory_bytes() + rests_.memory_bytes();
+  }
+
+ private:
+  Status append_block(const uint16_t* shared, uint32_t first, uint32_t n,
+                      const Rests& rests, uint64_t rest, uint32_t from,
+                      uint64_t at, BytesSink* sink) const;
+  Status append_row(const SegmentBody& body, uint32_t row, Rests* rests,
+                    BytesSink* sink) const;
+  Status append_some(const SegmentBody& body, uint32_t first,
+                     std::span<const uint32_t> rows, uint64_t at,
+                     BytesSink* sink) const;
+
+  uint32_t shift_;
+  Child shared_;
+  Child rests_;
+};
+
+// Of the block's first n rows, those from row `from` on are kept. `rest` is
+// the place of the block's first rest in `rests`.
+Status FrontCodedDecoder::append_block(const uint16_t* shared, uint32_t first,
+                                       uint32_t n, const Rests& rests,
+                                       uint64_t rest, uint32_t from,
+                                       uint64_t at, BytesSink* sink) const {
+  const uint64_t* const ends = rests.sink.offsets.as<uint64_t>() + rest;
+  const uint8_t* const bytes = rests.sink.data.data();
+  // Lengths first: they are checked before room is made for what they say.
+  uint64_t starts[kBlockValues + 1];
+  starts[0] = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t before = i > 0 ? front_row(i) : 0;
+    const uint64_t length =
+        i > 0 ? starts[before + 1] - starts[before] : uint64_t{0};
+    if (NIMBLE_UNLIKELY(shared[i] > length)) {
+      return shared_too_much(shared[i], length, uint64_t{first} + i);
+    }
+    starts[i + 1] = starts[i] + shared[i] + (ends[i + 1] - ends[i]);
+  }
+  const uint64_t before = sink->data.size();
+  sink->data.reserve(before + starts[n]);
+  uint8_t* const to = sink->data.data() + before;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint64_t begin = starts[i];
+    if (i > 0) copy_front(to + begin, to + starts[front_row(i)], shared[i]);
+    copy_front(to + begin + shared[i], bytes + ends[i], ends[i + 1] - ends[i]);
+  }
+  const uint64_t skip = starts[from];
+  if (skip > 0) std::memmove(to, to + skip, starts[n] - skip);
+  for (uint32_t i = from; i < n; ++i) {
+    sink->set_end(at + (i - from), before + starts[i + 1] - skip);
+  }
+  sink->data.resize(before + starts[n] - skip);
+  return Status::ok();
+}
+
+Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
+                                 uint32_t end, const Output& out) const {
+  if (begin >= end) return Status::ok();
+  const uint64_t at = out.bytes->add_values(end - begin);
+  const uint32_t first = begin >> shift_ << shift_;
+  ThreadScratch<Rests, FrontCodedDecoder> rests;
+  rests->sink.data.reserve(1);  // short rests are read kShortCopy at a time
+  Scratch shared;
+  return for_blocks(
+      first, end, [&](uint32_t block, uint32_t from, uint32_t to) -> Status {
+        const uint32_t row = block * kBlockValues + from;
+        const uint32_t stop = block * kBlockValues + to;
+        rests->clear();
+        NIMBLE_RETURN_IF_ERROR(
+            shared_.decode(body, row, stop, shared.output()));
+        NIMBLE_RETURN_IF_ERROR(rests_.decode(body, row, stop, rests->output()));
+        for (uint32_t b = row; b < stop; b += 1u << shift_) {
+          const uint32_t n = std::min(1u << shift_, stop - b);
+          const uint32_t kept = std::max(b, begin);
+          NIMBLE_RETURN_IF_ERROR(append_block(shared.as<uint16_t>() + (b - row),
+                                              b, n, *rests, b - row, kept - b,
+                                              at + (kept - begin), out.bytes));
+        }
+        return Status::ok();
+      });
+}
+
+Status FrontCodedDecoder::append_row(const SegmentBody& body, uint32_t row,
+                                     Rests* rests, BytesSink* sink) const {
+  const uint32_t mask = (1u << shift_) - 1;
+  // The rows that lead to this one: of its place in the block, the highest of
+  // the bits that are set, one after the other.
+  uint32_t rows[kMaxFrontShift + 1];
+  uint32_t count = 0;
+  for (uint32_t i = row & mask;; i = front_row(i)) {
+    rows[count++] = (row & ~mask) + i;
+    if (i == 0) break;
+  }
+  std::reverse(rows, rows + count);
+  uint16_t shared[kMaxFrontShift + 1 + AlignedBuffer::kSlack / 2];
+  Output lengths;
+  lengths.data = reinterpret_cast<uint8_t*>(shared);
+  NIMBLE_RETURN_IF_ERROR(shared_.gather(body, rows, count, lengths));
+  rests->clear();
+  NIMBLE_RETURN_IF_ERROR(rests_.gather(body, rows, count, rests->output()));
+  AlignedBuffer& text = rests->text;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (shared[i] > text.size()) {
+      return shared_too_much(shared[i], text.size(), rows[i]);
+    }
+    text.resize(shared[i]);
+    const uint64_t begin = rests->sink.begin_of(i);
+    text.append(rests->sink.data.data() + begin, rests->sink.end_of(i) - begin);
+  }
+  sink->data.append(text.data(), text.size());
+  return Status::ok();
+}
+
+Status FrontCodedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
+                                 size_t count, const Output& out) const {
+  BytesSink* const sink = out.bytes;
+  const uint64_t at = sink->add_values(count);
+  ThreadScratch<Rests, FrontCodedDecoder> rests;
+  return for_row_groups(
+      rows, count,
+      [&](uint32_t block, size_t begin, size_t n) -> Status {
+        if (n > kExtractRows) {
+          return append_some(body, block << shift_, {rows + begin, n},
+                             at + begin, sink);
+        }
+        for (size_t i = begin; i < begin + n; ++i) {
+          NIMBLE_RETURN_IF_ERROR(append_row(body, rows[i], &*rests, sink));
+          sink->set_end(at + i, sink->data.size());
+        }
+        return Status::ok();
+      },
+      shift_);
+}
+
+// Many rows of the block that begins at row `first`: all of it is decoded.
+Status FrontCodedDecoder::append_some(const SegmentBody& body, uint32_t first,
+                                      std::span<const uint32_t> rows,
+                                      uint64_t at, BytesSink* sink) const {
+  struct WholeBlock;
+  ThreadScratch<Rests, WholeBlock> block;
+  NIMBLE_RETURN_IF_ERROR(decode(body, first, rows.back() + 1, block->output()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const uint64_t begin = block->sink.begin_of(rows[i] - first);
+    sink->data.append(block->sink.data.data() + begin,
+                      block->sink.end_of(rows[i] - first) - begin);
+    sink->set_end(at + i, sink->data.size());
+  }
+  return Status::ok();
+}
+
+uint64_t common_front(const ByteSlice& a, const ByteSlice& b) {
+  const uint64_t n = std::min({a.size, b.size, kMaxShared});
+  uint64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const uint64_t differ =
+        load<uint64_t>(a.data + i) ^ load<uint64_t>(b.data + i);
+    if (differ != 0) {
+      return i + static_cast<uint64_t>(std::countr_zero(differ)) / 8;
+    }
+  }
+  while (i < n && a.data[i] == b.data[i]) ++i;
+  return i;
+}
+
+}  // namespace
+
+uint64_t shared_front(const Values& values, uint32_t row) {
+  const uint32_t mask = (1u << kFrontCodedShift) - 1;
+  const uint32_t i = row & mask;
+  if (i == 0) return 0;
+  return common_front(values.slices[row],
+                      values.slices[(row & ~mask) + front_row(i)]);
+}
+
+Status encode_front_coded(const Values& values, const EncodeContext& context,
+                          SegmentBuilder* out) {
+  std::vector<uint16_t> shared(values.size);
+  std::vector<ByteSlice> rests(values.size);
+  for (uint32_t i = 0; i < values.size; ++i) {
+    const uint64_t n = shared_front(values, i);
+    shared[i] = static_cast<uint16_t>(n);
+    const ByteSlice& s = values.slices[i];
+    rests[i] = {n > 0 ? s.data + n : s.data, s.size - n};
+  }
+  put_encoding_id(LaterEncodingId::kFrontCoded, out);
+  out->head.put_u8(kFrontCodedShift);
+  Values lengths;
+  lengths.type = kSharedType;
+  lengths.size = values.size;
+  lengths.data = reinterpret_cast<const uint8_t*>(shared.data());
+  EncodeContext nested = context;
+  nested.random_access_only = true;  // several a lookup
+  NIMBLE_RETURN_IF_ERROR(encode_child(lengths, nested, 0, out));
+  Values strings = values;
+  strings.slices = rests.data();
+  strings.empty_is_null = false;
+  return encode_child(strings, context, 0, out);
+}
+
+Result<std::unique_ptr<Decoder>> open_front_coded(
+    ByteReader* head, const DecodeContext& context) {
+  if (context.type.kind != ValueKind::kBytes) {
+    return Status::corrupt("front coding holds strings only");
+  }
+  const uint32_t shift = head->get_u8();
+  NIMBLE_RETURN_IF_ERROR(head->status("front-coded head"));
+  if (shift > kMaxFrontShift) {
+    return Status::corrupt("front-coded blocks of 2^" + std::to_string(shift) +
+                           " rows; at most 2^10 are allowed");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(Child shared, Child::open(head, context, kSharedType,
+                                                    context.num_values));
+  NIMBLE_ASSIGN_OR_RETURN(Child rests, Child::open(head, context, context.type,
+                                                   context.num_values));
+  return std::unique_ptr<Decoder>(std::make_unique<FrontCodedDecoder>(
+      context, shift, std::move(shared), std::move(rests)));
+}
+
+}  // namespace nimble

@@ -1,0 +1,67 @@
+#include "nimble/encoding/strings/front_coded.h"
+
+#include "encoding/text_samples.h"
+#include "nimble/encoding/strings/fsst.h"
+#include "nimble/encoding/strings/fsst_training.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+Status encode(const Values& values, SegmentBuilder* out) {
+  return encode_front_coded(values, {}, out);
+}
+
+std::string path(uint64_t i) {
+  return "/usr/share/doc/package-" + std::to_string(i / 40) + "/part" +
+         std::to_string(100000 + i);
+}
+
+TEST(FrontCoded, AnyStringsComeBack) {
+  for (const NamedSample& s : nasty_samples()) {
+    check_encoding("front-coded " + s.name, s.sample, encode);
+  }
+}
+
+TEST(FrontCoded, LargeSegmentsComeBack) {
+  for (const NamedSample& s : large_samples()) {
+    check_encoding("front-coded " + s.name, s.sample, encode);
+  }
+}
+
+TEST(FrontCoded, SortedStringsComeBack) {
+  for (const uint32_t n : kSizes) {
+    check_encoding("front-coded paths", bytes_sample(n, path), encode);
+  }
+  // Each string begins with the one before; each is the one before.
+  check_encoding(
+      "growing strings",
+      bytes_sample(1100, [](uint32_t i) { return std::string(i, 'a'); }),
+      encode);
+  check_encoding(
+      "equal strings",
+      bytes_sample(700, [](uint32_t) { return std::string(70000, 'b'); }),
+      encode);
+}
+
+TEST(FrontCoded, TakesAFractionOfFsst) {
+  const Sample sample = bytes_sample(20000, path);
+  const uint64_t fsst =
+      encoded_bytes(sample, [](const Values& v, SegmentBuilder* out) {
+        return encode_fsst(v, train_fsst(sample_strings(v, 16384)), out);
+      });
+  CHECK(encoded_bytes(sample, encode) * 2 < fsst);
+}
+
+TEST(FrontCoded, BytesOfTheDocumentedExample) {
+  const char* const strings[] = {"abc", "abd", "abcde", "abcdf"};
+  const Sample sample =
+      bytes_sample(4, [&](uint32_t i) { return std::string(strings[i]); });
+  SegmentBuilder out;
+  REQUIRE(encode(sample.values(), &out).is_ok());
+  CHECK_EQ(hex(out.head.span()), "13 08");
+  CHECK_EQ(hex(out.body.span()), "");
+}
+
+}  // namespace
+}  // namespace nimble::testing

@@ -1,0 +1,74 @@
+#include "nimble/encoding/strings/present.h"
+
+#include "encoding/text_samples.h"
+#include "nimble/encoding/strings/plain_bytes.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+Status encode(const Values& values, SegmentBuilder* out) {
+  return encode_present(values, {}, out);
+}
+
+TEST(Present, AnyStringsComeBack) {
+  for (const NamedSample& s : nasty_samples()) {
+    check_encoding("present of " + s.name, s.sample, encode);
+  }
+}
+
+// Every n-th row has a string, runs of rows have, none has, all have.
+TEST(Present, AnyRowsComeBack) {
+  for (const uint32_t n : kSizes) {
+    const auto check = [&](const char* what, auto&& has) {
+      check_encoding(what,
+                     bytes_sample(n,
+                                  [&](uint32_t i) {
+                                    return has(i) ? comment(i % 500)
+                                                  : std::string();
+                                  }),
+                     encode);
+    };
+    check("every second", [](uint32_t i) { return mix(i) % 2 == 0; });
+    check("runs", [](uint32_t i) { return i / 700 % 2 == 1; });
+    check("one of 5000", [](uint32_t i) { return i % 5000 == 1030; });
+    check("all", [](uint32_t) { return true; });
+    check("none", [](uint32_t) { return false; });
+  }
+}
+
+TEST(Present, BytesOfTheDocumentedExample) {
+  const char* const strings[] = {"", "ab", "", "", "xyz"};
+  const Sample sample =
+      bytes_sample(5, [&](uint32_t i) { return std::string(strings[i]); });
+  SegmentBuilder out;
+  REQUIRE(encode(sample.values(), &out).is_ok());
+  CHECK_EQ(hex(out.head.span()), "12 02 00 0c 00 09 00 0e 08 02 10 0e");
+  CHECK_EQ(hex(out.body.span()), "");
+}
+
+// Heads that count more strings before a block than there are, or fewer than
+// before the block before it.
+TEST(Present, CountsThatCannotBeAreRefused) {
+  const Sample sample = bytes_sample(
+      3000, [](uint32_t i) { return i % 2 == 0 ? comment(i) : std::string(); });
+  SegmentBuilder out;
+  REQUIRE(encode(sample.values(), &out).is_ok());
+  const ByteSpan bytes = out.head.span();
+  std::vector<uint8_t> head(bytes.begin(), bytes.end());
+  CHECK_EQ(head[1], 0xdc);  // 1500
+  head[1] = 0xdb;           // one string fewer than rows that have one
+  ByteReader reader({head.data(), head.size()});
+  auto decoder = open_decoder(
+      &reader, {ValueType::bytes(), sample.size, out.body.size(), 0});
+  if (!decoder) return;  // the strings' own head may tell
+  BytesSink sink;
+  Output to;
+  to.bytes = &sink;
+  const SegmentBody body{out.body.data(), out.body.size(), true};
+  CHECK((*decoder)->decode(body, 0, sample.size, to).code() ==
+        StatusCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace nimble::testing

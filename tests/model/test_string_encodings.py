@@ -1,0 +1,94 @@
+"""Strings that repeat, begin like their neighbours, are mostly null, or are text: whatever the file
+stores of them, every way to read it gives them back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import forge
+import nimblepy as nb
+from nimblepy.verify import verify_file
+
+ROWS = 6_000
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+
+
+def agents() -> list[str | None]:
+    random = Random(1)
+    distinct = [
+        f"Mozilla/5.0 (X11; {random.choice(WORDS)} {i}) Gecko/{i * 7} Firefox/{i % 90}.0"
+        for i in range(900)
+    ]
+    return [random.choice(distinct) for _ in range(ROWS)]
+
+
+def paths() -> list[str | None]:
+    random = Random(2)
+    return sorted(
+        f"/usr/share/{random.choice(WORDS)}/{random.choice(WORDS)}/part-{random.randrange(10**6)}"
+        for _ in range(ROWS)
+    )
+
+
+def sparse() -> list[str | None]:
+    random = Random(3)
+    return [
+        None if random.random() < 0.9 else random.choice(["", f"note {random.randrange(10**6)}"])
+        for _ in range(ROWS)
+    ]
+
+
+def text() -> list[str | None]:
+    random = Random(4)
+    return [
+        f'{{"id": {random.randrange(10**9)}, "tags": ["{random.choice(WORDS)}", '
+        f'"{random.choice(WORDS)}"], "score": {random.random():.3f}}}'
+        for _ in range(ROWS)
+    ]
+
+
+CASES = {
+    "agents": (agents, "balanced", "dictionary n="),
+    "paths": (paths, "balanced", "front coded"),
+    "sparse": (sparse, "balanced", "present"),
+    "text": (text, "compact", "zstd trained"),
+}
+
+
+def features(path: str) -> int:
+    return forge.read_postscript(Path(path).read_bytes())["required_features"]
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_strings_come_back_every_way(path: str, name: str, mmap: bool) -> None:
+    make, compression, encoding = CASES[name]
+    table = pa.table({"s": pa.array(make(), pa.string()), "row": range(ROWS)})
+    options = nb.WriteOptions(compression=compression)
+    summary = nb.write(table, path, options=options)
+    assert summary.columns[0].encoding.startswith(encoding)
+    assert features(path) == 2
+    report = verify_file(path)
+    assert report.ok, str(report)
+    wanted = table["s"].to_pylist()
+    with nb.open(path, mmap=mmap) as file:
+        assert file.to_table()["s"].to_pylist() == wanted
+        random = Random(5)
+        rows = [random.randrange(ROWS) for _ in range(300)]
+        assert file.take(rows)["s"].to_pylist() == [wanted[r] for r in rows]
+        for row in rows[:20]:
+            assert file.take([row])["s"].to_pylist() == [wanted[row]]
+        some = sorted(w for w in wanted if w is not None)[len(wanted) // 30]
+        for test in (pc.field("s") == some, pc.field("s") < some, pc.field("s") != ""):
+            assert file.scan(filter=test).to_table().equals(table.filter(test)), str(test)
+
+
+def test_files_of_the_first_encodings_need_no_feature(path: str) -> None:
+    nb.write(pa.table({"s": ["a", "b", None], "n": [1, 2, 3]}), path)
+    assert features(path) == 0
