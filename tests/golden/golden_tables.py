@@ -244,7 +244,7 @@ def _small(**more: Any) -> nb.WriteOptions:
 
 def strings_that_share() -> pa.Table:
     """Strings that repeat, begin like their neighbours, are mostly null, or are text."""
-    n = 2_000
+    n = 600
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
     a, b, c = (numbers(n, 10**6, seed) for seed in (61, 62, 63))
     columns = {

@@ -44,7 +44,9 @@ TEST(Present, BytesOfTheDocumentedExample) {
   SegmentBuilder out;
   REQUIRE(encode(sample.values(), &out).is_ok());
   CHECK_EQ(hex(out.head.span()), "12 02 00 0c 00 09 00 0e 08 02 10 0e");
-  CHECK_EQ(hex(out.body.span()), "");
+  CHECK_EQ(hex(out.body.span()),
+           "06 30 1b 2e 14 b8 fa 32 12 00 00 00 00 00 00 00 f2 57 86 e6 83 cf "
+           "40 c7 0e 61 62 78 79 7a");
 }
 
 // Heads that count more strings before a block than there are, or fewer than

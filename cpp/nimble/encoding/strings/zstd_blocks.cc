@@ -1,6 +1,8 @@
 #include "nimble/encoding/strings/zstd_blocks.h"
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/part.h"
@@ -22,25 +24,40 @@ struct ZstdBlock {
   const uint8_t* packed = nullptr;  // lengths
   ByteSpan frame;
   uint64_t raw_size = 0;
+  uint32_t index = 0;
   uint32_t first_row = 0;
   uint32_t rows = 0;
 };
 
+// The values of a block, kept by the thread: what decodes blocks of 1024 codes
+// one after the other asks for a zstd block several times.
+struct RawBlock {
+  AlignedBuffer bytes;
+  uint64_t decoder = 0;  // its number; 0: nobody's
+  uint32_t index = 0;
+};
+
 struct Scratch {
-  AlignedBuffer raw;
+  RawBlock raw;
   AlignedBuffer ends;  // uint64_t
 
   ~Scratch() {
-    if (raw.capacity() <= kKeptScratch) raw.swap(kept());
+    if (raw.bytes.capacity() <= kKeptScratch) std::swap(raw, kept());
   }
-  Scratch() { raw.swap(kept()); }
+  Scratch() { std::swap(raw, kept()); }
 
  private:
-  static AlignedBuffer& kept() {
-    thread_local AlignedBuffer buffer;
-    return buffer;
+  static RawBlock& kept() {
+    thread_local RawBlock block;
+    return block;
   }
 };
+
+// Numbers are not used again, as addresses are.
+uint64_t next_number() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
 class ZstdBlocksDecoder final : public Decoder {
  public:
@@ -86,11 +103,14 @@ class ZstdBlocksDecoder final : public Decoder {
   Status check_directory() const;
   Status read(const SegmentBody& body, uint32_t index, Scratch* scratch,
               ZstdBlock* out) const;
+  // All of the block's values, at scratch->raw.
+  Status decompress(const ZstdBlock& block, Scratch* scratch) const;
   Status decode_strings(const ZstdBlock& block, uint32_t from, uint32_t to,
                         uint64_t at, Scratch* scratch, BytesSink* sink) const;
   Status decode_fixed(const ZstdBlock& block, uint32_t from, uint32_t to,
                       Scratch* scratch, uint8_t* out) const;
 
+  const uint64_t number_ = next_number();
   uint32_t num_blocks_;
   Part part_;
   PackedLengths lengths_;
@@ -179,6 +199,7 @@ Status ZstdBlocksDecoder::read(const SegmentBody& body, uint32_t index,
   NIMBLE_RETURN_IF_ERROR(verified_.check(
       body, index, {block + kChecksumBytes, size - kChecksumBytes},
       load<uint64_t>(block)));
+  out->index = index;
   out->first_row = row_of(index);
   out->rows = row_of(index + 1) - out->first_row;
   out->packed = block + kChecksumBytes;
@@ -199,6 +220,19 @@ Status ZstdBlocksDecoder::read(const SegmentBody& body, uint32_t index,
                            " bytes in " + std::to_string(out->frame.size()) +
                            "; at most 16 MiB are allowed, and 32768 for one");
   }
+  return Status::ok();
+}
+
+Status ZstdBlocksDecoder::decompress(const ZstdBlock& block,
+                                     Scratch* scratch) const {
+  RawBlock& raw = scratch->raw;
+  if (raw.decoder == number_ && raw.index == block.index) return Status::ok();
+  raw.decoder = 0;
+  raw.bytes.resize(block.raw_size);
+  NIMBLE_RETURN_IF_ERROR(
+      zstd_decompress(block.frame, raw.bytes.data(), block.raw_size));
+  raw.decoder = number_;
+  raw.index = block.index;
   return Status::ok();
 }
 
@@ -249,10 +283,8 @@ Status ZstdBlocksDecoder::decode_strings(const ZstdBlock& block, uint32_t from,
     return zstd_decompress(block.frame, sink->data.data() + before,
                            block.raw_size);
   }
-  scratch->raw.resize(block.raw_size);
-  NIMBLE_RETURN_IF_ERROR(
-      zstd_decompress(block.frame, scratch->raw.data(), block.raw_size));
-  sink->data.append(scratch->raw.data() + skip, last - skip);
+  NIMBLE_RETURN_IF_ERROR(decompress(block, scratch));
+  sink->data.append(scratch->raw.bytes.data() + skip, last - skip);
   return Status::ok();
 }
 
@@ -262,11 +294,10 @@ Status ZstdBlocksDecoder::decode_fixed(const ZstdBlock& block, uint32_t from,
   if (to - from == block.rows) {
     return zstd_decompress(block.frame, out, block.raw_size);
   }
-  scratch->raw.resize(block.raw_size);
-  NIMBLE_RETURN_IF_ERROR(
-      zstd_decompress(block.frame, scratch->raw.data(), block.raw_size));
+  NIMBLE_RETURN_IF_ERROR(decompress(block, scratch));
   const uint64_t width = type().width;
-  std::memcpy(out, scratch->raw.data() + from * width, (to - from) * width);
+  std::memcpy(out, scratch->raw.bytes.data() + from * width,
+              (to - from) * width);
   return Status::ok();
 }
 
@@ -278,9 +309,8 @@ Status ZstdBlocksDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   for (size_t i = 0; i < count;) {
     ZstdBlock block;
     NIMBLE_RETURN_IF_ERROR(read(body, block_of(rows[i]), &scratch, &block));
-    scratch.raw.resize(block.raw_size);
-    uint8_t* const raw = scratch.raw.data();
-    NIMBLE_RETURN_IF_ERROR(zstd_decompress(block.frame, raw, block.raw_size));
+    NIMBLE_RETURN_IF_ERROR(decompress(block, &scratch));
+    const uint8_t* const raw = scratch.raw.bytes.data();
     const uint64_t* const ends = scratch.ends.as<uint64_t>();
     for (; i < count && rows[i] - block.first_row < block.rows; ++i) {
       const uint32_t row = rows[i] - block.first_row;
@@ -300,6 +330,7 @@ Status ZstdBlocksDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 
 struct Settings {
   int level;
+  int min_match;    // 0: as the level has it
   uint64_t target;  // raw bytes a block
 };
 
@@ -307,21 +338,22 @@ struct Settings {
 // well, and short matches would only make them slow.
 constexpr uint64_t kByteBlock = 4096;
 constexpr int kByteLevel = 1;
+constexpr int kByteMinMatch = 7;
 constexpr uint64_t kUsualBlock = 16384;
 
 Settings settings_of(const Values& values, Effort effort) {
   const bool is_byte =
       values.type.kind != ValueKind::kBytes && values.type.width == 1;
-  const uint64_t target = is_byte ? kByteBlock : kUsualBlock;
+  if (is_byte) return {kByteLevel, kByteMinMatch, kByteBlock};
   switch (effort) {
     case Effort::kFast:
-      return {1, target};
+      return {1, 0, kUsualBlock};
     case Effort::kCompact:
-      return {is_byte ? kByteLevel : 9, target};
+      return {9, 0, kUsualBlock};
     case Effort::kBalanced:
       break;
   }
-  return {3, target};
+  return {3, 0, kUsualBlock};
 }
 
 uint64_t value_size(const Values& values, uint32_t row) {
@@ -399,8 +431,9 @@ Status encode_zstd_blocks(const Values& values, const EncodeContext& context,
       pack_sequential(std::span(lengths).subspan(row, end - row),
                       packed.width(), block + kChecksumBytes);
     }
-    NIMBLE_RETURN_IF_ERROR(zstd_append_frame(
-        raw_bytes(values, row, end, &buffer), settings.level, &out->body));
+    NIMBLE_RETURN_IF_ERROR(
+        zstd_append_frame(raw_bytes(values, row, end, &buffer), settings.level,
+                          settings.min_match, &out->body));
     const ByteSpan bytes = out->body.span().subspan(begin);
     store(out->body.data() + begin, checksum64(bytes.subspan(kChecksumBytes)));
     row = end;
@@ -430,7 +463,8 @@ ZstdSizes measure_zstd(const Values& strings, const EncodeContext& context) {
     const ByteSpan raw = raw_bytes(strings, row, end, &buffer);
     if (raw.size() > kMaxZstdBlockBytes) continue;
     frame.clear();
-    if (!zstd_append_frame(raw, settings.level, &frame)) continue;
+    if (!zstd_append_frame(raw, settings.level, settings.min_match, &frame))
+      continue;
     sizes.compressed += frame.size();
     sizes.raw += raw.size();
   }

@@ -45,18 +45,34 @@ Status check_size(size_t got, uint64_t size) {
 
 }  // namespace
 
-Status zstd_append_frame(ByteSpan raw, int level, ByteBuffer* out) {
+namespace {
+
+// Appends a frame by a context that is set up, and forgets the settings.
+Status append_frame_of(ZSTD_CCtx* context, ByteSpan raw, ByteBuffer* out) {
   const size_t before = out->size();
   const size_t bound = ZSTD_compressBound(raw.size());
   uint8_t* const frame = out->extend(bound);
-  const size_t size = ZSTD_compressCCtx(compression_context(), frame, bound,
-                                        raw.data(), raw.size(), level);
+  const size_t size =
+      ZSTD_compress2(context, frame, bound, raw.data(), raw.size());
+  ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
   if (ZSTD_isError(size)) {
     return Status::invalid_argument(std::string("zstd: ") +
                                     ZSTD_getErrorName(size));
   }
   out->resize(before + size);
   return Status::ok();
+}
+
+}  // namespace
+
+Status zstd_append_frame(ByteSpan raw, int level, int min_match,
+                         ByteBuffer* out) {
+  ZSTD_CCtx* const context = compression_context();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
+  if (min_match > 0) {
+    ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, min_match);
+  }
+  return append_frame_of(context, raw, out);
 }
 
 Status zstd_decompress(ByteSpan frame, uint8_t* out, uint64_t size) {
@@ -98,23 +114,11 @@ ZstdCompressor::ZstdCompressor(ByteSpan dictionary, int level)
 ZstdCompressor::~ZstdCompressor() { ZSTD_freeCDict(prepared_->dictionary); }
 
 Status ZstdCompressor::append_frame(ByteSpan raw, ByteBuffer* out) const {
-  const size_t before = out->size();
-  const size_t bound = ZSTD_compressBound(raw.size());
-  uint8_t* const frame = out->extend(bound);
   ZSTD_CCtx* const context = compression_context();
-  ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
   ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
   ZSTD_CCtx_setParameter(context, ZSTD_c_dictIDFlag, 0);
   ZSTD_CCtx_refCDict(context, prepared_->dictionary);
-  const size_t size =
-      ZSTD_compress2(context, frame, bound, raw.data(), raw.size());
-  ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
-  if (ZSTD_isError(size)) {
-    return Status::invalid_argument(std::string("zstd: ") +
-                                    ZSTD_getErrorName(size));
-  }
-  out->resize(before + size);
-  return Status::ok();
+  return append_frame_of(context, raw, out);
 }
 
 struct ZstdDecompressor::Prepared {

@@ -12,8 +12,10 @@
 
 namespace nimble {
 
-// Appends `raw` as one frame.
-Status zstd_append_frame(ByteSpan raw, int level, ByteBuffer* out);
+// Appends `raw` as one frame. Matches shorter than `min_match` bytes are not
+// looked for; 0: as the level has it.
+Status zstd_append_frame(ByteSpan raw, int level, int min_match,
+                         ByteBuffer* out);
 
 // Fills exactly `size` bytes at `out`; anything else in the frame is corrupt.
 Status zstd_decompress(ByteSpan frame, uint8_t* out, uint64_t size);
