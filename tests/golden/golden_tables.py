@@ -244,7 +244,7 @@ def _small(**more: Any) -> nb.WriteOptions:
 
 def strings_that_share() -> pa.Table:
     """Strings that repeat, begin like their neighbours, are mostly null, or are text."""
-    n = 600
+    n = 560
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
     a, b, c = (numbers(n, 10**6, seed) for seed in (61, 62, 63))
     columns = {
@@ -259,6 +259,16 @@ def strings_that_share() -> pa.Table:
         ],
     }
     return pa.table({name: pa.array(v, pa.string()) for name, v in columns.items()})
+
+
+def phrases() -> pa.Table:
+    """Text of few words, enough of it that a dictionary for zstd is trained."""
+    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
+    text = [
+        f'{{"level": "{words[x % 5]}", "message": "{words[x % 3]} of {words[x % 7 % 5]}, {x}"}}'
+        for x in numbers(3_000, 10**4, 64)
+    ]
+    return pa.table({"text": text})
 
 
 def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
@@ -335,6 +345,7 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             strings_that_share(),
             {"options": nb.WriteOptions(compression=level, **one)},
         )
+    files["phrases"] = (phrases(), {"options": nb.WriteOptions(compression="compact", **one)})
     for level in ("balanced", "fast", "compact"):
         files[f"encodings_{level}"] = (
             encodings(),
