@@ -262,11 +262,11 @@ def strings_that_share() -> pa.Table:
 
 
 def phrases() -> pa.Table:
-    """Text of few words, enough of it that a dictionary for zstd is trained."""
-    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
+    """Text, enough of it that a dictionary for zstd is trained."""
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
     text = [
-        f'{{"level": "{words[x % 5]}", "message": "{words[x % 3]} of {words[x % 7 % 5]}, {x}"}}'
-        for x in numbers(3_000, 10**4, 64)
+        f'{{"id": {x}, "tags": ["{words[x % 8]}", "{words[x % 7]}"], "score": 0.{x % 1000}}}'
+        for x in numbers(5_000, 10**6, 64)
     ]
     return pa.table({"text": text})
 
