@@ -1,6 +1,8 @@
-// ReadAhead: results of tasks in the order of the tasks, made by threads that
-// run ahead of whoever takes them. With one thread, or where the system starts
-// none, nothing runs ahead: a task is done when its result is asked for.
+// ReadAhead: results of tasks in the order of the tasks, made by whoever takes
+// them and by threads that run ahead. The taker does a task itself where its
+// result is not there yet, so that nothing is lost by threads that the system
+// does not run. With one thread, or where the system starts none, nothing runs
+// ahead.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +12,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "nimble/base/blocking.h"
 #include "nimble/base/fork_mutex.h"
@@ -24,30 +25,24 @@ class ReadAhead {
   using Task = std::function<T()>;
 
   // `claim` gives the next task, an empty one at the end. One thread at a time
-  // calls it; tasks run side by side, and up to `threads` + 1 results wait.
+  // calls it; tasks run side by side on up to `threads` threads, the taker
+  // among them, and up to twice as many results wait.
   ReadAhead(std::function<Task()> claim, uint32_t threads)
-      : claim_(std::move(claim)), threads_(threads) {}
+      : shared_(std::make_shared<Shared>(std::move(claim), threads)),
+        threads_(threads) {}
   ~ReadAhead() {
     if (is_lost()) {  // nobody to wait for, and what they had is half changed
-      reinit_leaking(&slots_);
-      reinit_leaking(&workers_);
-      reinit_leaking(&ready_);  // destroying one waits for its waiters
-      reinit_leaking(&room_);
+      reinit_leaking(&shared_);
       return;
     }
-    {
-      const std::lock_guard lock(mutex_);
-      stopped_ = true;
-    }
-    room_.notify_all();
-    workers_.join();
+    shared_->stop();
   }
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
   // Is this a child of the process whose threads run ahead? There is no next
   // result then.
-  bool is_lost() const { return !workers_.empty() && forks_ != fork_count(); }
+  bool is_lost() const { return has_helpers_ && forks_ != fork_count(); }
 
   // The next result, nothing at the end. What a task throws is thrown here.
   // May wait for other threads: not to be called with the GIL held.
@@ -55,26 +50,17 @@ class ReadAhead {
     if (threads_ > 1 && !started_) {
       started_ = true;
       forks_ = fork_count();
-      workers_.start(threads_, [this] { work(); });
+      has_helpers_ = start_threads(threads_ - 1,
+                                   [shared = shared_] { shared->help(); }) > 0;
     }
-    if (workers_.empty()) {
-      const Task task = claim_();
+    if (!has_helpers_) {
+      const Task task = shared_->claim();
       if (!task) return std::nullopt;
       return task();
     }
     assert_may_wait();
-    std::unique_lock lock(mutex_);
-    ready_.wait(lock, [this] {
-      return slots_.empty() ? ended_ : slots_.front()->done;
-    });
-    if (slots_.empty()) {
-      if (failed_) std::rethrow_exception(failed_);
-      return std::nullopt;
-    }
-    const std::unique_ptr<Slot> slot = std::move(slots_.front());
-    slots_.pop_front();
-    lock.unlock();
-    room_.notify_one();
+    const std::unique_ptr<Slot> slot = shared_->take();
+    if (slot == nullptr) return std::nullopt;
     if (slot->thrown) std::rethrow_exception(slot->thrown);
     return std::move(slot->result);
   }
@@ -86,61 +72,107 @@ class ReadAhead {
     std::exception_ptr thrown;
   };
 
-  void work() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      room_.wait(lock, [this] {
-        return stopped_ || ended_ || slots_.size() <= threads_;
-      });
-      if (stopped_ || ended_) return;
+  // Owned by the helpers as well: one that begins or wakes up when all is over
+  // may find it later than the taker leaves.
+  struct Shared {
+    Shared(std::function<Task()> claim_task, uint32_t num_threads)
+        : claim(std::move(claim_task)), threads(num_threads) {}
+
+    std::function<Task()> claim;
+    const uint32_t threads;
+    std::mutex mutex;
+    std::condition_variable ready;  // a task is done, or there are no more
+    std::condition_variable room;   // a slot was taken, or all is over
+    std::deque<std::unique_ptr<Slot>> slots;  // in order of the tasks
+    std::exception_ptr failed;                // why there are no more slots
+    size_t running = 0;                       // tasks
+    bool ended = false;
+    bool stopped = false;
+
+    void help() {
+      std::unique_lock lock(mutex);
+      while (true) {
+        room.wait(lock, [this] {
+          return stopped || ended || slots.size() <= threads;
+        });
+        if (stopped || ended) return;
+        do_task(&lock);
+      }
+    }
+
+    // The slot of the next task, once it is done; null at the end.
+    std::unique_ptr<Slot> take() {
+      std::unique_lock lock(mutex);
+      while (slots.empty() || !slots.front()->done) {
+        if (slots.empty() && ended) {
+          if (failed) std::rethrow_exception(failed);
+          return nullptr;
+        }
+        if (!ended && slots.size() < 2 * size_t{threads}) {
+          do_task(&lock);
+        } else {
+          ready.wait(lock);
+        }
+      }
+      std::unique_ptr<Slot> slot = std::move(slots.front());
+      slots.pop_front();
+      lock.unlock();
+      room.notify_one();
+      return slot;
+    }
+
+    // No task begins after this, and none runs.
+    void stop() {
+      std::unique_lock lock(mutex);
+      stopped = true;
+      room.notify_all();
+      ready.wait(lock, [this] { return running == 0; });
+      slots.clear();
+      claim = nullptr;
+    }
+
+    // Claims the next task and does it, while the mutex is not held.
+    void do_task(std::unique_lock<std::mutex>* lock) {
       Slot* slot = nullptr;
       Task task;
       try {
-        slots_.push_back(std::make_unique<Slot>());
-        slot = slots_.back().get();
-        task = claim_();
-        if (!task) slots_.pop_back();
+        slots.push_back(std::make_unique<Slot>());
+        slot = slots.back().get();
+        task = claim();
+        if (!task) slots.pop_back();
       } catch (...) {
         if (slot == nullptr) {
-          failed_ = std::current_exception();  // no memory for a slot
+          failed = std::current_exception();  // no memory for a slot
         } else {
           slot->thrown = std::current_exception();
           slot->done = true;
         }
       }
       if (!task) {
-        ended_ = true;
-        break;
+        ended = true;
+        ready.notify_all();
+        room.notify_all();
+        return;
       }
-      lock.unlock();
-      run(task, slot);
-      lock.lock();
+      ++running;
+      lock->unlock();
+      try {
+        slot->result = task();
+      } catch (...) {
+        slot->thrown = std::current_exception();
+      }
+      task = nullptr;
+      lock->lock();
+      --running;
       slot->done = true;
-      ready_.notify_all();
+      ready.notify_all();
     }
-    ready_.notify_all();
-    room_.notify_all();
-  }
+  };
 
-  static void run(const Task& task, Slot* slot) {
-    try {
-      slot->result = task();
-    } catch (...) {
-      slot->thrown = std::current_exception();
-    }
-  }
-
-  std::function<Task()> claim_;
+  std::shared_ptr<Shared> shared_;
   const uint32_t threads_;
-  std::mutex mutex_;
-  std::condition_variable ready_;  // a slot is done, or there are no more
-  std::condition_variable room_;   // a slot was taken, or all is over
-  std::deque<std::unique_ptr<Slot>> slots_;  // in order of the tasks
-  std::exception_ptr failed_;                // why there are no more slots
-  bool ended_ = false;
-  bool stopped_ = false;
   bool started_ = false;
-  Threads workers_;
+  bool has_helpers_ = false;
   uint32_t forks_ = 0;  // when they were started
 };
 

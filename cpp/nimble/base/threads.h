@@ -1,4 +1,4 @@
-// Threads that do one piece of work together.
+// Threads that help with a piece of work.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <functional>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 namespace nimble {
 
@@ -15,33 +14,31 @@ inline uint32_t default_threads() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// Threads that are joined when they are destroyed at the latest.
-class Threads {
- public:
-  Threads() = default;
-  ~Threads() { join(); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
-  // Starts up to `n` that run `work`, which must not throw. There are fewer,
-  // maybe none, where the system starts no more (a limit of processes or of
-  // memory): the caller must be able to do the work alone.
-  void start(size_t n, const std::function<void()>& work) {
-    threads_.reserve(n);
+// Starts up to `n` threads that run `work`, which must not throw, and says how
+// many: there are fewer, maybe none, where the system starts no more (a limit
+// of processes or of memory), so the caller must be able to do the work alone.
+// Nobody waits for them to end. On a busy machine that would be waiting for
+// threads that have not begun and have nothing left to do: what they look at
+// first must be theirs, and tell them whether the rest is still there.
+inline size_t start_threads(size_t n, const std::function<void()>& work) {
+  for (size_t i = 0; i < n; ++i) {
     try {
-      while (threads_.size() < n) threads_.emplace_back(work);
+      std::thread(work).detach();
     } catch (const std::system_error&) {
-      return;
+      return i;
     }
   }
-  bool empty() const { return threads_.empty(); }
-  void join() {
-    for (std::thread& t : threads_) t.join();
-    threads_.clear();
-  }
+  return n;
+}
 
- private:
-  std::vector<std::thread> threads_;
-};
+// So many of `threads` are worth starting for work that takes one of them about
+// `nanos`: a thread costs its start, and one that is not given a processor at
+// once begins milliseconds later.
+inline uint32_t threads_worth(double nanos, uint32_t threads) {
+  constexpr double kNanosEach = 1e6;
+  const double worth = nanos / kNanosEach;
+  return worth >= threads ? std::max(1u, threads)
+                          : std::max(1u, static_cast<uint32_t>(worth));
+}
 
 }  // namespace nimble

@@ -43,6 +43,23 @@ TEST(Parallel, WhatATaskThrowsIsThrown) {
   }
 }
 
+// Helpers may begin when all is done and the task is gone.
+TEST(Parallel, LateHelpersFindNothing) {
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::atomic<int>> runs(3);
+    parallel_for(runs.size(), 3, [&](size_t k) { ++runs[k]; });
+    CHECK_EQ(runs[0] + runs[1] + runs[2], 3);
+  }
+}
+
+TEST(Threads, FewNanosAreWorthNoThread) {
+  CHECK_EQ(threads_worth(0, 8), 1u);
+  CHECK_EQ(threads_worth(5e4, 8), 1u);
+  CHECK_EQ(threads_worth(3.5e6, 8), 3u);
+  CHECK_EQ(threads_worth(1e12, 8), 8u);
+  CHECK_EQ(threads_worth(1e12, 1), 1u);
+}
+
 TEST(Parallel, OneThreadIsTheCaller) {
   const auto self = std::this_thread::get_id();
   std::vector<size_t> order;

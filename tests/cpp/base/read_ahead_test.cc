@@ -40,8 +40,8 @@ TEST(ReadAhead, RunsOnlySoFarAhead) {
     CHECK_EQ(ahead.next().value_or(-1), 0);
     CHECK_EQ(ahead.next().value_or(-1), 1);
   }
-  // Two were taken, at most three waited and two more had been begun.
-  CHECK(claimed.load() <= 7);
+  // Two were taken, and at most four waited or had been begun.
+  CHECK(claimed.load() <= 6);
   CHECK(claimed.load() >= 2);
 }
 
@@ -78,6 +78,39 @@ TEST(ReadAhead, HandsOnWhatTasksThrow) {
     CHECK_EQ(ahead.next().value_or(-1), 2);
     CHECK(!ahead.next().has_value());
   }
+}
+
+// A scan of a busy machine waited for threads that the system did not run.
+TEST(ReadAhead, TheTakerWorksWhileHelpersAreHeldUp) {
+  const auto self = std::this_thread::get_id();
+  std::atomic<int> by_taker{0};
+  int next = 0;
+  ReadAhead<int> ahead(
+      [&]() -> ReadAhead<int>::Task {
+        if (next == 20) return {};
+        return [&, i = next++] {
+          if (std::this_thread::get_id() == self) ++by_taker;
+          while (by_taker == 0) std::this_thread::yield();
+          return i;
+        };
+      },
+      3);
+  for (int i = 0; i < 20; ++i) CHECK_EQ(ahead.next().value_or(-1), i);
+  CHECK(!ahead.next().has_value());
+  CHECK(by_taker.load() > 0);
+}
+
+TEST(ReadAhead, ResultsThatNobodyTakesEndWithIt) {
+  const auto kept = std::make_shared<int>(0);
+  {
+    ReadAhead<std::shared_ptr<int>> ahead(
+        [&]() -> ReadAhead<std::shared_ptr<int>>::Task {
+          return [&] { return kept; };
+        },
+        4);
+    for (int i = 0; i < 5; ++i) (void)ahead.next();
+  }
+  CHECK_EQ(kept.use_count(), 1L);
 }
 
 TEST(ReadAhead, WithoutThreadsTasksAreDoneWhenAskedFor) {
