@@ -53,6 +53,11 @@ class BitmapDecoder final : public Decoder {
           return Status::ok();
         });
   }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    const uint8_t* const p = body.data + begin_ + row / kBlockValues * kStride;
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + 8 + row % kBlockValues / 8);
+  }
   std::string describe() const override { return "bitmap"; }
   size_t memory_bytes() const override {
     return sizeof *this + verified_.memory_bytes();

@@ -61,6 +61,16 @@ class SparseBitsDecoder final : public Decoder {
     fill_bits(out.data, out.bit_offset, count, common_);
     return for_row_groups(
         rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
+          if (n <= kExtractRows) {
+            for (size_t i = first; i < first + n; ++i) {
+              uint32_t place = 0;
+              NIMBLE_RETURN_IF_ERROR(
+                  rare_.find(body, block, rows[i] % kBlockValues, &place));
+              if (place == PatchPositions::kNone) continue;
+              put_bit(out.data, out.bit_offset + i, !common_);
+            }
+            return Status::ok();
+          }
           uint16_t rare[kBlockValues];
           NIMBLE_RETURN_IF_ERROR(rare_.read(body, block, rare));
           uint16_t* end = rare + count_in(block);
@@ -71,6 +81,9 @@ class SparseBitsDecoder final : public Decoder {
           }
           return Status::ok();
         });
+  }
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    rare_.prefetch(body, row);
   }
   std::string describe() const override {
     return "sparse bits n=" + std::to_string(rare_.count()) + " of " +

@@ -92,29 +92,75 @@ void PatchPositions::append_ranges(uint32_t begin, uint32_t end,
   if (from < to) out->push_back({begin_ + from, begin_ + to});
 }
 
-Status PatchPositions::read(const SegmentBody& body, uint32_t block,
-                            uint16_t* rows) const {
-  const uint32_t n = starts_[block + 1] - starts_[block];
-  if (n == 0) return Status::ok();
-  const uint8_t* p = is_inline_ ? inline_.data() + 2 * starts_[block]
-                                : body.data + begin_ + groups_[block] + 8;
+Status PatchPositions::check(const SegmentBody& body, uint32_t block,
+                             const uint8_t** rows) const {
+  const uint32_t n = count_in(block);
+  const uint8_t* const p = bytes_of(body, block);
+  *rows = p;
   if (!is_inline_) {
     NIMBLE_RETURN_IF_ERROR(verified_.check(body, block, {p, size_t{n} * 2},
                                            load<uint64_t>(p - 8)));
   }
-  std::memcpy(rows, p, size_t{n} * 2);
+  const uint64_t bit = uint64_t{1} << (block % 64);
+  std::atomic<uint64_t>& word = ascending_[block / 64];
+  if ((word.load(std::memory_order_relaxed) & bit) != 0) return Status::ok();
+  uint32_t before = load<uint16_t>(p);
   for (uint32_t i = 1; i < n; ++i) {
-    if (rows[i] <= rows[i - 1]) {
+    const uint32_t row = load<uint16_t>(p + 2 * i);
+    if (row <= before) {
       return Status::corrupt("exceptions of block " + std::to_string(block) +
                              " are not in ascending order");
     }
+    before = row;
   }
-  if (rows[n - 1] >= block_rows(block, num_values_)) {
-    return Status::corrupt("exception at row " + std::to_string(rows[n - 1]) +
+  if (before >= block_rows(block, num_values_)) {
+    return Status::corrupt("exception at row " + std::to_string(before) +
                            " of block " + std::to_string(block) +
                            " is past its end");
   }
+  if (is_inline_ || body.stable) {
+    word.fetch_or(bit, std::memory_order_relaxed);
+  }
   return Status::ok();
+}
+
+Status PatchPositions::read(const SegmentBody& body, uint32_t block,
+                            uint16_t* rows) const {
+  const uint32_t n = count_in(block);
+  if (n == 0) return Status::ok();
+  const uint8_t* p = nullptr;
+  NIMBLE_RETURN_IF_ERROR(check(body, block, &p));
+  std::memcpy(rows, p, size_t{n} * 2);
+  return Status::ok();
+}
+
+Status PatchPositions::find(const SegmentBody& body, uint32_t block,
+                            uint32_t row, uint32_t* place) const {
+  *place = kNone;
+  const uint32_t n = count_in(block);
+  if (n == 0) return Status::ok();
+  const uint8_t* p = nullptr;
+  NIMBLE_RETURN_IF_ERROR(check(body, block, &p));
+  uint32_t low = 0;
+  for (uint32_t left = n; left > 0;) {
+    const uint32_t half = left / 2;
+    const bool is_before = load<uint16_t>(p + 2 * (low + half)) < row;
+    low = is_before ? low + half + 1 : low;
+    left = is_before ? left - half - 1 : half;
+  }
+  if (low < n && load<uint16_t>(p + 2 * low) == row) *place = low;
+  return Status::ok();
+}
+
+void PatchPositions::prefetch(const SegmentBody& body, uint32_t row) const {
+  const uint32_t block = row / kBlockValues;
+  const uint32_t n = count_in(block);
+  if (n == 0) return;
+  const uint8_t* const p = bytes_of(body, block);
+  if (!is_inline_) __builtin_prefetch(p - 8);
+  // The search begins in the middle and ends about here.
+  __builtin_prefetch(p + n);
+  __builtin_prefetch(p + uint64_t{row % kBlockValues} * n / kBlockValues * 2);
 }
 
 // --------------------------------------------------------------------- values
@@ -218,6 +264,25 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
         const uint32_t start = positions_.start(block);
         const uint32_t exceptions = positions_.start(block + 1) - start;
         if (exceptions == 0) return Status::ok();
+        const auto put = [&](size_t i, uint32_t place) -> Status {
+          const uint32_t index = start + place;
+          alignas(8) uint8_t value[kMaxWidth + AlignedBuffer::kSlack];
+          Output out;
+          out.data = value;
+          NIMBLE_RETURN_IF_ERROR(values_.gather(body, &index, 1, out));
+          std::memcpy(data + i * width_, value, width_);
+          return Status::ok();
+        };
+        if (n <= kExtractRows) {
+          for (size_t i = first; i < first + n; ++i) {
+            uint32_t place = 0;
+            NIMBLE_RETURN_IF_ERROR(
+                positions_.find(body, block, wanted[i] % kBlockValues, &place));
+            if (place == PatchPositions::kNone) continue;
+            NIMBLE_RETURN_IF_ERROR(put(i, place));
+          }
+          return Status::ok();
+        }
         NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
         uint16_t* found = rows;
         for (size_t i = first; i < first + n; ++i) {
@@ -225,12 +290,7 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
           found = std::lower_bound(found, rows + exceptions, row);
           if (found == rows + exceptions) break;
           if (*found != row) continue;
-          const uint32_t index = start + static_cast<uint32_t>(found - rows);
-          alignas(8) uint8_t value[kMaxWidth + AlignedBuffer::kSlack];
-          Output out;
-          out.data = value;
-          NIMBLE_RETURN_IF_ERROR(values_.gather(body, &index, 1, out));
-          std::memcpy(data + i * width_, value, width_);
+          NIMBLE_RETURN_IF_ERROR(put(i, static_cast<uint32_t>(found - rows)));
         }
         return Status::ok();
       });

@@ -40,15 +40,36 @@ class PatchPositions {
   // The start(block + 1) - start(block) rows inside `block`, verified and
   // ascending. `rows` has room for kBlockValues.
   Status read(const SegmentBody& body, uint32_t block, uint16_t* rows) const;
+  // Which of them `row` of the block is; kNone where it is none of them. Looks
+  // at the bytes where they lie: for few rows of a block.
+  static constexpr uint32_t kNone = UINT32_MAX;
+  Status find(const SegmentBody& body, uint32_t block, uint32_t row,
+              uint32_t* place) const;
+  // Asks for what find() of a row of the segment needs.
+  void prefetch(const SegmentBody& body, uint32_t row) const;
   size_t memory_bytes() const {
     return (starts_.capacity() + groups_.capacity()) * 4 + inline_.capacity() +
-           verified_.memory_bytes();
+           2 * verified_.memory_bytes();
   }
 
  private:
   explicit PatchPositions(uint32_t num_values)
-      : num_values_(num_values), verified_(num_blocks_of(num_values)) {}
+      : num_values_(num_values),
+        verified_(num_blocks_of(num_values)),
+        ascending_(std::make_unique<std::atomic<uint64_t>[]>(
+            num_blocks_of(num_values) / 64 + 1)) {}
   Status read_counts(ByteReader* head);
+  // The bytes of a block that has rows, which are checked: once where bytes
+  // stay as they are.
+  Status check(const SegmentBody& body, uint32_t block,
+               const uint8_t** rows) const;
+  uint32_t count_in(uint32_t block) const {
+    return starts_[block + 1] - starts_[block];
+  }
+  const uint8_t* bytes_of(const SegmentBody& body, uint32_t block) const {
+    return is_inline_ ? inline_.data() + 2 * starts_[block]
+                      : body.data + begin_ + groups_[block] + 8;
+  }
 
   uint32_t num_values_;
   std::vector<uint32_t> starts_;  // exceptions before each block, and in all
@@ -57,6 +78,8 @@ class PatchPositions {
   uint64_t begin_ = 0;
   std::vector<uint8_t> inline_;
   VerifiedBlocks verified_;
+  // Blocks whose rows are known to be in order, a bit each.
+  std::unique_ptr<std::atomic<uint64_t>[]> ascending_;
 };
 
 // Exceptions of fixed-width values, at most kMaxWidth bytes wide.
@@ -80,6 +103,10 @@ class Patches {
   // The same for gathered rows: value i of `data` is of rows[i].
   Status apply_gather(const SegmentBody& body, const uint32_t* rows,
                       size_t count, uint8_t* data) const;
+  // Asks for what says whether the row is an exception.
+  void prefetch(const SegmentBody& body, uint32_t row) const {
+    positions_.prefetch(body, row);
+  }
   // For filters: asks `test` of the exceptions among the rows that `before`
   // selects, and sets or clears their bits in `selection` accordingly.
   Status apply_filter(const SegmentBody& body, const Predicate& test,

@@ -289,6 +289,7 @@ class AlpDecoder final : public Decoder {
   }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     ints_.prefetch(body, row);
+    if (patches_) patches_->prefetch(body, row);
   }
   Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override {

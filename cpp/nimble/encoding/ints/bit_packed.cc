@@ -260,6 +260,12 @@ Status BitPackedDecoder::decode(const SegmentBody& body, uint32_t begin,
 Status BitPackedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                                 size_t count, const Output& out) const {
   const uint32_t width = type().width;
+  if (count == 1) {
+    uint64_t value = 0;
+    NIMBLE_RETURN_IF_ERROR(get(body, rows[0], &value));
+    store_int(width, value, out.data);
+    return Status::ok();
+  }
   const auto gather_block = [&](uint32_t block, size_t first,
                                 size_t n) -> Status {
     const uint8_t* fields = nullptr;

@@ -40,6 +40,7 @@ class BitPackedDecoder final : public Decoder {
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
+    if (patches_) patches_->prefetch(body, row);
     if (type().width == 8) return blocks_.prefetch<uint64_t>(body, row);
     blocks_.prefetch<uint32_t>(body, row);
   }
