@@ -1,6 +1,7 @@
 // _core.PointReader: one row as a dict, the quickest way from a key to Python
-// values. Flat columns of mapped files are decoded value by value; the others,
-// and all columns of other files, are read as a batch of one row.
+// values. Flat columns of mapped files and lists of flat items are decoded
+// value by value; the others, and all columns of other files, are read as a
+// batch of one row.
 #include <pybind11/stl.h>
 
 #include <new>
@@ -67,9 +68,10 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   // How a column's value is made.
   struct Getter {
     py::object name;
-    // Read value by value: what makes it, of a dictionary what makes its
-    // entries, and the node that has the dictionary.
+    // Read value by value: what makes it or its items, of a dictionary what
+    // makes its entries, and the node that has the dictionary.
     std::optional<FlatColumn> flat;
+    std::optional<ListColumn> list;
     ValueMaker value;
     uint32_t node = 0;
     // Otherwise its number in `batch_`; without a maker pyarrow makes it.
@@ -77,6 +79,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     std::optional<RowMaker> row;
     // The part of the key that a row which was found by it has here.
     std::optional<size_t> key_part;
+
+    bool is_batched() const { return !flat && !list; }
   };
   // Columns whose bytes are on their way at once.
   static constexpr size_t kAhead = 16;
@@ -94,10 +98,14 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     }
     const bool is_known =
         is_dictionary ? g.row.has_value() : ValueMaker::knows(field);
-    if (f.file().mapped() != nullptr && !rows_->is_nested(i) && is_known) {
-      g.flat = FlatColumn::of(f.plan(), g.node);
+    const bool is_single = f.file().mapped() != nullptr && !rows_->is_nested(i);
+    if (is_single && is_known) g.flat = FlatColumn::of(f.plan(), g.node);
+    if (is_single && is_list_of_known(field)) {
+      g.list = ListColumn::of(f.plan(), g.node);
     }
-    if (!g.flat) {
+    if (g.list) {
+      g.value = ValueMaker(field.children[0]);
+    } else if (!g.flat) {
       g.row = RowMaker::create(field);
       g.batch_column = batch->size();
       batch->push_back(rows_->column(i));
@@ -115,6 +123,14 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     }
     blank_[g.name] = py::none();
     getters_.push_back(std::move(g));
+  }
+
+  static bool is_list_of_known(const Field& field) {
+    return (field.layout == Layout::kList ||
+            field.layout == Layout::kFixedList) &&
+           !field.is_map && !field.is_view && !is_extension(field) &&
+           field.children[0].layout != Layout::kDictionary &&
+           ValueMaker::knows(field.children[0]);
   }
 
   static PyObject* call_get(PyObject* owner, PyObject* key) {
@@ -186,7 +202,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   void fill_from(Column* batch, PyObject* out) const {
     for (const Getter& g : getters_) {
-      if (g.flat) continue;
+      if (!g.is_batched()) continue;
       Column& column = batch->children[g.batch_column];
       set(out, g, g.row ? g.row->make(column, 0) : by_pyarrow(&column));
     }
@@ -198,34 +214,74 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     return py::object(array[py::int_(0)].attr("as_py")()).release().ptr();
   }
 
-  // Flat columns among [begin, end): first all decoders and bytes are asked
-  // for, then used.
+  // Columns among [begin, end) that are read value by value: first all decoders
+  // and bytes are asked for, then those of the items of lists, then all used.
   void fill(const RowLocation& at, size_t begin, size_t end, PyObject* key,
             PyObject* out) const {
-    StreamValue values[kAhead];
+    FlatPlace places[kAhead];
+    std::optional<ListValue> lists[kAhead];
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
-      if (!g.flat || known_part(g, key) != nullptr) continue;
-      StreamValue& value = values[i - begin];
-      if (Status s = at.find_value(g.flat->values, &value); !s)
-        fail(std::move(s), i);
-      value.prefetch_decoder();
+      if (g.flat && known_part(g, key) == nullptr) {
+        FlatPlace& place = places[i - begin];
+        if (Status s = FlatPlace::find(at, *g.flat, &place); !s)
+          fail(std::move(s), i);
+        place.prefetch_decoders();
+      } else if (g.list) {
+        ListValue& list = lists[i - begin].emplace();
+        if (Status s = list.find(at, *g.list); !s) fail(std::move(s), i);
+        list.prefetch_decoders();
+      }
     }
     for (size_t i = 0; i < end - begin; ++i) {
-      if (values[i].decoder != nullptr) values[i].prefetch();
+      if (places[i].values.decoder != nullptr) places[i].prefetch();
+      if (lists[i]) lists[i]->prefetch();
     }
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
+      if (!g.list) continue;
+      if (Status s = lists[i - begin]->find_items(at, *g.list); !s)
+        fail(std::move(s), i);
+    }
+    for (size_t i = begin; i < end; ++i) {
+      const Getter& g = getters_[i];
+      if (g.list) {
+        set(out, g, make_list(at, g, &*lists[i - begin], i));
+        continue;
+      }
       if (!g.flat) continue;
       if (PyObject* const part = known_part(g, key)) {
         set(out, g, Py_NewRef(part));
         continue;
       }
       FlatValue value;
-      if (Status s = value.read(at, *g.flat, values[i - begin]); !s)
+      if (Status s = value.read(*g.flat, places[i - begin]); !s)
         fail(std::move(s), i);
       set(out, g, make_flat(g, value, i));
     }
+  }
+  // Null where a Python error is set.
+  PyObject* make_list(const RowLocation& at, const Getter& g, ListValue* list,
+                      size_t column) const {
+    if (Status s = list->read(at, *g.list); !s) fail(std::move(s), column);
+    if (list->is_null()) return Py_NewRef(Py_None);
+    PyObject* const out = PyList_New(static_cast<Py_ssize_t>(list->size()));
+    if (out == nullptr) return nullptr;
+    for (uint64_t i = 0; i < list->size(); ++i) {
+      PyObject* item = nullptr;
+      if (list->is_item_null(i)) {
+        item = Py_NewRef(Py_None);
+      } else {
+        const ByteSpan bytes = list->item(*g.list, i);
+        item = g.value.make(bytes.data(), bytes.size());
+      }
+      if (item == nullptr) {
+        Py_DECREF(out);
+        return nullptr;
+      }
+      PyList_SET_ITEM(out, static_cast<Py_ssize_t>(i), item);
+    }
+    return out;
   }
   PyObject* make_flat(const Getter& g, const FlatValue& value,
                       size_t column) const {

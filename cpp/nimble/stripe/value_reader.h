@@ -4,13 +4,16 @@
 //   RowLocation    the row's group and stripe
 //   StreamValue    its place in one stream, ready to decode; between finding
 //                  it and decoding it a caller prefetches other ones
+//   FlatPlace      the places of a flat column's value and of its validity
 //   FlatValue      null, or the bytes of the value
+//   ListValue      null, or the values of a list's items
 //
 // A location keeps its group in memory.
 #pragma once
 
 #include <optional>
 
+#include "nimble/base/bitmap.h"
 #include "nimble/base/scratch.h"
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/open/open_file.h"
@@ -63,7 +66,18 @@ class RowLocation {
   bool has_values(uint32_t stream) const {
     return stream != kNoStream && stripe_->values[stream] > 0;
   }
-  Status find_value(uint32_t stream, StreamValue* out) const;
+  Status find_value(uint32_t stream, StreamValue* out) const {
+    return find_value(stream, row_, out);
+  }
+  // Value `row` of the stripe's stream.
+  Status find_value(uint32_t stream, uint64_t row, StreamValue* out) const;
+  // Values [begin, end) of the stripe's stream, of whatever segments.
+  Status decode(uint32_t stream, uint64_t begin, uint64_t end,
+                Output out) const;
+  // Of the stripe.
+  uint64_t row() const { return row_; }
+  // How many values of a stream there are.
+  uint64_t num_values(uint32_t stream) const { return stripe_->values[stream]; }
 
  private:
   const OpenFile* file_ = nullptr;
@@ -84,8 +98,27 @@ struct FlatColumn {
   static std::optional<FlatColumn> of(const StreamPlan& plan, uint32_t node);
 };
 
+// Where a value of a flat column stands. Without a decoder for the validity no
+// row of the stripe is null.
+struct FlatPlace {
+  StreamValue values;
+  StreamValue validity;
+
+  static Status find(const RowLocation& at, const FlatColumn& column,
+                     FlatPlace* out);
+  void prefetch_decoders() const {
+    values.prefetch_decoder();
+    if (validity.decoder != nullptr) validity.prefetch_decoder();
+  }
+  void prefetch() const {
+    values.prefetch();
+    if (validity.decoder != nullptr) validity.prefetch();
+  }
+};
+
 class FlatValue {
  public:
+  Status read(const FlatColumn& column, const FlatPlace& place);
   // Decodes the column's value at `at`; `values` is its place in the stream of
   // values.
   Status read(const RowLocation& at, const FlatColumn& column,
@@ -104,6 +137,47 @@ class FlatValue {
   size_t size_ = 0;
   alignas(64) uint8_t fixed_[kMaxWidth + AlignedBuffer::kSlack];
   std::optional<ThreadScratch<ValueBytes, FlatValue>> bytes_;
+};
+
+// A column of lists, of one size or not, whose items are flat.
+struct ListColumn {
+  uint32_t validity = kNoStream;
+  uint32_t ends = kNoStream;  // none: all lists have `size` items
+  uint64_t size = 0;
+  FlatColumn items;
+
+  // None where the column is of another kind.
+  static std::optional<ListColumn> of(const StreamPlan& plan, uint32_t node);
+};
+
+// One list, read in steps, so that each may be done for other columns before
+// the next: find(), find_items(), read().
+class ListValue {
+ public:
+  // Where the row's validity and its ends stand.
+  Status find(const RowLocation& at, const ListColumn& column);
+  void prefetch_decoders() const;
+  void prefetch() const;
+  // Reads these, and asks for the bytes of the first items.
+  Status find_items(const RowLocation& at, const ListColumn& column);
+  Status read(const RowLocation& at, const ListColumn& column);
+
+  bool is_null() const { return is_null_; }
+  uint64_t size() const { return end_ - begin_; }
+  bool is_item_null(uint64_t i) const {
+    return validity_.size() > 0 && !get_bit(validity_.data(), i);
+  }
+  // A bool is one byte, 0 or 1. Good until the next call.
+  ByteSpan item(const ListColumn& column, uint64_t i);
+
+ private:
+  StreamValue valid_, before_, last_, first_item_;
+  bool is_null_ = false;
+  uint64_t begin_ = 0, end_ = 0;  // items of the stripe
+  AlignedBuffer values_;
+  AlignedBuffer validity_;  // empty: no item is null
+  BytesSink bytes_;
+  uint8_t bit_ = 0;
 };
 
 }  // namespace nimble
