@@ -214,9 +214,12 @@ def test_first_use_of_everything_in_a_child_forked_while_the_parent_opens_it(wri
 
 
 @forks_beside_threads
-def test_scan_begun_before_fork_ends_in_the_child_and_goes_on_in_the_parent(written: str) -> None:
-    file = nb.open(written)
-    reader = file.scan(["k"], batch_rows=500, threads=2).to_reader()
+def test_scan_begun_before_fork_ends_in_the_child_and_goes_on_in_the_parent(tmp_path: Path) -> None:
+    rows = 150_000  # of text: enough that threads are worth starting
+    path = tmp_path / "text.nimble"
+    nb.write(pa.table({"s": [f"{i * 7919} of {i % 977}" for i in range(rows)]}), path)
+    file = nb.open(path)
+    reader = file.scan(batch_rows=500, threads=2).to_reader()
     first = reader.read_next_batch().num_rows
 
     def child() -> None:
@@ -224,7 +227,19 @@ def test_scan_begun_before_fork_ends_in_the_child_and_goes_on_in_the_parent(writ
         with pytest.raises(Exception, match="fork"):
             reader.read_next_batch()
         del reader  # waits for no thread that is not there
-        assert file.scan(["k"], batch_rows=500, threads=2).to_table().num_rows == N
+        assert file.scan(batch_rows=500, threads=2).to_table().num_rows == rows
+
+    assert in_child(child) == 0
+    assert first + reader.read_all().num_rows == rows
+
+
+def test_scan_that_costs_less_than_threads_goes_on_in_a_child_of_fork(written: str) -> None:
+    file = nb.open(written)
+    reader = file.scan(["k"], batch_rows=500, threads=8).to_reader()
+    first = reader.read_next_batch().num_rows
+
+    def child() -> None:
+        assert first + reader.read_all().num_rows == N
 
     assert in_child(child) == 0
     assert first + reader.read_all().num_rows == N

@@ -10,6 +10,8 @@ namespace {
 // Windows that one task filters: few rows of each pass, mostly, and a batch
 // costs its consumer more than a window costs us.
 constexpr uint32_t kWindowsPerTask = 2;
+// The part of the rows that a filter is expected to let pass.
+constexpr double kPassing = 0.1;
 
 // Up to `rows` rows from the front of ranges[*at ...], which are cut off.
 std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
@@ -31,6 +33,13 @@ bool in_one_stripe(const OpenFile& f, const RowRange& r) {
   if (!group) return false;
   const StripeView& s = (*group)->view().stripe_of(r.begin);
   return r.end <= s.first_row + s.rows;
+}
+
+// Of ranges that have rows.
+uint64_t first_row(std::span<const RowRange> ranges) {
+  return std::find_if(ranges.begin(), ranges.end(),
+                      [](const RowRange& r) { return !r.empty(); })
+      ->begin;
 }
 
 // What a source outside of C++ gives is read by its own thread only.
@@ -62,11 +71,22 @@ BatchScan::BatchScan(std::shared_ptr<const RowReader> reader,
     : reader_(std::move(reader)),
       filter_(std::move(filter)),
       ranges_(std::move(ranges)),
-      batch_rows_(std::max<uint64_t>(1, batch_rows)) {
-  threads = threads_for(reader_->file(), threads);
+      batch_rows_(std::max<uint64_t>(1, batch_rows)),
+      threads_(threads) {}
+
+void BatchScan::begin() {
+  const uint64_t rows = count_rows(ranges_);
+  uint32_t threads = threads_for(reader_->file(), threads_);
+  if (threads > 1 && rows > 0) {
+    const uint64_t row = first_row(ranges_);
+    const double nanos = filter_ ? filter_->test_nanos(row) +
+                                       kPassing * reader_->decode_nanos(row)
+                                 : reader_->decode_nanos(row);
+    threads = threads_worth(nanos * static_cast<double>(rows), threads);
+  }
   const uint64_t step =
       filter_ ? uint64_t{kWindowsPerTask} * kSegmentValues : batch_rows_;
-  const uint64_t tasks = div_ceil(count_rows(ranges_), step);
+  const uint64_t tasks = div_ceil(rows, step);
   const auto ahead = static_cast<uint32_t>(std::min<uint64_t>(threads, tasks));
   column_threads_ = ahead > 1 ? 1 : threads;
   if (filter_) {
@@ -79,6 +99,7 @@ BatchScan::BatchScan(std::shared_ptr<const RowReader> reader,
 
 Status BatchScan::next(ArrowArray* out) {
   *out = ArrowArray{};
+  if (tasks_ == nullptr) begin();
   while (next_ready_ == ready_.arrays.size()) {
     if (ended_) return Status::ok();
     if (tasks_->is_lost()) {
@@ -201,7 +222,15 @@ Status for_windows(const RowFilter& filter, std::vector<RowRange> ranges,
   }
   slots->resize(windows.size());
   std::vector<Status> status(windows.size());
-  parallel_for(windows.size(), threads_for(filter.file(), threads),
+  threads = threads_for(filter.file(), threads);
+  if (threads > 1 && !windows.empty()) {
+    uint64_t rows = 0;
+    for (const FilterWindow& w : windows) rows += w.rows();
+    threads = threads_worth(
+        filter.test_nanos(windows[0].first_row) * static_cast<double>(rows),
+        threads);
+  }
+  parallel_for(windows.size(), threads,
                [&](size_t i) { status[i] = f(windows[i], &(*slots)[i]); });
   for (Status& s : status) NIMBLE_RETURN_IF_ERROR(std::move(s));
   return Status::ok();

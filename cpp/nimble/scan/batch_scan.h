@@ -1,6 +1,7 @@
 // BatchScan: the rows of a scan as Arrow batches, in order. With several
 // threads each makes whole batches, ahead of the consumer; columns are split
-// among threads only where there is one batch.
+// among threads only where there is one batch. Scans that cost less than
+// threads do are made by the caller alone.
 #pragma once
 
 #include <memory>
@@ -39,6 +40,7 @@ class BatchScan {
 
  private:
   using Task = ReadAhead<Batches>::Task;
+  void begin();
   Task claim_ranges();
   Task claim_windows();
   Status read_ranges(const std::vector<RowRange>& part, Batches* out) const;
@@ -50,11 +52,12 @@ class BatchScan {
   size_t at_ = 0;
   std::unique_ptr<RowFilter::Windows> windows_;
   uint64_t batch_rows_;
-  uint32_t column_threads_;  // of one task
+  uint32_t threads_;
+  uint32_t column_threads_ = 1;  // of one task
   bool ended_ = false;
   Batches ready_;
   size_t next_ready_ = 0;
-  // Last: its threads use the rest.
+  // Null until the first batch is wanted. Last: its threads use the rest.
   std::unique_ptr<ReadAhead<Batches>> tasks_;
 };
 

@@ -193,6 +193,29 @@ Status RowFilter::count(const FilterWindow& window, uint64_t* count) const {
   return Status::ok();
 }
 
+namespace {
+
+// Questions are asked of encoded values, in about a quarter of the time that
+// decoding them takes.
+double test_nanos_of(const FilterNode& node, const StripeReader& reader) {
+  double nanos = 0;
+  for (const FilterNode& c : node.children) nanos += test_nanos_of(c, reader);
+  if (node.kind == FilterNode::Kind::kTest) {
+    nanos += reader.decode_nanos(node.node) / 4;
+  }
+  return nanos;
+}
+
+}  // namespace
+
+double RowFilter::test_nanos(uint64_t row) const {
+  const auto group = file_->groups().get(file_->group_of(row));
+  if (!group) return 0;  // asking says what is wrong
+  return test_nanos_of(root_,
+                       StripeReader(*file_, file_->plan(), **group,
+                                    (*group)->view().stripe_of(row), nullptr));
+}
+
 Status RowFilter::narrow(const FilterWindow& window,
                          std::vector<uint64_t>* selection) const {
   selection->assign(kWords, 0);

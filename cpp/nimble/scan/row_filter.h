@@ -71,6 +71,9 @@ class RowFilter {
     size_t at_ = 0;
   };
 
+  // About how long it takes to ask a row like `row`, one of the file.
+  double test_nanos(uint64_t row) const;
+
   // Appends the file rows of the window that pass, ascending.
   Status select(const FilterWindow& window, std::vector<uint64_t>* rows) const;
   // Adds their number to `count`.

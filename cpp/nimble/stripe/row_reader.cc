@@ -6,6 +6,7 @@
 #include "nimble/base/parallel.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/key/key_sort.h"
+#include "nimble/stripe/vector_reader.h"
 
 namespace nimble {
 namespace {
@@ -190,22 +191,46 @@ Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
   return i;
 }
 
+Status RowReader::in_column(size_t column, Status status) const {
+  return std::move(status).with_context(file_->file().name() + ": column '" +
+                                        schema_.children[column].name + "'");
+}
+
+double RowReader::decode_nanos(uint64_t row) const {
+  const auto group = file_->groups().get(file_->group_of(row));
+  if (!group) return 0;  // reading says what is wrong
+  return decode_nanos(StripeReader(*file_, file_->plan(), **group,
+                                   (*group)->view().stripe_of(row), nullptr));
+}
+
+double RowReader::decode_nanos(const StripeReader& reader) const {
+  double nanos = 0;
+  for (const Projected& p : columns_) nanos += reader.decode_nanos(p.node);
+  return nanos;
+}
+
 Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
                               uint64_t begin, uint64_t count,
                               std::span<const uint8_t> known, uint32_t threads,
                               Column* out) const {
   std::vector<Status> status(columns_.size());
-  // What is fetched on the way is shared, so only mapped files go parallel;
-  // and starting a thread costs as much as decoding some thousand values.
-  const bool alone = file_->file().mapped() == nullptr || count < 8192;
-  parallel_for(columns_.size(), alone ? 1 : threads, [&](size_t i) {
+  // What is fetched on the way is shared, so only mapped files go parallel.
+  if (file_->file().mapped() == nullptr || columns_.size() == 1) threads = 1;
+  if (threads > 1) {
+    // A row that is taken by itself is a miss of the cache.
+    constexpr double kTaken = 50;
+    const double each =
+        decode_nanos(reader) +
+        (rows != nullptr ? kTaken * static_cast<double>(columns_.size()) : 0);
+    threads = threads_worth(each * static_cast<double>(count), threads);
+  }
+  parallel_for(columns_.size(), threads, [&](size_t i) {
     if (!known.empty() && known[i] != 0) return;
     status[i] = read_column(reader, i, rows, begin, count, &out->children[i]);
   });
   for (size_t i = 0; i < status.size(); ++i) {
     if (status[i]) continue;
-    return std::move(status[i]).with_context(
-        file_->file().name() + ": column '" + schema_.children[i].name + "'");
+    return in_column(i, std::move(status[i]));
   }
   out->add_rows(count);
   return Status::ok();
@@ -298,13 +323,34 @@ Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
         "row " + std::to_string(r) + " of a file of " +
         std::to_string(file_->num_rows()) + " rows");
   }
-  if (is_ascending(rows)) return read_ascending(rows, {}, threads, out);
   return take_placed(place_rows(rows), {}, threads, out);
 }
 
+Result<std::vector<uint8_t>> RowReader::take_wide(
+    const PlacedRows& wanted, std::span<const uint8_t> known, uint32_t threads,
+    Column* out) const {
+  std::vector<uint8_t> done(known.begin(), known.end());
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const Projected& p = columns_[i];
+    if ((!known.empty() && known[i] != 0) || !p.parents.empty() ||
+        !is_vector(*file_, p.node)) {
+      continue;
+    }
+    auto taken = take_vectors(*file_, p.node, wanted.rows, wanted.places,
+                              threads, &out->children[i]);
+    if (!taken) return in_column(i, std::move(taken).error());
+    if (!*taken) continue;
+    done.resize(columns_.size());
+    done[i] = 1;
+  }
+  return done;
+}
+
 Status RowReader::take_placed(const PlacedRows& wanted,
-                              std::span<const uint8_t> known, uint32_t threads,
-                              Column* out) const {
+                              std::span<const uint8_t> known_before,
+                              uint32_t threads, Column* out) const {
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> known,
+                          take_wide(wanted, known_before, threads, out));
   const std::span<const uint64_t> places = wanted.places;
   if (places.empty()) return read_ascending(wanted.rows, known, threads, out);
   Column read = make_output();

@@ -48,6 +48,9 @@ class RowReader {
     return !columns_[column].parents.empty();
   }
 
+  // About how long it takes to decode a row like `row`, one of the file.
+  double decode_nanos(uint64_t row) const;
+
   // Appends the rows of disjoint ascending ranges. Columns are decoded by up
   // to `threads` threads.
   Status read_ranges(std::span<const RowRange> ranges, uint32_t threads,
@@ -78,6 +81,7 @@ class RowReader {
   Status read_column(const StripeReader& reader, size_t column,
                      const uint64_t* rows, uint64_t begin, uint64_t count,
                      Column* out) const;
+  double decode_nanos(const StripeReader& reader) const;
   Status want(const StripeReader& reader, const uint64_t* rows, uint64_t begin,
               uint64_t count, std::span<const uint8_t> known) const;
   // Asks the memory for what ascending rows of a stripe will need.
@@ -88,6 +92,12 @@ class RowReader {
   // stripe are left alone: they are read in one round anyway.
   Result<size_t> fetch_ahead(std::span<const uint64_t> rows,
                              std::span<const uint8_t> known) const;
+  // Reads the columns whose rows are worth being read one by one, and marks
+  // them beside those that are known.
+  Result<std::vector<uint8_t>> take_wide(const PlacedRows& wanted,
+                                         std::span<const uint8_t> known,
+                                         uint32_t threads, Column* out) const;
+  Status in_column(size_t column, Status status) const;
   // Strictly ascending rows.
   Status read_ascending(std::span<const uint64_t> rows,
                         std::span<const uint8_t> known, uint32_t threads,

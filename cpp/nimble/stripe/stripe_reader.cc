@@ -7,6 +7,12 @@
 // StripeReader, the part that knows layouts; streams are in
 // stripe_reader_streams.cc.
 namespace nimble {
+namespace {
+
+// Items of lists from which on each list is worth a call of its own.
+constexpr uint64_t kLongList = 64;
+
+}  // namespace
 
 Result<std::vector<uint64_t>> StripeReader::ends_of(uint32_t stream,
                                                     uint64_t begin,
@@ -58,6 +64,14 @@ Status StripeReader::read_items(uint32_t child, const ItemRows& items,
   }
   // Which rows they are does not matter where there is nothing of any.
   if (!has_values(child)) return read(child, nullptr, 0, items.count, out);
+  // Long lists are read one by one: a number for every item costs more.
+  if (items.count / items.runs.size() >= kLongList &&
+      plan_.node(child).field->layout == Layout::kFixed) {
+    for (const RowRange& r : items.runs) {
+      NIMBLE_RETURN_IF_ERROR(read(child, nullptr, r.begin, r.size(), out));
+    }
+    return Status::ok();
+  }
   return read(child, items.rows().data(), 0, items.count, out);
 }
 

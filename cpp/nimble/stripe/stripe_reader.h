@@ -41,6 +41,10 @@ class StripeReader {
   // ascending rows, or for the first of it where they are many.
   void prefetch_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
+  // About how long it takes to decode a row of the stripe with what lies below
+  // it, by the encodings of its first segments.
+  double decode_nanos(uint32_t node) const;
+
   // Clears the bits of `selection`, room for a segment, of which bit i is row
   // segment * kSegmentValues + i and none past the stripe's rows is set, whose
   // value fails. What stands at a null counts as its value: ask filter_valid()

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "nimble/base/parallel.h"
+#include "nimble/encoding/ints/plain.h"
 
 namespace nimble {
 namespace {
@@ -15,7 +16,14 @@ struct Stream {
   uint64_t size = 0;
   const uint8_t* data = nullptr;  // fixed widths and bitmaps
   bool random_access_only = false;
+  bool is_vector = false;  // items of fixed-size lists
 };
+
+// Fixed-size lists of so many numbers are vectors: read whole, of scattered
+// rows, and handed on where they lie. An encoding has to save a sixth of them
+// to be worth decoding them.
+constexpr int32_t kVectorItems = 16;
+constexpr uint64_t kVectorSaving = 6;
 
 class StreamCollector {
  public:
@@ -43,12 +51,16 @@ class StreamCollector {
     for (size_t c = 0; c < n.children.size(); ++c) {
       add(n.children[c], column.children[c]);
     }
+    if (layout == Layout::kFixedList && n.field->list_size >= kVectorItems) {
+      const uint32_t items = plan_.node(n.children[0]).values;
+      if (items != kNoStream) out_[items].is_vector = true;
+    }
   }
 
  private:
   void put(uint32_t stream, const Column& column, uint64_t size,
            const uint8_t* data) {
-    out_[stream] = {&column, plan_.streams()[stream], size, data, false};
+    out_[stream] = {&column, plan_.streams()[stream], size, data, false, false};
   }
 
   const StreamPlan& plan_;
@@ -92,6 +104,14 @@ void run_task(const Stream& stream, Effort effort, Task* task,
   context.effort = effort;
   context.random_access_only = stream.random_access_only;
   task->status = encode_values(values, context, out);
+  if (!task->status || !stream.is_vector || effort == Effort::kCompact ||
+      values.data == nullptr || values.type.width == 0) {
+    return;
+  }
+  const uint64_t plain = uint64_t{values.size} * values.type.width;
+  if (out->body.size() <= plain - plain / kVectorSaving) return;
+  *out = {};
+  task->status = encode_plain(values, out);
 }
 
 }  // namespace

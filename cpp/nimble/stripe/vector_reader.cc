@@ -1,0 +1,134 @@
+#include "nimble/stripe/vector_reader.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "nimble/base/parallel.h"
+#include "nimble/stripe/value_reader.h"
+
+namespace nimble {
+namespace {
+
+// Smaller ones go with other columns, by blocks.
+constexpr uint64_t kMinBytes = 128;
+// Vectors whose first bytes are on their way before they are copied.
+constexpr size_t kAhead = 4;
+// Bytes of the result that one task makes.
+constexpr uint64_t kTaskBytes = uint64_t{1} << 20;
+
+// The stream of a vector column's numbers, and how many a row has.
+struct Vectors {
+  uint32_t values;
+  uint64_t size;
+  uint64_t bytes;  // of a row
+
+  Vectors(const OpenFile& file, uint32_t node) {
+    const SchemaNode& n = file.plan().node(node);
+    const SchemaNode& items = file.plan().node(n.children[0]);
+    values = items.values;
+    size = static_cast<uint64_t>(n.field->list_size);
+    bytes = size * items.field->width;
+  }
+};
+
+// The rows of one task, in file order: `order` is places in the result.
+Status copy_vectors(const OpenFile& file, const Vectors& v,
+                    std::span<const uint64_t> order,
+                    const std::vector<uint64_t>& row_of, uint8_t* out) {
+  RowLocation at, ahead;
+  const auto locate = [&file](uint64_t row, RowLocation* to) -> Status {
+    if (to->move_to(row)) return Status::ok();
+    NIMBLE_ASSIGN_OR_RETURN(*to, RowLocation::find(file, row));
+    return Status::ok();
+  };
+  size_t asked = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (; asked < std::min(order.size(), i + kAhead); ++asked) {
+      NIMBLE_RETURN_IF_ERROR(locate(row_of[order[asked]], &ahead));
+      StreamValue first;
+      NIMBLE_RETURN_IF_ERROR(
+          ahead.find_value(v.values, ahead.row() * v.size, &first));
+      first.prefetch();
+    }
+    NIMBLE_RETURN_IF_ERROR(locate(row_of[order[i]], &at));
+    Output to;
+    to.data = out + order[i] * v.bytes;
+    const uint64_t begin = at.row() * v.size;
+    NIMBLE_RETURN_IF_ERROR(at.decode(v.values, begin, begin + v.size, to));
+  }
+  return Status::ok();
+}
+
+// Does a stripe with one of the ascending rows have nulls?
+Result<bool> has_nulls(const OpenFile& file, uint32_t node,
+                       std::span<const uint64_t> rows) {
+  const SchemaNode& n = file.plan().node(node);
+  const uint32_t items = file.plan().node(n.children[0]).validity;
+  RowLocation at;
+  for (const uint64_t row : rows) {
+    if (at.move_to(row)) continue;
+    NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(file, row));
+    if (at.has_values(n.validity) || at.has_values(items)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_vector(const OpenFile& file, uint32_t node) {
+  if (file.file().mapped() == nullptr) return false;
+  const SchemaNode& n = file.plan().node(node);
+  if (n.field->layout != Layout::kFixedList || n.field->list_size <= 0) {
+    return false;
+  }
+  const auto items = FlatColumn::of(file.plan(), n.children[0]);
+  return items && items->layout == Layout::kFixed &&
+         Vectors(file, node).bytes >= kMinBytes;
+}
+
+Result<bool> take_vectors(const OpenFile& file, uint32_t node,
+                          std::span<const uint64_t> rows,
+                          std::span<const uint64_t> places, uint32_t threads,
+                          Column* out) {
+  const Vectors v(file, node);
+  NIMBLE_ASSIGN_OR_RETURN(const bool nulls, has_nulls(file, node, rows));
+  const uint64_t count = places.empty() ? rows.size() : places.size();
+  if (nulls || count == 0 || out->length() > 0) return false;
+  // Rows of the result by their place in the file.
+  std::vector<uint64_t> order(count), row_of(count);
+  if (places.empty()) {
+    std::iota(order.begin(), order.end(), uint64_t{0});
+    std::copy(rows.begin(), rows.end(), row_of.begin());
+  } else {
+    std::vector<uint64_t> next(rows.size() + 1);
+    for (const uint64_t place : places) ++next[place + 1];
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    for (uint64_t i = 0; i < count; ++i) {
+      order[next[places[i]]++] = i;
+      row_of[i] = rows[places[i]];
+    }
+  }
+  Column& items = out->children[0];
+  uint8_t* const data = items.extend_values(count * v.size);
+  const uint64_t step = std::max<uint64_t>(1, kTaskBytes / v.bytes);
+  std::vector<Status> status(div_ceil(count, step));
+  constexpr double kNanosPerByte = 0.1;
+  parallel_for(
+      status.size(),
+      threads_worth(kNanosPerByte * static_cast<double>(count * v.bytes),
+                    threads),
+      [&](size_t i) {
+        const uint64_t begin = i * step;
+        status[i] = copy_vectors(
+            file, v,
+            std::span(order).subspan(begin, std::min(step, count - begin)),
+            row_of, data);
+      });
+  for (Status& s : status) NIMBLE_RETURN_IF_ERROR(std::move(s));
+  items.add_rows(count * v.size);
+  out->add_rows(count);
+  return true;
+}
+
+}  // namespace nimble
