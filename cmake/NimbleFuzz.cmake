@@ -19,7 +19,7 @@ if(NOT APPLE)
 endif()
 
 # seeds are made by what the unit tests make files and segments with
-set(_makers tests/cpp/file/columns.cc tests/cpp/types/random_array.cc
+set(_makers tests/cpp/reader/columns.cc tests/cpp/types/random_array.cc
     tests/cpp/encoding/encoding_conformance.cc tests/cpp/encoding/sample.cc
     tests/cpp/encoding/filter_conformance.cc)
 # Damaged files by the million; ./dev fuzz files.

@@ -1,7 +1,7 @@
 // Small files with one of everything.
-#include "file/columns.h"
 #include "fuzz/seeds.h"
 #include "nimble/index/key_chunk.h"
+#include "reader/columns.h"
 
 namespace nimble::fuzz {
 namespace {

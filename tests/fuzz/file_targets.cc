@@ -203,7 +203,6 @@ FUZZ_FILE_TARGET(lookup) {
     for (uint64_t row = 0; row < n; row += 7) {
       const auto stored = cursor.stored_key_at(row, &key);
       if (!stored || !*stored) continue;
-      (void)cursor.find_prefix(key.span());
       (void)cursor.find_first(key.span());
       (void)cursor.end_of(key.span());
     }

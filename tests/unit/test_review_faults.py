@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,16 @@ def test_a_buffer_with_strides_is_refused(path: str) -> None:
 
     with pytest.raises((BufferError, nb.NimbleError)):
         nb.open(Reversed())
+
+
+def test_repeats_of_a_key_cost_a_hash_index_no_memory(tmp_path: Path) -> None:
+    """Rows of a key were kept, with their keys, once for each time it is asked for."""
+    table = pa.table({"k": [7] * 50_000})
+    path = tmp_path / "t.nimble"
+    nb.write(table, path, indexes=[nb.HashIndex("k")])
+    with nb.open(path) as file:
+        assert file.count([7], on="k").to_pylist() == [50_000]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert set(file.count([7, 8] * 2_000, on="k").to_pylist()) == {50_000, 0}
+        gained = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert gained < 100 << 10  # KiB; 3 GiB

@@ -10,14 +10,17 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy import _core
 
 CODES = pa.dictionary(pa.int8(), pa.string())
 SCHEMA = pa.schema({"k": pa.int64(), "c": CODES, "v": pa.int64()})
@@ -291,3 +294,45 @@ def test_path_with_a_null_byte_is_refused(tmp_path: Path) -> None:
     with pytest.raises((ValueError, OSError)):
         nb.open_dataset(cut)
     assert left_behind(tmp_path) == ["a.nimble"]
+
+
+# ---- a call out of a call ----
+
+
+@pytest.mark.parametrize("what", ["close", "write"])
+def test_call_made_by_the_data_is_refused_and_changes_nothing(tmp_path: Path, what: str) -> None:
+    batch = SMALL.to_batches()[0]
+    with nb.Writer(tmp_path / "t.nimble", SMALL.schema) as writer:
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for _ in range(3):
+                yield batch
+                with pytest.raises(nb.InvalidArgumentError, match="busy"):
+                    writer.close() if what == "close" else writer.write(SMALL)
+
+        writer.write(pa.RecordBatchReader.from_batches(SMALL.schema, batches()))
+    assert nb.open(tmp_path / "t.nimble").num_rows == 9
+
+
+class Sink:
+    """A target that ends the writer which writes to it."""
+
+    core: Any = None
+    refused = 0
+
+    def write(self, data: bytes) -> None:
+        with pytest.raises(nb.InvalidArgumentError, match="busy"):
+            self.core.finish()
+        self.refused += 1
+
+
+def test_core_writer_that_refuses_an_end_in_a_call_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, make = Sink(), _core.Writer
+    monkeypatch.setattr(_core, "Writer", lambda _target, *others: make(sink, *others))
+    writer = nb.Writer(tmp_path / "t.nimble", SMALL.schema)
+    sink.core = writer._core
+    writer.write(SMALL)
+    assert writer.close().num_rows == 3
+    assert sink.refused > 0

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <deque>
+#include <iterator>
+#include <list>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -60,66 +61,80 @@ struct Chunk {
   uint8_t* base = nullptr;
   size_t size = 0;
   uint32_t used = 0;     // blocks
-  uint64_t idle_at = 0;  // while idle: its place among the idle ones
+  uint64_t idle_at = 0;  // while idle: the greater, the later it became so
   std::vector<uint8_t*> free;
 };
+
+// A chunk stays one element of a list and moves from list to list, so that
+// giving a buffer back, which destructors do, takes no memory.
+using Chunks = std::list<Chunk>;
 
 // Chunks without a block in use, by when they became so. The newest are kept
 // as they are, older ones are purgeable, and above what may be purgeable
 // the oldest are given back.
 class IdleChunks {
  public:
-  // One of this size, the newest; null where there is none.
-  Chunk* take(size_t size) {
-    std::deque<Chunk*>& same = by_size_[size];
-    if (same.empty()) return nullptr;
-    Chunk* const chunk = same.back();
-    same.pop_back();
-    if (kept_.erase(chunk->idle_at) > 0) kept_bytes_ -= size;
-    if (purgeable_.erase(chunk->idle_at) > 0) purgeable_bytes_ -= size;
-    return chunk;
+  // Moves the newest of this size to the end of *to; false where there is none.
+  bool take(size_t size, Chunks* to) {
+    OfSize& same = by_size_[size];
+    const bool is_kept = !same.kept.empty();
+    Chunks& from = is_kept ? same.kept : same.purgeable;
+    if (from.empty()) return false;
+    (is_kept ? kept_bytes_ : purgeable_bytes_) -= size;
+    to->splice(to->end(), from, std::prev(from.end()));
+    return true;
   }
 
-  void add(Chunk* chunk) {
+  // Moves a chunk here, of a size that take() has been asked for.
+  void add(Chunks* from, Chunks::iterator chunk) {
     chunk->idle_at = ++now_;
-    kept_[now_] = chunk;
     kept_bytes_ += chunk->size;
-    by_size_[chunk->size].push_back(chunk);
+    Chunks& to = by_size_.find(chunk->size)->second.kept;
+    to.splice(to.end(), *from, chunk);
   }
 
-  // The next one to give back, null where all may stay.
-  Chunk* evict() {
+  // Moves those that are to be given back to *out.
+  void evict(Chunks* out) {
     while (kept_bytes_ > kMaxIdleBytes) {
-      Chunk* const oldest = take_oldest(&kept_, &kept_bytes_);
-      if (!make_purgeable(oldest->base, oldest->size)) return forget(oldest);
-      purgeable_[oldest->idle_at] = oldest;
-      purgeable_bytes_ += oldest->size;
+      OfSize& same = oldest(&OfSize::kept);
+      const Chunk& chunk = same.kept.front();
+      const bool purgeable = make_purgeable(chunk.base, chunk.size);
+      kept_bytes_ -= chunk.size;
+      if (purgeable) purgeable_bytes_ += chunk.size;
+      Chunks& to = purgeable ? same.purgeable : *out;
+      to.splice(to.end(), same.kept, same.kept.begin());
     }
-    if (purgeable_bytes_ <= max_purgeable_bytes()) return nullptr;
-    return forget(take_oldest(&purgeable_, &purgeable_bytes_));
+    while (purgeable_bytes_ > max_purgeable_bytes()) {
+      Chunks& from = oldest(&OfSize::purgeable).purgeable;
+      purgeable_bytes_ -= from.front().size;
+      out->splice(out->end(), from, from.begin());
+    }
   }
 
   size_t kept_bytes() const { return kept_bytes_; }
 
  private:
-  using ByAge = std::map<uint64_t, Chunk*>;
+  // Oldest first; every purgeable one is older than every kept one.
+  struct OfSize {
+    Chunks kept, purgeable;
+  };
 
-  static Chunk* take_oldest(ByAge* from, size_t* bytes) {
-    Chunk* const oldest = from->begin()->second;
-    from->erase(from->begin());
-    *bytes -= oldest->size;
-    return oldest;
-  }
-  Chunk* forget(Chunk* chunk) {
-    std::deque<Chunk*>& same = by_size_[chunk->size];
-    same.erase(std::find(same.begin(), same.end(), chunk));
-    return chunk;
+  // Where the oldest of all kept, or of all purgeable, stands first.
+  OfSize& oldest(Chunks OfSize::* which) {
+    OfSize* found = nullptr;
+    for (auto& [size, same] : by_size_) {
+      if ((same.*which).empty()) continue;
+      if (found == nullptr ||
+          (same.*which).front().idle_at < (found->*which).front().idle_at) {
+        found = &same;
+      }
+    }
+    return *found;
   }
 
   uint64_t now_ = 0;
-  ByAge kept_, purgeable_;  // every purgeable one is older than every kept one
   size_t kept_bytes_ = 0, purgeable_bytes_ = 0;
-  std::map<size_t, std::deque<Chunk*>> by_size_;  // the newest at the end
+  std::map<size_t, OfSize> by_size_;
 };
 
 class BufferPool {
@@ -127,28 +142,33 @@ class BufferPool {
   void* allocate(size_t size) {
     const size_t block = block_size(size);
     const std::lock_guard lock(mutex_);
-    Chunk* const chunk = chunk_with_room(block);
-    if (chunk == nullptr) return nullptr;
-    ++chunk->used;
-    uint8_t* const p = chunk->free.back();
-    chunk->free.pop_back();
-    if (chunk->free.empty()) rooms_[block].pop_back();
+    Chunks& room = rooms_[block];
+    if (room.empty() && !add_chunk(block, &room)) return nullptr;
+    Chunk& chunk = room.back();
+    ++chunk.used;
+    uint8_t* const p = chunk.free.back();
+    chunk.free.pop_back();
+    if (chunk.free.empty()) {
+      full_.splice(full_.end(), room, std::prev(room.end()));
+    }
     return p;
   }
 
   void free(void* p, size_t size) {
     const std::lock_guard lock(mutex_);
     auto* const block = static_cast<uint8_t*>(p);
-    Chunk* const chunk = &std::prev(chunks_.upper_bound(block))->second;
-    std::vector<Chunk*>& room = rooms_[block_size(size)];
-    if (chunk->free.empty()) room.push_back(chunk);
+    const Chunks::iterator chunk =
+        std::prev(by_base_.upper_bound(block))->second;
+    Chunks& room = rooms_.find(block_size(size))->second;
+    if (chunk->free.empty()) room.splice(room.end(), full_, chunk);
     chunk->free.push_back(block);
     if (--chunk->used > 0) return;
-    std::erase(room, chunk);
-    idle_.add(chunk);
-    while (Chunk* const evicted = idle_.evict()) {
-      unmap_chunk(evicted->base, evicted->size);
-      chunks_.erase(evicted->base);
+    idle_.add(&room, chunk);
+    Chunks evicted;
+    idle_.evict(&evicted);
+    for (const Chunk& c : evicted) {
+      by_base_.erase(c.base);
+      unmap_chunk(c.base, c.size);
     }
   }
 
@@ -162,31 +182,32 @@ class BufferPool {
   void unlock() { mutex_.unlock(); }
 
  private:
-  Chunk* chunk_with_room(size_t block) {
-    std::vector<Chunk*>& room = rooms_[block];
-    if (!room.empty()) return room.back();
+  // Adds an idle or a new chunk, cut in such blocks; false where memory is out.
+  bool add_chunk(size_t block, Chunks* room) {
     const size_t size = chunk_size(block);
-    Chunk* chunk = idle_.take(size);
-    if (chunk == nullptr) {
-      if (!watch_.may_take(size)) return nullptr;
+    if (!idle_.take(size, room)) {
+      if (!watch_.may_take(size)) return false;
       uint8_t* const base = map_chunk(size);
-      if (base == nullptr) return nullptr;
-      chunk = &chunks_[base];
-      chunk->base = base;
-      chunk->size = size;
+      if (base == nullptr) return false;
+      Chunk& made = room->emplace_back();
+      made.base = base;
+      made.size = size;
+      made.free.reserve(size / kPooledBytes);  // the most blocks, however cut
+      by_base_[base] = std::prev(room->end());
     }
-    chunk->free.clear();
+    Chunk& chunk = room->back();
+    chunk.free.clear();
     for (size_t at = size / block * block; at > 0; at -= block) {
-      chunk->free.push_back(chunk->base + at - block);
+      chunk.free.push_back(chunk.base + at - block);
     }
-    room.push_back(chunk);
-    return chunk;
+    return true;
   }
 
   std::mutex mutex_;
-  std::map<uint8_t*, Chunk> chunks_;  // by address
+  std::map<uint8_t*, Chunks::iterator> by_base_;
   // Chunks with used and free blocks, by block size, the latest at the end.
-  std::map<size_t, std::vector<Chunk*>> rooms_;
+  std::map<size_t, Chunks> rooms_;
+  Chunks full_;
   IdleChunks idle_;
   MemoryWatch watch_{available_bytes};
 };

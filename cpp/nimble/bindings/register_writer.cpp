@@ -44,17 +44,13 @@ class CoreWriter {
     check(status);
   }
 
-  // Ends the writer, also where another call is busy with it and this one is
-  // refused: nothing is published then.
   py::dict finish() {
-    std::shared_ptr<RowWriter> writer = open();
+    const std::shared_ptr<RowWriter> writer = open();
     Result<WriteSummary> done = WriteSummary{};
     {
       const WithoutGil nogil;
       done = writer->finish();
-      writer.reset();
     }
-    close();
     const WriteSummary s = unwrap(std::move(done));
     py::dict out;
     out["num_rows"] = s.num_rows;

@@ -36,15 +36,6 @@ class ClusterCursor {
         columns_(index, wanted),
         keys_(order_, &columns_) {}
 
-  // The first file row whose key is >= target; num_rows() where there is none.
-  Result<uint64_t> lower_bound(ByteSpan target) {
-    return keys_.lower_bound(target);
-  }
-  // The rows whose keys begin with `prefix` (a whole key, or its first
-  // columns).
-  Result<RowRange> find_prefix(ByteSpan prefix) {
-    return keys_.find_prefix(prefix);
-  }
   Result<RowRange> find_range(const KeyRange& range) {
     return keys_.find_range(range);
   }

@@ -1,6 +1,7 @@
 #include "nimble/lookup/hash_lookup.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "nimble/base/scratch.h"
 #include "nimble/key/key_sort.h"
@@ -9,6 +10,39 @@
 
 namespace nimble {
 namespace {
+
+// The different keys among `keys`, which it borrows.
+class DistinctKeys {
+ public:
+  explicit DistinctKeys(const KeyBuffer& keys) : all_(keys) {
+    std::vector<uint64_t> order;
+    sort_keys(keys, &order);
+    const auto repeats = [&](size_t i) {
+      return i > 0 &&
+             compare_bytes(keys.key(order[i]), keys.key(order[i - 1])) == 0;
+    };
+    size_t first = 0;
+    while (first < order.size() && !repeats(first)) ++first;
+    if (first == order.size()) return;
+    numbers_.resize(order.size());
+    once_.reset(keys.fixed_width());
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (!repeats(i)) once_.push_back(keys.key(order[i]));
+      numbers_[order[i]] = once_.size() - 1;
+    }
+  }
+
+  // No key is there twice.
+  bool is_all() const { return numbers_.empty(); }
+  const KeyBuffer& keys() const { return is_all() ? all_ : once_; }
+  // Which of keys() key i is.
+  uint64_t number(size_t i) const { return is_all() ? i : numbers_[i]; }
+
+ private:
+  const KeyBuffer& all_;
+  KeyBuffer once_;
+  std::vector<uint64_t> numbers_;
+};
 
 class HashLookup final : public IndexLookup {
  public:
@@ -57,20 +91,40 @@ class HashLookup final : public IndexLookup {
 
   Status find(const KeyBuffer& keys, bool whole, const RowReader* wanted,
               LookupAnswer* out) const override {
-    return settle(
-        keys, whole, wanted, [out](uint64_t row) { out->add(row); },
-        [out] { out->finish_key(); });
+    const DistinctKeys distinct(keys);
+    LookupAnswer once;
+    NIMBLE_RETURN_IF_ERROR(settle(
+        distinct.keys(), whole, wanted,
+        [&once](uint64_t row) { once.add(row); },
+        [&once] { once.finish_key(); }));
+    if (distinct.is_all()) {
+      *out = std::move(once);
+      return Status::ok();
+    }
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const uint64_t key = distinct.number(i);
+      const uint64_t begin = key == 0 ? 0 : once.ends[key - 1];
+      const std::span<const RowRange> ranges(once.ranges);
+      for (const RowRange& r : ranges.subspan(begin, once.ends[key] - begin)) {
+        out->ranges.push_back(r);
+      }
+      out->finish_key();
+    }
+    return Status::ok();
   }
 
   Status count(const KeyBuffer& keys, bool whole,
                std::vector<uint64_t>* out) const override {
+    const DistinctKeys distinct(keys);
+    std::vector<uint64_t> once;
     uint64_t count = 0;
-    return settle(
-        keys, whole, nullptr, [&count](uint64_t) { ++count; },
-        [&count, out] {
-          out->push_back(count);
-          count = 0;
-        });
+    NIMBLE_RETURN_IF_ERROR(settle(
+        distinct.keys(), whole, nullptr, [&count](uint64_t) { ++count; },
+        [&] { once.push_back(std::exchange(count, 0)); }));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      out->push_back(once[distinct.number(i)]);
+    }
+    return Status::ok();
   }
 
   Status find_places(const KeyBuffer&,
@@ -113,6 +167,8 @@ class HashLookup final : public IndexLookup {
   // More candidates than this are not read together with wanted columns: the
   // cache might have dropped the first ones before they are used.
   static constexpr size_t kMostAhead = 16384;
+  // Rows whose keys are in memory at a time.
+  static constexpr size_t kStep = size_t{1} << 18;
 
   // Of a file that is not mapped: reads the key columns of candidates, and the
   // `wanted` columns, in one round.
@@ -138,23 +194,30 @@ class HashLookup final : public IndexLookup {
     return index_->find(keys, out);
   }
 
-  // Calls `hit` with each row that has a probe's key, `next` behind a probe.
-  // `wanted`: reads the rows afterwards.
+  // Calls `hit` with each row that has a key, `next` behind each key. The keys
+  // are distinct, so that no row is a candidate of many. `wanted`: reads the
+  // rows afterwards.
   template <class Hit, class Next>
   Status settle(const KeyBuffer& keys, bool whole, const RowReader* wanted,
                 const Hit& hit, const Next& next) const {
     CandidateRows found;
     NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &found));
-    if (wanted != nullptr && found.rows.size() <= kMostAhead) {
-      NIMBLE_RETURN_IF_ERROR(fetch(found.rows, wanted));
+    const std::span<const uint64_t> rows(found.rows);
+    if (wanted != nullptr && rows.size() <= kMostAhead) {
+      NIMBLE_RETURN_IF_ERROR(fetch(rows, wanted));
     }
-    KeyBuffer actual;
-    NIMBLE_RETURN_IF_ERROR(row_keys_->read(found.rows, &actual));
-    uint64_t at = 0;
+    KeyBuffer actual;  // keys of rows [begin, begin + actual.size())
+    uint64_t at = 0, begin = 0;
     for (size_t i = 0; i < keys.size(); ++i) {
       for (; at < found.ends[i]; ++at) {
-        if (compare_bytes(actual.key(at), keys.key(i)) == 0)
-          hit(found.rows[at]);
+        if (at == begin + actual.size()) {
+          begin = at;
+          NIMBLE_RETURN_IF_ERROR(row_keys_->read(
+              rows.subspan(at, std::min(kStep, rows.size() - at)), &actual));
+        }
+        if (compare_bytes(actual.key(at - begin), keys.key(i)) == 0) {
+          hit(rows[at]);
+        }
       }
       next();
     }

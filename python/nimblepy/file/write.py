@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.conform import conform
 from nimblepy.schema.types import ColumnSummary, FileSummary, KeyColumn, SortKey, as_sort_keys
 
+_T = TypeVar("_T")
 ClusterBy: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
 
 
@@ -90,6 +91,7 @@ class Writer:
         self._summary: FileSummary | None = None
         self._process = os.getpid()
         self._lock = threading.RLock()
+        self._busy = False  # a call is under way
         self._ended = ""  # why no more rows are taken
         self._progress = Progress(progress, None)
         self._seconds = 0.0
@@ -136,14 +138,8 @@ class Writer:
             InvalidArgumentError: a column is missing or too many, or has a type or a value that
                 the schema's does not hold.
         """
-        self._check_process()
-        with self._lock:
-            core = self._open_core()
-            try:
-                self._write(core, data, self._cast if cast is None else cast)
-            except BaseException as error:
-                self._end(f"has failed before: {type(error).__name__}: {error}")
-                raise
+        chosen = self._cast if cast is None else cast
+        self._step(lambda core: self._write(core, data, chosen))
 
     def _write(self, core: Any, data: Any, cast: bool) -> None:
         reader, _ = as_reader(data)
@@ -175,18 +171,16 @@ class Writer:
         self._check_process()
         with self._lock:
             if self._summary is None:
-                core = self._open_core()
-                self._progress.stage("building indexes" if self._indexed else "finishing")
-                begin = time.perf_counter()
-                try:
-                    done = core.finish()
-                except BaseException as error:
-                    self._end(f"has failed before: {type(error).__name__}: {error}")
-                    raise
-                self._end("is closed")
-                self._seconds += time.perf_counter() - begin
-                self._summary = _summary(self._schema, done, self._seconds)
+                self._summary = self._step(self._finish)
             return self._summary
+
+    def _finish(self, core: Any) -> FileSummary:
+        self._progress.stage("building indexes" if self._indexed else "finishing")
+        begin = time.perf_counter()
+        done = core.finish()
+        self._end("is closed")
+        self._seconds += time.perf_counter() - begin
+        return _summary(self._schema, done, self._seconds)
 
     def abort(self) -> None:
         """Gives the file up: nothing stays behind. In a child of ``fork()`` it does nothing."""
@@ -202,10 +196,26 @@ class Writer:
                 "must make one of its own"
             )
 
-    def _open_core(self) -> Any:
-        if self._core is None:
-            raise InvalidArgumentError(f"the writer of {self._path} {self._ended}")
-        return self._core
+    def _step(self, call: Callable[[Any], _T]) -> _T:
+        """Calls ``call`` with the core; whatever goes wrong in it ends the writer. What the target
+        file or the data calls meanwhile is refused and changes nothing.
+        """
+        self._check_process()
+        with self._lock:
+            if self._core is None:
+                raise InvalidArgumentError(f"the writer of {self._path} {self._ended}")
+            if self._busy:
+                raise InvalidArgumentError(
+                    f"the writer of {self._path} is busy: one of its calls made this one"
+                )
+            self._busy = True
+            try:
+                return call(self._core)
+            except BaseException as error:
+                self._end(f"has failed before: {type(error).__name__}: {error}")
+                raise
+            finally:
+                self._busy = False
 
     def _end(self, reason: str) -> None:
         if self._core is not None:

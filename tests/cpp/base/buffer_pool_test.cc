@@ -1,6 +1,8 @@
 #include "nimble/base/buffer_pool.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -8,6 +10,21 @@
 #include "nimble/base/aligned_buffer.h"
 #include "nimble/base/chunk_memory.h"
 #include "testing/check.h"
+
+namespace {
+
+thread_local uint64_t allocations = 0;  // of operator new, by this thread
+
+}  // namespace
+
+// All of the test program's.
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* const p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace nimble {
 namespace {
@@ -85,6 +102,27 @@ TEST(BufferPool, DroppedMemoryServesOtherSizes) {
     }
     made.clear();
     CHECK(idle_buffer_bytes() <= kMaxIdleBytes);
+  }
+}
+
+// Destructors give buffers back, and may not run out of memory.
+TEST(BufferPool, GivingBackTakesNoMemory) {
+  for (const size_t wanted : {size_t{70000}, size_t{300000}, size_t{6} << 20}) {
+    std::vector<std::pair<void*, size_t>> made;
+    for (size_t total = 0; total < 2 * kMaxIdleBytes; total += wanted) {
+      size_t size = wanted;
+      void* const p = allocate_buffer(&size);
+      made.emplace_back(p, size);
+    }
+    // Some stay in use, so that chunks with room are left.
+    const uint64_t before = allocations;
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (i % 3 == 0) free_buffer(made[i].first, made[i].second);
+    }
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (i % 3 != 0) free_buffer(made[i].first, made[i].second);
+    }
+    CHECK_EQ(allocations - before, 0);
   }
 }
 

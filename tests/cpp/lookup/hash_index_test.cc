@@ -5,8 +5,8 @@
 #include <random>
 #include <thread>
 
-#include "file/indexed_file.h"
 #include "io/temp_dir.h"
+#include "lookup/indexed_file.h"
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/io/memory_file.h"
 

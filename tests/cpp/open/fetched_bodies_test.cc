@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "file/columns.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {

@@ -3,7 +3,6 @@
 #include <new>
 
 #include "encoding/encoding_conformance.h"
-#include "file/columns.h"
 #include "nimble/base/buffer_pool.h"
 #include "nimble/base/chunk_memory.h"
 #include "nimble/base/hash.h"
@@ -13,6 +12,7 @@
 #include "nimble/encoding/strings/zstd_blocks.h"
 #include "nimble/format/group.h"
 #include "nimble/format/postscript.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {

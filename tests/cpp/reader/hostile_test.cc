@@ -2,11 +2,11 @@
 // Any outcome but undefined behaviour will do (run under sanitizers).
 #include <algorithm>
 
-#include "file/columns.h"
 #include "nimble/base/hash.h"
 #include "nimble/format/postscript.h"
 #include "nimble/lookup/cluster_cursor.h"
 #include "nimble/scan/zone_map.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {
@@ -95,7 +95,7 @@ bool read_everything(const Bytes& bytes, bool mapped) {
   ClusterCursor cursor(file->cluster());
   ByteBuffer key;
   for (uint64_t row = 0; row < n; row += 5) {
-    if (!cursor.stored_key_at(row, &key) || !cursor.find_prefix(key.span()))
+    if (!cursor.stored_key_at(row, &key) || !cursor.end_of(key.span()))
       refused = true;
   }
   return refused;

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "file/columns.h"
 #include "nimble/base/hash.h"
 #include "nimble/format/constants.h"
 #include "nimble/format/footer.h"
 #include "nimble/format/postscript.h"
 #include "nimble/index/section_sink.h"
 #include "nimble/key/key_buffer.h"
+#include "reader/columns.h"
 
 namespace nimble::testing {
 

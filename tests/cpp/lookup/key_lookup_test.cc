@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "file/columns.h"
 #include "nimble/lookup/find_keys.h"
 #include "nimble/lookup/probe_rows.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {
@@ -111,12 +111,9 @@ TEST(KeyLookup, EveryKeyAndEveryGap) {
         const RowRange want = rows.find(key);
         ClusterCursor fresh(file->cluster());
         for (ClusterCursor* cursor : {&shared, &fresh}) {
-          const auto lower = cursor->lower_bound(k.span());
-          REQUIRE(lower.has_value());
-          CHECK_EQ(*lower, want.begin);
-          const auto prefix = cursor->find_prefix(k.span());
-          REQUIRE(prefix.has_value());
-          CHECK(same(*prefix, want));
+          const auto found = cursor->find_range(prefix_range(k.span()));
+          REQUIRE(found.has_value());
+          CHECK(*found == want);
           const auto first = cursor->find_first(k.span());
           REQUIRE(first.has_value());
           CHECK_EQ(first->value_or(UINT64_MAX),
@@ -219,7 +216,7 @@ TEST(KeyLookup, OneValueEverywhere) {
   const Reader file = open_mapped(write_file(rows.view(), tiny()));
   ClusterCursor cursor(file->cluster());
   for (const int64_t key : {6, 7, 8}) {
-    const auto got = cursor.find_prefix(key_of(*file, key).span());
+    const auto got = cursor.find_range(prefix_range(key_of(*file, key).span()));
     REQUIRE(got.has_value());
     CHECK(same(*got, rows.find(key)));
   }
@@ -283,8 +280,8 @@ TEST(KeyLookup, ThreadsWithATinyCache) {
           RowRange found;
           {
             ClusterCursor cursor(file->cluster());
-            const auto got =
-                cursor.find_prefix(key_of(*file, rows.values[row]).span());
+            const auto got = cursor.find_range(
+                prefix_range(key_of(*file, rows.values[row]).span()));
             if (!got) {
               ++wrong;
               continue;

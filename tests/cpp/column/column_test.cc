@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "file/columns.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <random>
 
-#include "file/indexed_file.h"
 #include "io/temp_dir.h"
+#include "lookup/indexed_file.h"
 #include "nimble/index/sorted_index_writer.h"
 #include "nimble/io/memory_file.h"
 

@@ -1,7 +1,7 @@
 // Whole files in memory, with stripes and groups of few rows.
 #include <algorithm>
 
-#include "file/columns.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {

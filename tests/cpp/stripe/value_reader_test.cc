@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "file/columns.h"
+#include "reader/columns.h"
 
 namespace nimble::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "file/columns.h"
 #include "io/temp_dir.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "file/columns.h"
+#include "reader/columns.h"
 
 namespace nimble::testing {
 

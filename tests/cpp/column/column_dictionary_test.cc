@@ -1,7 +1,7 @@
 // One list of values over all batches' dictionaries.
 #include "nimble/column/column.h"
 
-#include "file/columns.h"
+#include "reader/columns.h"
 
 namespace nimble {
 namespace {
