@@ -29,8 +29,10 @@ class CoreIndexRewriter {
     change.options.key_chunk_rows = options["key_chunk_rows"].cast<uint32_t>();
     change.options.restart_interval =
         options["restart_interval"].cast<uint32_t>();
-    rewriter_ = unwrap(IndexRewriter::create(file, std::move(change),
-                                             open_write_target(target)));
+    WriteTarget to = open_write_target(target);
+    change.options.poll = std::move(to.poll);
+    rewriter_ = unwrap(
+        IndexRewriter::create(file, std::move(change), std::move(to.file)));
   }
 
   uint64_t step() {

@@ -24,8 +24,10 @@ class CoreWriter {
     Field field = unwrap(Field::from_arrow(*c));
     sort = sort && !options.cluster_by.empty();
     if (sort) options = sorting_options(std::move(options));
+    WriteTarget to = open_write_target(target);
+    options.poll = std::move(to.poll);
     auto writer = unwrap(FileWriter::create(
-        std::move(field), std::move(options), open_write_target(target)));
+        std::move(field), std::move(options), std::move(to.file)));
     if (sort) {
       writer_ = std::make_shared<SortingWriter>(std::move(writer));
     } else {

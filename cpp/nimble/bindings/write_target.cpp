@@ -72,26 +72,10 @@ class PythonSink final : public WritableFile {
   bool committed_ = false;
 };
 
-// A file that looks at Python's signals from time to time.
-class InterruptibleFile final : public WritableFile {
+// Looks at Python's signals from time to time.
+class SignalWatch {
  public:
-  explicit InterruptibleFile(std::unique_ptr<WritableFile> file)
-      : file_(std::move(file)) {}
-
-  Status append(ByteSpan bytes) override {
-    if (Clock::now() >= next_look_) NIMBLE_RETURN_IF_ERROR(look());
-    return file_->append(bytes);
-  }
-  Status commit() override {
-    NIMBLE_RETURN_IF_ERROR(look());
-    NIMBLE_RETURN_IF_ERROR(file_->sync());  // may take long
-    NIMBLE_RETURN_IF_ERROR(look());
-    return file_->commit();
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
+  Status poll() { return Clock::now() < next_look_ ? Status::ok() : look(); }
   // Runs the handlers of signals, if this is the main thread.
   Status look() {
     const WithGil gil;
@@ -103,20 +87,46 @@ class InterruptibleFile final : public WritableFile {
     return Status::ok();
   }
 
-  std::unique_ptr<WritableFile> file_;
+ private:
+  using Clock = std::chrono::steady_clock;
+
   Clock::time_point next_look_{};
+};
+
+class InterruptibleFile final : public WritableFile {
+ public:
+  InterruptibleFile(std::unique_ptr<WritableFile> file,
+                    std::shared_ptr<SignalWatch> signals)
+      : file_(std::move(file)), signals_(std::move(signals)) {}
+
+  Status append(ByteSpan bytes) override {
+    NIMBLE_RETURN_IF_ERROR(signals_->poll());
+    return file_->append(bytes);
+  }
+  Status commit() override {
+    NIMBLE_RETURN_IF_ERROR(signals_->look());
+    NIMBLE_RETURN_IF_ERROR(file_->sync());  // may take long
+    NIMBLE_RETURN_IF_ERROR(signals_->look());
+    return file_->commit();
+  }
+
+ private:
+  std::unique_ptr<WritableFile> file_;
+  std::shared_ptr<SignalWatch> signals_;
 };
 
 }  // namespace
 
-std::unique_ptr<WritableFile> open_write_target(const py::object& target) {
+WriteTarget open_write_target(const py::object& target) {
   std::unique_ptr<WritableFile> file;
   if (py::isinstance<py::str>(target)) {
     file = unwrap(create_local_file(target.cast<std::string>()));
   } else {
     file = std::make_unique<PythonSink>(target);
   }
-  return std::make_unique<InterruptibleFile>(std::move(file));
+  const auto signals = std::make_shared<SignalWatch>();
+  return {std::make_unique<InterruptibleFile>(std::move(file), signals),
+          [signals] { return signals->poll(); }};
 }
 
 }  // namespace nimble

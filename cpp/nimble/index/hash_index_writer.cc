@@ -102,7 +102,8 @@ class BloomCutter {
 
 HashIndexWriter::HashIndexWriter(HashIndexOptions options)
     : options_(std::move(options)),
-      sorter_(options_.memory_bytes, options_.spill_directory, HashRows()),
+      sorter_(options_.memory_bytes, options_.spill_directory, HashRows(),
+              options_.poll),
       hashes_(options_.spill_directory) {}
 
 Result<std::unique_ptr<HashIndexWriter>> HashIndexWriter::create(

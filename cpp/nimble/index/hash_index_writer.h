@@ -27,7 +27,8 @@ struct HashIndexOptions {
   double load_factor = 0.7;          // in (0, 1]: see docs/format/hash_index.md
   double bloom_bits_per_key = 10.0;  // 0: no filter
   uint64_t memory_bytes = uint64_t{64} << 20;
-  std::string spill_directory;  // see SpillFile
+  std::string spill_directory;   // see SpillFile
+  std::function<Status()> poll;  // as of ExternalSorter
 };
 
 class HashIndexWriter {

@@ -28,7 +28,8 @@ uint32_t width_of_rows(uint64_t num_rows) {
 
 SortedIndexWriter::SortedIndexWriter(const SortedIndexOptions& options)
     : options_(options),
-      sorter_(options.memory_bytes, options.spill_directory, KeyRows()),
+      sorter_(options.memory_bytes, options.spill_directory, KeyRows(),
+              options.poll),
       chunks_(chunk_options(options)) {}
 
 Status SortedIndexWriter::add(const KeyBuffer& keys, size_t begin, size_t end) {

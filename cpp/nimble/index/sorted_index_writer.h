@@ -18,6 +18,7 @@ struct SortedIndexOptions {
   KeyChunkOptions chunk;
   uint64_t memory_bytes = uint64_t{64} << 20;  // more than this spills
   std::string spill_directory;                 // as of SpillFile
+  std::function<Status()> poll;                // as of ExternalSorter
 };
 
 class SortedIndexWriter {

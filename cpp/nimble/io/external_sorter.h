@@ -18,6 +18,9 @@
 //   store(begin, end, ByteBuffer*)         - bytes for load(ByteSpan), which
 //                                            appends them to a sorted batch
 // Of equal entries those that were added first come first.
+//
+// Sorting may take long: `poll` is asked between blocks and rounds, and where
+// it answers with an error, that ends the work.
 #pragma once
 
 #include <algorithm>
@@ -37,10 +40,12 @@ class ExternalSorter {
   using Consumer = std::function<Status(const Batch& sorted)>;
 
   // `directory` is where runs go: see SpillFile. `batch` is an empty one.
-  ExternalSorter(uint64_t memory_bytes, std::string directory, Batch batch)
+  ExternalSorter(uint64_t memory_bytes, std::string directory, Batch batch,
+                 std::function<Status()> poll = {})
       : memory_bytes_(memory_bytes),
         block_bytes_(std::clamp(memory_bytes / 256, kMinBlock, kMaxBlock)),
         directory_(std::move(directory)),
+        poll_(std::move(poll)),
         batch_(std::move(batch)) {}
 
   // Where entries are added; added() must follow, before they are many.
@@ -55,6 +60,7 @@ class ExternalSorter {
   Status finish(const Consumer& consume) {
     if (runs_.empty()) {
       batch_.sort();
+      NIMBLE_RETURN_IF_ERROR(poll());
       return consume(batch_);
     }
     if (!batch_.empty()) NIMBLE_RETURN_IF_ERROR(spill());
@@ -85,6 +91,8 @@ class ExternalSorter {
     bool more() const { return run.at < run.end; }
     bool done() const { return at == batch.size(); }
   };
+
+  Status poll() const { return poll_ ? poll_() : Status::ok(); }
 
   // As many as can be merged at a time.
   size_t most_runs() const {
@@ -131,6 +139,7 @@ class ExternalSorter {
     const size_t usual = static_cast<size_t>(
         n * block_bytes_ / std::max<uint64_t>(1, sorted.memory_bytes()));
     for (size_t at = 0; at < n;) {
+      NIMBLE_RETURN_IF_ERROR(poll());
       size_t count = std::min(std::max<size_t>(usual, 1), n - at);
       for (;; count /= 2) {  // entries may be larger here than elsewhere
         block_.clear();
@@ -208,6 +217,7 @@ class ExternalSorter {
     }
     Batch merged = batch_.fresh();
     for (;;) {
+      NIMBLE_RETURN_IF_ERROR(poll());
       const Window* bound = nullptr;
       for (const Window& w : windows) {
         if (w.more() && (bound == nullptr ||
@@ -236,6 +246,7 @@ class ExternalSorter {
   const uint64_t memory_bytes_;
   const uint64_t block_bytes_;
   const std::string directory_;
+  const std::function<Status()> poll_;
   Batch batch_;
   std::vector<Run> runs_;
   std::vector<std::shared_ptr<SpillFile>> files_;  // of each level

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,9 @@ struct WriterOptions {
   std::vector<std::vector<int>> bloom_columns;
   double bloom_bits_per_key = 10.0;
   std::vector<std::pair<std::string, std::string>> metadata;
+  // Asked now and then while rows are taken, sorted or merged, on the thread
+  // that called; an error ends the write. Empty: nothing is asked.
+  std::function<Status()> poll;
 };
 
 }  // namespace nimble

@@ -47,6 +47,7 @@ Status SecondaryIndexWriter::open_writer(const IndexSpec& spec,
     hash.bloom_bits_per_key = spec.bloom_bits;
     hash.memory_bytes = memory;
     hash.spill_directory = options.spill_directory;
+    hash.poll = options.poll;
     NIMBLE_ASSIGN_OR_RETURN(part->hash, HashIndexWriter::create(hash));
     return Status::ok();
   }
@@ -55,6 +56,7 @@ Status SecondaryIndexWriter::open_writer(const IndexSpec& spec,
   sorted.chunk.restart_interval = options.restart_interval;
   sorted.memory_bytes = memory;
   sorted.spill_directory = options.spill_directory;
+  sorted.poll = options.poll;
   part->sorted = std::make_unique<SortedIndexWriter>(sorted);
   return Status::ok();
 }

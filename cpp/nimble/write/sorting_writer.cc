@@ -22,15 +22,17 @@ WriterOptions sorting_options(WriterOptions options) {
 SortingWriter::SortingWriter(std::unique_ptr<FileWriter> writer)
     : writer_(std::move(writer)),
       sorter_(writer_->options().sort_memory_bytes,
-              writer_->options().spill_directory,
-              SortedRows(writer_->schema())),
+              writer_->options().spill_directory, SortedRows(writer_->schema()),
+              writer_->options().poll),
       step_(kFirstStep) {}
 
 Status SortingWriter::take_rows(const ArrayView& root) {
   SortedRows& batch = sorter_.batch();
   // A batch that was spilled has forgotten them.
   attach_dictionaries(batch.rows(), &writer_->dictionaries());
+  const std::function<Status()>& poll = writer_->options().poll;
   for (int64_t at = 0; at < root.length();) {
+    if (poll) NIMBLE_RETURN_IF_ERROR(poll());
     const int64_t n = std::min(step_, root.length() - at);
     const uint64_t before = batch.memory_bytes();
     NIMBLE_RETURN_IF_ERROR(

@@ -169,6 +169,34 @@ TEST(ExternalSorter, LargeEntriesAmongSmallOnesStayWithinTheBudget) {
   CHECK(got.most <= budget + 20'000);
 }
 
+// A merge used to go on for as long as it took, whatever signals came.
+TEST(ExternalSorter, PollEndsSpillsMergesAndSorts) {
+  for (const uint64_t memory : {uint64_t{1}, uint64_t{1} << 20}) {
+    int polls = 0, last = 0;
+    const auto run = [&](int most) {
+      Held held;
+      const TempDir dir;
+      polls = 0;
+      ExternalSorter<Texts> sorter(memory, dir.path(""), Texts(&held), [&] {
+        return polls++ < most ? Status::ok() : Status::io_error("ended", 4);
+      });
+      for (uint64_t i = 0; i < 10; ++i) {
+        sorter.batch().add({"a", i});
+        Status added = sorter.added();
+        if (!added) return added;
+      }
+      return sorter.finish([](const Texts&) { return Status::ok(); });
+    };
+    CHECK(run(1 << 20));
+    last = polls;
+    CHECK(last >= (memory == 1 ? 20 : 1));
+    for (int most = 0; most < last; ++most) {
+      CHECK_EQ(run(most).os_error(), 4);
+      CHECK_EQ(polls, most + 1);
+    }
+  }
+}
+
 TEST(ExternalSorter, FailuresAreTold) {
   Held held;
   {
