@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nimble/base/parallel.h"
+#include "nimble/stripe/vector_reader.h"
 
 namespace nimble {
 namespace {
@@ -33,6 +34,14 @@ bool in_one_stripe(const OpenFile& f, const RowRange& r) {
   if (!group) return false;
   const StripeView& s = (*group)->view().stripe_of(r.begin);
   return r.end <= s.first_row + s.rows;
+}
+
+// Rows of the stripe from this one on.
+uint64_t rows_left(const OpenFile& f, uint64_t row) {
+  const auto group = f.groups().get(f.group_of(row));
+  if (!group) return UINT64_MAX;  // reading says what is wrong
+  const StripeView& s = (*group)->view().stripe_of(row);
+  return s.first_row + s.rows - row;
 }
 
 // Of ranges that have rows.
@@ -89,6 +98,11 @@ void BatchScan::begin() {
   const uint64_t tasks = div_ceil(rows, step);
   const auto ahead = static_cast<uint32_t>(std::min<uint64_t>(threads, tasks));
   column_threads_ = ahead > 1 ? 1 : threads;
+  for (size_t i = 0; i < reader_->schema().children.size(); ++i) {
+    has_vectors_ =
+        has_vectors_ || (!reader_->is_nested(i) &&
+                         is_vector(reader_->file(), reader_->node(i)));
+  }
   if (filter_) {
     windows_ = std::make_unique<RowFilter::Windows>(filter_->file(),
                                                     std::move(ranges_));
@@ -125,7 +139,13 @@ Status BatchScan::next(ArrowArray* out) {
 }
 
 BatchScan::Task BatchScan::claim_ranges() {
-  std::vector<RowRange> part = take_front(&ranges_, &at_, batch_rows_);
+  uint64_t rows = batch_rows_;
+  while (at_ < ranges_.size() && ranges_[at_].empty()) ++at_;
+  if (has_vectors_ && at_ < ranges_.size()) {
+    // A batch of two stripes is a copy, of vectors a large one.
+    rows = std::min(rows, rows_left(reader_->file(), ranges_[at_].begin));
+  }
+  std::vector<RowRange> part = take_front(&ranges_, &at_, rows);
   if (part.empty()) return {};
   return [this, part = std::move(part)] {
     Batches out;

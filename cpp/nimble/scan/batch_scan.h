@@ -54,6 +54,7 @@ class BatchScan {
   uint64_t batch_rows_;
   uint32_t threads_;
   uint32_t column_threads_ = 1;  // of one task
+  bool has_vectors_ = false;
   bool ended_ = false;
   Batches ready_;
   size_t next_ready_ = 0;
