@@ -252,6 +252,7 @@ BATCH = pa.record_batch(
     [
         ("a < '1e5000'", [True, True]),
         ("a = '1e5000'", [False, False]),
+        ("a < " + "9" * 5000, [True, True]),
         ("a > '-1e5000' AND m < '1e999999999'", [True, True]),
         ("x > '1e-999999999'", [True, True]),
         ("t > '12:00'", [False, True]),
@@ -276,7 +277,6 @@ def test_quoted_text_takes_the_type_beside_it(text: str, passes: list[bool]) -> 
         "CAST(ts AS DATE) = 'yesterday'",
         "a + 1 = 'x'",
         "CAST('1e5000' AS BIGINT) = a",
-        "a = " + "9" * 5000,
     ],
 )
 def test_text_that_is_no_value_is_refused(text: str) -> None:

@@ -147,7 +147,8 @@ class _Binder:
         text = tree.value
         if "e" in text.lower():
             return Lit(pa.scalar(float(text)), pa.float64())
-        return self._constant(tree, int(text) if text.isdigit() else Decimal(text))
+        fits = text.isdigit() and len(text) < 20  # what does not fit 64 bits is a decimal
+        return self._constant(tree, int(text) if fits else Decimal(text))
 
     def _parameter(self, tree: Syntax) -> Term:
         name = tree.value

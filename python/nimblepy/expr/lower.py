@@ -91,7 +91,8 @@ def _lower_call(call: Call, depth: int) -> Node | None:
         case "like" | "ilike", (Col(column), Lit(), *_):
             return _like(call, column)
         case "starts_with" | "prefix", (Col(column), Lit(value)) if value.is_valid:
-            return StartsWith(column, value.as_py())
+            if is_text(column.value_type):
+                return StartsWith(column, value.as_py())
     return None
 
 

@@ -200,7 +200,18 @@ def like_parts(pattern: str, escape: str | None) -> tuple[str, str]:
     return prefix, regex
 
 
+def _searchable(value: Value) -> Value:
+    """The kernels that look for text take byte strings too, but none of a fixed width."""
+    fixed = pa.types.is_fixed_size_binary(value.type)
+    return value.cast(pa.binary()) if fixed else value
+
+
+def starts_with(value: Value, prefix: str) -> Value:
+    return pc.starts_with(_searchable(value), prefix)
+
+
 def like(value: Value, pattern: str, escape: str | None = None, ignore_case: bool = False) -> Value:
+    value = _searchable(value)
     if not ignore_case and escape is None and "_" not in pattern:
         # Kernels that look for text are faster than expressions.
         inner = pattern.strip("%")
