@@ -80,14 +80,16 @@ def _whole(expression: pc.Expression, schema: pa.Schema) -> Node:
 
 def _read(expression: pc.Expression, schema: pa.Schema, nan_greatest: bool) -> Node:
     tree = read_tree(expression)
+    # Where the two cannot be compared the names stand, unless line breaks in them could have been
+    # read as something else.
+    odd_names = any("\n" in name for path in column_paths(schema) for name in path)
     try:
-        if not rebuild(tree).equals(expression):
+        rebuilt = rebuild(tree)
+        # A dictionary in which is_in looks comes back without the values that are not looked for.
+        if not rebuilt.equals(expression) and (odd_names or repr(read_tree(rebuilt)) != repr(tree)):
             return _whole(expression, schema)
     except NotUnderstood:
-        # The names stand, unless line breaks in them could have been read as something else.
-        if any("\n" in name for path in column_paths(schema) for name in path):
-            return _whole(expression, schema)
-        return Opaque(expression, _paths(tree, schema))
+        return _whole(expression, schema) if odd_names else Opaque(expression, _paths(tree, schema))
     return _Lowering(schema, nan_greatest).lower(_with_paths(tree, schema))
 
 

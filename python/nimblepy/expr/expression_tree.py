@@ -133,8 +133,9 @@ def _options(fields: pa.StructScalar) -> pc.FunctionOptions:
 
 
 def value_set(options: pa.StructScalar) -> pa.Array:
-    """The values that ``is_in`` looks for."""
-    return options["value_set"].values
+    """The values that ``is_in`` looks for; those of a dictionary, not its codes."""
+    values = options["value_set"].values
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def references(tree: Tree) -> list[Ref]:
