@@ -4,12 +4,16 @@
 #include "encoding/encoding_conformance.h"
 #include "fuzz/encoding_input.h"
 #include "fuzz/seeds.h"
+#include "nimble/base/bitmap.h"
 #include "nimble/encoding/bools/bool_bitmap.h"
 #include "nimble/encoding/bools/sparse_bits.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/delta.h"
+#include "nimble/encoding/ints/differences.h"
 #include "nimble/encoding/ints/plain.h"
+#include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/ints/scaled.h"
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
@@ -73,6 +77,22 @@ Status runs(const Values& v, SegmentBuilder* out) {
   return encode_run_length(v, run_ends(v, v.size), {}, out);
 }
 
+Status differences(const Values& v, SegmentBuilder* out) {
+  return encode_differences(v, {}, out);
+}
+Status threes(const Values& v, SegmentBuilder* out) {
+  return encode_scaled(v, {0, 0, 3}, {}, out);
+}
+Status even(const Values& v, SegmentBuilder* out) {
+  return encode_even(v, {}, out);
+}
+// Every third row.
+Status present_values(const Values& v, SegmentBuilder* out) {
+  std::vector<uint8_t> other((v.size + 63) / 64 * 8);
+  for (uint32_t i = 0; i < v.size; i += 3) set_bit(other.data(), i);
+  return encode_present_values(v, v.data, other.data(), {}, out, nullptr);
+}
+
 void add_ints(Seeds* seeds) {
   for (const uint32_t width : {1u, 2u, 4u, 8u}) {
     for (const bool is_signed : {false, true}) {
@@ -82,6 +102,10 @@ void add_ints(Seeds* seeds) {
       seeds->add(ramp, packed);
       seeds->add(ramp, encode_delta);
       seeds->add(ramp, encode_plain);
+      seeds->add(ramp, differences);
+      seeds->add(ramp, threes);
+      seeds->add(ramp, even);
+      seeds->add(ramp, present_values);
       const Sample few = int_sample(type, 1300, [](uint32_t i) {
         return mix(i) % 5 * 0x0123456789abcdef;
       });

@@ -242,6 +242,26 @@ def _small(**more: Any) -> nb.WriteOptions:
     )
 
 
+def numbers_with_structure() -> pa.Table:
+    """Numbers with nulls, divisors, steps, repeats, or zero bits at the end."""
+    n = 3_000
+    a, b = (numbers(n, 10**6, seed) for seed in (71, 72))
+    jumps = [0]
+    for x in a[1:]:
+        jumps.append(jumps[-1] + (x if x % 50 == 0 else 1))
+    columns = {
+        "nulls": pa.array([x if y % 3 == 0 else None for x, y in zip(a, b, strict=True)]),
+        "few": pa.array([x / 7 if y % 50 == 0 else None for x, y in zip(a, b, strict=True)]),
+        "seconds": pa.array([x * 1_000_000 for x in a], pa.timestamp("us")),
+        "rows": pa.array(range(1_000, 1_000 + 7 * n, 7), pa.int32()),
+        "jumps": pa.array(jumps),
+        "half": pa.array([x % 1_000 if y % 2 else 0 for x, y in zip(a, b, strict=True)]),
+        "wide": pa.array([float(pa.scalar(x / 3, pa.float32()).as_py()) for x in a]),
+        "prices": pa.array([decimal.Decimal(x * 5) / 100 for x in a], pa.decimal128(12, 2)),
+    }
+    return pa.table(columns)
+
+
 def strings_that_share() -> pa.Table:
     """Strings that repeat, begin like their neighbours, are mostly null, or are text."""
     n = 560
@@ -340,6 +360,7 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
         keyed(),
         {"options": _small(bloom_columns=["n", "t", "f"], bloom_bits_per_key=12.0)},
     )
+    files["numbers_balanced"] = (numbers_with_structure(), {"options": nb.WriteOptions(**one)})
     for level in ("balanced", "compact"):
         files[f"strings_{level}"] = (
             strings_that_share(),

@@ -118,12 +118,12 @@ def test_queries_equal_those_of_duckdbs_own_table(tmp_path: Path, data: st.DataO
 def test_one_key_reads_a_few_blocks(tmp_path: Path) -> None:
     rows = 200_000
     table = pa.table(
-        {"k": range(rows), "v": [i * 7919 % 100_003 for i in range(rows)], "s": ["x" * 50] * rows}
+        {"k": range(rows), "v": [pow(i, 3, 100_003) for i in range(rows)], "s": ["x" * 50] * rows}
     )
     nb.write(table, tmp_path / "f.nimble", cluster_by="k")
     with nb.open(tmp_path / "f.nimble", mmap=False, cache_bytes=0) as file:
         connection = nb.duckdb(duckdb.connect(), t=file)
-        assert connection.sql("SELECT v FROM t WHERE k = 7").fetchall() == [(7 * 7919 % 100_003,)]
+        assert connection.sql("SELECT v FROM t WHERE k = 7").fetchall() == [(343,)]
         one = file.io_stats
         assert 0 < one.bytes_read < 100_000
         assert connection.sql("SELECT sum(v) FROM t").fetchone() is not None

@@ -41,7 +41,14 @@ Result<StreamLayout> stream_layout(const FileReader& f,
   const uint64_t segments = div_ceil(out.values, kSegmentValues);
   for (uint32_t i = 0; i < segments; ++i) {
     const SegmentRef ref = stripe.segment(stripe.first_segment[stream] + i);
-    out.bytes += ref.size + ref.head.size();
+    out.bytes += ref.head.size();
+    // Validity that is a part of the values' body is counted with them.
+    if (stream != n.validity || n.values == kNoStream || ref.size == 0 ||
+        stripe.values[n.values] == 0 ||
+        stripe.segment(stripe.first_segment[n.values] + i).offset !=
+            ref.offset) {
+      out.bytes += ref.size;
+    }
     NIMBLE_ASSIGN_OR_RETURN(
         const Decoder* d,
         group.decoder(stripe, stream, i, f.plan().streams()[stream]));

@@ -205,32 +205,43 @@ Status FileWriter::write_encoded(const StreamPlan& plan,
   meta->rows = rows;
   meta->values = std::move(encoded.values);
   size_t segment = 0;
+  std::vector<std::optional<uint64_t>> offsets(encoded.segments.size());
   for (uint32_t s = 0; s < plan.num_streams(); ++s) {
     for (uint64_t at = 0; at < meta->values[s]; at += kSegmentValues) {
-      SegmentBuilder& b = encoded.segments[segment++];
+      const SegmentBuilder& b = encoded.segments[segment];
+      // Validity comes before the values that may hold it: whoever comes first
+      // writes the body.
+      const size_t owner = encoded.bodies[segment++];
+      const ByteBuffer& body = encoded.segments[owner].body;
+      std::optional<uint64_t>& offset = offsets[owner];
+      const bool is_new = !offset;
       const auto n = static_cast<uint32_t>(
           std::min<uint64_t>(meta->values[s] - at, kSegmentValues));
       NIMBLE_ASSIGN_OR_RETURN(
           const bool is_later,
           has_later_encodings(b.head.span(),
-                              {plan.streams()[s], n, b.body.size(), 0}));
+                              {plan.streams()[s], n, body.size(), 0}));
       if (is_later) required_features_ |= kFeatureLaterEncodings;
-      if (!b.body.empty()) NIMBLE_RETURN_IF_ERROR(align_to(kBodyAlignment));
-      meta->segment_offsets.push_back(position_);
-      meta->segment_sizes.push_back(b.body.size());
+      if (is_new) {
+        if (!body.empty()) NIMBLE_RETURN_IF_ERROR(align_to(kBodyAlignment));
+        offset = position_;
+        NIMBLE_RETURN_IF_ERROR(write_bytes(body.span()));
+      }
+      meta->segment_offsets.push_back(*offset);
+      meta->segment_sizes.push_back(body.size());
       meta->heads.insert(meta->heads.end(), b.head.data(),
                          b.head.data() + b.head.size());
       if (meta->heads.size() > UINT32_MAX) {
         return Status::unsupported("a stripe's segment heads exceed 4 GiB");
       }
       meta->head_ends.push_back(static_cast<uint32_t>(meta->heads.size()));
-      NIMBLE_RETURN_IF_ERROR(write_bytes(b.body.span()));
       if (node_bytes != nullptr) {
-        (*node_bytes)[plan.node_of(s)] += b.body.size() + b.head.size();
+        (*node_bytes)[plan.node_of(s)] +=
+            (is_new ? body.size() : 0) + b.head.size();
       }
-      b = SegmentBuilder();
     }
   }
+  encoded.segments.clear();
   return Status::ok();
 }
 

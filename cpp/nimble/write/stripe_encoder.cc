@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "nimble/base/parallel.h"
+#include "nimble/encoding/choose/nullable.h"
 #include "nimble/encoding/ints/plain.h"
 
 namespace nimble {
@@ -17,6 +18,8 @@ struct Stream {
   const uint8_t* data = nullptr;  // fixed widths and bitmaps
   bool random_access_only = false;
   bool is_vector = false;  // items of fixed-size lists
+  // The stream that says which values are not null, of which as many are.
+  uint32_t validity = kNoStream;
 };
 
 // Fixed-size lists of so many numbers are vectors: read whole, of scattered
@@ -41,6 +44,9 @@ class StreamCollector {
     if (n.values != kNoStream) {
       put(n.values, column, column.length(),
           layout == Layout::kBytes ? nullptr : column.value_data());
+      if (n.validity != kNoStream && column.null_count() > 0) {
+        out_[n.values].validity = n.validity;
+      }
     }
     if (n.ends != kNoStream) {
       const size_t skip = layout == Layout::kList ? 1 : 0;
@@ -53,29 +59,39 @@ class StreamCollector {
     }
     if (layout == Layout::kFixedList && n.field->list_size >= kVectorItems) {
       const uint32_t items = plan_.node(n.children[0]).values;
-      if (items != kNoStream) out_[items].is_vector = true;
+      if (items != kNoStream) {
+        out_[items].is_vector = true;
+        out_[items].validity = kNoStream;  // nulls stay where they are
+      }
     }
   }
 
  private:
   void put(uint32_t stream, const Column& column, uint64_t size,
            const uint8_t* data) {
-    out_[stream] = {&column, plan_.streams()[stream], size, data, false, false};
+    out_[stream] = {&column,  plan_.streams()[stream], size, data, false, false,
+                    kNoStream};
   }
 
   const StreamPlan& plan_;
   std::vector<Stream>& out_;
 };
 
+constexpr size_t kNoSegment = SIZE_MAX;
+
 struct Task {
   uint32_t stream;
   uint64_t begin;  // first value
   uint32_t size;
+  // Segment of the stream that says which of these values are not null.
+  size_t validity;
   Status status;
 };
 
-void run_task(const Stream& stream, Effort effort, Task* task,
-              SegmentBuilder* out) {
+// Where the values hold their validity, its head goes to `validity_head`.
+void run_task(const std::vector<Stream>& streams, Effort effort, Task* task,
+              SegmentBuilder* out, ByteBuffer* validity_head) {
+  const Stream& stream = streams[task->stream];
   Values values;
   values.type = stream.type;
   values.size = task->size;
@@ -103,6 +119,12 @@ void run_task(const Stream& stream, Effort effort, Task* task,
   EncodeContext context;
   context.effort = effort;
   context.random_access_only = stream.random_access_only;
+  if (stream.validity != kNoStream) {
+    const uint8_t* validity = streams[stream.validity].data + task->begin / 8;
+    task->status =
+        encode_nullable(values, validity, context, out, validity_head);
+    return;
+  }
   task->status = encode_values(values, context, out);
   if (!task->status || !stream.is_vector || effort == Effort::kCompact ||
       values.data == nullptr || values.type.width == 0) {
@@ -121,27 +143,49 @@ Status encode_stripe(const StreamPlan& plan, const Column& root, Effort effort,
   std::vector<Stream> streams;
   StreamCollector(plan, &streams).add(0, root);
   std::vector<Task> tasks;
+  std::vector<size_t> first_tasks;  // of each stream
   for (uint32_t s = 0; s < streams.size(); ++s) {
     out->values.push_back(streams[s].size);
+    first_tasks.push_back(tasks.size());
+    const uint32_t validity = streams[s].validity;
     for (uint64_t at = 0; at < streams[s].size; at += kSegmentValues) {
       const uint64_t left = streams[s].size - at;
       tasks.push_back(
           {s,
            at,
            static_cast<uint32_t>(std::min<uint64_t>(left, kSegmentValues)),
+           validity == kNoStream ? kNoSegment
+                                 : first_tasks[validity] + at / kSegmentValues,
            {}});
     }
   }
   out->segments.resize(tasks.size());
-  // Strings take longest: begun first, they do not keep one thread waiting.
-  std::vector<size_t> order(tasks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  out->bodies.resize(tasks.size());
+  std::iota(out->bodies.begin(), out->bodies.end(), size_t{0});
+  // Validity is encoded after the values that may hold it; strings take
+  // longest: begun first, they do not keep one thread waiting.
+  std::vector<size_t> order;
+  std::vector<bool> is_later(tasks.size());
+  for (const Task& t : tasks) {
+    if (t.validity != kNoSegment) is_later[t.validity] = true;
+  }
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (!is_later[i]) order.push_back(i);
+  }
   std::stable_partition(order.begin(), order.end(), [&](size_t i) {
     return streams[tasks[i].stream].type.kind == ValueKind::kBytes;
   });
-  parallel_for(tasks.size(), threads, [&](size_t i) {
-    const size_t t = order[i];
-    run_task(streams[tasks[t].stream], effort, &tasks[t], &out->segments[t]);
+  parallel_for(order.size(), threads, [&](size_t i) {
+    Task& t = tasks[order[i]];
+    ByteBuffer validity_head;
+    run_task(streams, effort, &t, &out->segments[order[i]], &validity_head);
+    if (t.validity == kNoSegment) return;
+    SegmentBuilder& validity = out->segments[t.validity];
+    if (validity_head.empty()) {
+      return run_task(streams, effort, &tasks[t.validity], &validity, nullptr);
+    }
+    validity.head = std::move(validity_head);
+    out->bodies[t.validity] = order[i];
   });
   for (Task& t : tasks) {
     if (!t.status) return std::move(t.status);

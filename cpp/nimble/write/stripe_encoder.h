@@ -14,6 +14,8 @@ namespace nimble {
 struct EncodedStripe {
   std::vector<uint64_t> values;          // of each stream
   std::vector<SegmentBuilder> segments;  // in stream order
+  // Of each segment: the one whose body it has, itself where that is its own.
+  std::vector<size_t> bodies;
 };
 
 // `root` is the column of plan.node(0). The result does not depend on

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Array, unpack_block, unpack_stream
+from nimblepy.verify.bits import Array, packed_offsets, unpack_block, unpack_stream
 from nimblepy.verify.tree import BLOCK, Request, blocks_of, encoding
 from nimblepy.verify.values import BOOL, BYTES, Strings, Values, ValueType, take, unsigned
 
@@ -246,3 +246,50 @@ def sparse_bits(r: Request) -> Values:
     out = np.full(r.count, common)
     out[patch_rows(r)] = not common
     return out
+
+
+def present_values(r: Request) -> Array:
+    """Of encoding 18, for fixed widths; strings.py has the one of strings."""
+    if not 1 <= r.type.width <= 32:
+        raise r.refuse("present values")
+    count = r.head.varint()
+    common = from_bytes(r.head.take(r.type.width), r.type, 1)
+    where = cast(Array, r.child(BOOL, r.count)).astype(bool)
+    ranks = packed_offsets(r.head, max(len(blocks_of(r.count)) - 1, 0))
+    before = np.concatenate([[0], np.cumsum(where)])
+    if int(before[-1]) != count or (before[BLOCK : r.count : BLOCK] != ranks).any():
+        raise r.refuse(f"present: {int(before[-1])} rows have a value, the head says {count}")
+    out = repeat(common, r.count)
+    out[where] = cast(Array, r.child(r.type, count))
+    return out
+
+
+@encoding(21)
+def scaled(r: Request) -> Values:
+    base, step, divisor = r.head.u64(), r.head.u64(), r.head.varint()
+    if r.type.kind != "int" or divisor == 0:
+        raise r.refuse(f"scaled by {divisor}")
+    multiples = cast(Array, r.child(unsigned(r.type.width), r.count)).astype("<u8")
+    rows = np.arange(r.count, dtype="<u8")
+    factors = np.array([base, step, divisor], "<u8")
+    return cut(factors[0] + rows * factors[1] + multiples * factors[2], r.type)
+
+
+@encoding(22)
+def differences(r: Request) -> Values:
+    if r.type.kind != "int":
+        raise r.refuse("differences")
+    firsts = cast(Array, r.child(r.type, len(blocks_of(r.count))))
+    steps = cast(Array, r.child(ValueType("int", r.type.width, True), r.count)).astype("<i8")
+    steps = steps.view("<u8").copy()
+    steps[::BLOCK] = firsts.astype("<i8").view("<u8")
+    blocks = [np.cumsum(steps[i : i + BLOCK], dtype="<u8") for i in range(0, r.count, BLOCK)]
+    return cut(np.concatenate(blocks) if blocks else np.zeros(0, "<u8"), r.type)
+
+
+@encoding(23)
+def float_bits(r: Request) -> Values:
+    if r.type.kind != "float":
+        raise r.refuse("bits of floats")
+    bits = cast(Array, r.child(unsigned(r.type.width), r.count))
+    return np.ascontiguousarray(bits).view(r.type.dtype)

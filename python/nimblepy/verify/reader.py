@@ -57,16 +57,24 @@ class Container:
     def group(self, index: int) -> Group:
         return read_group(self.section(self.footer.groups[index][0], f"group {index}"))
 
-    def _segment(self, stripe: Stripe, index: int, type_: ValueType, count: int) -> Values:
+    def _segment(
+        self,
+        stripe: Stripe,
+        index: int,
+        type_: ValueType,
+        count: int,
+        bodies: dict[tuple[int, int], Body],
+    ) -> Values:
+        """The values of a segment; `bodies` are those of the stripe, which segments may share."""
         offset, size = stripe.offsets[index], stripe.sizes[index]
         if size and offset % 64:
             raise CorruptFileError(f"segment body at {offset}, not a multiple of 64")
-        body = Body(self.bytes_at(offset, size, "segment"), self.tally)
+        if (offset, size) not in bodies:
+            bodies[offset, size] = Body(self.bytes_at(offset, size, "segment"), self.tally)
         head = Cursor(stripe.heads[index], "segment head")
         try:
-            values = decode(Request(head, body, type_, count))
+            values = decode(Request(head, bodies[offset, size], type_, count))
             head.finish()
-            body.finish()
         except CorruptFileError as error:
             raise CorruptFileError(f"segment {index} at {offset}: {error}") from error
         self.tally["segments"] += 1
@@ -83,13 +91,20 @@ class Container:
                 f"{lengths} segments ({segments} expected)"
             )
         streams: list[Values | None] = []
+        bodies: dict[tuple[int, int], Body] = {}
         index = 0
         for type_, count in zip(plan.streams, counts, strict=True):
             parts = []
             for at in range(0, count, SEGMENT):
-                parts.append(self._segment(stripe, index, type_, min(SEGMENT, count - at)))
+                rows = min(SEGMENT, count - at)
+                parts.append(self._segment(stripe, index, type_, rows, bodies))
                 index += 1
             streams.append(concat(parts) if parts else None)
+        for (offset, _), body in bodies.items():
+            try:
+                body.finish()
+            except CorruptFileError as error:
+                raise CorruptFileError(f"segment at {offset}: {error}") from error
         return StripeData(plan, stripe.rows, streams)
 
     def dictionary(self, node: Node) -> StripeData:

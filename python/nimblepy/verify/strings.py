@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError
 from nimblepy.verify.bits import Array, Cursor, packed_offsets, unpack_stream
-from nimblepy.verify.numbers import from_bytes
+from nimblepy.verify.numbers import from_bytes, present_values
 from nimblepy.verify.tree import BLOCK, Request, blocks_of, encoding
 from nimblepy.verify.values import BOOL, BYTES, Strings, Values, concat, unsigned
 
@@ -195,7 +195,7 @@ def zstd_blocks(r: Request) -> Values:
 @encoding(18)
 def present(r: Request) -> Values:
     if r.type != BYTES:
-        raise r.refuse("present")
+        return present_values(r)
     count = r.head.varint()
     where = cast(Array, r.child(BOOL, r.count)).astype(bool)
     ranks = packed_offsets(r.head, max(len(blocks_of(r.count)) - 1, 0))

@@ -43,9 +43,12 @@ class Body:
             raise CorruptFileError(f"{what} of {len(data)} bytes: checksum does not match")
 
     def finish(self) -> None:
-        """All bytes belong to one part each, but for zeros that align the next part."""
+        """All bytes belong to one part each, but for zeros that align the next part.
+
+        A part that a nullable column's values share with its validity is named twice.
+        """
         at = 0
-        for begin, end in sorted(self.parts):
+        for begin, end in sorted(set(self.parts)):
             if begin < at or begin - at >= 8 or any(self.data[at:begin]):
                 raise CorruptFileError(f"body parts {sorted(self.parts)}: a gap or an overlap")
             at = max(at, end)

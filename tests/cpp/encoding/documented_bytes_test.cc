@@ -4,6 +4,8 @@
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/delta.h"
 #include "nimble/encoding/ints/dictionary.h"
+#include "nimble/encoding/ints/present_values.h"
+#include "nimble/encoding/ints/scaled.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
@@ -71,6 +73,32 @@ TEST(DocumentedBytes, Dictionary) {
            "06 03 00 02 00 06 80 08 95 d2 7d cd 21 e2 7f bc 01 0c ff ff ff ff "
            "05 00 00 00 40 42 0f 00 02 00 0c 80 08 0b 08 de ef e5 4c a9 d4");
   CHECK_EQ(h.body, "02 01 01 02 00 01");
+}
+
+TEST(DocumentedBytes, Present) {
+  const Hex h = bytes_of(
+      int32s({9, 9, 700, 9, -1, 9}), [](const Values& v, SegmentBuilder* out) {
+        const uint8_t common[4] = {9};
+        const uint8_t other[8] = {0x14};
+        return encode_present_values(v, common, other, {}, out, nullptr);
+      });
+  CHECK_EQ(h.head,
+           "12 02 09 00 00 00 00 0c 00 09 00 02 10 08 80 08 20 58 23 bc f4 23 "
+           "bf 87");
+  CHECK_EQ(h.body,
+           "ce 15 ca 2f f6 14 47 32 14 00 00 00 00 00 00 00 bc 02 00 00 ff ff "
+           "ff ff");
+}
+
+TEST(DocumentedBytes, Scaled) {
+  const Hex h = bytes_of(int32s({1000, 1060, 1120, 1000}),
+                         [](const Values& v, SegmentBuilder* out) {
+                           return encode_scaled(v, {1000, 0, 60}, {}, out);
+                         });
+  CHECK_EQ(h.head,
+           "15 e8 03 00 00 00 00 00 00 00 00 00 00 00 00 00 00 3c 00 02 00 10 "
+           "80 08 a0 24 0c f2 4a d5 c7 68");
+  CHECK_EQ(h.body, "00 00 00 00 01 00 00 00 02 00 00 00 00 00 00 00");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "nimble/encoding/choose/selection.h"
 #include "nimble/encoding/choose/value_sample.h"
 #include "nimble/encoding/floats/alp.h"
+#include "nimble/encoding/floats/float_bits.h"
 #include "nimble/encoding/floats/split_float.h"
 #include "nimble/encoding/ints/plain.h"
 
@@ -12,6 +13,8 @@ namespace {
 // split decodes slower and saves little.
 constexpr double kAlpShare = 0.95;
 constexpr double kSplitShare = 0.9;
+// Zeros at the end of all values worth leaving out.
+constexpr uint32_t kMinZeroBits = 8;
 
 }  // namespace
 
@@ -32,6 +35,16 @@ Status select_floats(const Values& values, const EncodeContext& context,
                  });
   add_repetition(values, context, take_sample(values),
                  std::min(alp_bits, 8.0 * values.type.width), &candidates);
+  const uint32_t zeros = trailing_zero_bits(values);
+  if (zeros >= kMinZeroBits) {
+    const double bits = 8.0 * values.type.width - zeros;
+    candidates.add(
+        values.size * bits / 8, kSplitShare,
+        [&](SegmentBuilder* to) -> Result<bool> {
+          NIMBLE_RETURN_IF_ERROR(encode_float_bits(values, context, to));
+          return true;
+        });
+  }
   const FloatSplit split = choose_float_split(values);
   candidates.add(values.size * split.bits_per_value / 8, kSplitShare,
                  [&](SegmentBuilder* to) -> Result<bool> {

@@ -1,9 +1,15 @@
 // Which encoding integers get.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "nimble/encoding/choose/selection.h"
 #include "nimble/encoding/choose/value_sample.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/delta.h"
+#include "nimble/encoding/ints/differences.h"
 #include "nimble/encoding/ints/plain.h"
+#include "nimble/encoding/ints/scaled.h"
 
 namespace nimble {
 namespace {
@@ -14,6 +20,10 @@ constexpr double kPlainShare = 0.97;
 // user asked for the smallest.
 constexpr double kDeltaShare = 0.5;
 constexpr double kCompactDeltaShare = 0.95;
+// Differences as a child take several times as long to decode as packed ones:
+// they must take an eighth of them, half where the user asked for the smallest.
+constexpr double kDifferencesShare = 0.125;
+constexpr double kCompactDifferencesShare = 0.5;
 // Patches cost a row a search among the block's exceptions.
 constexpr double kPatchShare = 0.9;
 
@@ -36,20 +46,6 @@ double mean_delta_bits(const Values& values, const ValueSample& sample) {
   return bits / static_cast<double>(sample.starts.size());
 }
 
-void add_delta(const Values& values, const EncodeContext& context,
-               const ValueSample& sample, Candidates* candidates) {
-  const double share =
-      context.effort == Effort::kCompact ? kCompactDeltaShare : kDeltaShare;
-  const double limit = candidates->limit() * share;
-  const double bytes =
-      values.size * mean_delta_bits(values, sample) / 8 + values.size / 40.0;
-  candidates->add(bytes, share, [=](SegmentBuilder* out) -> Result<bool> {
-    if (static_cast<double>(delta_bytes(values)) >= limit) return false;
-    NIMBLE_RETURN_IF_ERROR(encode_delta(values, out));
-    return true;
-  });
-}
-
 struct PatchedWidth {
   uint32_t width = 0;
   double bits_per_value = 64;
@@ -69,6 +65,73 @@ PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t total,
     if (w == 0) return best;
     above += counts[w];
   }
+}
+
+// The sampled differences, those of runs one after the other.
+std::vector<int64_t> sampled_differences(const Values& values,
+                                         const ValueSample& sample) {
+  std::vector<int64_t> out;
+  for (const uint32_t start : sample.starts) {
+    for (uint32_t i = 1; i < sample.run_values; ++i) {
+      out.push_back(static_cast<int64_t>(
+          load_int(values.type, values.data, start + i) -
+          load_int(values.type, values.data, start + i - 1)));
+    }
+  }
+  return out;
+}
+
+// What differences take as a child: as runs, where most are the same as that
+// and exceptions, or packed with outliers aside.
+double difference_bits(std::vector<int64_t> differences) {
+  const auto n = static_cast<uint32_t>(differences.size());
+  if (n < kMinSelectionValues) return 64;
+  Values values;
+  values.type = ValueType::signed_int(8);
+  values.size = n;
+  values.data = reinterpret_cast<const uint8_t*>(differences.data());
+  const ValueSample sample = take_sample(values);
+  const auto [low, high] =
+      std::minmax_element(differences.begin(), differences.end());
+  const uint32_t width =
+      bit_width_of(static_cast<uint64_t>(*high) - static_cast<uint64_t>(*low));
+  uint32_t counts[65] = {};
+  for (const int64_t d : differences) {
+    ++counts[bit_width_of(static_cast<uint64_t>(d) -
+                          static_cast<uint64_t>(*low))];
+  }
+  const double others = sample.exceptions(n) / n;
+  // Positions of exceptions, or a bit that says where they are.
+  const double repeated =
+      std::min(others * (16 + width), 1 + others * width) + 0.1;
+  const double runs = sample.runs(n) / n * (17 + width);
+  const double packed = cheapest_width(counts, n, width).bits_per_value;
+  return std::min({repeated, runs, packed});
+}
+
+void add_delta(const Values& values, const EncodeContext& context,
+               const ValueSample& sample, Candidates* candidates) {
+  const double share =
+      context.effort == Effort::kCompact ? kCompactDeltaShare : kDeltaShare;
+  const double limit = candidates->limit() * share;
+  const double bytes =
+      values.size * mean_delta_bits(values, sample) / 8 + values.size / 40.0;
+  candidates->add(bytes, share, [=](SegmentBuilder* out) -> Result<bool> {
+    if (static_cast<double>(delta_bytes(values)) >= limit) return false;
+    NIMBLE_RETURN_IF_ERROR(encode_delta(values, out));
+    return true;
+  });
+  const double nested =
+      values.size * difference_bits(sampled_differences(values, sample)) / 8 +
+      values.size / 100.0;
+  const double nested_share = context.effort == Effort::kCompact
+                                  ? kCompactDifferencesShare
+                                  : kDifferencesShare;
+  if (nested >= bytes * nested_share) return;
+  candidates->add(nested, share, [=](SegmentBuilder* out) -> Result<bool> {
+    NIMBLE_RETURN_IF_ERROR(encode_differences(values, context, out));
+    return true;
+  });
 }
 
 // Offsets that 64 values, taken at equal distances from the block of every
@@ -131,17 +194,17 @@ void add_patched(const Values& values, const EncodeContext& context,
                   });
 }
 
-// Do all neighbours differ by the same, as the ends of lists of one length do?
-// Delta then computes a row from two numbers.
-bool is_even(const Values& values) {
-  const auto at = [&](uint32_t i) {
-    return load_int(values.type, values.data, i);
-  };
-  const uint64_t difference = at(1) - at(0);
-  for (uint32_t i = 2; i < values.size; ++i) {
-    if (at(i) - at(i - 1) != difference) return false;
+// The largest divisor of the sampled values' distances from `base`.
+uint64_t sampled_divisor(const Values& values, const ValueSample& sample,
+                         uint64_t base) {
+  uint64_t divisor = 0;
+  for (const uint32_t start : sample.starts) {
+    for (uint32_t i = 0; i < sample.run_values && divisor != 1; ++i) {
+      divisor = std::gcd(divisor,
+                         load_int(values.type, values.data, start + i) - base);
+    }
   }
-  return true;
+  return divisor;
 }
 
 }  // namespace
@@ -166,10 +229,20 @@ Status select_ints(const Values& values, const EncodeContext& context,
       context.depth >= kMaxSelectionDepth) {
     return fallback(out);
   }
+  if (is_even(values)) return encode_even(values, context, out);
   const ValueSample sample = take_sample(values);
-  const double value_bits = total_min_max(values.type, stats).width();
+  const MinMax all = total_min_max(values.type, stats);
+  const double value_bits = all.width();
   Candidates candidates(is_plain ? plain : packed);
   add_repetition(values, context, sample, value_bits, &candidates);
+  // A common divisor is taken out first: what is left has its own candidates.
+  const uint64_t divisor = sampled_divisor(values, sample, all.min);
+  if (divisor > 1 && values.size * (value_bits - std::log2(divisor)) / 8 <
+                         candidates.least()) {
+    if (const auto scale = find_scale(values, all.min, divisor)) {
+      return encode_scaled(values, *scale, context, out);
+    }
+  }
   add_delta(values, context, sample, &candidates);
   add_patched(values, context, sample, stats, &candidates);
   return encode_best(values, context, &candidates, fallback, out);

@@ -4,15 +4,19 @@
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/floats/alp.h"
+#include "nimble/encoding/floats/float_bits.h"
 #include "nimble/encoding/floats/split_float.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/delta.h"
 #include "nimble/encoding/ints/dictionary.h"
+#include "nimble/encoding/ints/differences.h"
 #include "nimble/encoding/ints/limbs.h"
 #include "nimble/encoding/ints/narrow.h"
 #include "nimble/encoding/ints/plain.h"
+#include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/ints/scaled.h"
 #include "nimble/encoding/ints/sparse.h"
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/fsst.h"
@@ -84,11 +88,19 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
   if (met_later != nullptr) *met_later = true;
   switch (static_cast<LaterEncodingId>(id)) {
     case LaterEncodingId::kPresent:
-      return open_present(head, context);
+      return context.type.kind == ValueKind::kBytes
+                 ? open_present(head, context)
+                 : open_present_values(head, context);
     case LaterEncodingId::kFrontCoded:
       return open_front_coded(head, context);
     case LaterEncodingId::kZstdTrained:
       return open_zstd_trained(head, context);
+    case LaterEncodingId::kScaled:
+      return open_scaled(head, context);
+    case LaterEncodingId::kDifferences:
+      return open_differences(head, context);
+    case LaterEncodingId::kFloatBits:
+      return open_float_bits(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }

@@ -1,6 +1,7 @@
 #include "nimble/encoding/choose/selection.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "nimble/base/bitmap.h"
@@ -16,6 +17,7 @@
 #include "nimble/encoding/ints/limbs.h"
 #include "nimble/encoding/ints/narrow.h"
 #include "nimble/encoding/ints/plain.h"
+#include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/ints/sparse.h"
 #include "nimble/encoding/strings/zstd_blocks.h"
@@ -51,21 +53,38 @@ void Candidates::add(double bytes, double share, Try attempt) {
     candidates_.push_back({bytes, std::move(attempt)});
 }
 
+double Candidates::least() const {
+  double least = limit_;
+  for (const Candidate& c : candidates_) least = std::min(least, c.bytes);
+  return least;
+}
+
 Result<bool> Candidates::encode(SegmentBuilder* out) {
   std::stable_sort(
       candidates_.begin(), candidates_.end(),
       [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
   const size_t head_size = out->head.size();
   const size_t body_size = out->body.size();
+  // The smallest so far, behind what the builder had before.
+  std::vector<uint8_t> head, body;
+  double best = limit_;
   for (const Candidate& candidate : candidates_) {
+    if (best <= candidate.bytes) break;  // none of the rest promises less
     NIMBLE_ASSIGN_OR_RETURN(const bool written, candidate.attempt(out));
-    const size_t size =
-        out->head.size() - head_size + out->body.size() - body_size;
-    if (written && static_cast<double>(size) < limit_) return true;
+    const ByteSpan more_head = out->head.span().subspan(head_size);
+    const ByteSpan more_body = out->body.span().subspan(body_size);
+    const auto size = static_cast<double>(more_head.size() + more_body.size());
+    if (written && size < best) {
+      best = size;
+      head.assign(more_head.begin(), more_head.end());
+      body.assign(more_body.begin(), more_body.end());
+    }
     out->head.resize(head_size);
     out->body.resize(body_size);
   }
-  return false;
+  out->head.put_bytes(head);
+  out->body.put_bytes(body);
+  return !head.empty();
 }
 
 // ----------------------------------------------------------------- repetition
@@ -76,6 +95,12 @@ namespace {
 constexpr double kRepetitionShare = 0.9;
 // Rows that are not the common value, at most, in sparse.
 constexpr double kMaxSparseExceptions = 0.1;
+// Rows that are not the most frequent value, at most, in present; what a bit
+// that says so takes with its checksum and count; and what it must save, as a
+// row is found by counting.
+constexpr double kMaxOthers = 0.7;
+constexpr double kWhereBits = 1.08;
+constexpr double kPresentShare = 0.7;
 // Bits of a run's end: a position in a segment.
 constexpr double kRunEndBits = 17;
 
@@ -85,16 +110,17 @@ constexpr double kLikelyEntropy = 0.8;
 void add_dictionary(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     Candidates* candidates) {
-  if (sample.distinct * 2 > sample.size) return;
+  const double count = sample.likely_distinct();
   DistinctLimits limits;
+  if (count > limits.max_values) return;
   limits.max_bytes = context.effort == Effort::kBalanced
                          ? kMaxBalancedDictionaryBytes
                          : kMaxDictionaryBytes;
   // Compact codes are compressed by how often each occurs.
   const bool by_frequency = context.effort == Effort::kCompact;
   const double bits =
-      bit_width_of(sample.distinct - 1) * (by_frequency ? kLikelyEntropy : 1);
-  const double bytes = (values.size * bits + sample.distinct * value_bits) / 8;
+      std::ceil(std::log2(count)) * (by_frequency ? kLikelyEntropy : 1);
+  const double bytes = (values.size * bits + count * value_bits) / 8;
   const double limit = candidates->limit();
   candidates->add(
       bytes, kRepetitionShare, [=](SegmentBuilder* out) -> Result<bool> {
@@ -115,10 +141,45 @@ void add_dictionary(const Values& values, const EncodeContext& context,
 
 }  // namespace
 
+namespace {
+
+// A bit a row says whether it has the most frequent value: what is left takes
+// fewer rows, and often fewer bits each. Fewer others still are sparse.
+void add_present(const Values& values, const EncodeContext& context,
+                 const ValueSample& sample, Candidates* candidates) {
+  const double others = sample.exceptions(values.size) / values.size;
+  if (!can_be_present(values.type) || others > kMaxOthers ||
+      others <= kMaxSparseExceptions || sample.distinct < 3) {
+    return;
+  }
+  double bits = candidates->limit() * 8 / values.size;
+  if (sample.distinct * 2 <= sample.size) {
+    bits = std::min(bits, std::ceil(std::log2(sample.distinct - 1)));
+  }
+  const uint8_t* common =
+      values.data + uint64_t{sample.top_row} * values.type.width;
+  candidates->add(values.size * (kWhereBits + others * bits) / 8, kPresentShare,
+                  [=](SegmentBuilder* out) -> Result<bool> {
+                    const uint32_t width = values.type.width;
+                    std::vector<uint8_t> other(div_ceil(values.size, 64) * 8);
+                    for (uint32_t i = 0; i < values.size; ++i) {
+                      const uint8_t* p = values.data + uint64_t{i} * width;
+                      if (std::memcmp(p, common, width) != 0)
+                        set_bit(other.data(), i);
+                    }
+                    NIMBLE_RETURN_IF_ERROR(encode_present_values(
+                        values, common, other.data(), context, out, nullptr));
+                    return true;
+                  });
+}
+
+}  // namespace
+
 void add_repetition(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     Candidates* candidates) {
   const uint32_t n = values.size;
+  add_present(values, context, sample, candidates);
   const double exceptions = sample.exceptions(n);
   if (can_be_sparse(values.type) && exceptions <= n * kMaxSparseExceptions) {
     const uint8_t* common =

@@ -3,8 +3,9 @@
 //   1. what one look settles: all values the same, nothing to gain
 //   2. a sample gives every other encoding an estimate of its size, taxed
 //      where a random row becomes dearer
-//   3. candidates are tried, smallest first; one that turns out larger than
-//      what is known to work is undone and the next one tried
+//   3. candidates are tried, smallest estimate first, until none of the rest
+//      promises less than the best that came out; one that turns out larger
+//      than what is known to work does not count
 //
 // The same values and context give the same bytes: no clocks, no randomness.
 #pragma once
@@ -17,10 +18,10 @@
 namespace nimble {
 
 // Nested deeper than this, values are bit-packed, plain or constant.
-inline constexpr int kMaxSelectionDepth = 3;
+inline constexpr int kMaxSelectionDepth = 4;
 // Fewer values than this are not worth a second thought.
 inline constexpr uint32_t kMinSelectionValues = 64;
-// A dictionary that a lookup may have to read whole.
+// A cold lookup has to read a dictionary whole, and 64 KiB at most.
 inline constexpr uint64_t kMaxBalancedDictionaryBytes = 32768;
 inline constexpr uint64_t kMaxDictionaryBytes = 1u << 20;
 
@@ -48,9 +49,11 @@ class Candidates {
   // Only estimates below `share` of the limit are kept.
   void add(double bytes, double share, Try attempt);
   double limit() const { return limit_; }
+  // The smallest estimate, the limit where there is none.
+  double least() const;
 
-  // Tries in order of size. False where none came out below the limit; the
-  // builder is then as before.
+  // Writes the smallest. False where none came out below the limit; the builder
+  // is then as before.
   Result<bool> encode(SegmentBuilder* out);
 
  private:

@@ -1,5 +1,8 @@
 #include "nimble/encoding/choose/value_sample.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "nimble/base/hash.h"
 
 namespace nimble {
@@ -55,6 +58,20 @@ void place_runs(uint32_t n, ValueSample* sample) {
 }
 
 }  // namespace
+
+double ValueSample::likely_distinct() const {
+  // That neighbours are equal says nothing of what comes later.
+  const uint32_t drawn = size - (pairs - changes);
+  // Most of them often: that is all of them.
+  if (distinct * 4 < drawn) return std::max(distinct, 1u);
+  if (distinct >= drawn) return 1e9;
+  // distinct = D * (1 - exp(-drawn / D)), from below.
+  double all = distinct;
+  for (int i = 0; i < 200; ++i) {
+    all = distinct / (1 - std::exp(-static_cast<double>(drawn) / all));
+  }
+  return all;
+}
 
 ValueSample take_sample(const Values& values) {
   ValueSample sample;

@@ -27,6 +27,9 @@ struct ValueSample {
   double runs(uint32_t n) const {
     return pairs == 0 ? 1 : 1.0 + double(n) * changes / pairs;
   }
+  // How many distinct values there are, of which the sample's came up: were
+  // they equally frequent; of skewed ones there are more.
+  double likely_distinct() const;
   // Not the most frequent value.
   double exceptions(uint32_t n) const {
     return size == 0 ? 0 : double(n) * (size - top_count) / size;
