@@ -101,6 +101,18 @@ def test_bounds_and_prefixes_may_be_dicts(rows: Any) -> None:
             rows.prefix(bad)
 
 
+def test_keys_of_too_few_values_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    table = pa.table({"a": ["x", "x", "y"], "b": [1, 2, 1]})
+    nb.write(table, tmp_path / "t.nimble", cluster_by=["a", "b"])
+    with nb.open(tmp_path / "t.nimble") as file:
+        with pytest.raises(nb.InvalidArgumentError, match="name these in on="):
+            file.lookup(["x"])
+        with pytest.raises(nb.InvalidArgumentError, match="name it in on="):
+            file.get("x")
+        assert file.lookup(["x"], on="a").num_rows == 2
+        assert file.get("y", on="a") == {"a": "y", "b": 1}
+
+
 def test_nulls_of_a_prefix_match_where_asked(tmp_path: Path) -> None:
     table = pa.table({"a": [1, 1, 1, None, None], "b": ["x", None, None, "y", None]})
     nb.write(table, tmp_path / "f.nimble", cluster_by=["a", "b"])

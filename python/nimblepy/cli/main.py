@@ -139,7 +139,12 @@ def verify(
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(help="Parquet, CSV or Arrow IPC file.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Parquet, CSV, JSON lines, Arrow or nimble: a file, directory or glob."
+        ),
+    ],
     target: Annotated[str, typer.Argument(help="The nimble file to write: path or URI.")],
     cluster_by: Annotated[
         str | None,
@@ -160,12 +165,13 @@ def convert(
     ] = None,
     compression: Annotated[str, typer.Option(help="balanced, fast or compact.")] = "balanced",
     format: Annotated[
-        str | None, typer.Option(help="parquet, csv, tsv or arrow. Default: told from the file.")
+        str | None,
+        typer.Option(help="parquet, csv, tsv, json, arrow or nimble. Default: as files say."),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing target.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a Parquet, CSV or Arrow file as nimble, in constant memory."""
+    """Write Parquet, CSV, JSON lines or Arrow as one nimble file, in constant memory."""
     from nimblepy.cli.convert import run_convert
 
     run_convert(

@@ -157,5 +157,5 @@ def check_one(key: Any, names: Sequence[str]) -> None:
     if len(names) > 1 and not isinstance(key, (tuple, list, Mapping)):
         raise InvalidArgumentError(
             f"key {key!r}: the key has {len(names)} columns ({', '.join(names)}); "
-            "pass a tuple or a dict"
+            "pass a tuple or a dict, or for a key of one column name it in on="
         )

@@ -141,6 +141,6 @@ def _tuple_of(row: Any, columns: KeyColumns) -> tuple[Any, ...]:
     if len(row) != len(columns.names):
         raise InvalidArgumentError(
             f"key {row!r}: {len(row)} values for {len(columns.names)} columns "
-            f"({', '.join(columns.names)})"
+            f"({', '.join(columns.names)}); for keys of fewer columns name these in on="
         )
     return tuple(row)
