@@ -32,22 +32,24 @@ class Fence:
     lines: list[str] = field(default_factory=list)
 
 
+def blocks(page: Path) -> Iterator[Fence]:
+    """All fenced blocks of a page."""
+    block: Fence | None = None
+    for line in page.read_text("utf-8").splitlines():
+        if line.startswith("```"):
+            if block is None:
+                block = Fence(page, line[3:])
+                continue
+            yield block
+            block = None
+        elif block is not None:
+            block.lines.append(line)
+
+
 def fences(kind: str) -> list[Fence]:
     """All fenced blocks of docs whose info begins with `kind`."""
-    out = []
-    for page in sorted(DOCS.rglob("*.md")):
-        block: Fence | None = None
-        for line in page.read_text("utf-8").splitlines():
-            if line.startswith("```"):
-                if block is None:
-                    block = Fence(page, line[3:])
-                    continue
-                if block.info.split(" ")[0] == kind:
-                    out.append(block)
-                block = None
-            elif block is not None:
-                block.lines.append(line)
-    return out
+    found = (block for page in sorted(DOCS.rglob("*.md")) for block in blocks(page))
+    return [block for block in found if block.info.split(" ")[0] == kind]
 
 
 def fields(block: Fence) -> Iterator[tuple[bytes, str, int | None]]:
