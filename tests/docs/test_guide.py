@@ -25,6 +25,7 @@ PAGES = sorted(GUIDE.glob("*.md"))
 NEEDS = {
     "tables.md": ["pyiceberg"],
     "tools.md": ["duckdb", "pandas", "polars"],
+    "torch.md": ["torch"],
 }
 KINDS = {"python", "python no-run", "sh", "sh no-run", "text", "text drawing"}
 
