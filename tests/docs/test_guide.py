@@ -26,6 +26,7 @@ NEEDS = {
     "tables.md": ["pyiceberg"],
     "tools.md": ["duckdb", "pandas", "polars"],
     "torch.md": ["torch"],
+    "stores.md": ["obstore"],
 }
 KINDS = {"python", "python no-run", "sh", "sh no-run", "text", "text drawing"}
 
