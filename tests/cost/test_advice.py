@@ -106,6 +106,24 @@ def test_what_does_not_pay_is_said_with_the_reason(path: str) -> None:
     assert why[()] == "it tests nothing that an index answers"
 
 
+def test_what_other_questions_cost_does_not_hide_what_an_index_saves(path: str) -> None:
+    often = {"filter": "flag = 1", "times": 1000}  # no index helps it
+    advice = nb.advise_indexes(path, ["email = 'user0001234@example.org'", often])
+    added = _only(advice, "add")
+    assert (added.kind, added.columns) == ("hash", ("email",))
+
+
+def test_zone_maps_that_leave_most_rows_are_no_reason(tmp_path: Path) -> None:
+    # the first zone has no 5: zone maps leave that one out, of many
+    codes = np.tile(np.arange(7), N // 7 + 1)[:N]
+    codes[:8192] = 0
+    path = str(tmp_path / "t.nimble")
+    nb.write(pa.table({"id": np.arange(N), "code": codes}), path, cluster_by="id", presorted=True)
+    told = _only(nb.advise_indexes(path, ["code = 5"]), "none").why
+    assert "rows pass" in told
+    assert "zone maps" not in told
+
+
 def test_zone_maps_that_answer_are_enough(tmp_path: Path) -> None:
     path = str(tmp_path / "t.nimble")
     nb.write(pa.table({"day": np.arange(N) // 1000, "v": np.arange(N)}), path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -188,10 +188,14 @@ class _Advisor:
             if max(gains) <= 0:
                 break
             chosen.append(candidates.pop(gains.index(max(gains))))
-        # One that came later may answer all that an earlier one was for.
+        # One that came later may answer all that an earlier one was for: judged by its own
+        # questions, so that the cost of others does not hide them.
         for index in list(chosen):
             rest = [other for other in chosen if other is not index]
-            if self._total(rest) <= self._total(chosen) / SORTED_GAIN:
+            pairs = zip(self._answers(chosen), self._answers(rest), strict=True)
+            mine = [(having, lacking) for having, lacking in pairs if having.new is index]
+            without = _total(lacking for _, lacking in mine)
+            if without <= _total(having for having, _ in mine) / SORTED_GAIN:
                 chosen = rest
         return chosen
 
@@ -216,9 +220,6 @@ class _Advisor:
             if cost is not None and pays(cost, answer.cost):
                 gain += answer.question.times * (answer.cost.cost - cost.cost)
         return gain * (SORTED_GAIN if isinstance(index, SortedIndex) else 1.0)
-
-    def _total(self, chosen: Sequence[NewIndex]) -> float:
-        return sum(a.question.times * a.cost.cost for a in self._answers(chosen))
 
     def _answers(self, chosen: Sequence[NewIndex]) -> list[_Answer]:
         """The cheapest way to answer each question, with these indexes added."""
@@ -281,9 +282,9 @@ class _Advisor:
         question, cost = answer.question, answer.cost
         if cost.access_path.startswith("cluster"):
             return f"the {cost.access_path} index answers it already"
-        if cost.access_path == "zone maps":
+        if cost.access_path == "zone maps" and cost.rows <= self.file.num_rows * PAYS:
             return f"zone maps leave {cost.rows:,.0f} of {self.file.num_rows:,} rows already"
-        if cost.access_path != "scan":
+        if cost.access_path not in ("scan", "zone maps"):
             return cost.access_path
         if not question.tests:
             return "it tests nothing that an index answers"
@@ -319,6 +320,10 @@ def _advice(
         bytes_after=_mean(answers, lambda a: a.cost.bytes),
         why=why,
     )
+
+
+def _total(answers: Iterable[_Answer]) -> float:
+    return sum(a.question.times * a.cost.cost for a in answers)
 
 
 def _mean(answers: Sequence[_Answer], value: Callable[[_Answer], float]) -> float:
