@@ -163,3 +163,13 @@ def test_open_twice_in_one_expression_frees_the_first(path: str) -> None:
         nb.open(path).to_table()
     if before:
         assert len(os.listdir("/proc/self/fd")) <= before + 4
+
+
+def test_a_directory_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match=r"nb\.open_dataset .* nb\.convert"):
+        nb.open(tmp_path)
+
+
+def test_the_name_of_a_column_is_no_index(tmp_path: Path) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=r"nb\.SortedIndex, got 'dest'"):
+        nb.write({"dest": [1]}, tmp_path / "t.nimble", indexes="dest")  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import Any, Literal
@@ -97,7 +98,14 @@ def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> An
 def _check_regular(path: str) -> None:
     """Refuses a pipe, which would wait for a writer, and other things that have no end to read."""
     mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode) or stat.S_ISDIR(mode)):
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(
+            errno.EISDIR,
+            "it is a directory: nb.open_dataset opens nimble files as one, "
+            "nb.convert writes one file of others",
+            path,
+        )
+    if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
         raise InvalidArgumentError(f"{path} is a device, a pipe or a socket, not a regular file")
 
 

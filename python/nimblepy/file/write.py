@@ -335,7 +335,7 @@ def index_specs(
     schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex]
 ) -> list[dict[str, Any]]:
     """What the core is told of each index; refuses two that answer the same."""
-    if isinstance(indexes, (HashIndex, SortedIndex)):
+    if isinstance(indexes, (HashIndex, SortedIndex, str)):  # a str is refused whole, below
         indexes = (indexes,)
     seen: set[Any] = set()
     specs = []
