@@ -18,10 +18,11 @@ namespace {
 // odd part, as a division costs more than all else.
 class ExactDivision {
  public:
+  // 0 stands for 1: where nothing is left to divide.
   explicit ExactDivision(uint64_t divisor)
-      : shift_(static_cast<uint32_t>(std::countr_zero(divisor))),
-        most_(UINT64_MAX / divisor) {
-    const uint64_t odd = divisor >> shift_;
+      : shift_(static_cast<uint32_t>(std::countr_zero(divisor | !divisor))),
+        most_(UINT64_MAX / (divisor | !divisor)) {
+    const uint64_t odd = (divisor | !divisor) >> shift_;
     inverse_ = odd;  // right in 3 bits; each round doubles them
     for (int i = 0; i < 5; ++i) inverse_ *= 2 - odd * inverse_;
   }
