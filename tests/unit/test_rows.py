@@ -110,7 +110,7 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "contains one": lambda f: f.contains(5),
     "a key of text": lambda f: f.lookup("text"),
     "on a number": lambda f: f.lookup([1], on=5),
-    "on a sort key": lambda f: f.lookup([1], on=nb.SortKey("k")),
+    "on a sort key and a number": lambda f: f.lookup([1], on=[nb.SortKey("k"), 5]),
     "on nothing": lambda f: f.lookup([1], on=[]),
     "on twice": lambda f: f.lookup([(1, 1)], on=["k", "k"]),
     "on an unknown column": lambda f: f.lookup([1], on="zz"),

@@ -90,7 +90,7 @@ def _plan(
     else:
         asked = f"{probes} keys" if text == "lookup" else "2 bounds"
         searched = Plan(
-            text=f"{index.kind} index: {asked}",
+            text=f"{index.kind} index on {', '.join(map(str, index.keys))}: {asked}",
             details=(("rows", rows.num_rows),),
             index=str(index),
         )

@@ -21,7 +21,7 @@ from nimblepy.rows.arguments import Columns, On, column_names
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import MOST_PREPARED, Getter, Names, Observer, Projected
+from nimblepy.rows.source import MOST_PREPARED, Getter, Observer, OnKeys, Projected
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
 
@@ -139,7 +139,7 @@ class File(FixedRows):
     def all_rows(self) -> RowSet:
         return RowSet.of_range(0, self.handle.num_rows)
 
-    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
         return self.handle.choose(on, ordered=ordered).keys
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
@@ -177,13 +177,7 @@ class File(FixedRows):
 
     def _index_in_order(self, request: Ordered) -> Index:
         """The index whose order the bounds are about."""
-        index = self.handle.choose(request.columns, ordered=True)
-        if index.keys[: len(request.keys)] != request.keys:
-            wanted = ", ".join(map(str, request.keys))
-            raise IndexUnavailableError(
-                f"{self.handle.core.name}: the {index} index has not the order ({wanted})"
-            )
-        return index
+        return self.handle.choose(request.keys, ordered=True)
 
     # ------------------------------------------------------------------ what the core does at once
 
@@ -232,9 +226,9 @@ class File(FixedRows):
     def _range_reader(self, columns: Projected, on: On) -> tuple[_core.RangeReader, Index] | None:
         """What takes plain Python bounds to a table; ``None`` where the arguments are not right."""
         try:
-            names = self.on_columns(on)
-            index = self.handle.choose(names, ordered=True)
-            width = len(index.keys if names is None else names)
+            keys = self.on_keys(on)
+            index = self.handle.choose(keys, ordered=True)
+            width = len(index.keys if keys is None else keys)
             projection = self.handle.projection(column_names(columns))
             reader = _core.RangeReader(
                 projection, self.handle.opened(index).core, width, StartsWith

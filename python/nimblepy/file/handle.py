@@ -11,7 +11,7 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.indexes import Index, OpenIndex, choose, indexes_of
 from nimblepy.rows.rowset import RowNumbers, RowSet
-from nimblepy.rows.source import MOST_PREPARED, Names, Projected
+from nimblepy.rows.source import MOST_PREPARED, OnKeys, Projected
 from nimblepy.rows.streams import stream_table
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import output_name
@@ -38,7 +38,7 @@ class FileHandle:
         self.indexes: tuple[Index, ...] = indexes_of(core, self.schema)
         has_cluster = bool(self.indexes) and self.indexes[0].is_cluster
         self.cluster_by: tuple[SortKey, ...] = self.indexes[0].keys if has_cluster else ()
-        self._chosen: dict[tuple[Names, bool], Index] = {}
+        self._chosen: dict[tuple[OnKeys, bool], Index] = {}
         self._opened: dict[int, OpenIndex] = {}
         self._projections: dict[Projected, tuple[Any, pa.Schema]] = {}
 
@@ -73,7 +73,7 @@ class FileHandle:
             known = self._opened[index.number] = OpenIndex(index, self.core)
         return known
 
-    def choose(self, on: Names, *, ordered: bool = False) -> Index:
+    def choose(self, on: OnKeys, *, ordered: bool = False) -> Index:
         """The index that answers for the columns ``on``; see :func:`nimblepy.file.indexes.choose`.
 
         Cost: a dictionary lookup from the second time on.

@@ -13,10 +13,10 @@ from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.rows.request import KeyRange, Keys, Ordered, leads
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Names
+from nimblepy.rows.source import OnKeys
 from nimblepy.schema.columns import Column, column_at, key_name, resolve_column
 from nimblepy.schema.names import ColumnName, show_names
-from nimblepy.schema.types import SortKey
+from nimblepy.schema.types import SortKey, agrees, column_of
 
 CLUSTER = -1
 
@@ -142,14 +142,15 @@ def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
     return tuple(found)
 
 
-def choose(indexes: Sequence[Index], schema: pa.Schema, on: Names, *, ordered: bool) -> Index:
+def choose(indexes: Sequence[Index], schema: pa.Schema, on: OnKeys, *, ordered: bool) -> Index:
     """The cheapest index on the columns ``on``; ``None`` is the cluster key.
 
     The cluster index comes first, since the rows of its keys are neighbours; then a hash index on
     just these columns; then the sorted index with the fewest columns that begins with them.
 
     Args:
-        ordered: it must have bounds, and its first columns must be ``on`` in this order.
+        ordered: it must have bounds, and its first columns must be ``on`` in this order, in the
+            directions of those that are sort keys.
 
     Raises:
         IndexUnavailableError: there is none; the message names those that exist.
@@ -163,18 +164,19 @@ def choose(indexes: Sequence[Index], schema: pa.Schema, on: Names, *, ordered: b
         raise IndexUnavailableError(
             f"this file has no cluster key; pass on= with the columns of one of {names_of(indexes)}"
         )
-    for name in on:
+    names = tuple(map(column_of, on))
+    for name in names:
         resolve_column(schema, name)
-    able = [index for index in indexes if _answers(index, on)]
+    able = [index for index in indexes if _answers(index, names)]
     if ordered:
-        in_order = [i for i in able if i.ordered and i.names[: len(on)] == on]
+        in_order = [i for i in able if i.ordered and agrees(on, i.keys)]
         if not in_order and any(i.ordered for i in able):
-            names = show_names(next(i for i in able if i.ordered).names)
-            raise IndexUnavailableError(f"bounds need the columns in key order: {names}")
+            orders = " or ".join(", ".join(map(str, i.keys[: len(on)])) for i in able if i.ordered)
+            raise IndexUnavailableError(f"bounds need the columns in key order: {orders}")
         able = in_order
     if not able:
         raise IndexUnavailableError(
-            f"no index on ({show_names(on)})"
+            f"no index on ({show_names(names)})"
             + (" with an order" if ordered else "")
             + f"; indexes of this file: {names_of(indexes)}"
         )

@@ -37,12 +37,12 @@ from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.search import search_keys, search_ordered
-from nimblepy.rows.source import Names, Projected
+from nimblepy.rows.source import OnKeys, Projected
 from nimblepy.schema.columns import Column, key_name, resolve_column
 from nimblepy.schema.field_ids import has_field_ids, match_by_id, match_by_name
 from nimblepy.schema.names import ColumnName, Path, output_name
 from nimblepy.schema.reshape import Convert, converter, repeated
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey, agrees, column_of
 from nimblepy.schema.values import exact_key, exact_keys
 
 # What a column is read as that the source does not have.
@@ -228,23 +228,28 @@ class MappedRows(FixedRows):
     def all_rows(self) -> RowSet:
         return self.child.all_rows()
 
-    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
-        names = tuple(key.column for key in self.cluster_by) if on is None else on
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
+        keys = tuple(key.column for key in self.cluster_by) if on is None else on
+        names = tuple(map(column_of, keys))
         mapped = self._names_in_child(names)
         if mapped is not None:
+            asked = tuple(
+                replace(key, column=name) if isinstance(key, SortKey) else name
+                for key, name in zip(keys, mapped, strict=True)
+            )
             try:
-                found = self.child.index_keys(mapped, ordered=ordered)
+                found = self.child.index_keys(asked, ordered=ordered)
             except IndexUnavailableError:
                 pass
             else:
                 back = dict(zip(mapped, names, strict=True))
                 return tuple(replace(k, column=back[k.column]) for k in found if k.column in back)
         for key in self._keys:
-            if leads(names, key) and (not ordered or _in_order(names, key)):
+            if agrees(keys, key) if ordered else leads(names, key):
                 return key
         if not names:
             raise IndexUnavailableError("these rows have no cluster key; pass on= or scan")
-        return self.child.index_keys(names, ordered=ordered)
+        return self.child.index_keys(keys, ordered=ordered)
 
     def _names_in_child(self, names: Sequence[ColumnName]) -> tuple[ColumnName, ...] | None:
         """The columns as the source calls them; ``None`` where it has not all of them so."""
@@ -274,7 +279,7 @@ class MappedRows(FixedRows):
             return self.child.find(asked, limit=limit, reverse=reverse)
         if isinstance(request, Keys):
             return search_keys(request, self._read_all).slice(0, limit)
-        order = next((k for k in self._keys if _in_order(request.columns, k)), request.keys)
+        order = next((k for k in self._keys if agrees(request.keys, k)), request.keys)
         rows = search_ordered(request, order, self._read_all)
         return (rows.backwards() if reverse else rows).slice(0, limit)
 
@@ -286,14 +291,18 @@ class MappedRows(FixedRows):
         names = self._names_in_child(request.columns)
         if names is None:
             return None
-        try:
-            found = self.child.index_keys(names, ordered=not isinstance(request, Keys))
-        except IndexUnavailableError:
-            return None
         if isinstance(request, Keys):
+            try:
+                found = self.child.index_keys(names, ordered=False)
+            except IndexUnavailableError:
+                return None
             return self._asked_keys(request, names, found)
         keys = tuple(replace(k, column=n) for k, n in zip(request.keys, names, strict=True))
-        if tuple(found[: len(keys)]) != keys or request.nothing:
+        if request.nothing:
+            return None
+        try:
+            self.child.index_keys(keys, ordered=True)
+        except IndexUnavailableError:
             return None
         columns = key_columns(self.child.schema, keys)
         if isinstance(request, KeyRange):
@@ -479,7 +488,3 @@ def _form(kind: pa.DataType) -> str:
 
 def _same_integers(have: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(pt.is_integer(have) and pt.is_integer(wanted))
-
-
-def _in_order(names: Sequence[ColumnName], key: Sequence[SortKey]) -> bool:
-    return tuple(names) == tuple(k.column for k in key[: len(names)])

@@ -19,10 +19,10 @@ from nimblepy.rows.gather import rows_without_columns
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Names, Projected
+from nimblepy.rows.source import OnKeys, Projected
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
 
 
 class ParquetRows(FixedRows):
@@ -120,8 +120,8 @@ class ParquetRows(FixedRows):
     def all_rows(self) -> RowSet:
         return RowSet.of_range(0, self.num_rows)
 
-    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
-        shown = "" if on is None else f" on ({show_names(on)})"
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
+        shown = "" if on is None else f" on ({show_names(map(column_of, on))})"
         raise IndexUnavailableError(f"{self._path}: no index{shown}: it is a Parquet file")
 
     def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:

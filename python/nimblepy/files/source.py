@@ -26,10 +26,10 @@ from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.quick_keys import Encode, quick_encoder, quick_numbers
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Getter, Names, Projected, no_getter
+from nimblepy.rows.source import Getter, OnKeys, Projected, no_getter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
-from nimblepy.schema.types import IndexInfo, SortKey
+from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_of
 
 # Files whose plans are shown one by one.
 _SHOWN = 8
@@ -148,7 +148,7 @@ class FilesSource(FixedRows):
         return {}
 
     @cached_property
-    def _index_keys(self) -> dict[tuple[Names, bool], tuple[SortKey, ...]]:
+    def _index_keys(self) -> dict[tuple[OnKeys, bool], tuple[SortKey, ...]]:
         return {}
 
     def _field(self, name: ColumnName) -> pa.Field:
@@ -197,7 +197,7 @@ class FilesSource(FixedRows):
             return ()
         if self.num_files == 1 or self.bounds is None:
             return range(self.num_files)
-        if not self._by_cluster(request.columns, ordered=True):
+        if not self._by_cluster(request.keys, ordered=True):
             return range(self.num_files)
         low, high = request.ends
         first = self._encoded(low)
@@ -239,30 +239,30 @@ class FilesSource(FixedRows):
                 usable = valid if usable is None else usable & valid
         return None if usable is None or usable.all() else np.flatnonzero(usable)
 
-    def _by_cluster(self, names: Sequence[ColumnName], *, ordered: bool = False) -> bool:
-        """Whether ``names`` are the first columns of the cluster key, for bounds in its order."""
+    def _by_cluster(self, on: Sequence[KeyColumn], *, ordered: bool = False) -> bool:
+        """Whether ``on`` are the first columns of the cluster key, for bounds in its order."""
         if not ordered:
-            return leads(names, self.cluster_by)
-        return tuple(names) == tuple(key.column for key in self.cluster_by[: len(names)])
+            return leads([column_of(key) for key in on], self.cluster_by)
+        return agrees(on, self.cluster_by)
 
-    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
         cluster = tuple(self.cluster_by)
         if on is None:
             if not cluster:
                 raise IndexUnavailableError("these files have no cluster key; pass on= or scan")
             return cluster
-        for name in on:
-            resolve_column(self.schema, name)
+        for key in on:
+            resolve_column(self.schema, column_of(key))
         if self._by_cluster(on, ordered=ordered):
             return cluster
         if not self.num_files:
-            raise _no_files(on)
+            raise _no_files([column_of(key) for key in on])
         known = self._index_keys.get((on, ordered))
         if known is None:
             known = self._index_keys[on, ordered] = self._shared_keys(on, ordered)
         return known
 
-    def _shared_keys(self, on: tuple[ColumnName, ...], ordered: bool) -> tuple[SortKey, ...]:
+    def _shared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
         """Those of the first file, once every file has been seen to have such an index."""
         found: list[tuple[SortKey, ...]] = []
         lacking: list[str] = []
@@ -276,8 +276,8 @@ class FilesSource(FixedRows):
         if lacking:
             shown = ", ".join(lacking[:_SHOWN]) + ", ..." * (len(lacking) > _SHOWN)
             raise IndexUnavailableError(
-                f"no index on ({show_names(on)}) in {len(lacking)} of {self.num_files} files: "
-                f"{shown}; nimblepy.add_index adds one to each"
+                f"no index on ({show_names(map(column_of, on))}) in {len(lacking)} of "
+                f"{self.num_files} files: {shown}; nimblepy.add_index adds one to each"
             )
         return found[0]
 
@@ -347,15 +347,15 @@ class FilesSource(FixedRows):
         if len(files) <= 1:
             return True
         disjoint = self.bounds is not None and self.bounds.disjoint
-        return disjoint and self._by_cluster(request.columns, ordered=True)
+        return disjoint and self._by_cluster(request.keys, ordered=True)
 
     def _keys_in_order(self, request: Ordered, files: Sequence[int]) -> Sequence[SortKey]:
         """The columns by which the answers of all files are ordered."""
-        if self._by_cluster(request.columns, ordered=True):
+        if self._by_cluster(request.keys, ordered=True):
             return self.cluster_by
         common: tuple[SortKey, ...] | None = None
         for i in files:
-            keys = self.child(i).index_keys(request.columns, ordered=True)
+            keys = self.child(i).index_keys(request.keys, ordered=True)
             while common is not None and keys[: len(common)] != common:
                 common = common[:-1]
             common = keys if common is None else common

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.names import ColumnName, output_name
+from nimblepy.schema.types import KeyColumn, SortKey, column_of
 
 Columns: TypeAlias = Sequence[ColumnName] | None
-On: TypeAlias = str | Sequence[ColumnName] | None
+On: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
 Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
@@ -49,14 +50,14 @@ def column_names(columns: Iterable[ColumnName] | None) -> tuple[ColumnName, ...]
     return None if columns is None else _unique("columns", columns, (str, tuple))
 
 
-def on_names(on: str | Iterable[ColumnName] | None) -> tuple[ColumnName, ...] | None:
-    """The columns of ``on``; ``None`` is the cluster key."""
-    if on is None or isinstance(on, str):
+def on_keys(on: On) -> tuple[KeyColumn, ...] | None:
+    """The columns of ``on``, with their directions where these are given; ``None``: cluster key."""
+    if on is None or isinstance(on, (str, SortKey)):
         return None if on is None else (on,)
-    names: tuple[ColumnName, ...] = _unique("on", on, (str, tuple))
-    if not names:
+    keys: tuple[KeyColumn, ...] = _unique("on", on, (str, tuple, SortKey))
+    if not keys:
         raise InvalidArgumentError("on: no column given")
-    return names
+    return keys
 
 
 def _unique(argument: str, names: Iterable[Any], kinds: tuple[type, ...]) -> tuple[Any, ...]:
@@ -64,7 +65,7 @@ def _unique(argument: str, names: Iterable[Any], kinds: tuple[type, ...]) -> tup
     out: tuple[Any, ...] = () if found is None else tuple(found)
     if found is None or not all(isinstance(name, kinds) for name in out):
         raise InvalidArgumentError(f"{argument}: expected a list of names, got {names!r}")
-    if len({output_name(name) for name in out}) != len(out):
+    if len({output_name(column_of(name)) for name in out}) != len(out):
         raise InvalidArgumentError(f"{argument}: a name is given twice: {list(out)}")
     return out
 

@@ -19,7 +19,7 @@ from nimblepy.rows.key_bounds import TypedBound, as_tuple, in_order, typed_bound
 from nimblepy.rows.keys import KeyColumns, key_batch, single_row
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.names import ColumnName, show_names
-from nimblepy.schema.types import SortKey
+from nimblepy.schema.types import KeyColumn, SortKey, agrees
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -207,17 +207,16 @@ def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, .
     return tuple(keys if width is None else keys[:width])
 
 
-def in_key_order(names: Sequence[ColumnName], keys: Sequence[SortKey]) -> tuple[SortKey, ...]:
+def in_key_order(names: Sequence[KeyColumn], keys: Sequence[SortKey]) -> tuple[SortKey, ...]:
     """The leading columns of an index that bounds on ``names`` are about.
 
     Raises:
         IndexUnavailableError: these are the columns, but in another order.
     """
-    leading = tuple(keys[: len(names)])
-    if tuple(key.column for key in leading) != tuple(names):
+    if not agrees(names, keys):
         shown = show_names(key.column for key in keys)
         raise IndexUnavailableError(f"bounds need the columns in key order: {shown}")
-    return leading
+    return tuple(keys[: len(names)])
 
 
 def leads(names: Sequence[ColumnName], keys: Sequence[SortKey]) -> bool:

@@ -22,7 +22,7 @@ from nimblepy.rows.arguments import (
     column_names,
     inclusive_sides,
     is_many,
-    on_names,
+    on_keys,
     row_limit,
     row_numbers,
     rows_of_a_batch,
@@ -108,7 +108,7 @@ class Rows(_core.PointBase, Described):
         elif columns is not None and type(columns) is not tuple:
             columns = column_names(columns)
         if on is not None and not isinstance(on, str):
-            on = on_names(on)
+            on = on_keys(on)
         try:
             getter = self._getters[on][columns]
         except KeyError:
@@ -141,7 +141,7 @@ class Rows(_core.PointBase, Described):
             keys: Arrow array, numpy array, list of scalars or of tuples, or tabular data whose
                 columns are the key columns. A key that is given twice is answered twice.
             on: the indexed columns; the default is the cluster key. Leading columns of it match
-                every row that begins with these values.
+                every row that begins with these values. Sort keys are taken as their columns.
             probe_row: name of an int64 column to put first: position of the key that matched.
             null_equals: nulls match null keys; otherwise a key with a null matches nothing.
 
@@ -203,6 +203,8 @@ class Rows(_core.PointBase, Described):
         Args:
             lower, upper: a scalar, tuple or dict; one shorter than the key stands for all keys that
                 begin with it; ``None`` is unbounded.
+            on: the first columns of the index; of several indexes on the same columns
+                :class:`nimblepy.SortKey` names the one whose direction is meant.
             inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
             limit: most rows to return.
             reverse: largest key first; with ``limit`` the last rows of the range.

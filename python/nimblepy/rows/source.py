@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from nimblepy.rows.arguments import (
     On,
     check_one,
     inclusive_sides,
-    on_names,
+    on_keys,
     row_bounds,
 )
 from nimblepy.rows.keys import KeyColumns, key_columns, typed_keys
@@ -40,12 +41,14 @@ from nimblepy.rows.request import (
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.columns import key_name, resolve_column
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+from nimblepy.schema.types import IndexInfo, IoStats, KeyColumn, SortKey, column_of
 
 # Columns as they are read and as an index is asked for them, checked; ``None`` is all columns, or
 # the cluster key.
 Projected: TypeAlias = tuple[ColumnName, ...] | None
 Names: TypeAlias = tuple[ColumnName, ...] | None
+# The same with directions, where an index of one direction is asked for.
+OnKeys: TypeAlias = tuple[KeyColumn, ...] | None
 Filter: TypeAlias = pc.Expression | str | None
 Getter: TypeAlias = Callable[[Any], Any]
 
@@ -147,10 +150,11 @@ class RowSource(Described):
     # ------------------------------------------------------------------ finding and reading
 
     @abstractmethod
-    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
         """Columns of the index that answers for ``on``; ``None`` is the cluster key.
 
         Args:
+            on: columns; sort keys, whose directions the index must have, only if it is ordered.
             ordered: it must have bounds and prefixes.
 
         Raises:
@@ -221,11 +225,19 @@ class RowSource(Described):
 
     def on_columns(self, on: On) -> Names:
         """The columns of ``on`` by the names that keys have for them; ``None``: the cluster key."""
-        names = on_names(on)
-        if names is None or all(isinstance(name, str) for name in names):
-            return names
-        found = (resolve_column(self.schema, name) for name in names)
-        return tuple(key_name(self.schema, column) for column in found)
+        keys = self.on_keys(on)
+        return None if keys is None else tuple(map(column_of, keys))
+
+    def on_keys(self, on: On) -> OnKeys:
+        """:meth:`on_columns` with the directions that are given."""
+        keys = on_keys(on)
+        if keys is None or all(isinstance(key, str) for key in keys):
+            return keys
+        return tuple(map(self._on_key, keys))
+
+    def _on_key(self, key: KeyColumn) -> KeyColumn:
+        name = key_name(self.schema, resolve_column(self.schema, column_of(key)))
+        return replace(key, column=name) if isinstance(key, SortKey) else name
 
     def keys_request(
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
@@ -263,9 +275,9 @@ class RowSource(Described):
         return key_prefix(prefix, key_columns(self.schema, keys), keys, null_equals)
 
     def _bound_keys(self, on: On) -> tuple[SortKey, ...]:
-        names = self.on_columns(on)
-        keys = self.index_keys(names, ordered=True)
-        return keys if names is None else in_key_order(names, keys)
+        asked = self.on_keys(on)
+        keys = self.index_keys(asked, ordered=True)
+        return keys if asked is None else in_key_order(asked, keys)
 
     def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
         """A filter, and the row numbers between which it is asked, as a request."""

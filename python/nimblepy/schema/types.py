@@ -71,6 +71,19 @@ class SortKey:
 KeyColumn: TypeAlias = ColumnName | SortKey
 
 
+def column_of(key: KeyColumn) -> ColumnName:
+    """The column of a key, without its direction."""
+    return key.column if isinstance(key, SortKey) else key
+
+
+def agrees(asked: Sequence[KeyColumn], keys: Sequence[SortKey]) -> bool:
+    """Whether ``keys`` begin with these columns in this order, in the directions that are given."""
+    return len(asked) <= len(keys) and all(
+        key == mine if isinstance(mine, SortKey) else key.column == mine
+        for mine, key in zip(asked, keys, strict=False)
+    )
+
+
 def as_sort_keys(value: str | SortKey | Sequence[KeyColumn] | None) -> tuple[SortKey, ...]:
     """Sort keys from every form ``cluster_by`` and ``SortedIndex`` accept; empty for ``None``.
 

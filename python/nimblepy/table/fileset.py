@@ -24,11 +24,11 @@ from nimblepy.files.source import FilesSource
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import On
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
-from nimblepy.rows.source import Filter, Getter, Names, Projected
+from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at, field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName, output_name
-from nimblepy.schema.types import IoStats, SortKey
+from nimblepy.schema.types import IoStats, SortKey, column_of
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.model import DataFile, PartitionField
 from nimblepy.table.places import readable_path
@@ -224,9 +224,10 @@ class FileSet(FilesSource):
     def always_finds(self, names: Sequence[ColumnName]) -> bool:
         return bool(names) and set(names) == set(self.reading.primary_key)
 
-    def index_keys(self, on: Names, *, ordered: bool) -> tuple[SortKey, ...]:
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
         primary = self.reading.primary_key
-        if not ordered and primary and (on is None or self.always_finds(on)):
+        names = None if on is None else tuple(map(column_of, on))
+        if not ordered and primary and (names is None or self.always_finds(names)):
             return tuple(SortKey(name) for name in primary)
         return super().index_keys(on, ordered=ordered)
 
