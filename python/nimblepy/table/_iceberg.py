@@ -127,6 +127,7 @@ from nimblepy.table.model import (
     Reference,
     Snapshot,
 )
+from nimblepy.table.values import constant, internal_value
 
 MAIN = "main"
 NAME_MAPPING = "schema.name-mapping.default"
@@ -928,19 +929,6 @@ def bound_value(kind: pa.DataType, stored: bytes) -> pa.Scalar:
     return constant(kind, from_bytes(cast(PrimitiveType, _primitive(kind)), stored))
 
 
-def constant(kind: pa.DataType, value: Any) -> pa.Scalar:
-    """A value as Iceberg keeps it in memory (days, microseconds, ...) as an Arrow scalar."""
-    if value is None:
-        return pa.scalar(None, kind)
-    if pt.is_date(kind) and isinstance(value, int):
-        return pa.scalar(value, pa.int32()).cast(kind)
-    if (pt.is_time(kind) or pt.is_timestamp(kind)) and isinstance(value, int):
-        return pa.scalar(value, pa.int64()).cast(kind)
-    if isinstance(value, uuid.UUID):
-        value = value.bytes
-    return pa.scalar(value, kind)
-
-
 # ------------------------------------------------------------------ pruning
 
 _COMPARISONS: dict[str, Callable[..., BooleanExpression]] = {
@@ -1072,17 +1060,6 @@ def _folded(kind: Callable[..., BooleanExpression], args: list[Any]) -> BooleanE
 def _literal(kind: pa.DataType, scalar: pa.Scalar) -> Any:
     """The value of a scalar as the library takes it: times are numbers."""
     return internal_value(kind, scalar)
-
-
-def internal_value(kind: pa.DataType, scalar: pa.Scalar) -> Any:
-    """The value of a scalar as Iceberg keeps it in memory: days, microseconds, bytes, ..."""
-    if not scalar.is_valid:
-        return None
-    if pt.is_date32(kind):
-        return scalar.cast(pa.int32()).as_py()
-    if pt.is_time(kind) or pt.is_timestamp(kind):
-        return scalar.cast(pa.int64()).as_py()
-    return scalar.as_py()
 
 
 # ------------------------------------------------------------------ commits

@@ -18,6 +18,7 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table.settings import check_property
 from nimblepy.table.transforms import parse_partition
 from nimblepy.table.types import table_type, widens
+from nimblepy.table.values import internal_value
 
 _LONGEST_WAIT = 0.2
 _Step = Callable[[ice.Evolution], None]
@@ -244,7 +245,7 @@ def _default(kind: pa.DataType, default: Any, path: Path) -> Any:
         raise InvalidArgumentError(
             f"add_column {show_path(path)!r}: the default {default!r} is no {kind}: {error}"
         ) from error
-    return ice.internal_value(kind, scalar)
+    return internal_value(kind, scalar)
 
 
 def _move(evolution: ice.Evolution, path: Path, after: str | None, first: bool) -> None:

@@ -17,6 +17,7 @@ from nimblepy.schema.field_ids import field_id_of
 from nimblepy.schema.values import successor
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.model import Metrics
+from nimblepy.table.values import internal_value
 
 # Characters of a text, and bytes of a binary value, that a bound keeps.
 BOUND_LENGTH = 16
@@ -97,14 +98,14 @@ def _leaves(field: pa.Field, column: pa.Array) -> Iterator[tuple[pa.Field, pa.Ar
 
 
 def _lower(kind: pa.DataType, scalar: pa.Scalar) -> bytes:
-    value = ice.internal_value(kind, scalar)
+    value = internal_value(kind, scalar)
     if isinstance(value, (str, bytes)):
         value = value[:BOUND_LENGTH]
     return ice.bound_bytes(kind, value)
 
 
 def _upper(kind: pa.DataType, scalar: pa.Scalar) -> bytes | None:
-    value: Any = ice.internal_value(kind, scalar)
+    value: Any = internal_value(kind, scalar)
     if isinstance(value, str) and len(value) > BOUND_LENGTH:
         value = raised(value[:BOUND_LENGTH])
     elif isinstance(value, bytes) and len(value) > BOUND_LENGTH:

@@ -5,40 +5,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Node
 from nimblepy.io.fork import renew_after_fork
-from nimblepy.rows.rowset import RowNumbers
 from nimblepy.table import _iceberg as ice
-from nimblepy.table.deletes import check_readable, merged, positions
+from nimblepy.table.deletes import check_readable
+from nimblepy.table.members import Member
 from nimblepy.table.model import DELETED_PATH_ID, DataFile, Entry, Manifest, Snapshot
 
 # Entries of manifests that a process keeps.
 _KEPT_ENTRIES = 200_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Member:
-    """A data file of a snapshot.
-
-    Attributes:
-        deletes: delete files that may name rows of it.
-    """
-
-    entry: Entry
-    deletes: tuple[DataFile, ...] = ()
-
-    @property
-    def file(self) -> DataFile:
-        return self.entry.file
-
-    def deleted(self) -> RowNumbers | None:
-        """Ascending rows that are gone; ``None``: none is. Cost: delete files are read once."""
-        path = self.file.path
-        parts = [rows for d in self.deletes if (rows := positions(d).get(path)) is not None]
-        return merged(parts) if parts else None
 
 
 class _Entries:

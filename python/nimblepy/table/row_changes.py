@@ -22,8 +22,8 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Change
 from nimblepy.table.fileset import FileSet
+from nimblepy.table.members import Member
 from nimblepy.table.model import DataFile
-from nimblepy.table.plan import Member
 from nimblepy.table.settings import target_of
 from nimblepy.table.write import discard, write_deletes
 

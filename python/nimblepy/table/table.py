@@ -21,8 +21,9 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
 from nimblepy.table.commit import Commit, run
 from nimblepy.table.evolve import Alter
-from nimblepy.table.fileset import FileSet, Reading
+from nimblepy.table.fileset import FileSet
 from nimblepy.table.maintain import Age, Removal, census, expire, instant_ms, remove_orphans
+from nimblepy.table.members import Reading
 from nimblepy.table.model import DataFile, DataFormat, Snapshot
 from nimblepy.table.plan import SnapshotPlan
 from nimblepy.table.row_changes import (

@@ -23,7 +23,6 @@ from nimblepy.io.tabular import as_reader
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import Path
 from nimblepy.schema.types import SortKey
-from nimblepy.table import _iceberg as ice
 from nimblepy.table.deletes import deletes_table
 from nimblepy.table.metrics import MetricsCollector
 from nimblepy.table.model import (
@@ -38,6 +37,7 @@ from nimblepy.table.model import (
 from nimblepy.table.places import readable_path, remove_file
 from nimblepy.table.transforms import Apply, split_rows, transform
 from nimblepy.table.types import Conformer
+from nimblepy.table.values import internal_value
 
 # Arrow bytes that are collected before they are split by partition.
 _SPLIT_BYTES = 64 << 20
@@ -206,7 +206,7 @@ class _Splitter:
         keys = [apply(_column(table, path).combine_chunks()) for path, apply in self._transforms]
         groups = split_rows([_array(key) for key in keys])
         for scalars, rows in groups:
-            values = tuple(ice.internal_value(scalar.type, scalar) for scalar in scalars)
+            values = tuple(internal_value(scalar.type, scalar) for scalar in scalars)
             yield values, table if len(groups) == 1 else table.take(rows)
 
 
