@@ -202,7 +202,7 @@ def test_a_primary_key_is_kept(lake: nb.Catalog) -> None:
     assert table.get(5000) == {"id": 5000, "ts": None, "region": "a", "x": None}
 
 
-def test_few_files_are_written_and_read(lake: nb.Catalog) -> None:
+def test_few_files_are_written_and_read(lake: nb.Catalog, tmp_path: Path) -> None:
     table = lake.create_table("a.b", ROWS.schema, cluster_by="id", partition_by=["year(ts)"])
     folder = Path(table.location.removeprefix("file://"))
 
@@ -223,9 +223,17 @@ def test_few_files_are_written_and_read(lake: nb.Catalog) -> None:
 
     plan.clear_caches()
     sys.addaudithook(hook)
-    fresh = lake.table("a.b")
+    fresh = nb.connect(tmp_path / "lake").table("a.b")
     assert fresh.count_rows("ts >= TIMESTAMP '1992-01-01'") == 5
     kinds = [name.rpartition("/")[2].partition("-")[0] for name in opened]
     assert sum(name.endswith(".metadata.json") for name in opened) == 1
     assert kinds.count("snap") == 1
     assert sum("-m" in name and name.endswith(".avro") for name in opened) == 1, opened
+    opened.clear()
+    again = nb.connect(tmp_path / "lake").table("a.b")
+    assert again.count_rows("ts >= TIMESTAMP '1992-01-01'") == 5
+    metadata = [name for name in opened if name.endswith((".json", ".avro"))]
+    assert [name.rpartition(".")[2] for name in metadata] == ["json"]
+    opened.clear()
+    assert fresh.refresh().num_rows == ROWS.num_rows - 900 + 15
+    assert not [name for name in opened if name.endswith(".json")]

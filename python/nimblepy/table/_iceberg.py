@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import io
 import json
 import os
 import threading
@@ -22,6 +23,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.types as pt
 import pyiceberg
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes, to_bytes
@@ -53,22 +56,29 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions import visitors as ice_visitors
 from pyiceberg.io import FileIO, InputFile, OutputFile
-from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    UNASSIGNED_SEQ,
     DataFileContent,
     FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriterV2,
+    construct_partition_summaries,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
     read_manifest_list,
-    write_manifest_list,
 )
+from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.partitioning import PartitionField as IcePartitionField
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IceTable
+from pyiceberg.table import update as ice_update
+from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as IceSnapshot
@@ -105,6 +115,8 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
+from pyiceberg.utils.config import Config
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from nimblepy.errors import (
     InvalidArgumentError,
@@ -117,6 +129,8 @@ from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import is_nan
+from nimblepy.table.avro import container
+from nimblepy.table.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.model import (
     Content,
     DataFile,
@@ -127,6 +141,7 @@ from nimblepy.table.model import (
     Reference,
     Snapshot,
 )
+from nimblepy.table.recent import Recent
 from nimblepy.table.values import constant, internal_value
 
 MAIN = "main"
@@ -135,6 +150,9 @@ NAME_MAPPING = "schema.name-mapping.default"
 MOST_ATTEMPTS = 100
 _FIRST_WAIT = 0.005
 _LONGEST_WAIT = 0.2
+# Metadata of tables, and lists of manifests, that are kept in memory.
+_KEPT_METADATA = 16
+_KEPT_RECORDS = 20_000
 
 _CONTENTS: dict[Any, Content] = {
     DataFileContent.DATA: "data",
@@ -172,9 +190,14 @@ def self_test() -> None:
     if FileFormat("PARQUET") is not FileFormat.PARQUET:
         wrong.append("FileFormat has lost its members")
     for owner, name in (
-        (ManifestWriterV2, "_meta"),
-        (ManifestWriterV2, "content"),
         (SqlCatalog, "_write_metadata"),
+        (SqlCatalog, "_convert_orm_to_iceberg"),
+        (SqlCatalog, "_update_and_stage_table"),
+        (SqlCatalog, "_parse_metadata_version"),
+        (SqlCatalog, "_load_file_io"),
+        (ice_update, "_apply_table_update"),
+        (ice_update, "_TableMetadataUpdateContext"),
+        (ice_update, "_update_table_metadata_log"),
         (ice_visitors, "_InclusiveMetricsEvaluator"),
         (ice_visitors, "_StrictMetricsEvaluator"),
         (IceDataFile, "from_args"),
@@ -281,14 +304,80 @@ def _path(location: str) -> str:
 
 
 class _SqlCatalog(SqlCatalog):
-    """The catalog in a SQL database, which leaves no metadata file of a lost commit behind."""
+    """The catalog in a SQL database, whose commits cost the same however long the history is.
 
-    _written = threading.local()
+    The library reads, validates, copies and serialises all metadata at each commit. Metadata files
+    and the objects made of them never change, so what was read or made is used again, what a commit
+    leaves alone is shared, and snapshots keep the JSON that was made of them. A metadata file of a
+    lost commit is not left behind.
+    """
 
-    @staticmethod
-    def _write_metadata(metadata: Any, io: FileIO, metadata_path: str) -> None:
-        _SqlCatalog._written.last = (io, metadata_path)
-        SqlCatalog._write_metadata(metadata, io, metadata_path)
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._written = threading.local()
+        self._known: Recent[Any] = Recent(_KEPT_METADATA)
+        self._texts = SnapshotTexts(_KEPT_METADATA)
+
+    def _convert_orm_to_iceberg(self, orm_table: Any) -> IceTable:
+        location = orm_table.metadata_location
+        metadata = self._known.get(location) if location else None
+        if metadata is None:
+            read = super()._convert_orm_to_iceberg(orm_table)
+            self._known.put(location, read.metadata)
+            return read
+        return IceTable(
+            identifier=(
+                *Catalog.identifier_to_tuple(orm_table.table_namespace),
+                orm_table.table_name,
+            ),
+            metadata=metadata,
+            metadata_location=location,
+            io=self._load_file_io(metadata.properties, location),
+            catalog=self,
+        )
+
+    def _update_and_stage_table(
+        self, current_table: Any, table_identifier: Any, requirements: Any, updates: Any
+    ) -> StagedTable:
+        if current_table is None:
+            return super()._update_and_stage_table(
+                current_table, table_identifier, requirements, updates
+            )
+        for requirement in requirements:
+            requirement.validate(current_table.metadata)
+        location = current_table.metadata_location
+        metadata = _updated(current_table.metadata, updates, location)
+        version = self._parse_metadata_version(location) + 1
+        places = load_location_provider(metadata.location, metadata.properties)
+        new_location = places.new_table_metadata_file_location(version)
+        return StagedTable(
+            identifier=table_identifier,
+            metadata=metadata,
+            metadata_location=new_location,
+            io=self._load_file_io(metadata.properties, new_location),
+            catalog=self,
+        )
+
+    def _write_metadata(self, metadata: Any, io: FileIO, metadata_path: str) -> None:
+        self._written.last = (io, metadata_path)
+        if (
+            metadata.format_version != 2
+            or metadata_path.endswith(".gz.metadata.json")
+            or Config().get_bool("legacy-current-snapshot-id")
+        ):
+            SqlCatalog._write_metadata(metadata, io, metadata_path)
+        else:
+            text = with_snapshots(
+                metadata.model_dump_json(exclude={"snapshots"}),
+                self._texts.of(
+                    str(metadata.table_uuid),
+                    metadata.snapshots,
+                    lambda snapshot: str(snapshot.model_dump_json()),
+                ),
+            )
+            with io.new_output(metadata_path).create() as sink:
+                sink.write(text.encode())
+        self._known.put(metadata_path, metadata)
 
     def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
         with self._clean():
@@ -309,6 +398,21 @@ class _SqlCatalog(SqlCatalog):
                 with contextlib.suppress(OSError):
                     io.delete(path)
             raise
+
+
+def _updated(base: Any, updates: Any, location: str) -> Any:
+    """The metadata after some updates, which shares with that of before what they leave alone."""
+    context = ice_update._TableMetadataUpdateContext()
+    made = base
+    for update in updates:
+        made = ice_update._apply_table_update(update, made, context)
+    if context.has_changes():
+        made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
+        if made.last_updated_ms == base.last_updated_ms:
+            made = made.model_copy(update={"last_updated_ms": int(time.time() * 1000)})
+    made.spec().check_compatible(made.schema())
+    made.sort_order().check_compatible(made.schema())
+    return made
 
 
 def open_directory(directory: str) -> Catalog:
@@ -786,7 +890,13 @@ class Metadata:
     # ---------------------------------------------------------------- manifests
 
     def manifests(self, snapshot: Snapshot) -> list[Manifest]:
-        """The manifests of a snapshot. Cost: one read, of its manifest list."""
+        """The manifests of a snapshot.
+
+        Cost: one read, of its manifest list, unless that was read or written just before.
+        """
+        known = _lists.get(snapshot.manifest_list)
+        if known is not None:
+            return list(known)
         self.reads += 1
         try:
             found = list(read_manifest_list(self.ice.io.new_input(snapshot.manifest_list)))
@@ -795,18 +905,8 @@ class Metadata:
                 f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is gone; "
                 "the snapshot has expired. Call refresh()"
             ) from error
-        return [
-            Manifest(
-                path=item.manifest_path,
-                deletes=item.content == ManifestContent.DELETES,
-                spec_id=item.partition_spec_id,
-                files=_total(item.added_files_count, item.existing_files_count),
-                rows=_total(item.added_rows_count, item.existing_rows_count),
-                sequence=item.sequence_number or 0,
-                raw=item,
-            )
-            for item in found
-        ]
+        _lists.put(snapshot.manifest_list, [_plain_manifest(item) for item in found])
+        return self.manifests(snapshot)
 
     def entries(self, manifest: Manifest) -> list[Entry]:
         """The live files of a manifest. Cost: one read."""
@@ -833,6 +933,29 @@ class Metadata:
     def pruner(self, conjuncts: Sequence[nodes.Node], schema_id: int | None) -> Pruner:
         """Tells which manifests and files may have rows for which all ``conjuncts`` are true."""
         return Pruner(self, conjuncts, schema_id)
+
+
+_lists: Recent[list[Manifest]] = Recent(_KEPT_METADATA)
+# What a list says of a manifest, by the path of the manifest.
+_encoded: Recent[bytes] = Recent(_KEPT_RECORDS)
+
+
+def forget_lists() -> None:
+    """Forgets lists of manifests, so that they are read again."""
+    global _lists
+    _lists = Recent(_KEPT_METADATA)
+
+
+def _plain_manifest(item: ManifestFile) -> Manifest:
+    return Manifest(
+        path=item.manifest_path,
+        deletes=item.content == ManifestContent.DELETES,
+        spec_id=item.partition_spec_id,
+        files=_total(item.added_files_count, item.existing_files_count),
+        rows=_total(item.added_rows_count, item.existing_rows_count),
+        sequence=item.sequence_number or 0,
+        raw=item,
+    )
 
 
 def _total(added: int | None, existing: int | None) -> int:
@@ -1065,15 +1188,50 @@ def _literal(kind: pa.DataType, scalar: pa.Scalar) -> Any:
 # ------------------------------------------------------------------ commits
 
 
-class _DeleteManifestWriter(ManifestWriterV2):
-    """Writes a manifest of delete files, for which the library has no writer."""
+class _Records:
+    """Encodes records of one Avro schema as the library does, whose set-up for a file is dear."""
 
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
+    def __init__(self, name: str, file_schema: Schema, record_schema: Schema) -> None:
+        self._writer = resolve_writer(record_schema=record_schema, file_schema=file_schema)
+        self.schema = json.dumps(AvroSchemaConversion().iceberg_to_avro(file_schema, name))
 
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
+    def encode(self, record: Any) -> bytes:
+        octets = io.BytesIO()
+        self._writer.write(BinaryEncoder(octets), record)
+        return octets.getvalue()
+
+
+class _ManifestForm:
+    """How manifests of one schema and partition spec are written."""
+
+    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
+        partition = spec.partition_type(schema)
+        written, read = (
+            manifest_entry_schema_with_data_file(
+                version, data_file_with_partition(partition, version)
+            )
+            for version in (2, DEFAULT_READ_VERSION)
+        )
+        self.records = _Records("manifest_entry", written, read)
+        self.header = {
+            "schema": schema.model_dump_json(),
+            "partition-spec": json.dumps([item.model_dump(mode="json") for item in spec.fields]),
+            "partition-spec-id": str(spec.spec_id),
+            "format-version": "2",
+        }
+
+
+_forms: Recent[_ManifestForm] = Recent(_KEPT_METADATA)
+_list_records = _Records(
+    "manifest_file",
+    MANIFEST_LIST_FILE_SCHEMAS[2],
+    MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
+)
+
+
+def _write(output: OutputFile, octets: bytes) -> None:
+    with output.create(overwrite=True) as sink:
+        sink.write(octets)
 
 
 class SwapLost(Exception):
@@ -1110,7 +1268,7 @@ class SnapshotCommit:
         self._attempts = 0
         self._kept: list[str] = []  # metadata files of all attempts
         self._passing: list[str] = []  # those of the last one alone
-        self._written: dict[int, list[ManifestFile]] = {}
+        self._written: dict[int, list[Manifest]] = {}
 
     def attempt(self, metadata: Metadata) -> Metadata:
         """Tries to make this the newest snapshot after that of ``metadata``.
@@ -1139,15 +1297,15 @@ class SnapshotCommit:
         path = f"{metadata.location}/metadata/{name}"
         self._passing.append(path)
         sequence = ice.metadata.last_sequence_number + 1
-        with write_manifest_list(
-            format_version=2,
-            output_file=ice.io.new_output(path),
-            snapshot_id=self.snapshot,
-            parent_snapshot_id=None if parent is None else parent.id,
-            sequence_number=sequence,
-            avro_compression="deflate",
-        ) as writer:
-            writer.add_manifests(manifests)
+        numbered = [self._numbered(item, sequence) for item in manifests]
+        header = {
+            "snapshot-id": str(self.snapshot),
+            "parent-snapshot-id": "null" if parent is None else str(parent.id),
+            "sequence-number": str(sequence),
+            "format-version": "2",
+        }
+        records = [self._list_record(item) for item in numbered]
+        _write(ice.io.new_output(path), container(_list_records.schema, header, records))
         last = max((item.timestamp_ms for item in ice.metadata.snapshots), default=0)
         snapshot = IceSnapshot(
             snapshot_id=self.snapshot,
@@ -1172,7 +1330,31 @@ class SnapshotCommit:
                 ref_name=self.branch, type=SnapshotRefType.BRANCH, snapshot_id=self.snapshot
             ),
         )
-        return swap(metadata, requirements, updates)
+        done = swap(metadata, requirements, updates)
+        _lists.put(path, numbered)
+        return done
+
+    def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
+        """A manifest of this commit gets its sequence number in the list; others have theirs."""
+        raw: ManifestFile = manifest.raw
+        if UNASSIGNED_SEQ not in (raw.sequence_number, raw.min_sequence_number):
+            return manifest
+        assert raw.added_snapshot_id == self.snapshot
+        made = ManifestFile(*(raw[i] for i in range(len(raw))))
+        made.sequence_number = sequence
+        if made.min_sequence_number == UNASSIGNED_SEQ:
+            made.min_sequence_number = sequence
+        return _plain_manifest(made)
+
+    def _list_record(self, manifest: Manifest) -> bytes:
+        """What the list says of a manifest; of those of other commits it stays the same."""
+        if manifest.raw.added_snapshot_id == self.snapshot:
+            return _list_records.encode(manifest.raw)
+        known = _encoded.get(manifest.path)
+        if known is None:
+            known = _list_records.encode(manifest.raw)
+            _encoded.put(manifest.path, known)
+        return known
 
     def has_landed(self, metadata: Metadata) -> bool:
         """Whether an attempt took effect although it was reported as failed."""
@@ -1196,7 +1378,7 @@ class SnapshotCommit:
         keep.append(path)
         return metadata.ice.io.new_output(path)
 
-    def _added_manifests(self, metadata: Metadata) -> list[ManifestFile]:
+    def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
         """One manifest of new files for each spec and kind; those written before are kept."""
         known = len(self._written.get(-1, ()))
         done = self._written.setdefault(-1, [])
@@ -1231,22 +1413,53 @@ class SnapshotCommit:
         spec_id: int,
         entries: Iterable[ManifestEntry],
         keep: list[str],
-    ) -> ManifestFile:
-        kind = _DeleteManifestWriter if deletes else ManifestWriterV2
-        with kind(
-            metadata._ice_spec(spec_id),
-            metadata._ice_schema(None),
-            self._new_manifest(metadata, keep),
-            self.snapshot,
-            "deflate",
-        ) as writer:
-            for entry in entries:
-                writer.add_entry(entry)
-        return writer.to_manifest_file()
+    ) -> Manifest:
+        schema, spec = metadata._ice_schema(None), metadata._ice_spec(spec_id)
+        key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
+        form = _forms.get(key)
+        if form is None:
+            form = _ManifestForm(schema, spec)
+            _forms.put(key, form)
+        listed = list(entries)
+        octets = container(
+            form.records.schema,
+            {**form.header, "content": "deletes" if deletes else "data"},
+            [form.records.encode(entry) for entry in listed],
+        )
+        output = self._new_manifest(metadata, keep)
+        _write(output, octets)
+        files = dict.fromkeys(ManifestEntryStatus, 0)
+        rows = dict.fromkeys(ManifestEntryStatus, 0)
+        for entry in listed:
+            files[entry.status] += 1
+            rows[entry.status] += entry.data_file.record_count
+        sequences = [
+            entry.sequence_number
+            for entry in listed
+            if entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is not None
+        ]
+        made = ManifestFile.from_args(
+            manifest_path=output.location,
+            manifest_length=len(octets),
+            partition_spec_id=spec_id,
+            content=ManifestContent.DELETES if deletes else ManifestContent.DATA,
+            sequence_number=UNASSIGNED_SEQ,
+            min_sequence_number=min(sequences, default=UNASSIGNED_SEQ),
+            added_snapshot_id=self.snapshot,
+            added_files_count=files[ManifestEntryStatus.ADDED],
+            existing_files_count=files[ManifestEntryStatus.EXISTING],
+            deleted_files_count=files[ManifestEntryStatus.DELETED],
+            added_rows_count=rows[ManifestEntryStatus.ADDED],
+            existing_rows_count=rows[ManifestEntryStatus.EXISTING],
+            deleted_rows_count=rows[ManifestEntryStatus.DELETED],
+            partitions=construct_partition_summaries(
+                spec, schema, [entry.data_file.partition for entry in listed]
+            ),
+            key_metadata=None,
+        )
+        return _plain_manifest(made)
 
-    def _existing_manifests(
-        self, metadata: Metadata, parent: Snapshot | None
-    ) -> list[ManifestFile]:
+    def _existing_manifests(self, metadata: Metadata, parent: Snapshot | None) -> list[Manifest]:
         """Those of the snapshot before, without the files that are removed."""
         if parent is None:
             return []
@@ -1259,7 +1472,7 @@ class SnapshotCommit:
             entries = metadata.entries(manifest) if left else []
             gone = {entry.file.path for entry in entries} & left
             if not gone:
-                kept.append(manifest.raw)
+                kept.append(manifest)
                 continue
             left -= gone
             if self.forget and len(gone) == len(entries):

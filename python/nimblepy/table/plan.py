@@ -52,6 +52,7 @@ def clear_caches() -> None:
     """Forgets what was read of manifests, so that it is read again."""
     global _entries
     _entries = _Entries()
+    ice.forget_lists()
 
 
 class SnapshotPlan:
