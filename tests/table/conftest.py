@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,3 +16,26 @@ pytest.importorskip("pyiceberg")
 @pytest.fixture
 def lake(tmp_path: Path) -> nb.Catalog:
     return nb.connect(tmp_path / "lake")
+
+
+Between = Callable[[Callable[[], Any]], None]
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Between:
+    """Takes a step that is made once, before the next swap."""
+    from nimblepy.table import _iceberg as ice
+
+    plain = ice.swap
+
+    def install(step: Callable[[], Any]) -> None:
+        left = [step]
+
+        def swap(*arguments: Any) -> Any:
+            if left:
+                left.pop()()
+            return plain(*arguments)
+
+        monkeypatch.setattr(ice, "swap", swap)
+
+    return install

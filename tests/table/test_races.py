@@ -12,27 +12,8 @@ import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
 
 import nimblepy as nb
-from nimblepy.table import _iceberg as ice
 
 Between = Callable[[Callable[[], Any]], None]
-
-
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Between:
-    """Takes a step that is made once, before the next swap."""
-    plain = ice.swap
-
-    def install(step: Callable[[], Any]) -> None:
-        left = [step]
-
-        def swap(*arguments: Any) -> Any:
-            if left:
-                left.pop()()
-            return plain(*arguments)
-
-        monkeypatch.setattr(ice, "swap", swap)
-
-    return install
 
 
 def rows(*keys: int) -> pa.Table:

@@ -36,6 +36,10 @@ class FileSet(MemberRows):
         self.plan = plan
         self._given = members
 
+    def part(self, members: Sequence[Member]) -> FileSet:
+        """Some of the files."""
+        return FileSet(self.reading, self.plan, members)
+
     @cached_property
     def _sorted(self) -> tuple[list[Member], FileBounds | None]:
         return _ordered(self.reading, self.plan.members() if self._given is None else self._given)

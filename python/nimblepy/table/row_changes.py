@@ -22,6 +22,8 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Change
 from nimblepy.table.fileset import FileSet
+from nimblepy.table.key_positions import KeyPositions, ascending
+from nimblepy.table.keyed_rows import show_key
 from nimblepy.table.members import Member
 from nimblepy.table.model import DataFile
 from nimblepy.table.settings import target_of
@@ -30,6 +32,9 @@ from nimblepy.table.write import discard, write_deletes
 # Gives the newest rows of a table as its metadata has them.
 FilesOf = Callable[[ice.Metadata], FileSet]
 
+
+# Rows of each file by path, by partition spec and partition.
+Groups = dict[tuple[int, tuple[Any, ...]], dict[str, RowNumbers]]
 
 _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 
@@ -92,7 +97,7 @@ class Append(RowChange):
         if self._keys is None:
             return bool(self.added)
         new = [member for member in rows.members if _state(member) not in self._seen]
-        self._keys.refuse_known(FileSet(rows.reading, rows.plan, new))
+        self._keys.refuse_known(rows.part(new))
         self._seen.update(map(_state, new))
         return bool(self.added)
 
@@ -135,13 +140,10 @@ class NewKeys:
         order = np.argsort(codes, kind="stable")
         at = int(np.flatnonzero(np.diff(codes[order]) == 0)[0])
         first, second = int(order[at]), int(order[at + 1])
+        shown = show_key(self.table.slice(first))
         raise DuplicateKeyError(
-            f"the key {self._shown(first)} is in row {first} and in row {second} of the data"
+            f"the key {shown} is in row {first} and in row {second} of the data"
         )
-
-    def _shown(self, row: int) -> str:
-        values = self.table.slice(row, 1).to_pylist()[0]
-        return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
     def refuse_known(self, rows: FixedRows) -> None:
         """Raises DuplicateKeyError if any of the keys is there."""
@@ -151,7 +153,7 @@ class NewKeys:
         known = np.flatnonzero(counts)
         if len(known):
             raise DuplicateKeyError(
-                f"the key {self._shown(int(known[0]))} is in the table already"
+                f"the key {show_key(self.table.slice(int(known[0])))} is in the table already"
                 + (f", and {len(known) - 1} more" if len(known) > 1 else "")
                 + "; upsert() replaces rows"
             )
@@ -167,48 +169,61 @@ class Replacement(RowChange):
     def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
         super().__init__(operation, added, files_of)
         self._deletes: list[DataFile] = []
-        self._appended = len(added)
+        self._named: Groups = {}
 
     @abstractmethod
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         """Ascending live rows of each file that go; ``None``: all that are left of it."""
 
+    def count(self, gone: int) -> None:
+        """Says what happened; ``gone``: rows that go."""
+        self.deleted = gone
+
     def plan(self, metadata: ice.Metadata) -> bool:
-        discard(self._deletes)
-        self._deletes = []
+        self.metadata, self.target = metadata, target_of(metadata)
         rows = self.files_of(metadata)
-        found = self.gone(rows)
         removed: set[str] = set()
-        groups: dict[tuple[int, tuple[Any, ...]], dict[str, RowNumbers]] = {}
-        self.deleted = 0
-        for number, positions in found.items():
+        groups: Groups = {}
+        gone = 0
+        for number, positions in self.gone(rows).items():
             file = rows.members[number].file
             before = int(rows.first_rows[number + 1] - rows.first_rows[number])
             if positions is None or len(positions) == before:
                 removed.add(file.path)
-                self.deleted += before
+                gone += before
             elif len(positions):
                 group = groups.setdefault((file.spec_id, file.partition), {})
                 group[file.path] = positions
-                self.deleted += len(positions)
+                gone += len(positions)
         self.files_removed = len(removed)
         removed |= _useless_deletes(rows.members, removed)
-        target = target_of(metadata)
-        for (spec_id, partition), positions_of in groups.items():
-            self._deletes.append(
-                write_deletes(positions_of, replace(target, spec_id=spec_id), partition)
-            )
+        self._write_deletes(groups)
         self.commit.added = [*self.added, *self._deletes]
         self.commit.removed = removed
+        self.count(gone)
         self.describe()
         return bool(self.commit.added or removed)
+
+    def _write_deletes(self, groups: Groups) -> None:
+        """One delete file for each partition; those of an attempt that lost are kept if right."""
+        if _same_rows(groups, self._named):
+            return
+        discard(self._deletes)
+        self._deletes, self._named = [], {}
+        for (spec_id, partition), positions_of in groups.items():
+            target = replace(self.target, spec_id=spec_id)
+            self._deletes.append(write_deletes(positions_of, target, partition))
+        self._named = groups
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
         if self.goes_before_appends and self._only_appended(base, newest):
             # This commit comes before them: they did not touch what it removes.
             return True
-        self.commit.added_again(newest)
-        return self.plan(newest)
+        before = [file.path for file in self.commit.added]
+        something = self.plan(newest)
+        if [file.path for file in self.commit.added] != before:
+            self.commit.added_again(newest)
+        return something
 
     @property
     def goes_before_appends(self) -> bool:
@@ -226,7 +241,17 @@ class Replacement(RowChange):
         return False  # it was rolled back, or has expired
 
     def discard(self) -> None:
-        discard(self.commit.added)
+        discard([*self.added, *self._deletes])
+
+
+def _same_rows(one: Groups, other: Groups) -> bool:
+    if one.keys() != other.keys():
+        return False
+    return all(
+        one[group].keys() == other[group].keys()
+        and all(np.array_equal(rows, other[group][path]) for path, rows in one[group].items())
+        for group in one
+    )
 
 
 def _useless_deletes(members: Sequence[Member], removed: set[str]) -> set[str]:
@@ -268,15 +293,16 @@ class DeleteWhere(Replacement):
         if not self.keys.table.num_rows:
             return
         names = self.keys.names
-        known = rows_by_file(rows.find(rows.keys_request(self.keys.table, names)).expand())
-        for number, positions in known.items():
+        known = rows.find(rows.keys_request(self.keys.table, names)).expand()
+        assert known.file is not None or not len(known.begin)
+        for number in () if known.file is None else np.unique(known.file).tolist():
             going = gone.get(number, _NO_ROWS)
-            if going is None or positions is None:
+            if going is None:
                 continue
+            positions = known.begin[known.file == number]
             left = positions[~np.isin(positions, going)]
             if len(left):
-                row = rows.child(number).read(RowSet(left[:1]), names).to_pylist()[0]
-                shown = ", ".join(f"{name}={value!r}" for name, value in row.items())
+                shown = show_key(rows.child(number).read(RowSet(left[:1]), names))
                 raise DuplicateKeyError(f"the key {shown} is in a row that stays")
 
     def _passing(self, rows: FileSet) -> dict[int, RowNumbers | None]:
@@ -307,28 +333,12 @@ class DeleteWhere(Replacement):
 class DeleteKeys(Replacement):
     """Rows that have one of some keys go."""
 
-    def __init__(
-        self,
-        operation: str,
-        added: Sequence[DataFile],
-        files_of: FilesOf,
-        keys: Any,
-        on: Sequence[str],
-    ) -> None:
-        super().__init__(operation, added, files_of)
-        self._keys = keys
-        self._on = tuple(on)
+    def __init__(self, files_of: FilesOf, positions: KeyPositions) -> None:
+        super().__init__("delete", (), files_of)
+        self._positions = positions
 
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
-        found = rows.find(rows.keys_request(self._keys, self._on)).expand()
-        return rows_by_file(found)
-
-
-def rows_by_file(rows: RowSet) -> dict[int, RowNumbers | None]:
-    """Ascending rows of each file, each once."""
-    if rows.file is None:
-        return {}
-    return {int(file): np.unique(rows.begin[rows.file == file]) for file in np.unique(rows.file)}
+        return ascending(self._positions.find(rows))
 
 
 class Conversion(RowChange):

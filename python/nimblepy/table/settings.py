@@ -24,6 +24,8 @@ _INDEXES = "nimblepy.indexes"
 _OPTIONS = "nimblepy.write-options"
 _TARGET = "write.target-file-size-bytes"
 _TARGET_BYTES = 256 << 20
+# Bits for each primary key of a file, so that a file without a key says so at once.
+_BLOOM_BITS = 10.0
 # Metadata files that are kept of a table, and many tries of commits beside many writers.
 _DEFAULTS = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -153,12 +155,15 @@ def target_of(metadata: ice.Metadata) -> Target:
     for name, value in stored.items():
         if isinstance(value, list):
             stored[name] = tuple(value)
+    unique = bool(primary) and set(names) == set(primary)
+    if unique:  # an upsert asks each file that can have its keys for all of them
+        stored.setdefault("cluster_bloom_bits_per_key", _BLOOM_BITS)
     return Target(
         location=metadata.location,
         schema=metadata.schema(),
         data_format=data_format_of(metadata),
         cluster_by=cluster,
-        unique=bool(primary) and set(names) == set(primary),
+        unique=unique,
         spec_id=metadata.spec_id,
         spec=tuple(metadata.spec()),
         sort_order_id=metadata.sort_order_id,

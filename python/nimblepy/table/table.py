@@ -22,6 +22,8 @@ from nimblepy.table.adding import describe_files
 from nimblepy.table.commit import Commit, run
 from nimblepy.table.evolve import Alter
 from nimblepy.table.fileset import FileSet
+from nimblepy.table.key_positions import given_keys
+from nimblepy.table.keyed_rows import Duplicates
 from nimblepy.table.maintain import Age, Removal, census, expire, instant_ms, remove_orphans
 from nimblepy.table.members import Reading
 from nimblepy.table.model import DataFile, DataFormat, Snapshot
@@ -36,6 +38,7 @@ from nimblepy.table.row_changes import (
 )
 from nimblepy.table.settings import format_property, target_of
 from nimblepy.table.transforms import partition_text
+from nimblepy.table.upsert import WhenMatched, upsert_change
 from nimblepy.table.write import discard, write_rows
 
 
@@ -225,10 +228,57 @@ class Table(VersionedRows[FileSet]):
             primary = metadata.primary_key()
             if not primary:
                 raise InvalidArgumentError(f"delete: {self.name} has no primary key; give a filter")
-            change = DeleteKeys("delete", (), self._current_files, keys, primary)
+            rows = self._current_files(metadata)
+            change = DeleteKeys(self._current_files, given_keys(rows, keys, primary))
         else:
             parse_filter(filter, metadata.schema())
             change = DeleteWhere("delete", (), self._current_files, filter)
+        return self._commit(change, metadata, begin)
+
+    def upsert(
+        self,
+        data: Any,
+        *,
+        update: Sequence[str] | None = None,
+        when_matched: WhenMatched = "update",
+        duplicates: Duplicates = "error",
+    ) -> Commit:
+        """Inserts rows whose primary keys are new, and replaces the rows that have the others.
+
+        One commit: old rows are marked as deleted, new ones written to one file for each
+        partition. Beside other commits it takes effect as if it had come after them.
+
+        Args:
+            data: see :meth:`append`; a missing column is null in every row that is written.
+            update: columns that rows which are there take from the data; they keep the others.
+                New rows have all columns that are given.
+            when_matched: what is done with a row whose key is there: it is replaced (or updated),
+                ignored, or an error.
+            duplicates: what is done with a key that the data have twice: ``"error"``, or
+                ``"last"``, which takes the last row of it.
+
+        Raises:
+            InvalidArgumentError: the table has no primary key; a key has a null; as
+                :meth:`append`.
+            DuplicateKeyError: the data have a key twice, the message names both rows; or
+                ``when_matched="error"`` and a key is there.
+            ConflictError, OSError: as :meth:`append`. After any error the table is as it was.
+
+        Cost: a sort of the data, on disk beyond 128 MiB, a lookup of their keys in the files that
+            can have them, and the files that are written; other columns of matched rows are read
+            with ``update`` alone. Memory beyond that of a file being written: 16 bytes for each
+            row that is replaced.
+        """
+        begin = time.perf_counter()
+        metadata = self._newest()
+        change = upsert_change(
+            data,
+            metadata,
+            self._current_files,
+            update=update,
+            when_matched=when_matched,
+            duplicates=duplicates,
+        )
         return self._commit(change, metadata, begin)
 
     def overwrite(

@@ -110,13 +110,18 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
 class Conformer:
     """Brings batches to the columns of a table, by name.
 
+    Args:
+        partial: columns that the data do not have are left out.
+
+    Attributes:
+        schema: of the batches.
+
     Raises:
         InvalidArgumentError: an unknown column, one that is missing and must have values, a type
             whose values may not fit, or a value that does not.
     """
 
-    def __init__(self, have: pa.Schema, wanted: pa.Schema) -> None:
-        self._wanted = wanted
+    def __init__(self, have: pa.Schema, wanted: pa.Schema, *, partial: bool = False) -> None:
         unknown = [name for name in have.names if name not in wanted.names]
         if unknown:
             raise InvalidArgumentError(
@@ -129,6 +134,8 @@ class Conformer:
         for field in wanted:
             at = have.get_field_index(field.name)
             place = f"column {field.name!r}"
+            if at < 0 and partial:
+                continue
             if at < 0:
                 _missing(field, place)
                 self._parts.append((None, None, field))
@@ -137,6 +144,7 @@ class Conformer:
             storage = _without_extension(kind)
             convert = converter(storage, field.type, match_by_name, _missing, _check, place)
             self._parts.append((at, _stored(kind, convert), field))
+        self.schema = pa.schema([field for _, _, field in self._parts])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = []
@@ -151,7 +159,7 @@ class Conformer:
                 )
             _refuse_inner_nulls(field.type, array, field.name)
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._wanted)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
