@@ -139,7 +139,10 @@ class _Binder:
         try:
             column = resolve_sql(self._schema, parts, quoted=quoted)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{error} (at {place_of(self._text, tree.start)})") from None
+            text = "" if not quoted or len(parts) > 1 else parts[0].replace("'", "''")
+            hint = f"; text is written in single quotes: '{text}'" if text else ""
+            place = place_of(self._text, tree.start)
+            raise InvalidArgumentError(f"{error}{hint} (at {place})") from None
         is_uuid = getattr(column.type, "extension_name", "") == "arrow.uuid"
         return Col(column, pa.uuid() if is_uuid else plain_type(column.type))
 
@@ -344,6 +347,12 @@ class _Binder:
     def _any_of(self, tree: Syntax, value: Any, members: Sequence[Any]) -> Term:
         if not members:
             return Lit(pa.scalar(False), BOOL)
+        exact = not isinstance(value, _Row) and (
+            pt.is_integer(value.type) or pt.is_decimal(value.type)
+        )
+        if exact and any(pt.is_floating(member.type) for member in members):
+            # One float turns all of them into floats, not only what it is compared with.
+            value = self._converted(tree, value, pa.float64())
         if isinstance(value, _Row) or not all(isinstance(member, Lit) for member in members):
             found = [self._compare(tree, "==", value, member) for member in members]
             return self._logic(tree, "or", *found)
@@ -630,7 +639,7 @@ class _Binder:
     def _divided(self, tree: Syntax) -> Deep[Term]:
         """``//``, which is ``/`` of what are not integers."""
         args = yield self._args(tree, 2)
-        whole = all(pt.is_integer(arg.type) for arg in args)
+        whole = all(map(_is_whole, args))
         return self._applied(tree, "//" if whole else "/", args)
 
     def _negate(self, tree: Syntax) -> Deep[Term]:
@@ -888,6 +897,12 @@ def _is_null(value: Value) -> Value:
 
 def _is_known(wanted: bool, value: Value) -> Value:
     return pc.fill_null(value if wanted else pc.invert(value), False)
+
+
+def _is_whole(term: Term) -> bool:
+    """An integer, also one that is computed as a decimal, having more than 64 bits."""
+    wide = not isinstance(term, Col) and term.type in (pa.decimal128(20, 0), pa.decimal128(38, 0))
+    return bool(pt.is_integer(term.type)) or wide
 
 
 def _is_one_of(value: Value, *members: Value) -> Value:

@@ -84,7 +84,10 @@ def _decimal_to_float(value: Value) -> Value:
         number = value.as_py()
         return pa.scalar(None if number is None else float(number), pa.float64())
     if value.type.bit_width > 64:
-        return value.cast(pa.float64())
+        try:  # by one division, which rounds once; pyarrow multiplies by what is rounded itself
+            value = value.cast(pa.decimal64(NARROW, value.type.scale))
+        except pa.ArrowInvalid:
+            return value.cast(pa.float64())
     ints = to_ints(value).cast(pa.float64(), safe=False)
     return pc.divide(ints, 10.0**value.type.scale)
 

@@ -274,9 +274,10 @@ def _guarded(case: Case, rows: RowBatch) -> Deep[Value]:
             holds = pc.fill_null(full(holds, len(part)), False)
             taken = pc.replace_with_mask(left, left, holds)
         part = rows.where(taken)
-        value = yield _evaluate(case.args[i if last else i + 1], part)
-        value = settled(full(value, len(part)), case.type)
-        found = _placed(found, taken, value)
+        if len(part):  # what is the same for all rows would fail for none as well
+            value = yield _evaluate(case.args[i if last else i + 1], part)
+            value = settled(full(value, len(part)), case.type)
+            found = _placed(found, taken, value)
         left = pc.and_not(left, taken)
     return found
 
@@ -294,6 +295,8 @@ def _decided(node: Call, rows: RowBatch) -> Deep[Value]:
     for arg in node.args:
         open_ = pc.fill_null(pc.not_equal(found, decides), True)
         part = rows.where(open_)
+        if not len(part):
+            break
         value = yield _evaluate(arg, part)
         value = _placed(found, open_, full(value, len(part)))
         found = node.kernel(found, value)

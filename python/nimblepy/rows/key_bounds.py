@@ -39,7 +39,7 @@ def typed_bound(
         if is_null(value):
             values.append(pa.scalar(None, data_type))
             continue
-        found = place_key(name, data_type, value)
+        found = place_key(name, data_type, columns.read(i, value))
         if found.exact is not None:
             values.append(found.exact)
             continue
@@ -91,7 +91,7 @@ def typed_prefix(
             starts = True
             values.append(_starts_with_scalar(name, data_type, value))
             continue
-        scalar, fits = exact_key(name, data_type, value)
+        scalar, fits = exact_key(name, data_type, columns.read(i, value))
         if not fits or (scalar is None and not null_equals):  # equals nothing
             return None
         values.append(pa.scalar(None, data_type) if scalar is None else scalar)

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.kinds import is_text, value_type
 from nimblepy.schema.names import ColumnName, output_name
+from nimblepy.schema.text import is_spelled, parse_text
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import exact_keys, show
 
@@ -27,12 +29,30 @@ class KeyColumns:
     Attributes:
         names: what dicts and tables call them, in the order in which tuples give them.
         types: their value types (dictionaries looked through).
+        spelled: the declared types of those whose values may be given as text; otherwise ``None``.
         descending: their directions in the index; those of keys do not matter.
     """
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     descending: tuple[bool, ...]
+    spelled: tuple[pa.DataType | None, ...]
+
+    def read(self, column: int, value: object) -> object:
+        """``value``, given for one of the columns, with text that spells a time or UUID read.
+
+        Raises:
+            InvalidArgumentError: the text spells none.
+        """
+        spelled = self.spelled[column]
+        if spelled is None or not isinstance(value, (str, pa.StringScalar)):
+            return value
+        try:
+            return parse_text(spelled, value if isinstance(value, str) else value.as_py())
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"key {show(value)} does not fit column {self.names[column]!r}: {error}"
+            ) from None
 
 
 def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
@@ -41,10 +61,12 @@ def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
     Raises:
         InvalidArgumentError: ``schema`` has no such column.
     """
+    columns = [resolve_column(schema, key.column) for key in keys]
     return KeyColumns(
         names=tuple(output_name(key.column) for key in keys),
-        types=tuple(resolve_column(schema, key.column).value_type for key in keys),
+        types=tuple(column.value_type for column in columns),
         descending=tuple(key.descending for key in keys),
+        spelled=tuple(column.type if is_spelled(column.type) else None for column in columns),
     )
 
 
@@ -63,12 +85,25 @@ def typed_keys(
     raw = _columns_of(keys, columns)
     arrays: list[pa.Array] = []
     usable: np.ndarray[Any, np.dtype[np.bool_]] | None = None
-    for name, data_type, values in zip(columns.names, columns.types, raw, strict=True):
-        array, bad = exact_keys(name, data_type, values)
+    for i, values in enumerate(raw):
+        if columns.spelled[i] is not None:
+            values = _read_all(columns, i, values)
+        array, bad = exact_keys(columns.names[i], columns.types[i], values)
         arrays.append(array)
         if bad is not None and bad.any():
             usable = ~bad if usable is None else usable & ~bad
     return tuple(arrays), usable
+
+
+def _read_all(columns: KeyColumns, column: int, values: Any) -> Any:
+    """Values for one of the columns with the text among them read."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        if not is_text(value_type(values.type)):
+            return values
+        values = values.to_pylist()
+    elif isinstance(values, np.ndarray) and values.dtype.kind not in "OUT":
+        return values
+    return [columns.read(column, value) for value in values]
 
 
 def single_row(names: Sequence[ColumnName], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:

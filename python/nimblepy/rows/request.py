@@ -187,10 +187,15 @@ def key_prefix(
 
 
 def key_width(keys: Any) -> int | None:
-    """Values of each key where tuples or dicts say it: short ones are prefixes of the key."""
-    if isinstance(keys, (list, tuple)) and keys and isinstance(keys[0], (tuple, Mapping)):
-        return len(keys[0])
-    return None
+    """Values of each of many keys where they say it: short ones are prefixes of the key.
+
+    ``None`` where their columns have names, or they are not known before they are used up.
+    """
+    if isinstance(keys, (list, tuple)) and keys:
+        return len(keys[0]) if isinstance(keys[0], (tuple, list, Mapping)) else 1
+    if isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        return None if pa.types.is_struct(keys.type) else 1
+    return 1 if isinstance(keys, np.ndarray) and keys.ndim == 1 else None
 
 
 def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, ...]:

@@ -98,7 +98,8 @@ class Rows(_core.PointBase, Described):
                 time for a column with a zone), or one that lies between two values of the column
                 (1.5 for int64, 0.1 for float32, where 0.1 means that very double). A value beyond
                 all of the column's (300 for int8) matches nothing. This holds for keys and
-                prefixes everywhere; bounds of ranges take what lies between as well.
+                prefixes everywhere; bounds of ranges take what lies between as well. Text is
+                taken for a date, time or UUID, read as filters read it.
 
         Cost: two binary searches and one block per column, without I/O once these are in memory.
             In many files, a binary search over their bounds first.
@@ -139,7 +140,9 @@ class Rows(_core.PointBase, Described):
 
         Args:
             keys: Arrow array, numpy array, list of scalars or of tuples, or tabular data whose
-                columns are the key columns. A key that is given twice is answered twice.
+                columns are the key columns. A key that is given twice is answered twice. One
+                shorter than the cluster key, a scalar being a key of one column, stands for all
+                that begin with it.
             on: the indexed columns; the default is the cluster key. Leading columns of it match
                 every row that begins with these values. Sort keys are taken as their columns.
             probe_row: name of an int64 column to put first: position of the key that matched.
@@ -309,23 +312,35 @@ class Rows(_core.PointBase, Described):
         return self._taken(self.current, rows, columns)
 
     def sample(
-        self, fraction: float, *, seed: int | None = None, columns: Columns = None
+        self,
+        fraction: float,
+        *,
+        seed: int | None = None,
+        columns: Columns = None,
+        filter: Filter = None,
+        params: Parameters = None,
     ) -> pa.Table:
         """Rows drawn at random, in file order; each is taken with the same probability.
 
         Args:
             fraction: the probability, above 0 and at most 1.
             seed: of the generator; the same one draws the same rows of the same data.
+            filter, params: as for :meth:`scan`; rows are drawn among those that pass.
 
         Cost: as :meth:`take` of as many rows: nearly every block is read unless ``fraction`` is
-            well below one row per block.
+            well below one row per block. With ``filter`` as the scan.
         """
         if not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
             raise InvalidArgumentError(
                 f"fraction: expected above 0 and at most 1, got {fraction!r}"
             )
+        generator = np.random.default_rng(seed)
+        if filter is not None or params is not None:
+            scan = self.scan(columns, filter=filter, params=params)
+            drawn_rows = (b.filter(pa.array(generator.random(b.num_rows) < fraction)) for b in scan)
+            return pa.Table.from_batches(drawn_rows, schema=scan.schema)
         source = self.current
-        generator, left = np.random.default_rng(seed), source.num_rows
+        left = source.num_rows
         drawn, last = [np.empty(0, dtype=np.int64)], -1
         while last < left:  # the rows between two drawn ones are distributed so
             count = int((left - last) * fraction * 1.1) + 16

@@ -7,7 +7,7 @@ methods that people call are written once on top of it, in :class:`nimblepy.rows
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
@@ -244,13 +244,15 @@ class RowSource(Described):
     ) -> Keys:
         """``keys`` and ``on`` of a lookup as a request; ``one``: of a single key."""
         asked = self.on_columns(on)
-        of_what = key_width(keys) if asked is None else asked
+        whole = one and not isinstance(keys[0], (tuple, Mapping))
+        width = None if whole else key_width(keys)
+        of_what = width if asked is None else asked
         known = self._key_columns.get(of_what)
         if known is None:
             names = asked
             if names is None:
                 cluster = self.index_keys(None, ordered=False)
-                names = tuple(key.column for key in leading_keys(cluster, key_width(keys)))
+                names = tuple(key.column for key in leading_keys(cluster, width))
             known = names, key_columns(self.schema, [SortKey(name) for name in names])
             if len(self._key_columns) > MOST_PREPARED:
                 self._key_columns.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from decimal import Decimal
 
 import pyarrow as pa
@@ -16,6 +17,27 @@ from nimblepy.schema.kinds import family, value_type
 _MOST_DIGITS = 100
 
 
+def is_uuid(data_type: pa.DataType) -> bool:
+    """Whether values are UUIDs, and not just any 16 bytes."""
+    return bool(getattr(data_type, "extension_name", "") == "arrow.uuid")
+
+
+def uuid_of(text: str) -> uuid.UUID:
+    """The UUID that text spells, in any of the usual forms."""
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"type mismatch: {text!r} is not a UUID") from error
+
+
+def is_spelled(data_type: pa.DataType) -> bool:
+    """Whether text in a key means a value of the type: times and UUIDs are mostly passed around so.
+
+    Text for a number is refused there: it is mostly a mistake.
+    """
+    return is_uuid(data_type) or family(value_type(data_type)) in ("date", "instant", "time")
+
+
 def parse_text(data_type: pa.DataType, text: str) -> object:
     """A quoted SQL literal as a value comparable with ``data_type``, as SQL casts it.
 
@@ -24,6 +46,8 @@ def parse_text(data_type: pa.DataType, text: str) -> object:
     Raises:
         InvalidArgumentError: the text is not a value of that type.
     """
+    if is_uuid(data_type):
+        return uuid_of(text)
     data_type = value_type(data_type)
     kind = family(data_type)
     if kind == "text":

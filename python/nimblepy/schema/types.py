@@ -206,7 +206,7 @@ class FileSummary:
             f"{self.num_rows:,} rows in {self.stripes} stripe{'s' * (self.stripes != 1)}, "
             f"{format_bytes(self.size_bytes)}{index_share}{per_row}"
         )
-        if self.index_seconds:
+        if self.index_seconds and self.index_share >= 0.005:
             head += f"; secondary indexes took {self.index_share:.0%} of {self.write_seconds:.1f} s"
         if not self.columns:
             return head

@@ -30,6 +30,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.conform import same_values
 from nimblepy.schema.kinds import Family, family, is_text, value_type, widens
 from nimblepy.schema.plain import plain_array
+from nimblepy.schema.text import is_uuid, uuid_of
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -282,7 +283,9 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
     _check_comparable(wanted, found, literal)
     value = found.value
     if isinstance(value, (str, bytes, uuid.UUID)):
-        return _place_text(wanted, _as_uuid(data_type, value))
+        if isinstance(value, str) and is_uuid(data_type):
+            return _place_text(wanted, uuid_of(value))
+        return _place_text(wanted, value)
     if isinstance(value, bool):
         return LiteralPosition(exact=pa.scalar(value))
     if isinstance(value, float) and math.isnan(value):
@@ -329,9 +332,10 @@ def _check_comparable(data_type: pa.DataType, found: Exact, literal: object) -> 
         )
     if wanted == "instant" and _has_zone(data_type) != found.has_zone:
         zoned, naive = ("column", "value") if _has_zone(data_type) else ("value", "column")
+        way = "give the value one" if zoned == "column" else "take it off the value"
         raise InvalidArgumentError(
             f"type mismatch: cannot compare a {data_type} column with {show(literal)}: "
-            f"the {zoned} has a time zone and the {naive} has none"
+            f"the {zoned} has a time zone and the {naive} has none; {way}"
         )
 
 
@@ -420,16 +424,6 @@ def _nearest_float(data_type: pa.DataType, value: Fraction) -> pa.Scalar:
     except OverflowError:
         nearest = math.inf if value > 0 else -math.inf
     return pa.scalar(nearest).cast(data_type, safe=False)
-
-
-def _as_uuid(data_type: pa.DataType, value: str | bytes | uuid.UUID) -> str | bytes | uuid.UUID:
-    """Text beside a column of UUIDs is one of them, as in SQL."""
-    if not isinstance(value, str) or getattr(data_type, "extension_name", "") != "arrow.uuid":
-        return value
-    try:
-        return uuid.UUID(value)
-    except ValueError as error:
-        raise InvalidArgumentError(f"type mismatch: {value!r} is not a UUID") from error
 
 
 def _place_text(data_type: pa.DataType, value: str | bytes | uuid.UUID) -> LiteralPosition:

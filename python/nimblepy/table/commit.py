@@ -22,6 +22,10 @@ class Commit:
 
     Attributes:
         snapshot: the snapshot that it made; the one that was there where nothing was to be done.
+        rows_inserted, rows_updated, rows_deleted: rows of the table, not of files: a row that is
+            moved to a new file is none of them.
+        files_added, files_removed: data files.
+        bytes_written: of the new data files.
         retries: how often another commit was first.
         seconds: from the call to the end of the commit.
     """

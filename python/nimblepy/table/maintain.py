@@ -47,9 +47,13 @@ def instant_ms(age: Age, what: str) -> int:
         return int((time.time() - age.total_seconds()) * 1000)
     if isinstance(age, datetime.datetime):
         if age.tzinfo is None:
-            raise InvalidArgumentError(f"{what}: {age} has no time zone")
+            raise InvalidArgumentError(
+                f"{what}: {age} has no time zone; give it one, as in datetime(..., tzinfo=UTC)"
+            )
         return int(age.timestamp() * 1000)
-    raise InvalidArgumentError(f"{what}: expected a timedelta or datetime, got {age!r}")
+    raise InvalidArgumentError(
+        f"{what}: expected a datetime with a zone, or a timedelta for an age, got {age!r}"
+    )
 
 
 def expire(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVersionError
-from nimblepy.expr.filter import parse_filter
+from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.source import Filter
@@ -203,14 +203,16 @@ class Table(VersionedRows[FileSet]):
         tables = [reading.child(file).to_table(primary) for file in files]
         return NewKeys(primary, pa.concat_tables(tables)) if tables else None
 
-    def delete(self, filter: Filter = None, *, keys: Any = None) -> Commit:
+    def delete(
+        self, filter: Filter = None, *, keys: Any = None, params: Parameters = None
+    ) -> Commit:
         """Removes rows: those that pass a filter, or those with some primary keys.
 
         Files all of whose rows go leave the table; of others the positions of the rows are kept
         in one delete file for each partition.
 
         Args:
-            filter: a pyarrow expression or SQL text, as for :meth:`scan`.
+            filter, params: a pyarrow expression or SQL text, as for :meth:`scan`.
             keys: as for :meth:`lookup`, of a table with a primary key.
 
         Raises:
@@ -220,6 +222,7 @@ class Table(VersionedRows[FileSet]):
         Cost: files that may have such rows are read as a scan or lookup reads them.
         """
         begin = time.perf_counter()
+        filter = with_params(filter, params)
         if (filter is None) == (keys is None):
             raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
         metadata = self._newest()
@@ -282,17 +285,24 @@ class Table(VersionedRows[FileSet]):
         return self._commit(change, metadata, begin)
 
     def overwrite(
-        self, data: Any, *, filter: Filter = None, progress: ProgressArg = None
+        self,
+        data: Any,
+        *,
+        filter: Filter = None,
+        params: Parameters = None,
+        progress: ProgressArg = None,
     ) -> Commit:
         """Replaces rows in one step: those that pass a filter, or all.
 
         Args:
             data: see :meth:`append`; the new rows need not pass the filter.
+            filter, params: as for :meth:`scan`; without a filter all rows are replaced.
 
         Raises:
             As :meth:`append`.
         """
         begin = time.perf_counter()
+        filter = with_params(filter, params)
         metadata = self._newest()
         if filter is not None:
             parse_filter(filter, metadata.schema())
@@ -475,7 +485,7 @@ class Table(VersionedRows[FileSet]):
         if kind == "snapshot":
             return self._known(metadata, value)
         if kind == "time":
-            found = metadata.snapshot_at(instant_ms(value, "at: time"))
+            found = metadata.snapshot_at(instant_ms(value, "at(time=)"))
             if found is None:
                 raise InvalidArgumentError(
                     f"{self.name} had no rows yet at {value}, or they expired"
