@@ -62,6 +62,11 @@ class FileBounds:
             pairs = zip(self._upper, self._lower[1:], strict=False)
             self.disjoint = all(before < after for before, after in pairs)
 
+    @property
+    def keys(self) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+        """The first and the last key of each file."""
+        return self._arrays
+
     @cached_property
     def _lower(self) -> list[bytes]:
         return list(self._arrays[0].to_pylist())

@@ -135,7 +135,7 @@ class ParquetRows(FixedRows):
     # ------------------------------------------------------------------ reading
 
     @cached_property
-    def _group_ends(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def group_ends(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         metadata = self._parquet_metadata
         counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         return np.cumsum(np.array([0, *counts], dtype=np.int64))
@@ -147,7 +147,7 @@ class ParquetRows(FixedRows):
             return pa.Table.from_batches([rows_without_columns(len(wanted))])
         if not len(wanted):
             return schema.empty_table()
-        ends = self._group_ends
+        ends = self.group_ends
         group_of = np.searchsorted(ends, wanted, side="right") - 1
         needed = np.unique(group_of)
         table = self._columns(needed.tolist(), columns, schema)
@@ -200,7 +200,7 @@ class ParquetRows(FixedRows):
 
     def _by_group(self, rows: RowSet) -> Iterator[RowSet]:
         """The rows of each row group that has some, in file order."""
-        ends = self._group_ends.astype(np.uint64)
+        ends = self.group_ends.astype(np.uint64)
         for begin, end in pairwise(ends):
             group = np.array([[begin, end]], dtype=np.uint64)
             part = _core.intersect(rows.ranges, group)

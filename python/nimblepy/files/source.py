@@ -60,6 +60,12 @@ class FilesSource(FixedRows):
     def first_rows(self) -> Positions:
         """Rows that are there before each file, and of all of them."""
 
+    def stored_rows(self, file: int) -> int:
+        """Rows of a source, those that are deleted of it too."""
+        gone = self.deleted(file)
+        live = int(self.first_rows[file + 1] - self.first_rows[file])
+        return live + (0 if gone is None else gone.num_rows)
+
     def name_of(self, file: int) -> str:
         """What one of the sources is called in a message."""
         return f"file {file}"

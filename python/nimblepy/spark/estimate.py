@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from nimblepy.files.dataset import DatasetVersion
+from nimblepy.files.source import FilesSource
 from nimblepy.spark.arguments import JoinArguments
 
 # Microseconds of processor time.
@@ -78,7 +78,7 @@ class JoinEstimate:
 
 
 def estimate_join(
-    probe: DataFrame, dataset: DatasetVersion, join: JoinArguments, probe_rows: int | None = None
+    probe: DataFrame, dataset: FilesSource, join: JoinArguments, probe_rows: int | None = None
 ) -> JoinEstimate:
     """The costs of joining ``probe`` with a dataset."""
     rows, size = _probe_size(probe)

@@ -1,4 +1,4 @@
-"""What a path means: one file, a directory, a glob, or a list of these; checked on the driver."""
+"""What a path means: files, a directory, a glob or a table; looked at on the driver."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import glob
 import hashlib
 import os
 import posixpath
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.files.dataset import Dataset, DatasetVersion, manifest_of_files, open_dataset
 from nimblepy.files.directory import is_directory, resolve_directory
 from nimblepy.files.manifest import Manifest
+from nimblepy.files.source import FilesSource
 from nimblepy.io.location import is_uri
+from nimblepy.rows.source import Filter
+
+if TYPE_CHECKING:
+    from nimblepy.table.members import MemberRows
+    from nimblepy.table.table import Table
 
 _OPTIONS: dict[str, Any] = {
     "filesystem": None,
@@ -26,7 +33,9 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-InputPath: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | File | Dataset
+InputPath: TypeAlias = (
+    "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | File | Dataset | Table"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +78,76 @@ class InputFiles:
     def __reduce__(self) -> tuple[Any, ...]:
         return InputFiles, (self.directory, self.version, self.manifest)
 
+    def for_filter(self, filter: Filter) -> InputFiles:
+        """These files: which of them may pass is looked up in the manifest, where they are."""
+        return self
+
+
+class InputTable:
+    """Files of one snapshot of a table as the driver has planned them; travels to the workers.
+
+    Workers get a description of the files. They ask no catalog and read no metadata.
+
+    Attributes:
+        name: the table's.
+    """
+
+    def __init__(self, name: str, *, rows: MemberRows | None = None, text: str | None = None):
+        self.name = name
+        self._rows = rows
+        self._text = text
+
+    @cached_property
+    def dataset(self) -> MemberRows:
+        """The rows of these files."""
+        if self._rows is not None:
+            return self._rows
+        from nimblepy.table.shipped import rows_of_text
+
+        assert self._text is not None
+        return rows_of_text(self._text)
+
+    @cached_property
+    def text(self) -> str:
+        """The description that workers get. Cost: the snapshot is planned."""
+        if self._text is not None:
+            return self._text
+        from nimblepy.table.shipped import rows_as_text
+
+        return rows_as_text(self.dataset)
+
+    @property
+    def directory(self) -> str:
+        return self.name
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        """Tells these files from all others."""
+        return self.name, hashlib.sha256(self.text.encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InputTable) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shipped_table, (self.name, self.text)
+
+    def for_filter(self, filter: Filter) -> InputTable:
+        """The files that may have rows that pass."""
+        return InputTable(self.name, rows=self.dataset.for_filter(filter))
+
+
+def _shipped_table(name: str, text: str) -> InputTable:
+    return InputTable(name, text=text)
+
+
+SparkInput: TypeAlias = InputFiles | InputTable
+
 
 @lru_cache(maxsize=8)
-def open_cached(files: InputFiles) -> DatasetVersion:
+def open_cached(files: SparkInput) -> FilesSource:
     """The dataset of these very files, open already where an earlier task of the process had it.
 
     Spark starts a worker process per core and reuses it. Local files are mapped, so that the
@@ -80,18 +156,22 @@ def open_cached(files: InputFiles) -> DatasetVersion:
     return files.dataset
 
 
-def find_input(path: InputPath) -> InputFiles:
+def find_input(path: InputPath) -> SparkInput:
     """The files that a path means.
 
     Args:
         path: a file, a directory (with a manifest or just files), a glob, or a list of files; or a
-            :class:`File` or :class:`Dataset` that was opened by a path.
+            :class:`File` or :class:`Dataset` that was opened by a path; or a :class:`Table`, whose
+            snapshot is read.
 
     Raises:
         FileNotFoundError: nothing is there; the message names it.
         InvalidArgumentError: files of different columns or keys; two are named.
         CorruptFileError: a damaged file or manifest; it is named.
     """
+    if is_table(path):
+        table = cast("Table", path)
+        return InputTable(table.name, rows=table.current)
     if isinstance(path, (File, Dataset)):
         if path.source is None:
             raise InvalidArgumentError(
@@ -100,7 +180,7 @@ def find_input(path: InputPath) -> InputFiles:
         if isinstance(path, Dataset):
             return _input_of(path.source, path.current)
         path = path.source
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(cast("Sequence[Any]", path))
     texts = [local_path(os.fspath(item)) for item in paths]
     if not texts:
         raise InvalidArgumentError("path: none given")
@@ -118,6 +198,12 @@ def find_input(path: InputPath) -> InputFiles:
         else:
             files += _globbed(text)
     return _file_input(files)
+
+
+def is_table(given: object) -> bool:
+    """Whether it is a table; loads nothing of tables where nobody else has."""
+    module = sys.modules.get("nimblepy.table.table")
+    return module is not None and isinstance(given, module.Table)
 
 
 def local_path(text: str) -> str:

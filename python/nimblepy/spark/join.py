@@ -21,7 +21,7 @@ from nimblepy.join.plan import HOWS, JoinPlan, plan_join
 from nimblepy.rows.arguments import column_names
 from nimblepy.spark.arguments import Engine, How, JoinArguments, On, Strategy, quoted
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
-from nimblepy.spark.inputs import InputFiles, InputPath, find_input
+from nimblepy.spark.inputs import InputPath, SparkInput, find_input
 from nimblepy.spark.scan_join import OUTER, scan_join
 from nimblepy.spark.schemas import arrow_schema, spark_schema
 from nimblepy.spark.shipping import array_udf, iterator_function
@@ -168,7 +168,7 @@ class PreparedJoin:
     added: StructType
 
 
-def _scan_is_better(probe: DataFrame, files: InputFiles, join: JoinArguments) -> bool:
+def _scan_is_better(probe: DataFrame, files: SparkInput, join: JoinArguments) -> bool:
     """What ``strategy="auto"`` means for this join where an index has its columns."""
     if join.how in OUTER:
         return True
@@ -177,7 +177,7 @@ def _scan_is_better(probe: DataFrame, files: InputFiles, join: JoinArguments) ->
     return estimate_join(probe, files.dataset, join).strategy == "scan"
 
 
-def prepare(probe: StructType, files: InputFiles, join: JoinArguments) -> PreparedJoin:
+def prepare(probe: StructType, files: SparkInput, join: JoinArguments) -> PreparedJoin:
     """Checks names and types of a join and settles what its tasks get."""
     if isinstance(join.condition, Column):
         raise InvalidArgumentError(

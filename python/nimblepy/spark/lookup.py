@@ -70,13 +70,12 @@ def _prepared(path: InputPath, width: int | None, columns: Sequence[str] | None)
     """The lookup by the first ``width`` key columns; ``None``: all of them."""
     files = find_input(path)
     dataset = files.dataset
-    keys = [key.column for key in dataset.cluster_by]
-    if not keys:
-        raise IndexUnavailableError(f"{path}: these files have no cluster key")
+    try:  # of a table with a primary key, that one
+        keys = [key.column for key in dataset.index_keys(None, ordered=False)]
+    except IndexUnavailableError:
+        raise IndexUnavailableError(f"{path}: these files have no cluster key") from None
     if width is not None and not 1 <= width <= len(keys):
-        raise InvalidArgumentError(
-            f"{width} key columns given; the cluster key is ({show_names(keys)})"
-        )
+        raise InvalidArgumentError(f"{width} key columns given; the key is ({show_names(keys)})")
     used = keys[:width]
     types = spark_schema(dataset.projected(tuple(used)))
     # The probe's columns are called like none of the files'.

@@ -21,7 +21,7 @@ from nimblepy.file.options import HashIndex, SortedIndex
 from nimblepy.files.manifest import parse_manifest
 from nimblepy.schema.types import SortKey, pack_sort_keys, parse_sort_keys, unpack_sort_keys
 from nimblepy.schema.values import show
-from nimblepy.spark.inputs import InputFiles
+from nimblepy.spark.inputs import InputFiles, InputTable, SparkInput
 
 # The options in which `scan` and `write` of this package hand over what is no text.
 SCAN_OPTION = "nimblescan"
@@ -29,14 +29,18 @@ INDEXES_OPTION = "nimbleindexes"
 
 
 def pack_scan(
-    files: InputFiles,
+    files: SparkInput,
     filter: str | BoundText | pc.Expression | None,
     key_range: tuple[Any, Any, str] | None,
     keys: pa.Table | None,
 ) -> str:
     """The arguments of a scan as the text of an option."""
-    packed: dict[str, Any] = {"directory": files.directory, "version": files.version}
-    if files.manifest is not None:
+    packed: dict[str, Any]
+    if isinstance(files, InputTable):
+        packed = {"table": files.name, "files": files.text}
+    else:
+        packed = {"directory": files.directory, "version": files.version}
+    if isinstance(files, InputFiles) and files.manifest is not None:
         table = files.manifest.table.replace_schema_metadata(files.manifest.metadata())
         packed["manifest"] = _from_table(table)
     if isinstance(filter, pc.Expression):
@@ -83,13 +87,7 @@ def unpack_scan(text: str) -> dict[str, Any]:
             values = {name: _to_table(table)[name][0] for name in _to_table(table).schema.names}
             params: Any = values if named else list(values.values())
             found["filter"] = BoundText(str(packed["filter"]), params)
-        version = int(packed["version"])
-        manifest = None
-        if "manifest" in packed:
-            table = _to_table(packed["manifest"])
-            metadata = {k.decode(): v for k, v in (table.schema.metadata or {}).items()}
-            manifest = parse_manifest(metadata, table, version, f"option {SCAN_OPTION}")
-        found["files"] = InputFiles(str(packed["directory"]), version, manifest)
+        found["files"] = _unpacked_input(packed)
         if "expression" in packed:
             # Arrow's own format, which holds function names and literals but no code.
             found["filter"] = pc.Expression._deserialize(
@@ -105,6 +103,18 @@ def unpack_scan(text: str) -> dict[str, Any]:
         raise InvalidArgumentError(
             f"option {SCAN_OPTION}: only nimblepy.spark.scan() sets it: {error!r}"
         ) from error
+
+
+def _unpacked_input(packed: Mapping[str, Any]) -> SparkInput:
+    if "table" in packed:
+        return InputTable(str(packed["table"]), text=str(packed["files"]))
+    version = int(packed["version"])
+    manifest = None
+    if "manifest" in packed:
+        table = _to_table(packed["manifest"])
+        metadata = {k.decode(): v for k, v in (table.schema.metadata or {}).items()}
+        manifest = parse_manifest(metadata, table, version, f"option {SCAN_OPTION}")
+    return InputFiles(str(packed["directory"]), version, manifest)
 
 
 def pack_indexes(indexes: Sequence[HashIndex | SortedIndex]) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.names import ColumnName
 from nimblepy.spark.arguments import JoinArguments, quoted
-from nimblepy.spark.inputs import InputFiles
+from nimblepy.spark.inputs import SparkInput
 from nimblepy.spark.source import read_files
 from nimblepy.spark.splits import ScanSpec
 
@@ -24,7 +24,7 @@ OUTER = {
 _HOWS = {**OUTER, "semi": "left_semi", "anti": "left_anti"}
 
 
-def scan_join(probe: DataFrame, inputs: InputFiles, join: JoinArguments) -> DataFrame:
+def scan_join(probe: DataFrame, inputs: SparkInput, join: JoinArguments) -> DataFrame:
     """The join as Spark plans it; it may broadcast or shuffle either side.
 
     Raises:
@@ -71,7 +71,7 @@ def _named(column: ColumnName) -> str:
 
 def _build(
     probe: DataFrame,
-    inputs: InputFiles,
+    inputs: SparkInput,
     join: JoinArguments,
     keys: list[str],
     shown: Mapping[str, str],

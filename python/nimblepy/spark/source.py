@@ -19,15 +19,16 @@ from pyspark.sql.types import StructType
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
-from nimblepy.files.dataset import DatasetVersion
+from nimblepy.files.source import FilesSource
 from nimblepy.rows.arguments import Inclusive, column_names
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
-from nimblepy.spark.inputs import InputPath, find_input, open_cached
+from nimblepy.spark.inputs import InputPath, SparkInput, find_input, open_cached
 from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_scan
 from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
+from nimblepy.spark.tables import table_of_options
 from nimblepy.spark.write import NimbleWriter
 
 # Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
@@ -39,6 +40,9 @@ class NimbleDataSource(DataSource):
     """``spark.read.format("nimble")`` and ``df.write.format("nimble")``.
 
     Options of a read: ``columns`` ("a, b"), ``filter`` (SQL text), ``parts`` (how many partitions).
+    Of a table instead of a path: ``catalog`` (as for :func:`nimblepy.connect`; its properties as
+    ``catalog.NAME``), ``table``, and at most one of ``snapshot``, ``tag``, ``branch`` and ``time``
+    (ISO 8601 with its zone).
     Options of a write: see :mod:`nimblepy.spark.write`.
     """
 
@@ -143,6 +147,9 @@ def scan(
     asked = with_params(filter, params)
     if asked is not None:
         parse_filter(asked, dataset.schema)
+        if keys is None and key_range is None:
+            files = files.for_filter(asked)
+            dataset = files.dataset
     if key_range is not None:
         if len(key_range) not in (2, 3):
             raise InvalidArgumentError(f"key_range: expected (lower, upper), got {key_range!r}")
@@ -166,13 +173,13 @@ def scan(
 
 
 def _read_now(
-    spec: ScanSpec, dataset: DatasetVersion, slices: Sequence[RowSlice], target: pa.Schema
+    spec: ScanSpec, dataset: FilesSource, slices: Sequence[RowSlice], target: pa.Schema
 ) -> pa.Table:
     batches = [batch for row_slice in slices for batch in read_slice(spec, dataset, row_slice)]
     return pa.Table.from_batches([conform(batch, target) for batch in batches], target)
 
 
-def _key_table(dataset: DatasetVersion, keys: object) -> pa.Table:
+def _key_table(dataset: FilesSource, keys: object) -> pa.Table:
     """The keys that are possible at all, in the key's types."""
     request = dataset.keys_request(keys)
     table = pa.Table.from_batches([request.batch(request.names)])
@@ -183,7 +190,11 @@ def _scanned(options: Any) -> dict[str, Any]:
     """The arguments of a scan: of :func:`scan`, or of the options that people set."""
     if SCAN_OPTION in options:
         return unpack_scan(options[SCAN_OPTION])
-    return {"files": find_input(_paths(options)), "filter": options.get("filter")}
+    filter = options.get("filter")
+    if "table" in options or "catalog" in options:
+        files: SparkInput = table_of_options(options)
+        return {"files": files.for_filter(filter), "filter": filter}
+    return {"files": find_input(_paths(options)), "filter": filter}
 
 
 def _paths(options: Any) -> Any:

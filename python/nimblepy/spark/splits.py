@@ -15,11 +15,13 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
 from nimblepy.file.file import File
-from nimblepy.files.dataset import DatasetVersion
+from nimblepy.files.mapped import MappedRows
+from nimblepy.files.parquet_rows import ParquetRows
+from nimblepy.files.source import FilesSource
+from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.request import KeyRange, Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.scan import Scan
-from nimblepy.spark.inputs import InputFiles
+from nimblepy.spark.inputs import SparkInput
 
 # Files whose stripes are looked at one by one; of more, whole files are parts.
 MOST_OPENED = 32
@@ -27,6 +29,7 @@ MOST_OPENED = 32
 # worth a task.
 PART_BYTES = 64 << 20
 LEAST_ROWS = 65_536
+_NO_ROWS = RowSet.of_range(0, 0)
 # Rows and files up to which a scan is answered by the driver, which costs less than one task.
 FEW_ROWS = 8_192
 FEW_FILES = 4
@@ -44,7 +47,7 @@ class ScanSpec:
         parts: number of parts wanted; ``None``: from the machine and the size.
     """
 
-    files: InputFiles
+    files: SparkInput
     columns: tuple[str, ...]
     filter: Any = None
     key_range: tuple[Any, Any, str] | None = None
@@ -54,7 +57,11 @@ class ScanSpec:
 
 @dataclass(frozen=True)
 class RowSlice:
-    """Rows of one file: a range, or for lookups some rows of the dataset."""
+    """Rows of one file, those that are deleted of it too; or some rows of the dataset.
+
+    Attributes:
+        rows: none of them is deleted; ``None``: those from ``begin`` to ``end`` of ``file``.
+    """
 
     file: int
     begin: int
@@ -62,7 +69,7 @@ class RowSlice:
     rows: RowSet | None = None
 
 
-def plan_parts(spec: ScanSpec, dataset: DatasetVersion) -> list[list[RowSlice]]:
+def plan_parts(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]:
     """The slices of each part; index and zone maps have dropped what cannot pass."""
     if spec.keys is not None:
         return _parts_of_keys(spec, dataset)
@@ -72,7 +79,8 @@ def plan_parts(spec: ScanSpec, dataset: DatasetVersion) -> list[list[RowSlice]]:
         return []
     # As for Spark's own files: a task per processor, more only where those would be large. A task
     # that does nothing in a Python worker takes 0.1 s of processor time.
-    size_bytes = dataset.size_bytes * rows / max(1, dataset.num_rows)
+    stored = sum(dataset.stored_rows(i) for i in range(dataset.num_files))
+    size_bytes = dataset.size_bytes * rows / max(1, stored)
     size_bytes *= len(spec.columns) / max(1, len(dataset.schema))
     wanted = spec.parts or max(_processors(), math.ceil(size_bytes / PART_BYTES))
     most = rows if spec.parts else max(LEAST_ROWS, math.ceil(rows / wanted))
@@ -86,7 +94,7 @@ def plan_parts(spec: ScanSpec, dataset: DatasetVersion) -> list[list[RowSlice]]:
     return _packed(cut, size)
 
 
-def few_rows(spec: ScanSpec, dataset: DatasetVersion) -> list[RowSlice] | None:
+def few_rows(spec: ScanSpec, dataset: FilesSource) -> list[RowSlice] | None:
     """All that a scan reads where index and zone maps leave few rows of few files.
 
     ``None`` where they leave more, or where nothing but reading could tell.
@@ -109,51 +117,62 @@ def few_rows(spec: ScanSpec, dataset: DatasetVersion) -> list[RowSlice] | None:
 
 
 def read_slice(
-    spec: ScanSpec, dataset: DatasetVersion, row_slice: RowSlice
+    spec: ScanSpec, dataset: FilesSource, row_slice: RowSlice
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a slice that pass the filter, in the columns of the scan."""
+    parsed = None if spec.filter is None else parse_filter(spec.filter, dataset.schema)
     if row_slice.rows is None:
-        yield from file_scan(spec, dataset.child(row_slice.file), row_slice).to_batches()
+        rows = RowSet.of_range(row_slice.begin, row_slice.end).in_file(row_slice.file)
+        yield from dataset.filtered(
+            Where(parsed, rows), spec.columns, batch_rows=LEAST_ROWS, threads=1
+        )
         return
-    if spec.filter is None:
+    if parsed is None:
         yield from dataset.read(row_slice.rows, spec.columns).to_batches()
         return
-    parsed = parse_filter(spec.filter, dataset.schema)
     columns = tuple(dict.fromkeys([*spec.columns, *(path[0] for path in parsed.columns)]))
     for batch in dataset.read(row_slice.rows, columns).to_batches():
         yield parsed.apply(batch).select(list(spec.columns))
 
 
-def _range_of(spec: ScanSpec, dataset: DatasetVersion) -> KeyRange:
+def _range_of(spec: ScanSpec, dataset: FilesSource) -> KeyRange:
     assert spec.key_range is not None
     lower, upper, inclusive = spec.key_range
     return dataset.range_request(lower, upper, inclusive=inclusive)  # type: ignore[arg-type]
 
 
-def _where_of(spec: ScanSpec, dataset: DatasetVersion) -> Where:
-    return dataset.where_request(spec.filter)
+def _where_of(spec: ScanSpec, dataset: FilesSource, rows: RowSet = _NO_ROWS) -> Where:
+    """The filter of a scan, over some rows of a file."""
+    return Where(None if spec.filter is None else parse_filter(spec.filter, dataset.schema), rows)
 
 
-def _row_slices(spec: ScanSpec, dataset: DatasetVersion) -> list[RowSlice]:
+def _row_slices(spec: ScanSpec, dataset: FilesSource) -> list[RowSlice]:
     found: list[RowSlice] = []
     if spec.key_range is not None:
         request = _range_of(spec, dataset)
         for i in dataset.candidates(request):
-            begin, end = dataset.child(i).find(request).as_range or (0, 0)
-            found.append(RowSlice(i, begin, end))
+            rows = dataset.child(i).find(request)
+            if rows.as_range is not None:
+                found.append(RowSlice(i, *rows.as_range))
+                continue
+            # A file that is not in the order of the key, or has no index on it.
+            gone = dataset.deleted(i)
+            left = rows if gone is None else rows.minus(gone)
+            found.append(RowSlice(i, 0, left.num_rows, left.in_file(i)))
     else:
-        firsts = dataset.first_rows
-        left = dataset.candidates(_where_of(spec, dataset))
-        found = [RowSlice(i, 0, int(firsts[i + 1] - firsts[i])) for i in left]
+        files = dataset.candidates(_where_of(spec, dataset))
+        found = [RowSlice(i, 0, dataset.stored_rows(i)) for i in files]
     found = [row_slice for row_slice in found if row_slice.begin < row_slice.end]
     if spec.filter is None or len(found) > MOST_OPENED:
         return found
     return [narrow for row_slice in found for narrow in _narrowed(spec, dataset, row_slice)]
 
 
-def _narrowed(spec: ScanSpec, dataset: DatasetVersion, row_slice: RowSlice) -> list[RowSlice]:
+def _narrowed(spec: ScanSpec, dataset: FilesSource, row_slice: RowSlice) -> list[RowSlice]:
     """What index and zone maps leave of a slice, without its gaps where those are large."""
-    where = Where(_where_of(spec, dataset).filter, RowSet.of_range(row_slice.begin, row_slice.end))
+    if row_slice.rows is not None:
+        return [row_slice]
+    where = _where_of(spec, dataset, RowSet.of_range(row_slice.begin, row_slice.end))
     ranges = dataset.child(row_slice.file).find(where).merged().ranges.tolist()
     merged: list[list[int]] = []
     for begin, end in ranges:
@@ -164,18 +183,7 @@ def _narrowed(spec: ScanSpec, dataset: DatasetVersion, row_slice: RowSlice) -> l
     return [RowSlice(row_slice.file, begin, end) for begin, end in merged]
 
 
-def file_scan(spec: ScanSpec, file: File, row_slice: RowSlice) -> Scan:
-    """The scan of one slice; a task has one processor."""
-    return file.scan(
-        list(spec.columns),
-        filter=spec.filter,
-        row_range=(row_slice.begin, row_slice.end),
-        batch_rows=LEAST_ROWS,
-        threads=1,
-    )
-
-
-def _parts_of_keys(spec: ScanSpec, dataset: DatasetVersion) -> list[list[RowSlice]]:
+def _parts_of_keys(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]:
     rows = _rows_of_keys(spec, dataset)
     count = rows.num_rows
     if not count:
@@ -189,7 +197,7 @@ def _parts_of_keys(spec: ScanSpec, dataset: DatasetVersion) -> list[list[RowSlic
     ]
 
 
-def _rows_of_keys(spec: ScanSpec, dataset: DatasetVersion) -> RowSet:
+def _rows_of_keys(spec: ScanSpec, dataset: FilesSource) -> RowSet:
     """Rows that have one of the keys, each once, in the order of the files."""
     assert spec.keys is not None
     found = dataset.find(dataset.keys_request(spec.keys, spec.keys.column_names)).expand()
@@ -201,15 +209,25 @@ def _rows_of_keys(spec: ScanSpec, dataset: DatasetVersion) -> RowSet:
     return found.entries(at)
 
 
-def _stripe_ends(file: File) -> list[int]:
-    """Rows at which stripes end."""
+def _stripe_ends(file: FixedRows) -> list[int]:
+    """Rows at which stripes, or the row groups of Parquet, end."""
+    if isinstance(file, MappedRows):
+        return _stripe_ends(file.child)
+    if isinstance(file, ParquetRows):
+        return [int(end) for end in file.group_ends]
+    if not isinstance(file, File):
+        return []
     return [first + rows for group in _core.layout(file.handle.core) for first, rows, _ in group[1]]
 
 
-def _cut(row_slice: RowSlice, size: int, file: File | None) -> list[RowSlice]:
+def _cut(row_slice: RowSlice, size: int, file: FixedRows | None) -> list[RowSlice]:
     """A row_slice in slices of about ``size`` rows that end where stripes do."""
     if file is None or row_slice.end - row_slice.begin <= size:
         return [row_slice]
+    if row_slice.rows is not None:
+        cuts = range(0, row_slice.end, size)
+        parts = [row_slice.rows.slice(at, at + size) for at in cuts]
+        return [RowSlice(row_slice.file, 0, part.num_rows, part) for part in parts]
     out = []
     begin = row_slice.begin
     ends = _stripe_ends(file)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
-from nimblepy.spark.inputs import InputFiles, open_cached
+from nimblepy.spark.inputs import SparkInput, open_cached
 from nimblepy.spark.schemas import conform, conform_array
 
 # Rows that one lookup answers: more of them touch each block of the file once.
@@ -39,7 +39,7 @@ class JoinSpec:
         target: Spark's Arrow types of the columns that the join adds.
     """
 
-    files: InputFiles
+    files: SparkInput
     probe: pa.Schema
     plan: JoinPlan
     target: pa.Schema
@@ -132,7 +132,7 @@ def joined_rows(
 
 
 def keyed_rows(
-    files: InputFiles, key: Any, how: str, columns: tuple[str, ...] | None
+    files: SparkInput, key: Any, how: str, columns: tuple[str, ...] | None
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Rows of any RDD to pairs (row, match as a dict or ``None``)."""
     key_of = _key_function(key)

@@ -25,7 +25,7 @@ from nimblepy.files.source import FilesSource
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import On
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
-from nimblepy.rows.source import Getter, OnKeys, Projected
+from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IoStats, SortKey, column_of
@@ -209,8 +209,14 @@ class MemberRows(FilesSource):
             self._deleted[file] = None if rows is None else _row_set(rows)
         return self._deleted[file]
 
+    def stored_rows(self, file: int) -> int:
+        return self.members[file].file.rows
+
     def name_of(self, file: int) -> str:
         return self.members[file].file.path
+
+    def for_filter(self, filter: Filter) -> MemberRows:
+        return self
 
     # ------------------------------------------------------------------ keys
 
