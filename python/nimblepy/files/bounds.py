@@ -37,6 +37,12 @@ class EncodedKeys:
         """As numpy byte strings, for keys of one width: they compare like the keys."""
         return self._bytes.view(f"S{self.width}")
 
+    def to_array(self) -> pa.BinaryArray:
+        offsets = pa.py_buffer(self._offsets.astype(np.int32))
+        return pa.Array.from_buffers(
+            pa.binary(), len(self), [None, offsets, pa.py_buffer(self._bytes)]
+        )
+
     def to_list(self) -> list[bytes]:
         raw = self._bytes.tobytes()
         at = self._offsets.tolist()

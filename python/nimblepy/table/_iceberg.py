@@ -18,11 +18,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
 import pyiceberg
+from pyiceberg.avro.codecs import KNOWN_CODECS
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
@@ -38,9 +41,23 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.expressions import (
+    AlwaysFalse,
     AlwaysTrue,
     And,
     BooleanExpression,
+    BoundEqualTo,
+    BoundGreaterThan,
+    BoundGreaterThanOrEqual,
+    BoundIn,
+    BoundIsNaN,
+    BoundIsNull,
+    BoundLessThan,
+    BoundLessThanOrEqual,
+    BoundLiteralPredicate,
+    BoundNotEqualTo,
+    BoundNotNull,
+    BoundPredicate,
+    BoundStartsWith,
     EqualTo,
     GreaterThan,
     GreaterThanOrEqual,
@@ -129,7 +146,8 @@ from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import is_nan
-from nimblepy.table.avro import container
+from nimblepy.table.avro import container, read_container
+from nimblepy.table.manifests import ManifestFiles, manifest_files
 from nimblepy.table.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.model import (
     Content,
@@ -141,6 +159,7 @@ from nimblepy.table.model import (
     Reference,
     Snapshot,
 )
+from nimblepy.table.pruning import Always, Both, Leaf, Op, Test
 from nimblepy.table.recent import Recent
 from nimblepy.table.values import constant, internal_value
 
@@ -198,7 +217,6 @@ def self_test() -> None:
         (ice_update, "_apply_table_update"),
         (ice_update, "_TableMetadataUpdateContext"),
         (ice_update, "_update_table_metadata_log"),
-        (ice_visitors, "_InclusiveMetricsEvaluator"),
         (ice_visitors, "_StrictMetricsEvaluator"),
         (IceDataFile, "from_args"),
         (ManifestEntry, "from_args"),
@@ -916,6 +934,20 @@ class Metadata:
             for entry in manifest.raw.fetch_manifest_entry(self.ice.io)
         ]
 
+    def columns(self, manifest: Manifest) -> ManifestFiles:
+        """The live files of a manifest, as columns. Cost: one read."""
+        self.reads += 1
+        with self.ice.io.new_input(manifest.path).open() as source:
+            data = source.read()
+        container = read_container(data, new_decoder, _decompressor, manifest.path)
+        return manifest_files(
+            container,
+            new_decoder,
+            path=manifest.path,
+            spec_id=manifest.spec_id,
+            sequence=manifest.raw.sequence_number,
+        )
+
     def added_and_removed(self, snapshot: Snapshot) -> tuple[list[DataFile], list[str]]:
         """Files that one commit added, and paths of those it removed."""
         added, removed = [], []
@@ -956,6 +988,14 @@ def _plain_manifest(item: ManifestFile) -> Manifest:
         sequence=item.sequence_number or 0,
         raw=item,
     )
+
+
+def _decompressor(name: str) -> Callable[[bytes], bytes] | None:
+    """What undoes a codec of Avro; ``None``: nothing is to be undone."""
+    if name not in KNOWN_CODECS:
+        raise ValueError(f"the codec {name!r}; pyiceberg has {', '.join(KNOWN_CODECS)}")
+    codec = KNOWN_CODECS[name]
+    return None if codec is None else codec.decompress
 
 
 def _total(added: int | None, existing: int | None) -> int:
@@ -1069,6 +1109,7 @@ class Pruner:
 
     Attributes:
         exact: the tests say just what the conjuncts say, so that :meth:`whole` may be asked.
+        expression: all of them, as the library has it; it may say less than they do.
     """
 
     def __init__(
@@ -1082,43 +1123,50 @@ class Pruner:
         self._tested: set[int] = set()
         for node in conjuncts:
             expression = And(expression, self._expression(node))
-        self._expression_all = expression
-        self._by_spec: dict[int, tuple[Any, Any]] = {}
-        self._metrics = ice_visitors._InclusiveMetricsEvaluator(self._schema, expression)
+        self.expression = expression
+        self._by_spec: dict[int, Test] = {}
+        self._by_manifest: dict[int, Callable[[ManifestFile], bool]] = {}
 
     def manifest(self, manifest: Manifest) -> bool:
         """Whether a manifest may list files with such rows."""
-        return bool(self._of_spec(manifest.spec_id)[0](manifest.raw))
+        evaluator = self._by_manifest.get(manifest.spec_id)
+        if evaluator is None:
+            spec = self._metadata._ice_spec(manifest.spec_id)
+            evaluator = self._by_manifest[manifest.spec_id] = ice_visitors.manifest_evaluator(
+                spec, self._schema, self._projected(spec)
+            )
+        return bool(evaluator(manifest.raw))
 
-    def entry(self, entry: Entry) -> bool:
-        """Whether a file may have such rows."""
-        file = entry.raw.data_file
-        if not self._of_spec(file.spec_id)[1](file.partition):
-            return False
-        return bool(self._metrics.eval(file))
+    @cached_property
+    def metrics_test(self) -> Test:
+        """What the statistics of a file are tested for."""
+        bound = ice_visitors.bind(self._schema, self.expression, True)
+        return _test(bound, lambda ref: ref.field.field_id)
+
+    def partition_test(self, spec_id: int) -> Test:
+        """What the partition values of a file are tested for."""
+        known = self._by_spec.get(spec_id)
+        if known is None:
+            spec = self._metadata._ice_spec(spec_id)
+            fields = Schema(*spec.partition_type(self._schema).fields)
+            bound = ice_visitors.bind(fields, self._projected(spec), True)
+            places = {item.field_id: i for i, item in enumerate(fields.fields)}
+            known = self._by_spec[spec_id] = _test(bound, lambda ref: places[ref.field.field_id])
+        return known
 
     def whole(self, entry: Entry) -> bool:
         """Whether all rows of a file pass, as its statistics prove.
 
         The library takes a column whose nulls were not counted for one without.
         """
-        counted = entry.raw.data_file.null_value_counts or {}
+        counted = entry.file.metrics.nulls
         if not self.exact or any(number not in counted for number in self._tested):
             return False
-        strict = ice_visitors._StrictMetricsEvaluator(self._schema, self._expression_all)
-        return bool(strict.eval(entry.raw.data_file))
+        strict = ice_visitors._StrictMetricsEvaluator(self._schema, self.expression)
+        return bool(strict.eval(_ice_file(entry.file)))
 
-    def _of_spec(self, spec_id: int) -> tuple[Any, Any]:
-        known = self._by_spec.get(spec_id)
-        if known is None:
-            spec = self._metadata._ice_spec(spec_id)
-            projected = ice_visitors.inclusive_projection(self._schema, spec)(self._expression_all)
-            fields = Schema(*spec.partition_type(self._schema).fields)
-            known = self._by_spec[spec_id] = (
-                ice_visitors.manifest_evaluator(spec, self._schema, projected),
-                ice_visitors.expression_evaluator(fields, projected, True),
-            )
-        return known
+    def _projected(self, spec: PartitionSpec) -> BooleanExpression:
+        return ice_visitors.inclusive_projection(self._schema, spec)(self.expression)
 
     def _expression(self, node: nodes.Node) -> BooleanExpression:
         match node:
@@ -1171,6 +1219,41 @@ class Pruner:
                 above = nan_greatest and op in (">", ">=") and pt.is_floating(column.type)
                 return Or(made, IsNaN(name)) if above else made
         return AlwaysTrue()
+
+
+_UNARY: dict[type[BooleanExpression], Op] = {
+    BoundIsNull: "is null",
+    BoundNotNull: "not null",
+    BoundIsNaN: "is nan",
+}
+_WITH_VALUE: dict[type[BooleanExpression], Op] = {
+    BoundEqualTo: "==",
+    BoundNotEqualTo: "!=",
+    BoundLessThan: "<",
+    BoundLessThanOrEqual: "<=",
+    BoundGreaterThan: ">",
+    BoundGreaterThanOrEqual: ">=",
+    BoundStartsWith: "starts with",
+}
+
+
+def _test(bound: BooleanExpression, number: Callable[[Any], int]) -> Test:
+    """A bound expression of the library as a test; what it may say besides is true."""
+    if isinstance(bound, And | Or):
+        left, right = _test(bound.left, number), _test(bound.right, number)
+        return Both(left, right, isinstance(bound, Or))
+    if isinstance(bound, AlwaysFalse):
+        return Always(False)
+    if isinstance(bound, BoundPredicate):
+        ref = bound.term.ref()
+        kind = _arrow_type(ref.field.field_type)
+        if type(bound) in _UNARY:
+            return Leaf(_UNARY[type(bound)], number(ref), kind)
+        if isinstance(bound, BoundIn):
+            return Leaf("in", number(ref), kind, tuple(bound.value_set))
+        if isinstance(bound, BoundLiteralPredicate) and type(bound) in _WITH_VALUE:
+            return Leaf(_WITH_VALUE[type(bound)], number(ref), kind, (bound.literal.value,))
+    return Always(True)
 
 
 def _folded(kind: Callable[..., BooleanExpression], args: list[Any]) -> BooleanExpression:

@@ -1,12 +1,167 @@
-"""Avro object container files, of records that are encoded already."""
+"""Avro object container files: their header, their blocks, and readers made for their schema.
+
+Only what manifests need: a manifest is read once, into columns, without an object for each value.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+from nimblepy.errors import CorruptFileError
 
 _MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+
+
+class Decoder(Protocol):
+    """Reads Avro's binary encoding. It need not look where its bytes end."""
+
+    def read(self, n: int) -> bytes: ...
+    def read_boolean(self) -> bool: ...
+    def read_int(self) -> int: ...
+    def read_ints(self, count: int) -> Iterable[int]: ...
+    def read_float(self) -> float: ...
+    def read_double(self) -> float: ...
+    def tell(self) -> int: ...
+
+
+MakeDecoder = Callable[[bytes], Decoder]
+# Reads the next value.
+Reader = Callable[[], Any]
+# Fields of the records of a schema, nested ones included, that are read without a look where the
+# bytes end; each takes a byte there.
+_MOST_FIELDS = 1 << 12
+
+
+class Source:
+    """Bytes that are read by a decoder that trusts them.
+
+    pyiceberg's compiled decoder takes any length that it reads for a true one, and reads behind
+    the end. So lengths are compared with what is left before it gets them, and behind the end there
+    are as many zeros as it can read before it is asked where it is.
+    """
+
+    def __init__(self, data: bytes, decoder: MakeDecoder) -> None:
+        self._size = len(data)
+        made = decoder(data + bytes(len(data) + 16 * _MOST_FIELDS))
+        self._decoder = made
+        self.read_int = made.read_int
+        self.read_boolean = made.read_boolean
+        self.read_float = made.read_float
+        self.read_double = made.read_double
+        self.tell = made.tell
+
+    def check(self) -> None:
+        """Raises where it has read more than there is."""
+        if self.tell() > self._size:
+            raise EOFError(f"it ends at {self._size}, within a value")
+
+    def count(self, count: int) -> int:
+        """Items of a block of an array or map, of which ``count`` was read; bytes may follow."""
+        if count < 0:
+            self.read_int()
+            count = -count
+        self._has(count)
+        return count
+
+    def _has(self, count: int) -> None:
+        left = self._size - self.tell()
+        if not 0 <= count <= left:
+            raise EOFError(f"{count} bytes or items at {self.tell()}, of {self._size} bytes")
+
+    def read(self, count: int) -> bytes:
+        self._has(count)
+        return self._decoder.read(count)
+
+    def read_bytes(self) -> bytes:
+        return self.read(self.read_int())
+
+    def read_utf8(self) -> str:
+        return self.read(self.read_int()).decode()
+
+    def read_ints(self, count: int) -> list[int]:
+        self._has(count)
+        return list(self._decoder.read_ints(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The content of one file.
+
+    Attributes:
+        metadata: the header's entries; ``avro.schema`` and ``avro.codec`` are among them.
+        schema: the schema of a record.
+        records: all records, decompressed, one after another.
+        count: of the records.
+    """
+
+    metadata: dict[str, bytes]
+    schema: Any
+    records: bytes
+    count: int
+
+
+def read_container(
+    data: bytes,
+    decoder: MakeDecoder,
+    decompress: Callable[[str], Callable[[bytes], bytes] | None],
+    name: str,
+) -> Container:
+    """Takes a container file apart.
+
+    Args:
+        decompress: what undoes a codec; ``None`` where there is nothing to undo.
+
+    Raises:
+        CorruptFileError: it is cut short, or no such file.
+    """
+    try:
+        return _container(data, decoder, decompress)
+    except (ValueError, EOFError, IndexError, KeyError, OSError, OverflowError) as error:
+        raise CorruptFileError(f"{name}: not a whole Avro file: {error}") from error
+
+
+def _container(
+    data: bytes,
+    decoder: MakeDecoder,
+    decompress: Callable[[str], Callable[[bytes], bytes] | None],
+) -> Container:
+    if data[:4] != _MAGIC:
+        raise ValueError(f"it begins with {data[:4]!r}")
+    source = Source(data, decoder)
+    source.read(4)
+    metadata: dict[str, bytes] = {}
+    while count := source.read_int():
+        for _ in range(source.count(count)):
+            key = source.read_utf8()
+            metadata[key] = source.read_bytes()
+    sync = source.read(_SYNC_BYTES)
+    undo = decompress(metadata.get("avro.codec", b"null").decode())
+    parts = []
+    total = 0
+    while source.tell() < len(data):
+        count = source.read_int()
+        part = source.read_bytes()
+        if count < 0 or source.read(_SYNC_BYTES) != sync:
+            raise ValueError(f"a block ends at {source.tell()} without the file's marker")
+        parts.append(part if undo is None else _undone(undo, part))
+        total += count
+    schema = json.loads(metadata["avro.schema"])
+    return Container(metadata, schema, b"".join(parts), total)
+
+
+def _undone(undo: Callable[[bytes], bytes], part: bytes) -> bytes:
+    try:
+        return undo(part)
+    except Exception as error:  # each codec has its own
+        raise ValueError(f"a block does not decompress: {error}") from error
 
 
 def _long(value: int) -> bytes:
@@ -41,3 +196,152 @@ def container(schema: str, metadata: Mapping[str, str], records: Sequence[bytes]
         packed = packer.compress(b"".join(records)) + packer.flush()
         parts += [_long(len(records)), _octets(packed), sync]
     return b"".join(parts)
+
+
+def fields_by_id(schema: Any) -> list[tuple[int | None, Any]]:
+    """(Iceberg's field id, schema) of each field of a record, in the order of the file."""
+    return [(item.get("field-id"), item["type"]) for item in schema["fields"]]
+
+
+def reader_of(schema: Any, source: Source) -> Reader:
+    """What reads the next value of a schema as Iceberg keeps values in memory.
+
+    Maps whose keys are field ids are dicts, whichever of Avro's ways they are written in.
+    """
+    if isinstance(schema, list):
+        return _union([reader_of(item, source) for item in schema], schema, source)
+    if isinstance(schema, str):
+        return _primitive(schema, source)
+    kind = schema["type"]
+    if kind == "record":
+        return _record([reader_of(item["type"], source) for item in schema["fields"]])
+    if kind == "array":
+        return _array(schema, source)
+    if kind == "map":
+        item = reader_of(schema["values"], source)
+        return _items(lambda: (source.read_utf8(), item()), dict, source)
+    if kind == "fixed":
+        return _fixed(schema, source)
+    if kind == "enum":
+        return source.read_int
+    if kind == "bytes" and schema.get("logicalType") == "decimal":
+        scale = int(schema.get("scale", 0))
+        return lambda: _decimal(source.read_bytes(), scale)
+    return reader_of(kind, source)
+
+
+def _primitive(name: str, source: Source) -> Reader:
+    known: dict[str, Reader] = {
+        "null": lambda: None,
+        "boolean": source.read_boolean,
+        "int": source.read_int,
+        "long": source.read_int,
+        "float": source.read_float,
+        "double": source.read_double,
+        "bytes": source.read_bytes,
+        "string": source.read_utf8,
+    }
+    if name not in known:
+        raise ValueError(f"the Avro type {name!r}")
+    return known[name]
+
+
+def _union(readers: list[Reader], schema: list[Any], source: Source) -> Reader:
+    read_int = source.read_int
+    if len(readers) == 2 and "null" in schema:
+        null = schema.index("null")
+        there = 1 - null
+        other = readers[there]
+
+        def optional() -> Any:
+            branch = read_int()
+            if branch == there:
+                return other()
+            if branch != null:
+                raise ValueError(f"branch {branch} of a union of two")
+            return None
+
+        return optional
+
+    def any_of() -> Any:
+        branch = read_int()
+        if not 0 <= branch < len(readers):
+            raise ValueError(f"branch {branch} of a union of {len(readers)}")
+        return readers[branch]()
+
+    return any_of
+
+
+def _record(readers: list[Reader]) -> Reader:
+    if len(readers) > _MOST_FIELDS:
+        raise ValueError(f"a record of {len(readers)} fields")
+    if len(readers) == 1:
+        only = readers[0]
+        return lambda: (only(),)
+    return lambda: tuple([read() for read in readers])
+
+
+def _array(schema: Any, source: Source) -> Reader:
+    items = schema["items"]
+    if isinstance(items, dict) and schema.get("logicalType") == "map":
+        kinds = [item["type"] for item in items["fields"]]
+        if kinds == ["int", "bytes"]:
+            return _int_bytes(source)
+        if kinds in (["int", "long"], ["int", "int"]):
+            return _int_ints(source)
+        return _items(reader_of(items, source), dict, source)
+    return _items(reader_of(items, source), list, source)
+
+
+def _int_bytes(source: Source) -> Reader:
+    read_int, read = source.read_int, source.read
+
+    def read_map() -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        while count := read_int():
+            for _ in range(source.count(count)):
+                key = read_int()
+                found[key] = read(read_int())
+        return found
+
+    return read_map
+
+
+def _int_ints(source: Source) -> Reader:
+    read_int, read_ints = source.read_int, source.read_ints
+
+    def read_map() -> dict[int, int]:
+        pairs: list[int] = []
+        while count := read_int():
+            pairs += read_ints(2 * source.count(count))
+        return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+    return read_map
+
+
+def _items(read: Reader, make: Callable[[list[Any]], Any], source: Source) -> Reader:
+    def items() -> Any:
+        found: list[Any] = []
+        while count := source.read_int():
+            for _ in range(source.count(count)):
+                found.append(read())
+                source.check()
+        return make(found)
+
+    return items
+
+
+def _fixed(schema: Any, source: Source) -> Reader:
+    size = int(schema["size"])
+    kind = schema.get("logicalType")
+    if kind == "decimal":
+        scale = int(schema.get("scale", 0))
+        return lambda: _decimal(source.read(size), scale)
+    if kind == "uuid":
+        return lambda: uuid.UUID(bytes=source.read(size))
+    return lambda: source.read(size)
+
+
+def _decimal(stored: bytes, scale: int) -> Decimal:
+    unscaled = int.from_bytes(stored, "big", signed=True)
+    return Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nimblepy.expr.filter import parse_filter
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import output_name
 from nimblepy.schema.types import SortKey
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.members import Member, MemberRows, Reading
-from nimblepy.table.model import DataFile
-from nimblepy.table.plan import SnapshotPlan
+from nimblepy.table.manifests import FileColumns
+from nimblepy.table.members import MemberRows, Reading
+from nimblepy.table.plan import Members, SnapshotPlan
+from nimblepy.table.pruning import Mask, comparable, original
 
 # Below and above every encoded key, which begins with 00 or 01.
 _BELOW, _ABOVE = b"", b"\xff"
@@ -29,23 +31,23 @@ class FileSet(MemberRows):
     """Some data files of a snapshot, without the rows that are deleted of them."""
 
     def __init__(
-        self, reading: Reading, plan: SnapshotPlan, members: Sequence[Member] | None = None
+        self, reading: Reading, plan: SnapshotPlan, members: Members | None = None
     ) -> None:
         """``members`` of ``None`` is all files of the snapshot, planned when first needed."""
         super().__init__(reading)
         self.plan = plan
         self._given = members
 
-    def part(self, members: Sequence[Member]) -> FileSet:
-        """Some of the files."""
-        return FileSet(self.reading, self.plan, members)
+    def part(self, files: Sequence[int]) -> FileSet:
+        """Some of the files, by number."""
+        return FileSet(self.reading, self.plan, self.members.take(files))
 
     @cached_property
-    def _sorted(self) -> tuple[list[Member], FileBounds | None]:
+    def _sorted(self) -> tuple[Members, FileBounds | None]:
         return _ordered(self.reading, self.plan.members() if self._given is None else self._given)
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Members:
         """The files in the order in which they are read."""
         return self._sorted[0]
 
@@ -61,72 +63,104 @@ class FileSet(MemberRows):
             return self
         return FileSet(self.reading, self.plan, self.plan.members(conjuncts))
 
+    @property
+    def size_bytes(self) -> int:
+        return int(self.members.files.sizes.sum())
+
+    @cached_property
+    def _live_rows(self) -> Positions:
+        counts = self.members.files.rows
+        if self.plan.has_deletes:
+            for i in range(len(counts)):
+                gone = self.deleted(i)
+                counts[i] -= 0 if gone is None else gone.num_rows
+        return np.concatenate(([0], np.cumsum(counts)))
+
+    def deleted(self, file: int) -> RowSet | None:
+        return super().deleted(file) if self.plan.has_deletes else None
+
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
         if not conjuncts:
             return range(self.num_files)
-        left = {id(member.entry) for member in self.plan.members(conjuncts)}
-        return [i for i, member in enumerate(self.members) if id(member.entry) in left]
+        return np.flatnonzero(self.plan.matches(self.members, conjuncts)).tolist()
 
 
-def _ordered(reading: Reading, members: Sequence[Member]) -> tuple[list[Member], FileBounds | None]:
+def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | None]:
     """Members by the first key that they can have, with the bounds of their keys."""
-    if not reading.cluster_by or not members:
-        return sorted(members, key=lambda member: member.file.path), None
+    paths = members.files.paths
+    if not reading.cluster_by or not len(members):
+        return members.take(_order([paths])), None
     lower = _encoded_ends(reading, members, first=True)
     upper = _encoded_ends(reading, members, first=False)
-    order = sorted(range(len(members)), key=lambda i: (lower[i], upper[i], members[i].file.path))
-    bounds = FileBounds(
-        pa.array([lower[i] for i in order], pa.binary()),
-        pa.array([upper[i] for i in order], pa.binary()),
-    )
-    return [members[i] for i in order], bounds
+    order = _order([lower, upper, paths])
+    at = pa.array(order)
+    return members.take(order), FileBounds(lower.take(at), upper.take(at))
 
 
-def _encoded_ends(reading: Reading, members: Sequence[Member], *, first: bool) -> list[bytes]:
+def _order(columns: list[pa.Array]) -> Positions:
+    names = [str(i) for i in range(len(columns))]
+    table = pa.table(columns, names=names)
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    found: Positions = order.to_numpy().astype(np.int64)
+    return found
+
+
+def _encoded_ends(reading: Reading, members: Members, *, first: bool) -> pa.BinaryArray:
     """An encoded key that no key of each file comes before, or after."""
-    fields = []
+    known = np.ones(len(members), dtype=np.bool_)
+    arrays = []
     for key in reading.cluster_by:
         column = resolve_column(reading.schema, key.column)
-        fields.append((key, column.type, field_id_at(reading.schema, column.path)))
-    columns: list[list[Any]] = [[] for _ in fields]
-    known: list[bool] = []
-    for member in members:
-        ends = [_end(member.file, *item, first=first) for item in fields]
-        known.append(all(found for found, _ in ends))
-        for values, (found, value) in zip(columns, ends, strict=True):
-            values.append(value if found else None)
-    arrays = [pa.array(values, kind) for values, (_, kind, _) in zip(columns, fields, strict=True)]
-    batch = pa.RecordBatch.from_arrays(
-        arrays, names=[output_name(key.column) for key in reading.cluster_by]
-    )
-    encoded = EncodedKeys(batch, reading.cluster_by).to_list()
-    unknown = _BELOW if first else _ABOVE
-    return [key if is_known else unknown for key, is_known in zip(encoded, known, strict=True)]
+        number = field_id_at(reading.schema, column.path)
+        ends = [_ends(part, key, column.type, number, first) for part in members.files.parts]
+        arrays.append(members.files.arrays([values for values, _ in ends]))
+        known &= members.files.gather([mask for _, mask in ends], np.bool_)
+    names = [output_name(key.column) for key in reading.cluster_by]
+    batch = pa.RecordBatch.from_arrays(arrays, names=names)
+    encoded = EncodedKeys(batch, reading.cluster_by).to_array()
+    if known.all():
+        return encoded
+    return pc.if_else(pa.array(known), encoded, pa.scalar(_BELOW if first else _ABOVE))
 
 
-def _end(
-    file: DataFile, key: SortKey, kind: pa.DataType, number: int, *, first: bool
-) -> tuple[bool, pa.Scalar | None]:
-    """(is it known, the value of a key column that a file begins or ends with at most)."""
-    metrics = file.metrics
-    nulls = metrics.nulls.get(number)
+def _ends(
+    files: FileColumns, key: SortKey, kind: pa.DataType, number: int, first: bool
+) -> tuple[pa.Array, Mask]:
+    """The values of a key column that files begin or end with at most, and which are known."""
+    count = files.num_files
+    nothing = np.zeros(count, dtype=np.bool_)
+    nulls = files.counts("nulls", number)
     if nulls is None:
-        return False, None
-    if nulls and key.nulls_first == first:
-        return True, pa.scalar(None, kind)
+        return pa.nulls(count, kind), nothing
     wants_least = first != key.descending
-    if not wants_least and pa.types.is_floating(kind):
-        nans = metrics.nans.get(number)
-        if nans is None:
-            return False, None
-        if nans:
-            return True, pa.scalar(float("nan"), kind)
-    stored = (metrics.lower if wants_least else metrics.upper).get(number)
-    if stored is not None:
-        return True, ice.bound_value(kind, stored)
-    if nulls == metrics.values.get(number):
-        return True, pa.scalar(None, kind)
-    # All values are NaN, or there is no bound.
-    if wants_least and metrics.nans.get(number) and pa.types.is_floating(kind):
-        return True, pa.scalar(float("nan"), kind)
-    return False, None
+    bound = files.bound("lower" if wants_least else "upper", number, kind)
+    if bound is None:
+        bound = pa.nulls(count, comparable(kind, pa.nulls(0, pa.binary())).type)
+    has_bound = ~_truth(bound.is_null())
+    known = has_bound.copy()
+    values = files.counts("values", number)
+    all_null = nothing if values is None else _truth(pc.equal(nulls, values))
+    known |= all_null & ~has_bound
+    if pa.types.is_floating(kind):
+        nans = files.counts("nans", number)
+        some_nan = nothing if nans is None else _truth(pc.greater(nans, 0))
+        if wants_least:
+            all_nan = some_nan & ~has_bound & ~all_null
+            known |= all_nan
+            bound = pc.if_else(pa.array(all_nan), float("nan"), bound)
+        else:
+            known = known | some_nan
+            known &= nothing if nans is None else _truth(nans.is_valid())
+            bound = pc.if_else(pa.array(some_nan), float("nan"), bound)
+    if key.nulls_first == first:
+        some_null = _truth(pc.greater(nulls, 0))
+        known |= some_null
+        bound = pc.if_else(pa.array(some_null), pa.scalar(None, bound.type), bound)
+    known &= _truth(nulls.is_valid())
+    bound = pc.if_else(pa.array(known), bound, pa.scalar(None, bound.type))
+    return original(bound, kind), known
+
+
+def _truth(array: pa.Array) -> Mask:
+    found: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    return found

@@ -13,7 +13,6 @@ from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.table.fileset import FileSet
-from nimblepy.table.members import Member
 
 # (number of its first key, some keys), the same ones at every call.
 Chunks = Callable[[], Iterator[tuple[int, pa.Table]]]
@@ -43,12 +42,12 @@ class KeyPositions:
         each row that is found.
         """
         known: dict[str, tuple[frozenset[str], RowSet]] = {}
-        new: list[Member] = []
+        new: list[int] = []
         for number, member in enumerate(rows.members):
             before = self._known.get(member.file.path)
             deletes = frozenset(file.path for file in member.deletes)
             if before is None or not before[0] <= deletes:
-                new.append(member)  # also where a rollback has brought rows back
+                new.append(number)  # also where a rollback has brought rows back
                 continue
             found = before[1]
             gone = rows.deleted(number) if before[0] != deletes and len(found.begin) else None

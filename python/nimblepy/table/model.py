@@ -66,13 +66,13 @@ class Entry:
         file: what the manifest says of it.
         sequence: commit order of the snapshot that added it.
         manifest: path of the manifest that lists it.
-        raw: the entry as pyiceberg has it, for its own evaluators and for rewritten manifests.
+        raw: the entry as pyiceberg has it, of those that it has read.
     """
 
     file: DataFile
     sequence: int
     manifest: str
-    raw: Any
+    raw: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,53 +5,97 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import overload
+
+import numpy as np
 
 from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Node
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.deletes import check_readable
+from nimblepy.table.manifests import FileColumns, ManifestFiles, Numbers, Selection
 from nimblepy.table.members import Member
 from nimblepy.table.model import DELETED_PATH_ID, DataFile, Entry, Manifest, Snapshot
+from nimblepy.table.pruning import Mask, may_match, partition_passes
 
-# Entries of manifests that a process keeps.
-_KEPT_ENTRIES = 200_000
+# Bytes of decoded manifests that a process keeps.
+_KEPT_BYTES = 256 << 20
+# Descriptions of files that a list of them keeps.
+_KEPT_MEMBERS = 4096
 
 
-class _Entries:
-    """Entries by manifest: a manifest never changes. Thread-safe."""
+class Members(Sequence[Member]):
+    """Data files of a snapshot; each is described when it is asked for. Thread-safe."""
+
+    def __init__(self, files: Selection, deletes: Callable[[Entry], tuple[DataFile, ...]]) -> None:
+        """``deletes`` gives the delete files that may name rows of a file."""
+        self.files = files
+        self._deletes = deletes
+        self._known: dict[int, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @overload
+    def __getitem__(self, at: int) -> Member: ...
+    @overload
+    def __getitem__(self, at: slice) -> Members: ...
+    def __getitem__(self, at: int | slice) -> Member | Members:
+        if isinstance(at, slice):
+            return self.take(np.arange(len(self))[at])
+        if not -len(self) <= at < len(self):
+            raise IndexError(at)
+        at = int(at) % len(self)
+        known = self._known.get(at)
+        if known is None:
+            if len(self._known) >= _KEPT_MEMBERS:
+                self._known.clear()
+            entry = self.files.entry(at)
+            known = self._known[at] = Member(entry, self._deletes(entry))
+        return known
+
+    def take(self, order: Numbers | Sequence[int]) -> Members:
+        """Some of them, by place."""
+        return Members(self.files.take(np.asarray(order, dtype=np.int64)), self._deletes)
+
+
+class _Manifests:
+    """Decoded manifests by path: a manifest never changes. Thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, list[Entry]] = OrderedDict()
-        self._count = 0
+        self._kept: OrderedDict[str, ManifestFiles] = OrderedDict()
+        self._bytes = 0
         renew_after_fork(self)
         self.renew_after_fork()
 
     def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, metadata: ice.Metadata, manifest: Manifest) -> list[Entry]:
+    def get(self, metadata: ice.Metadata, manifest: Manifest) -> ManifestFiles:
         with self._lock:
             known = self._kept.get(manifest.path)
             if known is not None:
                 self._kept.move_to_end(manifest.path)
                 return known
-        found = metadata.entries(manifest)
+        found = metadata.columns(manifest)
         with self._lock:
-            self._kept[manifest.path] = found
-            self._count += len(found)
-            while self._count > _KEPT_ENTRIES and len(self._kept) > 1:
-                self._count -= len(self._kept.popitem(last=False)[1])
+            if manifest.path not in self._kept:
+                self._kept[manifest.path] = found
+                self._bytes += found.num_bytes
+            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1].num_bytes
         return found
 
 
-_entries = _Entries()
+_manifests = _Manifests()
 
 
 def clear_caches() -> None:
     """Forgets what was read of manifests, so that it is read again."""
-    global _entries
-    _entries = _Entries()
+    global _manifests
+    _manifests = _Manifests()
     ice.forget_lists()
 
 
@@ -69,7 +113,7 @@ class SnapshotPlan:
         self._snapshot = snapshot
         self._schema_id = schema_id
         self._manifests: list[Manifest] | None = None
-        self._all: list[Member] | None = None
+        self._all: Members | None = None
 
     @property
     def manifests(self) -> list[Manifest]:
@@ -88,26 +132,38 @@ class SnapshotPlan:
         """All manifests have been read."""
         return self._all is not None
 
-    def members(self, conjuncts: Sequence[Node] = ()) -> list[Member]:
+    def members(self, conjuncts: Sequence[Node] = ()) -> Members:
         """Files that may have rows for which all ``conjuncts`` are true."""
-        if self._all is not None and not conjuncts:
-            return self._all
-        pruner = self._metadata.pruner(conjuncts, self._schema_id) if conjuncts else None
         if self._all is not None:
-            assert pruner is not None
-            return [member for member in self._all if pruner.entry(member.entry)]
-        entries = [
-            entry
-            for manifest in self.manifests
-            if not manifest.deletes and (pruner is None or pruner.manifest(manifest))
-            for entry in _entries.get(self._metadata, manifest)
-            if pruner is None or pruner.entry(entry)
-        ]
-        deletes = _Deletes(self._delete_entries()) if entries else None
-        found = [Member(entry, () if deletes is None else deletes.of(entry)) for entry in entries]
+            if not conjuncts:
+                return self._all
+            return self._all.take(np.flatnonzero(self.matches(self._all, conjuncts)))
+        pruner = self._metadata.pruner(conjuncts, self._schema_id) if conjuncts else None
+        parts, rows = [], []
+        for manifest in self.manifests:
+            if manifest.deletes or not (pruner is None or pruner.manifest(manifest)):
+                continue
+            part = _manifests.get(self._metadata, manifest)
+            left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
+            if len(left):
+                parts.append(part)
+                rows.append(left)
+        files = Selection.of(parts, rows)
+        found = Members(files, self._deletes_of if len(files) else lambda _: ())
         if pruner is None:
             self._all = found
         return found
+
+    def matches(self, members: Members, conjuncts: Sequence[Node]) -> Mask:
+        """Which of some files may have rows for which all ``conjuncts`` are true."""
+        pruner = self._metadata.pruner(conjuncts, self._schema_id)
+        masks = [_mask(part, pruner) for part in members.files.parts]
+        found: Mask = members.files.gather(masks, np.bool_)
+        return found
+
+    @cached_property
+    def _deletes_of(self) -> Callable[[Entry], tuple[DataFile, ...]]:
+        return _Deletes(self.delete_files()).of
 
     def proves(self, filter: Filter) -> Callable[[Entry], bool] | None:
         """Tells of which files all rows pass, by statistics; ``None``: they cannot prove it."""
@@ -116,21 +172,26 @@ class SnapshotPlan:
         pruner = self._metadata.pruner(filter.conjuncts, self._schema_id)
         return pruner.whole if pruner.exact else None
 
-    def _delete_entries(self) -> list[Entry]:
+    def delete_files(self) -> list[Entry]:
+        """All delete files of the snapshot."""
         name = ".".join(self._metadata.name)
-        found = [
-            entry
-            for manifest in self.manifests
-            if manifest.deletes
-            for entry in _entries.get(self._metadata, manifest)
-        ]
+        found = []
+        for manifest in self.manifests:
+            if manifest.deletes:
+                part = _manifests.get(self._metadata, manifest)
+                found += [part.entry(i) for i in range(part.num_files)]
         for entry in found:
             check_readable(entry.file, name)
         return found
 
-    def delete_files(self) -> list[Entry]:
-        """All delete files of the snapshot."""
-        return self._delete_entries()
+
+def _mask(part: FileColumns, pruner: ice.Pruner) -> Mask:
+    found = partition_passes(part, pruner.partition_test(part.spec_id))
+    return found & may_match(part, pruner.metrics_test) if found.any() else found
+
+
+def _left(part: FileColumns, pruner: ice.Pruner) -> Numbers:
+    return np.flatnonzero(_mask(part, pruner))
 
 
 class _Deletes:

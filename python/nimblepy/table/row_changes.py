@@ -96,14 +96,15 @@ class Append(RowChange):
             self._refuse_again(rows)
         if self._keys is None:
             return bool(self.added)
-        new = [member for member in rows.members if _state(member) not in self._seen]
+        states = [_state(member) for member in rows.members]
+        new = [i for i, state in enumerate(states) if state not in self._seen]
         self._keys.refuse_known(rows.part(new))
-        self._seen.update(map(_state, new))
+        self._seen.update(states)
         return bool(self.added)
 
     def _refuse_again(self, rows: FileSet) -> None:
         """Files that exist are added once."""
-        known = {member.file.path for member in rows.members}
+        known = set(rows.members.files.paths.to_pylist())
         for file in self.added:
             if file.path in known:
                 raise InvalidArgumentError(

@@ -1,0 +1,309 @@
+"""Manifests as columns: statistics of many files without an object for each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import CorruptFileError
+from nimblepy.table.avro import Container, MakeDecoder, Reader, Source, fields_by_id, reader_of
+from nimblepy.table.model import Content, DataFile, Entry, Metrics
+from nimblepy.table.pruning import Counts, End, comparable, partition_array
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+# Field ids of Iceberg's specification, in the schema of a manifest entry.
+_STATUS, _SNAPSHOT, _SEQUENCE, _DATA_FILE = 0, 1, 3, 2
+_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 104
+_SORT_ORDER = 140
+_MAPS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
+_ADDED, _DELETED = 1, 2
+_CONTENTS: tuple[Content, ...] = ("data", "position deletes", "equality deletes")
+
+
+class FileColumns(ABC):
+    """Live files of one partition spec, as columns.
+
+    Attributes:
+        spec_id: partition spec of all of them.
+        rows, sizes: of each file, in rows and bytes.
+        sequences: commit order of the snapshots that added them.
+    """
+
+    spec_id: int
+    rows: Numbers
+    sizes: Numbers
+    sequences: Numbers
+
+    @property
+    def num_files(self) -> int:
+        return len(self.rows)
+
+    @abstractmethod
+    def counts(self, what: Counts, number: int) -> pa.Array | None:
+        """int64 by file, null where it is not known; ``None``: of no file."""
+
+    @abstractmethod
+    def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
+        """As ``pruning.comparable`` gives bounds; ``None``: of no file."""
+
+    @abstractmethod
+    def partition(self, place: int, kind: pa.DataType) -> pa.Array:
+        """As ``pruning.comparable`` gives values."""
+
+    @abstractmethod
+    def entry(self, file: int) -> Entry:
+        """All that is known of one file."""
+
+    @property
+    @abstractmethod
+    def paths(self) -> pa.Array:
+        """string"""
+
+
+class ManifestFiles(FileColumns):
+    """The live files of one manifest."""
+
+    def __init__(
+        self, path: str, spec_id: int, sequences: Numbers, columns: dict[int, list[Any]]
+    ) -> None:
+        """``columns`` by field id of the data file, Python values of each file."""
+        self.path = path
+        self.spec_id = spec_id
+        self.sequences = sequences
+        self.rows = np.array(columns[_ROWS], dtype=np.int64)
+        self.sizes = np.array(columns[_BYTES], dtype=np.int64)
+        self._paths = pa.array(columns[_PATH], pa.string())
+        count = len(self.rows)
+        self._formats = pa.array(columns[_FORMAT], pa.string()).dictionary_encode()
+        self._contents = np.array(columns.get(_CONTENT) or [0] * count, dtype=np.int8)
+        orders = columns.get(_SORT_ORDER) or [None] * count
+        self._sort_orders = pa.array(orders, pa.int32())
+        # Few different ones mostly.
+        known: dict[tuple[Any, ...], int] = {}
+        codes = [known.setdefault(value, len(known)) for value in columns[_PARTITION]]
+        self._partitions = list(known)
+        self._codes = np.array(codes, dtype=np.int32)
+        self._metrics = {
+            what: _by_number(columns.get(number), pa.int64() if what in _COUNTED else pa.binary())
+            for what, number in _MAPS.items()
+        }
+        self._bounds: dict[tuple[str, int, pa.DataType], pa.Array] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        """Of memory, roughly."""
+        arrays = [item for columns in self._metrics.values() for item in columns.values()]
+        return 40 * self.num_files + int(self._paths.nbytes) + sum(int(a.nbytes) for a in arrays)
+
+    @property
+    def paths(self) -> pa.Array:
+        return self._paths
+
+    def counts(self, what: Counts, number: int) -> pa.Array | None:
+        return self._metrics[what].get(number)
+
+    def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
+        stored = self._metrics[end].get(number)
+        if stored is None:
+            return None
+        known = self._bounds.get((end, number, kind))
+        if known is None:
+            try:
+                known = comparable(kind, stored)
+            except ValueError as error:
+                raise CorruptFileError(f"{self.path}: column {number}: {error}") from error
+            self._bounds[end, number, kind] = known
+        return known
+
+    def partition(self, place: int, kind: pa.DataType) -> pa.Array:
+        values = [values[place] for values in self._partitions]
+        return partition_array(values, kind).take(pa.array(self._codes))
+
+    def entry(self, file: int) -> Entry:
+        metrics: dict[str, Any] = {}
+        for what, columns in self._metrics.items():
+            values = ((number, column[file].as_py()) for number, column in columns.items())
+            metrics[what] = {number: value for number, value in values if value is not None}
+        described = DataFile(
+            path=self._paths[file].as_py(),
+            format=self._formats[file].as_py().upper(),
+            rows=int(self.rows[file]),
+            bytes=int(self.sizes[file]),
+            content=_CONTENTS[self._contents[file]],
+            spec_id=self.spec_id,
+            partition=self._partitions[self._codes[file]],
+            metrics=Metrics(**metrics),
+            sort_order_id=self._sort_orders[file].as_py(),
+        )
+        return Entry(described, int(self.sequences[file]), self.path)
+
+
+_COUNTED = ("values", "nulls", "nans")
+
+
+def _by_number(maps: list[dict[int, Any] | None] | None, kind: pa.DataType) -> dict[int, pa.Array]:
+    """Maps by field id, one of each file, as one array for each field id."""
+    if maps is None:
+        return {}
+    whole = [item or {} for item in maps]
+    numbers = sorted({number for item in whole for number in item})
+    return {number: pa.array([item.get(number) for item in whole], kind) for number in numbers}
+
+
+def manifest_files(
+    container: Container, decoder: MakeDecoder, *, path: str, spec_id: int, sequence: int | None
+) -> ManifestFiles:
+    """Decodes a manifest.
+
+    Args:
+        sequence: of the manifest, which files that it has added inherit.
+
+    Raises:
+        CorruptFileError: its bytes are not what its schema says.
+
+    Cost: some microseconds a file.
+    """
+    try:
+        source = Source(container.records, decoder)
+        return _decoded(container, source, path, spec_id, sequence or 0)
+    except (
+        pa.ArrowException,
+        ValueError,
+        EOFError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        StopIteration,
+    ) as error:  # fmt: skip
+        raise CorruptFileError(f"{path}: not a manifest: {error!r}") from error
+
+
+def _decoded(
+    container: Container, source: Source, path: str, spec_id: int, inherited: int
+) -> ManifestFiles:
+    readers, file_readers = entry_readers(container.schema, source)
+    wanted = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER, *_MAPS.values()}
+    columns: dict[int, list[Any]] = {
+        number: [] for number, _ in file_readers if number is not None and number in wanted
+    }
+    before = [(number, read) for number, read in readers[: _at(readers)]]
+    after = [(number, read) for number, read in readers[_at(readers) + 1 :]]
+    read_file = [read for _, read in file_readers]
+    keep = [
+        (i, columns[number].append)
+        for i, (number, _) in enumerate(file_readers)
+        if number in columns
+    ]
+    sequences: list[int] = []
+    for _ in range(container.count):
+        head = {number: read() for number, read in before}
+        values = [read() for read in read_file]
+        if after:
+            head |= {number: read() for number, read in after}
+        source.check()
+        if head[_STATUS] == _DELETED:
+            continue
+        for i, append in keep:
+            append(values[i])
+        found = head.get(_SEQUENCE)
+        if found is None:
+            found = inherited if head[_STATUS] == _ADDED else 0
+        sequences.append(found)
+    if source.tell() != len(container.records):
+        raise ValueError(f"{len(container.records) - source.tell()} bytes after the last entry")
+    return ManifestFiles(path, spec_id, np.array(sequences, dtype=np.int64), columns)
+
+
+def _at(readers: list[tuple[int | None, Reader]]) -> int:
+    """Where the data file is among the fields of an entry."""
+    return next(i for i, (number, _) in enumerate(readers) if number == _DATA_FILE)
+
+
+def entry_readers(
+    schema: Any, source: Source
+) -> tuple[list[tuple[int | None, Reader]], list[tuple[int | None, Reader]]]:
+    """(field id, reader) of the fields of an entry, and of those of its data file."""
+    fields = fields_by_id(schema)
+    found = dict(fields).get(_DATA_FILE)
+    if found is None:
+        raise ValueError("its entries have no data file")
+    return (
+        [(number, reader_of(item, source)) for number, item in fields],
+        [(number, reader_of(item, source)) for number, item in fields_by_id(found)],
+    )
+
+
+class Selection:
+    """Some files of several sets of columns, in any order.
+
+    Attributes:
+        parts: where they are from.
+        part, row: of each file.
+    """
+
+    def __init__(self, parts: Sequence[FileColumns], part: Numbers, row: Numbers) -> None:
+        self.parts = parts
+        self.part = part
+        self.row = row
+
+    @classmethod
+    def of(cls, parts: Sequence[FileColumns], rows: Sequence[Numbers]) -> Selection:
+        """Files ``rows`` of each part."""
+        part = np.repeat(np.arange(len(parts), dtype=np.int64), [len(item) for item in rows])
+        row = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+        return cls(parts, part, row.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def entry(self, at: int) -> Entry:
+        return self.parts[int(self.part[at])].entry(int(self.row[at]))
+
+    def take(self, order: Numbers) -> Selection:
+        return Selection(self.parts, self.part[order], self.row[order])
+
+    @property
+    def rows(self) -> Numbers:
+        """Of each file."""
+        return cast(Numbers, self.gather([part.rows for part in self.parts], np.int64))
+
+    @property
+    def sizes(self) -> Numbers:
+        """Bytes of each file."""
+        return cast(Numbers, self.gather([part.sizes for part in self.parts], np.int64))
+
+    @property
+    def paths(self) -> pa.Array:
+        return self.arrays([part.paths for part in self.parts])
+
+    def gather(self, columns: Sequence[np.ndarray[Any, Any]], kind: Any) -> Any:
+        """A column of the files, of a numpy type, from those of all parts."""
+        found = np.zeros(len(self), dtype=kind)
+        for i, mine, rows in self._by_part():
+            found[mine] = columns[i][rows]
+        return found
+
+    def arrays(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """A column of the files, from those of all parts."""
+        if not columns:
+            return pa.nulls(0)
+        starts = np.cumsum([0, *(len(part) for part in columns)])
+        at = pa.array(starts[self.part] + self.row)
+        return pa.chunked_array(columns).take(at).combine_chunks()
+
+    def _by_part(self) -> Iterator[tuple[int, Any, Numbers]]:
+        if len(self.parts) == 1:
+            yield 0, slice(None), self.row
+            return
+        order = np.argsort(self.part, kind="stable")
+        ends = np.searchsorted(self.part[order], np.arange(len(self.parts) + 1))
+        for i in range(len(self.parts)):
+            mine = order[ends[i] : ends[i + 1]]
+            if len(mine):
+                yield i, mine, self.row[mine]

@@ -1,0 +1,366 @@
+"""Which files may have rows that pass a filter: Iceberg's inclusive evaluation, on whole columns.
+
+A filter becomes a tree of tests twice: of the statistics of files, and, projected through the
+transforms of a partition spec, of their partition values. Both are evaluated for all files at once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Counts: TypeAlias = Literal["values", "nulls", "nans"]
+End: TypeAlias = Literal["lower", "upper"]
+Op: TypeAlias = Literal[
+    "is null", "not null", "is nan", "==", "!=", "<", "<=", ">", ">=", "in", "starts with"
+]
+
+# Values of an ``in`` beyond which the library does not look at bounds.
+_MOST_VALUES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """A test of nothing."""
+
+    passes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Both tests hold, or either."""
+
+    left: Test
+    right: Test
+    either: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A test of one column.
+
+    Attributes:
+        number: field id of the column, or place of the field in the partition spec.
+        kind: Arrow's type for the values.
+        values: what is compared with, as Iceberg keeps values in memory.
+    """
+
+    op: Op
+    number: int
+    kind: pa.DataType
+    values: tuple[Any, ...] = ()
+
+
+Test: TypeAlias = Always | Both | Leaf
+
+
+class Files(Protocol):
+    """Statistics of files of one partition spec, as columns."""
+
+    @property
+    @abstractmethod
+    def num_files(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def rows(self) -> np.ndarray[Any, np.dtype[np.int64]]: ...
+
+    @abstractmethod
+    def counts(self, what: Counts, number: int) -> pa.Array | None:
+        """int64, null where it is not known; ``None``: of no file."""
+
+    @abstractmethod
+    def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
+        """As :func:`comparable` gives them, null where there is none; ``None``: of no file."""
+
+    @abstractmethod
+    def partition(self, place: int, kind: pa.DataType) -> pa.Array:
+        """As :func:`comparable` gives them."""
+
+
+def may_match(files: Files, test: Test) -> Mask:
+    """Of which files the statistics do not rule out rows that pass."""
+    rows = files.rows
+    found = _evaluate(test, files.num_files, lambda leaf: _by_metrics(files, leaf))
+    passes: Mask = ((rows != 0) & found) | (rows < 0)
+    return passes
+
+
+def partition_passes(files: Files, test: Test) -> Mask:
+    """Which files have partition values that pass."""
+    return _evaluate(test, files.num_files, lambda leaf: _by_partition(files, leaf))
+
+
+def _evaluate(test: Test, count: int, leaf: Any) -> Mask:
+    match test:
+        case Always(passes):
+            return np.full(count, passes)
+        case Both(left, right, either):
+            first = _evaluate(left, count, leaf)
+            if first.all() if either else not first.any():
+                return first
+            second = _evaluate(right, count, leaf)
+            return first | second if either else first & second
+    found: Mask = leaf(test)
+    return found
+
+
+# ------------------------------------------------------------------ values
+
+
+def storage(kind: pa.DataType) -> pa.DataType:
+    """The type by which values of a type are compared: numbers, bytes, or decimals."""
+    if pt.is_date32(kind):
+        return pa.int32()
+    if pt.is_time(kind) or pt.is_timestamp(kind):
+        return pa.int64()
+    if pt.is_string(kind) or pt.is_binary(kind) or pt.is_fixed_size_binary(kind):
+        return pa.binary()
+    return kind
+
+
+def comparable(kind: pa.DataType, stored: pa.Array) -> pa.Array:
+    """Bounds in Iceberg's single-value serialization as values of ``storage(kind)``.
+
+    A column that was narrower when a file was written has narrower bounds.
+
+    Raises:
+        ValueError: a bound has a length that no value of the type has.
+    """
+    wanted = storage(kind)
+    if pt.is_binary(wanted):
+        return stored
+    if pt.is_decimal(wanted):
+        exponent = -wanted.scale
+        found = [None if v is None else _unscaled(v, exponent) for v in stored.to_pylist()]
+        return pa.array(found, pa.decimal256(76, wanted.scale))
+    width = 1 if pt.is_boolean(wanted) else wanted.bit_width // 8
+    sizes = pc.binary_length(stored)
+    ends = pc.min_max(sizes)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None:
+        return pa.nulls(len(stored), pa.uint8() if pt.is_boolean(wanted) else wanted)
+    if least == most == width:
+        return _fixed_values(stored, wanted)
+    if width == 8 and least in (4, 8) and most in (4, 8):
+        narrow = pa.float32() if pt.is_floating(wanted) else pa.int32()
+        is_narrow = pc.fill_null(pc.equal(sizes, 4), False)
+        before = _fixed_values(pc.if_else(is_narrow, stored, None), narrow)
+        now = _fixed_values(pc.if_else(is_narrow, None, stored), wanted)
+        return pc.coalesce(before.cast(wanted), now)
+    raise ValueError(f"bounds of {least} to {most} bytes of a column of {kind}")
+
+
+def original(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values as :func:`comparable` gives them as values of their type."""
+    if pt.is_boolean(kind) or pt.is_decimal(kind):
+        return values.cast(kind)
+    if pt.is_string(kind):
+        return pa.Array.from_buffers(
+            kind, len(values), values.buffers(), values.null_count, values.offset
+        )
+    return values.cast(kind)
+
+
+def _fixed_values(stored: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Bytes of one length as little-endian numbers."""
+    dtype = np.dtype(np.uint8 if pt.is_boolean(kind) else kind.to_pandas_dtype()).newbyteorder("<")
+    mask = stored.is_null().to_numpy(zero_copy_only=False)
+    made = np.zeros(len(stored), dtype=dtype)
+    there = pa.concat_arrays([stored.drop_null()])  # its bytes, and no others, in a row
+    ends = np.frombuffer(there.buffers()[1], dtype=np.int32)[there.offset :][: len(there) + 1]
+    raw = there.buffers()[2]
+    if raw is not None and len(there):
+        made[~mask] = np.frombuffer(raw[int(ends[0]) : int(ends[-1])], dtype=dtype)
+    return pa.array(made, mask=mask)
+
+
+def _unscaled(stored: bytes, exponent: int) -> Decimal:
+    value = int.from_bytes(stored, "big", signed=True)
+    return Decimal((value < 0, tuple(map(int, str(abs(value)))), exponent))
+
+
+def stored_form(value: Any) -> Any:
+    """A value as Iceberg keeps it in memory, as arrays of ``storage`` take it."""
+    if isinstance(value, str):
+        return value.encode()
+    return getattr(value, "bytes", value)
+
+
+def partition_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Partition values as they are compared."""
+    wanted = storage(kind)
+    if pt.is_binary(wanted):
+        return pa.array([stored_form(value) for value in values], wanted)
+    if pt.is_boolean(wanted):
+        return pa.array(values, pa.bool_()).cast(pa.uint8())
+    if pt.is_decimal(wanted):
+        return pa.array(values, pa.decimal256(76, wanted.scale))
+    return pa.array(values, wanted)
+
+
+# ------------------------------------------------------------------ statistics
+
+
+def _by_metrics(files: Files, leaf: Leaf) -> Mask:
+    count = files.num_files
+    op, number = leaf.op, leaf.number
+    if op == "is null":
+        return ~_is_zero(files.counts("nulls", number), count)
+    if op == "is nan":
+        none = _is_zero(files.counts("nans", number), count)
+        return ~(none | _all_of(files, "nulls", number))
+    if op == "not null":
+        return ~_all_of(files, "nulls", number)
+    if op == "!=":
+        return np.ones(count, dtype=np.bool_)
+    nothing = _all_of(files, "nulls", number)
+    if op == "starts with":
+        return ~nothing & _may_start(files, leaf)
+    nothing |= _all_of(files, "nans", number)
+    if op == "in" and len(leaf.values) > _MOST_VALUES:
+        return ~nothing
+    return ~nothing & _may_compare(files, leaf)
+
+
+def _may_compare(files: Files, leaf: Leaf) -> Mask:
+    """Bounds against values: a NaN, as a lower bound, says that bounds are not to be trusted."""
+    op, values = leaf.op, [_scalar(value, leaf.kind) for value in leaf.values]
+    count = files.num_files
+    found = np.ones(count, dtype=np.bool_)
+    if op in ("<", "<="):
+        lower = files.bound("lower", leaf.number, leaf.kind)
+        compare = pc.less if op == "<" else pc.less_equal
+        return found if lower is None else _true(compare(lower, values[0])) | _unknown(lower)
+    if op in (">", ">="):
+        upper = files.bound("upper", leaf.number, leaf.kind)
+        compare = pc.greater if op == ">" else pc.greater_equal
+        return found if upper is None else _true(compare(upper, values[0])) | _unknown(upper)
+    lower = files.bound("lower", leaf.number, leaf.kind)
+    upper = files.bound("upper", leaf.number, leaf.kind)
+    if op == "==":
+        if lower is not None:
+            found &= _true(pc.less_equal(lower, values[0])) | _unknown(lower)
+        if upper is not None:
+            found &= _true(pc.greater_equal(upper, values[0])) | _unknown(upper)
+        if lower is not None:
+            found |= _nan(lower)
+        return found
+    return _may_be_in(values, lower, upper, count)
+
+
+def _may_be_in(
+    values: list[pa.Scalar], lower: pa.Array | None, upper: pa.Array | None, count: int
+) -> Mask:
+    """Whether one of some values is between the bounds."""
+    between = np.zeros(count, dtype=np.bool_)
+    above = np.zeros(count, dtype=np.bool_)
+    no_lower = np.ones(count, dtype=np.bool_) if lower is None else _null(lower)
+    no_upper = np.ones(count, dtype=np.bool_) if upper is None else _null(upper)
+    for value in values:
+        over = no_lower if lower is None else _true(pc.less_equal(lower, value)) | no_lower
+        under = no_upper if upper is None else _true(pc.greater_equal(upper, value)) | no_upper
+        above |= over
+        between |= over & under
+    if upper is not None:
+        between |= above & _nan(upper)
+    if lower is not None:
+        between |= _nan(lower)
+    return between
+
+
+def _may_start(files: Files, leaf: Leaf) -> Mask:
+    prefix = stored_form(leaf.values[0])
+    found = np.ones(files.num_files, dtype=np.bool_)
+    lower = files.bound("lower", leaf.number, leaf.kind)
+    if lower is not None:
+        found &= ~_true(pc.greater(pc.binary_slice(lower, 0, len(prefix)), pa.scalar(prefix)))
+    upper = files.bound("upper", leaf.number, leaf.kind)
+    if upper is not None:
+        found &= ~_true(pc.less(pc.binary_slice(upper, 0, len(prefix)), pa.scalar(prefix)))
+    return found
+
+
+def _all_of(files: Files, what: Counts, number: int) -> Mask:
+    """Whether all values are nulls, or NaN: known, and not zero."""
+    values, some = files.counts("values", number), files.counts(what, number)
+    if values is None or some is None:
+        return np.zeros(files.num_files, dtype=np.bool_)
+    same = _true(pc.equal(values, some))
+    return same & ~_is_zero(values, files.num_files)
+
+
+def _is_zero(counts: pa.Array | None, count: int) -> Mask:
+    return np.zeros(count, dtype=np.bool_) if counts is None else _true(pc.equal(counts, 0))
+
+
+# ------------------------------------------------------------------ partition values
+
+
+def _by_partition(files: Files, leaf: Leaf) -> Mask:
+    values = files.partition(leaf.number, leaf.kind)
+    op = leaf.op
+    if op in ("is null", "not null"):
+        return _null(values) if op == "is null" else ~_null(values)
+    if op == "is nan":
+        return _nan(values)
+    if op == "in":
+        wanted = pa.array([_scalar(value, leaf.kind).as_py() for value in leaf.values], values.type)
+        return _true(pc.is_in(values, wanted))
+    if op == "starts with":
+        return _true(pc.starts_with(values, stored_form(leaf.values[0])))
+    scalar = _scalar(leaf.values[0], leaf.kind)
+    if op == "!=":  # of a null it is true
+        return ~_true(pc.equal(values, scalar))
+    return _true(_COMPARE[op](values, scalar))
+
+
+_COMPARE = {
+    "==": pc.equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if pt.is_boolean(kind):
+        return pa.scalar(int(value), pa.uint8())
+    wanted = storage(kind)
+    if pt.is_decimal(wanted):
+        wanted = pa.decimal256(76, wanted.scale)
+    return pa.scalar(stored_form(value), wanted)
+
+
+def _true(array: pa.Array) -> Mask:
+    """Where it is true, and neither false nor null."""
+    if array.null_count:
+        array = pc.fill_null(array, False)
+    found: Mask = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _null(array: pa.Array) -> Mask:
+    found: Mask = array.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _nan(array: pa.Array) -> Mask:
+    if not pt.is_floating(array.type):
+        return np.zeros(len(array), dtype=np.bool_)
+    return _true(pc.is_nan(array))
+
+
+def _unknown(bounds: pa.Array) -> Mask:
+    """Where a bound says nothing: it is missing, or NaN."""
+    return _null(bounds) | _nan(bounds)

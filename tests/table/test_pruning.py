@@ -1,0 +1,243 @@
+"""Files are left out by statistics just as the library would leave them out, one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+import struct
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.expressions import visitors as ice_visitors
+
+import nimblepy as nb
+from nimblepy.errors import CorruptFileError
+from nimblepy.expr.filter import parse_filter
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.model import DataFile, Metrics
+from nimblepy.table.plan import SnapshotPlan
+
+_KINDS = [
+    pa.bool_(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.date32(),
+    pa.time64("us"),
+    pa.timestamp("us"),
+    pa.string(),
+    pa.binary(),
+    pa.binary(4),
+    pa.decimal128(9, 2),
+]
+_TEXTS = ["", "a", "ab", "abc", "b", "é", "éa", "zz", "😀", "\U0010ffff"]
+
+
+def _value(kind: pa.DataType, rng: random.Random) -> Any:
+    """As Iceberg keeps it in memory."""
+    if pa.types.is_boolean(kind):
+        return rng.random() < 0.5
+    if pa.types.is_floating(kind):
+        return rng.choice([-1.5, -0.0, 0.0, 0.5, 2.0, 7.0, float("inf")])
+    if pa.types.is_string(kind):
+        return rng.choice(_TEXTS)
+    if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
+        return bytes(rng.choices(b"\x00\x01\xff", k=4))
+    if pa.types.is_binary(kind):
+        return bytes(rng.choices(b"\x00\x01\xff", k=rng.randrange(4)))
+    if pa.types.is_decimal(kind):
+        return Decimal(rng.randrange(-500, 500)).scaleb(-2)
+    small = rng.randrange(0 if pa.types.is_time(kind) else -5, 9)
+    days = pa.types.is_timestamp(kind) or pa.types.is_int64(kind)
+    return small * 86_400_000_000 if days and rng.random() < 0.3 else small
+
+
+def _scalar(kind: pa.DataType, value: Any) -> pa.Scalar:
+    return ice.constant(kind, value)
+
+
+def _metrics(kinds: dict[int, pa.DataType], rows: int, rng: random.Random) -> Metrics:
+    values, nulls, nans, lower, upper = {}, {}, {}, {}, {}
+    for number, kind in kinds.items():
+        if rng.random() < 0.1:
+            continue
+        if rng.random() < 0.9:
+            values[number] = rows
+        if rng.random() < 0.9:
+            nulls[number] = rng.choice([0, 0, 1, rows])
+        if pa.types.is_floating(kind) and rng.random() < 0.8:
+            nans[number] = rng.choice([0, 0, 1, rows])
+        ends = [_value(kind, rng), _value(kind, rng)]
+        ends.sort()
+        if pa.types.is_floating(kind) and rng.random() < 0.2:
+            ends[rng.randrange(2)] = float("nan")
+        for found, value in zip((lower, upper), ends, strict=True):
+            if rng.random() < 0.85:
+                found[number] = ice.bound_bytes(kind, value)
+        # Bounds of before the column was widened.
+        if pa.types.is_int64(kind) and rng.random() < 0.4:
+            for found, value in zip((lower, upper), ends, strict=True):
+                if number in found and abs(value) < 1 << 31:
+                    found[number] = struct.pack("<i", value)
+        if pa.types.is_float64(kind) and rng.random() < 0.4:
+            for found, value in zip((lower, upper), ends, strict=True):
+                if number in found:
+                    found[number] = struct.pack("<f", value)
+    return Metrics(values=values, nulls=nulls, nans=nans, lower=lower, upper=upper)
+
+
+def _leaves(schema: pa.Schema, rng: random.Random) -> Iterator[tuple[Any, pa.DataType]]:
+    while True:
+        item = rng.choice(list(schema))
+        if pa.types.is_struct(item.type):
+            inner = rng.choice(list(item.type))
+            yield pc.field(item.name, inner.name), inner.type
+        else:
+            yield pc.field(item.name), item.type
+
+
+def _predicate(leaves: Iterator[Any], rng: random.Random, depth: int = 0) -> pc.Expression:
+    if depth < 2 and rng.random() < 0.5:
+        left, right = (_predicate(leaves, rng, depth + 1) for _ in range(2))
+        return left & right if rng.random() < 0.5 else left | right
+    field, kind = next(leaves)
+    roll = rng.random()
+    if roll < 0.1:
+        return field.is_null()
+    if roll < 0.2:
+        return field.is_valid()
+    values = [_scalar(kind, _value(kind, rng)) for _ in range(rng.choice([1, 2, 3, 300]))]
+    if roll < 0.35:
+        return field.isin(pa.array([value.as_py() for value in values], kind))
+    if pa.types.is_string(kind) and roll < 0.6:
+        return pc.starts_with(field, values[0].as_py())
+    value = values[0]
+    if pa.types.is_floating(kind) and rng.random() < 0.1:
+        value = pa.scalar(float("nan"), kind)
+    op = rng.choice(["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"])
+    return getattr(field, op)(value)
+
+
+def _spec(schema: pa.Schema, rng: random.Random) -> list[str]:
+    found = []
+    for item in rng.sample(list(schema), k=min(len(schema), rng.randrange(3))):
+        kind = item.type
+        choices = ["{}", "bucket(5, {})"]
+        if pa.types.is_struct(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
+            continue
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            choices += ["day({})", "month({})", "year({})"]
+        if pa.types.is_integer(kind) or pa.types.is_string(kind):
+            choices += ["truncate(2, {})"]
+        found.append(rng.choice(choices).format(item.name))
+    return found
+
+
+def _partition(metadata: ice.Metadata, spec_id: int, rng: random.Random) -> tuple[Any, ...]:
+    spec, schema = metadata.ice.specs()[spec_id], metadata.ice.schema()
+    found = []
+    for item in spec.partition_type(schema).fields:
+        kind = ice.to_arrow(type(schema)(item)).field(0).type
+        found.append(None if rng.random() < 0.15 else _value(kind, rng))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_files_are_left_out_as_by_the_library(lake: nb.Catalog, seed: int) -> None:
+    rng = random.Random(seed)
+    kinds = rng.sample(_KINDS, k=5)
+    inner = pa.struct([("x", rng.choice(_KINDS)), ("y", pa.int64())])
+    schema = pa.schema([*((f"c{i}", kind) for i, kind in enumerate(kinds)), ("s", inner)])
+    table = lake.create_table("a.b", schema, partition_by=_spec(schema, rng))
+    metadata = table._metadata
+    numbers = {
+        item.field_id: ice.to_arrow(type(metadata.ice.schema())(item)).field(0).type
+        for item in (metadata.ice.schema().find_field(i) for i in range(1, 9))
+        if item.field_type.is_primitive
+    }
+    commit = ice.SnapshotCommit("append")
+    for i in range(40):
+        rows = rng.choice([0, 1, 5, 5, 5])
+        commit.added.append(
+            DataFile(
+                path=f"/nowhere/{i}.nimble",
+                format="NIMBLEPY",
+                rows=rows,
+                bytes=100 + i,
+                spec_id=metadata.spec_id,
+                partition=_partition(metadata, metadata.spec_id, rng),
+                metrics=_metrics(numbers, rows, rng),
+            )
+        )
+    metadata = commit.attempt(metadata)
+    plan = SnapshotPlan(metadata, metadata.head(), None)
+    known = [e for m in metadata.manifests(metadata.head()) for e in metadata.entries(m)]
+    assert [member.file for member in plan.members()] == [entry.file for entry in known]
+    leaves = _leaves(metadata.schema(), rng)
+    left_out = 0
+    for _ in range(25):
+        filter = parse_filter(_predicate(leaves, rng), metadata.schema())
+        expected = _by_the_library(metadata, filter.conjuncts, known)
+        found = SnapshotPlan(metadata, metadata.head(), None).members(filter.conjuncts)
+        assert [member.file.path for member in found] == expected, filter
+        assert [member.file.path for member in plan.members(filter.conjuncts)] == expected
+        left_out += len(known) - len(expected)
+    assert left_out > 50
+
+
+def _by_the_library(metadata: ice.Metadata, conjuncts: Any, entries: Any) -> list[str]:
+    pruner = metadata.pruner(conjuncts, None)
+    schema, spec = metadata.ice.schema(), metadata.ice.spec()
+    metrics = ice_visitors._InclusiveMetricsEvaluator(schema, pruner.expression)
+    projected = ice_visitors.inclusive_projection(schema, spec)(pruner.expression)
+    fields = type(schema)(*spec.partition_type(schema).fields)
+    partition = ice_visitors.expression_evaluator(fields, projected, True)
+    return [
+        entry.file.path
+        for entry in entries
+        if partition(entry.raw.data_file.partition) and metrics.eval(entry.raw.data_file)
+    ]
+
+
+def test_renamed_and_widened_columns_prune(lake: nb.Catalog) -> None:
+    table = lake.create_table(
+        "a.b", pa.table({"n": pa.array([1, 2], pa.int32()), "d": [datetime.date(2024, 1, 1)] * 2})
+    )
+    with table.alter() as a:
+        a.widen("n", pa.int64())
+        a.rename_column("n", "m")
+    table.append(pa.table({"m": [1 << 40], "d": [datetime.date(2024, 1, 2)]}))
+    for filter, files in (
+        ("m > 5", 1), ("m < 5", 1), ("m > 1099511627776", 0), ("m >= 0", 2), ("m = 2", 1)
+    ):  # fmt: skip
+        parsed = parse_filter(filter, table.schema)
+        assert len(table.current.plan.members(parsed.conjuncts)) == files, filter
+
+
+def test_a_damaged_manifest_is_an_error(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"n": range(10), "s": ["x"] * 10}))
+    metadata = table._metadata
+    manifest = metadata.manifests(metadata.head())[0]
+    path = ice.local_path(manifest.path)
+    with open(path, "rb") as source:
+        whole = source.read()
+    rng = random.Random(1)
+    for cut in sorted({*rng.sample(range(len(whole)), 60), len(whole) - 1, 0}):
+        with open(path, "wb") as target:
+            target.write(whole[:cut])
+        with pytest.raises(CorruptFileError, match="avro"):
+            metadata.columns(manifest)
+    for _ in range(200):
+        at = rng.randrange(len(whole))
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << rng.randrange(8)
+        with open(path, "wb") as target:
+            target.write(damaged)
+        with contextlib.suppress(CorruptFileError):
+            metadata.columns(manifest)
