@@ -1,4 +1,4 @@
-"""SQL text (the part after WHERE, in DuckDB's dialect) as a filter tree.
+"""SQL text (the part after WHERE, in DuckDB's dialect) as a filter tree, or as a value.
 
 ``syntax.py`` parses it, ``bind.py`` finds columns, types and kernels, ``lower.py`` what an index
 understands of it.
@@ -12,10 +12,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.arrays import full
 from nimblepy.expr.bind import Parameters, bind
+from nimblepy.expr.casts import cast
 from nimblepy.expr.lower import lower
 from nimblepy.expr.nodes import UNKNOWN, Node
 from nimblepy.expr.syntax import Syntax, parse
+from nimblepy.expr.terms import RowBatch, evaluate, paths_of
 
 
 def read_sql(text: str, schema: pa.Schema, params: Parameters = None) -> Node:
@@ -44,6 +47,39 @@ def read_sql(text: str, schema: pa.Schema, params: Parameters = None) -> Node:
     except InvalidArgumentError as error:
         shown = repr(text) if len(text) < 200 else f"of {len(text)} characters"
         raise InvalidArgumentError(f"filter {shown}: {error}") from error
+
+
+class Computed:
+    """What SQL text computes of each row.
+
+    Attributes:
+        columns: paths of the columns that it reads, each once.
+
+    Raises:
+        InvalidArgumentError: as :func:`read_sql`.
+    """
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._text = text
+        try:
+            self._term = bind(_parsed(text), text, schema)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{text!r}: {error}") from error
+        self.columns = paths_of(self._term)
+
+    def values(self, batch: pa.RecordBatch, wanted: pa.DataType) -> pa.Array:
+        """The values of a batch, as a cast of SQL makes them ``wanted``.
+
+        Raises:
+            InvalidArgumentError: one cannot be computed, or is none of that type.
+        """
+        try:
+            found = full(evaluate(self._term, RowBatch(batch)), batch.num_rows)
+            if found.type == wanted:
+                return found
+            return cast(found, self._term.type, wanted, lenient=False).cast(wanted)
+        except pa.ArrowInvalid as error:
+            raise InvalidArgumentError(f"{self._text!r}: {error}") from error
 
 
 @lru_cache(maxsize=256)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import ConflictError
+from nimblepy.errors import ConflictError, IndexUnavailableError
+from nimblepy.rows.request import Keys
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
+from nimblepy.rows.search import search_keys
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.table.fileset import FileSet
@@ -67,7 +70,10 @@ class KeyPositions:
         parts: dict[int, list[RowSet]] = {}
         for first, chunk in self._keys():
             request = rows.keys_request(chunk.rename_columns(names), names)
-            found = rows.find(request).expand()
+            try:
+                found = rows.find(request).expand()
+            except IndexUnavailableError:
+                found = _searched(rows, request)
             if found.file is None:
                 continue
             for file in np.unique(found.file).tolist():
@@ -102,6 +108,16 @@ def key_ids(schema: pa.Schema, names: Sequence[str]) -> list[int]:
 
 def _ids(schema: pa.Schema) -> dict[str, int]:
     return {".".join(path): field_id_at(schema, path) for path in column_paths(schema)}
+
+
+def _searched(rows: FileSet, request: Keys) -> RowSet:
+    """The rows that have one of some keys where no index is on them: every key is looked at."""
+    parts = []
+    for number in range(rows.num_files):
+        child, gone = rows.child(number), rows.deleted(number)
+        found = search_keys(request, partial(child.read, child.all_rows()))
+        parts.append((found if gone is None else found.minus(gone)).in_file(number))
+    return RowSet.joined(parts)
 
 
 def numbers(found: RowSet) -> Positions:

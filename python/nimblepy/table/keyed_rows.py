@@ -129,7 +129,9 @@ def _same_as_next(keys: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
     same = np.ones(max(0, keys.num_rows - 1), dtype=np.bool_)
     for column in keys.columns:
         values = column.combine_chunks()
-        same &= pc.equal(values[:-1], values[1:]).to_numpy(zero_copy_only=False)
+        same &= pc.fill_null(pc.equal(values[:-1], values[1:]), False).to_numpy(
+            zero_copy_only=False
+        )
     return same
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -159,6 +159,21 @@ class NewKeys:
                 + "; upsert() replaces rows"
             )
 
+    def refuse_kept(self, rows: FileSet, gone: Mapping[int, RowNumbers | None]) -> None:
+        """Raises DuplicateKeyError if any of the keys is that of a row that stays."""
+        if not self.table.num_rows:
+            return
+        known = rows.find(rows.keys_request(self.table, self.names)).expand()
+        for number in () if known.file is None else np.unique(known.file).tolist():
+            going = gone.get(number, _NO_ROWS)
+            if going is None:
+                continue
+            positions = known.begin[known.file == number]
+            left = positions[~np.isin(positions, going)]
+            if len(left):
+                shown = show_key(rows.child(number).read(RowSet(left[:1]), self.names))
+                raise DuplicateKeyError(f"the key {shown} is in a row that stays")
+
 
 class Replacement(RowChange):
     """Rows that go, and maybe others that take their place.
@@ -285,26 +300,8 @@ class DeleteWhere(Replacement):
             return dict.fromkeys(range(rows.num_files))
         found = self._passing(rows)
         if self.keys is not None:
-            self._refuse_kept(rows, found)
+            self.keys.refuse_kept(rows, found)
         return found
-
-    def _refuse_kept(self, rows: FileSet, gone: dict[int, RowNumbers | None]) -> None:
-        """New keys may not be those of rows that stay."""
-        assert self.keys is not None
-        if not self.keys.table.num_rows:
-            return
-        names = self.keys.names
-        known = rows.find(rows.keys_request(self.keys.table, names)).expand()
-        assert known.file is not None or not len(known.begin)
-        for number in () if known.file is None else np.unique(known.file).tolist():
-            going = gone.get(number, _NO_ROWS)
-            if going is None:
-                continue
-            positions = known.begin[known.file == number]
-            left = positions[~np.isin(positions, going)]
-            if len(left):
-                shown = show_key(rows.child(number).read(RowSet(left[:1]), names))
-                raise DuplicateKeyError(f"the key {shown} is in a row that stays")
 
     def _passing(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         try:

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from nimblepy.table.key_positions import given_keys
 from nimblepy.table.keyed_rows import Duplicates
 from nimblepy.table.maintain import Age, Removal, census, expire, instant_ms, remove_orphans
 from nimblepy.table.members import Reading
+from nimblepy.table.merge import Merge
 from nimblepy.table.model import DataFile, DataFormat, Snapshot
 from nimblepy.table.plan import SnapshotPlan
 from nimblepy.table.row_changes import (
@@ -272,17 +273,48 @@ class Table(VersionedRows[FileSet]):
             with ``update`` alone. Memory beyond that of a file being written: 16 bytes for each
             row that is replaced.
         """
-        begin = time.perf_counter()
-        metadata = self._newest()
-        change = upsert_change(
-            data,
-            metadata,
-            self._current_files,
-            update=update,
-            when_matched=when_matched,
-            duplicates=duplicates,
+        return self._change(
+            lambda metadata: upsert_change(
+                data,
+                metadata,
+                self._current_files,
+                update=update,
+                when_matched=when_matched,
+                duplicates=duplicates,
+            )
         )
-        return self._commit(change, metadata, begin)
+
+    def merge(
+        self,
+        data: Any,
+        on: str | Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        duplicates: Duplicates = "error",
+    ) -> Merge:
+        """Brings rows together with those of the table that have their keys, clause by clause.
+
+        Beside other commits it takes effect as if it had come after them.
+
+        Args:
+            data: tabular data, the source; it may have columns of its own for conditions.
+            on: equal columns: a name, several, or ``{source column: column of the table}``; the
+                default is the primary key. Rows with a null in one match nothing. Where no index
+                is on them, all their values are read.
+            duplicates: see :meth:`upsert`.
+
+        Returns:
+            What clauses are added to, until ``execute()`` does it all in one commit.
+
+        Example:
+            >>> done = (  # doctest: +SKIP
+            ...     table.merge(changes)
+            ...     .when_matched(delete=True, condition="source.op = 'delete'")
+            ...     .when_matched(update=True, condition="source.ts > target.ts")
+            ...     .when_not_matched(insert=True, condition="source.op <> 'delete'")
+            ...     .execute()
+            ... )
+        """
+        return Merge(self._change, self._current_files, data, on, duplicates)
 
     def overwrite(
         self,
@@ -406,6 +438,12 @@ class Table(VersionedRows[FileSet]):
                 kind="table",
             )
         return newest
+
+    def _change(self, make: Callable[[ice.Metadata], RowChange]) -> Commit:
+        """Makes a change for the newest metadata, and commits it."""
+        begin = time.perf_counter()
+        metadata = self._newest()
+        return self._commit(make(metadata), metadata, begin)
 
     def _commit(self, change: RowChange, metadata: ice.Metadata, begin: float) -> Commit:
         try:
