@@ -59,6 +59,7 @@ STEPS: dict[str, Step] = {
     "alter": alter,
     "partition": repartition,
     "tag": lambda t: t.tag("now"),
+    "compact": lambda t: t.compact(),
 }
 
 

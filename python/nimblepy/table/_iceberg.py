@@ -172,6 +172,8 @@ _LONGEST_WAIT = 0.2
 # Metadata of tables, and lists of manifests, that are kept in memory.
 _KEPT_METADATA = 16
 _KEPT_RECORDS = 20_000
+# Manifests with as few files are written again as one, where files of them are removed.
+_SHORT_MANIFEST = 64
 
 _CONTENTS: dict[Any, Content] = {
     DataFileContent.DATA: "data",
@@ -1548,13 +1550,16 @@ class SnapshotCommit:
             return []
         left = set(self.removed)
         self._removed_files: list[DataFile] = []
-        kept = []
+        kept: list[Manifest] = []
+        # Of short manifests, by kind and spec: what they say now.
+        short: dict[tuple[bool, int], list[tuple[Manifest, bool, list[ManifestEntry]]]] = {}
         for manifest in metadata.manifests(parent):
             if not manifest.files:
                 continue
-            entries = metadata.entries(manifest) if left else []
+            merge = self.operation == "replace" and manifest.files <= _SHORT_MANIFEST
+            entries = metadata.entries(manifest) if left or merge else []
             gone = {entry.file.path for entry in entries} & left
-            if not gone:
+            if not gone and not merge:
                 kept.append(manifest)
                 continue
             left -= gone
@@ -1563,11 +1568,19 @@ class SnapshotCommit:
                 continue
             self._removed_files += [e.file for e in entries if e.file.path in gone]
             changed = [self._existing(entry.raw, entry.file.path in gone) for entry in entries]
-            kept.append(
-                self._manifest(metadata, manifest.deletes, manifest.spec_id, changed, self._passing)
-            )
+            kind = manifest.deletes, manifest.spec_id
+            if len(entries) - len(gone) <= _SHORT_MANIFEST:
+                short.setdefault(kind, []).append((manifest, bool(gone), changed))
+            else:
+                kept.append(self._manifest(metadata, *kind, changed, self._passing))
         if left:
             raise FilesGone(sorted(left))
+        for kind, parts in short.items():
+            if len(parts) == 1 and not parts[0][1]:
+                kept.append(parts[0][0])
+                continue
+            together = [entry for _, _, changed in parts for entry in changed]
+            kept.append(self._manifest(metadata, *kind, together, self._passing))
         return kept
 
     def _existing(self, entry: ManifestEntry, removed: bool) -> ManifestEntry:

@@ -90,8 +90,7 @@ def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | 
     paths = members.files.paths
     if not reading.cluster_by or not len(members):
         return members.take(_order([paths])), None
-    lower = _encoded_ends(reading, members, first=True)
-    upper = _encoded_ends(reading, members, first=False)
+    lower, upper = key_ends(reading, members)
     order = _order([lower, upper, paths])
     at = pa.array(order)
     return members.take(order), FileBounds(lower.take(at), upper.take(at))
@@ -103,6 +102,14 @@ def _order(columns: list[pa.Array]) -> Positions:
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
     found: Positions = order.to_numpy().astype(np.int64)
     return found
+
+
+def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """Encoded keys that no key of each file comes before, and after."""
+    return (
+        _encoded_ends(reading, members, first=True),
+        _encoded_ends(reading, members, first=False),
+    )
 
 
 def _encoded_ends(reading: Reading, members: Members, *, first: bool) -> pa.BinaryArray:

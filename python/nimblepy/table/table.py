@@ -16,10 +16,12 @@ from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVers
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
+from nimblepy.rows.arguments import at_least
 from nimblepy.rows.source import Filter
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
 from nimblepy.table.commit import Commit, run
+from nimblepy.table.compact import Compacting, compact
 from nimblepy.table.evolve import Alter
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.key_positions import given_keys
@@ -376,6 +378,53 @@ class Table(VersionedRows[FileSet]):
             with contextlib.suppress(ice.SwapLost):
                 self._move(evolution.commit())
                 return
+
+    def compact(
+        self,
+        *,
+        filter: Filter = None,
+        target_bytes: int = 256 << 20,
+        where_needed: bool = True,
+        progress: ProgressArg = None,
+    ) -> Commit:
+        """Replaces files by fewer and larger ones with the same rows, in one commit.
+
+        Rows and their values stay the same; deleted rows, delete files that name nothing any more,
+        and partitions of before the last change of ``partition_by`` go. Another commit is never
+        refused for it: what was changed meanwhile is changed in the new files as well, or left for
+        another time.
+
+        Args:
+            filter: only files that may have rows that pass; they are replaced whole.
+            target_bytes: about what a new file has.
+            where_needed: only files that are small beside ``target_bytes``, have a tenth of their
+                rows deleted, or lie with many others over the same keys. False: all files.
+            progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
+
+        Returns:
+            The commit, with the files added and removed; no rows were inserted or deleted.
+
+        Raises:
+            InvalidArgumentError: ``target_bytes`` is below 1, or the filter does not fit.
+            ConflictError: as :meth:`append`.
+
+        Cost: the files that are replaced are read and written once. Files that are in the order
+            of the cluster key are merged, some batches of each in memory; others are sorted.
+        """
+        target_bytes = at_least("target_bytes", target_bytes, 1)
+        begin = time.perf_counter()
+        wanted = Compacting(
+            filter=filter,
+            target_bytes=target_bytes,
+            where_needed=where_needed,
+            progress=progress,
+        )
+        return compact(
+            wanted,
+            self._newest,
+            self._current_files,
+            lambda change, metadata: self._commit(change, metadata, begin),
+        )
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
         """Makes files that exist part of the table, as they are and where they are.

@@ -330,6 +330,12 @@ class _ParquetFile:
             remove_file(self._path)
 
 
+def key_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
+    """The columns of a key in its order, named by numbers."""
+    columns = [_column(table, resolve_column(table.schema, key.column).path) for key in keys]
+    return pa.table(columns, names=[str(i) for i in range(len(keys))])
+
+
 def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = False) -> pa.Table:
     """Rows in the order of a key; equal keys keep theirs.
 
@@ -338,9 +344,7 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = F
     """
     if not keys or table.num_rows < 2:
         return table
-    columns = [_column(table, resolve_column(table.schema, key.column).path) for key in keys]
-    named = pa.table(columns, names=[str(i) for i in range(len(keys))])
-    order = key_order(named, keys, False)
+    order = key_order(key_table(table, keys), keys, False)
     ordered = order == np.arange(len(order))
     if ordered.all():
         return table
