@@ -34,7 +34,7 @@ class KeyPositions:
 
     def __init__(self, columns: Sequence[int], keys: Chunks) -> None:
         self.columns = tuple(columns)
-        self._keys = keys
+        self.chunks = keys
         # By path: delete files that were applied, and rows with the numbers of their keys.
         self._known: dict[str, tuple[frozenset[str], RowSet]] = {}
 
@@ -68,7 +68,7 @@ class KeyPositions:
     def _ask(self, rows: FileSet) -> Iterator[tuple[str, tuple[frozenset[str], RowSet]]]:
         names = key_names(rows.schema, self.columns)
         parts: dict[int, list[RowSet]] = {}
-        for first, chunk in self._keys():
+        for first, chunk in self.chunks():
             request = rows.keys_request(chunk.rename_columns(names), names)
             try:
                 found = rows.find(request).expand()

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.schema.field_ids import field_id_of
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.key_positions import KeyPositions, numbers
 from nimblepy.table.keyed_rows import KeyedRows
 from nimblepy.table.model import DataFile
 from nimblepy.table.row_changes import FilesOf, Replacement
-from nimblepy.table.write import discard
+from nimblepy.table.write import Target, discard
 
 # Rows of the source with a key by number of the file.
 Found = dict[int, RowSet]
@@ -31,7 +31,7 @@ class KeyedChange(Replacement):
         """``columns``: field ids of the table's columns for the key of the source."""
         super().__init__("overwrite", (), files_of)
         self.source = source
-        self.positions = KeyPositions(columns, source.keys)
+        self.positions = KeyPositions(columns, source.key_chunks)
         self._matches: dict[str, RowSet] | None = None
 
     @property
@@ -43,6 +43,11 @@ class KeyedChange(Replacement):
     def is_blind(self) -> bool:
         """Whether the new rows are the same whatever the table has."""
         return False
+
+    def plan_in(self, rows: FileSet, target: Target) -> dict[int, RowNumbers | None]:
+        """Writes the new rows for rows that are not committed; gives those that go of them."""
+        self.target = target
+        return self.gone(rows)
 
     @abstractmethod
     def written(self, rows: FileSet, found: Found) -> list[DataFile]:

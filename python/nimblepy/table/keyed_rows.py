@@ -119,7 +119,7 @@ class KeyedRows:
                 yield number, table
             number += table.num_rows
 
-    def keys(self) -> Iterator[tuple[int, pa.Table]]:
+    def key_chunks(self) -> Iterator[tuple[int, pa.Table]]:
         """:meth:`chunks` of the key alone, in its order of columns."""
         return self.chunks(self.key)
 

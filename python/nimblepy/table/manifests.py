@@ -144,6 +144,23 @@ class ManifestFiles(FileColumns):
 
 
 _COUNTED = ("values", "nulls", "nans")
+# Later than every commit.
+_NEVER = 1 << 62
+
+
+def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFiles:
+    """Files with rows of one partition spec that no snapshot has yet, as columns."""
+    columns: dict[int, list[Any]] = {
+        _PATH: [file.path for file in files],
+        _FORMAT: [file.format for file in files],
+        _PARTITION: [file.partition for file in files],
+        _ROWS: [file.rows for file in files],
+        _BYTES: [file.bytes for file in files],
+        _SORT_ORDER: [file.sort_order_id for file in files],
+    }
+    for what, number in _MAPS.items():
+        columns[number] = [dict(getattr(file.metrics, what)) for file in files]
+    return ManifestFiles("", spec_id, np.full(len(files), _NEVER, dtype=np.int64), columns)
 
 
 def _by_number(maps: list[dict[int, Any] | None] | None, kind: pa.DataType) -> dict[int, pa.Array]:
@@ -258,6 +275,16 @@ class Selection:
         part = np.repeat(np.arange(len(parts), dtype=np.int64), [len(item) for item in rows])
         row = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
         return cls(parts, part, row.astype(np.int64))
+
+    def beside(self, part: FileColumns) -> Selection:
+        """These, then all files of another part."""
+        mine = np.full(part.num_files, len(self.parts), dtype=np.int64)
+        row = np.arange(part.num_files, dtype=np.int64)
+        return Selection(
+            [*self.parts, part],
+            np.concatenate((self.part, mine)),
+            np.concatenate((self.row, row)),
+        )
 
     def __len__(self) -> int:
         return len(self.row)

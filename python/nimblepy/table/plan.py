@@ -60,6 +60,10 @@ class Members(Sequence[Member]):
         """Some of them, by place."""
         return Members(self.files.take(np.asarray(order, dtype=np.int64)), self._deletes)
 
+    def beside(self, part: FileColumns) -> Members:
+        """These, then files that no snapshot has yet."""
+        return Members(self.files.beside(part), self._deletes)
+
 
 class _Manifests:
     """Decoded manifests by path: a manifest never changes. Thread-safe."""

@@ -40,6 +40,7 @@ from nimblepy.table.row_changes import (
     RowChange,
 )
 from nimblepy.table.settings import format_property, target_of
+from nimblepy.table.transaction import Transaction
 from nimblepy.table.transforms import partition_text
 from nimblepy.table.upsert import WhenMatched, upsert_change
 from nimblepy.table.write import discard, write_rows
@@ -487,6 +488,32 @@ class Table(VersionedRows[FileSet]):
                 kind="table",
             )
         return newest
+
+    def transaction(self) -> Transaction:
+        """Several reads and changes in one commit, when the block ends.
+
+        Raises:
+            ConflictError: raised at the end of the block where other commits changed what was
+                read in it, of the kind ``"keys"``; do it again from the start.
+
+        Cost: as the reads and changes alone, and of a commit; beside other commits, what was read
+            is asked once more of the rows that they changed. Keys that are read or written are
+            held in memory.
+
+        Example:
+            >>> with table.transaction() as tx:  # doctest: +SKIP
+            ...     amount = tx.get(7)["amount"]
+            ...     tx.upsert(pa.table({"id": [7], "amount": [amount - 5]}), update=["amount"])
+        """
+        return Transaction(self._newest(), self._current_files, self._commit_newest)
+
+    def _commit_newest(self, change: RowChange, begin: float) -> Commit:
+        try:
+            metadata = self._newest()
+        except BaseException:
+            change.discard()
+            raise
+        return self._commit(change, metadata, begin)
 
     def _change(self, make: Callable[[ice.Metadata], RowChange]) -> Commit:
         """Makes a change for the newest metadata, and commits it."""

@@ -1,0 +1,226 @@
+"""Transactions: reads of own writes, conflicts by what was read, all or nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import nimblepy as nb
+
+FORMATS = pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def rows(keys: Any, value: int = 0) -> pa.Table:
+    keys = list(keys)
+    return pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array([value] * len(keys))})
+
+
+def contents(table: Any) -> dict[int, int]:
+    found = table.to_table(["k", "v"]).to_pylist()
+    pairs = {row["k"]: row["v"] for row in found}
+    assert len(pairs) == len(found) == table.num_rows
+    return pairs
+
+
+def files(table: nb.Table) -> set[str]:
+    root = Path(table.location.removeprefix("file://"))
+    return {str(path) for path in root.rglob("*") if path.is_file()}
+
+
+def reachable(table: nb.Table) -> set[str]:
+    return {row["path"] for row in table.census().to_pylist() if row["reachable"]}
+
+
+@FORMATS
+@pytest.mark.parametrize("partition_by", [(), "bucket(2, k)"])
+def test_it_reads_its_own_writes(lake: nb.Catalog, data_format: Any, partition_by: Any) -> None:
+    table = lake.create_table(
+        "a.b", rows(range(10)), primary_key="k", data_format=data_format, partition_by=partition_by
+    )
+    other = lake.table("a.b")
+    with table.transaction() as tx:
+        tx.upsert(rows([3, 20], 1))
+        assert tx.get(3) == {"k": 3, "v": 1}
+        tx.upsert(pa.table({"k": [3, 4], "v": [7, 7]}), update=["v"])
+        assert tx.lookup([3, 4, 20])["v"].to_pylist() == [7, 7, 1]
+        tx.delete(keys=[20, 5])
+        tx.delete("k < 2")
+        tx.append(rows([30], 3))
+        tx.upsert(rows([30, 31, 6], 9), when_matched="ignore")
+        wanted = {2: 0, 3: 7, 4: 7, 6: 0, 7: 0, 8: 0, 9: 0, 30: 3, 31: 9}
+        assert contents(tx) == wanted
+        assert tx.range(7, 100)["k"].to_pylist() == [7, 8, 9, 30, 31]
+        assert tx.contains([5, 31]).to_pylist() == [False, True]
+        assert tx.count_rows("v = 7") == 2
+        assert tx.scan(["k"], filter="v > 6 AND k > 3").to_table().num_rows == 2
+        assert other.refresh().num_rows == 10
+        with pytest.raises(nb.DuplicateKeyError):
+            tx.append(rows([30]))
+    assert contents(table) == wanted == contents(other.refresh())
+    assert tx.commit is not None
+    done = tx.commit
+    assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (2, 2, 3)
+    assert len(table.snapshots()) == 2
+    assert files(table) == reachable(table)
+    with pytest.raises(nb.InvalidArgumentError, match="has ended"):
+        tx.get(3)
+
+
+def test_nothing_is_changed_by_an_error(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(range(4)), primary_key="k")
+    before = files(table)
+
+    def fail() -> None:
+        with table.transaction() as tx:
+            tx.upsert(rows([1, 9], 1))
+            tx.delete("k = 2")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert files(table) == before
+    with table.transaction() as tx:
+        assert tx.get(1) == {"k": 1, "v": 0}
+    assert tx.commit is None
+    assert len(table.refresh().snapshots()) == 1
+    with table.transaction() as tx:
+        with pytest.raises(nb.InvalidArgumentError):
+            tx.upsert(pa.table({"k": ["x"]}))
+        tx.upsert(rows([1], 5))
+    assert contents(table) == {0: 0, 1: 5, 2: 0, 3: 0}
+    assert files(table) == reachable(table)
+
+
+def test_without_a_primary_key(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(range(4)))
+    with table.transaction() as tx:
+        tx.append(rows([1, 9], 1))
+        tx.delete("k = 1")
+        assert tx.num_rows == 4
+        lake.table("a.b").overwrite(lake.table("a.b").to_table())
+    found = table.to_table().to_pylist()
+    assert sorted(row["k"] for row in found) == [0, 2, 3, 9]
+    with pytest.raises(nb.InvalidArgumentError, match="no primary key"), table.transaction() as tx:
+        tx.upsert(rows([1]))
+
+
+Read = Callable[[Any], Any]
+READS: dict[str, tuple[Read, set[str]]] = {
+    # Which of the changes below touch what it reads.
+    "get": (lambda tx: tx.get(3), {"update 3", "delete 3", "delete all"}),
+    "get of a key that is not there": (lambda tx: tx.get(50), {"insert 50"}),
+    "lookup": (lambda tx: tx.lookup([1, 3, 50]),
+               {"update 3", "delete 3", "insert 50", "delete all"}),
+    "contains": (lambda tx: tx.contains([3]), {"update 3", "delete 3", "delete all"}),
+    "range": (lambda tx: tx.range(2, 5), {"update 3", "delete 3", "insert 4", "delete all"}),
+    "range of nothing": (lambda tx: tx.range(40, 60), {"insert 50"}),
+    "scan": (lambda tx: tx.scan(filter="v = 0 AND k < 3").to_table(), {"delete all"}),
+    "filter": (lambda tx: tx.count_rows(pc.field("v") == 1), {"update 3", "insert 50", "insert 4"}),
+    "all": (lambda tx: tx.to_table(), {"update 3", "delete 3", "insert 50", "insert 4",
+                                       "delete all"}),
+    "number": (lambda tx: tx.num_rows, {"update 3", "delete 3", "insert 50", "insert 4",
+                                        "delete all"}),
+    "take": (lambda tx: tx.take([0]), {"update 3", "delete 3", "insert 50", "insert 4",
+                                       "delete all"}),
+    "join": (lambda tx: tx.index_join(pa.table({"k": [3]}), on="k"),
+             {"update 3", "delete 3", "delete all"}),
+    "nothing": (lambda tx: None, set()),
+    "blind": (lambda tx: tx.upsert(rows([3, 50, 4], 8)), set()),
+    "delete of keys": (lambda tx: tx.delete(keys=[3, 50]), set()),
+    "update": (lambda tx: tx.upsert(rows([3], 8), update=["v"]),
+               {"update 3", "delete 3", "delete all"}),
+    "ignore": (lambda tx: tx.upsert(rows([3, 50], 8), when_matched="ignore"),
+               {"update 3", "delete 3", "insert 50", "delete all"}),
+    "append": (lambda tx: tx.append(rows([50], 8)), {"insert 50"}),
+    "delete": (lambda tx: tx.delete("v = 1"), {"update 3", "insert 50", "insert 4"}),
+}  # fmt: skip
+CHANGES: dict[str, Callable[[nb.Table], Any]] = {
+    "update 3": lambda t: t.upsert(rows([3], 1)),
+    "delete 3": lambda t: t.delete(keys=[3]),
+    "insert 50": lambda t: t.upsert(rows([50], 1)),
+    "insert 4": lambda t: t.append(rows([4], 1)),
+    "delete all": lambda t: t.delete("k >= 0"),
+    "rewrite": lambda t: t.overwrite(t.to_table()),
+    "column": lambda t: _add_column(t),
+    "other key": lambda t: t.upsert(rows([100], 5)),
+}
+
+
+def _add_column(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.add_column("w", pa.int32(), default=1)
+
+
+# The others are slow: each pair makes two tables.
+_QUICK = ("update 3", "insert 50", "rewrite")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [c if c in _QUICK else pytest.param(c, marks=pytest.mark.slow) for c in CHANGES],
+)
+@pytest.mark.parametrize("read", READS)
+def test_what_was_read_has_changed(
+    lake: nb.Catalog, tmp_path: Path, read: str, change: str
+) -> None:
+    keys = [0, 1, 2, 3, *range(5, 10)]
+    table = lake.create_table("a.b", rows(keys), primary_key="k")
+    table.upsert(rows([8]))
+    other = lake.table("a.b")
+    step, touched = READS[read]
+    wanted_conflict = change in touched or (
+        change == "other key" and read in ("all", "number", "take")
+    )
+    try:
+        with table.transaction() as tx:
+            step(tx)
+            tx.upsert(rows([7], 42))
+            CHANGES[change](other)
+        conflict = None
+    except nb.ConflictError as error:
+        conflict = error
+    assert (conflict is not None) == wanted_conflict
+    assert files(table) == reachable(table)
+    after = contents(table.refresh())
+    if conflict is not None:
+        assert conflict.kind == "keys"
+        assert conflict.winner == table.snapshot
+        assert conflict.base is not None
+        assert conflict.keys
+        assert after == contents(other)
+        return
+    serial = nb.connect(tmp_path / "serial")
+    model = serial.create_table("a.b", rows(keys), primary_key="k")
+    CHANGES[change](model)
+    with model.transaction() as tx:
+        step(tx)
+        tx.upsert(rows([7], 42))
+    assert after == contents(model)
+
+
+def test_between_the_plan_and_the_swap(lake: nb.Catalog, between: Any) -> None:
+    table = lake.create_table("a.b", rows(range(5)), primary_key="k")
+    other = lake.table("a.b")
+
+    def add(*keys: int) -> nb.Commit | None:
+        with table.transaction() as tx:
+            tx.upsert(rows(keys, tx.get(3)["v"] + 5))
+        return tx.commit
+
+    between(lambda: other.upsert(rows([9], 1)))
+    done = add(3, 9)
+    assert done is not None
+    assert (done.retries, done.rows_updated) == (1, 2)
+    between(lambda: other.upsert(rows([3], 1)))
+    with pytest.raises(nb.ConflictError) as caught:
+        add(3)
+    assert caught.value.keys == (3,)
+    assert contents(table.refresh()) == {0: 0, 1: 0, 2: 0, 3: 1, 4: 0, 9: 5}
+    assert files(table) == reachable(table)
