@@ -56,6 +56,28 @@ def test_rows(place: str) -> None:
     assert run("schema", place).exit_code == 0
 
 
+def test_changes(place: str) -> None:
+    (first, second) = (
+        row["snapshot_id"] for row in lines(run("table", "history", place, "--json"))
+    )
+    assert lines(run("table", "diff", place, str(first), "--json")) == [
+        {"id": 4, "g": "a", "_change": "delete", "_snapshot": second}
+    ]
+    assert lines(run("table", "diff", place, "v1", "--json")) == []
+    found = lines(run("table", "diff", place, "none", str(first), "-c", "id", "--json"))
+    assert sorted(row["id"] for row in found) == list(range(10))
+    wrong = run("table", "diff", place, "v2")
+    assert wrong.exit_code == 1
+    assert "tags: v1" in wrong.output
+
+
+def test_compact(place: str) -> None:
+    done = json.loads(run("table", "compact", place, "--all", "-f", "g = 'a'", "--json").stdout)
+    assert (done["files_removed"], done["files_added"]) == (1, 1)
+    assert "0 files became 0" in run("table", "compact", place).stdout
+    assert json.loads(run("table", "show", place, "--json").stdout)["rows"] == 9
+
+
 def test_expire_and_orphans(place: str) -> None:
     done = json.loads(run("table", "expire", place, "--keep", "1", "--json").stdout)
     assert len(done["snapshots"]) == 1

@@ -376,6 +376,42 @@ def table_files(table: TableArgument, json: JsonOption = False, csv: CsvOption =
     print_files(table, output_format(json, csv))
 
 
+@tables.command("diff", cls=_TakesNumbers)
+def table_diff(
+    table: TableArgument,
+    since: Annotated[str, typer.Argument(help="A snapshot's id, a tag, or: none.")],
+    until: Annotated[
+        str | None, typer.Argument(help="A snapshot's id or a tag. Default: the newest.")
+    ] = None,
+    columns: ColumnsOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Print the rows that were inserted, updated and deleted between two snapshots."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.table import print_changes
+
+    print_changes(table, since, until, columns, output_format(json, csv))
+
+
+@tables.command("compact")
+def table_compact(
+    table: TableArgument,
+    filter: Annotated[
+        str | None, typer.Option("--filter", "-f", help="Only files that may have such rows.")
+    ] = None,
+    target_mb: Annotated[int, typer.Option(min=1, help="MiB of a new file.")] = 256,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All files, not only those that need it.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Make fewer, larger files of many, without deleted rows."""
+    from nimblepy.cli.table import run_compact
+
+    run_compact(table, filter, target_mb << 20, not everything, as_json=json)
+
+
 @tables.command("expire")
 def table_expire(
     table: TableArgument,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
+import sys
 
 import pyarrow as pa
 import typer
 
-from nimblepy.cli.output import OutputFormat, print_json, print_rows
+from nimblepy.cli.output import OutputFormat, print_json, print_rows, split_names
 from nimblepy.cli.sources import existing_catalog
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.types import format_bytes
@@ -90,6 +92,48 @@ def print_files(text: str, output: OutputFormat) -> None:
         }
     )
     _print(pa.Table.from_pylist(rows, schema=schema), output)
+
+
+def print_changes(
+    text: str, since: str, until: str | None, columns: str | None, output: OutputFormat
+) -> None:
+    table = open_table(text)
+    first = None if since == "none" else _snapshot(table, since)
+    last = None if until is None else _snapshot(table, until)
+    names = None if columns is None else split_names(columns)
+    reader = table.changes(first, last, columns=names)
+    print_rows(reader, reader.schema, output)
+
+
+def _snapshot(table: Table, text: str) -> int:
+    """A snapshot by its id or a tag."""
+    if text in table.tags:
+        return table.tags[text]
+    try:
+        return int(text)
+    except ValueError:
+        known = ", ".join(table.tags) or "none"
+        raise InvalidArgumentError(
+            f"snapshot {text!r}: expected an id or a tag; tags: {known}"
+        ) from None
+
+
+def run_compact(
+    text: str, filter: str | None, target_bytes: int, where_needed: bool, *, as_json: bool
+) -> None:
+    done = open_table(text).compact(
+        filter=filter,
+        target_bytes=target_bytes,
+        where_needed=where_needed,
+        progress=not as_json and sys.stderr.isatty(),
+    )
+    if as_json:
+        print_json(dataclasses.asdict(done))
+        return
+    typer.echo(
+        f"{done.files_removed:,} files became {done.files_added:,}, "
+        f"{format_bytes(done.bytes_written)}"
+    )
 
 
 def run_expire(text: str, keep: int | None, older_than: str | None, *, as_json: bool) -> None:

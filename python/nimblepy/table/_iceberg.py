@@ -950,18 +950,19 @@ class Metadata:
             sequence=manifest.raw.sequence_number,
         )
 
-    def added_and_removed(self, snapshot: Snapshot) -> tuple[list[DataFile], list[str]]:
-        """Files that one commit added, and paths of those it removed."""
-        added, removed = [], []
+    def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
+        """Files that one commit added, and those it removed. Cost: reads the manifests it wrote."""
+        added: list[Entry] = []
+        removed: list[Entry] = []
+        kinds = {ManifestEntryStatus.ADDED: added, ManifestEntryStatus.DELETED: removed}
         for manifest in self.manifests(snapshot):
             if manifest.raw.added_snapshot_id != snapshot.id:
                 continue
             self.reads += 1
             for entry in manifest.raw.fetch_manifest_entry(self.ice.io, discard_deleted=False):
-                if entry.status == ManifestEntryStatus.DELETED:
-                    removed.append(entry.data_file.file_path)
-                elif entry.status == ManifestEntryStatus.ADDED:
-                    added.append(_plain_file(entry.data_file))
+                if entry.snapshot_id == snapshot.id and entry.status in kinds:
+                    file, sequence = _plain_file(entry.data_file), entry.sequence_number or 0
+                    kinds[entry.status].append(Entry(file, sequence, manifest.path, entry))
         return added, removed
 
     def pruner(self, conjuncts: Sequence[nodes.Node], schema_id: int | None) -> Pruner:

@@ -169,6 +169,10 @@ class SnapshotPlan:
     def _deletes_of(self) -> Callable[[Entry], tuple[DataFile, ...]]:
         return _Deletes(self.delete_files()).of
 
+    def deletes_of(self, entry: Entry) -> tuple[DataFile, ...]:
+        """The delete files of the snapshot that may name rows of a file."""
+        return self._deletes_of(entry)
+
     def proves(self, filter: Filter) -> Callable[[Entry], bool] | None:
         """Tells of which files all rows pass, by statistics; ``None``: they cannot prove it."""
         if not filter.exact:

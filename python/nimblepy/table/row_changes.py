@@ -343,7 +343,7 @@ class Conversion(RowChange):
     """All files are replaced by others with the same rows."""
 
     def __init__(self, added: Sequence[DataFile], files_of: FilesOf, base: ice.Metadata) -> None:
-        super().__init__("overwrite", added, files_of)
+        super().__init__("replace", added, files_of)
         self._base = base
         self.commit.forget = True
 

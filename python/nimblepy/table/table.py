@@ -16,10 +16,11 @@ from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVers
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
-from nimblepy.rows.arguments import at_least
+from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
+from nimblepy.table.changes import changes, changes_schema, steps
 from nimblepy.table.commit import Commit, run
 from nimblepy.table.compact import Compacting, compact
 from nimblepy.table.evolve import Alter
@@ -551,6 +552,48 @@ class Table(VersionedRows[FileSet]):
         files = self._files_at(metadata, snapshot)
         self._metadata, self._snapshot = metadata, snapshot
         self.move_to(files)
+
+    # ------------------------------------------------------------------ what changed
+
+    def changes(
+        self, since: int | None, until: int | None = None, *, columns: Columns = None
+    ) -> pa.RecordBatchReader:
+        """Rows that were inserted, updated and deleted between two snapshots.
+
+        Commit by commit, the rows with two more columns: ``_change``, which is ``insert``,
+        ``delete``, ``update_before`` or ``update_after``, and ``_snapshot``, the id of the commit.
+        With a primary key, a row that took the place of one with its key is an update: the old row
+        and right after it the new one. Without, it is a delete and an insert. What comes from
+        compaction, conversion, and changes of columns, tags and properties is no change. Rows have
+        the columns of this handle.
+
+        Args:
+            since: the id of a snapshot; the changes after it. ``None``: from the very first one.
+            until: the last snapshot whose changes are wanted; ``None``: that of this handle.
+            columns: those of the table that are read; ``None``: all.
+
+        Raises:
+            InvalidArgumentError: ``since`` is unknown, has expired, or is no ancestor of ``until``;
+                the table has a column ``_change`` or ``_snapshot``.
+            FileNotFoundError: raised by the reader, if a snapshot expires while it reads.
+
+        Cost: reads the metadata of these commits, the rows that they inserted, and those that they
+            deleted or replaced; nothing else. Keys of commits that have both are held in memory.
+
+        Example:
+            >>> for batch in table.changes(last_seen):  # doctest: +SKIP
+            ...     follow(batch)
+        """
+        metadata = self._metadata
+        wanted = [number for number in (since, until) if number is not None]
+        if any(metadata.snapshot(number) is None for number in wanted):
+            metadata = self._reload()
+        found = steps(metadata, since, self.snapshot if until is None else until)
+        rows = self.current
+        names = column_names(columns)
+        schema = changes_schema(rows.reading, rows.projected(names))
+        batches = changes(metadata, rows.reading, found, names, schema)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     # ------------------------------------------------------------------ columns and partitions
 
