@@ -21,6 +21,7 @@ from nimblepy.expr.filter import parse_filter
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.model import DataFile, Metrics
 from nimblepy.table.plan import SnapshotPlan
+from nimblepy.table.table import Table
 
 _KINDS = [
     pa.bool_(),
@@ -148,41 +149,49 @@ def _partition(metadata: ice.Metadata, spec_id: int, rng: random.Random) -> tupl
     return tuple(found)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_files_are_left_out_as_by_the_library(lake: nb.Catalog, seed: int) -> None:
-    rng = random.Random(seed)
+def random_table(lake: nb.Catalog, rng: random.Random) -> Table:
+    """A table of forty files that are nowhere, in four manifests."""
     kinds = rng.sample(_KINDS, k=5)
     inner = pa.struct([("x", rng.choice(_KINDS)), ("y", pa.int64())])
     schema = pa.schema([*((f"c{i}", kind) for i, kind in enumerate(kinds)), ("s", inner)])
-    table = lake.create_table("a.b", schema, partition_by=_spec(schema, rng))
+    table = lake.create_table(
+        "a.b", schema, partition_by=_spec(schema, rng), cluster_by=[f"c{rng.randrange(5)}"]
+    )
     metadata = table._metadata
-    numbers = {
-        item.field_id: ice.to_arrow(type(metadata.ice.schema())(item)).field(0).type
-        for item in (metadata.ice.schema().find_field(i) for i in range(1, 9))
-        if item.field_type.is_primitive
-    }
-    commit = ice.SnapshotCommit("append")
-    for i in range(40):
-        rows = rng.choice([0, 1, 5, 5, 5])
-        commit.added.append(
-            DataFile(
-                path=f"/nowhere/{i}.nimble",
-                format="NIMBLEPY",
-                rows=rows,
-                bytes=100 + i,
-                spec_id=metadata.spec_id,
-                partition=_partition(metadata, metadata.spec_id, rng),
-                metrics=_metrics(numbers, rows, rng),
+    for first in range(0, 40, 10):
+        commit = ice.SnapshotCommit("append")
+        for i in range(first, first + 10):
+            rows = rng.choice([0, 1, 5, 5, 5])
+            commit.added.append(
+                DataFile(
+                    path=f"/nowhere/{i}.nimble",
+                    format="NIMBLEPY",
+                    rows=rows,
+                    bytes=100 + i,
+                    spec_id=metadata.spec_id,
+                    partition=_partition(metadata, metadata.spec_id, rng),
+                    metrics=_metrics(metadata.leaf_types(), rows, rng),
+                )
             )
-        )
-    metadata = commit.attempt(metadata)
+        metadata = commit.attempt(metadata)
+    return table.refresh()
+
+
+def random_filters(table: Table, rng: random.Random, count: int) -> list[Any]:
+    leaves = _leaves(table.schema, rng)
+    return [parse_filter(_predicate(leaves, rng), table.schema) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_files_are_left_out_as_by_the_library(lake: nb.Catalog, seed: int) -> None:
+    rng = random.Random(seed)
+    table = random_table(lake, rng)
+    metadata = table._metadata
     plan = SnapshotPlan(metadata, metadata.head(), None)
     known = [e for m in metadata.manifests(metadata.head()) for e in metadata.entries(m)]
     assert [member.file for member in plan.members()] == [entry.file for entry in known]
-    leaves = _leaves(metadata.schema(), rng)
     left_out = 0
-    for _ in range(25):
-        filter = parse_filter(_predicate(leaves, rng), metadata.schema())
+    for filter in random_filters(table, rng, 25):
         expected = _by_the_library(metadata, filter.conjuncts, known)
         found = SnapshotPlan(metadata, metadata.head(), None).members(filter.conjuncts)
         assert [member.file.path for member in found] == expected, filter

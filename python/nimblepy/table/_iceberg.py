@@ -146,10 +146,11 @@ from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import is_nan
-from nimblepy.table.avro import container, read_container
-from nimblepy.table.manifests import ManifestFiles, manifest_files
+from nimblepy.table.avro import container, encoded_long, read_container
+from nimblepy.table.manifests import ManifestFiles, RawEntry, manifest_files
 from nimblepy.table.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.model import (
+    PLAN_INDEX,
     Content,
     DataFile,
     Entry,
@@ -163,6 +164,7 @@ from nimblepy.table.pruning import Always, Both, Leaf, Op, Test
 from nimblepy.table.recent import Recent
 from nimblepy.table.values import constant, internal_value
 
+_EXISTING = ManifestEntryStatus.EXISTING.value
 MAIN = "main"
 NAME_MAPPING = "schema.name-mapping.default"
 # Retries of a commit that lost to another, and the waits between them in seconds.
@@ -854,6 +856,36 @@ class Metadata:
             for item in found.fields
         ]
 
+    def leaf_types(self, schema_id: int | None = None) -> dict[int, pa.DataType]:
+        """Types of the columns that have statistics, by field id; members of structs have them."""
+        schema = self.schema(schema_id)
+        found = {}
+        for path in column_paths(schema):
+            kind = schema.field(path[0]).type
+            for name in path[1:]:
+                if not pt.is_struct(kind):
+                    break
+                kind = kind.field(name).type
+            else:
+                if not pt.is_nested(kind):
+                    found[field_id_at(schema, path)] = kind
+        return found
+
+    def partition_types(self) -> dict[int, list[tuple[int, pa.DataType]]]:
+        """(field id, type of its values) of the fields of each partition spec."""
+        schema = self._ice_schema(None)
+        found = {}
+        for spec_id, spec in self.ice.metadata.specs().items():
+            with contextlib.suppress(ValueError):  # a source was dropped
+                kinds = spec.partition_type(schema).fields
+                found[spec_id] = [(f.field_id, _arrow_type(f.field_type)) for f in kinds]
+        return found
+
+    def first_cluster_id(self) -> int | None:
+        """Field id of the first column of the cluster key."""
+        fields = self.ice.metadata.sort_order().fields
+        return fields[0].source_id if fields and self.cluster_by() else None
+
     def spec_sources(self) -> set[int]:
         """Field ids of all columns that any partition spec is about."""
         return {f.source_id for spec in self.ice.metadata.partition_specs for f in spec.fields}
@@ -938,17 +970,53 @@ class Metadata:
 
     def columns(self, manifest: Manifest) -> ManifestFiles:
         """The live files of a manifest, as columns. Cost: one read."""
+        return self._decoded(manifest, None)[0]
+
+    def encoded_entries(self, manifest: Manifest) -> tuple[ManifestFiles, list[bytes]]:
+        """The live files of a manifest, and each as an entry of another one.
+
+        Their descriptions are copied as they are, where they are of the form that is written now.
+        """
+        raw: list[RawEntry] = []
+        files, schema = self._decoded(manifest, raw)
+        if schema != json.loads(entry_schema(self, manifest.spec_id)):
+            entries = self.entries(manifest)
+            return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
+        heads: dict[tuple[int | None, int, int], bytes] = {}
+        found = []
+        for snapshot, sequence, file_sequence, encoded in raw:
+            head = heads.get((snapshot, sequence, file_sequence))
+            if head is None:
+                added = manifest.raw.added_snapshot_id if snapshot is None else snapshot
+                numbers = [encoded_long(n) for n in (added, sequence, file_sequence)]
+                head = encoded_long(_EXISTING) + b"".join(b"\x02" + n for n in numbers)
+                heads[snapshot, sequence, file_sequence] = head
+            found.append(head + encoded)
+        return files, found
+
+    def _decoded(self, manifest: Manifest, raw: list[RawEntry] | None) -> tuple[ManifestFiles, Any]:
         self.reads += 1
         with self.ice.io.new_input(manifest.path).open() as source:
             data = source.read()
         container = read_container(data, new_decoder, _decompressor, manifest.path)
-        return manifest_files(
+        files = manifest_files(
             container,
             new_decoder,
             path=manifest.path,
             spec_id=manifest.spec_id,
             sequence=manifest.raw.sequence_number,
+            raw=raw,
         )
+        return files, container.schema
+
+    def first_partition_range(self, manifest: Manifest) -> tuple[Any, Any]:
+        """Least and greatest value of the first partition field in a manifest, where known."""
+        fields = self.partition_types()[manifest.spec_id]
+        said = manifest.raw.partitions
+        if not fields or not said or said[0].lower_bound is None or said[0].upper_bound is None:
+            return None, None
+        kind = cast(PrimitiveType, _primitive(fields[0][1]))
+        return from_bytes(kind, said[0].lower_bound), from_bytes(kind, said[0].upper_bound)
 
     def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
         """Files that one commit added, and those it removed. Cost: reads the manifests it wrote."""
@@ -1501,11 +1569,7 @@ class SnapshotCommit:
         keep: list[str],
     ) -> Manifest:
         schema, spec = metadata._ice_schema(None), metadata._ice_spec(spec_id)
-        key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
-        form = _forms.get(key)
-        if form is None:
-            form = _ManifestForm(schema, spec)
-            _forms.put(key, form)
+        form = _form(metadata, spec_id)
         listed = list(entries)
         octets = container(
             form.records.schema,
@@ -1604,8 +1668,108 @@ class SnapshotCommit:
             if parent is None or name in before:
                 total = int(before.get(name, 0)) + counts[more] - counts[less]
                 made[name] = str(max(total, 0))
+        if PLAN_INDEX in before:
+            made[PLAN_INDEX] = before[PLAN_INDEX]
         made.update(self.summary)
         return made
+
+
+@dataclass
+class ManifestsCommit(SnapshotCommit):
+    """A snapshot with manifests that were written apart, of files that are there or are added.
+
+    Attributes:
+        replaced: paths of manifests whose files are in the new ones.
+        made: the new ones, see :meth:`write`.
+    """
+
+    replaced: set[str] = field(default_factory=set)
+    made: list[Manifest] = field(default_factory=list)
+
+    def write(
+        self,
+        metadata: Metadata,
+        spec_id: int,
+        entries: Sequence[bytes],
+        *,
+        partitions: Sequence[tuple[Any, ...]],
+        rows: int,
+        sequence: int | None,
+    ) -> Manifest:
+        """Writes one manifest of data files.
+
+        Args:
+            entries: encoded by :func:`entry_schema`, none of them removed.
+            partitions: those of the files, each once.
+            rows: of all files.
+            sequence: the least of the files; ``None``: this commit adds them.
+        """
+        schema, spec = metadata._ice_schema(None), metadata._ice_spec(spec_id)
+        form = _form(metadata, spec_id)
+        octets = container(form.records.schema, {**form.header, "content": "data"}, entries)
+        output = self._new_manifest(metadata, self._kept)
+        _write(output, octets)
+        added = sequence is None
+        listed = ManifestFile.from_args(
+            manifest_path=output.location,
+            manifest_length=len(octets),
+            partition_spec_id=spec_id,
+            content=ManifestContent.DATA,
+            sequence_number=UNASSIGNED_SEQ,
+            min_sequence_number=UNASSIGNED_SEQ if sequence is None else sequence,
+            added_snapshot_id=self.snapshot,
+            added_files_count=len(entries) if added else 0,
+            existing_files_count=0 if added else len(entries),
+            deleted_files_count=0,
+            added_rows_count=rows if added else 0,
+            existing_rows_count=0 if added else rows,
+            deleted_rows_count=0,
+            partitions=construct_partition_summaries(
+                spec, schema, [Record(*values) for values in partitions]
+            ),
+            key_metadata=None,
+        )
+        self.made.append(_plain_manifest(listed))
+        return self.made[-1]
+
+    def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
+        return self.made
+
+    def _existing_manifests(self, metadata: Metadata, parent: Snapshot | None) -> list[Manifest]:
+        self._removed_files = []
+        there = [] if parent is None else metadata.manifests(parent)
+        gone = self.replaced - {manifest.path for manifest in there}
+        if gone:
+            raise FilesGone(sorted(gone))
+        return [item for item in there if item.files and item.path not in self.replaced]
+
+
+def entry_schema(metadata: Metadata, spec_id: int) -> str:
+    """The Avro schema of the entries of new manifests."""
+    return str(_form(metadata, spec_id).records.schema)
+
+
+def encoded_entry(metadata: Metadata, spec_id: int, entry: Entry) -> bytes:
+    """A live file, as the library has read it, as an entry of a new manifest."""
+    old = entry.raw
+    made = ManifestEntry.from_args(
+        status=ManifestEntryStatus.EXISTING,
+        snapshot_id=old.snapshot_id,
+        sequence_number=old.sequence_number,
+        file_sequence_number=old.file_sequence_number,
+        data_file=old.data_file,
+    )
+    return bytes(_form(metadata, spec_id).records.encode(made))
+
+
+def _form(metadata: Metadata, spec_id: int) -> _ManifestForm:
+    schema = metadata._ice_schema(None)
+    key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
+    form = _forms.get(key)
+    if form is None:
+        form = _ManifestForm(schema, metadata._ice_spec(spec_id))
+        _forms.put(key, form)
+    return form
 
 
 _TOTALS = {

@@ -164,7 +164,7 @@ def _undone(undo: Callable[[bytes], bytes], part: bytes) -> bytes:
         raise ValueError(f"a block does not decompress: {error}") from error
 
 
-def _long(value: int) -> bytes:
+def encoded_long(value: int) -> bytes:
     """A number as Avro writes it: zigzag, seven bits a byte, the low ones first."""
     left = (value << 1) ^ (value >> 63)
     found = bytearray()
@@ -175,8 +175,8 @@ def _long(value: int) -> bytes:
     return bytes(found)
 
 
-def _octets(value: bytes) -> bytes:
-    return _long(len(value)) + value
+def encoded_bytes(value: bytes) -> bytes:
+    return encoded_long(len(value)) + value
 
 
 def container(schema: str, metadata: Mapping[str, str], records: Sequence[bytes]) -> bytes:
@@ -188,13 +188,15 @@ def container(schema: str, metadata: Mapping[str, str], records: Sequence[bytes]
         records: each encoded by the schema.
     """
     said = {**metadata, "avro.schema": schema, "avro.codec": "deflate"}
-    pairs = [_octets(name.encode()) + _octets(text.encode()) for name, text in said.items()]
+    pairs = [
+        encoded_bytes(name.encode()) + encoded_bytes(text.encode()) for name, text in said.items()
+    ]
     sync = os.urandom(16)
-    parts = [_MAGIC, _long(len(pairs)), *pairs, _long(0), sync]
+    parts = [_MAGIC, encoded_long(len(pairs)), *pairs, encoded_long(0), sync]
     if records:
         packer = zlib.compressobj(wbits=-15)
         packed = packer.compress(b"".join(records)) + packer.flush()
-        parts += [_long(len(records)), _octets(packed), sync]
+        parts += [encoded_long(len(records)), encoded_bytes(packed), sync]
     return b"".join(parts)
 
 

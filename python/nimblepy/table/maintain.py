@@ -184,6 +184,8 @@ def _kind_of(path: str) -> str:
     name = os.path.basename(path)
     if name.endswith(".metadata.json"):
         return "metadata"
+    if name.startswith("plan-"):
+        return "plan index"
     if name.endswith(".avro"):
         return "manifest list" if name.startswith("snap-") else "manifest"
     return "deletes" if name.startswith("deletes-") else "data"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,13 @@ from nimblepy.table.pruning import Counts, End, comparable, partition_array
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 # Field ids of Iceberg's specification, in the schema of a manifest entry.
-_STATUS, _SNAPSHOT, _SEQUENCE, _DATA_FILE = 0, 1, 3, 2
+_STATUS, _SNAPSHOT, _SEQUENCE, _FILE_SEQUENCE, _DATA_FILE = 0, 1, 3, 4, 2
 _CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 104
 _SORT_ORDER = 140
 _MAPS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
 _ADDED, _DELETED = 1, 2
+# Snapshot that added it, its sequence number, that of the file, the description of the file.
+RawEntry: TypeAlias = tuple[int | None, int, int, bytes]
 _CONTENTS: tuple[Content, ...] = ("data", "position deletes", "equality deletes")
 
 
@@ -64,6 +66,16 @@ class FileColumns(ABC):
     def paths(self) -> pa.Array:
         """string"""
 
+    @property
+    @abstractmethod
+    def formats(self) -> pa.Array:
+        """string"""
+
+    @property
+    @abstractmethod
+    def sort_orders(self) -> pa.Array:
+        """int32"""
+
 
 class ManifestFiles(FileColumns):
     """The live files of one manifest."""
@@ -103,6 +115,14 @@ class ManifestFiles(FileColumns):
     @property
     def paths(self) -> pa.Array:
         return self._paths
+
+    @property
+    def formats(self) -> pa.Array:
+        return self._formats.dictionary_decode()
+
+    @property
+    def sort_orders(self) -> pa.Array:
+        return self._sort_orders
 
     def counts(self, what: Counts, number: int) -> pa.Array | None:
         return self._metrics[what].get(number)
@@ -173,12 +193,19 @@ def _by_number(maps: list[dict[int, Any] | None] | None, kind: pa.DataType) -> d
 
 
 def manifest_files(
-    container: Container, decoder: MakeDecoder, *, path: str, spec_id: int, sequence: int | None
+    container: Container,
+    decoder: MakeDecoder,
+    *,
+    path: str,
+    spec_id: int,
+    sequence: int | None,
+    raw: list[RawEntry] | None = None,
 ) -> ManifestFiles:
     """Decodes a manifest.
 
     Args:
         sequence: of the manifest, which files that it has added inherit.
+        raw: gets the live entries, in the order of the files.
 
     Raises:
         CorruptFileError: its bytes are not what its schema says.
@@ -187,7 +214,7 @@ def manifest_files(
     """
     try:
         source = Source(container.records, decoder)
-        return _decoded(container, source, path, spec_id, sequence or 0)
+        return _decoded(container, source, path, spec_id, sequence or 0, raw)
     except (
         pa.ArrowException,
         ValueError,
@@ -202,7 +229,12 @@ def manifest_files(
 
 
 def _decoded(
-    container: Container, source: Source, path: str, spec_id: int, inherited: int
+    container: Container,
+    source: Source,
+    path: str,
+    spec_id: int,
+    inherited: int,
+    raw: list[RawEntry] | None,
 ) -> ManifestFiles:
     readers, file_readers = entry_readers(container.schema, source)
     wanted = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER, *_MAPS.values()}
@@ -220,7 +252,9 @@ def _decoded(
     sequences: list[int] = []
     for _ in range(container.count):
         head = {number: read() for number, read in before}
+        begin = source.tell()
         values = [read() for read in read_file]
+        end = source.tell()
         if after:
             head |= {number: read() for number, read in after}
         source.check()
@@ -232,6 +266,10 @@ def _decoded(
         if found is None:
             found = inherited if head[_STATUS] == _ADDED else 0
         sequences.append(found)
+        if raw is not None:
+            same = head.get(_FILE_SEQUENCE)
+            own = found if same is None else same
+            raw.append((head.get(_SNAPSHOT), found, own, container.records[begin:end]))
     if source.tell() != len(container.records):
         raise ValueError(f"{len(container.records) - source.tell()} bytes after the last entry")
     return ManifestFiles(path, spec_id, np.array(sequences, dtype=np.int64), columns)

@@ -14,6 +14,9 @@ DataFormat: TypeAlias = Literal["nimble", "parquet"]
 FILE_FORMATS: dict[DataFormat, str] = {"nimble": "NIMBLEPY", "parquet": "PARQUET"}
 SUFFIXES: dict[DataFormat, str] = {"nimble": ".nimble", "parquet": ".parquet"}
 
+# In the summary of a snapshot: where its plan index lies.
+PLAN_INDEX = "nimblepy.plan-index"
+
 # Field ids that Iceberg reserves for the columns of a position delete file.
 DELETED_PATH_ID = 2147483546
 DELETED_POSITION_ID = 2147483545

@@ -10,10 +10,12 @@ from typing import overload
 
 import numpy as np
 
+from nimblepy.errors import NimbleError
 from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Node
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.table import _iceberg as ice
+from nimblepy.table import plan_index
 from nimblepy.table.deletes import check_readable
 from nimblepy.table.manifests import FileColumns, ManifestFiles, Numbers, Selection
 from nimblepy.table.members import Member
@@ -96,11 +98,17 @@ class _Manifests:
 _manifests = _Manifests()
 
 
+def decoded(metadata: ice.Metadata, manifest: Manifest) -> ManifestFiles:
+    """The live files of a manifest. Cost: one read, where it is not known."""
+    return _manifests.get(metadata, manifest)
+
+
 def clear_caches() -> None:
     """Forgets what was read of manifests, so that it is read again."""
     global _manifests
     _manifests = _Manifests()
     ice.forget_lists()
+    plan_index.clear_cache()
 
 
 class SnapshotPlan:
@@ -143,20 +151,34 @@ class SnapshotPlan:
                 return self._all
             return self._all.take(np.flatnonzero(self.matches(self._all, conjuncts)))
         pruner = self._metadata.pruner(conjuncts, self._schema_id) if conjuncts else None
-        parts, rows = [], []
-        for manifest in self.manifests:
-            if manifest.deletes or not (pruner is None or pruner.manifest(manifest)):
-                continue
-            part = _manifests.get(self._metadata, manifest)
-            left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
-            if len(left):
-                parts.append(part)
-                rows.append(left)
-        files = Selection.of(parts, rows)
+        files = self._selected(pruner)
         found = Members(files, self._deletes_of if len(files) else lambda _: ())
         if pruner is None:
             self._all = found
         return found
+
+    def _selected(self, pruner: ice.Pruner | None) -> Selection:
+        parts: list[FileColumns] = []
+        rows: list[Numbers] = []
+        waiting = [manifest for manifest in self.manifests if not manifest.deletes]
+        index = plan_index.index_of(self._metadata, self._snapshot)
+        if index is not None:
+            covered = [manifest for manifest in waiting if index.covers(manifest)]
+            try:
+                parts += index.files(covered, self._metadata, pruner)
+            except (OSError, NimbleError):
+                plan_index.forget(self._metadata, self._snapshot)
+            else:
+                rows += [np.arange(part.num_files) for part in parts]
+                waiting = [manifest for manifest in waiting if not index.covers(manifest)]
+        for manifest in waiting:
+            if pruner is None or pruner.manifest(manifest):
+                part = _manifests.get(self._metadata, manifest)
+                left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
+                if len(left):
+                    parts.append(part)
+                    rows.append(left)
+        return Selection.of(parts, rows)
 
     def matches(self, members: Members, conjuncts: Sequence[Node]) -> Mask:
         """Which of some files may have rows for which all ``conjuncts`` are true."""

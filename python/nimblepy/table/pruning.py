@@ -189,6 +189,21 @@ def _unscaled(stored: bytes, exponent: int) -> Decimal:
     return Decimal((value < 0, tuple(map(int, str(abs(value)))), exponent))
 
 
+def stored_bytes(kind: pa.DataType, value: Any) -> bytes:
+    """A value of ``storage`` in Iceberg's single-value serialization."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, Decimal):
+        unscaled = int(value.scaleb(kind.scale))
+        bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
+        return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
+    return np.array(value, dtype=kind.to_pandas_dtype()).astype(f"<{_code(kind)}").tobytes()
+
+
+def _code(kind: pa.DataType) -> str:
+    return str(np.dtype(kind.to_pandas_dtype()).str[1:])
+
+
 def stored_form(value: Any) -> Any:
     """A value as Iceberg keeps it in memory, as arrays of ``storage`` take it."""
     if isinstance(value, str):

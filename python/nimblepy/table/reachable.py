@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.model import PLAN_INDEX
 
 
 def reachable_files(metadata: ice.Metadata) -> list[str]:
@@ -32,10 +33,15 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
                 known[manifest.path] = [(kind, entry.file.path) for entry in entries]
             for kind, path in known[manifest.path]:
                 files[kind].setdefault(path, []).append(snapshot.id)
+    indexes: dict[str, list[int]] = {}
+    for snapshot in metadata.snapshots:
+        if PLAN_INDEX in snapshot.summary:
+            indexes.setdefault(snapshot.summary[PLAN_INDEX], []).append(snapshot.id)
     metadata_files: dict[str, list[int]] = {path: [] for path in metadata.metadata_files()}
     return {
         "metadata": metadata_files,
         "manifest list": lists,
         "manifest": manifests,
+        "plan index": indexes,
         **files,
     }

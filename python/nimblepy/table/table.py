@@ -32,6 +32,7 @@ from nimblepy.table.members import Reading
 from nimblepy.table.merge import Merge
 from nimblepy.table.model import DataFile, DataFormat, Snapshot
 from nimblepy.table.plan import SnapshotPlan
+from nimblepy.table.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.row_changes import (
     Append,
     Conversion,
@@ -794,6 +795,22 @@ class Table(VersionedRows[FileSet]):
         """
         self._newest()
         return remove_orphans(self._reload, older_than, dry_run)
+
+    def rewrite_manifests(self) -> ManifestRewrite:
+        """Rewrites the table's metadata so that it is planned faster; no data file is touched.
+
+        Manifests that are small, or have the same partitions as others, are replaced by few that
+        have neighbouring partitions each; and a plan index over all files is written.
+
+        Raises:
+            ConflictError: every attempt lost to other commits.
+
+        Cost: reads the manifests that are replaced, or new since the last plan index, and writes
+            a row for each file of the table.
+        """
+        newest, done = rewrite_manifests(self._newest(), self._reload)
+        self._move(newest)
+        return done
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.
