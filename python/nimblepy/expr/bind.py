@@ -347,13 +347,13 @@ class _Binder:
     def _any_of(self, tree: Syntax, value: Any, members: Sequence[Any]) -> Term:
         if not members:
             return Lit(pa.scalar(False), BOOL)
-        exact = not isinstance(value, _Row) and (
-            pt.is_integer(value.type) or pt.is_decimal(value.type)
-        )
-        if exact and any(pt.is_floating(member.type) for member in members):
-            # One float turns all of them into floats, not only what it is compared with.
-            value = self._converted(tree, value, pa.float64())
-        if isinstance(value, _Row) or not all(isinstance(member, Lit) for member in members):
+        known = all(isinstance(member, Lit) for member in members)
+        if not isinstance(value, _Row) and _kind(value) == "number":
+            floats = [m.type for m in (value, *members) if pt.is_floating(m.type)]
+            if floats and not (known and len(floats) > len(members)):
+                # One float turns all of them into floats, not only what it is compared with.
+                value = self._converted(tree, value, numbers.number_type(floats))
+        if isinstance(value, _Row) or not known:
             found = [self._compare(tree, "==", value, member) for member in members]
             return self._logic(tree, "or", *found)
         members = [self._meet(tree, value, member)[1] for member in members]

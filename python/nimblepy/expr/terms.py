@@ -239,11 +239,21 @@ def _chosen(case: Case, values: list[Value], rows: int) -> Value:
         wanted = pa.decimal256(76, 0)  # integers that did not fit theirs
     elif pt.is_decimal(wanted) and (max(map(_whole, branches)) > _whole(wanted)):
         wanted = pa.decimal256(76, wanted.scale)
-    *rest, last = (settled(branch, wanted) for branch in branches)
+    try:
+        *rest, last = (settled(branch, wanted) for branch in branches)
+    except pa.ArrowInvalid:
+        if not pt.is_decimal(wanted):
+            raise
+        *rest, last = (settled(branch, _roomy(wanted)) for branch in branches)
     found = full(last, rows)
     for holds, value in zip(reversed(values[:-1:2]), reversed(rest), strict=True):
         found = pc.if_else(pc.fill_null(full(holds, rows), False), value, found)
     return found
+
+
+def _roomy(data_type: pa.DataType) -> pa.DataType:
+    """A type for numbers of which some have more digits than their type says."""
+    return pa.decimal256(76, data_type.scale) if pt.is_decimal(data_type) else data_type
 
 
 def _whole(value: Value | pa.DataType) -> int:
@@ -263,7 +273,8 @@ def settled(value: Value, wanted: pa.DataType) -> Value:
 
 def _guarded(case: Case, rows: RowBatch) -> Deep[Value]:
     """A CASE of which some branches have values only where their conditions hold."""
-    found = pa.nulls(len(rows), case.type)
+    wanted = _roomy(case.type)
+    found = pa.nulls(len(rows), wanted)
     left = pa.repeat(pa.scalar(True), len(rows))
     for i in range(0, len(case.args), 2):
         last = i + 1 == len(case.args)
@@ -276,7 +287,7 @@ def _guarded(case: Case, rows: RowBatch) -> Deep[Value]:
         part = rows.where(taken)
         if len(part):  # what is the same for all rows would fail for none as well
             value = yield _evaluate(case.args[i if last else i + 1], part)
-            value = settled(full(value, len(part)), case.type)
+            value = settled(full(value, len(part)), wanted)
             found = _placed(found, taken, value)
         left = pc.and_not(left, taken)
     return found

@@ -18,10 +18,13 @@ from nimblepy.file.open import open as open_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.write import index_specs
 from nimblepy.io.location import FileSystem, locate
+from nimblepy.io.log import logger
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
+
+_log = logger(__name__)
 
 Path = str | os.PathLike[str]
 
@@ -169,4 +172,5 @@ def _rewrite(
         rewriter.close()
         shown.finish()
     with open_file(goal, filesystem=filesystem) as made:
+        _log.info("wrote %s: its indexes are now %s", goal, names_of(made.handle.indexes))
         return list(made.indexes)

@@ -5,6 +5,7 @@ They may only drop rows that provably fail; what is left is evaluated exactly by
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +28,14 @@ from nimblepy.expr.nodes import (
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.index_match import match_index, rows_by_indexes
 from nimblepy.file.indexes import Index
+from nimblepy.io.log import logger
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.schema.columns import Column
+from nimblepy.schema.names import show_path
 from nimblepy.schema.values import is_nan
+
+_log = logger(__name__)
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
 # A filter lets about 1 in 100 absent values pass: of more than these, some do in every stripe.
@@ -61,6 +66,27 @@ def candidate_rows(file: FileHandle, where: Where) -> CandidateRows:
     """Rows that may pass, by indexes, zone maps and Bloom filters."""
     if where.filter is None:
         return CandidateRows(where.rows)
+    found = _candidates(file, where)
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug(
+            "%s: filter on %s leaves %d of %d rows (%s)",
+            file.core.name,
+            ", ".join(map(show_path, where.filter.columns)),
+            found.rows.num_rows,
+            file.num_rows,
+            ", ".join(
+                ["cluster index"] * bool(found.index_used)
+                + [str(index) for index, _ in found.secondary]
+                + ["zone maps"] * bool(found.zones_used)
+                + ["Bloom filters"] * bool(found.blooms_used)
+            )
+            or "all are read",
+        )
+    return found
+
+
+def _candidates(file: FileHandle, where: Where) -> CandidateRows:
+    assert where.filter is not None
     if where.filter.matches_nothing:
         return CandidateRows(RowSet.of_range(0, 0), ("no row can pass",))
     conjuncts = where.filter.conjuncts

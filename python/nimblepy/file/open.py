@@ -14,8 +14,11 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.file.record import WorkloadLog
 from nimblepy.io.location import FileSystem, is_uri, locate
+from nimblepy.io.log import logger
 from nimblepy.io.remote_file import REMOTE_GAP
 from nimblepy.rows.arguments import at_least
+
+_log = logger(__name__)
 
 
 def open(
@@ -71,6 +74,7 @@ def open(
         arguments["record"] = os.path.abspath(os.fspath(record))
         log = WorkloadLog(arguments["record"], int(core.num_rows))
     file = File(core, (open, source, arguments), log)
+    _log.debug("opened %s: %d rows", core.name, core.num_rows)
     if verify == "full":
         file.verify()
     return file

@@ -15,12 +15,15 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.io.location import FileSystem, locate
+from nimblepy.io.log import logger
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.io.tabular import as_reader, check_column, slices
 from nimblepy.rows.arguments import passes_on_to
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.conform import conform
 from nimblepy.schema.types import ColumnSummary, FileSummary, KeyColumn, SortKey, as_sort_keys
+
+_log = logger(__name__)
 
 _T = TypeVar("_T")
 ClusterBy: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
@@ -180,7 +183,15 @@ class Writer:
         done = core.finish()
         self._end("is closed")
         self._seconds += time.perf_counter() - begin
-        return _summary(self._schema, done, self._seconds)
+        made = _summary(self._schema, done, self._seconds)
+        _log.info(
+            "wrote %s: %d rows, %d bytes, %.1f s",
+            self._path,
+            made.num_rows,
+            made.size_bytes,
+            made.write_seconds,
+        )
+        return made
 
     def abort(self) -> None:
         """Gives the file up: nothing stays behind. In a child of ``fork()`` it does nothing."""

@@ -31,7 +31,10 @@ from nimblepy.files.manifest import (
     manifest_versions,
     read_manifest,
 )
+from nimblepy.io.log import logger
 from nimblepy.schema.types import SortKey
+
+_log = logger(__name__)
 
 STAGING = "_staging"
 # Seconds for which a version stays readable after it was replaced, unless a commit says otherwise;
@@ -132,6 +135,7 @@ def publish(
         )
         _check_files(directory, manifest)
         if _put(directory, manifest):
+            _log.info("%s: version %d, %d new files", directory, version + 1, len(entries))
             shutil.rmtree(staged, ignore_errors=True)
             # The commit is done. What cannot be removed now, or is being removed by another
             # commit, is left to the next one.
@@ -172,6 +176,7 @@ def sweep(directory: str, *, older_than: float = STALE_AFTER) -> None:
             return
         unnamed -= set(read_manifest(directory, version, None).names)
     for name in unnamed:
+        _log.info("%s: removing %s, which no version names", directory, name)
         _remove(os.path.join(directory, name))
 
 

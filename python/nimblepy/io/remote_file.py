@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from nimblepy.errors import NimbleError
+from nimblepy.io.log import logger
+
+_log = logger(__name__)
 
 # Ranges of a remote file closer than this are one request: a round trip costs more than the bytes.
 REMOTE_GAP = 64 * 1024
@@ -67,6 +70,7 @@ class Retries:
                     raise
                 if attempt == self.attempts or time.monotonic() + delay > end:
                     raise OSError(f"{error} (tried {attempt} times)") from error
+                _log.warning("attempt %d of %d failed: %s", attempt, self.attempts, error)
             sleep(delay * random.uniform(0.5, 1.0))
             delay = min(2 * delay, self.most_delay)
         raise AssertionError("attempts is at least 1")

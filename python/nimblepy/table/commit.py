@@ -10,7 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.io.log import logger
 from nimblepy.table import _iceberg as ice
+
+_log = logger(__name__)
 
 _FIRST_WAIT = 0.005
 _LONGEST_WAIT = 0.25
@@ -77,6 +80,9 @@ def run(
             newest = reload()
             if change.commit.has_landed(newest):
                 return newest, retries
+            _log.info(
+                "%s: another commit was first, %d times now", ".".join(metadata.name), retries
+            )
             base = metadata.head(change.commit.branch)
             if retries >= ice.MOST_ATTEMPTS:
                 winner = newest.head(change.commit.branch)

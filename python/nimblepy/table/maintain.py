@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import locate
+from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.places import readable_path, remove_file
 from nimblepy.table.reachable import reachable_by_kind, reachable_files
+
+_log = logger(__name__)
 
 Age = datetime.timedelta | datetime.datetime
 
@@ -110,7 +113,9 @@ def _removed(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
         size += _size(path) or 0
         remove_file(path)
         removed.append(readable_path(path))
-    return Removal(snapshots=tuple(snapshots), files=tuple(removed), bytes=size)
+    done = Removal(snapshots=tuple(snapshots), files=tuple(removed), bytes=size)
+    _log.info("removed %d snapshots, %d files", len(done.snapshots), len(removed))
+    return done
 
 
 def _size(path: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,6 @@ from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import make_filter, parse_filter
 from nimblepy.expr.nodes import And, Compare, In, IsNull, IsValid, Node, Or, StartsWith, all_of
-from nimblepy.expr.sql import Computed
 from nimblepy.io.tabular import as_reader
 from nimblepy.rows.arguments import column_names
 from nimblepy.rows.gather import gather_array
@@ -32,6 +31,9 @@ from nimblepy.table.keyed_rows import Duplicates, KeyedRows
 from nimblepy.table.model import DataFile
 from nimblepy.table.row_changes import FilesOf, NewKeys
 from nimblepy.table.write import write_rows
+
+if TYPE_CHECKING:
+    from nimblepy.expr.sql import Computed
 
 # Columns to take from the source: all that it has, some, or what SQL over source and target gives.
 Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
@@ -243,6 +245,8 @@ class _Clause:
             return
         columns = clause.columns
         if isinstance(columns, Mapping):
+            from nimblepy.expr.sql import Computed  # only where there is SQL
+
             for name, text in columns.items():
                 if not isinstance(text, str):
                     raise InvalidArgumentError(f"{name!r}: expected SQL text, got {text!r}")
@@ -364,7 +368,7 @@ class _Step:
         arrays = []
         for field in self._rows.schema:
             taken = clause.taken.get(field.name)
-            if isinstance(taken, Computed):
+            if taken is not None and not isinstance(taken, str):
                 array = taken.values(joined, field.type)
             elif taken is not None:
                 array = _inner(joined, _SOURCE, taken)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import VersionedRows
+from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
@@ -46,6 +47,8 @@ from nimblepy.table.transaction import Transaction
 from nimblepy.table.transforms import partition_text
 from nimblepy.table.upsert import WhenMatched, upsert_change
 from nimblepy.table.write import discard, write_rows
+
+_log = logger(__name__)
 
 
 class Tables(Protocol):
@@ -535,6 +538,14 @@ class Table(VersionedRows[FileSet]):
             return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
         newest, retries = done
         self._move(newest)
+        _log.info(
+            "%s: snapshot %s, %d rows inserted, %d updated, %d deleted",
+            self.name,
+            change.commit.snapshot,
+            change.inserted,
+            change.updated,
+            change.deleted,
+        )
         return Commit(
             snapshot=change.commit.snapshot,
             rows_inserted=change.inserted,
