@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
@@ -85,6 +86,18 @@ def test_messages_show_the_way_out(tmp_path: Path) -> None:
         nb.write(pa.table(columns), tmp_path / "u.nimble", cluster_by="k desc")
     with pytest.raises(nb.InvalidArgumentError, match="has none; give the value one"):
         file.get(dt.datetime(2024, 1, 1))
+
+
+def test_summaries_speak_of_indexes_that_there_are(tmp_path: Path) -> None:
+    table = pa.table({"k": [1]})
+    assert "secondary" not in str(nb.write(table, tmp_path / "t.nimble", cluster_by="k"))
+
+
+def test_integers_that_pyarrow_cannot_compare_are_sqls(tmp_path: Path) -> None:
+    file = write(tmp_path, i=pa.array([1, 2]), u=pa.array([1, 2**64 - 1], pa.uint64()))
+    assert file.count_rows("i < u") == 1
+    with pytest.raises(nb.InvalidArgumentError, match="SQL text compares numbers by value"):
+        file.count_rows(pc.field("i") < pc.field("u"))
 
 
 def test_samples_are_of_rows_that_pass(tmp_path: Path) -> None:

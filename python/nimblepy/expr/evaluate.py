@@ -175,7 +175,8 @@ def _by_pyarrow(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
     try:
         found = plan.to_table(use_threads=False).column(0).combine_chunks()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InvalidArgumentError(f"{expression}: {error}") from error
+        way = "; SQL text compares numbers by value" if "not in range" in str(error) else ""
+        raise InvalidArgumentError(f"{expression}: {error}{way}") from error
     return found
 
 

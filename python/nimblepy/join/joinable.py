@@ -41,7 +41,8 @@ class Joinable(Rows):
         Args:
             probe: tabular data; a :class:`pyarrow.RecordBatchReader` is joined batch by batch.
             on: equal columns: a name, several, or ``{probe column: column here}``, where a tuple of
-                names is a path. Leading columns of the cluster key are enough.
+                names is a path. Leading columns of the cluster key are enough. Values that a column
+                here cannot hold match nothing; columns of floats are joined with floats only.
             how: ``"inner"``; ``"left"`` keeps probe rows without a match, with nulls; ``"semi"``
                 and ``"anti"`` return the probe rows with and without one, and only their columns.
             columns: columns to add; the default is all but those of ``on``.
