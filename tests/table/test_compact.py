@@ -467,3 +467,40 @@ def test_any_order(tmp_path_factory: Any, data_format: Any, seed: int) -> None:
     for snapshot, past in pasts:
         old = table.at(snapshot=snapshot).to_table().to_pylist()
         assert {row["k"]: row["t"] for row in old} == past
+
+
+def test_delete_files_are_merged(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", SCHEMA, primary_key="k", partition_by="g")
+    table.append(rows(range(3000)))
+    target = min(member.file.bytes for member in data_files(table))
+    for i in range(6):
+        table.delete(keys=[i * 3, 500 + i * 3])
+    assert deletes(table) == 12
+    before = sorted_rows(table)
+    done = table.compact(target_bytes=target)
+    # Six delete files of each of two partitions became one; the data files stay.
+    assert (done.files_added, done.files_removed) == (2, 0)
+    assert deletes(table) == 2
+    assert sorted_rows(table) == before
+    assert table.num_rows == 2988
+    assert table.compact(target_bytes=target).files_added == 0
+    assert list(table.changes(done.snapshot)) == []
+    table.delete(keys=[30])
+    assert table.num_rows == 2987
+
+
+def test_few_rows_do_not_move_many(lake: nb.Catalog) -> None:
+    """Small files over the keys of a large one become one small file."""
+    table = lake.create_table("a.b", SCHEMA, primary_key="k")
+    rng = random.Random(1)
+    large_rows = rows(range(0, 200_000, 2))
+    noise = pa.array([rng.randbytes(12).hex() for _ in range(large_rows.num_rows)])
+    table.append(large_rows.set_column(2, "t", noise))
+    (large,) = data_files(table)
+    for i in range(10):
+        table.upsert(rows([i * 2, 100_001 + i * 2, 199_999 - i * 2]))
+    done = table.compact()
+    assert (done.files_removed, table.current.num_files) == (10, 2)
+    assert deletes(table) == 1
+    assert large.file.path in {member.file.path for member in data_files(table)}
+    assert table.num_rows == len(table.to_table()) == 100_020

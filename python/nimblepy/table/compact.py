@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Commit
+from nimblepy.table.deletes import merged as merged_rows
 from nimblepy.table.deletes import positions
 from nimblepy.table.fileset import FileSet, key_ends
 from nimblepy.table.members import Member
@@ -38,6 +40,8 @@ _WORTH = 1 / 16
 _MOST_DELETED = 0.1
 # Files are merged where more than this many have the same key between their bounds.
 _MOST_DEEP = 8
+# More delete files of a partition than this are merged.
+_MOST_DELETES = 4
 # Files of a group have some times the bytes of a new file, so that few new ones are small.
 _GROUP_TARGETS = 8
 # Arrow bytes of files that are merged, held at the same time; Arrow bytes of a byte of a file.
@@ -123,7 +127,7 @@ def _needed(files: Group, target_bytes: int, *, ordered: bool) -> list[set[int]]
         if gone is not None and len(gone) >= _MOST_DELETED * member.file.rows:
             rest.add(i)
     if ordered:
-        rest |= _deep(files)
+        rest |= _deep(files, [part for part in parts if len(part) > 1])
     # What is written anyway takes the small files with it that it belongs to.
     alone: list[set[int]] = []
     for part in parts:
@@ -148,16 +152,25 @@ def _by_size(files: Group, small: Sequence[int]) -> list[set[int]]:
     return parts
 
 
-def _deep(files: Group) -> set[int]:
-    """Files that have a key between their bounds that too many others have there as well."""
-    starts = sorted(range(len(files.members)), key=lambda i: files.lower[i])
+def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
+    """Files that have a key between their bounds that too many others have there as well.
+
+    Args:
+        parts: files that will be one, so that they count as one.
+    """
+    together = {i for part in parts for i in part}
+    alone = [{i} for i in range(len(files.members)) if i not in together]
+    spans = [
+        (min(files.lower[i] for i in span), max(files.upper[i] for i in span), span)
+        for span in [*parts, *alone]
+    ]
     found: set[int] = set()
-    open_files: list[int] = []
-    for i in starts:
-        open_files = [j for j in open_files if files.upper[j] >= files.lower[i]]
-        open_files.append(i)
-        if len(open_files) > _MOST_DEEP:
-            found.update(open_files)
+    reaching: list[tuple[bytes, bytes, set[int]]] = []
+    for span in sorted(spans, key=lambda span: span[0]):
+        reaching = [other for other in reaching if other[1] >= span[0]]
+        reaching.append(span)
+        if len(reaching) > _MOST_DEEP:
+            found.update(i for _, _, files_of in reaching for i in files_of)
     return found
 
 
@@ -287,9 +300,16 @@ class Compaction(RowChange):
         self.added = [file for group in kept for file in group.added]
         removed = {member.file.path for group in kept for member in group.members}
         self.files_removed = len(removed)
-        deletes = _useless_deletes(rows, members, removed)
+        useless, rest = _sifted_deletes(rows, members, removed)
+        left = {path for path in members if path not in removed}
+        for (spec_id, partition), deletes in rest.items():
+            if len(deletes) > _MOST_DELETES:
+                target = replace(self._target, spec_id=spec_id)
+                together = _positions(deletes, left)
+                self._carried.append(write_deletes(together, target, partition))
+                useless |= {file.path for file in deletes}
         self.commit.added = [*self.added, *self._carried]
-        self.commit.removed = removed | deletes
+        self.commit.removed = removed | useless
         self.describe()
         return bool(self.commit.removed)
 
@@ -343,12 +363,14 @@ class Compaction(RowChange):
             discard(group.added)
 
 
-def _useless_deletes(rows: FileSet, members: dict[str, Member], removed: set[str]) -> set[str]:
-    """Delete files that name no file that stays.
+def _sifted_deletes(
+    rows: FileSet, members: dict[str, Member], removed: set[str]
+) -> tuple[set[str], dict[tuple[int, tuple[Any, ...]], list[DataFile]]]:
+    """Delete files that name no file that stays, and the others by partition.
 
     Cost: those are read, if they were not before, that may name a file that is removed.
     """
-    near = {file.path: file for path in removed for file in members[path].deletes}
+    near = {file.path for path in removed for file in members[path].deletes}
     used = {
         file.path
         for path, member in members.items()
@@ -356,7 +378,25 @@ def _useless_deletes(rows: FileSet, members: dict[str, Member], removed: set[str
         for file in member.deletes
         if file.path not in near or path in positions(file)
     }
-    return {entry.file.path for entry in rows.plan.delete_files()} - used
+    useless: set[str] = set()
+    rest: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
+    for entry in rows.plan.delete_files():
+        file = entry.file
+        if file.path in used:
+            rest.setdefault((file.spec_id, file.partition), []).append(file)
+        else:
+            useless.add(file.path)
+    return useless, rest
+
+
+def _positions(deletes: Sequence[DataFile], left: set[str]) -> dict[str, RowNumbers]:
+    """What some delete files say of files that are left."""
+    parts: dict[str, list[RowNumbers]] = {}
+    for file in deletes:
+        for path, gone in positions(file).items():
+            if path in left:
+                parts.setdefault(path, []).append(gone)
+    return {path: merged_rows(some) for path, some in parts.items()}
 
 
 # ------------------------------------------------------------------ both
