@@ -21,6 +21,7 @@ from nimblepy.rows.rowset import RowNumbers
 from nimblepy.schema.field_ids import FIELD_ID
 from nimblepy.table.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
 from nimblepy.table.places import readable_path
+from nimblepy.table.recent import Recent
 
 SCHEMA = pa.schema(
     [
@@ -28,6 +29,9 @@ SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), False, {FIELD_ID: str(DELETED_POSITION_ID).encode()}),
     ]
 )
+_NONE: RowNumbers = np.empty(0, dtype=np.uint64)
+# Data files whose deleted rows a process keeps.
+_KEPT_FILES = 256
 # Bytes of positions that a process keeps, of delete files that are read again and again.
 _KEPT_BYTES = 256 << 20
 
@@ -132,3 +136,29 @@ def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
         return parts[0]
     found: RowNumbers = np.unique(np.concatenate(parts))
     return found
+
+
+# By data file: delete files, and the rows of it that they name.
+_deleted: Recent[tuple[frozenset[str], RowNumbers]] = Recent(_KEPT_FILES)
+
+
+def deleted_rows(path: str, deletes: Sequence[DataFile]) -> RowNumbers | None:
+    """Ascending rows of a data file that delete files name; ``None``: they name none.
+
+    Cost: delete files are read once in a process; what an earlier snapshot had is not merged again.
+    """
+    if not deletes:
+        return None
+    known = _deleted.get(path)
+    names = frozenset(file.path for file in deletes)
+    if known is None or not known[0] <= names:
+        known = frozenset(), _NONE
+    new = [rows for d in deletes if d.path not in known[0] if len(rows := _rows_of(d, path))]
+    rows = merged([known[1], *new]) if new and len(known[1]) else merged(new) if new else known[1]
+    if names != known[0]:
+        _deleted.put(path, (names, rows))
+    return rows if len(rows) else None
+
+
+def _rows_of(file: DataFile, path: str) -> RowNumbers:
+    return positions(file).get(path, _NONE)

@@ -29,7 +29,7 @@ from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IoStats, SortKey, column_of
-from nimblepy.table.deletes import merged, positions
+from nimblepy.table.deletes import deleted_rows
 from nimblepy.table.model import DataFile, Entry, PartitionField
 from nimblepy.table.places import readable_path
 from nimblepy.table.values import constant
@@ -55,9 +55,7 @@ class Member:
 
     def deleted(self) -> RowNumbers | None:
         """Ascending rows that are gone; ``None``: none is. Cost: delete files are read once."""
-        path = self.file.path
-        parts = [rows for d in self.deletes if (rows := positions(d).get(path)) is not None]
-        return merged(parts) if parts else None
+        return deleted_rows(self.file.path, self.deletes)
 
 
 @dataclass(eq=False)
