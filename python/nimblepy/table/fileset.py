@@ -116,17 +116,33 @@ def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.Bin
 
 def _encoded_ends(reading: Reading, members: Members, *, first: bool) -> pa.BinaryArray:
     """An encoded key that no key of each file comes before, or after."""
-    known = np.ones(len(members), dtype=np.bool_)
+    columns = [resolve_column(reading.schema, key.column) for key in reading.cluster_by]
+    fields = [
+        (key, column.type, field_id_at(reading.schema, column.path))
+        for key, column in zip(reading.cluster_by, columns, strict=True)
+    ]
+    what = (_encoded_ends, first, *(((k.descending, k.nulls_first), t, n) for k, t, n in fields))
+    parts = []
+    for part in members.files.parts:
+        known = part.derived.get(what)
+        if known is None:
+            known = part.derived[what] = _encoded(part, fields, first)
+        parts.append(known)
+    return members.files.arrays(parts)
+
+
+def _encoded(
+    files: FileColumns, fields: Sequence[tuple[SortKey, pa.DataType, int]], first: bool
+) -> pa.BinaryArray:
+    known = np.ones(files.num_files, dtype=np.bool_)
     arrays = []
-    for key in reading.cluster_by:
-        column = resolve_column(reading.schema, key.column)
-        number = field_id_at(reading.schema, column.path)
-        ends = [_ends(part, key, column.type, number, first) for part in members.files.parts]
-        arrays.append(members.files.arrays([values for values, _ in ends]))
-        known &= members.files.gather([mask for _, mask in ends], np.bool_)
-    names = [output_name(key.column) for key in reading.cluster_by]
-    batch = pa.RecordBatch.from_arrays(arrays, names=names)
-    encoded = EncodedKeys(batch, reading.cluster_by).to_array()
+    for key, kind, number in fields:
+        values, mask = _ends(files, key, kind, number, first)
+        arrays.append(values)
+        known &= mask
+    keys = [key for key, _, _ in fields]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[output_name(key.column) for key in keys])
+    encoded = EncodedKeys(batch, keys).to_array()
     if known.all():
         return encoded
     return pc.if_else(pa.array(known), encoded, pa.scalar(_BELOW if first else _ABOVE))

@@ -34,12 +34,14 @@ class FileColumns(ABC):
         spec_id: partition spec of all of them.
         rows, sizes: of each file, in rows and bytes.
         sequences: commit order of the snapshots that added them.
+        derived: what others have made of these columns, to make it once.
     """
 
     spec_id: int
     rows: Numbers
     sizes: Numbers
     sequences: Numbers
+    derived: dict[Any, Any]
 
     @property
     def num_files(self) -> int:
@@ -105,6 +107,7 @@ class ManifestFiles(FileColumns):
             for what, number in _MAPS.items()
         }
         self._bounds: dict[tuple[str, int, pa.DataType], pa.Array] = {}
+        self.derived = {}
 
     @property
     def num_bytes(self) -> int:

@@ -115,7 +115,7 @@ def _same_rows(one: pa.Table, other: pa.Table) -> bool:
 class _ReadRows(FixedRows):
     """Rows that note what is asked of them."""
 
-    def __init__(self, rows: ChangedRows, reads: _Reads) -> None:
+    def __init__(self, rows: FileSet, reads: _Reads) -> None:
         super().__init__()
         self.rows = rows
         self._reads = reads
@@ -252,8 +252,10 @@ class Transaction(VersionedRows[_ReadRows]):
         self.commit: Commit | None = None
         super().__init__(_ReadRows(self._rows(), self._reads))
 
-    def _rows(self) -> ChangedRows:
+    def _rows(self) -> FileSet:
         """All rows with the changes so far."""
+        if not self._own and not self._deletions:
+            return self._base
         members = self._base.members
         if self._own:
             members = members.beside(files_of_no_manifest(self._own, self._target.spec_id))
@@ -333,7 +335,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self._apply(rows, gone, [])
 
     def _apply(
-        self, rows: ChangedRows, gone: dict[int, RowNumbers | None], added: Sequence[DataFile]
+        self, rows: FileSet, gone: dict[int, RowNumbers | None], added: Sequence[DataFile]
     ) -> None:
         """Reads from here on see these changes."""
         for number, positions in gone.items():
@@ -364,7 +366,7 @@ class Transaction(VersionedRows[_ReadRows]):
             discard(self._own)
             raise
         change = _TransactionChange(
-            self._files_of, own, self._base, self._metadata, self._reads, self._filters
+            self._newest_rows, own, self._base, self._metadata, self._reads, self._filters
         )
         if self._primary:
             change.meet(self._touched, self._primary)
@@ -376,6 +378,11 @@ class Transaction(VersionedRows[_ReadRows]):
             self._over = True
             self.release()
             discard(self._own)
+
+    def _newest_rows(self, metadata: ice.Metadata) -> FileSet:
+        """Those of the base where there has been no other commit."""
+        same = metadata.metadata_file == self._metadata.metadata_file
+        return self._base if same else self._files_of(metadata)
 
     def _settled(self) -> list[DataFile]:
         """The new files, one for each partition, without rows that went again."""

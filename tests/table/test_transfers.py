@@ -1,0 +1,138 @@
+"""Money moves between accounts in transactions of several processes, some of which are killed.
+
+An account is a row, and so is a transfer that was made: with the balances in one commit.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+SPAWN = multiprocessing.get_context("spawn")
+START = 1000
+FIRST_TRANSFER = 1_000_000
+SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("worker", pa.int32())])
+
+
+def _transfer(table: nb.Table, number: int, worker: int, accounts: int) -> int:
+    """Makes one transfer, unless it has been made; says how often it had to begin again."""
+    chosen = random.Random(number)
+    one, other = chosen.sample(range(accounts), 2)
+    amount = chosen.randrange(1, 100)
+    again = 0
+    while True:
+        conflict: nb.ConflictError
+        try:
+            with table.transaction() as tx:
+                if tx.get(number) is not None:
+                    return again
+                balance = {row["id"]: row["amount"] for row in tx.lookup([one, other]).to_pylist()}
+                moved = [balance[one] - amount, balance[other] + amount, amount]
+                ids = [one, other, number]
+                tx.upsert(pa.table([ids, moved, [worker] * 3], schema=SCHEMA))
+            return again
+        except nb.ConflictError as error:
+            conflict = error
+        assert conflict.kind == "keys"
+        assert set(conflict.keys) <= {one, other, number}
+        again += 1
+
+
+def _work(directory: str, worker: int, numbers: list[int], accounts: int) -> None:
+    table = nb.connect(directory).table("bank.accounts")
+    for number in numbers:
+        _transfer(table, number, worker, accounts)
+
+
+def _balances(table: nb.Table) -> tuple[dict[int, int], dict[int, int]]:
+    """(accounts, transfers)"""
+    found = table.to_table(["id", "amount"])
+    rows = list(zip(found["id"].to_pylist(), found["amount"].to_pylist(), strict=True))
+    assert len(dict(rows)) == len(rows), "a key twice"
+    accounts = {key: value for key, value in rows if key < FIRST_TRANSFER}
+    return accounts, {key: value for key, value in rows if key >= FIRST_TRANSFER}
+
+
+def _expected(transfers: list[int], accounts: int) -> dict[int, int]:
+    found = dict.fromkeys(range(accounts), START)
+    for number in transfers:
+        chosen = random.Random(number)
+        one, other = chosen.sample(range(accounts), 2)
+        amount = chosen.randrange(1, 100)
+        found[one] -= amount
+        found[other] += amount
+    return found
+
+
+@pytest.mark.parametrize(
+    ("workers", "accounts", "transfers", "kills", "step"),
+    [
+        (3, 40, 24, 2, 1),
+        pytest.param(8, 1000, 2000, 12, 20, marks=pytest.mark.slow),
+    ],
+)
+def test_transfers(
+    tmp_path: Path, workers: int, accounts: int, transfers: int, kills: int, step: int
+) -> None:
+    directory = str(tmp_path / "lake")
+    begin = pa.table(
+        [range(accounts), [START] * accounts, pa.nulls(accounts, pa.int32())], schema=SCHEMA
+    )
+    table = nb.connect(directory).create_table("bank.accounts", begin, primary_key="id")
+    numbers = [FIRST_TRANSFER + i for i in range(transfers)]
+    shares = [numbers[worker::workers] for worker in range(workers)]
+
+    def start(worker: int) -> multiprocessing.process.BaseProcess:
+        process = SPAWN.Process(target=_work, args=(directory, worker, shares[worker], accounts))
+        process.start()
+        return process
+
+    running = {worker: start(worker) for worker in range(workers)}
+    chosen = random.Random(7)
+    started = time.monotonic()
+    try:
+        while running:
+            time.sleep(0.05)
+            for worker, process in list(running.items()):
+                if process.is_alive():
+                    continue
+                assert process.exitcode == 0, f"worker {worker}: exit {process.exitcode}"
+                del running[worker]
+            if kills and running and len(table.refresh().snapshots()) > 1:
+                worker = chosen.choice(sorted(running))
+                pid = running[worker].pid
+                assert pid is not None
+                time.sleep(chosen.uniform(0, 0.5))
+                os.kill(pid, signal.SIGKILL)
+                running[worker].join()
+                running[worker] = start(worker)
+                kills -= 1
+    finally:
+        for process in running.values():
+            process.kill()
+    accounts_now, made = _balances(table.refresh())
+    assert sorted(made) == numbers, "each transfer once"
+    assert accounts_now == _expected(numbers, accounts)
+    history = table.snapshots().to_pylist()
+    assert [row["parent_id"] for row in history] == [
+        None,
+        *(row["snapshot_id"] for row in history[:-1]),
+    ]
+    assert len(history) == 1 + transfers, "one commit for each"
+    before: set[int] = set()
+    for row in history[::step]:
+        balances, done = _balances(table.at(snapshot=row["snapshot_id"]))
+        assert sum(balances.values()) == START * accounts
+        assert balances == _expected(sorted(done), accounts)
+        assert before <= set(done)
+        before = set(done)
+    print(f"{transfers} transfers in {time.monotonic() - started:.1f} s")
