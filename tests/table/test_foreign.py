@@ -148,3 +148,40 @@ def test_versions_that_are_not_written(tmp_path: Path) -> None:
     assert table.num_rows == 60
     with pytest.raises(nb.UnsupportedVersionError, match="version 1"):
         table.append(ROWS)
+
+
+def test_others_read_our_changes_by_key(lake: nb.Catalog) -> None:
+    table = lake.create_table(
+        "a.b",
+        ROWS.schema,
+        primary_key="k",
+        cluster_by=["g", "k"],
+        partition_by=["bucket(3, k)"],
+        data_format="parquet",
+    )
+
+    def check(note: str) -> None:
+        ours = ordered(table.to_table())
+        assert ordered(by_pyiceberg(table)) == ours, note
+        assert ordered(by_duckdb(table)) == ours, note
+
+    table.append(ROWS)
+    changed = ROWS.slice(10, 30).set_column(5, "f", pa.array([9.5] * 30, pa.float32()))
+    keys = pa.array(range(25, 55), pa.int64())
+    assert table.upsert(changed.set_column(0, "k", keys)).rows_updated == 30
+    check("whole rows")
+    table.upsert(pa.table({"k": [3, 70], "g": ["new", "new"]}), update=["g"])
+    check("some columns")
+    table.delete(keys=[4, 30, 70])
+    check("deleted by key")
+    merge = table.merge(pa.table({"k": [5, 6, 80], "f": pa.array([1.5, 2.5, 3.5], pa.float32())}))
+    merge.when_matched(update=["f"], condition="source.k = 5").when_matched(delete=True)
+    done = merge.when_not_matched().execute()
+    assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (1, 1, 1)
+    check("merged")
+    with table.transaction() as tx:
+        tx.upsert(pa.table({"k": [5, 90], "g": ["a", "b"]}))
+        tx.delete("k > 50")
+    check("in a transaction")
+    table.upsert(table.to_table())  # every file goes
+    check("all replaced")
