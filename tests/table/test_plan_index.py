@@ -262,3 +262,25 @@ def test_plans_of_many_files_read_few(tmp_path: Path, aligned: bool) -> None:
 
 def _files_for(table: Table, filter: str) -> list[str]:
     return sorted(member.file.path for member in table.current.for_filter(filter).members)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_all_columns_of_a_key_leave_files_out(lake: nb.Catalog, indexed: bool) -> None:
+    schema = pa.schema([("ts", pa.timestamp("us")), ("n", pa.int64()), ("s", pa.string())])
+    table = lake.create_table("a.b", schema, cluster_by=["n", "ts", "s"], partition_by=["day(ts)"])
+    for day in range(1, 9):
+        stamps = [datetime.datetime(2024, 1, day, hour) for hour in range(4)]
+        table.append(pa.table({"ts": stamps, "n": [1, 5, 9, None], "s": ["x"] * 4}))
+    if indexed:
+        table.rewrite_manifests()
+    plan.clear_caches()
+    table = lake.table("a.b")
+    key = (5, datetime.datetime(2024, 1, 4, 1), "x")
+    assert dict(table.explain(key).details)["files opened"] == 1
+    assert table.get(key) == {"ts": key[1], "n": 5, "s": "x"}
+    assert len(table.current.reading.open_files) == 1
+    assert table.get((5, datetime.datetime(2024, 1, 4, 2), "x")) is None
+    keys = [(9, datetime.datetime(2024, 1, day, 2), "x") for day in (2, 7)]
+    assert table.lookup(keys).num_rows == 2
+    assert table.lookup([(5,)]).num_rows == 8
+    assert table.lookup([(5, None, "x")]).num_rows == 0

@@ -417,12 +417,27 @@ def table_expire(
     table: TableArgument,
     keep: Annotated[int | None, typer.Option(min=1, help="Snapshots that stay.")] = None,
     older_than: Annotated[str | None, typer.Option(help="Only older ones: 12h, 5d.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Forget old snapshots, and remove the files that only they name."""
     from nimblepy.cli.table import run_expire
 
-    run_expire(table, keep, older_than, as_json=json)
+    run_expire(table, keep, older_than, dry_run, as_json=json)
+
+
+@tables.command("health")
+def table_health(
+    table: TableArgument,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw it as well: a file that ends in .svg or .html.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say how the files and the metadata of a table are, and what would make them better."""
+    from nimblepy.cli.table import show_health
+
+    show_health(table, plot, as_json=json)
 
 
 @tables.command("remove-orphans")

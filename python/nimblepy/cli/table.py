@@ -6,6 +6,8 @@ import dataclasses
 import datetime
 import re
 import sys
+from dataclasses import asdict
+from html import escape
 
 import pyarrow as pa
 import typer
@@ -136,9 +138,29 @@ def run_compact(
     )
 
 
-def run_expire(text: str, keep: int | None, older_than: str | None, *, as_json: bool) -> None:
+def show_health(text: str, plot: str | None, *, as_json: bool) -> None:
+    found = open_table(text).health()
+    if plot is not None:
+        picture = found.to_svg()
+        if plot.endswith((".html", ".htm")):
+            picture = (
+                f'<!doctype html><meta charset="utf-8"><title>{escape(found.name)}</title>\n'
+                f"{picture}<pre>{escape(repr(found))}</pre>\n"
+            )
+        with open(plot, "w", encoding="utf-8") as target:
+            target.write(picture)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        typer.echo(repr(found))
+
+
+def run_expire(
+    text: str, keep: int | None, older_than: str | None, dry_run: bool, *, as_json: bool
+) -> None:
     age = None if older_than is None else _age(older_than)
-    _print_removal(open_table(text).expire(keep=keep, older_than=age), as_json=as_json)
+    done = open_table(text).expire(keep=keep, older_than=age, dry_run=dry_run)
+    _print_removal(done, as_json=as_json)
 
 
 def run_orphans(text: str, older_than: str, dry_run: bool, *, as_json: bool) -> None:

@@ -78,6 +78,20 @@ class FilesSource(FixedRows):
         """Files, ascending, that may have rows for which all ``conjuncts`` are true."""
         return range(self.num_files)
 
+    def possible(
+        self,
+        names: Sequence[ColumnName],
+        values: Sequence[pa.Array],
+        keys: Positions,
+        files: Positions,
+    ) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+        """Of pairs of a key and a file, which the file's statistics allow; ``None``: every one.
+
+        Args:
+            values: of all keys, a column for each of ``names``.
+        """
+        return None
+
     def always_finds(self, names: Sequence[ColumnName]) -> bool:
         """Whether keys of these columns are found in every file, also where there are none."""
         return False
@@ -229,6 +243,11 @@ class FilesSource(FixedRows):
         first = EncodedKeys(low, cluster)
         last = first if high is low else EncodedKeys(high, cluster)
         probes, files = self.bounds.candidates(first, last)
+        keep = (
+            self.possible(names, asked.values, probes, files) if len(files) > len(asked) else None
+        )
+        if keep is not None:
+            probes, files = probes[keep], files[keep]
         if at is not None:
             probes = at[probes]
         return [
@@ -455,7 +474,12 @@ class FilesSource(FixedRows):
                 return NotImplemented  # which may equal null keys
             row = pa.RecordBatch.from_arrays(list(values), names=list(typed.names))
             encoded = None if usable is not None else EncodedKeys(row, asked).to_list()[0]
-            for i in () if encoded is None else bounds.between(encoded, encoded):
+            there: Sequence[int] = () if encoded is None else bounds.between(encoded, encoded)
+            if len(there) > 1:
+                files = np.arange(there[0], there[-1] + 1)
+                keep = self.possible(typed.names, values, np.zeros_like(files), files)
+                there = there if keep is None else files[keep].tolist()
+            for i in there:
                 if self.deleted(i) is not None:
                     return NotImplemented
                 found = self.child(i).get(key, columns, on=on)

@@ -939,6 +939,13 @@ class Metadata:
         older = [entry.metadata_file for entry in self.ice.metadata.metadata_log]
         return [self.metadata_file, *older]
 
+    def document_bytes(self) -> int:
+        """Bytes of this metadata file; one that is gone, of a newer version, has none."""
+        try:
+            return len(self.ice.io.new_input(self.metadata_file))
+        except FileNotFoundError:
+            return 0
+
     # ---------------------------------------------------------------- manifests
 
     def manifests(self, snapshot: Snapshot) -> list[Manifest]:
@@ -1057,6 +1064,7 @@ def _plain_manifest(item: ManifestFile) -> Manifest:
         files=_total(item.added_files_count, item.existing_files_count),
         rows=_total(item.added_rows_count, item.existing_rows_count),
         sequence=item.sequence_number or 0,
+        bytes=item.manifest_length,
         raw=item,
     )
 

@@ -32,14 +32,14 @@ from nimblepy.table.settings import target_of
 from nimblepy.table.write import Target, discard, write_deletes, write_rows
 
 # A file below this share of the target is small.
-_SMALL = 0.75
+SMALL = 0.75
 # A small file is merged with those that are smaller if they have this share of its bytes together,
 # so that a file is not written again and again for the sake of a few rows.
 _WORTH = 1 / 16
 # A file is written again if this share of its rows is deleted.
-_MOST_DELETED = 0.1
+MOST_DELETED = 0.1
 # Files are merged where more than this many have the same key between their bounds.
-_MOST_DEEP = 8
+MOST_DEEP = 8
 # More delete files of a partition than this are merged.
 _MOST_DELETES = 4
 # Files of a group have some times the bytes of a new file, so that few new ones are small.
@@ -118,13 +118,13 @@ def choose(
 def _needed(files: Group, target_bytes: int, *, ordered: bool) -> list[set[int]]:
     """Sets of files of one partition that had better be merged."""
     small = [
-        i for i, member in enumerate(files.members) if member.file.bytes < _SMALL * target_bytes
+        i for i, member in enumerate(files.members) if member.file.bytes < SMALL * target_bytes
     ]
     parts = _by_size(files, small)
     rest: set[int] = set()
     for i, member in enumerate(files.members):
         gone = member.deleted()
-        if gone is not None and len(gone) >= _MOST_DELETED * member.file.rows:
+        if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
             rest.add(i)
     if ordered:
         rest |= _deep(files, [part for part in parts if len(part) > 1])
@@ -169,7 +169,7 @@ def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
     for span in sorted(spans, key=lambda span: span[0]):
         reaching = [other for other in reaching if other[1] >= span[0]]
         reaching.append(span)
-        if len(reaching) > _MOST_DEEP:
+        if len(reaching) > MOST_DEEP:
             found.update(i for _, _, files_of in reaching for i in files_of)
     return found
 

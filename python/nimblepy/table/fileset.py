@@ -18,12 +18,12 @@ from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
-from nimblepy.schema.names import output_name
+from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
-from nimblepy.table.manifests import FileColumns
+from nimblepy.table.manifests import FileColumns, Numbers
 from nimblepy.table.members import MemberRows, Reading
 from nimblepy.table.plan import Members, SnapshotPlan
-from nimblepy.table.pruning import Mask, comparable, original
+from nimblepy.table.pruning import End, Mask, comparable, original, storage
 
 # Below and above every encoded key, which begins with 00 or 01.
 _BELOW, _ABOVE = b"", b"\xff"
@@ -39,6 +39,7 @@ class FileSet(MemberRows):
         super().__init__(reading)
         self.plan = plan
         self._given = members
+        self._known_ends: dict[ColumnName, tuple[pa.DataType, Numbers, Numbers] | None] = {}
 
     def part(self, files: Sequence[int]) -> FileSet:
         """Some of the files, by number."""
@@ -80,6 +81,52 @@ class FileSet(MemberRows):
 
     def deleted(self, file: int) -> RowSet | None:
         return super().deleted(file) if self.plan.has_deletes else None
+
+    def possible(
+        self,
+        names: Sequence[ColumnName],
+        values: Sequence[pa.Array],
+        keys: Positions,
+        files: Positions,
+    ) -> Mask | None:
+        found = None
+        for name, column in zip(names, values, strict=True):
+            ends = self._ends_of(name)
+            if ends is None or column.null_count or column.type != ends[0]:
+                continue
+            _, lower, upper = ends
+            wanted = column.cast(storage(column.type)).to_numpy(zero_copy_only=False)[keys]
+            inside = (lower[files] <= wanted) & (wanted <= upper[files])
+            found = inside if found is None else found & inside
+        return found
+
+    def _ends_of(self, name: ColumnName) -> tuple[pa.DataType, Numbers, Numbers] | None:
+        """Type and bounds of a column of whole numbers or times, by file."""
+        if name not in self._known_ends:
+            column = resolve_column(self.schema, name)
+            kept = storage(column.type)
+            found = None
+            if pa.types.is_signed_integer(kept):
+                number = field_id_at(self.schema, column.path)
+                least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+                ends = [
+                    self._filled(("lower", number, column.type), least),
+                    self._filled(("upper", number, column.type), most),
+                ]
+                found = column.type, ends[0], ends[1]
+            self._known_ends[name] = found
+        return self._known_ends[name]
+
+    def _filled(self, what: tuple[End, int, pa.DataType], missing: int) -> Numbers:
+        columns = []
+        for part in self.members.files.parts:
+            bound = part.bound(*what)
+            if bound is None:
+                columns.append(np.full(part.num_files, missing))
+            else:
+                columns.append(pc.fill_null(bound.cast(pa.int64()), missing).to_numpy())
+        found: Numbers = self.members.files.gather(columns, np.int64)
+        return found
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
         if not conjuncts:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import InvalidArgumentError, NimbleError
 from nimblepy.io.location import locate
 from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.places import readable_path, remove_file
-from nimblepy.table.reachable import reachable_by_kind, reachable_files
+from nimblepy.table.reachable import reachable_by_kind, reachable_files, unreachable
 
 _log = logger(__name__)
 
 Age = datetime.timedelta | datetime.datetime
 
 _DEFAULT_AGE = datetime.timedelta(days=5)
+# Snapshots that commits leave, and how many more there may be before they go, at once.
+KEPT_SNAPSHOTS = 100
+_AT_ONCE = 20
+# Files that are removed at the same time, how often each is tried, and the first wait in seconds.
+_REMOVED_AT_ONCE = 16
+_TRIES = 3
+_WAIT = 0.1
 _MIN_KEPT = "history.expire.min-snapshots-to-keep"
 _MAX_AGE = "history.expire.max-snapshot-age-ms"
 
@@ -64,21 +73,23 @@ def expire(
     reload: Callable[[], ice.Metadata],
     keep: int | None,
     older_than: Age | None,
+    *,
+    dry_run: bool = False,
 ) -> Removal:
     """Forgets snapshots, and removes the files that only they name."""
     while True:
         gone = _expired(metadata, keep, older_than)
         if not gone:
             return Removal()
-        before = reachable_files(metadata)
+        if dry_run:
+            return _described(unreachable(metadata, metadata, gone), gone)
         try:
             after = ice.remove_snapshots(metadata, gone)
         except ice.SwapLost:
             metadata = reload()
             continue
         # What was committed meanwhile may name files of before, but none of these.
-        kept = set(reachable_files(after))
-        return _removed([path for path in before if path not in kept], gone)
+        return _removed(unreachable(metadata, after, gone), gone)
 
 
 def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -> list[int]:
@@ -106,16 +117,53 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
     ]
 
 
+def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
+    """Keeps the history of a table short, so that commits stay cheap.
+
+    A failure is no concern of the commit that it comes after: files that are left are orphans.
+    """
+    if len(metadata.snapshots) < KEPT_SNAPSHOTS + _AT_ONCE:
+        return metadata
+    with contextlib.suppress(OSError, NimbleError):
+        if expire(metadata, reload, KEPT_SNAPSHOTS, None).snapshots:
+            return reload()
+    return metadata
+
+
+def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
+    files = tuple(map(readable_path, paths))
+    size = sum(_size(path) or 0 for path in files)
+    return Removal(snapshots=tuple(snapshots), files=files, bytes=size)
+
+
 def _removed(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
-    removed: list[str] = []
-    size = 0
-    for path in paths:
-        size += _size(path) or 0
-        remove_file(path)
-        removed.append(readable_path(path))
-    done = Removal(snapshots=tuple(snapshots), files=tuple(removed), bytes=size)
-    _log.info("removed %d snapshots, %d files", len(done.snapshots), len(removed))
+    """Removes files, some at a time.
+
+    Raises:
+        OSError: some cannot be removed; all others are.
+    """
+    done = _described(paths, snapshots)
+    with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
+        errors = [error for error in pool.map(_remove, done.files) if error is not None]
+    if errors:
+        raise OSError(
+            f"{len(errors)} of {len(done.files)} files could not be removed, which "
+            f"remove_orphans() finds again: {errors[0]}"
+        ) from errors[0]
+    _log.info("removed %d snapshots, %d files", len(done.snapshots), len(done.files))
     return done
+
+
+def _remove(path: str) -> OSError | None:
+    for attempt in range(_TRIES):
+        try:
+            remove_file(path)
+            break
+        except OSError as error:
+            if attempt == _TRIES - 1:
+                return error
+            time.sleep(_WAIT * 2**attempt)
+    return None
 
 
 def _size(path: str) -> int | None:
@@ -138,10 +186,7 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
         for path, _, changed in there
         if changed * 1000 <= limit and os.path.realpath(path) not in reachable
     ]
-    if dry_run:
-        sizes = {path: size for path, size, _ in there}
-        return Removal(files=tuple(orphans), bytes=sum(sizes[path] for path in orphans))
-    return _removed(orphans)
+    return _described(orphans) if dry_run else _removed(orphans)
 
 
 def census(reload: Callable[[], ice.Metadata]) -> pa.Table:

@@ -70,6 +70,11 @@ class FileColumns(ABC):
 
     @property
     @abstractmethod
+    def manifest_numbers(self) -> Numbers:
+        """The manifest of each file, numbered within these columns."""
+
+    @property
+    @abstractmethod
     def formats(self) -> pa.Array:
         """string"""
 
@@ -118,6 +123,10 @@ class ManifestFiles(FileColumns):
     @property
     def paths(self) -> pa.Array:
         return self._paths
+
+    @property
+    def manifest_numbers(self) -> Numbers:
+        return np.zeros(self.num_files, dtype=np.int64)
 
     @property
     def formats(self) -> pa.Array:

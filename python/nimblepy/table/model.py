@@ -84,6 +84,7 @@ class Manifest:
 
     Attributes:
         files, rows: of those that are live; -1 where the manifest list does not say it.
+        bytes: of the manifest itself.
     """
 
     path: str
@@ -92,6 +93,7 @@ class Manifest:
     files: int
     rows: int
     sequence: int
+    bytes: int
     raw: Any
 
 

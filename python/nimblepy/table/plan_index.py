@@ -389,6 +389,10 @@ class IndexFiles(FileColumns):
         return self.column("path")
 
     @property
+    def manifest_numbers(self) -> Numbers:
+        return _numbers(self.column("manifest")).astype(np.int64)
+
+    @property
     def formats(self) -> pa.Array:
         return self.column("format")
 

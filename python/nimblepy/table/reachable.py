@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import NimbleError
 from nimblepy.table import _iceberg as ice
-from nimblepy.table.model import PLAN_INDEX
+from nimblepy.table import plan_index
+from nimblepy.table.model import PLAN_INDEX, Manifest
+from nimblepy.table.plan import decoded
 
 
 def reachable_files(metadata: ice.Metadata) -> list[str]:
@@ -29,8 +37,8 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
             manifests.setdefault(manifest.path, []).append(snapshot.id)
             if manifest.path not in known:
                 kind = "deletes" if manifest.deletes else "data"
-                entries = metadata.entries(manifest) if manifest.files else []
-                known[manifest.path] = [(kind, entry.file.path) for entry in entries]
+                paths = decoded(metadata, manifest).paths.to_pylist() if manifest.files else []
+                known[manifest.path] = [(kind, path) for path in paths]
             for kind, path in known[manifest.path]:
                 files[kind].setdefault(path, []).append(snapshot.id)
     indexes: dict[str, list[int]] = {}
@@ -45,3 +53,59 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
         "plan index": indexes,
         **files,
     }
+
+
+def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]) -> list[str]:
+    """Files that only snapshots name that are gone, metadata of them included.
+
+    Args:
+        after: the metadata without them; or ``before``, to see what it would be.
+
+    Cost: reads the manifest lists of all snapshots. Manifests that all snapshots share are not
+        read; where one is named by snapshots that are gone alone, those that are left are, or the
+        plan index in their place.
+    """
+    left = [snapshot for snapshot in after.snapshots if snapshot.id not in gone]
+    lost = [snapshot for snapshot in before.snapshots if snapshot.id in gone]
+    kept = {item.path: item for snapshot in left for item in after.manifests(snapshot)}
+    dropped = {
+        item.path: item
+        for snapshot in lost
+        for item in before.manifests(snapshot)
+        if item.path not in kept
+    }
+    found = list(dict.fromkeys(snapshot.manifest_list for snapshot in lost))
+    lists = {snapshot.manifest_list for snapshot in left}
+    found = [path for path in found if path not in lists]
+    found += dropped
+    indexes = {snapshot.summary.get(PLAN_INDEX) for snapshot in left}
+    for path in dict.fromkeys(snapshot.summary.get(PLAN_INDEX) for snapshot in lost):
+        if path is not None and path not in indexes:
+            found.append(path)
+    if after is not before:
+        there = set(after.metadata_files())
+        found += [path for path in before.metadata_files() if path not in there]
+    files = [decoded(before, item).paths for item in dropped.values() if item.files]
+    candidates = pc.unique(pa.chunked_array(files, pa.string()))
+    for paths in _named(after, list(kept.values())) if len(candidates) else ():
+        candidates = candidates.filter(pc.invert(pc.is_in(candidates, value_set=paths)))
+    found += candidates.to_pylist()
+    return found
+
+
+def _named(metadata: ice.Metadata, manifests: list[Manifest]) -> Iterator[pa.Array]:
+    """Paths of the files that some manifests list."""
+    index = plan_index.index_of(metadata, metadata.head())
+    if index is not None:
+        covered = [item for item in manifests if not item.deletes and index.covers(item)]
+        try:
+            parts = index.files(covered, metadata, None)
+        except (OSError, NimbleError):
+            pass
+        else:
+            yield from (part.paths for part in parts)
+            names = {item.path for item in covered}
+            manifests = [item for item in manifests if item.path not in names]
+    for item in manifests:
+        if item.files:
+            yield decoded(metadata, item).paths

@@ -26,9 +26,19 @@ from nimblepy.table.commit import Commit, run
 from nimblepy.table.compact import Compacting, compact
 from nimblepy.table.evolve import Alter
 from nimblepy.table.fileset import FileSet
+from nimblepy.table.health import Health, health
 from nimblepy.table.key_positions import given_keys
 from nimblepy.table.keyed_rows import Duplicates
-from nimblepy.table.maintain import Age, Removal, census, expire, instant_ms, remove_orphans
+from nimblepy.table.maintain import (
+    KEPT_SNAPSHOTS,
+    Age,
+    Removal,
+    census,
+    expire,
+    expire_by_default,
+    instant_ms,
+    remove_orphans,
+)
 from nimblepy.table.members import Reading
 from nimblepy.table.merge import Merge
 from nimblepy.table.model import DataFile, DataFormat, Snapshot
@@ -537,7 +547,7 @@ class Table(VersionedRows[FileSet]):
             self._move(self._reload())
             return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
         newest, retries = done
-        self._move(newest)
+        self._move(expire_by_default(newest, self._reload))
         _log.info(
             "%s: snapshot %s, %d rows inserted, %d updated, %d deleted",
             self.name,
@@ -773,7 +783,9 @@ class Table(VersionedRows[FileSet]):
 
     # ------------------------------------------------------------------ keeping it small
 
-    def expire(self, *, keep: int | None = None, older_than: Age | None = None) -> Removal:
+    def expire(
+        self, *, keep: int | None = None, older_than: Age | None = None, dry_run: bool = False
+    ) -> Removal:
         """Forgets old snapshots, and removes the files that only they name.
 
         What a tag names, and the newest snapshots of branches, stay; so does what the properties
@@ -783,10 +795,16 @@ class Table(VersionedRows[FileSet]):
             keep: snapshots of each branch that stay; the default is one.
             older_than: only snapshots older than this: an age, or an aware datetime. The default
                 is five days, and no limit where ``keep`` is given.
+            dry_run: only says what would go.
 
-        Cost: reads the manifests of all snapshots.
+        Raises:
+            OSError: files cannot be removed. The snapshots are forgotten all the same, and
+                :meth:`remove_orphans` finds these files again.
+
+        Cost: reads the manifest lists of all snapshots; of manifests those that only forgotten
+            snapshots name, and if there are any, those that are left or the plan index.
         """
-        done = expire(self._newest(), self._reload, keep, older_than)
+        done = expire(self._newest(), self._reload, keep, older_than, dry_run=dry_run)
         self._metadata = self._reload()
         return done
 
@@ -822,6 +840,30 @@ class Table(VersionedRows[FileSet]):
         newest, done = rewrite_manifests(self._newest(), self._reload)
         self._move(newest)
         return done
+
+    def health(self) -> Health:
+        """How the files and the metadata of the newest snapshot are, with advice.
+
+        Its text is for people, its fields for programs, and its ``to_svg()`` is a picture.
+
+        Cost: describes every file, from the plan index or the manifests; opens no data file.
+        """
+        metadata = self._reload()
+        return health(self._current_files(metadata), metadata)
+
+    def optimize(self) -> dict[str, Any]:
+        """Does what :meth:`health` advises: each action's name, with what it returned.
+
+        Raises:
+            As :meth:`compact`, :meth:`rewrite_manifests` and :meth:`expire`.
+        """
+        target = target_of(self._newest()).target_bytes
+        actions: dict[str, Callable[[], Any]] = {
+            "compact": lambda: self.compact(target_bytes=target),
+            "rewrite_manifests": self.rewrite_manifests,
+            "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS),
+        }
+        return {item.action: actions[item.action]() for item in self.health().advice}
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.

@@ -1,0 +1,213 @@
+"""What is wrong with a table is said, and done; old snapshots go with exactly their files."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import nimblepy as nb
+from nimblepy.cli.main import app
+from nimblepy.table import maintain, plan
+from nimblepy.table.reachable import reachable_files
+from nimblepy.table.table import Table
+
+_ORDER = [("k", "ascending"), ("g", "ascending")]
+
+
+def _table(lake: nb.Catalog, commits: int, **keywords: Any) -> Table:
+    schema = pa.schema([("g", pa.int64()), ("k", pa.int64())])
+    table = lake.create_table("a.b", schema, cluster_by=["k"], partition_by=["g"], **keywords)
+    for i in range(commits):
+        table.append(_rows(i))
+    return table
+
+
+def _rows(i: int) -> pa.Table:
+    return pa.table({"g": [i % 2] * 3, "k": [i, i + 5, 100 + i]})
+
+
+def test_figures(lake: nb.Catalog) -> None:
+    table = _table(lake, 12)
+    table.delete("k = 5")
+    found = table.health()
+    assert (found.files, found.rows, found.small_files) == (12, 36, 12)
+    assert (found.partitions, found.manifests, found.snapshots) == (2, 12, 13)
+    assert found.delete_files == 2
+    assert found.deleted_share == pytest.approx(2 / 36)
+    assert found.overlap_depth == 6
+    spread = found.manifests_per_partition
+    assert (spread.min, spread.median, spread.p90, spread.max) == (6, 6, 6, 6)
+    assert found.entries_per_manifest.max == 1
+    assert found.uncovered_manifests == 12
+    assert found.bytes == table.current.size_bytes
+    assert found.metadata_bytes > found.next_commit_bytes > 0
+    assert [(item.what, item.files) for item in found.plans] == [
+        ("all rows", 12),
+        ("one partition", 6),
+        ("one key", 7),
+    ]
+    assert [item.action for item in found.advice] == ["compact", "rewrite_manifests"]
+    assert "12 of 12 files are small" in repr(found)
+    with pytest.raises(AttributeError):
+        found.files = 3  # type: ignore[misc]
+
+
+def test_optimize_does_what_is_advised(lake: nb.Catalog) -> None:
+    table = _table(lake, 12)
+    before = table.to_table().sort_by(_ORDER)
+    done = table.optimize()
+    assert list(done) == ["compact", "rewrite_manifests"]
+    found = table.health()
+    assert found.advice == ()
+    assert (found.files, found.overlap_depth, found.uncovered_manifests) == (2, 1, 1)
+    assert "nothing to be done" in repr(found)
+    assert table.to_table().sort_by(_ORDER).equals(before)
+    assert table.optimize() == {}
+
+
+def test_of_an_empty_table(lake: nb.Catalog) -> None:
+    table = _table(lake, 0)
+    found = table.health()
+    assert (found.files, found.manifests, found.overlap_depth, found.plans) == (0, 0, 0, ())
+    assert table.optimize() == {}
+    assert found.to_svg().startswith("<svg")
+
+
+def test_the_command(lake: nb.Catalog, tmp_path: Path) -> None:
+    _table(lake, 3)
+    name = f"{tmp_path}/lake#a.b"
+    run = CliRunner().invoke(app, ["table", "health", name, "--json"])
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.output)["files"] == 3
+    picture = tmp_path / "health.html"
+    run = CliRunner().invoke(app, ["table", "health", name, "--plot", str(picture)])
+    assert run.exit_code == 0, run.output
+    assert "manifests/partition" in run.output
+    assert "<svg" in picture.read_text()
+    run = CliRunner().invoke(app, ["table", "expire", name, "--keep", "1", "--dry-run"])
+    assert run.exit_code == 0, run.output
+    assert "2 snapshots" in run.output
+    assert nb.connect(tmp_path / "lake").table("a.b").snapshots().num_rows == 3
+
+
+def _below(table: Table) -> set[str]:
+    root = table.location.removeprefix("file://")
+    return {os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names}
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_expiry_removes_exactly_what_nothing_names(lake: nb.Catalog, indexed: bool) -> None:
+    table = _table(lake, 6)
+    if indexed:
+        table.rewrite_manifests()
+    table.tag("kept", table.snapshots()["snapshot_id"][2].as_py())
+    table.delete("g = 1")
+    table.overwrite(_rows(0), filter="g = 0 AND k < 104")
+    if indexed:
+        table.rewrite_manifests()
+        table.append(_rows(8))
+    plan.clear_caches()
+    rows = table.to_table().sort_by(_ORDER)
+    planned = table.expire(keep=1, dry_run=True)
+    assert len(planned.snapshots) == table.snapshots().num_rows - 2
+    before = _below(table)
+    done = table.expire(keep=1)
+    assert set(done.snapshots) == set(planned.snapshots)
+    assert set(planned.files) <= set(done.files)
+    gone = before - _below(table)
+    assert {path for path in done.files if path in before} == gone
+    reachable = {path.removeprefix("file://") for path in reachable_files(table._metadata)}
+    assert _below(table) == reachable
+    census = table.census()
+    assert all(census["reachable"].to_pylist())
+    plan.clear_caches()
+    again = lake.table("a.b")
+    assert again.to_table().sort_by(_ORDER).equals(rows)
+    assert again.at(tag="kept").num_rows == 9
+
+
+def test_files_that_cannot_be_removed_are_found_again(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _table(lake, 4)
+    failing: dict[str, int] = {}
+    remove = maintain.remove_file
+
+    def flaky(path: str) -> None:
+        failing[path] = failing.get(path, 0) + 1
+        if failing[path] < 3 or path.endswith("-m0.avro"):
+            raise OSError("the store is busy")
+        remove(path)
+
+    table.overwrite(_rows(0))
+    monkeypatch.setattr(maintain, "remove_file", flaky)
+    monkeypatch.setattr(maintain, "_WAIT", 0.001)
+    with pytest.raises(OSError, match=r"4 of \d+ files could not be removed"):
+        table.expire(keep=1)
+    assert set(failing.values()) == {3}
+    monkeypatch.undo()
+    table.refresh()
+    assert table.snapshots().num_rows == 1
+    found = table.remove_orphans(older_than=datetime.timedelta(0))
+    assert len(found.files) == 4
+    assert table.num_rows == 3
+
+
+def test_commits_keep_a_hundred_snapshots(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "KEPT_SNAPSHOTS", 4)
+    monkeypatch.setattr(maintain, "_AT_ONCE", 3)
+    table = _table(lake, 14)
+    assert 4 <= table.snapshots().num_rows < 7
+    assert table.num_rows == 42
+    reachable = {path.removeprefix("file://") for path in reachable_files(table._metadata)}
+    assert _below(table) == reachable
+    with table.alter() as a:
+        a.set_properties({"history.expire.min-snapshots-to-keep": "9"})
+    for i in range(14, 24):
+        table.append(_rows(i))
+    assert table.snapshots().num_rows == 9 or 9 <= table.snapshots().num_rows < 12
+    with table.alter() as a:
+        a.set_properties({"history.expire.max-snapshot-age-ms": "3600000"})
+    for i in range(24, 30):
+        table.append(_rows(i))
+    assert table.snapshots().num_rows > 12
+
+
+def test_expiry_beside_writers(lake: nb.Catalog) -> None:
+    table = _table(lake, 6)
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            mine = lake.table("a.b")
+            for i in range(5):
+                mine.append(_rows(20 + i))
+                mine.delete(f"k = {20 + i}")
+        except BaseException as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    cleaner = lake.table("a.b")
+    while writer.is_alive():
+        cleaner.expire(keep=2)
+    writer.join()
+    assert not failures
+    plan.clear_caches()
+    again = lake.table("a.b")
+    assert again.to_table().num_rows == 6 * 3 + 5 * 3 - 5
+    again.expire(keep=1)
+    reachable = {
+        path.removeprefix("file://") for path in reachable_files(lake.table("a.b")._metadata)
+    }
+    assert _below(table) == reachable
