@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_commits_keep_a_hundred_snapshots(
         a.set_properties({"history.expire.min-snapshots-to-keep": "9"})
     for i in range(14, 24):
         table.append(_rows(i))
-    assert table.snapshots().num_rows == 9 or 9 <= table.snapshots().num_rows < 12
+    assert 9 <= table.snapshots().num_rows < 12
     with table.alter() as a:
         a.set_properties({"history.expire.max-snapshot-age-ms": "3600000"})
     for i in range(24, 30):
@@ -200,6 +201,7 @@ def test_expiry_beside_writers(lake: nb.Catalog) -> None:
     writer.start()
     cleaner = lake.table("a.b")
     while writer.is_alive():
+        time.sleep(0.05)
         cleaner.expire(keep=2)
     writer.join()
     assert not failures

@@ -126,7 +126,9 @@ def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
         return metadata
     with contextlib.suppress(OSError, NimbleError):
         if expire(metadata, reload, KEPT_SNAPSHOTS, None).snapshots:
-            return reload()
+            newest = reload()
+            if newest.head() == metadata.head():
+                return newest
     return metadata
 
 

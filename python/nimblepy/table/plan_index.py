@@ -7,6 +7,7 @@ themselves. The newest snapshot's summary names the file, and so does that of ev
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -411,9 +412,12 @@ class IndexFiles(FileColumns):
         return _compared(self.column(f"p{self._fields[place][0]}"), kind)
 
     def entry(self, file: int) -> Entry:
-        row = self._index.file.current.read(
-            RowSet(self._rows.expand().begin[file : file + 1]), None
-        ).to_pylist()[0]  # fmt: skip
+        names = (*_BASE, *(f"p{number}" for number, _ in self._fields))
+        row = {name: self.column(name)[file].as_py() for name in names}
+        place = RowSet(self._rows.expand().begin[file : file + 1])
+        # Statistics that cannot be read are not known; the rest was read with the plan.
+        with contextlib.suppress(OSError, NimbleError):
+            row |= self._index.file.current.read(place, None).to_pylist()[0]
         metrics: dict[str, dict[int, Any]] = {}
         for what, short in _SHORT.items():
             metrics[what] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
@@ -68,12 +69,12 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
     left = [snapshot for snapshot in after.snapshots if snapshot.id not in gone]
     lost = [snapshot for snapshot in before.snapshots if snapshot.id in gone]
     kept = {item.path: item for snapshot in left for item in after.manifests(snapshot)}
-    dropped = {
-        item.path: item
-        for snapshot in lost
-        for item in before.manifests(snapshot)
-        if item.path not in kept
-    }
+    dropped: dict[str, Manifest] = {}
+    for snapshot in lost:
+        # What another process that expires snapshots has removed already is no concern of ours.
+        with contextlib.suppress(FileNotFoundError):
+            named = before.manifests(snapshot)
+            dropped |= {item.path: item for item in named if item.path not in kept}
     found = list(dict.fromkeys(snapshot.manifest_list for snapshot in lost))
     lists = {snapshot.manifest_list for snapshot in left}
     found = [path for path in found if path not in lists]
@@ -85,7 +86,10 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
     if after is not before:
         there = set(after.metadata_files())
         found += [path for path in before.metadata_files() if path not in there]
-    files = [decoded(before, item).paths for item in dropped.values() if item.files]
+    files = []
+    for item in dropped.values():
+        with contextlib.suppress(FileNotFoundError):
+            files.append(decoded(before, item).paths)
     candidates = pc.unique(pa.chunked_array(files, pa.string()))
     for paths in _named(after, list(kept.values())) if len(candidates) else ():
         candidates = candidates.filter(pc.invert(pc.is_in(candidates, value_set=paths)))
