@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from nimblepy.schema.types import FileSummary, IndexInfo, IoStats, SortKey, starts_with
     from nimblepy.table.catalog import Catalog, connect
     from nimblepy.table.commit import Commit
+    from nimblepy.table.otree.layouts import OTree, Sorted, ZOrder
     from nimblepy.table.table import Table
 
 __version__ = "0.1.0"
@@ -71,14 +72,17 @@ _HOMES = {
     "MissingExtraError": "errors",
     "NimbleError": "errors",
     "NimbleMissingOnExecutor": "errors",
+    "OTree": "table.otree.layouts",
     "Plan": "rows.plan",
     "Scan": "rows.scan",
     "SortKey": "schema.types",
+    "Sorted": "table.otree.layouts",
     "SortedIndex": "file.options",
     "StaleFileError": "errors",
     "UnsupportedVersionError": "errors",
     "WriteOptions": "file.options",
     "Writer": "file.write",
+    "ZOrder": "table.otree.layouts",
     "add_index": "file.add_index",
     "advise_indexes": "advise.advice",
     "aio": "interop.aio",
@@ -114,15 +118,18 @@ __all__ = [
     "MissingExtraError",
     "NimbleError",
     "NimbleMissingOnExecutor",
+    "OTree",
     "Plan",
     "Scan",
     "SortKey",
+    "Sorted",
     "SortedIndex",
     "StaleFileError",
     "Table",
     "UnsupportedVersionError",
     "WriteOptions",
     "Writer",
+    "ZOrder",
     "add_index",
     "advise_indexes",
     "aio",

@@ -160,6 +160,14 @@ from nimblepy.table.model import (
     Reference,
     Snapshot,
 )
+from nimblepy.table.otree.blocks import (
+    BLOBS,
+    MOST_BLOBS,
+    Blocks,
+    blob_names,
+    new_blocks,
+    read_blobs,
+)
 from nimblepy.table.pruning import Always, Both, Leaf, Op, Test
 from nimblepy.table.recent import Recent
 from nimblepy.table.values import constant, internal_value
@@ -1025,6 +1033,20 @@ class Metadata:
         kind = cast(PrimitiveType, _primitive(fields[0][1]))
         return from_bytes(kind, said[0].lower_bound), from_bytes(kind, said[0].upper_bound)
 
+    def blob_path(self, name: str) -> str:
+        """Where a blob of cubes lies."""
+        return f"{self.location}/metadata/{name}"
+
+    def cubes(self, snapshot: Snapshot | None) -> Blocks:
+        """The cubes of a snapshot's files, as far as blobs have them; some files may be gone."""
+        names = blob_names(self.ancestors(snapshot))
+        return read_blobs([self.blob_path(name) for name in names], self._read)
+
+    def _read(self, path: str) -> bytes:
+        self.reads += 1
+        with self.ice.io.new_input(path).open() as source:
+            return bytes(source.read())
+
     def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
         """Files that one commit added, and those it removed. Cost: reads the manifests it wrote."""
         added: list[Entry] = []
@@ -1431,6 +1453,7 @@ class SnapshotCommit:
         self._kept: list[str] = []  # metadata files of all attempts
         self._passing: list[str] = []  # those of the last one alone
         self._written: dict[int, list[Manifest]] = {}
+        self._blob = ""
 
     def attempt(self, metadata: Metadata) -> Metadata:
         """Tries to make this the newest snapshot after that of ``metadata``.
@@ -1476,7 +1499,11 @@ class SnapshotCommit:
             # Later than all others, so that a time means one snapshot.
             timestamp_ms=max(int(time.time() * 1000), last + 1),
             manifest_list=path,
-            summary=Summary(Operation(self.operation), **self._summary(metadata, parent)),
+            summary=Summary(
+                Operation(self.operation),
+                **self._summary(metadata, parent),
+                **self._cube_blobs(metadata, parent),
+            ),
             schema_id=ice.metadata.current_schema_id,
         )
         kind = metadata.references.get(self.branch)
@@ -1567,6 +1594,7 @@ class SnapshotCommit:
         """The new files are others now: their manifests are written anew."""
         self._forget(metadata.ice.io, self._kept)
         self._written.clear()
+        self._blob = ""
 
     def _manifest(
         self,
@@ -1664,6 +1692,32 @@ class SnapshotCommit:
             file_sequence_number=entry.file_sequence_number,
             data_file=entry.data_file,
         )
+
+    def _cube_blobs(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
+        """Names the blobs with the cubes of all files; that of the new ones is written once."""
+        names = blob_names(metadata.ancestors(parent))
+        new = new_blocks(self.added)
+        if len(new) and not self._blob:
+            self._blob = f"otree-{self.id}.puffin"
+            self._write_blob(metadata, self._blob, new, self._kept)
+        if len(names) >= MOST_BLOBS:
+            found = metadata.cubes(parent)
+            live = {
+                entry.file.path
+                for manifest in (() if parent is None else metadata.manifests(parent))
+                for entry in metadata.entries(manifest)
+            }
+            merged = Blocks.merged([found], live - self.removed)
+            names = [f"otree-{self.id}-{self._attempts}.puffin"]
+            self._write_blob(metadata, names[0], merged, self._passing)
+        names += [self._blob] if self._blob else []
+        return {BLOBS: ",".join(names)} if names else {}
+
+    @staticmethod
+    def _write_blob(metadata: Metadata, name: str, blocks: Blocks, keep: list[str]) -> None:
+        path = metadata.blob_path(name)
+        keep.append(path)
+        _write(metadata.ice.io.new_output(path), blocks.to_bytes())
 
     def _summary(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
         added, removed = self.added, getattr(self, "_removed_files", [])
@@ -1951,6 +2005,16 @@ class Evolution:
     def partition_ids(self) -> set[int]:
         specs = self._transaction.table_metadata.partition_specs
         return {item.source_id for spec in specs for item in spec.fields}
+
+    def partition_fields(self) -> list[str]:
+        """The transforms of the current spec that partition something."""
+        found = [str(item.transform) for item in self._transaction.table_metadata.spec().fields]
+        return [transform for transform in found if transform != "void"]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties as they are after the changes so far."""
+        return dict(self._transaction.table_metadata.properties)
 
     def column_path(self, number: int) -> tuple[str, ...]:
         """The path of a column by its field id."""

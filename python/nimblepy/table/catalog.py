@@ -16,6 +16,7 @@ from nimblepy.io.tabular import as_reader
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.model import DataFormat
+from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 from nimblepy.table.places import check_part, new_location, parse_name, remove_file
 from nimblepy.table.reachable import reachable_files
 from nimblepy.table.settings import index_property, settings
@@ -109,6 +110,7 @@ class Catalog:
         primary_key: str | Sequence[str] | None = None,
         cluster_by: ClusterBy = None,
         partition_by: str | Sequence[str] = (),
+        layout: Layout | None = None,
         indexes: Sequence[HashIndex | SortedIndex] = (),
         data_format: DataFormat = "nimble",
         options: WriteOptions | None = None,
@@ -126,6 +128,8 @@ class Catalog:
             partition_by: transforms of columns, such as ``"day(ts)"``, ``"bucket(16, user_id)"``,
                 ``"truncate(4, zip)"`` or ``"region"``; rows with different values of them lie in
                 different files. Filters name the columns themselves.
+            layout: which rows come into one file, instead of ``partition_by``:
+                :class:`nimblepy.Sorted`, :class:`nimblepy.ZOrder` or :class:`nimblepy.OTree`.
             indexes: secondary indexes of every file.
             data_format: ``"nimble"``, which only nimblepy reads; or ``"parquet"``, which every
                 Iceberg engine reads, and in which keys are found by looking at all of a file.
@@ -154,13 +158,15 @@ class Catalog:
         fields = [parse_partition(text, schema) for text in texts]
         if len({field[2] for field in fields}) != len(fields):
             raise InvalidArgumentError(f"partition_by: a field is given twice: {texts}")
+        if layout is not None:
+            check_layout(layout, schema, partitioned=bool(fields))
         kept = settings(data_format, options, properties)
         if comment is not None:
             kept["comment"] = comment
         # Before anything is made: indexes of columns that there are not.
         index_property(ice.to_arrow(ice.to_iceberg(schema)), indexes)
         try:
-            return self._make(parts, schema, primary, keys, fields, kept, indexes, data)
+            return self._make(parts, schema, primary, keys, fields, kept, indexes, layout, data)
         except ice.TableExists:
             if if_exists == "ignore":
                 return self.table(name)
@@ -177,11 +183,14 @@ class Catalog:
         fields: Sequence[tuple[str, str, str]],
         properties: dict[str, str],
         indexes: Sequence[HashIndex | SortedIndex],
+        layout: Layout | None,
         data: Any,
     ) -> Table:
         ice.create_namespace(self.iceberg, parts[:-1])
         ids = ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
         properties |= index_property(ids, indexes)
+        if layout is not None:
+            properties |= layout_property(ids, layout)
         warehouse = self.iceberg.properties.get("warehouse")
         location = None if warehouse is None else new_location(warehouse, parts)
         metadata = ice.create_table(

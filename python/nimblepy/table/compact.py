@@ -439,7 +439,7 @@ def compact(
 
 def _prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
     rows = files_of(metadata)
-    target = replace(target_of(metadata), target_bytes=wanted.target_bytes)
+    target = replace(target_of(metadata), target_bytes=wanted.target_bytes, rows_before=0)
     groups = choose(
         rows,
         wanted.filter,

@@ -15,6 +15,7 @@ from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
 from nimblepy.table.settings import check_property
 from nimblepy.table.transforms import parse_partition
 from nimblepy.table.types import table_type, widens
@@ -90,8 +91,8 @@ class Alter:
         """Drops a column, or a field of a struct.
 
         Raises:
-            InvalidArgumentError: it is part of the primary key, the cluster key or a partition
-                spec, or the last one.
+            InvalidArgumentError: it is part of the primary key, the cluster key, the layout or a
+                partition spec, or the last one.
         """
         return self._step(lambda evolution: _drop(evolution, name))
 
@@ -135,7 +136,27 @@ class Alter:
             texts.extend([item] if isinstance(item, str) else item)
 
         def step(evolution: ice.Evolution) -> None:
+            if texts and layout_ids(evolution.properties):
+                raise InvalidArgumentError(
+                    "partition_by: the table has a layout, which takes its place; "
+                    "layout(None) ends it"
+                )
             evolution.partition_by([parse_partition(text, evolution.schema) for text in texts])
+
+        return self._step(step)
+
+    def layout(self, layout: Layout | None) -> Self:
+        """Lays new files out in another way; files of before stay as they are.
+
+        Args:
+            layout: as ``create_table`` takes it; ``None``: rows stay as they come.
+        """
+
+        def step(evolution: ice.Evolution) -> None:
+            if layout is not None:
+                partitioned = bool(evolution.partition_fields())
+                check_layout(layout, evolution.schema, partitioned=partitioned)
+            evolution.set_properties(layout_property(evolution.schema, layout))
 
         return self._step(step)
 
@@ -221,6 +242,8 @@ def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
 
 def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> None:
     """Refuses a name that files without field ids have for another column."""
+    if path == (WEIGHT,):
+        raise InvalidArgumentError(f"the name {WEIGHT!r} is that of a column of OTree files")
     known = evolution.mapped_names().get(path)
     names = {field_id_at(evolution.schema, p): p for p in column_paths(evolution.schema)}
     if known is not None and known != number and names.get(known) != path:
@@ -272,6 +295,7 @@ def _drop(evolution: ice.Evolution, name: ColumnName) -> None:
         "the primary key": evolution.primary_key_ids(),
         "the cluster key": evolution.cluster_ids(),
         "a partition spec": evolution.partition_ids(),
+        "the layout": layout_ids(evolution.properties),
     }
     for what, numbers in held.items():
         for other in numbers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,7 @@ from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IoStats, SortKey, column_of
 from nimblepy.table.deletes import deleted_rows
 from nimblepy.table.model import DataFile, Entry, PartitionField
+from nimblepy.table.otree.layouts import WEIGHT_FIELD
 from nimblepy.table.places import readable_path
 from nimblepy.table.values import constant
 
@@ -83,6 +84,31 @@ class Reading:
     def __post_init__(self) -> None:
         self.open_files = OpenFiles(self._open, MOST_OPEN_FILES)
         self._files: dict[str, DataFile] = {}
+        self._weighted: Reading | None = None
+
+    def with_weights(self) -> Reading:
+        """The same files with the weights that rows of an OTree have as the last column."""
+        if self._weighted is None:
+            self._weighted = replace(self, schema=self.schema.append(WEIGHT_FIELD))
+        self._weighted.specs = self.specs
+        return self._weighted
+
+    @property
+    def io_stats(self) -> IoStats:
+        """What has been read of all files."""
+        found = self.open_files.io_stats
+        return found if self._weighted is None else found + self._weighted.io_stats
+
+    def reset_io_stats(self) -> None:
+        self.open_files.reset_io_stats()
+        if self._weighted is not None:
+            self._weighted.reset_io_stats()
+
+    def close(self) -> None:
+        """Lets go of open files."""
+        self.open_files.close()
+        if self._weighted is not None:
+            self._weighted.close()
 
     def child(self, file: DataFile) -> FixedRows:
         self._files[file.path] = file
@@ -173,10 +199,10 @@ class MemberRows(FilesSource):
 
     @property
     def io_stats(self) -> IoStats:
-        return self.reading.open_files.io_stats
+        return self.reading.io_stats
 
     def reset_io_stats(self) -> None:
-        self.reading.open_files.reset_io_stats()
+        self.reading.reset_io_stats()
 
     @cached_property
     def _live_rows(self) -> Positions:

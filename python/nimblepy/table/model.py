@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -38,6 +39,49 @@ class Metrics:
     column_bytes: Mapping[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """Rows of one cube of a tree in a file.
+
+    Attributes:
+        bits, prefix: the cube: how many leading bits the places of its rows share, and which.
+        least, most: weights of the rows, both included.
+    """
+
+    bits: int
+    prefix: int
+    least: int
+    most: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCubes:
+    """The cubes of a file.
+
+    Attributes:
+        space: how values become places, as ``Space.to_json`` has it.
+    """
+
+    space: str
+    cubes: tuple[Cube, ...]
+
+    def to_json(self) -> str:
+        """For the footer of the file."""
+        cubes = [[c.bits, c.prefix, c.least, c.most, c.rows] for c in self.cubes]
+        return json.dumps({"space": self.space, "cubes": cubes})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> FileCubes:
+        """The cubes of a footer.
+
+        Raises:
+            ValueError, TypeError, KeyError: it has none.
+        """
+        found = json.loads(text)
+        return cls(str(found["space"]), tuple(Cube(*map(int, c)) for c in found["cubes"]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
     """A file with rows, or with positions of deleted rows, as a manifest lists it.
@@ -48,6 +92,7 @@ class DataFile:
         path: absolute path or URI.
         format: as manifests call it, ``NIMBLEPY`` or ``PARQUET``.
         partition: values of the partition fields of the spec, as Iceberg stores them.
+        cubes: of a new file, those that an OTree put into it; manifests do not have them.
     """
 
     path: str
@@ -59,6 +104,7 @@ class DataFile:
     partition: tuple[Any, ...] = ()
     metrics: Metrics = field(default_factory=Metrics)
     sort_order_id: int | None = None
+    cubes: FileCubes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

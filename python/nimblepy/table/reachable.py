@@ -12,6 +12,7 @@ from nimblepy.errors import NimbleError
 from nimblepy.table import _iceberg as ice
 from nimblepy.table import plan_index
 from nimblepy.table.model import PLAN_INDEX, Manifest
+from nimblepy.table.otree.blocks import named_blobs
 from nimblepy.table.plan import decoded
 
 
@@ -30,6 +31,7 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
     """
     lists: dict[str, list[int]] = {}
     manifests: dict[str, list[int]] = {}
+    blobs: dict[str, list[int]] = {}
     files: dict[str, dict[str, list[int]]] = {"data": {}, "deletes": {}}
     known: dict[str, list[tuple[str, str]]] = {}
     for snapshot in metadata.snapshots:
@@ -46,12 +48,15 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
     for snapshot in metadata.snapshots:
         if PLAN_INDEX in snapshot.summary:
             indexes.setdefault(snapshot.summary[PLAN_INDEX], []).append(snapshot.id)
+        for name in named_blobs(snapshot):
+            blobs.setdefault(metadata.blob_path(name), []).append(snapshot.id)
     metadata_files: dict[str, list[int]] = {path: [] for path in metadata.metadata_files()}
     return {
         "metadata": metadata_files,
         "manifest list": lists,
         "manifest": manifests,
         "plan index": indexes,
+        "cubes": blobs,
         **files,
     }
 
@@ -83,6 +88,9 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
     for path in dict.fromkeys(snapshot.summary.get(PLAN_INDEX) for snapshot in lost):
         if path is not None and path not in indexes:
             found.append(path)
+    blobs = {name for snapshot in left for name in named_blobs(snapshot)}
+    ours = dict.fromkeys(name for snapshot in lost for name in named_blobs(snapshot))
+    found += [before.blob_path(name) for name in ours if name not in blobs]
     if after is not before:
         there = set(after.metadata_files())
         found += [path for path in before.metadata_files() if path not in there]

@@ -17,6 +17,7 @@ from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.model import DataFormat
+from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
 from nimblepy.table.write import Target
 
 _FORMAT = "nimblepy.data-format"
@@ -53,7 +54,7 @@ def check_property(name: object, value: object) -> None:
     """Refuses properties that are no text, or that nimblepy keeps for itself."""
     if not isinstance(name, str) or not isinstance(value, str) or not name:
         raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
-    if name in (_FORMAT, _INDEXES, _OPTIONS) or name == "format-version":
+    if name in (_FORMAT, _INDEXES, _OPTIONS, LAYOUT) or name == "format-version":
         raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
 
 
@@ -152,6 +153,8 @@ def target_of(metadata: ice.Metadata) -> Target:
         if tuple(primary) not in known:
             indexes.append(HashIndex(primary))
     stored = json.loads(metadata.properties.get(_OPTIONS, "{}"))
+    layout = layout_of(metadata.properties, metadata.column_name)
+    spaces = metadata.cubes(metadata.head()).spaces if isinstance(layout, OTree) else []
     for name, value in stored.items():
         if isinstance(value, list):
             stored[name] = tuple(value)
@@ -170,4 +173,14 @@ def target_of(metadata: ice.Metadata) -> Target:
         indexes=tuple(indexes),
         options=WriteOptions(**stored),
         target_bytes=int(metadata.properties.get(_TARGET, _TARGET_BYTES)),
+        layout=layout,
+        space=spaces[-1] if spaces else None,
+        rows_before=_rows_before(metadata),
     )
+
+
+def _rows_before(metadata: ice.Metadata) -> int:
+    """Rows of the newest snapshot, as far as it says."""
+    head = metadata.head()
+    said = "" if head is None else head.summary.get("total-records", "")
+    return int(said) if said.isdigit() else 0

@@ -42,6 +42,10 @@ from nimblepy.table.maintain import (
 from nimblepy.table.members import Reading
 from nimblepy.table.merge import Merge
 from nimblepy.table.model import DataFile, DataFormat, Snapshot
+from nimblepy.table.otree.estimate import Estimate, estimate, parsed
+from nimblepy.table.otree.layouts import Layout, layout_of
+from nimblepy.table.otree.sample import checked_fraction
+from nimblepy.table.otree.sample import sample as draw_sample
 from nimblepy.table.plan import SnapshotPlan
 from nimblepy.table.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.row_changes import (
@@ -147,6 +151,11 @@ class Table(VersionedRows[FileSet]):
         return found
 
     @property
+    def layout_by(self) -> Layout | None:
+        """Which rows come into one new file, as ``create_table`` takes it as ``layout``."""
+        return layout_of(self._metadata.properties, self._metadata.column_name)
+
+    @property
     def properties(self) -> dict[str, str]:
         """The table's properties."""
         return self._metadata.properties
@@ -173,6 +182,75 @@ class Table(VersionedRows[FileSet]):
         if not plan.has_deletes and all(manifest.rows >= 0 for manifest in plan.manifests):
             return sum(manifest.rows for manifest in plan.manifests)
         return self.current.num_rows
+
+    # ------------------------------------------------------------------ samples
+
+    def sample(
+        self,
+        fraction: float,
+        *,
+        seed: int | None = None,
+        columns: Columns = None,
+        filter: Filter = None,
+        params: Parameters = None,
+    ) -> pa.Table:
+        """Rows drawn at random, without replacement; each is taken with the same probability.
+
+        Rows of an OTree have random weights from when they were written. Without a seed those of
+        the lowest weights are taken, the same ones each time; with a seed those from a weight on
+        that depends on it, in a circle. Other rows are drawn anew, or as the seed says.
+
+        Args:
+            fraction: the probability, from 0 to 1.
+            seed: the same one draws the same rows of the same snapshot.
+            filter, params: as for :meth:`scan`; rows are drawn among those that pass.
+
+        Cost: where the layout is an :class:`nimblepy.OTree` without a cluster key, about that
+            share of the rows is read: without a seed from few files, with one a little of each.
+            With a cluster key files that have such weights are read as for a filter on them.
+            Elsewhere as :meth:`take` of as many rows.
+        """
+        share = checked_fraction(fraction)
+        cubes = self._metadata.cubes(self._snapshot)
+        asked = with_params(filter, params)
+        return draw_sample(self.current, cubes, share, seed, columns, asked)
+
+    def estimate(
+        self,
+        expression: str,
+        fraction: float,
+        *,
+        seed: int | None = None,
+        filter: Filter = None,
+        params: Parameters = None,
+        confidence: float = 0.95,
+    ) -> Estimate:
+        """What an aggregate is about, with an interval, from a sample of the rows.
+
+        Args:
+            expression: ``"count(*)"``, ``"count(x)"``, ``"sum(x)"`` or ``"avg(x)"`` of a column;
+                nulls have no part in it.
+            fraction, seed, filter, params: as for :meth:`sample`; the fraction is above 0.
+            confidence: the probability with which the interval has the true value.
+
+        Raises:
+            InvalidArgumentError: another expression, or a column without numbers.
+
+        Example:
+            >>> table.estimate("avg(price)", 0.01)  # doctest: +SKIP
+            Estimate(expression='avg(price)', value=33.1, low=32.9, high=33.3, ...)
+        """
+        if not isinstance(confidence, float) or not 0 < confidence < 1:
+            raise InvalidArgumentError(
+                f"confidence: expected above 0 and below 1, got {confidence!r}"
+            )
+        if checked_fraction(fraction) == 0:
+            raise InvalidArgumentError("estimate: a sample of no rows says nothing")
+        kind, column = parsed(expression, self.schema)
+        names = [] if column is None else [column]
+        found = self.sample(fraction, seed=seed, columns=names, filter=filter, params=params)
+        values = None if column is None else found.column(0)
+        return estimate(expression, kind, values, found.num_rows, float(fraction), confidence)
 
     def snapshots(self) -> pa.Table:
         """All snapshots that were not expired, in the order of their commits.
@@ -381,7 +459,7 @@ class Table(VersionedRows[FileSet]):
         metadata = self._newest()
         property = format_property(data_format)
         rows = self._current_files(metadata)
-        target = replace(target_of(metadata), data_format=data_format)
+        target = replace(target_of(metadata), data_format=data_format, rows_before=0)
         files = write_rows(rows.scan().to_reader(), target, progress=progress)
         done = self._commit(Conversion(files, self._current_files, metadata), metadata, begin)
         self._set_property(property)
@@ -868,7 +946,7 @@ class Table(VersionedRows[FileSet]):
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.
 
-        ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, metadata),
+        ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, metadata, cubes),
         ``reachable``, and the ids of the ``snapshots`` that name it.
         """
         return census(self._reload)
@@ -895,7 +973,7 @@ class Table(VersionedRows[FileSet]):
     def close(self) -> None:
         """Lets go of open files; results that were handed out stay valid."""
         for reading in self._readings.values():
-            reading.open_files.close()
+            reading.close()
         self.release()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import Path
 
 Apply: TypeAlias = Callable[[pa.Array], pa.Array]
 
@@ -263,6 +264,14 @@ def _step(state: int, word: int) -> int:
 
 
 # ------------------------------------------------------------------ splitting rows
+
+
+def column_at(table: pa.Table, path: Path) -> pa.ChunkedArray:
+    """The column of a table at a path of struct fields."""
+    column = table.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
+    return column
 
 
 def split_rows(keys: Sequence[pa.Array]) -> list[tuple[tuple[Any, ...], pa.Array]]:

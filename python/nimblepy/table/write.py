@@ -31,11 +31,14 @@ from nimblepy.table.model import (
     SUFFIXES,
     DataFile,
     DataFormat,
+    FileCubes,
     Metrics,
     PartitionField,
 )
+from nimblepy.table.otree.arrange import CubeRows, in_cubes, in_order
+from nimblepy.table.otree.layouts import WEIGHT_FIELD, Layout, OTree
 from nimblepy.table.places import readable_path, remove_file
-from nimblepy.table.transforms import Apply, split_rows, transform
+from nimblepy.table.transforms import Apply, column_at, split_rows, transform
 from nimblepy.table.types import Conformer
 from nimblepy.table.values import internal_value
 
@@ -44,7 +47,15 @@ _SPLIT_BYTES = 64 << 20
 # Files that are written at the same time; of more partitions, the one longest without rows ends.
 _MOST_OPEN = 32
 _TARGET_BYTES = 256 << 20
+# Steps in which a file of a layout is filled: it ends with the one that reaches the target.
+_STEPS = 8
 _ROW_GROUP_ROWS = 1 << 17
+# Arrow bytes for each byte of a file that are counted upon before any is written.
+_LEAST_PACKING = 1.5
+# Row groups of a Parquet file in the order of weights, of which samples read the first ones.
+_GROUPS_BY_WEIGHT, _LEAST_GROUP = 16, 1 << 13
+# Where the footer of a file repeats its cubes.
+_CUBES = "nimblepy.otree"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +65,8 @@ class Target:
     Attributes:
         schema: the table's columns, with field ids.
         unique: no cluster key may occur twice in a file.
+        rows_before: rows of the table that new ones come to, of which an OTree takes account.
+        space: how the newest rows of an OTree became places.
     """
 
     location: str
@@ -67,6 +80,14 @@ class Target:
     indexes: tuple[HashIndex | SortedIndex, ...] = ()
     options: WriteOptions = field(default_factory=WriteOptions)
     target_bytes: int = _TARGET_BYTES
+    layout: Layout | None = None
+    rows_before: int = 0
+    space: str | None = None
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of the files: those of the table, and the weights of an OTree."""
+        return self.schema.append(WEIGHT_FIELD) if isinstance(self.layout, OTree) else self.schema
 
     def new_path(self, kind: str = "data") -> str:
         """The path of a file that there has not been."""
@@ -85,7 +106,8 @@ def write_rows(
 
     Args:
         data: tabular data with the table's columns, in any order; nullable ones may be missing.
-        presorted: rows arrive in the order of the cluster key, which is verified.
+        presorted: rows arrive in the order of the cluster key, which is verified; of no use where
+            a layout brings them into an order of its own.
 
     Returns:
         The files, none of them empty.
@@ -98,11 +120,26 @@ def write_rows(
     Cost: memory is bounded by the sort memory of the write options and some batches.
     """
     reader, total = as_reader(data)
-    writing = _Writing(target, presorted, Progress(progress, total))
+    writing = _Writing(target, presorted and target.layout is None, Progress(progress, total))
     try:
-        conform = Conformer(reader.schema, target.schema)
-        for table in _pieces(reader, conform):
-            writing.add(table)
+        pieces = _pieces(reader, Conformer(reader.schema, target.schema))
+        memory = target.options.sort_memory_bytes
+        if isinstance(target.layout, OTree):
+            for found in in_cubes(
+                pieces,
+                target.layout,
+                memory,
+                rows_before=target.rows_before,
+                file_bytes=round(target.target_bytes * _LEAST_PACKING),
+                space=target.space,
+            ):
+                writing.add_file(found)
+        else:
+            if target.layout is not None:
+                step = min(_SPLIT_BYTES, target.target_bytes // _STEPS)
+                pieces = in_order(pieces, target.layout, memory, step_bytes=step)
+            for table in pieces:
+                writing.add(table)
         return writing.finish()
     except (pa.ArrowInvalid, OverflowError, UnicodeDecodeError) as error:
         writing.abort()
@@ -151,6 +188,14 @@ class _Writing:
             if file.arrow_bytes >= self._target.target_bytes * self._packing:
                 self._close(partition)
         self._progress.advance(table.num_rows)
+
+    def add_file(self, found: CubeRows) -> None:
+        """Writes a file of its own."""
+        kind = _NimbleFile if self._target.data_format == "nimble" else _ParquetFile
+        file = self._open[()] = kind(self._target, False, shared=False, cubes=found.cubes)
+        file.add(found.rows)
+        self._close(())
+        self._progress.advance(found.rows.num_rows)
 
     def _file(self, partition: tuple[Any, ...]) -> _NimbleFile | _ParquetFile:
         file = self._open.get(partition)
@@ -203,7 +248,7 @@ class _Splitter:
         if not self._transforms:
             yield (), table
             return
-        keys = [apply(_column(table, path).combine_chunks()) for path, apply in self._transforms]
+        keys = [apply(column_at(table, path).combine_chunks()) for path, apply in self._transforms]
         groups = split_rows([_array(key) for key in keys])
         for scalars, rows in groups:
             values = tuple(internal_value(scalar.type, scalar) for scalar in scalars)
@@ -237,20 +282,14 @@ def _columns_by_id(schema: pa.Schema) -> dict[int, tuple[tuple[str, ...], pa.Dat
     }
 
 
-def _column(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
-    import pyarrow.compute as pc
-
-    column = table.column(path[0])
-    for name in path[1:]:
-        column = pc.struct_field(column, [column.type.get_field_index(name)])
-    return column
-
-
 class _NimbleFile:
     """A nimble file that is being written."""
 
-    def __init__(self, target: Target, presorted: bool, *, shared: bool) -> None:
+    def __init__(
+        self, target: Target, presorted: bool, *, shared: bool, cubes: FileCubes | None = None
+    ) -> None:
         self._target = target
+        self._cubes = cubes
         self._path = target.new_path()
         self.arrow_bytes = 0
         self._metrics = MetricsCollector(target.schema)
@@ -260,18 +299,18 @@ class _NimbleFile:
             options = replace(options, sort_memory_bytes=max(least, options.sort_memory_bytes // 8))
         self._writer = Writer(
             readable_path(self._path),
-            target.schema,
+            target.file_schema,
             cluster_by=list(target.cluster_by) or None,
             unique=target.unique,
             presorted=presorted and bool(target.cluster_by),
             indexes=target.indexes,
             options=options,
+            metadata=None if cubes is None else {_CUBES: cubes.to_json()},
         )
 
     def add(self, table: pa.Table) -> None:
         self.arrow_bytes += table.nbytes
-        for batch in table.to_batches():
-            self._metrics.add(batch)
+        _collect(self._metrics, table, self._target)
         self._writer.write(table)
 
     def finish(self, partition: tuple[Any, ...]) -> DataFile:
@@ -286,6 +325,7 @@ class _NimbleFile:
             partition=partition,
             metrics=metrics,
             sort_order_id=self._target.sort_order_id,
+            cubes=self._cubes,
         )
 
     def abort(self) -> None:
@@ -295,8 +335,11 @@ class _NimbleFile:
 class _ParquetFile:
     """A Parquet file: its rows are held, ordered and then written."""
 
-    def __init__(self, target: Target, presorted: bool, *, shared: bool) -> None:
+    def __init__(
+        self, target: Target, presorted: bool, *, shared: bool, cubes: FileCubes | None = None
+    ) -> None:
         self._target = target
+        self._cubes = cubes
         self._presorted = presorted
         self._path = target.new_path()
         self.arrow_bytes = 0
@@ -305,15 +348,19 @@ class _ParquetFile:
 
     def add(self, table: pa.Table) -> None:
         self.arrow_bytes += table.nbytes
-        for batch in table.to_batches():
-            self._metrics.add(batch)
+        _collect(self._metrics, table, self._target)
         self._tables.append(table)
 
     def finish(self, partition: tuple[Any, ...]) -> DataFile:
         table = sorted_rows(
             pa.concat_tables(self._tables), self._target.cluster_by, presorted=self._presorted
         )
-        size = write_parquet(table, self._path)
+        group_rows = _ROW_GROUP_ROWS
+        if self._cubes is not None:
+            more = {**(table.schema.metadata or {}), _CUBES: self._cubes.to_json()}
+            table = table.replace_schema_metadata(more)
+            group_rows = min(group_rows, max(_LEAST_GROUP, table.num_rows // _GROUPS_BY_WEIGHT))
+        size = write_parquet(table, self._path, group_rows)
         return DataFile(
             path=self._path,
             format=FILE_FORMATS["parquet"],
@@ -323,6 +370,7 @@ class _ParquetFile:
             partition=partition,
             metrics=self._metrics.result(),
             sort_order_id=self._target.sort_order_id,
+            cubes=self._cubes,
         )
 
     def abort(self) -> None:
@@ -332,8 +380,14 @@ class _ParquetFile:
 
 def key_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
     """The columns of a key in its order, named by numbers."""
-    columns = [_column(table, resolve_column(table.schema, key.column).path) for key in keys]
+    columns = [column_at(table, resolve_column(table.schema, key.column).path) for key in keys]
     return pa.table(columns, names=[str(i) for i in range(len(keys))])
+
+
+def _collect(metrics: MetricsCollector, table: pa.Table, target: Target) -> None:
+    """Takes statistics of the table's columns, without those that files alone have."""
+    for batch in table.to_batches():
+        metrics.add(batch.select(range(len(target.schema))))
 
 
 def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = False) -> pa.Table:
@@ -354,19 +408,19 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = F
     return table.take(pa.array(order))
 
 
-def write_parquet(table: pa.Table, path: str) -> int:
+def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS) -> int:
     """Writes a Parquet file, and gives its size in bytes."""
     from pyarrow import parquet
 
     place = locate(readable_path(path))
     if place.is_local:
         with open(place.path, "wb") as sink:
-            parquet.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP_ROWS)
+            parquet.write_table(table, sink, compression="zstd", row_group_size=group_rows)
             sink.flush()
             os.fsync(sink.fileno())
             return sink.tell()
     buffer = pa.BufferOutputStream()
-    parquet.write_table(table, buffer, compression="zstd", row_group_size=_ROW_GROUP_ROWS)
+    parquet.write_table(table, buffer, compression="zstd", row_group_size=group_rows)
     octets = buffer.getvalue()
     sink = place.sink()
     sink.write(octets)

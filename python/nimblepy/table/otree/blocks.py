@@ -1,0 +1,253 @@
+"""Which cubes lie in which files, kept beside the metadata in one Puffin file for each commit.
+
+Nothing depends on these: a file whose blob is lost or damaged says in its footer what it has, and
+its rows have their weights. Cubes of several commits are merged by putting them together, in any
+order, so that a commit that lost a race names its own again beside those of the winner.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.table.model import Cube, DataFile, FileCubes, Snapshot
+from nimblepy.table.otree.tree import Numbers
+
+# Where a snapshot's summary names the Puffin files, which lie beside the metadata.
+BLOBS = "nimblepy.otree"
+# Blobs that a snapshot names before they are written as one.
+MOST_BLOBS = 20
+_KIND = "nimblepy-otree-v1"
+_MAGIC = b"PFA1"
+_TAIL = struct.Struct("<i4s4s")
+# Blobs that a process keeps.
+_KEPT = 64
+
+_SCHEMA = pa.schema(
+    {
+        "file": pa.int32(),
+        "space": pa.int32(),
+        "bits": pa.uint8(),
+        "prefix": pa.uint64(),
+        "least": pa.int32(),
+        "most": pa.int32(),
+        "rows": pa.int64(),
+    }
+)
+_TEXTS = pa.schema({"text": pa.string()})
+
+
+class Blocks:
+    """The cubes of some files.
+
+    Attributes:
+        files: their paths.
+        spaces: how their values became places.
+        table: one row for each cube in a file: ``file`` and ``space`` by position, and the fields
+            of :class:`nimblepy.table.model.Cube`.
+    """
+
+    def __init__(self, files: Sequence[str], spaces: Sequence[str], table: pa.Table) -> None:
+        self.files = list(files)
+        self.spaces = list(spaces)
+        self.table = table
+
+    @classmethod
+    def of_files(cls, found: Iterable[tuple[str, FileCubes]]) -> Blocks:
+        """Those that files were written with."""
+        files: list[str] = []
+        spaces: dict[str, int] = {}
+        rows: list[tuple[int, ...]] = []
+        for path, item in found:
+            space = spaces.setdefault(item.space, len(spaces))
+            for cube in item.cubes:
+                facts = (cube.bits, cube.prefix, cube.least, cube.most, cube.rows)
+                rows.append((len(files), space, *facts))
+            files.append(path)
+        columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
+        arrays = [
+            pa.array(values, kind.type) for values, kind in zip(columns, _SCHEMA, strict=True)
+        ]
+        return cls(files, list(spaces), pa.Table.from_arrays(arrays, schema=_SCHEMA))
+
+    @classmethod
+    def merged(cls, parts: Sequence[Blocks], live: set[str] | None = None) -> Blocks:
+        """All of these; each file once, and only ``live`` ones if that is given."""
+        files: dict[str, int] = {}
+        spaces: dict[str, int] = {}
+        tables = []
+        for part in parts:
+            new = [path not in files and (live is None or path in live) for path in part.files]
+            used = np.flatnonzero(np.array(new, np.bool_)[part.column("file")])
+            numbers = np.array(
+                [
+                    files.setdefault(p, len(files)) if n else -1
+                    for p, n in zip(part.files, new, strict=True)
+                ],
+                np.int32,
+            )
+            at = np.array([spaces.setdefault(text, len(spaces)) for text in part.spaces], np.int32)
+            table = part.table.take(pa.array(used))
+            for name, by in (("file", numbers), ("space", at)):
+                position = table.schema.get_field_index(name)
+                column = pa.array(by[table.column(name).to_numpy()], pa.int32())
+                table = table.set_column(position, _SCHEMA.field(name), column)
+            tables.append(table)
+        return cls(list(files), list(spaces), pa.concat_tables([_SCHEMA.empty_table(), *tables]))
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def column(self, name: str) -> Any:
+        return self.table.column(name).to_numpy()
+
+    @cached_property
+    def by_path(self) -> dict[str, int]:
+        """Positions of files."""
+        return {path: i for i, path in enumerate(self.files)}
+
+    @cached_property
+    def weights(self) -> tuple[Numbers, Numbers]:
+        """The least and the greatest weight of each file."""
+        least = np.full(len(self.files), 1 << 31, np.int64)
+        most = np.full(len(self.files), -(1 << 31) - 1, np.int64)
+        np.minimum.at(least, self.column("file"), self.column("least"))
+        np.maximum.at(most, self.column("file"), self.column("most"))
+        return least, most
+
+    def of(self, path: str) -> FileCubes | None:
+        """The cubes of one file."""
+        number = self.by_path.get(path)
+        if number is None:
+            return None
+        rows = self.table.take(pa.array(np.flatnonzero(self.column("file") == number))).to_pylist()
+        cubes = tuple(Cube(r["bits"], r["prefix"], r["least"], r["most"], r["rows"]) for r in rows)
+        return FileCubes(self.spaces[rows[0]["space"]], cubes) if rows else None
+
+    # ------------------------------------------------------------------ as a Puffin file
+
+    def to_bytes(self) -> bytes:
+        """A Puffin file with one blob."""
+        payload = b"".join(map(_stream, (self.table, _texts(self.files), _texts(self.spaces))))
+        blob = {
+            "type": _KIND,
+            "fields": [],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": len(_MAGIC),
+            "length": len(payload),
+            "properties": {"crc32": str(zlib.crc32(payload))},
+        }
+        footer = json.dumps({"blobs": [blob], "properties": {"created-by": "nimblepy"}}).encode()
+        tail = _TAIL.pack(len(footer), bytes(4), _MAGIC)
+        return b"".join([_MAGIC, payload, _MAGIC, footer, tail])
+
+    @classmethod
+    def from_bytes(cls, octets: bytes) -> Blocks:
+        """What :meth:`to_bytes` made.
+
+        Raises:
+            ValueError: it is something else, or damaged.
+        """
+        try:
+            return cls._from_bytes(octets)
+        except (ValueError, TypeError, KeyError, struct.error, OSError) as error:
+            raise ValueError(f"no blob of cubes, or damaged: {error}") from error
+
+    @classmethod
+    def _from_bytes(cls, octets: bytes) -> Blocks:
+        end = len(octets) - _TAIL.size
+        if end < 2 * len(_MAGIC) or not octets.startswith(_MAGIC):
+            raise ValueError("not a Puffin file")
+        size, flags, magic = _TAIL.unpack(octets[end:])
+        if magic != _MAGIC or any(flags) or not 0 <= size <= end - 2 * len(_MAGIC):
+            raise ValueError("its footer is not as expected")
+        (blob,) = json.loads(octets[end - size : end])["blobs"]
+        begin, length = int(blob["offset"]), int(blob["length"])
+        if blob["type"] != _KIND or not len(_MAGIC) <= begin <= begin + length <= end - size:
+            raise ValueError(f"a blob of type {blob['type']!r} that lies at {begin}")
+        payload = octets[begin : begin + length]
+        if zlib.crc32(payload) != int(blob["properties"]["crc32"]):
+            raise ValueError("its checksum is another")
+        source = pa.BufferReader(payload)
+        table, files, spaces = (pa.ipc.open_stream(source).read_all() for _ in range(3))
+        table.validate(full=True)
+        if table.schema != _SCHEMA or files.schema != _TEXTS or spaces.schema != _TEXTS:
+            raise ValueError(f"columns {table.schema.names}")
+        found = cls(files.column(0).to_pylist(), spaces.column(0).to_pylist(), table)
+        for name, count in (("file", len(files)), ("space", len(spaces))):
+            numbers = found.column(name)
+            if len(numbers) and not (0 <= int(numbers.min()) <= int(numbers.max()) < count):
+                raise ValueError(f"a {name} beyond {count}")
+        return found
+
+
+def _texts(values: Sequence[str]) -> pa.Table:
+    return pa.table({"text": pa.array(values, pa.string())}, schema=_TEXTS)
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+# ------------------------------------------------------------------ those of a snapshot
+
+
+def blob_names(snapshots: Iterable[Snapshot]) -> list[str]:
+    """Names of the blobs that a snapshot has, which comes first, then those before it.
+
+    A commit of another writer names none; then those of the last one that does hold.
+    """
+    for snapshot in snapshots:
+        found = named_blobs(snapshot)
+        if found:
+            return found
+    return []
+
+
+def named_blobs(snapshot: Snapshot) -> list[str]:
+    """Names of the blobs that the summary of a snapshot itself has."""
+    text = snapshot.summary.get(BLOBS, "")
+    return [name for name in text.split(",") if name and "/" not in name]
+
+
+_kept: OrderedDict[str, Blocks] = OrderedDict()
+
+
+def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
+    """The cubes of some blobs, as far as these can be read. Cost: each is read once."""
+    parts = []
+    for path in paths:
+        found = _kept.get(path)
+        if found is None:
+            try:
+                found = Blocks.from_bytes(read(path))
+            except (OSError, ValueError):
+                continue
+            _kept[path] = found
+            while len(_kept) > _KEPT:
+                _kept.popitem(last=False)
+        parts.append(found)
+    return parts[0] if len(parts) == 1 else Blocks.merged(parts)
+
+
+def forget_blobs() -> None:
+    """Forgets what was read of blobs, so that it is read again."""
+    _kept.clear()
+
+
+def new_blocks(files: Iterable[DataFile]) -> Blocks:
+    """The cubes of files that are being committed."""
+    return Blocks.of_files((file.path, file.cubes) for file in files if file.cubes is not None)
