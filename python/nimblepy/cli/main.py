@@ -412,6 +412,22 @@ def table_compact(
     run_compact(table, filter, target_mb << 20, not everything, as_json=json)
 
 
+@tables.command("layout")
+def table_layout(
+    table: TableArgument,
+    plot: Annotated[
+        str | None, typer.Option(help="File for a picture: .svg, or .html for a page.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", help="Of the picture: a,b.")
+    ] = None,
+) -> None:
+    """Tell which rows lie in one file, or draw it."""
+    from nimblepy.cli.table import show_layout
+
+    show_layout(table, columns, plot)
+
+
 @tables.command("expire")
 def table_expire(
     table: TableArgument,

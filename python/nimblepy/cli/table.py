@@ -18,6 +18,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.types import format_bytes
 from nimblepy.table.catalog import connect
 from nimblepy.table.maintain import Removal
+from nimblepy.table.otree.plot import page
 from nimblepy.table.table import Table
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -153,6 +154,19 @@ def show_health(text: str, plot: str | None, *, as_json: bool) -> None:
         print_json(asdict(found))
     else:
         typer.echo(repr(found))
+
+
+def show_layout(text: str, columns: str | None, path: str | None) -> None:
+    """What the layout is; or a picture of it, as SVG or HTML."""
+    table = open_table(text)
+    if path is None:
+        typer.echo(f"{table.name}: {table.layout_by or 'no layout'}")
+        return
+    svg = table.draw_layout(None if columns is None else split_names(columns))
+    made = page(svg, table.name) if path.endswith((".html", ".htm")) else svg
+    with open(path, "w", encoding="utf-8") as sink:
+        sink.write(made)
+    typer.echo(f"{path}: {format_bytes(len(made))}")
 
 
 def run_expire(

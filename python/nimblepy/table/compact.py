@@ -201,7 +201,11 @@ def write(group: Group, rows: FileSet, target: Target, progress: Progress) -> No
     Cost: reads its files once; sorted files are merged, others are sorted, on disk if need be.
     """
     keys = rows.cluster_by
-    sorted_files = bool(keys) and all(_is_sorted(member, rows) for member in group.members)
+    sorted_files = (
+        bool(keys)
+        and target.layout is None
+        and all(_is_sorted(member, rows) for member in group.members)
+    )
     batch_rows = _batch_rows(group)
 
     def opened(member: Member) -> Callable[[], Iterator[pa.RecordBatch]]:

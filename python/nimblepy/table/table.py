@@ -43,7 +43,9 @@ from nimblepy.table.members import Reading
 from nimblepy.table.merge import Merge
 from nimblepy.table.model import DataFile, DataFormat, Snapshot
 from nimblepy.table.otree.estimate import Estimate, estimate, parsed
-from nimblepy.table.otree.layouts import Layout, layout_of
+from nimblepy.table.otree.layouts import Layout, OTree, layout_of
+from nimblepy.table.otree.optimize import optimize
+from nimblepy.table.otree.plot import plot
 from nimblepy.table.otree.sample import checked_fraction
 from nimblepy.table.otree.sample import sample as draw_sample
 from nimblepy.table.plan import SnapshotPlan
@@ -519,6 +521,56 @@ class Table(VersionedRows[FileSet]):
             self._current_files,
             lambda change, metadata: self._commit(change, metadata, begin),
         )
+
+    def optimize_layout(
+        self, *, budget_bytes: int | None = None, progress: ProgressArg = None
+    ) -> Commit:
+        """Writes files anew where filters gain the most by it, in one commit.
+
+        Where the layout is an :class:`nimblepy.OTree`, these are subtrees whose files overlap, are
+        small, or lie where the values no longer do; what boxes of typical filters gain is
+        estimated from the bounds of the files. Other tables are compacted. As with
+        :meth:`compact`, no other commit is refused for it.
+
+        Args:
+            budget_bytes: most bytes of files of an OTree that are written anew; ``None``: as
+                many as are worth it. Repeated calls go on where the last one ended.
+
+        Raises:
+            ConflictError: as :meth:`append`.
+
+        Cost: a sample of the columns of the layout is read; files that are replaced are read and
+            written once.
+        """
+        if not isinstance(self.layout_by, OTree):
+            return self.compact(progress=progress)
+        most = None if budget_bytes is None else at_least("budget_bytes", budget_bytes, 1)
+        begin = time.perf_counter()
+        return optimize(
+            self._newest,
+            self._current_files,
+            lambda change, metadata: self._commit(change, metadata, begin),
+            budget=most,
+            progress=progress,
+        )
+
+    def draw_layout(self, columns: Sequence[str] | None = None) -> str:
+        """A picture of where the files lie, as SVG: by the ranks of two columns, the tree of an
+        OTree, and what part of the rows boxes read, beside other layouts.
+
+        Args:
+            columns: of the picture; the default is those of the layout.
+
+        Raises:
+            InvalidArgumentError: there is no layout and no column is given; or there are no rows.
+        """
+        layout = self.layout_by
+        names = list(columns or (() if layout is None else layout.names))
+        if not names:
+            raise InvalidArgumentError(
+                f"{self.name} has no layout; say the columns of which a picture is drawn"
+            )
+        return plot(self.current, names, self._metadata.cubes(self._snapshot))
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
         """Makes files that exist part of the table, as they are and where they are.

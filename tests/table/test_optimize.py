@@ -1,0 +1,122 @@
+"""Optimizing an OTree: the same rows, fewer of them read, within a budget; and its picture."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import nimblepy as nb
+from nimblepy.cli.main import app
+from nimblepy.table.otree.optimize import Extents, choose
+
+
+def part(number: int, rows: int = 600) -> pa.Table:
+    rng = np.random.default_rng(number)
+    return pa.table(
+        {
+            "id": np.arange(rows) + number * rows,
+            "price": rng.lognormal(3 + 0.1 * number, 1, rows),
+            "name": pa.array([f"n{i:03}" for i in rng.integers(0, 400, rows)]),
+        }
+    )
+
+
+def appended(tmp_path: Any, **more: Any) -> nb.Table:
+    table = nb.connect(tmp_path).create_table(
+        "a.b", part(0).schema, layout=nb.OTree(["price", "name"], cube_rows=100), **more
+    )
+    for number in range(6):
+        table.append(part(number))
+    return table
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"data_format": "parquet", "primary_key": "id"}], ids=["plain", "keyed"]
+)
+def test_rows_stay_and_files_become_fewer(tmp_path: Any, more: Any) -> None:
+    table = appended(tmp_path, **more)
+    table.delete("id between 100 and 300")
+    wanted = sorted(set(range(3600)) - set(range(100, 301)))
+    files, size = table.current.num_files, table.size_bytes
+    done = table.optimize_layout(budget_bytes=size // 3)
+    assert 0 < done.files_removed < files
+    assert done.rows_inserted == done.rows_deleted == 0
+    assert sorted(table.to_table(["id"])["id"].to_pylist()) == wanted
+    some = table.current.num_files
+    assert some < files
+    table.optimize_layout()
+    assert table.current.num_files < some
+    assert sorted(table.sample(1)["id"].to_pylist()) == wanted
+    assert sorted(table.to_table(["id"])["id"].to_pylist()) == wanted
+    assert table.optimize_layout().files_removed == 0
+    if more:
+        assert table.get(99)["id"] == 99
+        assert table.get(100) is None
+
+
+def test_a_delete_meanwhile_is_kept(tmp_path: Any) -> None:
+    table = appended(tmp_path)
+    other = nb.connect(tmp_path).table("a.b")
+    current = table._current_files
+    seen = []
+
+    def files_of(metadata: Any) -> Any:
+        if not seen:
+            seen.append(other.delete("id < 50"))
+        return current(metadata)
+
+    table._current_files = files_of  # type: ignore[method-assign]
+    table.optimize_layout()
+    table.refresh()
+    assert table.num_rows == 3550
+    assert table.count_rows("id < 50") == 0
+
+
+def test_other_tables_are_compacted(tmp_path: Any) -> None:
+    table = nb.connect(tmp_path).create_table("a.b", part(0).schema)
+    assert table.optimize_layout().files_removed == 0
+    for number in range(4):
+        table.append(part(number))
+    table.optimize_layout()
+    assert table.current.num_files == 1
+
+
+def test_what_overlaps_most_comes_first() -> None:
+    """Two files over everything gain more than two that lie beside each other."""
+    lower = np.array([[0, 0], [0, 0], [0.5, 0], [0.5, 0.25]], float)
+    upper = np.array([[1, 1], [1, 1], [0.75, 0.25], [0.75, 0.5]], float)
+    files = Extents(lower, upper, np.full(4, 1000), np.full(4, 10), np.arange(4))
+    assert [group.tolist() for group in choose(files, 250, 20)] == [[0, 1]]
+    assert choose(files, 250, 19) == [] or 0 not in choose(files, 250, 19)[0]
+    same = Extents(lower, upper, np.full(4, 1000), np.full(4, 10), np.zeros(4, int))
+    assert choose(same, 250, 1000) == []
+
+
+@pytest.mark.parametrize("name", ["layout.svg", "layout.html"])
+def test_a_picture(tmp_path: Any, name: str) -> None:
+    table = appended(tmp_path)
+    path = tmp_path / name
+    done = CliRunner().invoke(app, ["table", "layout", f"{tmp_path}#a.b", "--plot", str(path)])
+    assert done.exit_code == 0, done.output
+    text = path.read_text()
+    svg = ET.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
+    titles = [node for node in svg.iter() if node.tag.endswith("title")]
+    assert len(titles) == 2 * table.current.num_files
+    assert "this table" in text
+    assert "OTree" in CliRunner().invoke(app, ["table", "layout", f"{tmp_path}#a.b"]).output
+
+
+def test_a_picture_of_nothing(tmp_path: Any) -> None:
+    lake = nb.connect(tmp_path)
+    table = lake.create_table("a.b", part(0).schema)
+    with pytest.raises(nb.InvalidArgumentError, match="has no layout"):
+        table.draw_layout()
+    with pytest.raises(nb.InvalidArgumentError, match="no rows"):
+        table.draw_layout(["price"])
+    table.append(part(0))
+    assert "blobs are lost" in table.draw_layout(["price"])
