@@ -1,5 +1,9 @@
 #include "nimble/base/bitmap.h"
 
+#include <algorithm>
+
+#include "nimble/base/compiler.h"
+
 namespace nimble {
 namespace {
 
@@ -46,14 +50,27 @@ void fill_bits(uint8_t* bits, uint64_t begin, uint64_t n, bool value) {
   for (n %= 8; n > 0; --n) put_bit(bits, begin++, value);
 }
 
-uint64_t count_bits(const uint8_t* bits, uint64_t begin, uint64_t n) {
+NIMBLE_CLONES uint64_t count_bits(const uint8_t* bits, uint64_t begin,
+                                  uint64_t n) {
+  const auto ones_in = [](uint64_t word) {
+    return static_cast<uint64_t>(std::popcount(word));
+  };
   uint64_t ones = 0;
-  for (; n > 0 && begin % 8 != 0; --n) ones += get_bit(bits, begin++);
-  for (; n >= 64; n -= 64, begin += 64) {
-    ones +=
-        static_cast<uint64_t>(std::popcount(load<uint64_t>(bits + begin / 8)));
+  if (begin % 8 != 0) {
+    const uint64_t few = std::min(n, 8 - begin % 8);
+    ones += ones_in(load_bits(bits, begin, few));
+    begin += few;
+    n -= few;
   }
-  for (; n > 0; --n) ones += get_bit(bits, begin++);
+  for (; n >= 64; n -= 64, begin += 64) {
+    ones += ones_in(load<uint64_t>(bits + begin / 8));
+  }
+  for (; n > 0;) {
+    const uint64_t few = std::min<uint64_t>(n, 56);
+    ones += ones_in(load_bits(bits, begin, few));
+    begin += few;
+    n -= few;
+  }
   return ones;
 }
 

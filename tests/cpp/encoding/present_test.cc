@@ -1,6 +1,8 @@
 #include "nimble/encoding/strings/present.h"
 
 #include "encoding/text_samples.h"
+#include "nimble/encoding/core/later_encodings.h"
+#include "nimble/encoding/core/packed_offsets.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
 
@@ -70,6 +72,54 @@ TEST(Present, CountsThatCannotBeAreRefused) {
   const SegmentBody body{out.body.data(), out.body.size(), true};
   CHECK((*decoder)->decode(body, 0, sample.size, to).code() ==
         StatusCode::kCorrupt);
+}
+
+// Counts that say that no block has a string, of rows that all have one: what
+// append_ranges() names is none of the strings' bytes.
+TEST(Present, CountsThatLeaveStringsOutAreRefused) {
+  constexpr uint32_t kRows = 3000;
+  SegmentBuilder strings;
+  const Sample others = bytes_sample(kRows, comment);
+  REQUIRE(encode_values(others.values(), {}, &strings).is_ok());
+  for (const bool descending : {false, true}) {
+    SegmentBuilder out;
+    put_encoding_id(LaterEncodingId::kPresent, &out);
+    out.head.put_varint(kRows);
+    out.head.put_u8(0);
+    const std::vector<uint8_t> all(kRows / 8 + 8, 0xff);
+    Values where;
+    where.type = ValueType::boolean();
+    where.size = kRows;
+    where.data = all.data();
+    REQUIRE(encode_values(where, {}, &out).is_ok());  // constant: no body
+    CHECK(out.body.empty());
+    const std::vector<uint64_t> counts =
+        descending ? std::vector<uint64_t>{2000, 0}
+                   : std::vector<uint64_t>{kRows, kRows};
+    PackedOffsets::write(counts, &out.head);
+    out.head.put_u8(0);
+    out.head.put_bytes(strings.head.span());
+    ByteReader reader(out.head.span());
+    auto decoder = open_decoder(
+        &reader, {ValueType::bytes(), kRows, strings.body.size(), 0});
+    if (!decoder) {
+      CHECK(decoder.error().code() == StatusCode::kCorrupt);
+      continue;
+    }
+    for (uint32_t row = 0; row < kRows; row += 1024) {
+      std::vector<ByteRange> ranges;
+      (*decoder)->append_ranges(row, row + 1, &ranges);
+      if (!ranges.empty()) continue;
+      BytesSink sink;
+      Output to;
+      to.bytes = &sink;
+      const SegmentBody nothing{nullptr, strings.body.size(), false};
+      CHECK((*decoder)->gather(nothing, &row, 1, to).code() ==
+            StatusCode::kCorrupt);
+      CHECK((*decoder)->decode(nothing, row, row + 1, to).code() ==
+            StatusCode::kCorrupt);
+    }
+  }
 }
 
 }  // namespace

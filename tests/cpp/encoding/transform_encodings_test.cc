@@ -6,6 +6,9 @@
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/choose/nullable.h"
 #include "nimble/encoding/core/int_values.h"
+#include "nimble/encoding/core/later_encodings.h"
+#include "nimble/encoding/core/packed_offsets.h"
+#include "nimble/encoding/core/part.h"
 #include "nimble/encoding/floats/float_bits.h"
 #include "nimble/encoding/ints/differences.h"
 #include "nimble/encoding/ints/present_values.h"
@@ -196,6 +199,44 @@ TEST(PresentValues, TakeNothingForNulls) {
   REQUIRE(
       (*decoder)->decode({out.body.data(), out.body.size(), true}, 0, n, to));
   for (uint32_t i = 0; i < n; ++i) CHECK_EQ(get_bit(bits.data(), i), is(i));
+}
+
+// Counts that descend between blocks name no ranges, whatever rows have.
+TEST(PresentValues, CountsThatDescendAreRefused) {
+  constexpr uint32_t kRows = 12000;
+  const ValueType type = ValueType::signed_int(8);
+  const Sample others = int_sample(type, kRows, mix);
+  SegmentBuilder out, values;
+  REQUIRE(encode_values(others.values(), {}, &values).is_ok());
+  put_encoding_id(LaterEncodingId::kPresent, &out);
+  out.head.put_varint(kRows);
+  out.head.put(uint64_t{9});
+  out.head.put_u8(0);
+  const Sample all = bool_sample(kRows, [](uint32_t) { return true; });
+  REQUIRE(encode_values(all.values(), {}, &out).is_ok());  // constant: no body
+  std::vector<uint64_t> counts(num_blocks_of(kRows) - 1);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    counts[i] = i < 8 ? 1024 * (i + 1) : 100;
+  }
+  counts.back() = 2000;
+  PackedOffsets::write(counts, &out.head);
+  out.head.put_u8(0);
+  out.head.put_bytes(values.head.span());
+  ByteReader reader(out.head.span());
+  auto decoder = open_decoder(&reader, {type, kRows, values.body.size(), 0});
+  if (!decoder) {
+    CHECK(decoder.error().code() == StatusCode::kCorrupt);
+    return;
+  }
+  std::vector<ByteRange> ranges;
+  (*decoder)->append_ranges(5000, 10000, &ranges);
+  CHECK(ranges.empty());
+  std::vector<uint64_t> got(5000 + AlignedBuffer::kSlack);
+  Output to;
+  to.data = reinterpret_cast<uint8_t*>(got.data());
+  const SegmentBody nothing{nullptr, values.body.size(), false};
+  CHECK((*decoder)->decode(nothing, 5000, 10000, to).code() ==
+        StatusCode::kCorrupt);
 }
 
 }  // namespace

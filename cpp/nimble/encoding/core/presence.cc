@@ -1,0 +1,134 @@
+#include "nimble/encoding/core/presence.h"
+
+#include <algorithm>
+
+#include "nimble/base/bitmap.h"
+#include "nimble/encoding/core/predicate.h"
+
+namespace nimble {
+
+Status Presence::write(const uint8_t* has, uint32_t rows,
+                       const EncodeContext& context, SegmentBuilder* out,
+                       ByteBuffer* has_head) {
+  Values where;
+  where.type = ValueType::boolean();
+  where.size = rows;
+  where.data = has;
+  const size_t place = out->head.size();
+  NIMBLE_RETURN_IF_ERROR(encode_child(where, context, 0, out));
+  if (has_head != nullptr) {
+    has_head->put_bytes(out->head.span().subspan(place + 1));
+  }
+  std::vector<uint64_t> counts;
+  uint64_t before = 0;
+  for (uint32_t b = 0; b + 1 < num_blocks_of(rows); ++b) {
+    before += count_bits(has, uint64_t{b} * kBlockValues, kBlockValues);
+    counts.push_back(before);
+  }
+  PackedOffsets::write(counts, &out->head);
+  return Status::ok();
+}
+
+Result<Presence> Presence::open(ByteReader* head, const DecodeContext& context,
+                                uint64_t count) {
+  const uint32_t rows = context.num_values;
+  if (count > rows) {
+    return Status::corrupt(std::to_string(count) + " values of " +
+                           std::to_string(rows) + " rows");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child where, Child::open(head, context, ValueType::boolean(), rows));
+  const uint32_t blocks = num_blocks_of(rows);
+  NIMBLE_ASSIGN_OR_RETURN(
+      PackedOffsets counts,
+      PackedOffsets::open(head, blocks > 0 ? blocks - 1 : 0));
+  uint64_t before = 0;
+  for (uint64_t i = 0; i <= counts.count(); ++i) {
+    const uint64_t next = i < counts.count() ? counts.get(i) : count;
+    if (next < before) {
+      return Status::corrupt(
+          std::to_string(next) + " rows with a value before block " +
+          std::to_string(i + 1) + ", " + std::to_string(before) +
+          " before the one before it");
+    }
+    before = next;
+  }
+  return Presence(rows, static_cast<uint32_t>(count), std::move(where),
+                  std::move(counts));
+}
+
+void Presence::append_ranges(uint32_t begin, uint32_t end, const Child& values,
+                             std::vector<ByteRange>* out) const {
+  if (begin >= end) return;
+  const uint32_t block = begin / kBlockValues;
+  where_.append_ranges(block * kBlockValues, end, out);
+  // Which of them these rows have is known when the booleans are.
+  values.append_ranges(before(block), before((end - 1) / kBlockValues + 1),
+                       out);
+}
+
+Status Presence::check(uint64_t first, uint64_t count,
+                       uint32_t last_block) const {
+  const uint32_t end = before(last_block + 1);
+  if (first + count <= end) return Status::ok();
+  return Status::corrupt("values [" + std::to_string(first) + ", " +
+                         std::to_string(first + count) +
+                         ") of rows up to block " + std::to_string(last_block) +
+                         ", which have " + std::to_string(end));
+}
+
+Result<Presence::Own> Presence::read(const SegmentBody& body, uint32_t begin,
+                                     uint32_t end, uint64_t* words) const {
+  const uint32_t block = begin / kBlockValues;
+  const uint32_t from = block * kBlockValues;
+  std::fill(words, words + div_ceil(end - from, 64), 0);
+  Output to;
+  to.data = reinterpret_cast<uint8_t*>(words);
+  NIMBLE_RETURN_IF_ERROR(where_.decode(body, from, end, to));
+  const uint64_t first = before(block) + count_bits(to.data, 0, begin - from);
+  const uint64_t count = count_bits(to.data, begin - from, end - begin);
+  NIMBLE_RETURN_IF_ERROR(check(first, count, (end - 1) / kBlockValues));
+  return Own{static_cast<uint32_t>(first), static_cast<uint32_t>(count)};
+}
+
+Result<uint32_t> Presence::find(const SegmentBody& body, const uint32_t* rows,
+                                uint32_t n, uint64_t* has,
+                                uint32_t* places) const {
+  uint32_t found = 0;
+  const auto find_in_block = [&](uint32_t block, size_t at,
+                                 size_t some) -> Status {
+    const uint32_t* const group = rows + at;
+    uint64_t words[kSelectionWords];
+    NIMBLE_ASSIGN_OR_RETURN(const Own own, read(body, block * kBlockValues,
+                                                group[some - 1] + 1, words));
+    const auto* bits = reinterpret_cast<const uint8_t*>(words);
+    uint64_t place = own.first;
+    uint32_t seen = 0;
+    for (size_t i = 0; i < some; ++i) {
+      const uint32_t row = group[i] % kBlockValues;
+      place += count_bits(bits, seen, row - seen);
+      seen = row;
+      if (!get_bit(bits, row)) continue;
+      set_bit(reinterpret_cast<uint8_t*>(has), at + i);
+      places[found++] = static_cast<uint32_t>(place);
+    }
+    return Status::ok();
+  };
+  NIMBLE_RETURN_IF_ERROR(for_row_groups(rows, n, find_in_block));
+  return found;
+}
+
+void Presence::prefetch(const SegmentBody& body, uint32_t row,
+                        const Child& values) const {
+  where_.prefetch(body, row);
+  const uint32_t block = row / kBlockValues;
+  const uint64_t first = before(block);
+  const uint64_t count = before(block + 1) - first;
+  if (count == 0) return;
+  // About there, if they are evenly spread.
+  const uint64_t at =
+      first + count * (row % kBlockValues) / block_rows(block, rows_);
+  values.prefetch(body, static_cast<uint32_t>(at));
+}
+
+}  // namespace nimble
