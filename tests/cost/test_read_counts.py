@@ -420,3 +420,56 @@ def test_open_15_million_rows_costs_one_read_and_lookup_five(tmp_path: Path) -> 
     assert file.get(4 * 7_654_321 + 1, ["a", "b"]) is not None
     assert file.io_stats.index_reads <= 2
     assert file.io_stats.data_reads <= 2
+
+
+def _kinds(n: int) -> dict[str, tuple[Any, int, int]]:
+    """A column of each kind, with the data reads and the rounds that one cold row takes at most.
+
+    More than one data read: parts of a segment (which rows have a value, high and low bits, a
+    dictionary and its codes) lie one after the other, each for 131,072 rows. One more round: where
+    a list's items lie is known when its ends are.
+    """
+    rng = np.random.default_rng(5)
+    ints = rng.integers(0, 2**40, n)
+    words = np.array([f"word-{i:05d}-{i * 7919 % 10007}" for i in range(3_000)])
+    texts = pa.array([f"some text {a}" for a in rng.integers(0, 10**9, n)])
+    nulls = rng.random(n) < 0.3
+    ends = np.concatenate([[0], np.cumsum(rng.integers(0, 8, n))]).astype(np.int32)
+    vectors = pa.array(rng.random(n * 8).astype(np.float32))
+    structs = [pa.array(ints), pa.array(ints[::-1])]
+    maybe = pa.array(nulls)
+    return {
+        "int": (ints, 1, 3),
+        "decimal float": (np.round(rng.random(n) * 1e5, 2), 1, 3),
+        "bool": (nulls, 1, 3),
+        "text": (texts, 1, 3),
+        "steps": (np.cumsum(np.where(rng.random(n) < 0.01, 1_000, 1)), 1, 3),
+        "int with nulls": (pa.array(ints, mask=nulls), 2, 3),
+        "float": (rng.random(n), 3, 3),
+        "float with nulls": (pa.array(rng.random(n), mask=nulls), 3, 3),
+        "text with nulls": (pa.array(texts.to_pylist(), mask=nulls), 2, 3),
+        "few texts": (words[rng.integers(0, len(words), n)], 2, 3),
+        "few texts with nulls": (pa.array(words[rng.integers(0, 3_000, n)], mask=nulls), 3, 3),
+        "few ints": (ints[:3_000][rng.integers(0, 3_000, n)], 2, 3),
+        "struct": (pa.StructArray.from_arrays(structs, ["x", "y"]), 2, 3),
+        "struct with nulls": (pa.StructArray.from_arrays(structs, ["x", "y"], mask=maybe), 3, 3),
+        "vector": (pa.FixedSizeListArray.from_arrays(vectors, 8), 3, 3),
+        "list": (pa.ListArray.from_arrays(ends, rng.integers(0, 2**40, ends[-1])), 2, 4),
+    }
+
+
+def test_get_cold_key_takes_a_few_data_reads_for_any_kind_of_column(tmp_path: Path) -> None:
+    n = 300_000
+    kinds = _kinds(n)
+    table = pa.table({"k": np.arange(n), **{name: kind[0] for name, kind in kinds.items()}})
+    nb.write(table, tmp_path / "t.nimble", cluster_by="k", presorted=True, unique=True)
+    for name, (_, most_reads, most_rounds) in kinds.items():
+        taken = []
+        for row in (7, 123_456, n - 5):
+            file = nb.open(tmp_path / "t.nimble", mmap=False)
+            file.reset_io_stats()
+            assert file.get(row, [name]) is not None
+            taken.append(file.io_stats.data_reads)
+            assert file.io_stats.rounds <= most_rounds, name
+            assert file.io_stats.bytes_read <= 64 << 10, name
+        assert max(taken) <= most_reads, (name, taken)
