@@ -68,6 +68,35 @@ TEST(Selection, PicksWhatTheDataIsMadeFor) {
       "dictionary n=2");
 }
 
+// What the sample's runs of 64 rows and blocks of 1024 see differently.
+TEST(Selection, PicksByWhatItTakesNotByOneRival) {
+  constexpr uint32_t kSegment = 131072;
+  // Sessions of about forty steps: each block of delta has a reset.
+  uint64_t step = 0;
+  const auto episodes =
+      ints([&](uint32_t i) { return mix(i) % 40 == 0 ? step = 0 : ++step; },
+           kSegment);
+  starts_with(chosen(episodes), "differences");
+  // Events within milliseconds, then minutes of nothing.
+  uint64_t at = 0;
+  const auto bursts = ints(
+      [&](uint32_t i) {
+        return at += mix(i) % 100 == 0 ? mix(i) % 400000000 : mix(i) % 512;
+      },
+      kSegment);
+  starts_with(chosen(bursts), "differences");
+  // Steps of a power of two: decimals with a common divisor.
+  const auto steps = double_sample(kSegment, [](uint32_t i) {
+    return (double(mix(i) % 4096) - 2048) / 1024;
+  });
+  CHECK(chosen(steps).find("scaled by 9765625") != std::string::npos);
+  // More distinct values than 32 KiB hold.
+  const auto ratios = double_sample(kSegment, [](uint32_t i) {
+    return double(mix(i) % 100) / double(mix(i + kSegment) % 99 + 1);
+  });
+  starts_with(chosen(ratios), "dictionary");
+}
+
 TEST(Selection, RoundTripsEverything) {
   for (const uint32_t n : {0u, 1u, 64u, 65u, 1025u, 4000u, 131072u}) {
     const auto small = [](uint32_t i) { return mix(i) % 100; };

@@ -35,11 +35,10 @@ Status select_floats(const Values& values, const EncodeContext& context,
                  });
   add_repetition(values, context, take_sample(values),
                  std::min(alp_bits, 8.0 * values.type.width), &candidates);
-  const uint32_t zeros = trailing_zero_bits(values);
-  if (zeros >= kMinZeroBits) {
-    const double bits = 8.0 * values.type.width - zeros;
+  const FloatBits bits = sample_float_bits(values);
+  if (bits.zeros >= kMinZeroBits) {
     candidates.add(
-        values.size * bits / 8, kSplitShare,
+        values.size * double{1} * bits.bits_per_value / 8, kSplitShare,
         [&](SegmentBuilder* to) -> Result<bool> {
           NIMBLE_RETURN_IF_ERROR(encode_float_bits(values, context, to));
           return true;

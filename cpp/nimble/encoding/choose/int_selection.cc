@@ -22,6 +22,7 @@ constexpr double kDeltaShare = 0.5;
 constexpr double kCompactDeltaShare = 0.95;
 // Differences as a child take several times as long to decode as packed ones:
 // they must take an eighth of them, half where the user asked for the smallest.
+// Where packed ones are no choice, they have to save as much as these would.
 constexpr double kDifferencesShare = 0.125;
 constexpr double kCompactDifferencesShare = 0.5;
 // Patches cost a row a search among the block's exceptions.
@@ -114,10 +115,11 @@ void add_delta(const Values& values, const EncodeContext& context,
   const double share =
       context.effort == Effort::kCompact ? kCompactDeltaShare : kDeltaShare;
   const double limit = candidates->limit() * share;
-  const double bytes =
+  double bytes =
       values.size * mean_delta_bits(values, sample) / 8 + values.size / 40.0;
+  // Runs of a sample are shorter than blocks, and may lie between outliers.
+  if (bytes < limit) bytes = static_cast<double>(delta_bytes(values));
   candidates->add(bytes, share, [=](SegmentBuilder* out) -> Result<bool> {
-    if (static_cast<double>(delta_bytes(values)) >= limit) return false;
     NIMBLE_RETURN_IF_ERROR(encode_delta(values, out));
     return true;
   });
@@ -127,7 +129,7 @@ void add_delta(const Values& values, const EncodeContext& context,
   const double nested_share = context.effort == Effort::kCompact
                                   ? kCompactDifferencesShare
                                   : kDifferencesShare;
-  if (nested >= bytes * nested_share) return;
+  if (bytes < limit && nested >= bytes * nested_share) return;
   candidates->add(nested, share, [=](SegmentBuilder* out) -> Result<bool> {
     NIMBLE_RETURN_IF_ERROR(encode_differences(values, context, out));
     return true;

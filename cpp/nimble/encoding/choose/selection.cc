@@ -93,6 +93,10 @@ namespace {
 
 // Dictionaries and runs cost a random row a second look: they must save this.
 constexpr double kRepetitionShare = 0.9;
+// A large dictionary costs a cold lookup more than a block of values would, and
+// memory wherever it is decoded: with its codes it must save half.
+constexpr double kLargeDictionaryBytes = 32768;
+constexpr double kLargeDictionaryShare = 0.5;
 // Rows that are not the common value, at most, in sparse.
 constexpr double kMaxSparseExceptions = 0.1;
 // Rows that are not the most frequent value, at most, in present; what a bit
@@ -122,8 +126,15 @@ void add_dictionary(const Values& values, const EncodeContext& context,
       std::ceil(std::log2(count)) * (by_frequency ? kLikelyEntropy : 1);
   const double bytes = (values.size * bits + count * value_bits) / 8;
   const double limit = candidates->limit();
+  const auto share = [effort = context.effort,
+                      width = values.type.width](double distinct) {
+    return effort == Effort::kBalanced &&
+                   distinct * width > kLargeDictionaryBytes
+               ? kLargeDictionaryShare
+               : kRepetitionShare;
+  };
   candidates->add(
-      bytes, kRepetitionShare, [=](SegmentBuilder* out) -> Result<bool> {
+      bytes, share(count), [=](SegmentBuilder* out) -> Result<bool> {
         DistinctValues distinct;
         if (!distinct.build(values, limits)) return false;
         const double real =
@@ -131,7 +142,7 @@ void add_dictionary(const Values& values, const EncodeContext& context,
                 ? code_entropy(distinct) / 8
                 : values.size / 8.0 * bit_width_of(distinct.count() - 1);
         if (real + distinct.count() * value_bits / 8 >=
-            limit * kRepetitionShare) {
+            limit * share(distinct.count())) {
           return false;
         }
         NIMBLE_RETURN_IF_ERROR(encode_dictionary(distinct, context, out));

@@ -21,8 +21,9 @@ namespace nimble {
 inline constexpr int kMaxSelectionDepth = 4;
 // Fewer values than this are not worth a second thought.
 inline constexpr uint32_t kMinSelectionValues = 64;
-// A cold lookup has to read a dictionary whole, and 64 KiB at most.
-inline constexpr uint64_t kMaxBalancedDictionaryBytes = 32768;
+// Of a dictionary as it is stored: a cold lookup reads it whole. A compact one
+// may read more.
+inline constexpr uint64_t kMaxBalancedDictionaryBytes = 256u << 10;
 inline constexpr uint64_t kMaxDictionaryBytes = 1u << 20;
 
 // The choosers, each for its kind (strings: bytes_selection.h). `values` are

@@ -2,8 +2,11 @@
 
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <span>
 
+#include "nimble/base/bytes.h"
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/patches.h"
 #include "nimble/encoding/core/predicate.h"
@@ -75,6 +78,26 @@ NIMBLE_CLONES void convert_ints(const uint8_t* __restrict ints, uint32_t n,
 
 // --------------------------------------------------------------------- encode
 
+// What dividing by a common divisor takes off the integers: multiples of 1/1024
+// are multiples of 9765625 as decimals.
+template <class F>
+uint32_t common_bits(std::span<const F> samples, const AlpExponents& x) {
+  int64_t first = 0, low = INT64_MAX, high = INT64_MIN;
+  uint64_t divisor = 0;
+  for (const F sample : samples) {
+    bool exact = false;
+    const int64_t v = nearest(sample, x, &exact);
+    if (!exact) continue;
+    if (low > high) first = v;
+    low = std::min(low, v);
+    high = std::max(high, v);
+    divisor = std::gcd(divisor, static_cast<uint64_t>(std::abs(v - first)));
+  }
+  if (divisor <= 1) return 0;
+  const auto width = static_cast<uint64_t>(high - low);
+  return bit_width_of(width) - bit_width_of(width / divisor);
+}
+
 template <class F>
 AlpExponents choose(const Values& values) {
   const uint32_t n = std::min(values.size, kSamples);
@@ -112,6 +135,7 @@ AlpExponents choose(const Values& values) {
       if (x.bits_per_value < best.bits_per_value) best = x;
     }
   }
+  best.bits_per_value -= common_bits<F>({samples, n}, best);
   return best;
 }
 

@@ -1,7 +1,9 @@
 #include "nimble/encoding/floats/float_bits.h"
 
+#include <algorithm>
 #include <bit>
 
+#include "nimble/base/bytes.h"
 #include "nimble/encoding/core/joined_decoder.h"
 #include "nimble/encoding/core/later_encodings.h"
 
@@ -26,18 +28,25 @@ class FloatBitsDecoder final : public JoinedDecoder {
 
 }  // namespace
 
-uint32_t trailing_zero_bits(const Values& values) {
+FloatBits sample_float_bits(const Values& values) {
   constexpr uint32_t kSamples = 512;
   const uint32_t width = values.type.width;
   const uint32_t n = std::min(values.size, kSamples);
-  uint64_t all = 0;
+  uint64_t all = 0, least = UINT64_MAX, most = 0;
   for (uint32_t i = 0; i < n; ++i) {
     uint64_t bits = 0;
     const uint64_t row = uint64_t{i} * values.size / n;
     std::memcpy(&bits, values.data + row * width, width);
     all |= bits;
+    least = std::min(least, bits);
+    most = std::max(most, bits);
   }
-  return std::min(static_cast<uint32_t>(std::countr_zero(all)), width * 8);
+  FloatBits out;
+  out.zeros = std::min(static_cast<uint32_t>(std::countr_zero(all)), width * 8);
+  if (out.zeros < 64 && n > 0) {
+    out.bits_per_value = bit_width_of((most - least) >> out.zeros);
+  }
+  return out;
 }
 
 Status encode_float_bits(const Values& values, const EncodeContext& context,

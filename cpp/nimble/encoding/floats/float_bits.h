@@ -11,8 +11,13 @@ namespace nimble {
 
 Status encode_float_bits(const Values& values, const EncodeContext& context,
                          SegmentBuilder* out);
-// Bits at the end that are zero in all of some of the values.
-uint32_t trailing_zero_bits(const Values& values);
+// What some of the values tell: bits at the end that are zero in all of them,
+// and how many the differences of the others need.
+struct FloatBits {
+  uint32_t zeros = 0;
+  uint32_t bits_per_value = 0;
+};
+FloatBits sample_float_bits(const Values& values);
 Result<std::unique_ptr<Decoder>> open_float_bits(ByteReader* head,
                                                  const DecodeContext& context);
 
