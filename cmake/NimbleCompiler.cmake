@@ -31,6 +31,13 @@ if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 option(NIMBLEPY_PCH "Precompile headers, compile some bindings as one" ${_pch})
 
+# For builds from nothing, which nobody edits: under sanitizers, and in CI.
+set(_unity OFF)
+if(NIMBLEPY_SANITIZE OR "$ENV{CI}" STREQUAL "true")
+  set(_unity ON)
+endif()
+option(NIMBLEPY_UNITY "Compile the files of each folder as one" ${_unity})
+
 if(NIMBLEPY_SANITIZE)
   # -O1: instrumented -O3 code compiles twice as long and runs little faster
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
@@ -109,6 +116,21 @@ function(nimble_precompile target)
     list(APPEND _headers "$<$<COMPILE_LANGUAGE:CXX>:<${_h}$<ANGLE-R>>")
   endforeach()
   target_precompile_headers(${target} PRIVATE ${_headers})
+endfunction()
+
+# nimble_unity(target source...): compiles the sources of each folder as one,
+# where nothing is compiled twice. It takes half to two thirds of the time.
+function(nimble_unity target)
+  if(NOT NIMBLEPY_UNITY)
+    return()
+  endif()
+  foreach(_source IN LISTS ARGN)
+    get_filename_component(_folder "${_source}" DIRECTORY)
+    file(RELATIVE_PATH _folder "${CMAKE_CURRENT_SOURCE_DIR}" "${_folder}")
+    set_source_files_properties("${_source}" PROPERTIES UNITY_GROUP "${_folder}")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON
+                                             UNITY_BUILD_MODE GROUP)
 endfunction()
 
 # Test code is compiled more often than it is run.

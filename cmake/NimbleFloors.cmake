@@ -28,6 +28,7 @@ function(nimble_floor name)
   target_compile_definitions(
     ${_target} PRIVATE NIMBLE_TARGET_CLONES=${NIMBLE_TARGET_CLONES})
   nimble_warnings(${_target})
+  nimble_unity(${_target} ${_sources})
   if(NIMBLEPY_PCH)
     target_precompile_headers(${_target} REUSE_FROM nimble_pch)
   endif()

@@ -13,7 +13,7 @@ namespace nimble {
 namespace {
 
 // Keys that are hashed before the sorter is asked whether it is full.
-constexpr size_t kBatch = 4096;
+constexpr size_t kKeysPerCheck = 4096;
 
 // Cuts ascending pairs into partitions.
 class PartitionCutter {
@@ -127,7 +127,7 @@ Status HashIndexWriter::add(const KeyBuffer& keys, size_t begin, size_t end,
                             uint64_t first_row) {
   num_entries_ += end - begin;
   for (size_t at = begin; at < end;) {
-    const size_t to = std::min(end, at + kBatch);
+    const size_t to = std::min(end, at + kKeysPerCheck);
     for (; at < to; ++at) {
       sorter_.batch().push_back(
           {key_hash64(keys.key(at)), first_row + (at - begin)});

@@ -18,7 +18,7 @@ constexpr size_t kFewKeys = 32;
 // Partitions of a file that is not mapped are held in groups of this size.
 constexpr uint64_t kMaxHeldBytes = uint64_t{64} << 20;
 // About what looking in vain for a key reads of a file that is not mapped.
-constexpr uint64_t kBytesPerAbsentKey = 160 * 1024;
+constexpr uint64_t kBytesPerAbsentHash = 160 * 1024;
 
 }  // namespace
 
@@ -126,7 +126,7 @@ Result<bool> HashIndex::load_bloom(uint64_t probes) const {
   const uint64_t asked =
       bloom_probes_.fetch_add(probes, std::memory_order_relaxed) + probes;
   const uint64_t size = bloom_blocks_ * kBloomBlockSize;
-  if (asked < size / kBytesPerAbsentKey) return false;
+  if (asked < size / kBytesPerAbsentHash) return false;
   const ReadLock lock(bloom_mutex_, file_.file());
   if (bloom_loaded_.load(std::memory_order_acquire)) return true;
   std::vector<uint8_t> bytes(size);

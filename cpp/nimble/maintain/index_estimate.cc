@@ -14,7 +14,7 @@
 namespace nimble {
 namespace {
 
-constexpr uint64_t kStepRows = 65536;
+constexpr uint64_t kRowsPerKeys = 65536;
 // An eighth of the partitions, so that a key that many rows have weighs little
 // more in the sample than in the file; no more than memory has room for.
 constexpr uint64_t kLeastPartitions = 2;
@@ -35,10 +35,10 @@ Status each_key(const FileReader& file, const RowKeys& reader,
                 const Take& take) {
   KeyBuffer keys;
   const uint64_t n = file.num_rows();
-  for (uint64_t at = 0; at < n; at += kStepRows) {
+  for (uint64_t at = 0; at < n; at += kRowsPerKeys) {
     keys.clear();
     NIMBLE_RETURN_IF_ERROR(
-        reader.read_range({at, std::min(n, at + kStepRows)}, &keys));
+        reader.read_range({at, std::min(n, at + kRowsPerKeys)}, &keys));
     NIMBLE_RETURN_IF_ERROR(take(keys, at));
   }
   return Status::ok();

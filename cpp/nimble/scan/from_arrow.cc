@@ -137,7 +137,7 @@ std::string bytes_of(const ArrayView& values, int64_t i) {
   return {p, f.width};
 }
 
-void compare_bytes(TestOp op, const ArrayView& values, Predicate* out) {
+void compare_strings(TestOp op, const ArrayView& values, Predicate* out) {
   ByteBounds& b = out->bytes;
   if (op == TestOp::kOneOf) {
     for (int64_t i = 0; i < values.length(); ++i) {
@@ -196,7 +196,7 @@ Result<Predicate> make_predicate(TestOp op, const ArrayView& values) {
     return Status::unsupported("no such test of " + field.type_name());
   }
   if (is_bytes) {
-    compare_bytes(op, values, &out);
+    compare_strings(op, values, &out);
   } else if (is_wide_int(out.type)) {
     compare_wides(op, values, &out);
   } else if (out.type.kind != ValueKind::kFloat) {

@@ -8,7 +8,7 @@
 namespace nimble::testing {
 namespace {
 
-Status encode(const Values& values, SegmentBuilder* out) {
+Status encode_fronts(const Values& values, SegmentBuilder* out) {
   return encode_front_coded(values, {}, out);
 }
 
@@ -19,29 +19,29 @@ std::string path(uint64_t i) {
 
 TEST(FrontCoded, AnyStringsComeBack) {
   for (const NamedSample& s : nasty_samples()) {
-    check_encoding("front-coded " + s.name, s.sample, encode);
+    check_encoding("front-coded " + s.name, s.sample, encode_fronts);
   }
 }
 
 TEST(FrontCoded, LargeSegmentsComeBack) {
   for (const NamedSample& s : large_samples()) {
-    check_encoding("front-coded " + s.name, s.sample, encode);
+    check_encoding("front-coded " + s.name, s.sample, encode_fronts);
   }
 }
 
 TEST(FrontCoded, SortedStringsComeBack) {
   for (const uint32_t n : kSizes) {
-    check_encoding("front-coded paths", bytes_sample(n, path), encode);
+    check_encoding("front-coded paths", bytes_sample(n, path), encode_fronts);
   }
   // Each string begins with the one before; each is the one before.
   check_encoding(
       "growing strings",
       bytes_sample(1100, [](uint32_t i) { return std::string(i, 'a'); }),
-      encode);
+      encode_fronts);
   check_encoding(
       "equal strings",
       bytes_sample(700, [](uint32_t) { return std::string(70000, 'b'); }),
-      encode);
+      encode_fronts);
 }
 
 TEST(FrontCoded, TakesAFractionOfFsst) {
@@ -50,7 +50,7 @@ TEST(FrontCoded, TakesAFractionOfFsst) {
       encoded_bytes(sample, [](const Values& v, SegmentBuilder* out) {
         return encode_fsst(v, train_fsst(sample_strings(v, 16384)), out);
       });
-  CHECK(encoded_bytes(sample, encode) * 2 < fsst);
+  CHECK(encoded_bytes(sample, encode_fronts) * 2 < fsst);
 }
 
 TEST(FrontCoded, BytesOfTheDocumentedExample) {
@@ -58,7 +58,7 @@ TEST(FrontCoded, BytesOfTheDocumentedExample) {
   const Sample sample =
       bytes_sample(4, [&](uint32_t i) { return std::string(strings[i]); });
   SegmentBuilder out;
-  REQUIRE(encode(sample.values(), &out).is_ok());
+  REQUIRE(encode_fronts(sample.values(), &out).is_ok());
   CHECK_EQ(hex(out.head.span()),
            "13 08 00 02 00 08 80 08 5a 8c 09 e6 5e da 93 5b 00 0e 08 02 08 10");
   CHECK_EQ(hex(out.body.span()),

@@ -9,13 +9,13 @@
 namespace nimble::testing {
 namespace {
 
-Status encode(const Values& values, SegmentBuilder* out) {
+Status encode_some(const Values& values, SegmentBuilder* out) {
   return encode_present(values, {}, out);
 }
 
 TEST(Present, AnyStringsComeBack) {
   for (const NamedSample& s : nasty_samples()) {
-    check_encoding("present of " + s.name, s.sample, encode);
+    check_encoding("present of " + s.name, s.sample, encode_some);
   }
 }
 
@@ -29,7 +29,7 @@ TEST(Present, AnyRowsComeBack) {
                                     return has(i) ? comment(i % 500)
                                                   : std::string();
                                   }),
-                     encode);
+                     encode_some);
     };
     check("every second", [](uint32_t i) { return mix(i) % 2 == 0; });
     check("runs", [](uint32_t i) { return i / 700 % 2 == 1; });
@@ -44,7 +44,7 @@ TEST(Present, BytesOfTheDocumentedExample) {
   const Sample sample =
       bytes_sample(5, [&](uint32_t i) { return std::string(strings[i]); });
   SegmentBuilder out;
-  REQUIRE(encode(sample.values(), &out).is_ok());
+  REQUIRE(encode_some(sample.values(), &out).is_ok());
   CHECK_EQ(hex(out.head.span()), "12 02 00 0c 00 09 00 0e 08 02 10 0e");
   CHECK_EQ(hex(out.body.span()),
            "06 30 1b 2e 14 b8 fa 32 12 00 00 00 00 00 00 00 f2 57 86 e6 83 cf "
@@ -57,7 +57,7 @@ TEST(Present, CountsThatCannotBeAreRefused) {
   const Sample sample = bytes_sample(
       3000, [](uint32_t i) { return i % 2 == 0 ? comment(i) : std::string(); });
   SegmentBuilder out;
-  REQUIRE(encode(sample.values(), &out).is_ok());
+  REQUIRE(encode_some(sample.values(), &out).is_ok());
   const ByteSpan bytes = out.head.span();
   std::vector<uint8_t> head(bytes.begin(), bytes.end());
   CHECK_EQ(head[1], 0xdc);  // 1500

@@ -10,7 +10,7 @@ namespace {
 const std::string kWords = "the quick brown fox jumps over the lazy dog";
 
 // Any bytes may be a dictionary.
-Status encode(const Values& values, SegmentBuilder* out) {
+Status encode_with_words(const Values& values, SegmentBuilder* out) {
   const auto* words = reinterpret_cast<const uint8_t*>(kWords.data());
   return encode_zstd_trained(values, {words, kWords.size()}, Effort::kBalanced,
                              out);
@@ -23,7 +23,7 @@ Status encode_with_own(const Values& values, SegmentBuilder* out) {
 
 TEST(ZstdTrained, AnyStringsComeBack) {
   for (const NamedSample& s : nasty_samples()) {
-    check_encoding("trained zstd of " + s.name, s.sample, encode);
+    check_encoding("trained zstd of " + s.name, s.sample, encode_with_words);
   }
 }
 
@@ -41,7 +41,7 @@ TEST(ZstdTrained, SizesAtBlockEdges) {
                                   return comment(i % 1000).substr(0,
                                                                   mix(i) % 20);
                                 }),
-                   encode);
+                   encode_with_words);
   }
 }
 
@@ -75,7 +75,8 @@ TEST(ZstdTrained, ValuesBeyondABlocksLimitAreRefused) {
   const std::string huge((16u << 20) + 1, 'x');
   SegmentBuilder out;
   const Sample more = bytes_sample(1, [&](uint32_t) { return huge; });
-  CHECK(encode(more.values(), &out).code() == StatusCode::kUnsupported);
+  CHECK(encode_with_words(more.values(), &out).code() ==
+        StatusCode::kUnsupported);
 }
 
 }  // namespace

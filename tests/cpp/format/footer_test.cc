@@ -16,9 +16,9 @@ using nimble::testing::make_field;
 using nimble::testing::Rng;
 using nimble::testing::struct_of;
 
-constexpr uint64_t kLimit = 10000;
+constexpr uint64_t kFileEnd = 10000;
 
-FileFooter sample() {
+FileFooter footer() {
   FileFooter f;
   f.num_rows = 300;
   Field point = make_field("+s", {make_field("i"), make_field("u")});
@@ -37,7 +37,7 @@ FileFooter sample() {
   f.zones = {{1, {400, 10, 14}, 0}, {3, {410, 10, 15}, 0}};
   f.dictionaries = {{2, {500, 30, 16}, 9}};
   f.metadata = {{"a", ""}, {std::string("\0", 1), "b"}};
-  f.optional_sections = {{"later", {kLimit, 0, 17}}};
+  f.optional_sections = {{"later", {kFileEnd, 0, 17}}};
   f.node_bytes = {1, 2, 3, 4, 5, 6};
   f.key_stream_bytes = 21;
   f.index_bytes = 22;
@@ -47,7 +47,7 @@ FileFooter sample() {
 }
 
 Result<FileFooter> reparse(const FileFooter& f) {
-  return FileFooter::parse(f.serialize(), kLimit);
+  return FileFooter::parse(f.serialize(), kFileEnd);
 }
 
 bool same(const SectionRef& a, const SectionRef& b) {
@@ -67,7 +67,7 @@ bool same(const std::vector<NodeSection>& a,
 }
 
 TEST(Footer, RoundTrip) {
-  const FileFooter f = sample();
+  const FileFooter f = footer();
   const auto b = reparse(f);
   REQUIRE(b.has_value());
   CHECK_EQ(b->num_rows, 300);
@@ -103,7 +103,7 @@ TEST(Footer, RoundTrip) {
 // Indexes change nothing in the data: a reader leaves out those of a later
 // kind and keeps the others in their order.
 TEST(Footer, IndexesOfUnknownKindsAreLeftOut) {
-  FileFooter f = sample();
+  FileFooter f = footer();
   const auto index = [](int kind, uint64_t keys) {
     SecondaryIndexRef ref;
     ref.kind = static_cast<IndexKind>(kind);
@@ -159,7 +159,7 @@ TEST(Footer, ContradictionsAreRefused) {
       [](FileFooter* f) { f->groups[0].end_row = 0; },
       [](FileFooter* f) { f->groups[0].end_row = 300; },
       [](FileFooter* f) { f->groups[0].end_row = 301; },
-      [](FileFooter* f) { f->groups[1].section = {kLimit - 9, 10, 0}; },
+      [](FileFooter* f) { f->groups[1].section = {kFileEnd - 9, 10, 0}; },
       [](FileFooter* f) { f->groups[1].section = {UINT64_MAX, 10, 0}; },
       [](FileFooter* f) { f->schema = make_field("i"); },
       [](FileFooter* f) { f->schema.children[0].format = "?"; },
@@ -173,13 +173,13 @@ TEST(Footer, ContradictionsAreRefused) {
       [](FileFooter* f) { f->cluster->key_ends = {2, 3, 5}; },
       [](FileFooter* f) { f->cluster->key_ends = {3, 2}; },
       [](FileFooter* f) { f->cluster->key_ends = {2, 6}; },
-      [](FileFooter* f) { f->cluster->bloom = {kLimit, 1, 0}; },
-      [](FileFooter* f) { f->zones[1].section = {0, kLimit + 1, 0}; },
-      [](FileFooter* f) { f->dictionaries[0].section = {kLimit + 1, 0, 0}; },
+      [](FileFooter* f) { f->cluster->bloom = {kFileEnd, 1, 0}; },
+      [](FileFooter* f) { f->zones[1].section = {0, kFileEnd + 1, 0}; },
+      [](FileFooter* f) { f->dictionaries[0].section = {kFileEnd + 1, 0, 0}; },
       [](FileFooter* f) { f->optional_sections[0].section.size = 1; },
   };
   for (size_t i = 0; i < std::size(changes); ++i) {
-    FileFooter f = sample();
+    FileFooter f = footer();
     changes[i](&f);
     const auto parsed = reparse(f);
     if (parsed.has_value())
@@ -195,7 +195,7 @@ TEST(Footer, TypesThatNoWriterStoresAreCorrupt) {
   Field runs = make_field("+r", {make_field("i"), make_field("u")});
   runs.children[1] = make_field("+r", {make_field("i"), make_field("u")});
   for (const Field& field : {nested, runs}) {
-    FileFooter f = sample();
+    FileFooter f = footer();
     f.schema.children[2] = field;
     const auto parsed = reparse(f);
     REQUIRE(!parsed.has_value());
@@ -218,11 +218,11 @@ TEST(Footer, DeepSchemasAreRefused) {
 }
 
 TEST(Footer, CutShortIsRefused) {
-  const std::vector<uint8_t> bytes = sample().serialize();
-  CHECK(!FileFooter::parse({}, kLimit).has_value());
+  const std::vector<uint8_t> bytes = footer().serialize();
+  CHECK(!FileFooter::parse({}, kFileEnd).has_value());
   for (size_t n = 0; n < bytes.size(); n += 1 + n / 64) {
     // Most of it is refused; what is not must be sound to look at.
-    const auto parsed = FileFooter::parse(ByteSpan(bytes).first(n), kLimit);
+    const auto parsed = FileFooter::parse(ByteSpan(bytes).first(n), kFileEnd);
     if (parsed) CHECK(!parsed->serialize().empty());
   }
 }
@@ -230,7 +230,7 @@ TEST(Footer, CutShortIsRefused) {
 // Bytes are wrong in ways that checksums cannot see if the writer is hostile:
 // any outcome but undefined behaviour will do (run under sanitizers).
 TEST(Footer, HostileBytes) {
-  const std::vector<uint8_t> bytes = sample().serialize();
+  const std::vector<uint8_t> bytes = footer().serialize();
   Rng rng(6);
   size_t refused = 0;
   for (int round = 0; round < 20000; ++round) {
@@ -249,7 +249,7 @@ TEST(Footer, HostileBytes) {
                                 static_cast<uint8_t>(b - 4)};
       b = values[rng() % std::size(values)];
     }
-    const auto parsed = FileFooter::parse(wrong, kLimit);
+    const auto parsed = FileFooter::parse(wrong, kFileEnd);
     if (!parsed) {
       CHECK(!parsed.error().message().empty());
       ++refused;

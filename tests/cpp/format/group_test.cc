@@ -34,7 +34,7 @@ const Field& schema() {
   return root;
 }
 
-Parts sample() {
+Parts parts() {
   Parts p;
   StripeMeta first;
   first.rows = 5;
@@ -83,7 +83,7 @@ uint64_t walk(const GroupView& view) {
 }
 
 TEST(Group, RoundTrip) {
-  const std::vector<uint8_t> bytes = sample().serialize();
+  const std::vector<uint8_t> bytes = parts().serialize();
   const auto view = open(bytes);
   REQUIRE(view.has_value());
   REQUIRE(view->stripes().size() == 2);
@@ -109,7 +109,7 @@ TEST(Group, RoundTrip) {
 }
 
 TEST(Group, AnyAlignmentOfTheBytes) {
-  const std::vector<uint8_t> bytes = sample().serialize();
+  const std::vector<uint8_t> bytes = parts().serialize();
   const uint64_t sum = walk(*open(bytes)) - open(bytes)->memory_bytes();
   for (size_t shift = 0; shift < 9; ++shift) {
     std::vector<uint8_t> moved(shift);
@@ -166,13 +166,13 @@ TEST(Group, ContradictionsAreRefused) {
       },
   };
   for (size_t i = 0; i < std::size(changes); ++i) {
-    Parts p = sample();
+    Parts p = parts();
     changes[i](&p);
     const auto view = open(p.serialize());
     if (view.has_value())
       nimble::testing::fail(__FILE__, __LINE__, "change " + std::to_string(i));
   }
-  Parts without = sample();
+  Parts without = parts();
   without.has_chunks = false;
   const auto view = open(without.serialize());
   REQUIRE(view.has_value());
@@ -181,7 +181,7 @@ TEST(Group, ContradictionsAreRefused) {
 
 // Any outcome but undefined behaviour will do (run under sanitizers).
 TEST(Group, HostileBytes) {
-  const std::vector<uint8_t> bytes = sample().serialize();
+  const std::vector<uint8_t> bytes = parts().serialize();
   Rng rng(7);
   size_t refused = 0, accepted = 0;
   for (int round = 0; round < 20000; ++round) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kFileSize = 1000;
 
-Postscript sample() {
+Postscript postscript() {
   Postscript p;
   p.footer_offset = 100;
   p.footer_size = kFileSize - 100 - kPostscriptSize;
@@ -36,7 +36,7 @@ StatusCode code_of(const Bytes& bytes) {
 }
 
 TEST(Postscript, RoundTrip) {
-  const Postscript p = sample();
+  const Postscript p = postscript();
   const auto back = Postscript::parse(p.serialize(), kFileSize, "f");
   REQUIRE(back.has_value());
   CHECK_EQ(back->footer_offset, p.footer_offset);
@@ -49,7 +49,7 @@ TEST(Postscript, RoundTrip) {
 }
 
 TEST(Postscript, BytesAreThoseOfTheDocument) {
-  const Bytes bytes = sample().serialize();
+  const Bytes bytes = postscript().serialize();
   CHECK_EQ(bytes[0], 100);
   CHECK_EQ(bytes[8], 0x44);  // 836, little-endian
   CHECK_EQ(bytes[9], 0x03);
@@ -62,7 +62,7 @@ TEST(Postscript, BytesAreThoseOfTheDocument) {
 }
 
 TEST(Postscript, EveryFlippedBitIsSeen) {
-  const Bytes bytes = sample().serialize();
+  const Bytes bytes = postscript().serialize();
   for (size_t bit = 0; bit < kPostscriptSize * 8; ++bit) {
     Bytes wrong = bytes;
     wrong[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
@@ -71,14 +71,14 @@ TEST(Postscript, EveryFlippedBitIsSeen) {
 }
 
 TEST(Postscript, ShortTailsAreRefused) {
-  const Bytes bytes = sample().serialize();
+  const Bytes bytes = postscript().serialize();
   for (size_t n = 0; n < kPostscriptSize; ++n) {
     CHECK(!Postscript::parse(ByteSpan(bytes).last(n), n, "f").has_value());
   }
 }
 
 TEST(Postscript, OtherVersionsAreRefused) {
-  Postscript p = sample();
+  Postscript p = postscript();
   p.major = kMajorVersion + 1;
   CHECK(code_of(p.serialize()) == StatusCode::kUnsupportedVersion);
   p.major = 0xffff;
@@ -92,7 +92,7 @@ TEST(Postscript, OtherVersionsAreRefused) {
 
 TEST(Postscript, UnknownRequiredFeaturesAreRefusedOptionalOnesNot) {
   for (int bit = 0; bit < 64; ++bit) {
-    Postscript p = sample();
+    Postscript p = postscript();
     p.optional_features = uint64_t{1} << bit;
     CHECK(code_of(p.serialize()) == StatusCode::kOk);
     p.required_features = uint64_t{1} << bit;
@@ -110,13 +110,13 @@ TEST(Postscript, FootersOutsideTheFileAreRefused) {
       {UINT64_MAX, 0}, {UINT64_MAX, 2},
       {1, UINT64_MAX}, {100, UINT64_MAX - 99}};
   for (const auto& [offset, size] : bad) {
-    Bytes bytes = sample().serialize();
+    Bytes bytes = postscript().serialize();
     store(bytes.data(), offset);
     store(bytes.data() + 8, size);
     seal(&bytes);
     CHECK(code_of(bytes) == StatusCode::kCorrupt);
   }
-  Bytes bytes = sample().serialize();
+  Bytes bytes = postscript().serialize();
   store(bytes.data(), uint64_t{0});
   store(bytes.data() + 8, room);
   seal(&bytes);

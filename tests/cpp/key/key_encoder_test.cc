@@ -7,7 +7,7 @@
 namespace nimble::testing {
 namespace {
 
-constexpr SortOrder kOrders[] = {
+constexpr SortOrder kEveryOrder[] = {
     {false, false}, {false, true}, {true, false}, {true, true}};
 
 int sign(int v) { return v < 0 ? -1 : v > 0 ? 1 : 0; }
@@ -84,7 +84,7 @@ void check_decode(const Rows& rows, const KeyEncoder& encoder,
 TEST(KeyEncoder, OrderOfEveryType) {
   std::mt19937_64 rng(1);
   for (const std::string& format : key_formats()) {
-    for (const SortOrder order : kOrders) {
+    for (const SortOrder order : kEveryOrder) {
       for (const int nulls : {0, 15}) {
         const int before = failures;
         const Rows rows = make_rows({format}, 1300, nulls, &rng);
@@ -107,7 +107,7 @@ TEST(KeyEncoder, OrderOfTuples) {
     std::vector<SortOrder> orders;
     for (size_t c = 0; c < 2 + rng() % 3; ++c) {
       chosen.push_back(formats[rng() % formats.size()]);
-      orders.push_back(kOrders[rng() % 4]);
+      orders.push_back(kEveryOrder[rng() % 4]);
     }
     const Rows rows = make_rows(chosen, 200, 20, &rng);
     const KeyEncoder encoder = make_encoder(rows.array->field(), orders);

@@ -45,7 +45,7 @@ constexpr int kMaxNestingDepth = 3;
 
 // Leaving empty rows out costs a lookup a look at booleans: these may take this
 // share of what it saves.
-constexpr double kPresentShare = 0.6;
+constexpr double kPresentStringsShare = 0.6;
 // Front coding costs a lookup some strings more: it must save this share of
 // what FSST alone takes.
 constexpr double kFrontShare = 0.85;
@@ -54,8 +54,8 @@ constexpr uint32_t kFrontSampleBlocks = 16;
 constexpr double kMinSharedFront = 0.15;
 // A zstd block a row is dear. What it must reach of the best of the others: in
 // balanced files, and in compact ones.
-constexpr double kZstdShare = 0.8;
-constexpr double kCompactZstdShare = 0.95;
+constexpr double kZstdStringsShare = 0.8;
+constexpr double kCompactZstdStringsShare = 0.95;
 // Training is dear too: untrained zstd must come this near on a few blocks.
 constexpr double kZstdProbeShare = 1.2;
 constexpr double kTrainedShare = 1.05;
@@ -202,8 +202,8 @@ bool Selection::is_better_without_empty(const Repeats& sample) const {
   const uint64_t rare = std::min(sizes_.empty, sizes_.rows - sizes_.empty);
   const double booleans = std::min(static_cast<double>(sizes_.rows) / 8,
                                    static_cast<double>(rare) * 2);
-  return booleans <
-         static_cast<double>(sizes_.empty) * row_bits / 8 * kPresentShare;
+  return booleans < static_cast<double>(sizes_.empty) * row_bits / 8 *
+                        kPresentStringsShare;
 }
 
 // What FSST makes of strings, in bytes for a byte, by a sample of them.
@@ -324,9 +324,9 @@ void Selection::consider_zstd(double fsst_size) {
   const auto plain = static_cast<double>(sizes_.plain);
   const auto best = static_cast<double>(best_size_);
   const auto rows = static_cast<double>(sizes_.rows);
-  const double limit =
-      is_compact() ? best * kCompactZstdShare
-                   : std::min(best * kZstdShare, best - rows * kZstdBytesOfRow);
+  const double limit = is_compact() ? best * kCompactZstdStringsShare
+                                    : std::min(best * kZstdStringsShare,
+                                               best - rows * kZstdBytesOfRow);
   const ZstdSizes probe = measure_zstd(values_, context_);
   const double zstd_size =
       lengths() + static_cast<double>(sizes_.total) *

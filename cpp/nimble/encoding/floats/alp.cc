@@ -28,7 +28,7 @@ constexpr int64_t kMagicBits = 0x4338000000000000;
 // Integers are below 2^51, those of floats below 2^31.
 template <class F>
 constexpr double kMost = sizeof(F) == 8 ? 2251799813685248.0 : 2147483647.0;
-constexpr uint32_t kSamples = 32;
+constexpr uint32_t kAlpSamples = 32;
 
 // n as a float of type F, the same function in encoder and decoder.
 template <class F>
@@ -100,8 +100,8 @@ uint32_t common_bits(std::span<const F> samples, const AlpExponents& x) {
 
 template <class F>
 AlpExponents choose(const Values& values) {
-  const uint32_t n = std::min(values.size, kSamples);
-  F samples[kSamples] = {};
+  const uint32_t n = std::min(values.size, kAlpSamples);
+  F samples[kAlpSamples] = {};
   for (uint32_t i = 0; i < n; ++i) {
     // Not at equal distances: rows that are multiples of 2^k would make
     // counters look rounder than they are.

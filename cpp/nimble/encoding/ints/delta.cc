@@ -6,7 +6,7 @@
 namespace nimble {
 namespace {
 
-constexpr uint32_t kFields = 2;  // first value, smallest difference
+constexpr uint32_t kDeltaFields = 2;  // first value, smallest difference
 
 // Values of up to 4 bytes are 32-bit words, others 64-bit ones.
 template <class Word>
@@ -77,7 +77,7 @@ BlockWidths widths_of(const Values& values) {
       widths.push_back(static_cast<uint8_t>(block.width));
     }
   });
-  return BlockWidths::choose(std::move(widths), values.size, kFields);
+  return BlockWidths::choose(std::move(widths), values.size, kDeltaFields);
 }
 
 // ---------------------------------------------------------------------- decode
@@ -230,13 +230,13 @@ Status DeltaDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 }  // namespace
 
 uint64_t delta_bytes(const Values& values) {
-  return widths_of(values).part_bytes(values.size, kFields);
+  return widths_of(values).part_bytes(values.size, kDeltaFields);
 }
 
 Status encode_delta(const Values& values, SegmentBuilder* out) {
   const BlockWidths widths = widths_of(values);
   const uint64_t begin = out->begin_part();
-  out->body.reserve(begin + widths.part_bytes(values.size, kFields));
+  out->body.reserve(begin + widths.part_bytes(values.size, kDeltaFields));
   with_word(values.type, [&](auto word) {
     DeltaBlock<decltype(word)> block;
     for (uint32_t b = 0; b < num_blocks_of(values.size); ++b) {
@@ -258,7 +258,7 @@ Result<std::unique_ptr<Decoder>> open_delta(ByteReader* head,
   }
   NIMBLE_ASSIGN_OR_RETURN(
       PackedBlocks blocks,
-      PackedBlocks::open(head, context, kFields,
+      PackedBlocks::open(head, context, kDeltaFields,
                          context.type.width == 8 ? 64 : 32));
   return std::unique_ptr<Decoder>(
       std::make_unique<DeltaDecoder>(context, std::move(blocks)));

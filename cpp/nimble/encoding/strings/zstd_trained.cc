@@ -23,7 +23,7 @@ constexpr uint64_t kSampleBytes = 16 * kDictionaryBytes;
 // Segments of less are not worth a dictionary.
 constexpr uint64_t kMinTrainedBytes = 32768;
 // Frames cannot give more for a byte, see zstd_blocks.
-constexpr uint64_t kMaxRatio = 32768;
+constexpr uint64_t kMaxTrainedRatio = 32768;
 // What a prepared dictionary takes beside its bytes.
 constexpr size_t kPreparedBytes = 28 << 10;
 
@@ -94,7 +94,7 @@ Status ZstdTrainedDecoder::append_block(const ZstdDecompressor& zstd,
                                         const uint64_t* ends,
                                         AlignedBuffer* to) const {
   const uint64_t size = ends[block.rows - 1];
-  if (size > kMaxZstdBlockBytes || size > block.size * kMaxRatio) {
+  if (size > kMaxZstdBlockBytes || size > block.size * kMaxTrainedRatio) {
     return Status::corrupt("zstd block of " + std::to_string(size) +
                            " bytes in " + std::to_string(block.size) +
                            "; at most 16 MiB are allowed, and 32768 for one");
