@@ -24,7 +24,7 @@ needs_core = pytest.mark.skipif(
 
 ROWS = 100
 COMMANDS = ["inspect", "schema", "stats", "verify", "convert", "lookup", "range", "scan"]
-COMMANDS += ["add-index", "drop-index", "advise"]
+COMMANDS += ["add-index", "drop-index", "advise", "merge", "diff", "sql"]
 
 
 def run(*arguments: str | Path) -> Result:

@@ -1,10 +1,11 @@
-"""The commands that write: ``nimble convert``, ``add-index`` and ``drop-index``."""
+"""The commands that write: ``convert``, ``merge``, ``add-index`` and ``drop-index``."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import print_json, split_names
+from nimblepy.cli.sources import open_rows
 from nimblepy.io.location import locate
 from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
 
@@ -57,6 +59,57 @@ def run_convert(
         print_json({"file": target, **asdict(summary)})
     else:
         typer.echo(f"{target}: {summary}")
+
+
+def run_merge(
+    sources: Sequence[str],
+    target: str,
+    *,
+    cluster_by: str | None,
+    unique: bool | None,
+    compression: str,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Writes the rows of all sources as one file with the key and indexes of the first."""
+    if not overwrite and locate(target).exists():
+        raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
+    with ExitStack() as stack:
+        rows = [stack.enter_context(open_rows(source)) for source in sources]
+        first = rows[0]
+        keys = list(first.cluster_by) if cluster_by is None else parse_sort_keys(cluster_by)
+        for source, other in zip(sources, rows, strict=True):
+            if cluster_by is None and list(other.cluster_by) != keys:
+                shown = ", ".join(map(str, other.cluster_by)) or "nothing"
+                raise nb.InvalidArgumentError(
+                    f"{source} is clustered by {shown}, {sources[0]} by "
+                    f"{', '.join(map(str, keys)) or 'nothing'}; pass --cluster-by"
+                )
+        summary = nb.write(
+            (other.scan() for other in rows),
+            target,
+            cluster_by=keys,
+            unique=bool(keys) and all(r.unique for r in rows) if unique is None else unique,
+            indexes=[_again(index) for index in first.indexes if index.kind != "cluster"],
+            options=nb.WriteOptions(
+                compression=compression  # type: ignore[arg-type]  # checked where it is used
+            ),
+            progress=sys.stderr.isatty(),
+        )
+    if as_json:
+        print_json({"file": target, **asdict(summary)})
+    else:
+        typer.echo(f"{target}: {summary}")
+
+
+def _again(index: nb.IndexInfo) -> nb.HashIndex | nb.SortedIndex:
+    """What makes such an index."""
+    if index.kind == "sorted":
+        return nb.SortedIndex(list(index.columns))
+    columns = [key.column for key in index.columns]
+    return (
+        nb.HashIndex(columns) if index.has_bloom else nb.HashIndex(columns, bloom_bits_per_key=None)
+    )
 
 
 def run_add_index(

@@ -43,7 +43,6 @@ app = typer.Typer(
     help="Columnar files with built-in indexes: inspect, convert, look up, scan and verify them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A nimble file: path or URI.")]
@@ -264,6 +263,80 @@ def scan(
 
     query = Query(columns=columns, limit=limit, explain=explain, output=output_format(json, csv))
     run_scan(file, filter, parameters(param), query, count_only=count)
+
+
+@app.command()
+def sql(
+    file: RowsArgument,
+    query: Annotated[
+        str, typer.Argument(help='"SELECT a, b FROM t WHERE c > 3 LIMIT 10"; FROM may be left out.')
+    ],
+    param: ParamOption = None,
+    explain: ExplainOption = False,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Print what a SELECT of columns with a condition finds; DuckDB does more, and it says how."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.query import Query, parameters
+    from nimblepy.cli.sql import run_sql
+
+    run_sql(file, query, parameters(param), Query(explain=explain, output=output_format(json, csv)))
+
+
+@app.command()
+def diff(
+    old: RowsArgument,
+    new: Annotated[str, typer.Argument(metavar="FILE", help="What it is compared with.")],
+    on: Annotated[
+        str | None, typer.Option("--on", help="Columns of a unique key: a,b. Default: cluster key.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", help="Columns to compare: a,b. Default: all.")
+    ] = None,
+    limit: LimitOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Print rows that were removed, added or changed, by their key; exit 1 if there are any."""
+    from nimblepy.cli.compare import run_diff
+    from nimblepy.cli.output import output_format
+
+    if run_diff(old, new, on, columns, limit, output_format(json, csv)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def merge(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Nimble files, directories of them, tables."),
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", help="The file to write: path or URI.")],
+    cluster_by: Annotated[
+        str | None,
+        typer.Option(help="Another key than theirs: 'a, b desc nulls first'"),
+    ] = None,
+    unique: Annotated[
+        bool | None,
+        typer.Option("--unique/--no-unique", help="Refuse a key twice. Default: as they do."),
+    ] = None,
+    compression: Annotated[str, typer.Option(help="balanced, fast or compact.")] = "balanced",
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing target.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write the rows of many as one file, with the key and the indexes of the first."""
+    from nimblepy.cli.convert import run_merge
+
+    run_merge(
+        sources,
+        output,
+        cluster_by=cluster_by,
+        unique=unique,
+        compression=compression,
+        overwrite=overwrite,
+        as_json=json,
+    )
 
 
 @app.command("add-index")

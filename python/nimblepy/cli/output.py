@@ -21,6 +21,8 @@ OutputFormat: TypeAlias = Literal["table", "json", "csv"]
 
 # A terminal shows this many rows unless --limit says otherwise; --json and --csv print all.
 TABLE_ROWS = 20
+# Letters that a value has in a line at least, where there are so many columns.
+_LEAST_CELL = 6
 
 
 def output_format(json: bool, csv: bool) -> OutputFormat:
@@ -149,7 +151,9 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     table = Table(header_style="bold")
+    left_out: list[str] = []
     rows = [
         row
         for batch in batches
@@ -160,14 +164,37 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
         table.add_column("value", overflow="fold")
         rows = list(zip(schema.names, rows[0], strict=True))
     else:
-        for field in schema:
+        shown = _fitting(schema.names, console.width)
+        left_out = schema.names[shown:]
+        for field in list(schema)[:shown]:
             number = pt.is_integer(field.type) or pt.is_floating(field.type)
             right = number or pt.is_decimal(field.type)
-            table.add_column(field.name, justify="right" if right else "left", overflow="fold")
+            table.add_column(
+                Text(field.name),
+                justify="right" if right else "left",
+                overflow="fold",
+                min_width=min(len(field.name), console.width - 4),
+            )
+        rows = [row[:shown] for row in rows]
     for row in rows:
         # Text, not str: rich would read [brackets] in data as markup.
         table.add_row(*(Text(_cell(value)) for value in row))
-    Console().print(table)
+    console.print(table)
+    if left_out:
+        names = ", ".join(left_out[:8]) + ", ..." * (len(left_out) > 8)
+        typer.echo(
+            f"{len(left_out)} more columns: {names}; --columns chooses, --json prints all", err=True
+        )
+
+
+def _fitting(names: list[str], width: int) -> int:
+    """How many columns fit beside each other: their names whole, and values of some letters."""
+    left = width - 1
+    for shown, name in enumerate(names):
+        left -= max(len(name), _LEAST_CELL) + 3
+        if left < 0:
+            return max(shown, 1)
+    return len(names)
 
 
 def _cell(value: object) -> str:

@@ -17,24 +17,31 @@ from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text
+from nimblepy.schema.names import ColumnName, Path
 from nimblepy.schema.text import parse_text
 from nimblepy.schema.values import place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What the three commands have in common, as written on the command line."""
+    """What the commands have in common, as written on the command line.
+
+    Attributes:
+        paths: the columns, where they are known as paths.
+    """
 
     on: str | None = None
     columns: str | None = None
+    paths: tuple[Path, ...] | None = None
     limit: int | None = None
+    offset: int = 0
     explain: bool = False
     output: OutputFormat = "table"
 
     @property
-    def names(self) -> list[str] | None:
+    def names(self) -> Sequence[ColumnName] | None:
         """Columns to print; ``None`` for all."""
-        return None if self.columns is None else split_names(self.columns)
+        return self.paths if self.columns is None else split_names(self.columns)
 
     @property
     def shown(self) -> int | None:
@@ -123,23 +130,35 @@ def run_scan(
     count_only: bool,
 ) -> None:
     """Prints rows in file order."""
-    with open_rows(path) as file:
-        if query.explain:
-            _print_plan(file.explain(columns=query.names, filter=filter, params=params), query)
-            return
-        if count_only:
-            count = file.scan([], filter=filter, params=params, limit=query.limit).count()
-            if query.output == "json":
-                print_json({"rows": count})
-            else:
-                typer.echo(count)
-            return
-        scan = file.scan(query.names, filter=filter, params=params, limit=_one_more(query))
-        reader = scan.to_reader()
-        if query.output == "table":
-            _print_table(reader.read_all(), query, missing="no row passes")
+    with open_rows(path) as rows:
+        scan_rows(rows, filter, params, query, count_only=count_only)
+
+
+def scan_rows(
+    rows: Joinable,
+    filter: str | None,
+    params: Mapping[str, str] | None,
+    query: Query,
+    *,
+    count_only: bool,
+) -> None:
+    """Prints rows that pass a filter, in file order."""
+    if query.explain:
+        _print_plan(rows.explain(columns=query.names, filter=filter, params=params), query)
+        return
+    asked: dict[str, Any] = {"filter": filter, "params": params, "offset": query.offset}
+    if count_only:
+        count = rows.scan([], limit=query.limit, **asked).count()
+        if query.output == "json":
+            print_json({"rows": count})
         else:
-            print_rows(reader, reader.schema, query.output)
+            typer.echo(count)
+        return
+    reader = rows.scan(query.names, limit=_one_more(query), **asked).to_reader()
+    if query.output == "table":
+        _print_table(reader.read_all(), query, missing="no row passes")
+    else:
+        print_rows(reader, reader.schema, query.output)
 
 
 def _one_more(query: Query) -> int | None:

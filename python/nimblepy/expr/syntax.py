@@ -51,7 +51,9 @@ class SyntaxFault(Exception):
         self.end = end
 
 
-class _Token(NamedTuple):
+class Token(NamedTuple):
+    """A word, sign, number or quoted text; ``kind`` is the name of its group in the pattern."""
+
     kind: str
     text: str
     start: int
@@ -124,7 +126,12 @@ def _message(text: str, fault: SyntaxFault) -> str:
     return f"filter: SQL syntax error {near}at {place_of(text, fault.start)}{reason}{pointer}"
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def tokens(text: str) -> Iterator[Token]:
+    """The parts of SQL text, without the space between them.
+
+    Raises:
+        SyntaxFault: a sign that SQL has not, or a quote that is not closed.
+    """
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -134,14 +141,14 @@ def _tokens(text: str) -> Iterator[_Token]:
         if kind == "number" and text[match.end() : match.end() + 1].isalpha():
             raise SyntaxFault(at, match.end() + 1, "a number runs into a name")
         if kind != "space":
-            yield _Token(kind, match[0], at, match.end())
+            yield Token(kind, match[0], at, match.end())
         at = match.end()
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [*_tokens(text), _Token("end", "", len(text), len(text))]
+        self._tokens = [*tokens(text), Token("end", "", len(text), len(text))]
         self._at = 0
         self._questions = 0
 
@@ -154,7 +161,7 @@ class _Parser:
     # ------------------------------------------------------------------ tokens
 
     @property
-    def _next(self) -> _Token:
+    def _next(self) -> Token:
         return self._tokens[self._at]
 
     def _word(self, ahead: int = 0) -> str:

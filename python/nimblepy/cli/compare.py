@@ -1,0 +1,176 @@
+"""The command ``diff``: rows that two files, directories or tables do not share, by their key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+import typer
+
+from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_rows, split_names
+from nimblepy.cli.sources import open_rows
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.join.joinable import Joinable
+from nimblepy.schema.kinds import family
+from nimblepy.schema.names import output_name
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_ROWS = 1 << 16
+
+
+def run_diff(
+    old: str, new: str, on: str | None, columns: str | None, limit: int | None, output: OutputFormat
+) -> bool:
+    """Prints the rows that differ and how many these are; whether there are any.
+
+    Cost: both are scanned, and each is looked up by the keys of the other.
+    """
+    with open_rows(old) as before, open_rows(new) as after:
+        keys = _key(before, on)
+        names = _shared(before, after, split_names(columns) if columns else None, keys)
+        comparison = _Comparison(before, after, keys, names)
+        most = TABLE_ROWS if limit is None and output == "table" else limit
+        shown = _first(comparison.changes(), most)
+        if output == "table":
+            batches = list(shown)  # with it all have been counted
+            if batches:
+                print_rows(batches, comparison.schema, output)
+        else:
+            print_rows(shown, comparison.schema, output)
+        counts = comparison.counts
+        total = counts["removed"] + counts["added"] + counts["before"]
+        typer.echo(
+            f"{counts['removed']:,} removed, {counts['added']:,} added, "
+            f"{counts['before']:,} changed",
+            err=output != "table",
+        )
+        return total > 0
+
+
+def _key(rows: Joinable, on: str | None) -> list[str]:
+    if on is not None:
+        return split_names(on)
+    if not rows.cluster_by:
+        raise InvalidArgumentError("diff: the first has no cluster key; pass --on with a key")
+    return [output_name(key.column) for key in rows.cluster_by]
+
+
+def _shared(
+    before: Joinable, after: Joinable, columns: list[str] | None, keys: Sequence[str]
+) -> list[str]:
+    """Columns to compare, those of the key first. What columns themselves differ in is told."""
+    was, now = before.schema, after.schema
+    for name in [*keys, *(columns or ())]:
+        if name not in was.names or name not in now.names:
+            raise InvalidArgumentError(f"diff: both need a column {name!r}")
+    for name in dict.fromkeys([*was.names, *now.names]):
+        if name not in now.names:
+            typer.echo(f"column {name!r} was removed", err=True)
+        elif name not in was.names:
+            typer.echo(f"column {name!r} was added", err=True)
+        elif was.field(name).type != now.field(name).type:
+            types = f"{was.field(name).type}, is {now.field(name).type}"
+            typer.echo(f"column {name!r} was {types}", err=True)
+    rest = columns or [name for name in was.names if name in now.names]
+    return [*keys, *(name for name in rest if name not in keys)]
+
+
+class _Comparison:
+    """The rows of two sources that differ, and how many these are."""
+
+    def __init__(
+        self, before: Joinable, after: Joinable, keys: Sequence[str], names: Sequence[str]
+    ) -> None:
+        self._before, self._after = before, after
+        self._keys, self._names = list(keys), list(names)
+        self.counts: Counter[str] = Counter()
+        fields = [pa.field("change", pa.string())]
+        for name in names:
+            field = before.schema.field(name)
+            same = field.type == after.schema.field(name).type
+            fields.append(pa.field(name, field.type if same else pa.string()))
+        self.schema = pa.schema(fields)
+
+    def changes(self) -> Iterator[pa.RecordBatch]:
+        """Rows that were removed or changed in the order of the first, then those that are new."""
+        probe = "_" + max(self._names, key=len)
+        for batch in self._before.scan(self._names, batch_rows=_ROWS):
+            old = pa.Table.from_batches([batch])
+            new = self._after.lookup(
+                old.select(self._keys),
+                on=self._keys,
+                columns=self._names,
+                probe_row=probe,
+                null_equals=True,
+            )
+            at = new.column(0).to_numpy()
+            self._refuse_twice(old, np.bincount(at, minlength=len(batch)))
+            yield from self._labelled("removed", old.take(np.setdiff1d(np.arange(len(batch)), at)))
+            old, new = old.take(at), new.drop_columns([probe])
+            differ = np.zeros(len(at), dtype=np.bool_)
+            for name in self._names[len(self._keys) :]:
+                differ |= _differ(old.column(name), new.column(name))
+            rows = np.flatnonzero(differ)
+            yield from self._pairs(old.take(rows), new.take(rows))
+        for batch in self._after.scan(self._names, batch_rows=_ROWS):
+            new = pa.Table.from_batches([batch])
+            known = self._before.count(new.select(self._keys), on=self._keys, null_equals=True)
+            self._refuse_twice(new, known.to_numpy())
+            yield from self._labelled("added", new.filter(pc.equal(known, 0)))
+
+    def _refuse_twice(self, rows: pa.Table, counts: Counts) -> None:
+        twice = np.flatnonzero(counts > 1)
+        if len(twice):
+            key = rows.select(self._keys).slice(int(twice[0]), 1).to_pylist()[0]
+            raise InvalidArgumentError(
+                f"diff: {key} is the key of {counts[twice[0]]} rows; pass --on with a unique key"
+            )
+
+    def _pairs(self, old: pa.Table, new: pa.Table) -> Iterator[pa.RecordBatch]:
+        labelled = [*self._labelled("before", old), *self._labelled("after", new)]
+        if labelled:
+            turns = np.arange(2 * old.num_rows).reshape(2, -1).T.reshape(-1)
+            yield from pa.Table.from_batches(labelled).take(turns).combine_chunks().to_batches()
+
+    def _labelled(self, label: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        if not rows.num_rows:
+            return
+        self.counts[label] += rows.num_rows
+        columns = [pa.array([label] * rows.num_rows)]
+        for field, column in zip(list(self.schema)[1:], rows.columns, strict=True):
+            if column.type != field.type:
+                texts = [None if value is None else str(value) for value in column.to_pylist()]
+                column = pa.array(texts, pa.string())
+            columns.append(column)
+        yield from pa.Table.from_arrays(columns, schema=self.schema).combine_chunks().to_batches()
+
+
+def _differ(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
+    """Rows whose values differ; null and NaN are the same as themselves."""
+    if old.equals(new):
+        return np.zeros(len(old), dtype=np.bool_)
+    if old.type == new.type and family(old.type) != "none":
+        a, b = old.combine_chunks(), new.combine_chunks()
+        same = pc.fill_null(pc.equal(a, b), False)
+        if pt.is_floating(a.type):
+            same = pc.or_(same, pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))
+        same = pc.or_(same, pc.and_(a.is_null(), b.is_null()))
+        differ: Mask = pc.invert(same).to_numpy(zero_copy_only=False)
+        return differ
+    pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
+    return np.array([a != b and repr(a) != repr(b) for a, b in pairs], dtype=np.bool_)
+
+
+def _first(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
+    """The first rows; the others are counted only."""
+    left = most
+    for batch in batches:
+        if left is None or left > 0:
+            yield batch if left is None else batch.slice(0, left)
+            left = None if left is None else max(left - batch.num_rows, 0)
