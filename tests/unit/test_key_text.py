@@ -100,6 +100,14 @@ def test_integers_that_pyarrow_cannot_compare_are_sqls(tmp_path: Path) -> None:
         file.count_rows(pc.field("i") < pc.field("u"))
 
 
+def test_words_of_sql_are_columns_in_quotes(tmp_path: Path) -> None:
+    file = write(tmp_path, when=[1, 2], order=[3, 4])
+    assert file.count_rows('"when" > 1 AND "order" = 4') == 1
+    for word in ("when", "order"):
+        with pytest.raises(nb.InvalidArgumentError, match=f'this name is written "{word}"'):
+            file.count_rows(f"{word} > 1")
+
+
 def test_samples_are_of_rows_that_pass(tmp_path: Path) -> None:
     file = write(tmp_path, k=list(range(10_000)))
     drawn = file.sample(0.1, seed=7, filter="k % 2 = $odd", params={"odd": 1})

@@ -187,6 +187,9 @@ class _Parser:
         if token.kind == "end":
             token = self._tokens[max(self._at - 1, 0)]
             reason = f"the text ends there{', ' if reason else ''}{reason}"
+        elif not reason and token.kind == "word" and token.text.lower() in _RESERVED:
+            word = token.text
+            reason = f'{word} is a word of SQL; a column of this name is written "{word}"'
         return SyntaxFault(token.start, token.end, reason)
 
     def _made(self, kind: Kind, value: Any, args: tuple[Syntax, ...], start: int) -> Syntax:
