@@ -22,7 +22,7 @@ from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, On, check_one
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns, typed_keys
-from nimblepy.rows.plan import LayoutNode, Plan
+from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
 from nimblepy.rows.quick_keys import Encode, quick_encoder, quick_numbers
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
 from nimblepy.rows.rowset import Positions, RowSet
@@ -43,11 +43,13 @@ class FilesSource(FixedRows):
     """Rows of many sources with one schema and one cluster key.
 
     Attributes:
+        kind: what plans call it.
         num_files: how many sources there are.
         bounds: first and last key of those that have rows, which are the first ones; ``None``
             where they are not known.
     """
 
+    kind = "dataset"
     num_files: int
     bounds: FileBounds | None
 
@@ -69,6 +71,10 @@ class FilesSource(FixedRows):
     def name_of(self, file: int) -> str:
         """What one of the sources is called in a message."""
         return f"file {file}"
+
+    def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
+        """What a plan says of the files that are asked."""
+        return ("files", self.num_files), ("files opened", len(files))
 
     def deleted(self, file: int) -> RowSet | None:
         """Rows of a source that are no longer there, ascending ranges; ``None``: all are."""
@@ -608,23 +614,21 @@ class FilesSource(FixedRows):
 
     def explain_request(self, request: Request, columns: Projected) -> Plan:
         text = "lookup"
-        plans = []
+        asked: list[tuple[int, Request]] = []
         if isinstance(request, Keys):
             for i, mine in self._asked(request):
-                asked = request if mine is None else request.take(mine)
-                plans.append(self.child(i).explain_request(asked, columns))
+                asked.append((i, request if mine is None else request.take(mine)))
         elif isinstance(request, Where):
             text = "scan"
             for i, rows in self._within(request):
-                part = Where(request.filter, rows)
-                plans.append(self.child(i).explain_request(part, columns))
+                asked.append((i, Where(request.filter, rows)))
         else:
             text = "prefix" if isinstance(request, Prefix) else "range"
-            for i in self.candidates(request):
-                plans.append(self.child(i).explain_request(request, columns))
+            asked += [(i, request) for i in self.candidates(request)]
+        plans = [self.child(i).explain_request(part, columns) for i, part in asked]
         return Plan(
-            text=f"{text} in a dataset",
-            details=(("files", self.num_files), ("files opened", len(plans))),
+            text=f"{text} in a {self.kind}",
+            details=self.plan_details([i for i, _ in asked]),
             children=_shown(plans),
             reads=sum(plan.reads for plan in plans),
             bytes=sum(plan.bytes for plan in plans),

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from nimblepy.schema.types import format_bytes
 
-DetailValue: TypeAlias = str | int | float | bool | None
+# The last is a list of things with facts, such as files; it is shown by its length.
+DetailValue: TypeAlias = str | int | float | bool | tuple[dict[str, str | int], ...] | None
 
 
 def _draw(label: str, children: Sequence[Sequence[str]]) -> list[str]:
@@ -138,4 +139,6 @@ class LayoutNode:
 
 
 def _format(value: DetailValue) -> str:
+    if isinstance(value, tuple):
+        value = len(value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nimblepy import errors
 from nimblepy.errors import NimbleMissingOnExecutor
+
+_OWN_ERROR = re.compile(r"^nimblepy\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raises errors of ours that a task failed with as what they are."""
+    try:
+        yield
+    except Exception as error:
+        found = _OWN_ERROR.search(str(error))
+        kind = getattr(errors, found[1], None) if found is not None else None
+        if found is None or kind is None:
+            raise
+        raise kind(found[2]) from error
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_s
 from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
+from nimblepy.spark.table_write import TableWriter
 from nimblepy.spark.tables import table_of_options
 from nimblepy.spark.write import NimbleWriter
 
@@ -59,7 +60,9 @@ class NimbleDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return NimbleReader(schema, dict(self.options))
 
-    def writer(self, schema: StructType, overwrite: bool) -> NimbleWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> NimbleWriter | TableWriter:
+        if "table" in self.options:
+            return TableWriter(schema, dict(self.options), overwrite)
         return NimbleWriter(schema, dict(self.options), overwrite)
 
 

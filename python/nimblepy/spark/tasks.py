@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,10 @@ from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
 from nimblepy.spark.inputs import SparkInput, open_cached
 from nimblepy.spark.schemas import conform, conform_array
+
+if TYPE_CHECKING:
+    from nimblepy.table.model import DataFile
+    from nimblepy.table.write import Target
 
 # Rows that one lookup answers: more of them touch each block of the file once.
 LOOKUP_ROWS = 65_536
@@ -127,6 +132,38 @@ def joined_rows(
             yield from ArrowTableToRowsConversion.convert(
                 pa.Table.from_batches([batch]), result_type
             )
+
+    return run
+
+
+def written_files(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of a table to descriptions of the files that they were written to."""
+    from nimblepy.table.shipped import files_as_text
+    from nimblepy.table.write import write_rows
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batches = iter(batches)
+        first = next(batches, None)
+        files: list[DataFile] = []
+        if first is not None:
+            rows = chain([first], batches)
+            files = write_rows(pa.RecordBatchReader.from_batches(first.schema, rows), target)
+        yield pa.RecordBatch.from_pydict({"files": [files_as_text(files)]})
+
+    return run
+
+
+def partition_values(
+    transform: str, kind: pa.DataType
+) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
+    """Values of a column to those of a partition field."""
+    from nimblepy.table.transforms import transform as transform_of
+
+    apply = transform_of(transform, kind)
+
+    def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
+        for (values,) in batches:
+            yield apply(values.cast(kind))
 
     return run
 

@@ -13,9 +13,10 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -40,10 +41,16 @@ from nimblepy.schema.names import Path, show_path
 from nimblepy.schema.types import SortKey, as_sort_keys, pack_sort_keys
 from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import explain_missing_source
-from nimblepy.spark.inputs import local_path
+from nimblepy.spark.inputs import is_table, local_path
 from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, parse_keys
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import ShippedByValue
+from nimblepy.spark.table_write import write_table
+
+if TYPE_CHECKING:
+    from nimblepy.table.commit import Commit
+    from nimblepy.table.staged import PartitionOverwrite
+    from nimblepy.table.table import Table
 
 BATCH_OPTION = "nimblebatch"
 
@@ -146,40 +153,76 @@ class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
 
 def write(
     df: DataFrame,
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | Table,
     *,
-    cluster_by: ClusterBy,
+    cluster_by: ClusterBy = None,
     files: int | None = None,
     indexes: Sequence[HashIndex | SortedIndex] = (),
-    mode: Literal["overwrite", "append"] = "overwrite",
+    mode: Literal["overwrite", "append", "upsert"] = "overwrite",
     options: WriteOptions | None = None,
     batch: tuple[str, int] | None = None,
-    retention_seconds: float = RETENTION_SECONDS,
-) -> None:
+    retention_seconds: float | None = None,
+    filter: str | pc.Expression | None = None,
+    partition_overwrite: PartitionOverwrite = "static",
+) -> Commit | None:
     """Writes a DataFrame as files with disjoint key ranges, each sorted and indexed.
 
-    Readers see the old data or the new, never a part. Equal keys are in one file.
+    Readers see the old data or the new, never a part. Of a directory equal keys are in one file.
+    To a :class:`nimblepy.Table`, tasks write files and describe them, and the driver commits.
 
     Args:
+        directory: where the files are, or a table. A table says itself what its cluster key,
+            indexes and options are.
         cluster_by: the cluster key, as for :func:`nimblepy.write`.
         files: most files to write; the default is ``spark.sql.shuffle.partitions``, which Spark
             may coalesce.
         mode: ``"overwrite"`` replaces the data that the dataset has when the job begins,
-            ``"append"`` adds to it.
+            ``"append"`` adds to it. Of a table, ``"upsert"`` replaces the rows that have the
+            primary keys of new ones, and inserts the others; no key may come twice.
         batch: (name, number): nothing is added where this or a later batch of that name has been;
             for ``foreachBatch``, whose batches may come again.
         retention_seconds: how long replaced versions, and the files that only they name, stay for
             the readers and queries that have them open. Those that are open longer than this find
             files missing; the default is a day. The newest two versions always stay.
+        filter: of a table, ``"overwrite"`` replaces the rows that pass instead of all.
+        partition_overwrite: of a table, with ``"dynamic"`` an overwrite replaces the partitions
+            that the DataFrame has rows of, and no others.
+
+    Returns:
+        Of a table what the commit did; nothing was done where the batch was there already.
 
     Raises:
         InvalidArgumentError: unknown columns, types without an order, a path that is not local.
+        ConflictError, DuplicateKeyError: of a table, as its own methods raise them.
         NimbleMissingOnExecutor: Spark's Python cannot import nimblepy.
         pyspark errors: a task failed, or another commit has changed the data that this one was to
             replace (``ConflictError``). The dataset has not changed.
 
-    Cost: one shuffle by key ranges; every task sorts natively, on disk where memory is short.
+    Cost: one shuffle by key ranges, of a table by partitions and then key ranges; every task sorts
+        natively, on disk where memory is short. An upsert, and any write to a table with a primary
+        key, reads the new keys on the driver.
     """
+    if is_table(directory):
+        given: dict[str, object] = {
+            "cluster_by": cluster_by,
+            "indexes": indexes,
+            "options": options,
+            "retention_seconds": retention_seconds,
+        }
+        wrong = [name for name, value in given.items() if value not in (None, ())]
+        if wrong:
+            raise InvalidArgumentError(f"{wrong[0]}: the table says this itself")
+        return write_table(
+            df,
+            cast("Table", directory),
+            mode=mode,
+            filter=filter,
+            partition_overwrite=partition_overwrite,
+            batch=batch,
+            files=files,
+        )
+    if filter is not None or partition_overwrite != "static":
+        raise InvalidArgumentError("filter, partition_overwrite: only of tables")
     if mode not in ("overwrite", "append"):
         raise InvalidArgumentError(f"mode: expected 'overwrite' or 'append', got {mode!r}")
     keys = as_sort_keys(cluster_by)
@@ -196,9 +239,11 @@ def write(
         writer = writer.option(INDEXES_OPTION, pack_indexes(indexes))
     if batch is not None:
         writer = writer.option(BATCH_OPTION, json.dumps([batch[0], int(batch[1])]))
-    writer = writer.option("retention_seconds", str(float(retention_seconds)))
+    if retention_seconds is not None:
+        writer = writer.option("retention_seconds", str(float(retention_seconds)))
     with explain_missing_source():
         writer.save(str(directory))
+    return None
 
 
 def _ordered(schema: pa.Schema, key: SortKey) -> Any:

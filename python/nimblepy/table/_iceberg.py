@@ -150,6 +150,7 @@ from nimblepy.table.avro import container, encoded_long, read_container
 from nimblepy.table.manifests import ManifestFiles, RawEntry, manifest_files
 from nimblepy.table.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.model import (
+    BATCH_PREFIX,
     PLAN_INDEX,
     Content,
     DataFile,
@@ -1732,6 +1733,7 @@ class SnapshotCommit:
                 made[name] = str(max(total, 0))
         if PLAN_INDEX in before:
             made[PLAN_INDEX] = before[PLAN_INDEX]
+        made.update({k: v for k, v in before.items() if k.startswith(BATCH_PREFIX)})
         made.update(self.summary)
         return made
 

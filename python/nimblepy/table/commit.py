@@ -49,6 +49,10 @@ class Change(ABC):
 
     commit: ice.SnapshotCommit
 
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        """Whether it has been made before, and is not to be made again."""
+        return False
+
     @abstractmethod
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
         """Makes the change one of ``newest``; false: nothing is left to be done.
@@ -95,6 +99,10 @@ def run(
             wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
             time.sleep(random.uniform(0, wait))
             newest = reload()
+            if change.is_done(newest):
+                change.commit.abandon(newest)
+                change.discard()
+                return None
             if not change.rebase(metadata, newest):
                 change.commit.abandon(newest)
                 return None

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from nimblepy.expr.filter import parse_filter
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.rows.plan import DetailValue
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
@@ -127,6 +128,10 @@ class FileSet(MemberRows):
                 columns.append(pc.fill_null(bound.cast(pa.int64()), missing).to_numpy())
         found: Numbers = self.members.files.gather(columns, np.int64)
         return found
+
+    def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
+        """See above; and the metadata files that were read for this version of the table so far."""
+        return (*super().plan_details(files), ("metadata_reads", self.plan.metadata_reads))
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
         if not conjuncts:

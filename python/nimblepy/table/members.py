@@ -24,6 +24,7 @@ from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.files.source import FilesSource
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import On
+from nimblepy.rows.plan import DetailValue
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
@@ -57,6 +58,11 @@ class Member:
     def deleted(self) -> RowNumbers | None:
         """Ascending rows that are gone; ``None``: none is. Cost: delete files are read once."""
         return deleted_rows(self.file.path, self.deletes)
+
+
+def member_of(file: DataFile, deletes: Sequence[DataFile] = ()) -> Member:
+    """A file that no manifest lists."""
+    return Member(Entry(file=file, sequence=0, manifest="", raw=None), tuple(deletes))
 
 
 @dataclass(eq=False)
@@ -171,6 +177,8 @@ class Reading:
 class MemberRows(FilesSource):
     """The rows of some data files of a table, without those that are deleted of them."""
 
+    kind = "table"
+
     def __init__(self, reading: Reading) -> None:
         super().__init__()
         self.reading = reading
@@ -238,6 +246,21 @@ class MemberRows(FilesSource):
 
     def name_of(self, file: int) -> str:
         return self.members[file].file.path
+
+    def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
+        """The files that are asked: path, rows, bytes and deleted rows of each."""
+        found: list[dict[str, str | int]] = []
+        for number in files:
+            file, gone = self.members[number].file, self.deleted(number)
+            found.append(
+                {
+                    "path": file.path,
+                    "rows": file.rows,
+                    "bytes": file.bytes,
+                    "deleted_rows": 0 if gone is None else gone.num_rows,
+                }
+            )
+        return ("files", tuple(found)), ("files opened", len(found))
 
     def for_filter(self, filter: Filter) -> MemberRows:
         return self

@@ -17,6 +17,8 @@ SUFFIXES: dict[DataFormat, str] = {"nimble": ".nimble", "parquet": ".parquet"}
 
 # In the summary of a snapshot: where its plan index lies.
 PLAN_INDEX = "nimblepy.plan-index"
+# What the summary of a snapshot calls a batch that is added once, before its name.
+BATCH_PREFIX = "nimblepy.batch."
 
 # Field ids that Iceberg reserves for the columns of a position delete file.
 DELETED_PATH_ID = 2147483546

@@ -140,6 +140,11 @@ class SnapshotPlan:
         return any(manifest.deletes for manifest in self.manifests)
 
     @property
+    def metadata_reads(self) -> int:
+        """Metadata files that were read for this version of the table so far."""
+        return self._metadata.reads
+
+    @property
     def is_complete(self) -> bool:
         """All manifests have been read."""
         return self._all is not None

@@ -20,6 +20,7 @@ from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.types import SortKey
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.batches import Batch, batch_is_done, batch_summary
 from nimblepy.table.commit import Change
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.key_positions import KeyPositions, ascending
@@ -44,10 +45,12 @@ class RowChange(Change):
 
     Attributes:
         inserted, updated, deleted: rows, once it is planned.
+        batch: what it adds, where that is to be added once.
         owned: the new files were written for this change, and go with it.
     """
 
     owned = True
+    batch: Batch | None = None
 
     def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
         self.commit = ice.SnapshotCommit(operation)
@@ -68,6 +71,11 @@ class RowChange(Change):
             "nimblepy.rows-updated": str(self.updated),
             "nimblepy.rows-deleted": str(self.deleted),
         }
+        if self.batch is not None:
+            self.commit.summary |= batch_summary(self.batch)
+
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        return self.batch is not None and batch_is_done(metadata, self.batch)
 
     @abstractmethod
     def plan(self, metadata: ice.Metadata) -> bool:

@@ -18,12 +18,11 @@ import pyarrow as pa
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.bounds import FileBounds
 from nimblepy.schema.types import pack_sort_keys, unpack_sort_keys
-from nimblepy.table.members import Member, MemberRows, Reading
+from nimblepy.table.members import Member, MemberRows, Reading, member_of
 from nimblepy.table.model import (
     FILE_FORMATS,
     Content,
     DataFile,
-    Entry,
     Metrics,
     PartitionField,
 )
@@ -221,10 +220,7 @@ def rows_of_text(text: str) -> ShippedRows:
         )
         deletes = [_file(item, Metrics()) for item in found["deletes"]]
         members = [
-            Member(
-                Entry(file=_file(item, Metrics()), sequence=0, manifest="", raw=None),
-                tuple(deletes[int(at)] for at in item["deletes"]),
-            )
+            member_of(_file(item, Metrics()), [deletes[int(at)] for at in item["deletes"]])
             for item in found["files"]
         ]
         bounds = None

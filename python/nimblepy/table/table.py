@@ -21,6 +21,8 @@ from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
+from nimblepy.table.arguments import paths_of
+from nimblepy.table.batches import Batch, batch_is_done, checked_batch
 from nimblepy.table.changes import changes, changes_schema, steps
 from nimblepy.table.commit import Commit, run
 from nimblepy.table.compact import Compacting, compact
@@ -59,10 +61,11 @@ from nimblepy.table.row_changes import (
     RowChange,
 )
 from nimblepy.table.settings import format_property, target_of
+from nimblepy.table.staged import Mode, PartitionOverwrite, staged_change
 from nimblepy.table.transaction import Transaction
 from nimblepy.table.transforms import partition_text
 from nimblepy.table.upsert import WhenMatched, upsert_change
-from nimblepy.table.write import discard, write_rows
+from nimblepy.table.write import Target, discard, write_rows
 
 _log = logger(__name__)
 
@@ -294,7 +297,7 @@ class Table(VersionedRows[FileSet]):
             raise
         return self._commit(change, metadata, begin)
 
-    def _new_keys(self, metadata: ice.Metadata, files: list[DataFile]) -> NewKeys | None:
+    def _new_keys(self, metadata: ice.Metadata, files: Sequence[DataFile]) -> NewKeys | None:
         primary = metadata.primary_key()
         if not primary:
             return None
@@ -576,7 +579,8 @@ class Table(VersionedRows[FileSet]):
         """Makes files that exist part of the table, as they are and where they are.
 
         They become the table's own: when their rows are deleted and the snapshots that had them
-        expire, they are removed.
+        expire, they are removed. So no file should be part of two tables; a warning says where one
+        lies among the data of another.
 
         Args:
             paths: nimble or Parquet files, or directories of them. Columns are found by name;
@@ -590,15 +594,73 @@ class Table(VersionedRows[FileSet]):
         Cost: each file is read once, for its statistics.
         """
         begin = time.perf_counter()
+        given = paths_of(paths, "add_files")
         metadata = self._newest()
         if metadata.name_mapping is None:
             self._set_property({ice.NAME_MAPPING: metadata.new_name_mapping()})
             metadata = self._newest()
         defaults = metadata.defaults(None)
-        files = describe_files(paths, target_of(metadata), metadata.mapped_names(), defaults)
+        files = describe_files(given, target_of(metadata), metadata.mapped_names(), defaults)
         change = Append(files, self._current_files, self._new_keys(metadata, files))
         change.owned = False
         return self._commit(change, metadata, begin)
+
+    def write_target(self) -> Target:
+        """What files are like that other processes write for this table; it pickles.
+
+        They write them with :func:`nimblepy.table.write.write_rows`, describe them, and
+        :meth:`commit_files` makes them part of the table.
+        """
+        return target_of(self._newest())
+
+    def commit_files(
+        self,
+        files: Sequence[DataFile],
+        *,
+        mode: Mode = "append",
+        filter: Filter = None,
+        partition_overwrite: PartitionOverwrite = "static",
+        batch: Batch | None = None,
+    ) -> Commit:
+        """Commits files that other processes have written for this table, in one step.
+
+        Args:
+            files: what :func:`nimblepy.table.write.write_rows` gave there.
+            mode: ``"append"``; ``"overwrite"``, of the rows that pass ``filter``, or of all;
+                ``"upsert"``, by the primary key.
+            partition_overwrite: ``"dynamic"`` overwrites the partitions that the files have rows
+                of, and no others.
+            batch: (name, number): nothing is changed where this or a later batch of that name is
+                part of the table; the files are removed.
+
+        Raises:
+            As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and the
+            files are gone.
+
+        Cost: three files of metadata; with a primary key, the keys of the files are read.
+        """
+        begin = time.perf_counter()
+        try:
+            metadata = self._newest()
+            change = staged_change(
+                files,
+                metadata,
+                self._current_files,
+                self._new_keys,
+                self._reading(metadata, metadata.schema_id),
+                mode,
+                filter,
+                partition_overwrite,
+            )
+            change.batch = None if batch is None else checked_batch(batch)
+        except BaseException:
+            discard(files)
+            raise
+        return self._commit(change, metadata, begin)
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Whether this batch, or a later one of its name, is part of the newest snapshot."""
+        return batch_is_done(self._newest(), checked_batch(batch))
 
     def _current_files(self, metadata: ice.Metadata) -> FileSet:
         """The rows of the newest snapshot, with the newest schema."""
@@ -668,7 +730,11 @@ class Table(VersionedRows[FileSet]):
 
     def _commit(self, change: RowChange, metadata: ice.Metadata, begin: float) -> Commit:
         try:
-            something = change.plan(metadata)
+            if change.is_done(metadata):
+                change.discard()
+                something = False
+            else:
+                something = change.plan(metadata)
         except BaseException:
             change.discard()
             raise

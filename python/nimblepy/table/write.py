@@ -20,6 +20,7 @@ from nimblepy.files.source import key_order
 from nimblepy.io.location import locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.io.tabular import as_reader
+from nimblepy.rows.rowset import RowNumbers
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import Path
 from nimblepy.schema.types import SortKey
@@ -245,18 +246,38 @@ class _Splitter:
 
     def parts(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
         """(partition, its rows) for each partition that occurs."""
+        for partition, rows in self.places(table):
+            yield partition, table if rows is None else table.take(rows)
+
+    def places(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Array | None]]:
+        """(partition, positions of its rows; ``None``: all) for each partition that occurs."""
         if not self._transforms:
-            yield (), table
+            yield (), None
             return
         keys = [apply(column_at(table, path).combine_chunks()) for path, apply in self._transforms]
         groups = split_rows([_array(key) for key in keys])
         for scalars, rows in groups:
             values = tuple(internal_value(scalar.type, scalar) for scalar in scalars)
-            yield values, table if len(groups) == 1 else table.take(rows)
+            yield values, None if len(groups) == 1 else rows
 
 
 def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def partition_sources(target: Target) -> list[tuple[Path, str, pa.DataType]]:
+    """(column, transform, type of the column) of each partition field."""
+    by_id = _columns_by_id(target.schema) if target.spec else {}
+    found = [(by_id.get(item.source_id), item.transform) for item in target.spec]
+    return [(column[0], how, column[1]) for column, how in found if column is not None]
+
+
+def partition_rows(
+    table: pa.Table, target: Target
+) -> Iterator[tuple[tuple[Any, ...], RowNumbers | None]]:
+    """(partition, positions of its rows; ``None``: all) for each that rows belong to."""
+    for partition, rows in _Splitter(target).places(table):
+        yield partition, None if rows is None else rows.to_numpy().astype(np.uint64)
 
 
 def partition_of(table: pa.Table, target: Target) -> set[tuple[Any, ...]]:

@@ -1,0 +1,140 @@
+"""Writes DataFrames to tables: tasks write files and describe them, the driver commits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructType
+
+from nimblepy.schema.names import Path
+from nimblepy.spark.arguments import quoted
+from nimblepy.spark.errors import own_errors
+from nimblepy.spark.schemas import arrow_schema
+from nimblepy.spark.shipping import ShippedByValue, array_udf, iterator_function
+from nimblepy.spark.tables import named_table
+
+if TYPE_CHECKING:
+    from nimblepy.table.batches import Batch
+    from nimblepy.table.commit import Commit
+    from nimblepy.table.staged import Mode, PartitionOverwrite
+    from nimblepy.table.table import Table
+    from nimblepy.table.write import Target
+
+
+def write_table(
+    df: DataFrame,
+    table: Table,
+    *,
+    mode: Mode,
+    filter: Any = None,
+    partition_overwrite: PartitionOverwrite = "static",
+    batch: Batch | None = None,
+    files: int | None = None,
+) -> Commit:
+    """Writes a DataFrame to a table; :func:`nimblepy.spark.write` says how."""
+    from nimblepy.table.commit import Commit
+    from nimblepy.table.shipped import files_of_text
+    from nimblepy.table.staged import check_mode
+
+    check_mode(mode, filter, partition_overwrite)
+    if batch is not None and table.has_batch(batch):
+        return Commit(snapshot=table.refresh().snapshot)
+    target = table.write_target()
+    _check_columns(df.schema, target)
+    tasks = iterator_function("written_files", target)
+    described = _distributed(df, target, files).mapInArrow(tasks, "files string")
+    with own_errors():
+        texts = [row[0] for row in described.collect()]
+    return table.commit_files(
+        [file for text in texts for file in files_of_text(text)],
+        mode=mode,
+        filter=filter,
+        partition_overwrite=partition_overwrite,
+        batch=batch,
+    )
+
+
+def _check_columns(schema: StructType, target: Target) -> None:
+    """Says before any task runs what columns do not fit."""
+    from nimblepy.table.types import Conformer
+
+    Conformer(arrow_schema(schema), target.schema)
+
+
+def _distributed(df: DataFrame, target: Target, files: int | None) -> DataFrame:
+    """Rows of a partition, and neighbours in the order of the files, in one task if possible."""
+    from nimblepy.table.write import partition_sources
+
+    order: list[Any] = []
+    for path, transform, kind in partition_sources(target):
+        if path[0] in df.columns:
+            order.append(_partition_column(path, transform, kind))
+    for key in target.cluster_by:
+        path = (key.column,) if isinstance(key.column, str) else key.column
+        if path[0] in df.columns:
+            column = F.col(quoted(*path))
+            order.append(column.desc() if key.descending else column.asc())
+    if not order:
+        return df.repartition(files) if files else df
+    return df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
+
+
+def _partition_column(path: Path, transform: str, kind: pa.DataType) -> Column:
+    """The value of a partition field."""
+    from nimblepy.table.transforms import transform as transform_of
+
+    column = F.col(quoted(*path))
+    if transform in ("identity", "void"):
+        return column
+    result = transform_of(transform, kind)(pa.array([], kind)).type
+    made: Column = array_udf("partition_values", 1, from_arrow_type(result), transform, kind)(
+        column
+    )
+    return made
+
+
+@dataclass
+class WrittenFiles(WriterCommitMessage):
+    """What a task has written, described as text."""
+
+    text: str
+
+
+class TableWriter(ShippedByValue, DataSourceArrowWriter):
+    """``df.write.format("nimble")`` with the options ``catalog`` and ``table``."""
+
+    def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
+        table = named_table(options)
+        self._options = options
+        self._mode: Mode = "overwrite" if overwrite else "append"
+        self._target = table.write_target()
+        _check_columns(schema, self._target)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from nimblepy.spark.tasks import written_files
+
+        (batch,) = written_files(self._target)(iterator)
+        return WrittenFiles(batch.column(0)[0].as_py())
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        named_table(self._options).commit_files(self._files(messages), mode=self._mode)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        from nimblepy.table.write import discard
+
+        # Messages are incomplete here; what else was written is for remove_orphans().
+        discard(self._files(messages))
+
+    @staticmethod
+    def _files(messages: list[WriterCommitMessage | None]) -> list[Any]:
+        from nimblepy.table.shipped import files_of_text
+
+        texts = [message.text for message in messages if isinstance(message, WrittenFiles)]
+        return [file for text in texts for file in files_of_text(text)]

@@ -1,0 +1,164 @@
+"""Writing to tables from Spark: tasks describe their files, the driver commits them once."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+pytest.importorskip("pyspark")
+import nimblepy.spark as ns
+
+Rows = Callable[[Any], list[Any]]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> nb.Catalog:
+    return nb.connect(tmp_path_factory.mktemp("writes") / "lake")
+
+
+def frame(spark: Any, keys: range, v: int) -> Any:
+    return spark.range(keys.start, keys.stop, keys.step).selectExpr(
+        "id AS k",
+        "concat('g', id % 3) AS g",
+        "timestamp_seconds(id * 3600 - 100000) AS ts",
+        f"CAST({v} AS INT) AS v",
+    )
+
+
+SCHEMA = pa.schema(
+    {"k": pa.int64(), "g": pa.string(), "ts": pa.timestamp("us", "UTC"), "v": pa.int32()}
+)
+
+
+def values(table: nb.Table) -> dict[int, int]:
+    found = table.to_table(["k", "v"]).to_pylist()
+    assert len({row["k"] for row in found}) == len(found)
+    return {row["k"]: row["v"] for row in found}
+
+
+def orphans(table: nb.Table) -> int:
+    return len(table.remove_orphans(older_than=dt.timedelta(0), dry_run=True).files)
+
+
+def test_append_and_overwrite(spark: Any, lake: nb.Catalog) -> None:
+    table = lake.create_table(
+        "a.b", SCHEMA, cluster_by="k", partition_by=["g", "bucket(2, k)", "month(ts)"]
+    )
+    done = ns.write(frame(spark, range(3000), 1), table, mode="append")
+    assert done is not None
+    assert (done.rows_inserted, done.snapshot) == (3000, table.snapshot)
+    # Rows of a partition are together, but for those where one of the two tasks ends.
+    partitions = {member.file.partition for member in table.current.members}
+    assert len(partitions) <= done.files_added <= len(partitions) + 1
+    assert values(table) == dict.fromkeys(range(3000), 1)
+    assert table.get(17)["ts"] == dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(
+        seconds=17 * 3600 - 100000
+    )
+    # Some partitions anew: all of g1, and nothing of others.
+    changed = frame(spark, range(1, 30, 3), 2)
+    with table.alter() as a:
+        a.partition_by("g")
+    done = ns.write(changed, table, mode="overwrite", partition_overwrite="dynamic")
+    expected = {k: 1 for k in range(3000) if k % 3 != 1} | dict.fromkeys(range(1, 30, 3), 2)
+    assert values(table) == expected
+    done = ns.write(changed, table, filter="k < 1000 AND g = 'g2'")
+    assert done is not None
+    assert done.rows_deleted == 333
+    ns.write(frame(spark, range(5), 3), table)
+    assert values(table) == dict.fromkeys(range(5), 3)
+    assert orphans(table) == 0
+
+
+def test_batches_are_added_once(spark: Any, lake: nb.Catalog, tmp_path: Path) -> None:
+    table = lake.create_table("a.once", SCHEMA)
+    other = lake.table("a.once")
+    for number in (0, 1, 1, 0):
+        ns.write(
+            frame(spark, range(number, 20, 2), number), table, mode="append", batch=("x", number)
+        )
+    assert table.num_rows == 20
+    # The record outlives the snapshot that made it, and other writers.
+    other.append(table.to_table().slice(0, 1))
+    other.expire(keep=1)
+    target = table.write_target()
+    from nimblepy.table.write import write_rows
+
+    files = write_rows(other.to_table(), target)
+    assert table.commit_files(files, batch=("x", 1)).rows_inserted == 0
+    assert orphans(table) == 0
+    assert table.commit_files(write_rows(other.to_table(), target), batch=("y", 1)).snapshot
+    assert table.num_rows == 42
+
+
+def test_upsert(spark: Any, lake: nb.Catalog) -> None:
+    table = lake.create_table("a.keyed", SCHEMA, primary_key="k", partition_by=["bucket(2, k)"])
+    ns.write(frame(spark, range(100), 1), table, mode="append")
+    done = ns.write(frame(spark, range(90, 120), 2), table, mode="upsert")
+    assert done is not None
+    assert (done.rows_inserted, done.rows_updated) == (20, 10)
+    assert values(table) == dict.fromkeys(range(90), 1) | dict.fromkeys(range(90, 120), 2)
+    before = table.snapshot
+    with pytest.raises(nb.DuplicateKeyError, match="in the table already"):
+        ns.write(frame(spark, range(3), 9), table, mode="append")
+    twice = frame(spark, range(3), 9).union(frame(spark, range(2, 4), 9))
+    with pytest.raises(nb.DuplicateKeyError, match=r"same key|k=2"):
+        ns.write(twice, table, mode="upsert")
+    assert table.refresh().snapshot == before
+
+
+def test_failed_tasks_leave_nothing_that_is_reachable(spark: Any, lake: nb.Catalog) -> None:
+    table = lake.create_table("a.failed", SCHEMA, cluster_by="k")
+    ns.write(frame(spark, range(10), 1), table, mode="append")
+    bad = frame(spark, range(100), 2).withColumn("v", spark_error("k", "v"))
+    with pytest.raises(Exception, match="boom"):
+        ns.write(bad.repartition(2), table, mode="append")
+    assert values(table.refresh()) == dict.fromkeys(range(10), 1)
+    table.remove_orphans(older_than=dt.timedelta(0))
+    there = Path(table.location.removeprefix("file://")).rglob("*")
+    reachable = {row["path"] for row in table.census().to_pylist() if row["reachable"]}
+    assert {str(path) for path in there if path.is_file()} == reachable
+
+
+def spark_error(key: str, value: str) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.when(F.col(key) == 99, F.raise_error(F.lit("boom")).cast("int")).otherwise(
+        F.col(value)
+    )
+
+
+def test_data_frame_writers(spark: Any, lake: nb.Catalog) -> None:
+    table = lake.create_table("a.writer", SCHEMA)
+    writer = frame(spark, range(10), 1).write.format("nimble").option("table", "a.writer")
+    writer.option("catalog", lake.__reduce__()[1][0]).mode("append").save()
+    assert values(table.refresh()) == dict.fromkeys(range(10), 1)
+
+
+def test_what_does_not_fit(spark: Any, lake: nb.Catalog) -> None:
+    table = lake.create_table("a.fit", SCHEMA)
+    some = frame(spark, range(3), 1)
+    for arguments, message in (
+        ({"mode": "merge"}, "mode: expected one of"),
+        ({"mode": "append", "filter": "k = 1"}, "mode='overwrite'"),
+        ({"partition_overwrite": "dynamic", "filter": "k = 1"}, "not both"),
+        ({"partition_overwrite": "all"}, "'static' or 'dynamic'"),
+        ({"cluster_by": "k"}, "the table says this itself"),
+        ({"batch": "x"}, r"batch: expected \(name, number\)"),
+    ):
+        with pytest.raises(nb.InvalidArgumentError, match=message):
+            ns.write(some, table, **arguments)
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column 'w'"):
+        ns.write(some.withColumnRenamed("v", "w"), table)
+    with pytest.raises(nb.InvalidArgumentError, match="read only"):
+        ns.write(some, table.at(snapshot=table.append(pa.table({"k": [1]})).snapshot))
+    with pytest.raises(nb.InvalidArgumentError, match="no primary key"):
+        ns.write(some, table, mode="upsert")
+    assert table.num_rows == 1
+    assert orphans(table) == 0

@@ -1,0 +1,113 @@
+"""Files that other processes wrote, described as text and committed by one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+from nimblepy.table import _iceberg as ice
+from nimblepy.table.shipped import files_as_text, files_of_text
+from nimblepy.table.write import write_rows
+
+
+def rows(keys: range, v: int) -> pa.Table:
+    return pa.table(
+        {
+            "k": pa.array(keys, pa.int64()),
+            "g": pa.array([None if k % 5 == 4 else f"g{k % 5}" for k in keys], pa.string()),
+            "v": pa.array([v] * len(keys), pa.int64()),
+        }
+    )
+
+
+def staged(table: nb.Table, data: pa.Table, **arguments: Any) -> nb.Commit:
+    files = write_rows(data, table.write_target())
+    return table.commit_files(files_of_text(files_as_text(files)), **arguments)
+
+
+def counts(table: nb.Table) -> Counter[tuple[str | None, int]]:
+    found = table.to_table(["g", "v"]).to_pylist()
+    return Counter((row["g"], row["v"]) for row in found)
+
+
+def orphans(table: nb.Table) -> int:
+    return len(table.remove_orphans(older_than=dt.timedelta(0), dry_run=True).files)
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+@pytest.mark.parametrize("before", [[], ["g"], ["bucket(3, k)"], ["truncate(1, g)"]], ids=str)
+def test_partitions_are_overwritten(lake: nb.Catalog, data_format: Any, before: list[str]) -> None:
+    """Of files of another partitioning, rows go by the partition that they would be in now."""
+    table = lake.create_table(
+        "a.b", rows(range(100), 1), partition_by=before, cluster_by="k", data_format=data_format
+    )
+    table.delete("k % 10 = 1")
+    with table.alter() as a:
+        a.rename_column("g", "group")
+        a.partition_by("group")
+    new = rows(range(0, 10, 5), 2)
+    more = pa.concat_tables([new, rows(range(4, 5), 2)]).rename_columns(["k", "group", "v"])
+    done = staged(table, more, mode="overwrite", partition_overwrite="dynamic")
+    assert (done.rows_inserted, done.rows_deleted) == (3, 40)  # all of g0, and those without
+    with table.alter() as a:
+        a.rename_column("group", "g")
+    kept = {("g1", 1): 10, ("g2", 1): 20, ("g3", 1): 20}
+    assert counts(table) == Counter(kept) + Counter({("g0", 2): 2, (None, 2): 1})
+    # Nothing to write overwrites nothing.
+    assert table.commit_files([], mode="overwrite", partition_overwrite="dynamic").rows_deleted == 0
+    assert orphans(table) == 0
+
+
+def test_upsert(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(range(50), 1), primary_key="k", partition_by="g")
+    done = staged(table, rows(range(40, 60), 2), mode="upsert")
+    assert (done.rows_inserted, done.rows_updated) == (10, 10)
+    assert table.count_rows("v = 2") == 20
+    assert table.num_rows == 60
+    both = [
+        *write_rows(rows(range(70, 72), 1), table.write_target()),
+        *write_rows(rows(range(71, 73), 1), table.write_target()),
+    ]
+    with pytest.raises(nb.DuplicateKeyError, match="k=71"):
+        table.commit_files(both, mode="upsert")
+    with pytest.raises(nb.DuplicateKeyError, match="k=3"):
+        staged(table, rows(range(3, 4), 1))
+    with pytest.raises(nb.InvalidArgumentError, match="no primary key"):
+        staged(lake.create_table("a.c", rows(range(1), 1)), rows(range(1), 1), mode="upsert")
+    assert orphans(table) + orphans(lake.table("a.c")) == 0
+
+
+def test_a_batch_meets_itself(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two drivers add the same batch: the one that is second at the swap finds it there."""
+    table = lake.create_table("a.b", rows(range(5), 1))
+    other = lake.table("a.b")
+    plain = ice.swap
+    left = [lambda: staged(other, rows(range(10), 2), batch=("x", 7))]
+
+    def swap(*arguments: Any) -> Any:
+        if left:
+            left.pop()()
+        return plain(*arguments)
+
+    monkeypatch.setattr(ice, "swap", swap)
+    done = staged(table, rows(range(10), 2), batch=("x", 7))
+    assert (done.rows_inserted, done.snapshot) == (0, other.snapshot)
+    assert table.num_rows == 15
+    assert orphans(table) == 0
+    for number in (6, 7):
+        assert staged(table, rows(range(1), 3), batch=("x", number)).rows_inserted == 0
+    assert not table.has_batch(("x", 8))
+    # Every later commit keeps the record, so that it does not expire.
+    table.append(rows(range(1), 4))
+    table.expire(keep=1)
+    assert table.has_batch(("x", 7))
+    assert not table.has_batch(("y", 1))
+    table.rollback(table.append(rows(range(1), 5)).snapshot or 0)
+    for wrong in ("x", ("x",), ("x", "1"), ("", 1), (1, 1), ("x", True)):
+        with pytest.raises(nb.InvalidArgumentError, match=r"batch: expected \(name, number\)"):
+            table.has_batch(wrong)  # type: ignore[arg-type]
