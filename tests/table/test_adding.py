@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,18 @@ def test_missing_columns_with_a_default(lake: nb.Catalog, tmp_path: Path) -> Non
     assert table.count_rows("x = 7") == 3
     assert table.count_rows("x IS NULL") == 0
     assert table.delete("x IS NULL").rows_deleted == 0
+
+
+def test_files_of_two_tables_are_warned_of(lake: nb.Catalog, tmp_path: Path) -> None:
+    table = lake.create_table("a.one", pa.table({"k": [1, 2]}), data_format="parquet")
+    other = lake.create_table("a.two", table.schema, data_format="parquet")
+    (member,) = table.current.members
+    path = member.file.path.removeprefix("file://")
+    with pytest.warns(UserWarning, match="lies in the table at"):
+        other.add_files(path)
+    assert other.num_rows == 2
+    copy = tmp_path / "elsewhere.parquet"
+    copy.write_bytes(Path(path).read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other.add_files(copy)

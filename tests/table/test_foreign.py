@@ -1,13 +1,15 @@
-"""Parquet tables are read equal by DuckDB and pyiceberg, and theirs by us."""
+"""Parquet tables are read equal by DuckDB, polars and pyiceberg, and theirs by us."""
 
 from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import warnings
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -42,6 +44,16 @@ def by_pyiceberg(table: nb.Table) -> pa.Table:
     return StaticTable.from_metadata(table.metadata_location).scan().to_arrow()
 
 
+def by_polars(table: nb.Table) -> pa.Table:
+    location = table.metadata_location.removeprefix("file://")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # another package would plan faster
+        found: pa.Table = (
+            polars.scan_iceberg(location, reader_override="native").collect().to_arrow()
+        )
+    return found
+
+
 def ordered(table: pa.Table) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in table.to_pylist())
 
@@ -74,6 +86,7 @@ def test_others_read_our_parquet_tables(lake: nb.Catalog) -> None:
     def check(note: str) -> None:
         ours = ordered(table.to_table())
         assert ordered(by_pyiceberg(table)) == ours, note
+        assert ordered(by_polars(table)) == ours, note
         assert ordered(by_duckdb(table)) == ours, note
 
     table.append(ROWS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -22,15 +23,15 @@ from nimblepy.schema.field_ids import (
 )
 from nimblepy.table.metrics import MetricsCollector
 from nimblepy.table.model import FILE_FORMATS, DataFile, DataFormat
+from nimblepy.table.places import readable_path
 from nimblepy.table.types import Conformer
 from nimblepy.table.write import Target, partition_of
 
-Path = str | os.PathLike[str]
 _BATCH_ROWS = 1 << 17
 
 
 def describe_files(
-    paths: Path | Sequence[Path],
+    paths: Sequence[str],
     target: Target,
     names: Mapping[tuple[str, ...], int],
     defaults: Mapping[int, pa.Scalar],
@@ -44,15 +45,38 @@ def describe_files(
     Raises:
         InvalidArgumentError: a file cannot be one of the table; the message says why.
     """
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found = [path for item in given for path in _listed(os.fspath(item))]
+    found = [path for item in paths for path in _listed(item)]
     if not found:
-        raise InvalidArgumentError(f"add_files: no nimble or Parquet file in {given}")
+        raise InvalidArgumentError(f"add_files: no nimble or Parquet file in {paths}")
     twice = next((path for path in found if found.count(path) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"add_files: {twice} is given twice")
     files = [_describe(path, target, names, defaults) for path in found]
+    _warn_of_other_tables(found, target.location)
     return [file for file in files if file.rows]
+
+
+def _warn_of_other_tables(paths: Sequence[str], location: str) -> None:
+    """A file of another table is removed when one of both expires it."""
+    own = os.path.realpath(readable_path(location))
+    seen: set[str] = set()
+    for path in paths:
+        place = locate(path)
+        folder = os.path.dirname(place.path)
+        while place.is_local and folder not in seen and folder != os.path.dirname(folder):
+            seen.add(folder)
+            metadata = os.path.join(folder, "metadata")
+            if os.path.isdir(metadata) and os.path.realpath(folder) != own:
+                if any(name.endswith(".metadata.json") for name in os.listdir(metadata)):
+                    warnings.warn(
+                        f"add_files: {path} lies in the table at {folder}; when either table "
+                        "expires it, the other loses it: add a copy, or drop one of the tables "
+                        "without purge",
+                        UserWarning,
+                        stacklevel=4,
+                    )
+                break
+            folder = os.path.dirname(folder)
 
 
 def _listed(path: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from nimblepy.io.location import is_uri
 from nimblepy.io.tabular import as_reader
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.arguments import text_of, texts_of
 from nimblepy.table.model import DataFormat
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 from nimblepy.table.places import check_part, new_location, parse_name, remove_file
@@ -149,12 +150,12 @@ class Catalog:
             )
         data = None if isinstance(schema_or_data, pa.Schema) else as_reader(schema_or_data)
         schema = table_schema(schema_or_data if data is None else data[0].schema)
-        primary = [primary_key] if isinstance(primary_key, str) else list(primary_key or ())
+        primary = texts_of(primary_key, "primary_key")
         _check_primary(schema, primary)
         schema = pa.schema([f.with_nullable(f.nullable and f.name not in primary) for f in schema])
         keys = as_sort_keys(cluster_by) or tuple(SortKey(column) for column in primary)
         check_keys(schema, keys, "cluster_by")
-        texts = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+        texts = texts_of(partition_by, "partition_by")
         fields = [parse_partition(text, schema) for text in texts]
         if len({field[2] for field in fields}) != len(fields):
             raise InvalidArgumentError(f"partition_by: a field is given twice: {texts}")
@@ -162,7 +163,7 @@ class Catalog:
             check_layout(layout, schema, partitioned=bool(fields))
         kept = settings(data_format, options, properties)
         if comment is not None:
-            kept["comment"] = comment
+            kept["comment"] = text_of(comment, "comment")
         # Before anything is made: indexes of columns that there are not.
         index_property(ice.to_arrow(ice.to_iceberg(schema)), indexes)
         try:
@@ -236,7 +237,7 @@ class Catalog:
     def tables(self, namespace: str | None = None) -> list[str]:
         """Names of tables, as ``"namespace.name"``; ``None``: of all namespaces."""
         if namespace is not None:
-            for part in namespace.split("."):
+            for part in text_of(namespace, "tables: namespace").split("."):
                 check_part(part, namespace)
             spaces = [tuple(namespace.split("."))]
         else:
@@ -268,7 +269,8 @@ class Catalog:
 
     def drop_namespace(self, namespace: str) -> None:
         """Forgets a namespace that has no tables."""
-        ice.drop_namespace(self.iceberg, tuple(namespace.split(".")))
+        parts = tuple(text_of(namespace, "drop_namespace").split("."))
+        ice.drop_namespace(self.iceberg, parts)
 
     def rename_table(self, old: str, new: str) -> Table:
         """Gives a table another name; its files stay where they are.

@@ -15,6 +15,7 @@ from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.arguments import texts_by_name, texts_of
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
 from nimblepy.table.settings import check_property
 from nimblepy.table.transforms import parse_partition
@@ -133,7 +134,7 @@ class Alter:
         """
         texts: list[str] = []
         for item in fields:
-            texts.extend([item] if isinstance(item, str) else item)
+            texts.extend(texts_of(item, "partition_by"))
 
         def step(evolution: ice.Evolution) -> None:
             if texts and layout_ids(evolution.properties):
@@ -162,9 +163,9 @@ class Alter:
 
     def set_properties(self, properties: Mapping[str, str]) -> Self:
         """Sets properties of the table."""
-        for name, value in properties.items():
+        kept = texts_by_name(properties, "set_properties")
+        for name, value in kept.items():
             check_property(name, value)
-        kept = dict(properties)
         return self._step(lambda evolution: evolution.set_properties(kept))
 
     # ------------------------------------------------------------------ the commit
@@ -228,7 +229,7 @@ def _path(evolution: ice.Evolution, name: ColumnName) -> Path:
 
 def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
     """The path of a column that is to be: dots lead into structs that there are."""
-    path = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    path = tuple(name.split(".")) if isinstance(name, str) else tuple(texts_of(name, "add_column"))
     if not path or not all(isinstance(part, str) and part for part in path):
         raise InvalidArgumentError(f"add_column: expected a name, got {name!r}")
     if len(path) > 1:

@@ -16,6 +16,7 @@ from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.arguments import texts_by_name
 from nimblepy.table.model import DataFormat
 from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
 from nimblepy.table.write import Target
@@ -44,7 +45,7 @@ def settings(
     found = {**_DEFAULTS, **format_property(data_format)}
     if options is not None:
         found[_OPTIONS] = json.dumps(_changed(options))
-    for name, value in (properties or {}).items():
+    for name, value in texts_by_name(properties or {}, "properties").items():
         check_property(name, value)
         found[name] = value
     return found
