@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import shutil
 import statistics
 import sys
 import time
@@ -111,6 +112,49 @@ def orders_chapter(session: Session, scale_factor: float) -> None:
         "[dim]Median of repeated runs on warm files, one thread each. Parquet prunes row groups "
         "by their statistics (pyarrow.dataset), then decodes whole column chunks.[/dim]"
     )
+
+
+def table_chapter(session: Session) -> None:
+    session.chapter("3. A table: flights by month, corrected, with a past")
+    out = session.names["out"]
+    shutil.rmtree(out / "lake", ignore_errors=True)
+    session.names["month"] = lambda number: flights_of(session.names["flights_table"], number)
+    session.run(
+        "A table is files that change together. A directory is a catalog; nothing to start.",
+        'lake = nb.connect(out / "lake")\n'
+        'table = lake.create_table("air.flights", month(1).schema, partition_by="month",\n'
+        '                          cluster_by=["tailnum", "time_hour"])',
+    )
+    session.run("Each load is one commit, seen whole or not at all.", "table.append(month(1))")
+    session.run("The next month.", "table.append(month(2))")
+    session.run(
+        "Read like a file; a filter on the month opens the files of that month alone.",
+        "table.count_rows(\"month = 2 AND dest = 'ORD'\")",
+    )
+    session.run(
+        "A tag, a correction, a column with another name. No file is rewritten.",
+        'table.tag("before")\n'
+        'done = table.delete("dep_time IS NULL")\n'
+        "with table.alter() as change:\n"
+        '    change.rename_column("dest", "destination")\n'
+        "done.rows_deleted",
+    )
+    session.run(
+        "Rows of before, with the columns of before:",
+        'table.at(tag="before").count_rows("dep_time IS NULL")',
+    )
+    session.run(
+        "What happened:",
+        'table.snapshots().select(["timestamp", "operation", "rows_inserted", "rows_deleted"])',
+    )
+    session.run(
+        "What a question would touch: which files, how many rows of them are deleted.",
+        'table.explain(["N14228"], on="tailnum", columns=["destination"])',
+    )
+
+
+def flights_of(flights: pa.Table, month: int) -> pa.Table:
+    return flights.filter(pc.field("month") == month)
 
 
 def sizes(out: Path) -> Table:
@@ -230,6 +274,7 @@ def main() -> None:
     start = time.perf_counter()
     flights_chapter(session)
     orders_chapter(session, arguments.sf)
+    table_chapter(session)
     console.rule()
     console.print(
         f"Done in {time.perf_counter() - start:.1f} s. The files are in {arguments.out}; go on "

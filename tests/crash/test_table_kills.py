@@ -131,8 +131,8 @@ class Trials:
 
     def trial(self, *, kill: bool = True) -> None:
         step = self.step()
-        start = time.perf_counter()
         pid, pipe = self.child(step)
+        start = time.perf_counter()
         if kill:
             time.sleep(self.moments.uniform(0, 1.1 * self.seconds[step.name]))
             os.kill(pid, signal.SIGKILL)

@@ -23,6 +23,8 @@ from doc_examples import DOCS, blocks
 GUIDE = DOCS / "guide"
 PAGES = sorted(GUIDE.glob("*.md"))
 NEEDS = {
+    "iceberg.md": ["pyiceberg", "polars"],
+    "table-metadata.md": ["pyiceberg"],
     "tables.md": ["pyiceberg"],
     "tools.md": ["duckdb", "pandas", "polars"],
     "torch.md": ["torch"],
