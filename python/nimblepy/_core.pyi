@@ -162,6 +162,54 @@ class Index:
     def rows_at(self, places: _Ranges) -> _Rows:
         """The rows at these place ranges, one after the other, each in the order of the index."""
 
+class KeyBounds:
+    """The first and the last key that each of many files may have.
+
+    ``bounds`` has two columns of encoded keys (:func:`encode_keys`), without nulls.
+    """
+
+    def __init__(self, bounds: object) -> None: ...
+
+class KeyProbes:
+    """Keys that many files are asked for: encoded, sorted and hashed once.
+
+    ``keys`` and the rest as for :class:`Index`; ``orders`` has (descending, nulls first) of each
+    column.
+    """
+
+    def __init__(
+        self,
+        keys: object,
+        orders: list[tuple[bool, bool]],
+        null_equals: bool = False,
+        impossible: _Flags | None = None,
+    ) -> None: ...
+    def fits(self, index: Index) -> bool:
+        """Whether the columns of the keys are the first of the index, in type and order."""
+    def files(self, bounds: KeyBounds) -> NDArray[np.int64]:
+        """Files, ascending, that may have one of the keys."""
+    def locate(
+        self, files: NDArray[np.int64], indexes: list[Index], bounds: KeyBounds | None = None
+    ) -> tuple[_Rows, _Rows | None, NDArray[np.int64], NDArray[np.int64]]:
+        """Rows of the keys in these files, ascending numbers, each asked by its index.
+
+        Returns:
+            First rows and the ends of ranges (``None``: each is one row), the positions of their
+            keys and the numbers of their files; ordered by key position, then by file.
+        """
+
+def take_files(
+    projections: list[Projection],
+    files: NDArray[np.int64],
+    rows: NDArray[np.uint64],
+    threads: int,
+) -> tuple[object, object] | None:
+    """Rows of many files, of each row the place of its file among ``projections``, in this order.
+
+    ``None`` where the columns of the files cannot be one (types differ, or each has a dictionary
+    of its own), or the result is too large for one batch.
+    """
+
 class PointBase:
     _quick: Callable[[object], Any] | None
 
@@ -171,6 +219,25 @@ class PointReader:
     def __init__(self, projection: Projection, index: Index, order: list[int]) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
     def read(self, row: int) -> dict[str, Any]: ...
+
+class FilesPointReader:
+    """The first row of a key in many files, which are sorted by their first keys.
+
+    ``keys`` is a batch of the key columns, ``orders`` their (descending, nulls first), ``order``
+    as for :class:`PointReader`. All keys of a file lie between its encoded bounds, both included.
+    ``prepare`` gives the reader of a file, or ``None`` where it has to be asked in another way.
+    """
+
+    def __init__(
+        self,
+        keys: object,
+        orders: list[tuple[bool, bool]],
+        order: list[int],
+        lower: list[bytes],
+        upper: list[bytes],
+        prepare: Callable[[int], PointReader | None],
+    ) -> None: ...
+    def getter(self) -> Callable[[object], Any]: ...
 
 class RangeReader:
     def __init__(

@@ -37,6 +37,7 @@ void register_projection(pybind11::module_& m);
 void register_filter(pybind11::module_& m);
 void register_lookup(pybind11::module_& m);
 void register_index(pybind11::module_& m);
+void register_locate(pybind11::module_& m);
 void register_inspect(pybind11::module_& m);
 void register_index_rewriter(pybind11::module_& m);
 void register_writer(pybind11::module_& m);

@@ -24,9 +24,9 @@ KeyBatch::KeyBatch(const std::vector<KeyColumnSpec>& columns,
   for (size_t i = 0; i < n; ++i) {
     specs.push_back({{static_cast<int>(i)}, columns[i].order});
   }
-  const KeyEncoder encoder = unwrap(KeyEncoder::create(batch_->field(), specs));
+  encoder_ = unwrap(KeyEncoder::create(batch_->field(), specs));
   KeyBuffer all;
-  check(encoder.encode(view, 0, view.length(), &all));
+  check(encoder_.encode(view, 0, view.length(), &all));
   std::vector<uint8_t> left_out;
   if (impossible) {
     if (static_cast<size_t>(impossible->size()) != num_rows_) {

@@ -10,7 +10,7 @@
 
 #include "nimble/bindings/arrow_bridge.h"
 #include "nimble/format/footer.h"
-#include "nimble/key/key_buffer.h"
+#include "nimble/key/key_encoder.h"
 #include "nimble/stripe/row_reader.h"
 
 namespace nimble {
@@ -28,6 +28,8 @@ class KeyBatch {
 
   // The keys that may match something.
   const KeyBuffer& keys() const { return keys_; }
+  // What they were encoded by: of the batch's columns.
+  const KeyEncoder& encoder() const { return encoder_; }
   // Have they all columns of the index?
   bool whole() const { return whole_; }
   // Rows of the batch, and which of them key i is.
@@ -51,6 +53,7 @@ class KeyBatch {
 
   const std::vector<KeyColumnSpec>& columns_;
   std::unique_ptr<ImportedArray> batch_;
+  KeyEncoder encoder_;
   KeyBuffer keys_;
   std::vector<uint64_t> numbers_;  // empty: no key is left out
   size_t num_rows_ = 0;

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, m) {
   nimble::register_filter(m);
   nimble::register_lookup(m);
   nimble::register_index(m);
+  nimble::register_locate(m);
   nimble::register_point_reader(m);
   nimble::register_quick_get(m);
   nimble::register_range_reader(m);

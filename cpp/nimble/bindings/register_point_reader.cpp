@@ -12,12 +12,46 @@
 #include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/point_key.h"
 #include "nimble/bindings/python_rows.h"
+#include "nimble/key/same_keys.h"
 #include "nimble/stripe/value_reader.h"
 
 namespace py = pybind11;
 
 namespace nimble {
 namespace {
+
+// get(key) of a Reader as a Python function without the cost of a bound method:
+// the row as a dict, None where no row has the key, NotImplemented where the
+// key needs Python's help.
+template <class Reader>
+class Getters {
+ public:
+  static py::object make(const Reader& reader) {
+    static PyMethodDef definition = {"get", &call, METH_O, nullptr};
+    const py::capsule owner(new Owner(reader.shared_from_this()),
+                            [](void* p) { delete static_cast<Owner*>(p); });
+    return py::reinterpret_steal<py::object>(
+        PyCFunction_New(&definition, owner.ptr()));
+  }
+
+ private:
+  using Owner = std::shared_ptr<const Reader>;
+
+  static PyObject* call(PyObject* owner, PyObject* key) {
+    const auto* self =
+        static_cast<const Owner*>(PyCapsule_GetPointer(owner, nullptr));
+    try {
+      return (*self)->get(key).release().ptr();
+    } catch (py::error_already_set& e) {
+      e.restore();
+    } catch (const std::bad_alloc&) {
+      PyErr_NoMemory();
+    } catch (const std::exception& e) {
+      PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+  }
+};
 
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
@@ -40,18 +74,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
         "_import_from_c_capsule");
   }
 
-  // get(key) as a Python function without the cost of a bound method: the row
-  // as a dict, None where no row has the key, NotImplemented where the key
-  // needs Python's help.
-  py::object getter() const {
-    using Owner = std::shared_ptr<const PointReader>;
-    static PyMethodDef definition = {"get", &PointReader::call_get, METH_O,
-                                     nullptr};
-    const py::capsule owner(new Owner(shared_from_this()),
-                            [](void* p) { delete static_cast<Owner*>(p); });
-    return py::reinterpret_steal<py::object>(
-        PyCFunction_New(&definition, owner.ptr()));
-  }
+  py::object getter() const { return Getters<PointReader>::make(*this); }
 
   // A row of the file as a dict.
   py::object read(uint64_t row) const {
@@ -133,27 +156,19 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
            ValueMaker::knows(field.children[0]);
   }
 
-  static PyObject* call_get(PyObject* owner, PyObject* key) {
-    const auto* self = static_cast<std::shared_ptr<const PointReader>*>(
-        PyCapsule_GetPointer(owner, nullptr));
-    try {
-      return (*self)->get(key).release().ptr();
-    } catch (py::error_already_set& e) {
-      e.restore();
-    } catch (const std::bad_alloc&) {
-      PyErr_NoMemory();
-    } catch (const std::exception& e) {
-      PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
-    return nullptr;
-  }
-
   py::object get(PyObject* key) const {
     PointKey::Memory memory;
     const ByteSpan encoded = key_.encode(key, &memory);
     if (encoded.empty()) {
       return py::reinterpret_borrow<py::object>(Py_NotImplemented);
     }
+    return get_encoded(encoded, key);
+  }
+
+ public:
+  const KeyEncoder& encoder() const { return (*index_)->encoder(); }
+  // The row of a key, given as `key` and encoded.
+  py::object get_encoded(ByteSpan encoded, PyObject* key) const {
     const OpenFile& f = rows_->file();
     Result<std::optional<uint64_t>> found = std::optional<uint64_t>();
     if (f.file().mapped() != nullptr) {
@@ -167,6 +182,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     return read_columns(*row, key);
   }
 
+ private:
   // The row's columns that are not read value by value.
   std::optional<Column> read_batch(uint64_t row) const {
     std::optional<Column> out;
@@ -317,6 +333,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
         rows_->schema().children[column].name + "'"));
   }
 
+  friend class Getters<PointReader>;
+
   std::shared_ptr<RowReader> rows_;
   std::shared_ptr<const IndexHandle> index_;
   PointKey key_;
@@ -324,6 +342,118 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   std::shared_ptr<const RowReader> batch_;  // null: all columns are flat
   py::dict blank_;                          // every name, no value
   py::object import_array_;
+};
+
+// The same over many files: asks those whose bounds hold the key, in order.
+class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
+ public:
+  // `keys`: a batch of the key columns; `orders` of each (descending, nulls
+  // first); `order` as in PointKey. Encoded keys of each file, which are sorted
+  // by the first ones: no key of a file lies outside of [lower, upper].
+  // prepare(file) gives the PointReader of a file, or None.
+  FilesPointReader(const py::object& keys,
+                   const std::vector<std::pair<bool, bool>>& orders,
+                   std::vector<size_t> order,
+                   const std::vector<py::bytes>& lower,
+                   const std::vector<py::bytes>& upper, py::function prepare)
+      : encoder_(encoder_of(keys, orders)),
+        key_(&encoder_, std::move(order)),
+        prepare_(std::move(prepare)),
+        readers_(lower.size()) {
+    if (upper.size() != lower.size()) {
+      raise(Status::invalid_argument("bounds: as many upper as lower ones"));
+    }
+    std::string_view reach;
+    for (size_t i = 0; i < lower.size(); ++i) {
+      const std::string_view low = lower[i], high = upper[i];
+      reach = std::max(reach, high);
+      lower_.push_back(as_bytes(low));
+      upper_.push_back(as_bytes(high));
+      reach_.push_back(as_bytes(reach));
+    }
+  }
+
+  py::object getter() const { return Getters<FilesPointReader>::make(*this); }
+
+ private:
+  friend class Getters<FilesPointReader>;
+  // Files whose readers are kept, each of which keeps its file open.
+  static constexpr size_t kMostKept = 256;
+
+  static KeyEncoder encoder_of(
+      const py::object& keys,
+      const std::vector<std::pair<bool, bool>>& orders) {
+    const auto batch = ImportedArray::from_python(keys);
+    std::vector<KeyColumnSpec> specs;
+    for (const auto& [descending, nulls_first] : orders) {
+      specs.push_back(
+          {{static_cast<int>(specs.size())}, {descending, nulls_first}});
+    }
+    return unwrap(KeyEncoder::create(batch->field(), specs));
+  }
+
+  py::object get(PyObject* key) const {
+    PointKey::Memory memory;
+    const ByteSpan encoded = key_.encode(key, &memory);
+    if (encoded.empty()) return unknown();
+    for (size_t file = first_reaching(encoded);
+         file < readers_.size() &&
+         compare_bytes(lower_.key(file), encoded) <= 0;
+         ++file) {
+      if (compare_bytes(upper_.key(file), encoded) < 0) continue;
+      const std::shared_ptr<const PointReader> reader = reader_of(file);
+      if (reader == nullptr) return unknown();
+      py::object found = reader->get_encoded(encoded, key);
+      if (!found.is_none()) return found;
+    }
+    return py::none();
+  }
+
+  static py::object unknown() {
+    return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+  }
+
+  // The first file that, or one before it, has keys up to this one.
+  size_t first_reaching(ByteSpan key) const {
+    size_t begin = 0, end = readers_.size();
+    while (begin < end) {
+      const size_t middle = begin + (end - begin) / 2;
+      if (compare_bytes(reach_.key(middle), key) < 0) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin;
+  }
+
+  // Null where the file has to be asked in another way.
+  std::shared_ptr<const PointReader> reader_of(size_t file) const {
+    if (readers_[file] != nullptr) return readers_[file];
+    const py::object made = prepare_(file);
+    if (made.is_none()) return nullptr;
+    auto reader = made.cast<std::shared_ptr<const PointReader>>();
+    const auto& mine = encoder_.columns();
+    const auto& theirs = reader->encoder().columns();
+    if (!std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
+                    have_same_keys)) {
+      return nullptr;
+    }
+    if (num_kept_ == kMostKept) {
+      readers_.assign(readers_.size(), nullptr);
+      num_kept_ = 0;
+    }
+    ++num_kept_;
+    return readers_[file] = std::move(reader);
+  }
+
+  const KeyEncoder encoder_;
+  const PointKey key_;
+  const py::function prepare_;
+  KeyBuffer lower_, upper_, reach_;
+  // Changed with the GIL held.
+  mutable std::vector<std::shared_ptr<const PointReader>> readers_;
+  mutable size_t num_kept_ = 0;
 };
 
 }  // namespace
@@ -339,6 +469,15 @@ void register_point_reader(py::module_& m) {
            py::arg("projection"), py::arg("index"), py::arg("order"))
       .def("getter", &PointReader::getter)
       .def("read", &PointReader::read, py::arg("row"));
+  py::class_<FilesPointReader, std::shared_ptr<FilesPointReader>>(
+      m, "FilesPointReader")
+      .def(
+          py::init<const py::object&, const std::vector<std::pair<bool, bool>>&,
+                   std::vector<size_t>, const std::vector<py::bytes>&,
+                   const std::vector<py::bytes>&, py::function>(),
+          py::arg("keys"), py::arg("orders"), py::arg("order"),
+          py::arg("lower"), py::arg("upper"), py::arg("prepare"))
+      .def("getter", &FilesPointReader::getter);
 }
 
 }  // namespace nimble

@@ -8,6 +8,7 @@
 #include "nimble/bindings/errors.h"
 #include "nimble/bindings/gil.h"
 #include "nimble/scan/batch_scan.h"
+#include "nimble/stripe/file_rows.h"
 
 namespace py = pybind11;
 
@@ -132,6 +133,28 @@ py::tuple take_batch(const RowReader& reader, const Rows& rows,
   return array_capsules(std::move(out));
 }
 
+// Rows of many files as one batch: (schema, array). None where their columns
+// cannot be one, or the result is too large for it.
+py::object take_files(const std::vector<std::shared_ptr<RowReader>>& readers,
+                      const py::array_t<int64_t, py::array::c_style>& files,
+                      const Rows& rows, uint32_t threads) {
+  std::vector<const RowReader*> of;
+  for (const auto& reader : readers) of.push_back(reader.get());
+  if (of.empty() || !have_one_form(of)) return py::none();
+  const FileRows wanted{{files.data(), static_cast<size_t>(files.size())},
+                        {rows.data(), static_cast<size_t>(rows.size())}};
+  Column out = of.front()->make_output();
+  ArrowArray array{};
+  const Status status = without_gil([&] {
+    NIMBLE_RETURN_IF_ERROR(
+        take_file_rows(of, wanted, threads_or_default(threads), &out));
+    return std::move(out).export_array(&array);
+  });
+  if (status.code() == StatusCode::kTooLarge) return py::none();
+  check(status);
+  return array_capsules(of.front()->schema(), &array);
+}
+
 py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
                       uint32_t threads) {
   const uint64_t rows = reader.file().num_rows();
@@ -221,6 +244,8 @@ std::vector<RowRange> ranges_from_numpy(
 }
 
 void register_projection(py::module_& m) {
+  m.def("take_files", &take_files, py::arg("projections"), py::arg("files"),
+        py::arg("rows"), py::arg("threads"));
   py::class_<BatchStream>(m, "BatchStream")
       .def(
           "__arrow_c_stream__",

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "nimble/base/hash.h"
+#include "nimble/base/scratch.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/lookup/cluster_cursor.h"
 #include "nimble/open/range_fetch.h"
@@ -211,6 +212,13 @@ Result<std::vector<uint8_t>> ask_filter(const ClusterIndex& index,
   return maybe;
 }
 
+// Do this key and all that begin with it come before the first of the file?
+bool is_before_all(ByteSpan key, ByteSpan first) {
+  return compare_bytes(key, first) < 0 &&
+         compare_bytes(key, first.first(std::min(key.size(), first.size()))) !=
+             0;
+}
+
 // Probes in key order, without those that need no search: repeats, keys the
 // filter knows to be absent, keys before the first or after the last.
 std::vector<uint64_t> worth_searching(const OpenFile& file,
@@ -224,11 +232,7 @@ std::vector<uint64_t> worth_searching(const OpenFile& file,
     const ByteSpan key = keys.key(order[i]);
     if (!maybe.empty() && maybe[order[i]] == 0) continue;
     if (i > 0 && compare_bytes(key, keys.key(order[i - 1])) == 0) continue;
-    if (out.empty() && compare_bytes(key, first) < 0 &&
-        compare_bytes(key, first.first(std::min(key.size(), first.size()))) !=
-            0) {
-      continue;
-    }
+    if (out.empty() && is_before_all(key, first)) continue;
     out.push_back(order[i]);
   }
   return out;
@@ -320,6 +324,24 @@ Status fetch_ahead(const ClusterIndex& index, const KeyBuffer& keys,
   return fetch_gaps(index, keys, probes, wanted);
 }
 
+// The answers of ascending probes that are worth searching, at their places
+// in *out.
+Status search(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
+              std::span<const uint64_t> probes, const RowReader* wanted,
+              std::vector<RowRange>* out) {
+  const OpenFile& file = index.file();
+  const bool mapped = file.file().mapped() != nullptr;
+  const RowReader* few = probes.size() <= kFew ? wanted : nullptr;
+  GroupFinder finder(index, keys, whole, mapped ? nullptr : few, out);
+  const size_t step = mapped ? probes.size() : kFetched;
+  for (size_t at = 0; at < probes.size(); at += step) {
+    const auto some = probes.subspan(at, std::min(step, probes.size() - at));
+    if (!mapped) NIMBLE_RETURN_IF_ERROR(fetch_ahead(index, keys, some, few));
+    NIMBLE_RETURN_IF_ERROR(search_groups(file, keys, some, &finder, out));
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
@@ -338,17 +360,8 @@ Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
   }
   const std::vector<uint64_t> probes =
       worth_searching(file, keys, out.order, maybe);
-  const bool mapped = file.file().mapped() != nullptr;
-  const RowReader* few = probes.size() <= kFew ? wanted : nullptr;
-  GroupFinder finder(index, keys, whole, mapped ? nullptr : few, &out.ranges);
-  const size_t step = mapped ? probes.size() : kFetched;
-  for (size_t at = 0; at < probes.size(); at += step) {
-    const auto some =
-        std::span(probes).subspan(at, std::min(step, probes.size() - at));
-    if (!mapped) NIMBLE_RETURN_IF_ERROR(fetch_ahead(index, keys, some, few));
-    NIMBLE_RETURN_IF_ERROR(
-        search_groups(file, keys, some, &finder, &out.ranges));
-  }
+  NIMBLE_RETURN_IF_ERROR(
+      search(index, keys, whole, probes, wanted, &out.ranges));
   // Repeats have the answer of the first of them.
   for (size_t i = 1; i < out.order.size(); ++i) {
     const uint64_t before = out.order[i - 1], now = out.order[i];
@@ -357,6 +370,59 @@ Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
     }
   }
   return out;
+}
+
+namespace {
+
+// Answers by key. Those of keys that are not searched are whatever they were:
+// clearing them for every file would cost more than the search.
+struct KeptAnswers {
+  std::vector<RowRange> ranges;
+  void clear() {}
+  size_t size() const { return ranges.size(); }
+};
+
+}  // namespace
+
+Status find_sorted_keys(const ClusterIndex& index, const ProbeSpan& probes,
+                        bool whole, const RowReader* wanted,
+                        std::vector<FoundRange>* out) {
+  const OpenFile& file = index.file();
+  const size_t n = probes.numbers.size();
+  if (n == 0 || file.num_rows() == 0) return Status::ok();
+  struct Maybe;
+  struct Worth;
+  struct Answers;
+  ThreadScratch<std::vector<uint8_t>, Maybe> maybe;
+  ThreadScratch<std::vector<uint64_t>, Worth> worth;
+  const BloomFilter* bloom = nullptr;
+  if (whole) {
+    NIMBLE_ASSIGN_OR_RETURN(bloom, index.bloom(n));
+  }
+  if (bloom != nullptr) {
+    maybe->resize(n);
+    bloom->might_contain(probes.hashes, maybe->data());
+  }
+  const ByteSpan first = file.footer().cluster->first_key;
+  for (size_t i = 0; i < n; ++i) {
+    if (bloom != nullptr && (*maybe)[i] == 0) continue;
+    const uint64_t number = probes.numbers[i];
+    if (worth->empty() && is_before_all(probes.keys->key(number), first))
+      continue;
+    worth->push_back(number);
+  }
+  if (worth->empty()) return Status::ok();
+  ThreadScratch<KeptAnswers, Answers> answers;
+  if (answers->size() < probes.keys->size()) {
+    answers->ranges.resize(probes.keys->size());
+  }
+  NIMBLE_RETURN_IF_ERROR(
+      search(index, *probes.keys, whole, *worth, wanted, &answers->ranges));
+  for (const uint64_t number : *worth) {
+    const RowRange& rows = answers->ranges[number];
+    if (!rows.empty()) out->push_back({number, rows});
+  }
+  return Status::ok();
 }
 
 }  // namespace nimble

@@ -18,4 +18,10 @@ namespace nimble {
 Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
                                bool whole, const RowReader* wanted = nullptr);
 
+// The same for keys that are sorted and hashed already, as
+// IndexLookup::find_sorted() says.
+Status find_sorted_keys(const ClusterIndex& index, const ProbeSpan& probes,
+                        bool whole, const RowReader* wanted,
+                        std::vector<FoundRange>* out);
+
 }  // namespace nimble

@@ -93,8 +93,10 @@ class HashLookup final : public IndexLookup {
               LookupAnswer* out) const override {
     const DistinctKeys distinct(keys);
     LookupAnswer once;
+    CandidateRows found;
+    NIMBLE_RETURN_IF_ERROR(candidates(distinct.keys(), whole, &found));
     NIMBLE_RETURN_IF_ERROR(settle(
-        distinct.keys(), whole, wanted,
+        found, wanted, [&](size_t i) { return distinct.keys().key(i); },
         [&once](uint64_t row) { once.add(row); },
         [&once] { once.finish_key(); }));
     if (distinct.is_all()) {
@@ -113,13 +115,37 @@ class HashLookup final : public IndexLookup {
     return Status::ok();
   }
 
+  Status find_sorted(const ProbeSpan& probes, bool whole,
+                     const RowReader* wanted,
+                     std::vector<FoundRange>* out) const override {
+    if (!whole) return whole_keys_only();
+    CandidateRows found;
+    NIMBLE_RETURN_IF_ERROR(index_->find_hashes(probes.hashes, &found));
+    LookupAnswer answer;
+    NIMBLE_RETURN_IF_ERROR(settle(
+        found, wanted,
+        [&](size_t i) { return probes.keys->key(probes.numbers[i]); },
+        [&answer](uint64_t row) { answer.add(row); },
+        [&answer] { answer.finish_key(); }));
+    uint64_t at = 0;
+    for (size_t i = 0; i < answer.ends.size(); ++i) {
+      for (; at < answer.ends[i]; ++at) {
+        out->push_back({probes.numbers[i], answer.ranges[at]});
+      }
+    }
+    return Status::ok();
+  }
+
   Status count(const KeyBuffer& keys, bool whole,
                std::vector<uint64_t>* out) const override {
     const DistinctKeys distinct(keys);
     std::vector<uint64_t> once;
     uint64_t count = 0;
+    CandidateRows found;
+    NIMBLE_RETURN_IF_ERROR(candidates(distinct.keys(), whole, &found));
     NIMBLE_RETURN_IF_ERROR(settle(
-        distinct.keys(), whole, nullptr, [&count](uint64_t) { ++count; },
+        found, nullptr, [&](size_t i) { return distinct.keys().key(i); },
+        [&count](uint64_t) { ++count; },
         [&] { once.push_back(std::exchange(count, 0)); }));
     for (size_t i = 0; i < keys.size(); ++i) {
       out->push_back(once[distinct.number(i)]);
@@ -187,35 +213,34 @@ class HashLookup final : public IndexLookup {
     return Status::not_found("a hash index has no order");
   }
 
+  static Status whole_keys_only() {
+    return Status::not_found("a hash index answers whole keys only");
+  }
   Status candidates(const KeyBuffer& keys, bool whole,
                     CandidateRows* out) const {
-    if (!whole)
-      return Status::not_found("a hash index answers whole keys only");
-    return index_->find(keys, out);
+    return whole ? index_->find(keys, out) : whole_keys_only();
   }
 
-  // Calls `hit` with each row that has a key, `next` behind each key. The keys
-  // are distinct, so that no row is a candidate of many. `wanted`: reads the
-  // rows afterwards.
-  template <class Hit, class Next>
-  Status settle(const KeyBuffer& keys, bool whole, const RowReader* wanted,
-                const Hit& hit, const Next& next) const {
-    CandidateRows found;
-    NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &found));
+  // Calls `hit` with each candidate that has its key, key(i) of the i-th, and
+  // `next` behind each key. The keys are distinct, so that no row is a
+  // candidate of many. `wanted`: reads the rows afterwards.
+  template <class Key, class Hit, class Next>
+  Status settle(const CandidateRows& found, const RowReader* wanted,
+                const Key& key, const Hit& hit, const Next& next) const {
     const std::span<const uint64_t> rows(found.rows);
     if (wanted != nullptr && rows.size() <= kMostAhead) {
       NIMBLE_RETURN_IF_ERROR(fetch(rows, wanted));
     }
     KeyBuffer actual;  // keys of rows [begin, begin + actual.size())
     uint64_t at = 0, begin = 0;
-    for (size_t i = 0; i < keys.size(); ++i) {
+    for (size_t i = 0; i < found.ends.size(); ++i) {
       for (; at < found.ends[i]; ++at) {
         if (at == begin + actual.size()) {
           begin = at;
           NIMBLE_RETURN_IF_ERROR(row_keys_->read(
               rows.subspan(at, std::min(kStep, rows.size() - at)), &actual));
         }
-        if (compare_bytes(actual.key(at - begin), keys.key(i)) == 0) {
+        if (compare_bytes(actual.key(at - begin), key(i)) == 0) {
           hit(rows[at]);
         }
       }

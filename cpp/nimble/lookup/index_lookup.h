@@ -20,6 +20,7 @@
 #include "nimble/base/row_range.h"
 #include "nimble/key/key_bounds.h"
 #include "nimble/key/key_encoder.h"
+#include "nimble/lookup/key_probes.h"
 
 namespace nimble {
 
@@ -71,7 +72,13 @@ class IndexLookup {
   // for find_first().
   virtual Status find(const KeyBuffer& keys, bool whole,
                       const RowReader* wanted, LookupAnswer* out) const = 0;
-  // The same, but rows of other keys may be among them: for a caller that
+  // Appends the rows with each of these keys, key by key in their order; of one
+  // key, ranges that ascend and are not empty. For keys that more than one file
+  // is asked for; `whole` and `wanted` as for find().
+  virtual Status find_sorted(const ProbeSpan& probes, bool whole,
+                             const RowReader* wanted,
+                             std::vector<FoundRange>* out) const = 0;
+  // As find(), but rows of other keys may be among them: for a caller that
   // compares the rows itself, or reads them all anyway.
   virtual Status find_candidates(const KeyBuffer& keys, bool whole,
                                  LookupAnswer* out) const {

@@ -29,6 +29,11 @@ class ClusterLookup final : public IndexLookup {
     NIMBLE_ASSIGN_OR_RETURN(*out, find_keys(index_, keys, whole, wanted));
     return Status::ok();
   }
+  Status find_sorted(const ProbeSpan& probes, bool whole,
+                     const RowReader* wanted,
+                     std::vector<FoundRange>* out) const override {
+    return find_sorted_keys(index_, probes, whole, wanted, out);
+  }
   Status count(const KeyBuffer& keys, bool whole,
                std::vector<uint64_t>* out) const override {
     LookupAnswer answer;
@@ -78,6 +83,22 @@ class SortedLookup final : public IndexLookup {
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* /*wanted*/) const override {
     return SortedCursor(*index_).find_first(key);
+  }
+  Status find_sorted(const ProbeSpan& probes, bool /*whole*/,
+                     const RowReader* /*wanted*/,
+                     std::vector<FoundRange>* out) const override {
+    SortedCursor cursor(*index_);
+    std::vector<uint64_t> rows;
+    for (const uint64_t number : probes.numbers) {
+      NIMBLE_ASSIGN_OR_RETURN(const PlaceRange places,
+                              cursor.find_prefix(probes.keys->key(number)));
+      rows.clear();
+      NIMBLE_RETURN_IF_ERROR(cursor.rows(places, &rows));
+      LookupAnswer answer;
+      add_rows(&rows, 0, rows.size(), &answer);
+      for (const RowRange& r : answer.ranges) out->push_back({number, r});
+    }
+    return Status::ok();
   }
   // Probes in key order, so that each group and chunk is opened once; answers
   // in the order of the probes.

@@ -21,7 +21,8 @@ from nimblepy.rows.arguments import Columns, On, column_names
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import MOST_PREPARED, Getter, Observer, OnKeys, Projected
+from nimblepy.rows.source import MOST_PREPARED, Observer, OnKeys, Projected
+from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
 
@@ -181,13 +182,22 @@ class File(FixedRows):
 
     # ------------------------------------------------------------------ what the core does at once
 
-    def getter(self, columns: Projected, on: On) -> Getter:
+    def core_index(
+        self, names: tuple[ColumnName, ...]
+    ) -> tuple[_core.Index, tuple[SortKey, ...]] | None:
+        index = self.handle.choose(names)
+        return self.handle.opened(index).core, index.keys[: len(names)]
+
+    def core_projection(self, columns: Projected) -> _core.Projection | None:
+        return self.handle.projection(columns)
+
+    def point_reader(self, columns: Projected, on: On) -> _core.PointReader | None:
         names = self.on_columns(on)
         index = self.handle.choose(names)
         asked = index.names if names is None else names
         order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
         projection = self.handle.projection(columns)
-        return _core.PointReader(projection, self.handle.opened(index).core, order).getter()
+        return _core.PointReader(projection, self.handle.opened(index).core, order)
 
     def quick_range(
         self,

@@ -40,7 +40,7 @@ class FileHandle:
         self.cluster_by: tuple[SortKey, ...] = self.indexes[0].keys if has_cluster else ()
         self._chosen: dict[tuple[OnKeys, bool], Index] = {}
         self._opened: dict[int, OpenIndex] = {}
-        self._projections: dict[Projected, tuple[Any, pa.Schema]] = {}
+        self._projections: dict[Projected, tuple[_core.Projection, pa.Schema]] = {}
 
     @property
     def core(self) -> Any:
@@ -84,7 +84,7 @@ class FileHandle:
             self._chosen[on, ordered] = known
         return known
 
-    def projection(self, columns: Projected) -> Any:
+    def projection(self, columns: Projected) -> _core.Projection:
         """The core's reader of some columns."""
         return self._projected(columns)[0]
 
@@ -92,7 +92,7 @@ class FileHandle:
         """Schema of some columns."""
         return self._projected(columns)[1]
 
-    def _projected(self, columns: Projected) -> tuple[Any, pa.Schema]:
+    def _projected(self, columns: Projected) -> tuple[_core.Projection, pa.Schema]:
         known = self._projections.get(columns)
         if known is None:
             outputs = None

@@ -74,6 +74,12 @@ class FileBounds:
         return self._arrays
 
     @cached_property
+    def core(self) -> _core.KeyBounds:
+        """The same for the core."""
+        lower, upper = self._arrays
+        return _core.KeyBounds(pa.RecordBatch.from_arrays([lower, upper], ["lower", "upper"]))
+
+    @cached_property
     def _lower(self) -> list[bytes]:
         return list(self._arrays[0].to_pylist())
 
@@ -115,8 +121,8 @@ class FileBounds:
 
     @property
     def ends(self) -> tuple[list[bytes], list[bytes]]:
-        """The first key of each file, and the last key of the files up to each."""
-        return self._lower, self._reach
+        """The first and the last key of each file."""
+        return self._lower, self._upper
 
     def between(self, low: bytes | None, high: bytes | None) -> range:
         """Files from the first that can hold a key >= ``low`` to the last that can hold <= high."""

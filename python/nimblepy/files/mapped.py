@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter, make_filter
 from nimblepy.expr.nodes import (
@@ -263,6 +264,21 @@ class MappedRows(FixedRows):
                 return None
             found.append(key_name(self.child.schema, column))
         return tuple(found)
+
+    def core_index(
+        self, names: tuple[ColumnName, ...]
+    ) -> tuple[_core.Index, tuple[SortKey, ...]] | None:
+        mapped = self._names_in_child(names)
+        if mapped is None:
+            return None
+        try:
+            found = self.child.core_index(mapped)
+        except IndexUnavailableError:
+            return None
+        if found is None:
+            return None
+        back = dict(zip(mapped, names, strict=True))
+        return found[0], tuple(replace(key, column=back[key.column]) for key in found[1])
 
     def _in_child(self, keys: Sequence[SortKey]) -> list[SortKey] | None:
         names = self._names_in_child([key.column for key in keys])

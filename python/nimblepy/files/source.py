@@ -6,7 +6,6 @@ A row is addressed by (file, row). Nothing in here knows what a file is: any ``F
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,16 +14,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
+from nimblepy.file.handle import batch_table
 from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.files.locate import AskedKeys, without_deleted
 from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import Columns, On, check_one
+from nimblepy.rows.arguments import Columns, On
 from nimblepy.rows.gather import gather_array, rows_without_columns
-from nimblepy.rows.keys import key_columns, typed_keys
+from nimblepy.rows.keys import key_columns
 from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
-from nimblepy.rows.quick_keys import Encode, quick_encoder, quick_numbers
-from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, key_width, leads
+from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Getter, OnKeys, Projected, no_getter
 from nimblepy.schema.columns import resolve_column
@@ -33,10 +34,12 @@ from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_
 
 # Files whose plans are shown one by one.
 _SHOWN = 8
+# Files that are read from together, which keeps them open.
+_READ_TOGETHER = 512
 # Rows that are gathered from several files at once.
 _GATHERED_ROWS = 1 << 20
-# Files for which a getter is kept, which keeps the file open.
-_MOST_GETTERS = 256
+# Pairs of a key and a file whose statistics are looked at.
+_MOST_PAIRS = 1 << 20
 
 
 class FilesSource(FixedRows):
@@ -236,9 +239,7 @@ class FilesSource(FixedRows):
         """Files that may have some of the keys, and which; ``None``: all of them."""
         names = keys.columns
         if not self._by_cluster(names):
-            if not self.num_files and not self.always_finds(names):
-                raise _no_files(names)
-            self.index_keys(keys.names, ordered=False)
+            self._check_index(names)
             return [(i, None) for i in range(self.num_files)]
         if self.num_files <= 1 or self.bounds is None:
             return [(i, None) for i in range(self.num_files)]
@@ -260,6 +261,35 @@ class FilesSource(FixedRows):
             (file, None if len(mine) == len(keys) else mine)
             for file, mine in _grouped(files, probes)
         ]
+
+    def _asked_at_once(self, keys: Keys) -> AskedKeys:
+        """Keys that all files are asked for together."""
+        order: Sequence[SortKey] | None = None
+        if self._by_cluster(keys.names):
+            order = self.cluster_by[: len(keys.names)]
+        else:
+            self._check_index(keys.names)
+        asked = AskedKeys(keys, self.child, self.num_files, order, self.bounds)
+        if order is not None and len(keys) < len(asked.files) <= _MOST_PAIRS // max(1, len(keys)):
+            self._keep_possible(asked, keys)
+        return asked
+
+    def _keep_possible(self, asked: AskedKeys, keys: Keys) -> None:
+        """Leaves files out that by their statistics have none of the keys."""
+        at = self._can_match(keys)
+        usable = keys if at is None else keys.take(at)
+        count, files = len(usable), asked.files
+        pairs = np.repeat(files, count)
+        probes = np.tile(np.arange(count, dtype=np.int64), len(files))
+        keep = self.possible(usable.columns, usable.values, probes, pairs)
+        if keep is not None:
+            asked.files = files[keep.reshape(len(files), count).any(axis=1)]
+
+    def _check_index(self, names: tuple[ColumnName, ...]) -> None:
+        """Raises where a file has no index on columns that do not lead the cluster key."""
+        if not self.num_files and not self.always_finds(names):
+            raise _no_files(names)
+        self.index_keys(names, ordered=False)
 
     def _can_match(self, keys: Keys) -> Positions | None:
         """Keys that can match at all; ``None``: every one."""
@@ -355,6 +385,8 @@ class FilesSource(FixedRows):
         return (rows if gone is None else rows.minus(gone).slice(0, limit)).in_file(file)
 
     def _find_keys(self, keys: Keys, limit: int | None) -> RowSet:
+        if keys.between is None and (limit is None or len(keys) > 1):
+            return self._found(self._asked_at_once(keys)).slice(0, limit)
         parts = []
         found = 0
         for i, mine in self._asked(keys):
@@ -372,6 +404,10 @@ class FilesSource(FixedRows):
             assert rows.probe is not None
             rows = rows.entries(np.argsort(rows.probe, kind="stable"))
         return rows.slice(0, limit)
+
+    def _found(self, asked: AskedKeys) -> RowSet:
+        """The rows of keys that all files are asked for together, without deleted ones."""
+        return without_deleted(asked.find(), self.deleted)
 
     def _in_order(self, request: Ordered, files: Sequence[int]) -> bool:
         """Every key of one of the files comes before all of the next."""
@@ -417,10 +453,26 @@ class FilesSource(FixedRows):
             parts = np.split(np.arange(len(file)), runs)
             return pa.concat_tables([self._read_part(rows.entries(p), columns) for p in parts])
         single = rows.expand()
-        pieces = range(0, single.num_rows, _GATHERED_ROWS)
-        return pa.concat_tables(
-            [self._gathered(single.slice(at, at + _GATHERED_ROWS), columns) for at in pieces]
-        )
+        pieces = [
+            single.slice(at, at + _GATHERED_ROWS)
+            for at in range(0, single.num_rows, _GATHERED_ROWS)
+        ]
+        return pa.concat_tables([self._read_single(piece, columns) for piece in pieces])
+
+    def _read_single(self, rows: RowSet, columns: Projected) -> pa.Table:
+        """Single rows of files in any order: by the core at once where it can, else gathered."""
+        assert rows.file is not None
+        used = np.flatnonzero(np.bincount(rows.file))
+        if len(used) <= _READ_TOGETHER:
+            projections = [self.child(i).core_projection(columns) for i in used.tolist()]
+            known = [item for item in projections if item is not None]
+            if len(known) == len(projections):
+                place = np.zeros(int(used[-1]) + 1, dtype=np.int64)
+                place[used] = np.arange(len(used))
+                found = _core.take_files(known, place[rows.file], rows.begin, 0)
+                if found is not None:
+                    return batch_table(found)
+        return self._gathered(rows, columns)
 
     def _read_part(self, rows: RowSet, columns: Projected) -> pa.Table:
         assert rows.file is not None
@@ -462,89 +514,28 @@ class FilesSource(FixedRows):
         only = self._only_child()
         if only is not None:
             return only.getter(columns, on)
-        names = self.on_columns(on)
-        keys = self.index_keys(names, ordered=False)
-        asked = keys if names is None else keys[: len(names)]
-        bounds = self.bounds
-        in_order = tuple(key.column for key in asked)
-        if bounds is None or names not in (None, in_order) or not self._by_cluster(in_order):
-            return super().getter(columns, on)
-        typed = key_columns(self.schema, asked)
+        names, cluster, bounds = self.on_columns(on), tuple(self.cluster_by), self.bounds
+        in_order = tuple(key.column for key in cluster)
+        self.index_keys(names, ordered=False)
+        asked = in_order if names is None else names
+        if bounds is None or set(asked) != set(in_order):
+            return no_getter
+        if len(in_order) > 1 and not bounds.disjoint:
+            return no_getter  # statistics of the other columns may rule files out
 
-        def get(key: Any) -> Any:
-            check_one(key, typed.names)
-            if key_width([key]) not in (None, len(typed.names)):
-                return NotImplemented  # the first row with these leading columns
-            values, usable = typed_keys([key], typed)
-            if any(value.null_count for value in values) and usable is None:
-                return NotImplemented  # which may equal null keys
-            row = pa.RecordBatch.from_arrays(list(values), names=list(typed.names))
-            encoded = None if usable is not None else EncodedKeys(row, asked).to_list()[0]
-            there: Sequence[int] = () if encoded is None else bounds.between(encoded, encoded)
-            if len(there) > 1:
-                files = np.arange(there[0], there[-1] + 1)
-                keep = self.possible(typed.names, values, np.zeros_like(files), files)
-                there = there if keep is None else files[keep].tolist()
-            for i in there:
-                if self.deleted(i) is not None:
-                    return NotImplemented
-                found = self.child(i).get(key, columns, on=on)
-                if found is not None:
-                    return found
-            return None
-
-        if len(self.cluster_by) > 1:
-            return get
-        number = quick_numbers(typed.types[0], asked[0])
-        if number is not None:
-            ends = [number(key) for key in bounds.ends[0]], [number(key) for key in bounds.ends[1]]
-            return self._quick_getter(ends, None, columns, on, get)
-        encode = quick_encoder(typed.types[0], asked[0])
-        return get if encode is None else self._quick_getter(bounds.ends, encode, columns, on, get)
-
-    def _quick_getter(
-        self,
-        ends: tuple[list[Any], list[Any]],
-        encode: Encode | None,
-        columns: Projected,
-        on: On,
-        general: Getter,
-    ) -> Getter:
-        """A getter that finds the files that can have a key by a few comparisons.
-
-        Args:
-            ends: of the files, as ``FileBounds.ends`` or as numbers.
-            encode: makes a key comparable with them; ``None``: an ``int`` is.
-        """
-        lower, reach = ends
-        count = len(lower)
-        getters: dict[int, Getter] = {}
-
-        def prepare(file: int) -> Getter:
-            if len(getters) >= _MOST_GETTERS:
-                getters.clear()
+        def prepare(file: int) -> _core.PointReader | None:
             whole = self.deleted(file) is None
-            made = getters[file] = self.child(file).getter(columns, on) if whole else no_getter
-            return made
+            return self.child(file).point_reader(columns, asked) if whole else None
 
-        def get(key: Any) -> Any:
-            if encode is not None:
-                place: Any = encode(key)
-                if place is None:
-                    return general(key)
-            elif type(key) is int:
-                place = key
-            else:
-                return general(key)
-            file = bisect_left(reach, place)
-            while file < count and lower[file] <= place:
-                found = (getters.get(file) or prepare(file))(key)
-                if found is not None:
-                    return found
-                file += 1
-            return None
-
-        return get
+        types = key_columns(self.schema, cluster).types
+        reader = _core.FilesPointReader(
+            pa.RecordBatch.from_arrays([pa.array([], kind) for kind in types], list(in_order)),
+            [(key.descending, key.nulls_first) for key in cluster],
+            [asked.index(name) for name in in_order],
+            *bounds.ends,
+            prepare,
+        )
+        return reader.getter()
 
     def quick_range(
         self,
@@ -570,36 +561,20 @@ class FilesSource(FixedRows):
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
-        asked = self._asked(keys)
-        if len(asked) == 1 and self.deleted(asked[0][0]) is None:
-            file, mine = asked[0]
-            child = self.child(file)
-            if mine is None:
-                return child.find_and_read(keys, columns, first=first)
-            table, probes = child.find_and_read(keys.take(mine), columns, first=first)
-            return table, mine[probes]
-        if not asked or any(self.deleted(file) is not None for file, _ in asked):
-            return super().find_and_read(keys, columns, first=first)
-        tables, found = [], []
-        for file, mine in asked:
-            some = keys if mine is None else keys.take(mine)
-            table, probes = self.child(file).find_and_read(some, columns, first=first)
-            if table.num_rows:
-                tables.append(table)
-                found.append(probes if mine is None else mine[probes])
-        if len(tables) < 2:
-            none = self.projected(columns).empty_table(), np.empty(0, dtype=np.int64)
-            return (tables[0], found[0]) if tables else none
-        probes = np.concatenate(found)
-        table = pa.concat_tables(tables)
-        order = np.argsort(probes, kind="stable")
-        if not table.num_columns:
-            return table, probes[order]
-        at = pa.array(order)
-        arrays = [gather_array(column.combine_chunks(), at) for column in table.columns]
-        return pa.Table.from_arrays(arrays, schema=table.schema), probes[order]
+        if keys.between is None and self._by_cluster(keys.names):
+            asked = self._asked_at_once(keys)
+            file = int(asked.files[0]) if len(asked.files) == 1 else None
+            if file is not None and self.deleted(file) is None:
+                return self.child(file).find_and_read(keys, columns, first=first)
+            rows = self.observed(keys, columns, self._found(asked)).expand()
+            assert rows.probe is not None
+            return self.read(rows, columns), rows.probe
+        return super().find_and_read(keys, columns, first=first)
 
     def count_matches(self, keys: Keys) -> Positions:
+        if keys.between is None and self._by_cluster(keys.names):
+            return self._found(self._asked_at_once(keys)).counts
+        # Of other keys there may be many rows, which an index counts without listing them.
         counts = np.zeros(len(keys), dtype=np.int64)
         for file, mine in self._asked(keys):
             asked = keys if mine is None else keys.take(mine)

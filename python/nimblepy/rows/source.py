@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
 from nimblepy.rows.arguments import (
     Columns,
@@ -186,7 +187,10 @@ class RowSource(Described):
         Raises:
             IndexUnavailableError: no index on the columns of the request.
         """
-        rows = self.find_unobserved(request, limit, reverse)
+        return self.observed(request, columns, self.find_unobserved(request, limit, reverse))
+
+    def observed(self, request: Request, columns: Projected, rows: RowSet) -> RowSet:
+        """What was found, once whoever observes has been told of it."""
         if self.observer is not None:
             self.observer.found(request, columns, rows.num_rows)
         return rows
@@ -299,7 +303,27 @@ class RowSource(Described):
         """A function of one key that gives its first row as a dict, or ``None`` where there is
         none, or ``NotImplemented`` where it has to be asked for in another way.
         """
-        return no_getter
+        reader = self.point_reader(columns, on)
+        return no_getter if reader is None else reader.getter()
+
+    def core_index(
+        self, names: tuple[ColumnName, ...]
+    ) -> tuple[_core.Index, tuple[SortKey, ...]] | None:
+        """The core's index that answers for these columns, and its first columns, which they are;
+        ``None`` where the core does not read these rows itself.
+
+        Raises:
+            IndexUnavailableError: no index on the columns.
+        """
+        return None
+
+    def core_projection(self, columns: Projected) -> _core.Projection | None:
+        """The core's reader of some columns; ``None`` where the core does not read them itself."""
+        return None
+
+    def point_reader(self, columns: Projected, on: On) -> _core.PointReader | None:
+        """The core's reader of single rows; ``None`` where the core does not read them itself."""
+        return None
 
     def quick_range(
         self,

@@ -1,0 +1,169 @@
+// _core.KeyProbes: keys that many files are asked for, encoded and sorted once.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+
+#include "nimble/bindings/errors.h"
+#include "nimble/bindings/gil.h"
+#include "nimble/bindings/index_handle.h"
+#include "nimble/bindings/key_batch.h"
+#include "nimble/key/same_keys.h"
+#include "nimble/lookup/locate.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+using Numbers = py::array_t<int64_t, py::array::c_style>;
+using Orders = std::vector<std::pair<bool, bool>>;
+
+// The first and the last key that each file may have, encoded.
+class KeyBounds {
+ public:
+  // A batch of two columns of byte strings without nulls.
+  explicit KeyBounds(const py::object& batch)
+      : batch_(ImportedArray::from_python(batch)) {
+    const ArrayView& view = batch_->view();
+    bool is_right = view.children().size() == 2;
+    for (const ArrayView& c : view.children()) {
+      is_right &= c.field().layout == Layout::kBytes;
+    }
+    if (!is_right) {
+      raise(Status::invalid_argument(
+          "bounds of keys: expected two columns of byte strings"));
+    }
+  }
+
+  size_t size() const { return static_cast<size_t>(batch_->view().length()); }
+  ByteSpan lower(size_t file) const { return bound(0, file); }
+  ByteSpan upper(size_t file) const { return bound(1, file); }
+
+ private:
+  ByteSpan bound(size_t column, size_t file) const {
+    const ArrayView& view = batch_->view();
+    const auto row = view.child_row(static_cast<int64_t>(file));
+    return as_bytes(view.children()[column].bytes_at(row));
+  }
+
+  std::unique_ptr<ImportedArray> batch_;
+};
+
+std::vector<KeyColumnSpec> specs_of(const Orders& orders) {
+  std::vector<KeyColumnSpec> specs;
+  for (const auto& [descending, nulls_first] : orders) {
+    specs.push_back(
+        {{static_cast<int>(specs.size())}, {descending, nulls_first}});
+  }
+  return specs;
+}
+
+class Probes {
+ public:
+  Probes(const py::object& keys, const Orders& orders, bool null_equals,
+         const std::optional<KeyBatch::Flags>& impossible)
+      : specs_(specs_of(orders)),
+        batch_(specs_, keys, null_equals, impossible),
+        probes_(batch_.keys()) {}
+
+  // Does an index begin with columns of the types and orders of the keys?
+  bool fits(const IndexHandle& index) const {
+    const auto& mine = batch_.encoder().columns();
+    const auto& theirs = index->encoder().columns();
+    const bool is_whole = mine.size() == theirs.size();
+    return mine.size() <= theirs.size() && (is_whole || index->is_ordered()) &&
+           std::equal(mine.begin(), mine.end(), theirs.begin(), have_same_keys);
+  }
+
+  // Files, ascending, that may have one of the keys.
+  Numbers files(const KeyBounds& bounds) const {
+    std::vector<int64_t> found;
+    for (size_t i = 0; i < bounds.size(); ++i) {
+      const ProbeSpan asked = probes_.between(bounds.lower(i), bounds.upper(i));
+      if (!asked.numbers.empty()) found.push_back(static_cast<int64_t>(i));
+    }
+    return Numbers(static_cast<py::ssize_t>(found.size()), found.data());
+  }
+
+  // (first rows, ends or None where each is one row, keys, files).
+  py::tuple locate(const Numbers& files,
+                   const std::vector<std::shared_ptr<IndexHandle>>& indexes,
+                   const KeyBounds* bounds) const {
+    if (static_cast<size_t>(files.size()) != indexes.size()) {
+      raise(Status::invalid_argument("locate: not one index for each file"));
+    }
+    std::vector<FileProbes> asked;
+    asked.reserve(indexes.size());
+    for (size_t i = 0; i < indexes.size(); ++i) {
+      const IndexHandle& index = *indexes[i];
+      if (!fits(index)) {
+        raise(Status::invalid_argument(index.file().file().name() +
+                                       ": the index has other columns"));
+      }
+      const int64_t file = files.at(static_cast<py::ssize_t>(i));
+      if (file < 0 ||
+          (bounds != nullptr && static_cast<size_t>(file) >= bounds->size())) {
+        raise(Status::invalid_argument("locate: no bounds of file " +
+                                       std::to_string(file)));
+      }
+      const auto number = static_cast<size_t>(file);
+      asked.push_back(
+          {file, &*index,
+           index.columns().size() == batch_.encoder().columns().size(),
+           bounds == nullptr ? probes_.part(0, probes_.num_distinct())
+                             : probes_.between(bounds->lower(number),
+                                               bounds->upper(number))});
+    }
+    Result<LocatedRows> found =
+        without_gil([&] { return nimble::locate(probes_, asked); });
+    return to_python(unwrap(std::move(found)));
+  }
+
+ private:
+  py::tuple to_python(const LocatedRows& found) const {
+    const auto n = static_cast<py::ssize_t>(found.keys.size());
+    py::array_t<uint64_t> begin(n);
+    Numbers keys(n), files(n);
+    const bool single =
+        std::all_of(found.ranges.begin(), found.ranges.end(),
+                    [](const RowRange& r) { return r.end - r.begin == 1; });
+    uint64_t* const first = begin.mutable_data();
+    int64_t* const key = keys.mutable_data();
+    for (size_t i = 0; i < found.keys.size(); ++i) {
+      first[i] = found.ranges[i].begin;
+      key[i] = static_cast<int64_t>(batch_.row_of(found.keys[i]));
+    }
+    std::copy(found.files.begin(), found.files.end(), files.mutable_data());
+    py::object ends = py::none();
+    if (!single) {
+      py::array_t<uint64_t> end(n);
+      uint64_t* const last = end.mutable_data();
+      for (size_t i = 0; i < found.keys.size(); ++i)
+        last[i] = found.ranges[i].end;
+      ends = std::move(end);
+    }
+    return py::make_tuple(begin, ends, keys, files);
+  }
+
+  const std::vector<KeyColumnSpec> specs_;
+  const KeyBatch batch_;
+  const KeyProbes probes_;
+};
+
+}  // namespace
+
+void register_locate(py::module_& m) {
+  py::class_<KeyBounds>(m, "KeyBounds")
+      .def(py::init<const py::object&>(), py::arg("bounds"));
+  py::class_<Probes>(m, "KeyProbes")
+      .def(py::init<const py::object&, const Orders&, bool,
+                    const std::optional<KeyBatch::Flags>&>(),
+           py::arg("keys"), py::arg("orders"), py::arg("null_equals") = false,
+           py::arg("impossible") = py::none())
+      .def("fits", &Probes::fits, py::arg("index"))
+      .def("files", &Probes::files, py::arg("bounds"))
+      .def("locate", &Probes::locate, py::arg("files"), py::arg("indexes"),
+           py::arg("bounds") = nullptr);
+}
+
+}  // namespace nimble

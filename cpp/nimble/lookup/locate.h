@@ -1,0 +1,32 @@
+// locate: the rows that keys have in many files, in one call.
+#pragma once
+
+#include <vector>
+
+#include "nimble/lookup/index_lookup.h"
+
+namespace nimble {
+
+// A file to be asked for some of the keys.
+struct FileProbes {
+  int64_t file = 0;  // its number in the answer
+  const IndexLookup* index = nullptr;
+  bool whole = true;  // the keys have all columns of the index
+  ProbeSpan probes;
+};
+
+// Rows of many keys in many files: key by key, the rows of a key by file and
+// then as the file's index gives them.
+struct LocatedRows {
+  std::vector<uint64_t> keys;  // of each range
+  std::vector<int64_t> files;
+  std::vector<RowRange> ranges;
+};
+
+// Asks `files`, which are in ascending order and about keys of `probes`. Each
+// key is hashed and sorted once for all of them, and an index asks its Bloom
+// filter before it reads anything else.
+Result<LocatedRows> locate(const KeyProbes& probes,
+                           std::span<const FileProbes> files);
+
+}  // namespace nimble

@@ -1,0 +1,118 @@
+"""Finding keys in many files at once: which files can have them, and one call of the core for all.
+
+Keys are encoded, sorted and hashed once. Files that the core cannot ask, such as Parquet, are asked
+one by one, and the answers are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from nimblepy import _core
+from nimblepy.files.bounds import FileBounds
+from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.request import Keys
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.schema.types import SortKey
+
+# Files whose indexes are held open for one call.
+_TOGETHER = 512
+
+Child = Callable[[int], FixedRows]
+
+
+class AskedKeys:
+    """Keys on their way to many files.
+
+    Attributes:
+        files: those that may have one of the keys, ascending.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        child: Child,
+        num_files: int,
+        cluster_by: Sequence[SortKey] | None,
+        bounds: FileBounds | None,
+    ) -> None:
+        """``cluster_by``: the first columns of the cluster key, where the keys are of these;
+        ``bounds`` are of use only then.
+        """
+        self._keys = keys
+        self._child = child
+        self._bounds = None if bounds is None or cluster_by is None else bounds.core
+        self._by_order: dict[tuple[SortKey, ...], _core.KeyProbes] = {}
+        self.files: Positions
+        if self._bounds is None or cluster_by is None:
+            self.files = np.arange(num_files, dtype=np.int64)
+        else:
+            self.files = self._probes(tuple(cluster_by)).files(self._bounds)
+
+    def _probes(self, order: tuple[SortKey, ...]) -> _core.KeyProbes:
+        """The keys in the order of an index."""
+        known = self._by_order.get(order)
+        if known is None:
+            keys = self._keys
+            known = self._by_order[order] = _core.KeyProbes(
+                keys.batch([key.column for key in order]),
+                [(key.descending, key.nulls_first) for key in order],
+                keys.null_equals,
+                keys.impossible,
+            )
+        return known
+
+    def find(self) -> RowSet:
+        """The rows of each key, key by key, those of one key by file."""
+        parts = [
+            part
+            for at in range(0, len(self.files), _TOGETHER)
+            for part in self._find_in(self.files[at : at + _TOGETHER])
+        ]
+        none = np.empty(0, dtype=np.int64)
+        if not parts:
+            return RowSet(none.astype(np.uint64), None, none, len(self._keys), none)
+        rows = RowSet.joined(parts)
+        if len(parts) == 1:
+            return rows
+        assert rows.probe is not None
+        assert rows.file is not None
+        return rows.entries(np.lexsort((rows.file, rows.probe)))
+
+    def _find_in(self, files: Positions) -> Iterator[RowSet]:
+        together: dict[tuple[SortKey, ...], tuple[list[int], list[_core.Index]]] = {}
+        for file in files.tolist():
+            child = self._child(file)
+            found = child.core_index(self._keys.names)
+            if found is None or not self._probes(found[1]).fits(found[0]):
+                yield child.find(self._keys).in_file(file)
+                continue
+            numbers, indexes = together.setdefault(found[1], ([], []))
+            numbers.append(file)
+            indexes.append(found[0])
+        for order, (numbers, indexes) in together.items():
+            probes = self._probes(order)
+            begin, end, key, file_of = probes.locate(
+                np.array(numbers, dtype=np.int64), indexes, self._bounds
+            )
+            yield RowSet(begin, end, key, len(self._keys), file_of)
+
+
+def without_deleted(rows: RowSet, deleted: Callable[[int], RowSet | None]) -> RowSet:
+    """Rows of many files that are still there, in their order."""
+    if rows.file is None or not len(rows.file):
+        return rows
+    gone = {int(i): d for i in np.unique(rows.file) if (d := deleted(int(i))) is not None}
+    if not gone:
+        return rows
+    single = rows.expand()
+    assert single.file is not None
+    keep = np.ones(len(single.begin), dtype=np.bool_)
+    for file, ranges in gone.items():
+        at = np.flatnonzero(single.file == file)
+        row = single.begin[at]
+        before = np.searchsorted(ranges.begin, row, side="right") - 1
+        keep[at] = (before < 0) | (row >= ranges.ends[before])
+    return single.entries(keep)
