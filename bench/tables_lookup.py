@@ -112,7 +112,9 @@ def locating(rows: int, files: int, times: int) -> None:
     """Positions of keys, half of them absent, in overlapping files."""
     with tempfile.TemporaryDirectory() as folder:
         for i, part in enumerate(parts(rows, files, False)):
-            nb.write(part, Path(folder, f"{i:05}.nimble"), cluster_by="key")
+            # As tables with a primary key have them.
+            options = nb.WriteOptions(cluster_bloom_bits_per_key=10)
+            nb.write(part, Path(folder, f"{i:05}.nimble"), cluster_by="key", options=options)
         opened = nb.open_dataset(folder, max_open_files=files)
         keys = 2 * np.random.default_rng(3).permutation(rows)[:BATCH]
         half = np.where(np.arange(BATCH) % 2, keys, keys + 1)
@@ -125,19 +127,51 @@ def locating(rows: int, files: int, times: int) -> None:
         )
 
 
+def upserts(rows: int, files: int, times: int, apart: bool) -> None:
+    """A table before and after ten upserts of 10,000 keys, half of them new."""
+    with tempfile.TemporaryDirectory() as folder:
+        lake = nb.connect(f"{folder}/lake")
+        after = table_of(lake, "upserts", parts(rows, files, apart))
+        before = lake.table("bench.upserts")  # stays at its snapshot
+        rng = np.random.default_rng(4)
+        for _ in range(10):
+            keys = 2 * rng.permutation(rows)[:BATCH]
+            after.upsert(rows_of(np.where(np.arange(BATCH) % 2, keys, keys + 1)))
+        made = {"before": before, "after": after}
+        print(f"{before.num_rows:,} rows, then {after.num_rows:,}; {files} files")
+        keys = 2 * rng.permutation(rows)[:BATCH]
+        single = keys[:1000].tolist()
+        where = f"c1 > {1 << 43}"
+        assert after.to_table(["key"]).num_rows == after.num_rows
+        assert after.lookup(keys).equals(before.lookup(keys))
+        calls: dict[str, Callable[[Any], Any]] = {
+            "scan of 2 columns": lambda t: [None for _ in t.scan(["c1", "c2"]).to_reader()],
+            "count of a filter": lambda t: t.count_rows(where),
+            "get of 1,000 keys": lambda t: [t.get(key) for key in single],
+            "lookup of 10,000 keys": lambda t: t.lookup(keys),
+        }
+        for title, call in calls.items():
+            show(title, in_turn({n: partial(call, a) for n, a in made.items()}, times))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.tables_lookup", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, default=100)
     parser.add_argument("--located-rows", type=int, default=20_000_000)
     parser.add_argument("--located-files", type=int, default=1_000)
+    parser.add_argument("--upsert-rows", type=int, default=20_000_000)
+    parser.add_argument("--upsert-files", type=int, default=20)
+    parser.add_argument("--mixed", action="store_true", help="upsert in overlapping files")
     parser.add_argument("--times", type=int, default=15)
-    parser.add_argument("--only", choices=("files", "locate"))
+    parser.add_argument("--only", choices=("files", "locate", "upserts"))
     arguments = parser.parse_args()
     if arguments.only in (None, "files"):
         many_files(arguments.rows, arguments.files, arguments.times)
     if arguments.only in (None, "locate"):
         locating(arguments.located_rows, arguments.located_files, arguments.times)
+    if arguments.only in (None, "upserts"):
+        upserts(arguments.upsert_rows, arguments.upsert_files, arguments.times, not arguments.mixed)
 
 
 if __name__ == "__main__":

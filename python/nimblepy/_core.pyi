@@ -162,6 +162,21 @@ class Index:
     def rows_at(self, places: _Ranges) -> _Rows:
         """The rows at these place ranges, one after the other, each in the order of the index."""
 
+class RowBitmap:
+    """A set of rows of one file that does not change, given in any order."""
+
+    def __init__(self, rows: _Rows) -> None: ...
+    def __len__(self) -> int: ...
+    last: int
+    """The greatest row, of a set that is not empty."""
+    nbytes: int
+    def rows(self) -> _Rows:
+        """All rows, ascending."""
+    def contains(self, rows: _Rows) -> NDArray[np.bool_]:
+        """Which of these rows are in the set."""
+    def absent(self, begin: _Rows, end: _Rows) -> tuple[_Ranges, NDArray[np.int64]]:
+        """The parts of half-open ranges that are not in the set, and of which range each is."""
+
 class KeyBounds:
     """The first and the last key that each of many files may have.
 
@@ -189,9 +204,15 @@ class KeyProbes:
     def files(self, bounds: KeyBounds) -> NDArray[np.int64]:
         """Files, ascending, that may have one of the keys."""
     def locate(
-        self, files: NDArray[np.int64], indexes: list[Index], bounds: KeyBounds | None = None
+        self,
+        files: NDArray[np.int64],
+        indexes: list[Index],
+        deleted: list[RowBitmap | None],
+        bounds: KeyBounds | None = None,
     ) -> tuple[_Rows, _Rows | None, NDArray[np.int64], NDArray[np.int64]]:
         """Rows of the keys in these files, ascending numbers, each asked by its index.
+
+        Rows that are ``deleted`` of a file are left out.
 
         Returns:
             First rows and the ends of ranges (``None``: each is one row), the positions of their
@@ -216,7 +237,13 @@ class PointBase:
 def quick_get(method: _Method) -> _Method: ...
 
 class PointReader:
-    def __init__(self, projection: Projection, index: Index, order: list[int]) -> None: ...
+    def __init__(
+        self,
+        projection: Projection,
+        index: Index,
+        order: list[int],
+        deleted: RowBitmap | None = None,
+    ) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
     def read(self, row: int) -> dict[str, Any]: ...
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import nimblepy as nb
 from dataset_files import make_dataset
+from nimblepy import _core
 from nimblepy.file.file import File
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.source import FilesSource, key_order
@@ -51,6 +52,10 @@ def test_row_sets_are_lists_of_rows(
     assert _pairs(rows.slice(first, None)) == pairs[first:]
     assert _pairs(rows.backwards()) == pairs[::-1]
     assert _pairs(rows.minus(deleted)) == [p for p in pairs if p[1] not in there]
+    bitmap = _core.RowBitmap(deleted.expand().begin)
+    assert _pairs(rows.minus(bitmap)) == [p for p in pairs if p[1] not in there]
+    assert len(bitmap) == len(there)
+    assert bitmap.rows().tolist() == sorted(there)
     assert _pairs(rows.intersect(deleted)) == [p for p in pairs if p[1] in there]
     assert deleted.merged().rows.tolist() == sorted(there)
     if pairs:
@@ -86,7 +91,7 @@ class Sources(FilesSource):
         keys: Any,
         *,
         bounds: FileBounds | None = None,
-        deleted: dict[int, RowSet] | None = None,
+        deleted: dict[int, _core.RowBitmap] | None = None,
     ) -> None:
         super().__init__()
         self._files, self._keys, self._deleted = files, keys, deleted or {}
@@ -99,14 +104,14 @@ class Sources(FilesSource):
 
     @property
     def first_rows(self) -> Any:
-        gone = [self._deleted.get(i, RowSet.of_range(0, 0)) for i in range(self.num_files)]
-        counts = [f.num_rows - g.num_rows for f, g in zip(self._files, gone, strict=True)]
+        gone = [len(self._deleted.get(i, ())) for i in range(self.num_files)]
+        counts = [f.num_rows - g for f, g in zip(self._files, gone, strict=True)]
         return np.cumsum([0, *counts])
 
     def child(self, file: int) -> File:
         return self._files[file]
 
-    def deleted(self, file: int) -> RowSet | None:
+    def deleted(self, file: int) -> _core.RowBitmap | None:
         return self._deleted.get(file)
 
     def reset_io_stats(self) -> None:
@@ -129,7 +134,7 @@ def test_deleted_rows_are_in_no_answer(tmp_path: Path, overlap: bool, with_bound
     keys = as_sort_keys("k")
     files = _files(tmp_path, tables, "k", indexes=[nb.HashIndex("s"), nb.SortedIndex("i")])
     dead = {0: [0, 5, 6, 7, 99], 2: list(range(10, 60))}
-    deleted = {i: RowSet(np.array(rows, dtype=np.uint64)) for i, rows in dead.items()}
+    deleted = {i: _core.RowBitmap(np.array(rows, dtype=np.uint64)) for i, rows in dead.items()}
     bounds = _bounds(files, keys) if with_bounds and not overlap else None
     many = Sources(files, keys, bounds=bounds, deleted=deleted)
     left = [
@@ -173,7 +178,8 @@ def test_deleted_rows_are_in_no_answer(tmp_path: Path, overlap: bool, with_bound
 
 def test_what_is_left_of_a_file_is_numbered_anew(tmp_path: Path) -> None:
     files = _files(tmp_path, [pa.table({"k": np.arange(20)})], "k")
-    left = Sources(files, as_sort_keys("k"), deleted={0: RowSet.of_range(5, 10)})
+    gone = _core.RowBitmap(np.arange(5, 10, dtype=np.uint64))
+    left = Sources(files, as_sort_keys("k"), deleted={0: gone})
     assert left.num_rows == 15
     assert left.take([4, 5]).column("k").to_pylist() == [4, 10]
     assert left.row_ranges([12, 7, 3]).to_pydict() == {

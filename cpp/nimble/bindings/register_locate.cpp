@@ -1,4 +1,6 @@
-// _core.KeyProbes: keys that many files are asked for, encoded and sorted once.
+// What finding rows in many files takes: _core.KeyProbes, keys that are encoded
+// and sorted once for all of them; _core.KeyBounds, which files may have them;
+// _core.RowBitmap, the rows of a file that are deleted.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -17,6 +19,40 @@ namespace {
 
 using Numbers = py::array_t<int64_t, py::array::c_style>;
 using Orders = std::vector<std::pair<bool, bool>>;
+
+using Rows = py::array_t<uint64_t, py::array::c_style>;
+template <class T>
+using Array = py::array_t<T, py::array::c_style>;
+
+std::span<const uint64_t> span_of(const Rows& rows) {
+  return {rows.data(), static_cast<size_t>(rows.size())};
+}
+
+template <class T>
+Array<T> to_numpy(const std::vector<T>& values) {
+  return Array<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+Array<bool> contains(const RowBitmap& bitmap, const Rows& rows) {
+  Array<bool> out(rows.size());
+  bool* to = out.mutable_data();
+  for (const uint64_t row : span_of(rows)) *to++ = bitmap.contains(row);
+  return out;
+}
+
+// The parts of ranges that are not in the set, and of which range each is.
+py::tuple absent(const RowBitmap& bitmap, const Rows& begin, const Rows& end) {
+  if (begin.size() != end.size()) {
+    raise(Status::invalid_argument("absent: as many ends as first rows"));
+  }
+  std::vector<RowRange> parts;
+  std::vector<int64_t> of;
+  for (py::ssize_t i = 0; i < begin.size(); ++i) {
+    bitmap.append_absent({begin.at(i), end.at(i)}, &parts);
+    of.resize(parts.size(), i);
+  }
+  return py::make_tuple(ranges_to_numpy(parts), to_numpy(of));
+}
 
 // The first and the last key that each file may have, encoded.
 class KeyBounds {
@@ -88,8 +124,10 @@ class Probes {
   // (first rows, ends or None where each is one row, keys, files).
   py::tuple locate(const Numbers& files,
                    const std::vector<std::shared_ptr<IndexHandle>>& indexes,
+                   const std::vector<std::shared_ptr<RowBitmap>>& deleted,
                    const KeyBounds* bounds) const {
-    if (static_cast<size_t>(files.size()) != indexes.size()) {
+    if (static_cast<size_t>(files.size()) != indexes.size() ||
+        deleted.size() != indexes.size()) {
       raise(Status::invalid_argument("locate: not one index for each file"));
     }
     std::vector<FileProbes> asked;
@@ -110,9 +148,10 @@ class Probes {
       asked.push_back(
           {file, &*index,
            index.columns().size() == batch_.encoder().columns().size(),
-           bounds == nullptr ? probes_.part(0, probes_.num_distinct())
-                             : probes_.between(bounds->lower(number),
-                                               bounds->upper(number))});
+           bounds == nullptr
+               ? probes_.part(0, probes_.num_distinct())
+               : probes_.between(bounds->lower(number), bounds->upper(number)),
+           deleted[i].get()});
     }
     Result<LocatedRows> found =
         without_gil([&] { return nimble::locate(probes_, asked); });
@@ -153,6 +192,22 @@ class Probes {
 }  // namespace
 
 void register_locate(py::module_& m) {
+  py::class_<RowBitmap, std::shared_ptr<RowBitmap>>(m, "RowBitmap")
+      .def(py::init([](const Rows& rows) {
+             return std::make_shared<RowBitmap>(span_of(rows));
+           }),
+           py::arg("rows"))
+      .def("__len__", &RowBitmap::size)
+      .def_property_readonly("last", &RowBitmap::last)
+      .def_property_readonly("nbytes", &RowBitmap::memory_bytes)
+      .def("rows",
+           [](const RowBitmap& bitmap) {
+             std::vector<uint64_t> rows;
+             bitmap.append_rows(&rows);
+             return to_numpy(rows);
+           })
+      .def("contains", &contains, py::arg("rows"))
+      .def("absent", &absent, py::arg("begin"), py::arg("end"));
   py::class_<KeyBounds>(m, "KeyBounds")
       .def(py::init<const py::object&>(), py::arg("bounds"));
   py::class_<Probes>(m, "KeyProbes")
@@ -163,7 +218,7 @@ void register_locate(py::module_& m) {
       .def("fits", &Probes::fits, py::arg("index"))
       .def("files", &Probes::files, py::arg("bounds"))
       .def("locate", &Probes::locate, py::arg("files"), py::arg("indexes"),
-           py::arg("bounds") = nullptr);
+           py::arg("deleted"), py::arg("bounds") = nullptr);
 }
 
 }  // namespace nimble

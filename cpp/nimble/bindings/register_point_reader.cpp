@@ -13,6 +13,7 @@
 #include "nimble/bindings/point_key.h"
 #include "nimble/bindings/python_rows.h"
 #include "nimble/key/same_keys.h"
+#include "nimble/lookup/locate.h"
 #include "nimble/stripe/value_reader.h"
 
 namespace py = pybind11;
@@ -55,12 +56,15 @@ class Getters {
 
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
-  // Keys are those of `index`; `order` as in PointKey.
+  // Keys are those of `index`; `order` as in PointKey. Rows that are `deleted`
+  // are not found; null: none is.
   PointReader(std::shared_ptr<RowReader> rows,
               std::shared_ptr<const IndexHandle> index,
-              std::vector<size_t> order)
+              std::vector<size_t> order,
+              std::shared_ptr<const RowBitmap> deleted)
       : rows_(std::move(rows)),
         index_(std::move(index)),
+        deleted_(std::move(deleted)),
         key_(&(*index_)->encoder(), std::move(order)) {
     index_->check_same_file(*rows_);
     std::vector<OutputColumn> batch;  // columns that are not flat
@@ -172,10 +176,10 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     const OpenFile& f = rows_->file();
     Result<std::optional<uint64_t>> found = std::optional<uint64_t>();
     if (f.file().mapped() != nullptr) {
-      found = (*index_)->find_first(encoded, rows_.get());
+      found = find_first(encoded);
     } else {
       const WithoutGil nogil;
-      found = (*index_)->find_first(encoded, rows_.get());
+      found = find_first(encoded);
     }
     const std::optional<uint64_t> row = unwrap(std::move(found));
     if (!row) return py::none();
@@ -183,6 +187,11 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
  private:
+  Result<std::optional<uint64_t>> find_first(ByteSpan key) const {
+    if (deleted_ == nullptr) return (*index_)->find_first(key, rows_.get());
+    return find_first_live(**index_, key, rows_.get(), *deleted_);
+  }
+
   // The row's columns that are not read value by value.
   std::optional<Column> read_batch(uint64_t row) const {
     std::optional<Column> out;
@@ -337,6 +346,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   std::shared_ptr<RowReader> rows_;
   std::shared_ptr<const IndexHandle> index_;
+  std::shared_ptr<const RowBitmap> deleted_;
   PointKey key_;
   std::vector<Getter> getters_;
   std::shared_ptr<const RowReader> batch_;  // null: all columns are flat
@@ -462,11 +472,13 @@ void register_point_reader(py::module_& m) {
   py::class_<PointReader, std::shared_ptr<PointReader>>(m, "PointReader")
       .def(py::init([](std::shared_ptr<RowReader> rows,
                        const std::shared_ptr<IndexHandle>& index,
-                       std::vector<size_t> order) {
+                       std::vector<size_t> order,
+                       const std::shared_ptr<RowBitmap>& deleted) {
              return std::make_shared<PointReader>(std::move(rows), index,
-                                                  std::move(order));
+                                                  std::move(order), deleted);
            }),
-           py::arg("projection"), py::arg("index"), py::arg("order"))
+           py::arg("projection"), py::arg("index"), py::arg("order"),
+           py::arg("deleted") = nullptr)
       .def("getter", &PointReader::getter)
       .def("read", &PointReader::read, py::arg("row"));
   py::class_<FilesPointReader, std::shared_ptr<FilesPointReader>>(

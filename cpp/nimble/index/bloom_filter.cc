@@ -98,6 +98,14 @@ NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
     return blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize;
   };
   const size_t n = hashes.size();
+  // A small filter stays in the near caches: asking ahead would only cost.
+  constexpr uint64_t kNearBlocks = (uint64_t{128} << 10) / kBloomBlockSize;
+  if (num_blocks_ <= kNearBlocks) {
+    for (size_t i = 0; i < n; ++i) {
+      found[i] = block_contains(block(hashes[i]), hashes[i]) ? 1 : 0;
+    }
+    return;
+  }
   for (size_t i = 0; i < n && i < kAhead; ++i) {
     __builtin_prefetch(block(hashes[i]));
   }

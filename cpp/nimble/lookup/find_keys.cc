@@ -405,7 +405,12 @@ Status find_sorted_keys(const ClusterIndex& index, const ProbeSpan& probes,
   }
   const ByteSpan first = file.footer().cluster->first_key;
   for (size_t i = 0; i < n; ++i) {
-    if (bloom != nullptr && (*maybe)[i] == 0) continue;
+    if (bloom != nullptr) {
+      // Mostly eight in a row are ruled out.
+      while (i + 8 <= n && load<uint64_t>(maybe->data() + i) == 0) i += 8;
+      if (i == n) break;
+      if ((*maybe)[i] == 0) continue;
+    }
     const uint64_t number = probes.numbers[i];
     if (worth->empty() && is_before_all(probes.keys->key(number), first))
       continue;

@@ -40,16 +40,43 @@ Result<LocatedRows> locate(const KeyProbes& probes,
                            std::span<const FileProbes> files) {
   std::vector<Hit> hits;
   std::vector<FoundRange> found;
+  std::vector<RowRange> live;
   for (const FileProbes& f : files) {
     if (f.probes.numbers.empty()) continue;
     found.clear();
     NIMBLE_RETURN_IF_ERROR(
         f.index->find_sorted(f.probes, f.whole, nullptr, &found));
     for (const FoundRange& r : found) {
-      hits.push_back({probes.rank(r.number), f.file, r.rows});
+      const uint64_t rank = probes.rank(r.number);
+      if (f.deleted == nullptr) {
+        hits.push_back({rank, f.file, r.rows});
+        continue;
+      }
+      live.clear();
+      f.deleted->append_absent(r.rows, &live);
+      for (const RowRange& rows : live) hits.push_back({rank, f.file, rows});
     }
   }
   return in_key_order(probes, hits);
+}
+
+Result<std::optional<uint64_t>> find_first_live(const IndexLookup& index,
+                                                ByteSpan key,
+                                                const RowReader* wanted,
+                                                const RowBitmap& deleted) {
+  NIMBLE_ASSIGN_OR_RETURN(const std::optional<uint64_t> first,
+                          index.find_first(key, wanted));
+  if (!first || !deleted.contains(*first)) return first;
+  KeyBuffer keys;
+  keys.push_back(key);
+  LookupAnswer all;
+  NIMBLE_RETURN_IF_ERROR(index.find(keys, true, wanted, &all));
+  std::vector<RowRange> live;
+  for (const RowRange& rows : all.ranges) {
+    deleted.append_absent(rows, &live);
+    if (!live.empty()) return std::optional<uint64_t>(live.front().begin);
+  }
+  return std::optional<uint64_t>();
 }
 
 }  // namespace nimble

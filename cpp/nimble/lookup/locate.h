@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "nimble/base/row_bitmap.h"
 #include "nimble/lookup/index_lookup.h"
 
 namespace nimble {
@@ -13,6 +14,8 @@ struct FileProbes {
   const IndexLookup* index = nullptr;
   bool whole = true;  // the keys have all columns of the index
   ProbeSpan probes;
+  // Rows that are no longer there; null: all are.
+  const RowBitmap* deleted = nullptr;
 };
 
 // Rows of many keys in many files: key by key, the rows of a key by file and
@@ -28,5 +31,12 @@ struct LocatedRows {
 // filter before it reads anything else.
 Result<LocatedRows> locate(const KeyProbes& probes,
                            std::span<const FileProbes> files);
+
+// The first row with a whole key that is not deleted, as
+// IndexLookup::find_first() finds one.
+Result<std::optional<uint64_t>> find_first_live(const IndexLookup& index,
+                                                ByteSpan key,
+                                                const RowReader* wanted,
+                                                const RowBitmap& deleted);
 
 }  // namespace nimble

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "nimble/base/parallel.h"
+#include "nimble/column/column_keep.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/stripe/vector_reader.h"
@@ -37,6 +38,65 @@ struct StripeRows {
     const uint64_t end = stripe->first_row + stripe->rows;
     for (; *at < from.size() && from[*at] < end; ++*at) {
       rows.push_back(from[*at] - stripe->first_row);
+    }
+  }
+};
+
+// Neighbouring ranges of one stripe that are read as one, and what is kept of
+// it: Pieces::kept[first, last), counted from its beginning.
+struct Piece {
+  RowRange rows;
+  size_t first = 0;
+  size_t last = 0;
+};
+
+// Cuts pieces of stripes off ascending ranges.
+struct Pieces {
+  std::vector<Piece> pieces;
+  std::vector<RowRange> kept;
+  std::span<const RowRange> ranges;
+  size_t at = 0;     // of the range that comes next
+  uint64_t row = 0;  // the ranges are cut up to here
+
+  // The next row; false at the end.
+  bool next(uint64_t* out) {
+    while (at < ranges.size() &&
+           std::max(row, ranges[at].begin) >= ranges[at].end)
+      ++at;
+    if (at == ranges.size()) return false;
+    *out = std::max(row, ranges[at].begin);
+    return true;
+  }
+  // Do other ranges begin before this row?
+  bool more_before(uint64_t stop) const {
+    return at + 1 < ranges.size() && ranges[at + 1].begin < stop;
+  }
+
+  // What lies in one stripe; ranges with fewer rows than `between` between them
+  // are one piece.
+  void cut(const StripeView& stripe, uint64_t between) {
+    // Rows that are left out are moved over while they are in a near cache.
+    constexpr uint64_t kPieceRows = 4096;
+    const uint64_t stop = stripe.first_row + stripe.rows;
+    pieces.clear();
+    kept.clear();
+    for (; at < ranges.size(); ++at) {
+      const uint64_t begin = std::max(row, ranges[at].begin);
+      const uint64_t end = std::min(ranges[at].end, stop);
+      if (begin >= stop) break;
+      if (begin >= end) continue;
+      const uint64_t first = begin - stripe.first_row;
+      const uint64_t last = end - stripe.first_row;
+      if (pieces.empty() || first - pieces.back().rows.end >= between ||
+          first - pieces.back().rows.begin >= kPieceRows) {
+        pieces.push_back({{first, first}, kept.size(), kept.size()});
+      }
+      Piece& piece = pieces.back();
+      kept.push_back({first - piece.rows.begin, last - piece.rows.begin});
+      piece.last = kept.size();
+      piece.rows.end = last;
+      row = end;
+      if (ranges[at].end > stop) break;  // it goes on in the next stripe
     }
   }
 };
@@ -238,23 +298,36 @@ Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
 
 Status RowReader::read_ranges(std::span<const RowRange> ranges,
                               uint32_t threads, Column* out) const {
-  for (RowRange range : ranges) {
-    while (!range.empty()) {
-      const size_t g = file_->group_of(range.begin);
-      NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, file_->groups().get(g));
-      const StripeView& stripe = group->view().stripe_of(range.begin);
-      const uint64_t begin = range.begin - stripe.first_row;
-      const uint64_t count =
-          std::min(range.end - stripe.first_row, stripe.rows) - begin;
-      FetchedBodies fetched(file_->file(), file_->range_cache(),
-                            file_->stats());
-      const StripeReader reader(*file_, file_->plan(), *group, stripe,
-                                &fetched);
-      NIMBLE_RETURN_IF_ERROR(want(reader, nullptr, begin, count, {}));
-      NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+  // About what beginning to read a range costs, of each column.
+  constexpr double kBeginNanos = 120;
+  Pieces cut;
+  cut.ranges = ranges;
+  for (uint64_t row = 0; cut.next(&row);) {
+    const size_t g = file_->group_of(row);
+    NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, file_->groups().get(g));
+    const StripeView& stripe = group->view().stripe_of(row);
+    FetchedBodies fetched(file_->file(), file_->range_cache(), file_->stats());
+    const StripeReader reader(*file_, file_->plan(), *group, stripe, &fetched);
+    uint64_t between = 0;
+    if (cut.more_before(stripe.first_row + stripe.rows) &&
+        can_keep_rows(schema_)) {
+      // So many rows are read, and left out again, as soon as that.
+      const double rows = kBeginNanos * static_cast<double>(columns_.size()) /
+                          std::max(decode_nanos(reader), 0.1);
+      between = static_cast<uint64_t>(std::min(rows, 4096.0));
+    }
+    cut.cut(stripe, between);
+    for (const Piece& p : cut.pieces) {
       NIMBLE_RETURN_IF_ERROR(
-          read_stripe(reader, nullptr, begin, count, {}, threads, out));
-      range.begin += count;
+          want(reader, nullptr, p.rows.begin, p.rows.size(), {}));
+    }
+    NIMBLE_RETURN_IF_ERROR(fetched.fetch());
+    for (const Piece& p : cut.pieces) {
+      const uint64_t from = out->length();
+      NIMBLE_RETURN_IF_ERROR(read_stripe(reader, nullptr, p.rows.begin,
+                                         p.rows.size(), {}, threads, out));
+      const size_t n = p.last - p.first;
+      if (n > 1) keep_rows(from, std::span(cut.kept).subspan(p.first, n), out);
     }
   }
   return Status::ok();

@@ -191,13 +191,15 @@ class File(FixedRows):
     def core_projection(self, columns: Projected) -> _core.Projection | None:
         return self.handle.projection(columns)
 
-    def point_reader(self, columns: Projected, on: On) -> _core.PointReader | None:
+    def point_reader(
+        self, columns: Projected, on: On, deleted: _core.RowBitmap | None = None
+    ) -> _core.PointReader | None:
         names = self.on_columns(on)
         index = self.handle.choose(names)
         asked = index.names if names is None else names
         order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
         projection = self.handle.projection(columns)
-        return _core.PointReader(projection, self.handle.opened(index).core, order)
+        return _core.PointReader(projection, self.handle.opened(index).core, order, deleted)
 
     def quick_range(
         self,

@@ -21,6 +21,9 @@ from nimblepy.schema.types import SortKey
 _TOGETHER = 512
 
 Child = Callable[[int], FixedRows]
+Deleted = Callable[[int], _core.RowBitmap | None]
+# Files that are asked in one call: their numbers, their indexes, what is deleted of each.
+_Together = tuple[list[int], list[_core.Index], list[_core.RowBitmap | None]]
 
 
 class AskedKeys:
@@ -34,6 +37,7 @@ class AskedKeys:
         self,
         keys: Keys,
         child: Child,
+        deleted: Deleted,
         num_files: int,
         cluster_by: Sequence[SortKey] | None,
         bounds: FileBounds | None,
@@ -43,6 +47,7 @@ class AskedKeys:
         """
         self._keys = keys
         self._child = child
+        self._deleted = deleted
         self._bounds = None if bounds is None or cluster_by is None else bounds.core
         self._by_order: dict[tuple[SortKey, ...], _core.KeyProbes] = {}
         self.files: Positions
@@ -65,7 +70,7 @@ class AskedKeys:
         return known
 
     def find(self) -> RowSet:
-        """The rows of each key, key by key, those of one key by file."""
+        """The rows of each key that are not deleted, key by key, those of one key by file."""
         parts = [
             part
             for at in range(0, len(self.files), _TOGETHER)
@@ -82,37 +87,20 @@ class AskedKeys:
         return rows.entries(np.lexsort((rows.file, rows.probe)))
 
     def _find_in(self, files: Positions) -> Iterator[RowSet]:
-        together: dict[tuple[SortKey, ...], tuple[list[int], list[_core.Index]]] = {}
+        together: dict[tuple[SortKey, ...], _Together] = {}
         for file in files.tolist():
-            child = self._child(file)
+            child, gone = self._child(file), self._deleted(file)
             found = child.core_index(self._keys.names)
             if found is None or not self._probes(found[1]).fits(found[0]):
-                yield child.find(self._keys).in_file(file)
+                rows = child.find(self._keys)
+                yield (rows if gone is None else rows.minus(gone)).in_file(file)
                 continue
-            numbers, indexes = together.setdefault(found[1], ([], []))
-            numbers.append(file)
-            indexes.append(found[0])
-        for order, (numbers, indexes) in together.items():
-            probes = self._probes(order)
-            begin, end, key, file_of = probes.locate(
-                np.array(numbers, dtype=np.int64), indexes, self._bounds
+            asked = together.setdefault(found[1], ([], [], []))
+            asked[0].append(file)
+            asked[1].append(found[0])
+            asked[2].append(gone)
+        for order, (numbers, indexes, deleted) in together.items():
+            begin, end, key, file_of = self._probes(order).locate(
+                np.array(numbers, dtype=np.int64), indexes, deleted, self._bounds
             )
             yield RowSet(begin, end, key, len(self._keys), file_of)
-
-
-def without_deleted(rows: RowSet, deleted: Callable[[int], RowSet | None]) -> RowSet:
-    """Rows of many files that are still there, in their order."""
-    if rows.file is None or not len(rows.file):
-        return rows
-    gone = {int(i): d for i in np.unique(rows.file) if (d := deleted(int(i))) is not None}
-    if not gone:
-        return rows
-    single = rows.expand()
-    assert single.file is not None
-    keep = np.ones(len(single.begin), dtype=np.bool_)
-    for file, ranges in gone.items():
-        at = np.flatnonzero(single.file == file)
-        row = single.begin[at]
-        before = np.searchsorted(ranges.begin, row, side="right") - 1
-        keep[at] = (before < 0) | (row >= ranges.ends[before])
-    return single.entries(keep)

@@ -19,7 +19,7 @@ from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.handle import batch_table
 from nimblepy.files.bounds import EncodedKeys, FileBounds
-from nimblepy.files.locate import AskedKeys, without_deleted
+from nimblepy.files.locate import AskedKeys
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, On
 from nimblepy.rows.gather import gather_array, rows_without_columns
@@ -69,7 +69,7 @@ class FilesSource(FixedRows):
         """Rows of a source, those that are deleted of it too."""
         gone = self.deleted(file)
         live = int(self.first_rows[file + 1] - self.first_rows[file])
-        return live + (0 if gone is None else gone.num_rows)
+        return live + (0 if gone is None else len(gone))
 
     def name_of(self, file: int) -> str:
         """What one of the sources is called in a message."""
@@ -79,8 +79,8 @@ class FilesSource(FixedRows):
         """What a plan says of the files that are asked."""
         return ("files", self.num_files), ("files opened", len(files))
 
-    def deleted(self, file: int) -> RowSet | None:
-        """Rows of a source that are no longer there, ascending ranges; ``None``: all are."""
+    def deleted(self, file: int) -> _core.RowBitmap | None:
+        """Rows of a source that are no longer there; ``None``: all are."""
         return None
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
@@ -190,6 +190,10 @@ class FilesSource(FixedRows):
         )
 
     def all_rows(self) -> RowSet:
+        return self._all_rows
+
+    @cached_property
+    def _all_rows(self) -> RowSet:
         counts = np.diff(self.first_rows)
         files = np.flatnonzero(counts)
         gone = {int(i): rows for i in files if (rows := self.deleted(int(i))) is not None}
@@ -200,9 +204,9 @@ class FilesSource(FixedRows):
             [self._rows_of(int(i), int(counts[i]), gone.get(int(i))) for i in files]
         )
 
-    def _rows_of(self, file: int, count: int, gone: RowSet | None) -> RowSet:
+    def _rows_of(self, file: int, count: int, gone: _core.RowBitmap | None) -> RowSet:
         """The rows of one file that are there; ``count`` of them."""
-        rows = RowSet.of_range(0, count + (0 if gone is None else gone.num_rows))
+        rows = RowSet.of_range(0, count + (0 if gone is None else len(gone)))
         return (rows if gone is None else rows.minus(gone)).in_file(file)
 
     def numbered(self, rows: RowSet) -> RowSet:
@@ -269,7 +273,7 @@ class FilesSource(FixedRows):
             order = self.cluster_by[: len(keys.names)]
         else:
             self._check_index(keys.names)
-        asked = AskedKeys(keys, self.child, self.num_files, order, self.bounds)
+        asked = AskedKeys(keys, self.child, self.deleted, self.num_files, order, self.bounds)
         if order is not None and len(keys) < len(asked.files) <= _MOST_PAIRS // max(1, len(keys)):
             self._keep_possible(asked, keys)
         return asked
@@ -386,7 +390,7 @@ class FilesSource(FixedRows):
 
     def _find_keys(self, keys: Keys, limit: int | None) -> RowSet:
         if keys.between is None and (limit is None or len(keys) > 1):
-            return self._found(self._asked_at_once(keys)).slice(0, limit)
+            return self._asked_at_once(keys).find().slice(0, limit)
         parts = []
         found = 0
         for i, mine in self._asked(keys):
@@ -404,10 +408,6 @@ class FilesSource(FixedRows):
             assert rows.probe is not None
             rows = rows.entries(np.argsort(rows.probe, kind="stable"))
         return rows.slice(0, limit)
-
-    def _found(self, asked: AskedKeys) -> RowSet:
-        """The rows of keys that all files are asked for together, without deleted ones."""
-        return without_deleted(asked.find(), self.deleted)
 
     def _in_order(self, request: Ordered, files: Sequence[int]) -> bool:
         """Every key of one of the files comes before all of the next."""
@@ -433,9 +433,11 @@ class FilesSource(FixedRows):
         if where.rows.file is None:
             return
         wanted = set(self.candidates(where))
+        there = where.rows is self._all_rows  # deleted rows have been left out
         for i, mine in _grouped(where.rows.file, np.arange(len(where.rows.begin))):
             if i in wanted:
-                rows, gone = where.rows.entries(mine).without_file(), self.deleted(i)
+                rows = where.rows.entries(mine).without_file()
+                gone = None if there else self.deleted(i)
                 yield i, rows if gone is None else rows.minus(gone)
 
     # ------------------------------------------------------------------ reading
@@ -524,8 +526,7 @@ class FilesSource(FixedRows):
             return no_getter  # statistics of the other columns may rule files out
 
         def prepare(file: int) -> _core.PointReader | None:
-            whole = self.deleted(file) is None
-            return self.child(file).point_reader(columns, asked) if whole else None
+            return self.child(file).point_reader(columns, asked, self.deleted(file))
 
         types = key_columns(self.schema, cluster).types
         reader = _core.FilesPointReader(
@@ -566,14 +567,14 @@ class FilesSource(FixedRows):
             file = int(asked.files[0]) if len(asked.files) == 1 else None
             if file is not None and self.deleted(file) is None:
                 return self.child(file).find_and_read(keys, columns, first=first)
-            rows = self.observed(keys, columns, self._found(asked)).expand()
+            rows = self.observed(keys, columns, asked.find()).expand()
             assert rows.probe is not None
             return self.read(rows, columns), rows.probe
         return super().find_and_read(keys, columns, first=first)
 
     def count_matches(self, keys: Keys) -> Positions:
         if keys.between is None and self._by_cluster(keys.names):
-            return self._found(self._asked_at_once(keys)).counts
+            return self._asked_at_once(keys).find().counts
         # Of other keys there may be many rows, which an index counts without listing them.
         counts = np.zeros(len(keys), dtype=np.int64)
         for file, mine in self._asked(keys):

@@ -196,8 +196,16 @@ class RowSet:
         begin = np.maximum(kept.begin, ranges[piece, 0])
         return replace(kept, begin=begin, end=np.minimum(kept.ends, ranges[piece, 1]))
 
-    def minus(self, other: RowSet) -> RowSet:
-        """The rows that are not in ``other``, in the order of this set."""
+    def minus(self, other: RowSet | _core.RowBitmap) -> RowSet:
+        """The rows that are not in ``other``, in the order of this set.
+
+        A bitmap is of one file, as all rows of this set are.
+        """
+        if isinstance(other, _core.RowBitmap):
+            if self.end is None:
+                return self.entries(~other.contains(self.begin))
+            left, entry = other.absent(self.begin, self.end)
+            return replace(self.entries(entry), begin=left[:, 0], end=left[:, 1])
         ranges = _core.merge(other.ranges)
         begin = np.concatenate((np.zeros(1, dtype=np.uint64), ranges[:, 1]))
         end = np.append(ranges[:, 0], np.uint64(2**64 - 1))

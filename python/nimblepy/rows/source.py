@@ -321,8 +321,12 @@ class RowSource(Described):
         """The core's reader of some columns; ``None`` where the core does not read them itself."""
         return None
 
-    def point_reader(self, columns: Projected, on: On) -> _core.PointReader | None:
-        """The core's reader of single rows; ``None`` where the core does not read them itself."""
+    def point_reader(
+        self, columns: Projected, on: On, deleted: _core.RowBitmap | None = None
+    ) -> _core.PointReader | None:
+        """The core's reader of single rows, which does not find those that are ``deleted``;
+        ``None`` where the core does not read them itself.
+        """
         return None
 
     def quick_range(

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nimblepy import _core
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.members import Member, Reading
@@ -25,7 +26,7 @@ class ChangedRows(FileSet):
         reading: Reading,
         plan: SnapshotPlan,
         members: Members,
-        deletions: Mapping[str, RowSet],
+        deletions: Mapping[str, _core.RowBitmap],
     ) -> None:
         super().__init__(reading, plan, members)
         self._deletions = deletions
@@ -33,7 +34,7 @@ class ChangedRows(FileSet):
     def part(self, files: Sequence[int]) -> ChangedRows:
         return ChangedRows(self.reading, self.plan, self.members.take(files), self._deletions)
 
-    def deleted(self, file: int) -> RowSet | None:
+    def deleted(self, file: int) -> _core.RowBitmap | None:
         found = self._deletions.get(self.name_of(file)) if self._deletions else None
         return super().deleted(file) if found is None else found
 
@@ -42,7 +43,7 @@ class ChangedRows(FileSet):
         counts = self.members.files.rows
         for i in range(len(counts)):
             gone = self.deleted(i)
-            counts[i] -= 0 if gone is None else gone.num_rows
+            counts[i] -= 0 if gone is None else len(gone)
         return np.concatenate(([0], np.cumsum(counts)))
 
     @property
@@ -50,10 +51,9 @@ class ChangedRows(FileSet):
         return self._before
 
 
-def with_rows(gone: RowSet | None, rows: RowNumbers) -> RowSet:
+def with_rows(gone: _core.RowBitmap | None, rows: RowNumbers) -> _core.RowBitmap:
     """Deleted rows, and some more."""
-    more = RowSet(rows)
-    return (more if gone is None else RowSet.joined([gone, more])).merged()
+    return _core.RowBitmap(rows if gone is None else np.concatenate((gone.rows(), rows)))
 
 
 def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRows]:
@@ -89,7 +89,7 @@ def _only(rows: FileSet, shown: Mapping[str, tuple[int, RowSet]]) -> ChangedRows
     """Some rows of some files, and no others."""
     members = rows.members.take(sorted(number for number, _ in shown.values()))
     deletions = {
-        path: RowSet.of_range(0, rows.stored_rows(number)).minus(left)
+        path: _core.RowBitmap(RowSet.of_range(0, rows.stored_rows(number)).minus(left).rows)
         for path, (number, left) in shown.items()
     }
     return ChangedRows(rows.reading, rows.plan, members, deletions)

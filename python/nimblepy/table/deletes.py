@@ -121,13 +121,18 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
     rows_of = table.column("pos").cast(pa.int64()).to_numpy()
     if len(rows_of) and int(rows_of.min()) < 0:
         raise CorruptFileError(f"{path}: position {int(rows_of.min())}, which is below 0")
-    order = np.lexsort((rows_of, codes))
-    codes, rows_of = codes[order], rows_of[order].astype(np.uint64)
-    cuts = np.searchsorted(codes, np.arange(len(names.dictionary) + 1))
-    return {
-        name: np.unique(rows_of[cuts[i] : cuts[i + 1]])
-        for i, name in enumerate(names.dictionary.to_pylist())
-    }
+    files_apart, rows_apart = np.diff(codes), np.diff(rows_of)
+    if not ((files_apart > 0) | ((files_apart == 0) & (rows_apart > 0))).all():
+        # Not in the order that writers have to keep, or a row twice.
+        order = np.lexsort((rows_of, codes))
+        codes, rows_of = codes[order], rows_of[order]
+        once = np.ones(len(order), dtype=np.bool_)
+        once[1:] = (np.diff(codes) != 0) | (np.diff(rows_of) != 0)
+        codes, rows_of = codes[once], rows_of[once]
+    cuts = np.searchsorted(codes, np.arange(len(names.dictionary) + 1)).tolist()
+    rows_of = rows_of.astype(np.uint64)
+    paths = names.dictionary.to_pylist()
+    return {name: rows_of[cuts[i] : cuts[i + 1]] for i, name in enumerate(paths)}
 
 
 def merged(parts: Sequence[RowNumbers]) -> RowNumbers:

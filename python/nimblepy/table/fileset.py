@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.rows.plan import DetailValue
-from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.rowset import Positions
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
@@ -77,10 +78,10 @@ class FileSet(MemberRows):
         if self.plan.has_deletes:
             for i in range(len(counts)):
                 gone = self.deleted(i)
-                counts[i] -= 0 if gone is None else gone.num_rows
+                counts[i] -= 0 if gone is None else len(gone)
         return np.concatenate(([0], np.cumsum(counts)))
 
-    def deleted(self, file: int) -> RowSet | None:
+    def deleted(self, file: int) -> _core.RowBitmap | None:
         return super().deleted(file) if self.plan.has_deletes else None
 
     def possible(

@@ -25,7 +25,7 @@ from nimblepy.files.source import FilesSource
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import On
 from nimblepy.rows.plan import DetailValue
-from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
+from nimblepy.rows.rowset import Positions, RowNumbers
 from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
@@ -182,7 +182,7 @@ class MemberRows(FilesSource):
     def __init__(self, reading: Reading) -> None:
         super().__init__()
         self.reading = reading
-        self._deleted: dict[int, RowSet | None] = {}
+        self._deleted: dict[int, _core.RowBitmap | None] = {}
 
     @property
     @abstractmethod
@@ -218,7 +218,7 @@ class MemberRows(FilesSource):
         counts = []
         for i, member in enumerate(self.members):
             gone = self.deleted(i)
-            counts.append(member.file.rows - (0 if gone is None else gone.num_rows))
+            counts.append(member.file.rows - (0 if gone is None else len(gone)))
         np.cumsum(counts, out=before[1:])
         return before
 
@@ -229,7 +229,7 @@ class MemberRows(FilesSource):
     def child(self, file: int) -> FixedRows:
         return self.reading.child(self.members[file].file)
 
-    def deleted(self, file: int) -> RowSet | None:
+    def deleted(self, file: int) -> _core.RowBitmap | None:
         if file not in self._deleted:
             member = self.members[file]
             rows = member.deleted()
@@ -238,7 +238,7 @@ class MemberRows(FilesSource):
                     f"{member.file.path}: row {int(rows[-1])} is deleted, but there are "
                     f"{member.file.rows}"
                 )
-            self._deleted[file] = None if rows is None else _row_set(rows)
+            self._deleted[file] = None if rows is None else _core.RowBitmap(rows)
         return self._deleted[file]
 
     def stored_rows(self, file: int) -> int:
@@ -282,7 +282,3 @@ class MemberRows(FilesSource):
 
     def close(self) -> None:
         self.release()
-
-
-def _row_set(rows: RowNumbers) -> RowSet:
-    return RowSet.of_ranges(_core.merge(np.column_stack((rows, rows + np.uint64(1)))))

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy import _core
 from nimblepy.errors import (
     ConflictError,
     IndexUnavailableError,
@@ -244,7 +245,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self._target = target_of(metadata)
         self._primary = tuple(self._base.reading.primary_key)
         self._own: list[DataFile] = []
-        self._deletions: dict[str, RowSet] = {}
+        self._deletions: dict[str, _core.RowBitmap] = {}
         self._touched: list[pa.Table] = []  # keys that may be in rows of the table, and go
         self._filters: list[Parsed] = []  # the same where there is no key
         self._reads = _Reads()
@@ -389,7 +390,7 @@ class Transaction(VersionedRows[_ReadRows]):
         deleted = [self._deletions.get(file.path) for file in self._own]
         partitions = {file.partition for file in self._own}
         if len(partitions) == len(self._own) and not any(
-            rows is not None and rows.num_rows for rows in deleted
+            rows is not None and len(rows) for rows in deleted
         ):
             return self._own
         part = files_of_no_manifest(self._own, self._target.spec_id)

@@ -1,0 +1,61 @@
+// RowBitmap: a set of row numbers that does not change, in the form of Roaring
+// bitmaps: rows that share all but their lowest 16 bits are one container, a
+// sorted list where they are few and a bitmap where they are many.
+// docs/decisions/0041-deleted-rows-as-bitmaps.md.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "nimble/base/row_range.h"
+
+namespace nimble {
+
+class RowBitmap {
+ public:
+  RowBitmap() = default;
+  // Rows in any order, repeats included.
+  explicit RowBitmap(std::span<const uint64_t> rows);
+
+  uint64_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  // The greatest row; there is one.
+  uint64_t last() const { return last_; }
+  uint64_t memory_bytes() const;
+
+  bool contains(uint64_t row) const {
+    const Container* c = find(row >> 16);
+    return c != nullptr && contains(*c, static_cast<uint16_t>(row));
+  }
+  // Appends the parts of a range that are not in the set, ascending.
+  void append_absent(RowRange range, std::vector<RowRange>* out) const;
+  // Appends the rows of the set, ascending.
+  void append_rows(std::vector<uint64_t>* out) const;
+
+ private:
+  // More rows than this are smaller as a bitmap.
+  static constexpr size_t kMostListed = 4096;
+  static constexpr size_t kWords = 1024;
+
+  struct Container {
+    uint64_t high;
+    uint64_t begin;  // in lists_ or words_
+    uint32_t count;
+    bool is_list() const { return count <= kMostListed; }
+  };
+
+  const Container* find(uint64_t high) const;
+  bool contains(const Container& c, uint16_t low) const;
+  // Calls f(row) for the rows of a container from `first` on, ascending, until
+  // it says false.
+  template <class F>
+  bool each_from(const Container& c, uint64_t first, const F& f) const;
+
+  std::vector<Container> containers_;
+  std::vector<uint16_t> lists_;
+  std::vector<uint64_t> words_;
+  uint64_t size_ = 0;
+  uint64_t last_ = 0;
+};
+
+}  // namespace nimble

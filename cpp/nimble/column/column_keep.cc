@@ -1,0 +1,147 @@
+#include "nimble/column/column_keep.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nimble {
+namespace {
+
+uint64_t rows_in(std::span<const RowRange> ranges) {
+  uint64_t rows = 0;
+  for (const RowRange& r : ranges) rows += r.end - r.begin;
+  return rows;
+}
+
+// `length` bits are there.
+void keep_bits(uint64_t from, std::span<const RowRange> kept, uint64_t length,
+               AlignedBuffer* bits) {
+  AlignedBuffer moved((length - from) / 8 + 1);
+  uint64_t at = 0;
+  for (const RowRange& r : kept) {
+    copy_bits(bits->data(), from + r.begin, r.end - r.begin, moved.data(), at);
+    at += r.end - r.begin;
+  }
+  copy_bits(moved.data(), 0, at, bits->data(), from);
+  bits->resize((from + at) / 8 + 1);
+}
+
+void keep_bytes(uint64_t from, std::span<const RowRange> kept,
+                BytesSink* bytes) {
+  uint64_t at = from;
+  uint64_t end = from == 0 ? 0 : bytes->end_of(from - 1);
+  for (const RowRange& r : kept) {
+    const uint64_t first = from + r.begin;
+    const uint64_t begin = bytes->begin_of(first);
+    const uint64_t size = bytes->end_of(from + r.end - 1) - begin;
+    if (size > 0 && end != begin) {
+      std::memmove(bytes->data.data() + end, bytes->data.data() + begin, size);
+    }
+    for (uint64_t i = first; i < from + r.end; ++i) {
+      bytes->set_end(at++, end + (bytes->end_of(i) - begin));
+    }
+    end += size;
+  }
+  bytes->data.resize(end);
+  bytes->count = at;
+  bytes->offsets.resize((at + 1) * (bytes->wide ? 8 : 4));
+}
+
+// Replaces the ends of lists; gives the items that are left, counted from those
+// of list `from`.
+std::vector<RowRange> keep_ends(uint64_t from, std::span<const RowRange> kept,
+                                std::vector<int64_t>* ends) {
+  const int64_t first = (*ends)[from];
+  std::vector<RowRange> items;
+  uint64_t at = from;
+  for (const RowRange& r : kept) {
+    const int64_t begin = (*ends)[from + r.begin];
+    items.push_back({static_cast<uint64_t>(begin - first),
+                     static_cast<uint64_t>((*ends)[from + r.end] - first)});
+    const int64_t by = begin - (*ends)[at];  // the items of the range move
+    for (uint64_t i = from + r.begin; i < from + r.end; ++i) {
+      (*ends)[++at] = (*ends)[i + 1] - by;
+    }
+  }
+  ends->resize(at + 1);
+  return items;
+}
+
+// Says how many rows there are, and which of them are null.
+void set_length(uint64_t rows, Column* column) {
+  AlignedBuffer validity = std::move(column->validity);
+  AlignedBuffer values = std::move(column->values);
+  BytesSink bytes = std::move(column->bytes);
+  std::vector<int64_t> ends = std::move(column->ends);
+  std::vector<Column> children = std::move(column->children);
+  column->children.clear();
+  column->clear();
+  if (validity.size() > 0) {
+    column->add_nulls(rows - count_bits(validity.data(), 0, rows));
+  }
+  column->add_rows(rows);
+  column->validity = std::move(validity);
+  column->values = std::move(values);
+  column->bytes = std::move(bytes);
+  column->ends = std::move(ends);
+  column->children = std::move(children);
+}
+
+}  // namespace
+
+bool can_keep_rows(const Field& field) {
+  if (field.layout == Layout::kRunEnd || field.layout == Layout::kUnion)
+    return false;
+  return std::all_of(field.children.begin(), field.children.end(),
+                     [](const Field& child) { return can_keep_rows(child); });
+}
+
+void keep_rows(uint64_t from, std::span<const RowRange> kept, Column* column) {
+  const Field& field = column->field();
+  const uint64_t rows = from + rows_in(kept);
+  if (column->validity.size() > 0) {
+    keep_bits(from, kept, column->length(), &column->validity);
+  }
+  switch (field.layout) {
+    case Layout::kFixed:
+    case Layout::kDictionary: {
+      uint8_t* const values = column->values.data();
+      uint8_t* to = values + from * field.width;
+      for (const RowRange& r : kept) {
+        const uint64_t size = (r.end - r.begin) * field.width;
+        if (size == 0) continue;
+        std::memmove(to, values + (from + r.begin) * field.width, size);
+        to += size;
+      }
+      column->values.resize(rows * field.width);
+      break;
+    }
+    case Layout::kBool:
+      keep_bits(from, kept, column->length(), &column->values);
+      break;
+    case Layout::kBytes:
+      keep_bytes(from, kept, &column->bytes);
+      break;
+    case Layout::kList: {
+      const auto first = static_cast<uint64_t>(column->ends[from]);
+      const auto items = keep_ends(from, kept, &column->ends);
+      keep_rows(first, items, &column->children[0]);
+      break;
+    }
+    case Layout::kFixedList: {
+      const auto size = static_cast<uint64_t>(field.list_size);
+      std::vector<RowRange> items;
+      for (const RowRange& r : kept)
+        items.push_back({r.begin * size, r.end * size});
+      keep_rows(from * size, items, &column->children[0]);
+      break;
+    }
+    case Layout::kStruct:
+      for (Column& child : column->children) keep_rows(from, kept, &child);
+      break;
+    default:
+      break;
+  }
+  set_length(rows, column);
+}
+
+}  // namespace nimble

@@ -1,0 +1,83 @@
+// A set of rows against std::set.
+#include "nimble/base/row_bitmap.h"
+
+#include <random>
+#include <set>
+
+#include "testing/check.h"
+
+namespace nimble {
+namespace {
+
+void check_same(const std::set<uint64_t>& truth, const RowBitmap& rows,
+                std::mt19937_64* rng, uint64_t end) {
+  CHECK_EQ(rows.size(), truth.size());
+  CHECK_EQ(rows.empty(), truth.empty());
+  if (!truth.empty()) CHECK_EQ(rows.last(), *truth.rbegin());
+  std::vector<uint64_t> all;
+  rows.append_rows(&all);
+  CHECK(std::equal(all.begin(), all.end(), truth.begin(), truth.end()));
+  for (const uint64_t row : truth) {
+    CHECK(rows.contains(row));
+    CHECK_EQ(rows.contains(row + 1), truth.count(row + 1) > 0);
+  }
+  for (int i = 0; i < 50; ++i) {
+    const uint64_t a = (*rng)() % end, b = (*rng)() % end;
+    std::vector<RowRange> found;
+    rows.append_absent({a, b}, &found);
+    uint64_t at = a, absent = 0;
+    for (const RowRange& r : found) {
+      REQUIRE(!r.empty());
+      REQUIRE(r.begin >= at);
+      REQUIRE(r.end <= b);
+      // What lies between two parts is in the set.
+      CHECK_EQ(static_cast<uint64_t>(std::distance(truth.lower_bound(at),
+                                                   truth.lower_bound(r.begin))),
+               r.begin - at);
+      CHECK(truth.lower_bound(r.begin) == truth.lower_bound(r.end));
+      absent += r.size();
+      at = r.end;
+    }
+    const auto gone =
+        a >= b ? 0 : std::distance(truth.lower_bound(a), truth.lower_bound(b));
+    CHECK_EQ(absent + static_cast<uint64_t>(gone), a >= b ? 0 : b - a);
+  }
+}
+
+TEST(RowBitmap, IsTheSet) {
+  std::mt19937_64 rng(1);
+  struct Case {
+    size_t rows;
+    uint64_t end;
+  };
+  // Lists, bitmaps, both beside each other, containers far apart.
+  for (const Case c :
+       {Case{0, 10}, Case{1, 1}, Case{100, 1000}, Case{5000, 65536},
+        Case{65536, 70000}, Case{9000, 200000}, Case{300, uint64_t{1} << 45}}) {
+    for (int round = 0; round < 5; ++round) {
+      std::vector<uint64_t> rows(c.rows);
+      for (uint64_t& row : rows) row = rng() % c.end;
+      const RowBitmap bitmap(rows);
+      check_same({rows.begin(), rows.end()}, bitmap, &rng, c.end + 10);
+    }
+  }
+}
+
+TEST(RowBitmap, HoldsTheEndsOfContainers) {
+  const std::vector<uint64_t> rows = {0,          65535, 65536, 131071,  131072,
+                                      UINT64_MAX, 65536, 0,     1u << 31};
+  std::mt19937_64 rng(2);
+  check_same({rows.begin(), rows.end()}, RowBitmap(rows), &rng, 200000);
+}
+
+TEST(RowBitmap, ListsAndBitmapsMeetAtTheirLimit) {
+  std::mt19937_64 rng(3);
+  for (const uint64_t n : {4095u, 4096u, 4097u}) {
+    std::vector<uint64_t> rows;
+    for (uint64_t i = 0; i < n; ++i) rows.push_back(3 * i);
+    check_same({rows.begin(), rows.end()}, RowBitmap(rows), &rng, 3 * n + 5);
+  }
+}
+
+}  // namespace
+}  // namespace nimble

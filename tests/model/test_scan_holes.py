@@ -1,0 +1,82 @@
+"""Ranges of rows with few rows between them are read across these, and give just their rows."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+ROWS = 3000
+
+
+def wide_table() -> pa.Table:
+    """Rows of every layout, with nulls and without."""
+    rng = np.random.default_rng(1)
+    number = rng.integers(-5, 1 << 40, ROWS)
+    holes = rng.random(ROWS) < 0.2
+    texts = ["" if n % 7 == 0 else f"text {n}" for n in number.tolist()]
+    lists = [None if n % 11 == 0 else list(range(n % 4)) for n in number.tolist()]
+    return pa.table(
+        {
+            "number": number,
+            "nullable": pa.array(number, mask=holes),
+            "bool": number % 3 == 0,
+            "nullable_bool": pa.array(number % 2 == 0, mask=holes),
+            "text": texts,
+            "nullable_text": pa.array(texts, mask=holes),
+            "list": pa.array(lists, pa.list_(pa.int32())),
+            "texts": pa.array([[f"{i}"] * (i % 3) for i in range(ROWS)], pa.list_(pa.string())),
+            "fixed": pa.array([[i, None] for i in range(ROWS)], pa.list_(pa.int16(), 2)),
+            "struct": pa.array(
+                [None if i % 5 == 0 else {"a": i, "b": f"{i}"} for i in range(ROWS)],
+                pa.struct({"a": pa.int64(), "b": pa.string()}),
+            ),
+            "dictionary": pa.array(texts[:40] * (ROWS // 40)).dictionary_encode(),
+            "map": pa.array([[(f"{i}", i)] * (i % 3) for i in range(ROWS)],
+                            pa.map_(pa.string(), pa.int64())),
+            "null": pa.nulls(ROWS),
+            "view": pa.array(texts, pa.string_view()),
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: Any) -> tuple[Path, pa.Table]:
+    table = wide_table()
+    path = tmp_path_factory.mktemp("holes") / "f.nimble"
+    nb.write(table, path, options=nb.WriteOptions(stripe_rows=700, group_rows=1400))
+    return path, table
+
+
+def some_ranges(kind: str, rng: np.random.Generator) -> list[tuple[int, int]]:
+    if kind == "few holes":
+        cuts = np.sort(rng.choice(ROWS, 40, replace=False)).tolist()
+        return [(a + 1, b) for a, b in itertools.pairwise([-1, *cuts, ROWS]) if a + 1 < b]
+    if kind == "every other row":
+        return [(i, i + 1) for i in range(0, ROWS, 2)]
+    cuts = np.sort(rng.choice(ROWS, 61, replace=False)).tolist()
+    return list(zip(cuts[:-1:2], cuts[1::2], strict=False))
+
+
+@pytest.mark.parametrize("kind", ["few holes", "every other row", "anything"])
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_layout(stored: Any, kind: str, mmap: bool, threads: int) -> None:
+    path, table = stored
+    rng = np.random.default_rng(7)
+    with nb.open(path, mmap=mmap) as file:
+        for columns in (None, *[(name,) for name in table.column_names]):
+            ranges = some_ranges(kind, rng)
+            projection = file.core_projection(columns)
+            stream = projection.scan(np.array(ranges, dtype=np.uint64), 500, threads)
+            found = pa.table(pa.RecordBatchReader.from_stream(stream))
+            found.validate(full=True)
+            wanted = table if columns is None else table.select(list(columns))
+            all_rows = wanted.to_pylist()
+            assert found.to_pylist() == [r for a, b in ranges for r in all_rows[a:b]], columns
