@@ -257,7 +257,7 @@ class MemberRows(FilesSource):
                     "path": file.path,
                     "rows": file.rows,
                     "bytes": file.bytes,
-                    "deleted_rows": 0 if gone is None else gone.num_rows,
+                    "deleted_rows": 0 if gone is None else len(gone),
                 }
             )
         return ("files", tuple(found)), ("files opened", len(found))

@@ -19,6 +19,7 @@ from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
+from nimblepy.schema.names import show_names
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
 from nimblepy.table.arguments import paths_of
@@ -573,7 +574,13 @@ class Table(VersionedRows[FileSet]):
             raise InvalidArgumentError(
                 f"{self.name} has no layout; say the columns of which a picture is drawn"
             )
-        return plot(self.current, names, self._metadata.cubes(self._snapshot))
+        drawn = [name for name in names if isinstance(name, str)]
+        if len(drawn) < len(names):
+            raise InvalidArgumentError(
+                "draw_layout: only columns that are in no struct are drawn, "
+                f"not ({show_names(names)})"
+            )
+        return plot(self.current, drawn, self._metadata.cubes(self._snapshot))
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
         """Makes files that exist part of the table, as they are and where they are.

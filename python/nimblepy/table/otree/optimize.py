@@ -148,7 +148,8 @@ def extents(rows: FileSet, layout: OTree, space: Space) -> Extents:
         space: of these columns; see :func:`current_space`.
     """
     files = rows.members.files
-    lower, upper = [], []
+    lower: list[Any] = []
+    upper: list[Any] = []
     for axis, name in zip(space.axes, layout.columns, strict=True):
         kind = resolve_column(rows.schema, name).type
         for end, found, unknown in (("lower", lower, 0.0), ("upper", upper, 1.0)):
