@@ -120,3 +120,14 @@ def test_a_picture_of_nothing(tmp_path: Any) -> None:
         table.draw_layout(["price"])
     table.append(part(0))
     assert "blobs are lost" in table.draw_layout(["price"])
+
+
+def test_a_picture_of_fields_of_structs(tmp_path: Any) -> None:
+    place = pa.StructArray.from_arrays(
+        [pa.array(range(100)), pa.array(range(100, 0, -1))], ["x", "y"]
+    )
+    table = nb.connect(tmp_path).create_table("a.b", pa.schema({"place": place.type}))
+    table.append(pa.table({"place": place}))
+    assert "box over place.x, place.y" in table.draw_layout(["place.x", ("place", "y")])
+    with pytest.raises(nb.InvalidArgumentError, match=r"place\.z"):
+        table.draw_layout(["place.z"])

@@ -19,7 +19,7 @@ from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
-from nimblepy.schema.names import show_names
+from nimblepy.schema.names import ColumnName
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
 from nimblepy.table.arguments import paths_of
@@ -558,7 +558,7 @@ class Table(VersionedRows[FileSet]):
             progress=progress,
         )
 
-    def draw_layout(self, columns: Sequence[str] | None = None) -> str:
+    def draw_layout(self, columns: Sequence[ColumnName] | None = None) -> str:
         """A picture of where the files lie, as SVG: by the ranks of two columns, the tree of an
         OTree, and what part of the rows boxes read, beside other layouts.
 
@@ -569,18 +569,12 @@ class Table(VersionedRows[FileSet]):
             InvalidArgumentError: there is no layout and no column is given; or there are no rows.
         """
         layout = self.layout_by
-        names = list(columns or (() if layout is None else layout.names))
+        names = columns or (() if layout is None else layout.names)
         if not names:
             raise InvalidArgumentError(
                 f"{self.name} has no layout; say the columns of which a picture is drawn"
             )
-        drawn = [name for name in names if isinstance(name, str)]
-        if len(drawn) < len(names):
-            raise InvalidArgumentError(
-                "draw_layout: only columns that are in no struct are drawn, "
-                f"not ({show_names(names)})"
-            )
-        return plot(self.current, drawn, self._metadata.cubes(self._snapshot))
+        return plot(self.current, names, self._metadata.cubes(self._snapshot))
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
         """Makes files that exist part of the table, as they are and where they are.

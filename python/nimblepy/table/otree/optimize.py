@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Commit
 from nimblepy.table.compact import Compaction, Group, write
 from nimblepy.table.fileset import FileSet
+from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.otree.sample import sample
 from nimblepy.table.otree.space import Floats, Space, fit, interleaved
@@ -148,8 +148,8 @@ def extents(rows: FileSet, layout: OTree, space: Space) -> Extents:
         space: of these columns; see :func:`current_space`.
     """
     files = rows.members.files
-    lower: list[Any] = []
-    upper: list[Any] = []
+    lower: list[Floats] = []
+    upper: list[Floats] = []
     for axis, name in zip(space.axes, layout.columns, strict=True):
         kind = resolve_column(rows.schema, name).type
         for end, found, unknown in (("lower", lower, 0.0), ("upper", upper, 1.0)):
@@ -168,20 +168,28 @@ def extents(rows: FileSet, layout: OTree, space: Space) -> Extents:
     return Extents(low, np.maximum(low, high), files.rows, files.sizes, commits)
 
 
-def current_space(rows: FileSet, layout: OTree, cubes: Any) -> Space:
-    """The space of the rows as they are now, from a sample of them."""
-    names = [resolve_column(rows.schema, name).path for name in layout.columns]
-    share = min(1.0, _SAMPLED / max(1, rows.num_rows))
-    found = sample(rows, cubes, share, None, names, None)
+def sampled(rows: FileSet, layout: OTree, cubes: Blocks, most: int) -> pa.Table:
+    """About ``most`` of the rows: the columns of a layout, each with its field id.
+
+    Raises:
+        InvalidArgumentError: there is no such column.
+    """
+    paths = [resolve_column(rows.schema, name).path for name in layout.columns]
+    found = sample(rows, cubes, min(1.0, most / max(1, rows.num_rows)), None, paths, None)
     fields = [
         pa.field(
             str(i),
             found.column(i).type,
             metadata={FIELD_ID: str(field_id_at(rows.schema, path)).encode()},
         )
-        for i, path in enumerate(names)
+        for i, path in enumerate(paths)
     ]
-    return fit(layout, pa.table(found.columns, schema=pa.schema(fields)), rows.schema)
+    return pa.table(found.columns, schema=pa.schema(fields))
+
+
+def current_space(rows: FileSet, layout: OTree, cubes: Blocks) -> Space:
+    """The space of the rows as they are now, from a sample of them."""
+    return fit(layout, sampled(rows, layout, cubes, _SAMPLED), rows.schema)
 
 
 def optimize(

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from html import escape
 
 import numpy as np
-import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.names import ColumnName, show_path
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
-from nimblepy.table.otree.optimize import BOX_SHARE, Extents, current_space, extents
-from nimblepy.table.otree.sample import sample
-from nimblepy.table.otree.space import Floats, interleaved, space_columns
+from nimblepy.table.otree.optimize import BOX_SHARE, Extents, current_space, extents, sampled
+from nimblepy.table.otree.space import Floats, interleaved
 from nimblepy.table.otree.tree import Numbers
 
 _SIDE, _GAP, _BARS = 360, 40, 300
@@ -23,7 +22,7 @@ _SAMPLED = 20_000
 _INK, _PALE, _MARK = "#1b2a41", "#8d99ae", "#d1495b"
 
 
-def plot(rows: FileSet, columns: Sequence[str], cubes: Blocks) -> str:
+def plot(rows: FileSet, columns: Sequence[ColumnName], cubes: Blocks) -> str:
     """An SVG picture: files by the ranks of two columns, the tree, and what boxes read.
 
     Args:
@@ -31,7 +30,7 @@ def plot(rows: FileSet, columns: Sequence[str], cubes: Blocks) -> str:
         cubes: those of the files, as far as they are known.
 
     Raises:
-        InvalidArgumentError: the table has no rows.
+        InvalidArgumentError: the table has no rows, or no such column.
 
     Cost: a sample of the rows is read, and of files only what manifests say.
     """
@@ -40,14 +39,12 @@ def plot(rows: FileSet, columns: Sequence[str], cubes: Blocks) -> str:
         raise InvalidArgumentError(f"{rows.reading.name} has no rows that could be drawn")
     space = current_space(rows, layout, cubes)
     found = extents(rows, layout, space)
-    share = min(1.0, _SAMPLED / max(1, rows.num_rows))
-    taken = sample(rows, cubes, share, None, [(name,) for name in columns], None)
-    ids = pa.schema([rows.schema.field(name) for name in columns])
-    points = space.coordinates(space_columns(taken.cast(ids), [(name,) for name in columns]))
+    points = space.coordinates(sampled(rows, layout, cubes, _SAMPLED))
+    names = [name if isinstance(name, str) else show_path(name) for name in layout.columns]
     parts = [
-        _map(found, columns, 0),
+        _map(found, names, 0),
         _tree(rows, cubes, _SIDE + _GAP),
-        _bars(read_by_layout(found, points), columns, 2 * (_SIDE + _GAP)),
+        _bars(read_by_layout(found, points), names, 2 * (_SIDE + _GAP)),
     ]
     width, height = 2 * (_SIDE + _GAP) + _BARS + _GAP, _SIDE + 3 * _GAP
     title = f"{rows.reading.name}: {found.rows.sum():,} rows in {len(found.rows):,} files"
