@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -201,24 +199,7 @@ def _encoded(
     return pc.if_else(pa.array(known), encoded, pa.scalar(_BELOW if first else _ABOVE))
 
 
-# What was found of the files of a manifest, as long as it is kept.
-_known_ends: WeakKeyDictionary[FileColumns, dict[tuple[Any, ...], tuple[pa.Array, Mask]]]
-_known_ends = WeakKeyDictionary()
-
-
 def _ends(
-    files: FileColumns, key: SortKey, kind: pa.DataType, number: int, first: bool
-) -> tuple[pa.Array, Mask]:
-    """As :func:`_new_ends`; found once. Cost: each snapshot plans the manifests of those before."""
-    known = _known_ends.setdefault(files, {})
-    asked = key, kind, number, first
-    found = known.get(asked)
-    if found is None:
-        found = known[asked] = _new_ends(files, key, kind, number, first)
-    return found
-
-
-def _new_ends(
     files: FileColumns, key: SortKey, kind: pa.DataType, number: int, first: bool
 ) -> tuple[pa.Array, Mask]:
     """The values of a key column that files begin or end with at most, and which are known."""

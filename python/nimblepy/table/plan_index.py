@@ -332,6 +332,7 @@ class IndexFiles(FileColumns):
         self._rows = rows
         self._columns = columns or {}
         self._count = rows.num_rows
+        self.derived = {}
 
     @property
     def num_files(self) -> int:
