@@ -40,6 +40,11 @@ def wide_table() -> pa.Table:
             "dictionary": pa.array(texts[:40] * (ROWS // 40)).dictionary_encode(),
             "map": pa.array([[(f"{i}", i)] * (i % 3) for i in range(ROWS)],
                             pa.map_(pa.string(), pa.int64())),
+            "no_texts": pa.array([[]] * ROWS, pa.list_(pa.string())),
+            "null_texts": pa.array([None] * ROWS, pa.list_(pa.string())),
+            "no_map": pa.array([[]] * ROWS, pa.map_(pa.string(), pa.string())),
+            "late_texts": pa.array([["x"] * (i > 2500) for i in range(ROWS)],
+                                   pa.list_(pa.string())),
             "null": pa.nulls(ROWS),
             "view": pa.array(texts, pa.string_view()),
         }

@@ -160,3 +160,22 @@ def test_files_of_two_tables_are_warned_of(lake: nb.Catalog, tmp_path: Path) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         other.add_files(copy)
+
+
+@pytest.mark.parametrize(
+    "order", [nb.SortKey("k", descending=True), nb.SortKey("k", nulls_first=True)]
+)
+def test_keys_of_files_in_another_order(tmp_path: Path, order: nb.SortKey) -> None:
+    """An added file's own index may be in another order than the bounds of the table's files."""
+    table = nb.connect(tmp_path / "lake").create_table(
+        "s.t", pa.schema([pa.field("k", pa.int64(), nullable=False)]), primary_key=["k"]
+    )
+    for name, keys, by in (("x", range(30), nb.SortKey("k")), ("y", range(30, 60), order)):
+        path = tmp_path / f"{name}.nimble"
+        nb.write(pa.table({"k": pa.array(keys, pa.int64())}), path, cluster_by=[by])
+        table.add_files(path)
+    asked = [5, 31, 35, 40, 59, 100]
+    assert table.count(asked).to_pylist() == [1, 1, 1, 1, 1, 0]
+    assert table.lookup(asked).column("k").to_pylist() == asked[:-1]
+    done = table.upsert({"k": [40, 41]})
+    assert (done.rows_inserted, done.rows_updated, table.num_rows) == (0, 2, 60)

@@ -1,6 +1,8 @@
 #include "nimble/column/column_keep.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <utility>
 
 namespace nimble {
@@ -30,6 +32,7 @@ void keep_bytes(uint64_t from, std::span<const RowRange> kept,
   uint64_t at = from;
   uint64_t end = from == 0 ? 0 : bytes->end_of(from - 1);
   for (const RowRange& r : kept) {
+    if (r.end == r.begin) continue;
     const uint64_t first = from + r.begin;
     const uint64_t begin = bytes->begin_of(first);
     const uint64_t size = bytes->end_of(from + r.end - 1) - begin;
@@ -95,7 +98,22 @@ bool can_keep_rows(const Field& field) {
                      [](const Field& child) { return can_keep_rows(child); });
 }
 
+Status fits_offsets(const Column& column) {
+  const BytesSink& bytes = column.bytes;
+  if (column.field().layout == Layout::kBytes && !bytes.wide &&
+      bytes.data.size() > INT32_MAX) {
+    return Status::too_large(
+        std::to_string(bytes.data.size()) +
+        " bytes of strings are more than a batch can have");
+  }
+  for (const Column& child : column.children) {
+    NIMBLE_RETURN_IF_ERROR(fits_offsets(child));
+  }
+  return Status::ok();
+}
+
 void keep_rows(uint64_t from, std::span<const RowRange> kept, Column* column) {
+  if (column->length() == from) return;  // items of lists that are all empty
   const Field& field = column->field();
   const uint64_t rows = from + rows_in(kept);
   if (column->validity.size() > 0) {

@@ -327,7 +327,9 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
       NIMBLE_RETURN_IF_ERROR(read_stripe(reader, nullptr, p.rows.begin,
                                          p.rows.size(), {}, threads, out));
       const size_t n = p.last - p.first;
-      if (n > 1) keep_rows(from, std::span(cut.kept).subspan(p.first, n), out);
+      if (n == 1) continue;
+      NIMBLE_RETURN_IF_ERROR(fits_offsets(*out));
+      keep_rows(from, std::span(cut.kept).subspan(p.first, n), out);
     }
   }
   return Status::ok();

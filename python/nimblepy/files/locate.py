@@ -49,6 +49,7 @@ class AskedKeys:
         self._child = child
         self._deleted = deleted
         self._bounds = None if bounds is None or cluster_by is None else bounds.core
+        self._order = None if cluster_by is None else tuple(cluster_by)
         self._by_order: dict[tuple[SortKey, ...], _core.KeyProbes] = {}
         self.files: Positions
         if self._bounds is None or cluster_by is None:
@@ -100,7 +101,9 @@ class AskedKeys:
             asked[1].append(found[0])
             asked[2].append(gone)
         for order, (numbers, indexes, deleted) in together.items():
+            # Bounds are encoded in the table's order, which a file's own index may not have.
+            bounds = self._bounds if order == self._order else None
             begin, end, key, file_of = self._probes(order).locate(
-                np.array(numbers, dtype=np.int64), indexes, deleted, self._bounds
+                np.array(numbers, dtype=np.int64), indexes, deleted, bounds
             )
             yield RowSet(begin, end, key, len(self._keys), file_of)

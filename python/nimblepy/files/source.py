@@ -433,7 +433,8 @@ class FilesSource(FixedRows):
         if where.rows.file is None:
             return
         wanted = set(self.candidates(where))
-        there = where.rows is self._all_rows  # deleted rows have been left out
+        # Of all rows, which are made only when they are asked for, deleted ones have been left out.
+        there = where.rows is self.__dict__.get("_all_rows")
         for i, mine in _grouped(where.rows.file, np.arange(len(where.rows.begin))):
             if i in wanted:
                 rows = where.rows.entries(mine).without_file()

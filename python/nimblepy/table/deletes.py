@@ -138,7 +138,7 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
 def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
     """The rows of several delete files, each once and ascending."""
     if len(parts) == 1:
-        return parts[0]
+        return parts[0].copy()  # of a view, which would keep the whole delete file
     found: RowNumbers = np.unique(np.concatenate(parts))
     return found
 
