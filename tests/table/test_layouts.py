@@ -341,7 +341,8 @@ def test_inner_cubes_hold_what_they_should() -> None:
     estimate = Estimate()
     estimate.add(places, weights)
     tree = grow(estimate, 2, cube, cube)
-    counts = np.bincount(tree.assign(places, weights), minlength=tree.cubes)
+    assigned = tree.assign(places, weights)
+    counts = np.bincount(assigned, minlength=tree.cubes)
     inner = sum(len(prefixes) for _, prefixes, _ in tree.inner)
     assert inner > 1
     assert abs(counts[:inner] / cube - 1).max() < 0.1
@@ -350,7 +351,7 @@ def test_inner_cubes_hold_what_they_should() -> None:
     # Every row is in a cube whose prefix is the place's own.
     for number in range(tree.cubes):
         bits, prefix = tree.prefix(number)
-        mine = places[tree.assign(places, weights) == number]
+        mine = places[assigned == number]
         assert (mine >> np.uint64(BITS - bits) == prefix).all()
 
 

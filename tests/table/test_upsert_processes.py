@@ -40,7 +40,12 @@ def _contents(table: nb.Table) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("writers", "turns"), [(2, 8), pytest.param(8, 25, marks=pytest.mark.slow)]
+    ("writers", "turns"),
+    [
+        (2, 4),
+        pytest.param(2, 8, marks=pytest.mark.slow),
+        pytest.param(8, 25, marks=pytest.mark.slow),
+    ],
 )
 def test_processes_upsert_the_same_keys(tmp_path: Path, writers: int, turns: int) -> None:
     directory, count = str(tmp_path / "lake"), 80
