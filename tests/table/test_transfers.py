@@ -76,7 +76,8 @@ def _expected(transfers: list[int], accounts: int) -> dict[int, int]:
 @pytest.mark.parametrize(
     ("workers", "accounts", "transfers", "kills", "step"),
     [
-        (3, 40, 24, 2, 1),
+        (2, 20, 8, 1, 2),
+        pytest.param(3, 40, 24, 2, 1, marks=pytest.mark.slow),
         pytest.param(8, 1000, 2000, 12, 20, marks=pytest.mark.slow),
     ],
 )
