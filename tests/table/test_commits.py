@@ -213,7 +213,7 @@ def _change_for_ever(directory: str, seed: int) -> None:
                 a.set_properties({"n": str(number)})
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_killed_writers(tmp_path: Path, kills: int) -> None:
     directory = str(tmp_path / "lake")
     table = nb.connect(directory).create_table("a.b", rows(0), cluster_by="k", partition_by="g")
