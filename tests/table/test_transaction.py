@@ -98,6 +98,23 @@ def test_nothing_is_changed_by_an_error(lake: nb.Catalog) -> None:
     assert files(table) == reachable(table)
 
 
+def test_an_error_at_its_end_leaves_nothing(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nimblepy.table import transaction
+
+    table = lake.create_table("a.b", rows(range(4)), primary_key="k")
+    before = files(table)
+
+    def fail(*_: Any) -> Any:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(transaction, "key_ids", fail)
+    with pytest.raises(OSError, match="disk full"), table.transaction() as tx:
+        tx.upsert(rows([1, 9], 1))
+    assert files(table) == before
+
+
 def test_without_a_primary_key(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", rows(range(4)))
     with table.transaction() as tx:

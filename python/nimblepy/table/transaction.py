@@ -362,15 +362,15 @@ class Transaction(VersionedRows[_ReadRows]):
         if not (self._own or self._touched or self._filters):
             return
         try:
-            own = self._settled()
+            self._own = self._settled()
+            change = _TransactionChange(
+                self._newest_rows, self._own, self._base, self._metadata, self._reads, self._filters
+            )
+            if self._primary:
+                change.meet(self._touched, self._primary)
         except BaseException:
             discard(self._own)
             raise
-        change = _TransactionChange(
-            self._newest_rows, own, self._base, self._metadata, self._reads, self._filters
-        )
-        if self._primary:
-            change.meet(self._touched, self._primary)
         self.commit = self._end(change, self._begin)
 
     def close(self) -> None:
