@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 import nimblepy as nb
+from nimblepy.table.plan import clear_caches
+from nimblepy.table.write import write_rows
 
 Between = Callable[[Callable[[], Any]], None]
 
@@ -116,6 +119,144 @@ def test_a_commit_in_doubt_took_effect(lake: nb.Catalog, monkeypatch: pytest.Mon
     monkeypatch.setattr(type(lake.iceberg), "commit_table", doubtful)
     table.append(rows(2))
     assert keys(lake) == [1, 2]
+
+
+class Late:
+    """The first commit is in doubt, and takes effect when :meth:`land` is called."""
+
+    def __init__(
+        self, lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, error: BaseException | None = None
+    ) -> None:
+        from nimblepy.table import commit
+
+        self.error = error or CommitStateUnknownException("504 Gateway Timeout")
+        self._commit = lake.iceberg.commit_table
+        self._request: tuple[Any, ...] | None = None
+        self.requests = 0
+        self.before_second: Callable[[], Any] = lambda: None
+        self.while_asleep: Callable[[], Any] = lambda: None
+        monkeypatch.setattr(lake.iceberg, "commit_table", self._send)
+        clock = SimpleNamespace(sleep=lambda _: self.while_asleep())
+        monkeypatch.setattr(commit, "time", clock)
+
+    def _send(self, *request: Any) -> Any:
+        self.requests += 1
+        if self.requests == 1:
+            self._request = request
+            raise self.error
+        if self.requests == 2:
+            self.before_second()
+        return self._commit(*request)
+
+    def land(self) -> None:
+        request, self._request = self._request, None
+        if request is not None:
+            self._commit(*request)
+
+
+CHANGES: dict[str, tuple[Callable[[nb.Table], Any], list[int]]] = {
+    "append": (lambda t: t.append(rows(50)), [1, 2, 3, 4, 50]),
+    "upsert": (lambda t: t.upsert(rows(3, 50)), [1, 2, 3, 4, 50]),
+    "delete": (lambda t: t.delete("k = 3"), [1, 2, 4]),
+    "overwrite": (lambda t: t.overwrite(rows(50), filter="k = 3"), [1, 2, 4, 50]),
+    "batch": (
+        lambda t: t.commit_files(write_rows(rows(50), t.write_target()), batch=("q", 1)),
+        [1, 2, 3, 4, 50],
+    ),
+    "compact": (lambda t: t.compact(), [1, 2, 3, 4]),
+    "manifests": (lambda t: t.rewrite_manifests(), [1, 2, 3, 4]),
+}
+
+
+def four_rows(lake: nb.Catalog, **options: Any) -> nb.Table:
+    table = lake.create_table("a.b", rows(1, 2), primary_key="k", **options)
+    table.append(rows(3))
+    table.append(rows(4))
+    return table
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("when", ["asleep", "before the second"])
+def test_a_commit_in_doubt_lands_late(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+) -> None:
+    table = four_rows(lake, layout=nb.OTree(["v"])) if kind == "append" else four_rows(lake)
+    late = Late(lake, monkeypatch)
+    if when == "asleep":
+        late.while_asleep = late.land
+    else:
+        late.before_second = late.land
+    change, wanted = CHANGES[kind]
+    done = change(table)
+    clear_caches()
+    assert keys(lake) == wanted
+    assert done.snapshot == lake.table("a.b").snapshot
+    assert lake.table("a.b").snapshots().num_rows == 4
+    assert late.requests == (1 if when == "asleep" else 2)
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("when", ["asleep", "sending"])
+def test_a_commit_lands_after_it_was_given_up(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+) -> None:
+    from nimblepy.table import _iceberg
+
+    table = four_rows(lake)
+    late = Late(lake, monkeypatch, KeyboardInterrupt() if when == "sending" else None)
+    if when == "sending":  # a catalog that is a server
+        monkeypatch.setattr(_iceberg, "_SqlCatalog", type("AnotherCatalog", (), {}))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    late.while_asleep = interrupt
+    change, wanted = CHANGES[kind]
+    with pytest.raises(KeyboardInterrupt):
+        change(table)
+    clear_caches()
+    assert keys(lake) == [1, 2, 3, 4]
+    late.land()
+    clear_caches()
+    assert keys(lake) == wanted
+
+
+def test_a_commit_in_doubt_that_another_overtook_is_removed(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = four_rows(lake), lake.table("a.b")
+    late = Late(lake, monkeypatch)
+    overtaken: list[nb.Commit] = []
+
+    def overtake() -> None:
+        if not overtaken:
+            overtaken.append(other.append(rows(50)))
+
+    late.while_asleep = overtake
+    with pytest.raises(nb.DuplicateKeyError, match="k=50"):
+        table.append(rows(50))
+    with pytest.raises(CommitFailedException):
+        late.land()
+    assert keys(lake) == [1, 2, 3, 4, 50]
+    assert table.refresh().remove_orphans(older_than=dt.timedelta(0)).files == ()
+
+
+def test_a_table_is_renamed_after_a_commit_that_was_interrupted(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = four_rows(lake)
+    commit = lake.iceberg.commit_table
+
+    def interrupted(*request: Any) -> Any:
+        commit(*request)
+        lake.rename_table("a.b", "a.c")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lake.iceberg, "commit_table", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        table.append(rows(50))
+    clear_caches()
+    assert lake.table("a.c").to_table().num_rows == 5
 
 
 def test_a_handle_of_a_table_that_was_replaced(lake: nb.Catalog) -> None:

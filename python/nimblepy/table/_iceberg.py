@@ -1436,6 +1436,7 @@ class SnapshotCommit:
         forget: manifests all of whose files are removed are left out, instead of being kept for
             this snapshot as a list of what was removed.
         summary: what is said of it besides Iceberg's own figures.
+        doubtful: a server may still do one of the attempts: no file that they name is removed.
     """
 
     operation: str
@@ -1455,11 +1456,13 @@ class SnapshotCommit:
         self._passing: list[str] = []  # those of the last one alone
         self._written: dict[int, list[Manifest]] = {}
         self._blob = ""
+        self.doubtful = False
 
     def attempt(self, metadata: Metadata) -> Metadata:
         """Tries to make this the newest snapshot after that of ``metadata``.
 
         Raises:
+            SwapInDoubt: it is not known, and may take effect later; ``doubtful`` is set.
             SwapLost: another commit was first.
             FilesGone: files that it removes are no longer there. Nothing is left of the attempt
                 but what the next one uses again.
@@ -1468,6 +1471,7 @@ class SnapshotCommit:
         try:
             return self._attempt(metadata)
         except SwapInDoubt:
+            self.doubtful = True
             self._kept += self._passing
             raise
         except (SwapLost, FilesGone):
@@ -1520,7 +1524,15 @@ class SnapshotCommit:
                 ref_name=self.branch, type=SnapshotRefType.BRANCH, snapshot_id=self.snapshot
             ),
         )
-        done = swap(metadata, requirements, updates)
+        try:
+            done = swap(metadata, requirements, updates)
+        except (SwapLost, NoSuchTable):
+            raise
+        except BaseException:
+            # A timeout or Ctrl-C: a server may have the request, and do it after we have gone.
+            if not isinstance(ice.catalog, _SqlCatalog):
+                self.doubtful = True
+            raise
         _lists.put(path, numbered)
         return done
 
@@ -1546,13 +1558,23 @@ class SnapshotCommit:
             _encoded.put(manifest.path, known)
         return known
 
-    def has_landed(self, metadata: Metadata) -> bool:
-        """Whether an attempt took effect although it was reported as failed."""
-        return metadata.snapshot(self.snapshot) is not None
+    def has_landed(self, base: Metadata, newest: Metadata) -> bool:
+        """Whether an attempt for ``base`` took effect although it was reported as failed.
+
+        If not, and another commit moved the branch, none will: each requires the base's snapshot.
+        Then they are no longer ``doubtful``.
+        """
+        if newest.snapshot(self.snapshot) is not None:
+            return True
+        before, now = base.head(self.branch), newest.head(self.branch)
+        if (before and before.id) != (now and now.id):
+            self.doubtful = False
+        return False
 
     def abandon(self, metadata: Metadata) -> None:
-        """Removes what the attempts have written."""
-        self._forget(metadata.ice.io, [*self._passing, *self._kept])
+        """Removes what the attempts have written, unless they are ``doubtful``."""
+        if not self.doubtful:
+            self._forget(metadata.ice.io, [*self._passing, *self._kept])
 
     @staticmethod
     def _forget(io: FileIO, paths: list[str]) -> None:
@@ -1593,7 +1615,8 @@ class SnapshotCommit:
 
     def added_again(self, metadata: Metadata) -> None:
         """The new files are others now: their manifests are written anew."""
-        self._forget(metadata.ice.io, self._kept)
+        if not self.doubtful:
+            self._forget(metadata.ice.io, self._kept)
         self._written.clear()
         self._blob = ""
 
@@ -1699,7 +1722,7 @@ class SnapshotCommit:
         names = blob_names(metadata.ancestors(parent))
         new = new_blocks(self.added)
         if len(new) and not self._blob:
-            self._blob = f"otree-{self.id}.puffin"
+            self._blob = f"otree-{self.id}-{self._attempts}-new.puffin"
             self._write_blob(metadata, self._blob, new, self._kept)
         if len(names) >= MOST_BLOBS:
             found = metadata.cubes(parent)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.errors import ConflictError
 from nimblepy.io.log import logger
 from nimblepy.table import _iceberg as ice
 
@@ -63,7 +63,7 @@ class Change(ABC):
 
     @abstractmethod
     def discard(self) -> None:
-        """Removes the files that were written for it."""
+        """Removes the files that were written for it, unless its commit is ``doubtful``."""
 
 
 def run(
@@ -72,7 +72,8 @@ def run(
     """Commits a change made for ``metadata``: the new metadata, and how often it lost.
 
     Raises:
-        ConflictError: it cannot be made any more, or lost every time. Nothing is left behind.
+        ConflictError: it cannot be made any more, or lost every time. Nothing is left behind but
+            what an attempt may name of which the catalog did not say whether it took effect.
     """
     retries = 0
     try:
@@ -81,8 +82,11 @@ def run(
                 return change.commit.attempt(metadata), retries
             except (ice.SwapLost, ice.FilesGone):
                 retries += 1
+            wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
+            time.sleep(random.uniform(0, wait))
+            # Read once: what landed before it is seen here, and never taken for another's commit.
             newest = reload()
-            if change.commit.has_landed(newest):
+            if change.commit.has_landed(metadata, newest):
                 return newest, retries
             _log.info(
                 "%s: another commit was first, %d times now", ".".join(metadata.name), retries
@@ -96,9 +100,6 @@ def run(
                     base=None if base is None else base.id,
                     winner=None if winner is None else winner.id,
                 )
-            wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
-            time.sleep(random.uniform(0, wait))
-            newest = reload()
             if change.is_done(newest):
                 change.commit.abandon(newest)
                 change.discard()
@@ -116,12 +117,11 @@ def run(
 
 
 def _give_up(change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> None:
-    """Removes what was written, unless the commit took effect or that cannot be known."""
+    """Removes what was written, unless the commit took effect or that cannot be known.
+
+    It cannot where the table is not found: it may have been renamed after the commit.
+    """
     with contextlib.suppress(Exception):
-        try:
-            landed = change.commit.has_landed(reload())
-        except (ice.NoSuchTable, InvalidArgumentError, ConflictError):
-            landed = False  # dropped, or another table now
-        if not landed:
+        if not change.commit.has_landed(metadata, reload()):
             change.commit.abandon(metadata)
             change.discard()

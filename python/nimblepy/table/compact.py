@@ -29,7 +29,7 @@ from nimblepy.table.merging import Run, merged
 from nimblepy.table.model import DataFile
 from nimblepy.table.row_changes import FilesOf, RowChange
 from nimblepy.table.settings import target_of
-from nimblepy.table.write import Target, discard, write_deletes, write_rows
+from nimblepy.table.write import Target, write_deletes, write_rows
 
 # A file below this share of the target is small.
 SMALL = 0.75
@@ -289,13 +289,13 @@ class Compaction(RowChange):
     def plan(self, metadata: ice.Metadata) -> bool:
         rows = self.files_of(metadata)
         members = {member.file.path: member for member in rows.members}
-        discard(self._carried)
+        self.remove(self._carried)
         self._carried = []
         kept = []
         for group in self._groups:
             carried = self._followed(group, members, rows)
             if carried is None:
-                discard(group.added)
+                self.remove(group.added)
                 self.given_up += 1
             else:
                 kept.append(group)
@@ -362,9 +362,9 @@ class Compaction(RowChange):
         return self.plan(newest)
 
     def discard(self) -> None:
-        discard(self._carried)
+        self.remove(self._carried)
         for group in self._groups:
-            discard(group.added)
+            self.remove(group.added)
 
 
 def _sifted_deletes(

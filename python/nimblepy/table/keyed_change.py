@@ -15,7 +15,7 @@ from nimblepy.table.key_positions import KeyPositions, numbers
 from nimblepy.table.keyed_rows import KeyedRows
 from nimblepy.table.model import DataFile
 from nimblepy.table.row_changes import FilesOf, Replacement
-from nimblepy.table.write import Target, discard
+from nimblepy.table.write import Target
 
 # Rows of the source with a key by number of the file.
 Found = dict[int, RowSet]
@@ -58,7 +58,7 @@ class KeyedChange(Replacement):
         found = self.positions.find(rows)
         matches = {rows.members[number].file.path: some for number, some in found.items()}
         if self._matches is None or not (self.is_blind or _same(matches, self._matches)):
-            discard(self.added)
+            self.remove(self.added)
             self.added, self._matches = [], None
             self.added = self.written(rows, found)
         self._matches = matches

@@ -166,13 +166,15 @@ class _Rewrite(Change):
         head = newest.head()
         there = set() if head is None else {item.path for item in newest.manifests(head)}
         if self.commit.replaced <= there:
-            return True  # files that were added since are in manifests of their own
+            # Files that were added since are in manifests of their own. So it always is where an
+            # attempt is in doubt: the head is still that of the base.
+            return True
         self.commit.abandon(newest)
         self.discard()
         return self.plan(newest)
 
     def discard(self) -> None:
-        if self._index is not None:
+        if self._index is not None and not self.commit.doubtful:
             with contextlib.suppress(OSError):
                 remove_file(self._index)
 

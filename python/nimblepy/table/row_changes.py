@@ -83,7 +83,12 @@ class RowChange(Change):
 
     def discard(self) -> None:
         if self.owned:
-            discard(self.commit.added)
+            self.remove(self.commit.added)
+
+    def remove(self, files: Sequence[DataFile]) -> None:
+        """Removes files that were written for it, unless its commit is ``doubtful``."""
+        if not self.commit.doubtful:
+            discard(files)
 
 
 class Append(RowChange):
@@ -232,7 +237,7 @@ class Replacement(RowChange):
         """One delete file for each partition; those of an attempt that lost are kept if right."""
         if _same_rows(groups, self._named):
             return
-        discard(self._deletes)
+        self.remove(self._deletes)
         self._deletes, self._named = [], {}
         for (spec_id, partition), positions_of in groups.items():
             target = replace(self.target, spec_id=spec_id)
@@ -265,7 +270,7 @@ class Replacement(RowChange):
         return False  # it was rolled back, or has expired
 
     def discard(self) -> None:
-        discard([*self.added, *self._deletes])
+        self.remove([*self.added, *self._deletes])
 
 
 def _same_rows(one: Groups, other: Groups) -> bool:
