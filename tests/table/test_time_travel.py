@@ -148,3 +148,55 @@ def test_orphans(table: nb.Table) -> None:
     assert not stray.exists()
     assert files(table) == reachable(table)
     assert table.refresh().num_rows == 15
+
+
+def _instants(table: nb.Table, steps: int) -> list[dt.datetime]:
+    """A time at which each of some appends was the newest."""
+    found = []
+    for step in range(steps):
+        table.append(rows(100 * step, 1))
+        found.append(table.snapshots().column("timestamp")[-1].as_py())
+    return found
+
+
+def test_a_time_whose_snapshot_expired_has_no_answer(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(0, 1))
+    begin = table.snapshots().column("timestamp")[0].as_py()
+    table.tag("first")
+    times = _instants(table, 4)
+    table.expire(keep=2)
+    assert table.at(tag="first").num_rows == 1
+    for gone in (begin, *times[:2]):
+        with pytest.raises(nb.InvalidArgumentError, match="they expired"):
+            table.at(time=gone)
+    assert [table.at(time=time).num_rows for time in times[2:]] == [4, 5]
+
+
+def test_a_time_in_a_log_that_another_writer_filtered(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nimblepy.table import _iceberg as ice
+
+    table = lake.create_table("a.b", rows(0, 1))
+    begin = table.snapshots().column("timestamp")[0].as_py()
+    table.tag("first")
+    times = _instants(table, 3)
+    monkeypatch.setattr(
+        ice, "_log_after", lambda log, gone: [e for e in log if e.snapshot_id not in gone]
+    )
+    table.expire(keep=2)
+    assert len(table._metadata.ice.metadata.snapshot_log) == 3
+    for gone in (begin, times[0]):
+        with pytest.raises(nb.InvalidArgumentError, match="they expired"):
+            table.at(time=gone)
+    assert [table.at(time=time).num_rows for time in times[1:]] == [3, 4]
+
+
+def test_times_before_a_rollback(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(0, 1))
+    first = table.snapshot
+    assert first is not None
+    times = _instants(table, 2)
+    table.rollback(first)
+    times += _instants(table, 1)
+    assert [table.at(time=time).num_rows for time in times] == [2, 3, 2]

@@ -436,7 +436,12 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
     context = ice_update._TableMetadataUpdateContext()
     made = base
     for update in updates:
+        log = made.snapshot_log
         made = ice_update._apply_table_update(update, made, context)
+        if isinstance(update, RemoveSnapshotsUpdate):
+            made = made.model_copy(
+                update={"snapshot_log": _log_after(log, set(update.snapshot_ids))}
+            )
     if context.has_changes():
         made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
         if made.last_updated_ms == base.last_updated_ms:
@@ -444,6 +449,15 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
     made.spec().check_compatible(made.schema())
     made.sort_order().check_compatible(made.schema())
     return made
+
+
+def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:
+    """The entries after the last one of a removed snapshot.
+
+    Those before it would say that their snapshots were the newest when others were.
+    """
+    last = max((i for i, entry in enumerate(log) if entry.snapshot_id in gone), default=-1)
+    return list(log[last + 1 :])
 
 
 def open_directory(directory: str) -> Catalog:
@@ -930,12 +944,30 @@ class Metadata:
         return None if found is None else self.snapshot(found.snapshot)
 
     def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:
-        """The snapshot that ``main`` was at this time; ``None``: it had none yet."""
-        found = None
-        for entry in self.ice.metadata.snapshot_log:
-            if entry.timestamp_ms <= timestamp_ms:
-                found = entry.snapshot_id
-        return None if found is None else self.snapshot(found)
+        """The snapshot that ``main`` was at this time; ``None``: it had none yet, or that expired.
+
+        Some writers take the entries of expired snapshots out of the log and leave those before.
+        So an entry counts until the next one only where none can have been between the two.
+        """
+        log = self.ice.metadata.snapshot_log
+        passed = [i for i, entry in enumerate(log) if entry.timestamp_ms <= timestamp_ms]
+        if not passed:
+            return None
+        at = passed[-1]
+        found = self.snapshot(log[at].snapshot_id)
+        if found is None or at == len(log) - 1:
+            return found
+        after = self.snapshot(log[at + 1].snapshot_id)
+        follows = after is not None and after.parent == found.id
+        return found if follows or self._none_gone_since(found) else None
+
+    def _none_gone_since(self, snapshot: Snapshot) -> bool:
+        """Whether all snapshots that were committed after one are still there."""
+        metadata = self.ice.metadata
+        if metadata.format_version < 2:
+            return False  # they have no sequence numbers
+        later = sum((item.sequence_number or 0) > snapshot.sequence for item in metadata.snapshots)
+        return bool(later == metadata.last_sequence_number - snapshot.sequence)
 
     def ancestors(self, snapshot: Snapshot | None) -> Iterator[Snapshot]:
         """A snapshot and those before it, newest first, as far as they are known."""
