@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
 
 import nimblepy as nb
 
@@ -200,3 +202,42 @@ def test_times_before_a_rollback(lake: nb.Catalog) -> None:
     table.rollback(first)
     times += _instants(table, 1)
     assert [table.at(time=time).num_rows for time in times] == [2, 3, 2]
+
+
+def _describe(lake: nb.Catalog, table: nb.Table) -> set[str]:
+    """Statistics of the newest snapshot, as other engines write them; gives their paths."""
+    folder = table.location.removeprefix("file://") + "/metadata"
+    paths = [f"{folder}/{table.snapshot}{end}" for end in (".stats", "-partitions.parquet")]
+    for path in paths:
+        Path(path).write_bytes(b"PFA1 and so on")
+    common = {"snapshot-id": table.snapshot, "file-size-in-bytes": 14}
+    common = {**common, "file-footer-size-in-bytes": 4, "blob-metadata": []}
+    whole = StatisticsFile(**common, **{"statistics-path": f"file://{paths[0]}"})
+    by_partition = PartitionStatisticsFile(**common, **{"statistics-path": f"file://{paths[1]}"})
+    lake.iceberg.commit_table(
+        lake.iceberg.load_table(("a", "b")),
+        (),
+        (
+            SetStatisticsUpdate(statistics=whole),
+            SetPartitionStatisticsUpdate(**{"partition-statistics": by_partition}),
+        ),
+    )
+    return set(paths)
+
+
+def test_statistics_of_other_engines_go_with_their_snapshot(
+    lake: nb.Catalog, table: nb.Table
+) -> None:
+    old = _describe(lake, table)
+    table.append(rows(50))
+    new = _describe(lake, table)
+    assert not table.remove_orphans(older_than=dt.timedelta(0)).files
+    found = table.census().to_pylist()
+    assert {r["path"] for r in found if r["kind"] == "statistics" and r["reachable"]} == old | new
+    planned = table.expire(keep=1, dry_run=True)
+    done = table.expire(keep=1)
+    assert old <= set(planned.files)
+    assert set(planned.files) <= set(done.files)  # which has old metadata as well
+    assert not new & set(done.files)
+    assert all(os.path.exists(path) for path in new)
+    assert not table.remove_orphans(older_than=dt.timedelta(0)).files

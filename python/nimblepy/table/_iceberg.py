@@ -439,8 +439,15 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
         log = made.snapshot_log
         made = ice_update._apply_table_update(update, made, context)
         if isinstance(update, RemoveSnapshotsUpdate):
+            gone = set(update.snapshot_ids)
             made = made.model_copy(
-                update={"snapshot_log": _log_after(log, set(update.snapshot_ids))}
+                update={
+                    "snapshot_log": _log_after(log, gone),
+                    # The library removes the other statistics of these snapshots, not these.
+                    "partition_statistics": [
+                        item for item in made.partition_statistics if item.snapshot_id not in gone
+                    ],
+                }
             )
     if context.has_changes():
         made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
@@ -979,6 +986,14 @@ class Metadata:
         """This metadata file and those before it that the log names."""
         older = [entry.metadata_file for entry in self.ice.metadata.metadata_log]
         return [self.metadata_file, *older]
+
+    def statistics_files(self) -> list[tuple[str, int]]:
+        """Files of statistics that other engines have written: (path, id of the snapshot)."""
+        metadata = self.ice.metadata
+        return [
+            (item.statistics_path, item.snapshot_id)
+            for item in (*metadata.statistics, *metadata.partition_statistics)
+        ]
 
     def document_bytes(self) -> int:
         """Bytes of this metadata file; one that is gone, of a newer version, has none."""

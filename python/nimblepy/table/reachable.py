@@ -17,7 +17,7 @@ from nimblepy.table.plan import decoded
 
 
 def reachable_files(metadata: ice.Metadata) -> list[str]:
-    """All files that any snapshot names, and the metadata that names them."""
+    """All files that any snapshot or the metadata names, and the metadata itself."""
     found = dict.fromkeys(metadata.metadata_files())
     for kinds in reachable_by_kind(metadata).values():
         found.update(dict.fromkeys(kinds))
@@ -50,6 +50,9 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
             indexes.setdefault(snapshot.summary[PLAN_INDEX], []).append(snapshot.id)
         for name in named_blobs(snapshot):
             blobs.setdefault(metadata.blob_path(name), []).append(snapshot.id)
+    statistics: dict[str, list[int]] = {}
+    for path, number in metadata.statistics_files():
+        statistics.setdefault(path, []).append(number)
     metadata_files: dict[str, list[int]] = {path: [] for path in metadata.metadata_files()}
     return {
         "metadata": metadata_files,
@@ -57,6 +60,7 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
         "manifest": manifests,
         "plan index": indexes,
         "cubes": blobs,
+        "statistics": statistics,
         **files,
     }
 
@@ -91,6 +95,13 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
     blobs = {name for snapshot in left for name in named_blobs(snapshot)}
     ours = dict.fromkeys(name for snapshot in lost for name in named_blobs(snapshot))
     found += [before.blob_path(name) for name in ours if name not in blobs]
+    named = {
+        path
+        for path, number in after.statistics_files()
+        if after is not before or number not in gone
+    }
+    ours = dict.fromkeys(path for path, number in before.statistics_files() if number in gone)
+    found += [path for path in ours if path not in named]
     if after is not before:
         there = set(after.metadata_files())
         found += [path for path in before.metadata_files() if path not in there]
