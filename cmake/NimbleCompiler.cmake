@@ -31,9 +31,10 @@ if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 option(NIMBLEPY_PCH "Precompile headers, compile some bindings as one" ${_pch})
 
-# For builds from nothing, which nobody edits: under sanitizers, and in CI.
+# For builds that nobody edits in: those under sanitizers. The other one proves
+# that every file compiles alone.
 set(_unity OFF)
-if(NIMBLEPY_SANITIZE OR "$ENV{CI}" STREQUAL "true")
+if(NIMBLEPY_SANITIZE)
   set(_unity ON)
 endif()
 option(NIMBLEPY_UNITY "Compile the files of each folder as one" ${_unity})

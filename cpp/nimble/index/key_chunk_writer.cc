@@ -113,14 +113,14 @@ uint64_t prefix_form_size(const FixedPlan& plan, uint32_t interval) {
   return size + div_ceil(v.size(), interval) * (plan.suffix_size + 2);
 }
 
-uint64_t packed_size(uint64_t num_keys, uint64_t width) {
+uint64_t packed_bytes(uint64_t num_keys, uint64_t width) {
   return div_ceil(num_keys * width, 8) + 8;
 }
 
 bool takes_fixed(const FixedPlan& plan, uint32_t interval) {
   if (plan.width <= kSurelySmall) return true;
   const uint64_t other = prefix_form_size(plan, interval);
-  return packed_size(plan.values.size(), plan.width) <= other + other / 8;
+  return packed_bytes(plan.values.size(), plan.width) <= other + other / 8;
 }
 
 void put_fixed(const FixedPlan& plan, ByteBuffer* out) {
@@ -130,7 +130,7 @@ void put_fixed(const FixedPlan& plan, ByteBuffer* out) {
   out->put_u8(static_cast<uint8_t>(plan.shift));
   out->put(plan.base);
   out->put(plan.slope);
-  uint8_t* to = out->extend(packed_size(n, plan.width));
+  uint8_t* to = out->extend(packed_bytes(n, plan.width));
   const uint32_t width = plan.width;
   if (width == 0) return;
   uint64_t word = 0;
