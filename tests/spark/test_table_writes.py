@@ -162,3 +162,23 @@ def test_what_does_not_fit(spark: Any, lake: nb.Catalog) -> None:
         ns.write(some, table, mode="upsert")
     assert table.num_rows == 1
     assert orphans(table) == 0
+
+
+def test_an_abort_leaves_files_of_a_commit_in_doubt(
+    spark: Any, lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nimblepy.spark.table_write import TableWriter
+
+    table = lake.create_table("a.aborted", SCHEMA)
+    some = frame(spark, range(3), 1)
+    options = {"catalog": lake.__reduce__()[1][0], "table": "a.aborted"}
+    writer = TableWriter(some.schema, options, overwrite=False)
+    message = writer.write(iter(some.toArrow().to_batches()))
+    other = writer.write(iter(some.toArrow().to_batches()))
+    assert orphans(table) == 2
+    writer.abort([message])  # Spark calls it after a commit that raised an error
+    assert orphans(table) == 2
+    writer.abort([message, None])
+    assert orphans(table) == 1
+    writer.commit([other])
+    assert values(table.refresh()) == dict.fromkeys(range(3), 1)

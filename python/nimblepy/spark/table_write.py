@@ -129,8 +129,10 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         from nimblepy.table.write import discard
 
-        # Messages are incomplete here; what else was written is for remove_orphans().
-        discard(self._files(messages))
+        # With the messages of all tasks it was the commit that failed. It has removed the files,
+        # unless it may still take effect.
+        if None in messages:
+            discard(self._files(messages))  # what else was written is for remove_orphans()
 
     @staticmethod
     def _files(messages: list[WriterCommitMessage | None]) -> list[Any]:
