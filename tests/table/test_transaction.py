@@ -128,6 +128,49 @@ def test_without_a_primary_key(lake: nb.Catalog) -> None:
         tx.upsert(rows([1]))
 
 
+def _swap_names(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.rename_column("k", "other").rename_column("v", "k").rename_column("other", "v")
+
+
+ALTERS: dict[str, tuple[Callable[[nb.Table], Any], bool]] = {
+    # Whether the filter of the transaction means something else after it.
+    "names": (_swap_names, True),
+    "gone": (lambda t: _alter(t, lambda a: a.drop_column("k")), True),
+    "again": (lambda t: _alter(t, lambda a: a.drop_column("k").add_column("k", pa.int64())), True),
+    "moved": (lambda t: _alter(t, lambda a: a.move_column("k", after="v")), False),
+    "more": (lambda t: _alter(t, lambda a: a.add_column("w", pa.int32(), default=1)), False),
+    "other": (lambda t: _alter(t, lambda a: a.rename_column("v", "w")), False),
+}
+
+
+def _alter(table: nb.Table, change: Callable[[Any], Any]) -> None:
+    with table.alter() as a:
+        change(a)
+
+
+@pytest.mark.parametrize("alter", ALTERS)
+def test_a_filter_is_about_the_columns_that_it_was_given_for(lake: nb.Catalog, alter: str) -> None:
+    table = lake.create_table("a.b", pa.table({"k": range(10), "v": range(9, -1, -1)}))
+    other = lake.table("a.b")
+    change, conflicts = ALTERS[alter]
+
+    def delete() -> None:
+        with table.transaction() as tx:
+            tx.delete("k < 3")
+            change(other)
+
+    if conflicts:
+        with pytest.raises(nb.ConflictError, match="'k'") as caught:
+            delete()
+        assert caught.value.kind == "schema"
+        assert table.refresh().num_rows == 10
+    else:
+        delete()
+        assert sorted(table.refresh().to_table()["k"].to_pylist()) == list(range(3, 10))
+    assert files(table) == reachable(table)
+
+
 Read = Callable[[Any], Any]
 READS: dict[str, tuple[Read, set[str]]] = {
     # Which of the changes below touch what it reads.

@@ -26,7 +26,9 @@ from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter, OnKeys, Projected
-from nimblepy.schema.names import ColumnName
+from nimblepy.schema.columns import column_paths, resolve_column
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.changed_rows import ChangedRows, differences, with_rows
@@ -494,6 +496,7 @@ class _TransactionChange(Replacement):
             return ascending(found)
         going: dict[int, RowNumbers | None] = {}
         for filter in self._filters:
+            self._check_columns(filter, rows)
             found_now = DeleteWhere("delete", (), self.files_of, filter).gone(rows)
             for number, positions in found_now.items():
                 more = _positions(rows, number, positions)
@@ -501,11 +504,33 @@ class _TransactionChange(Replacement):
                 going[number] = more if known is None else np.union1d(known, more)
         return going
 
+    def _check_columns(self, filter: Parsed, rows: FileSet) -> None:
+        """Raises ConflictError if a filter's columns are others than when it was parsed."""
+        for path in filter.columns:
+            if not _same_column(self._base.schema, rows.schema, path):
+                base, winner = self._begun.head(), self.metadata.head()
+                raise ConflictError(
+                    f"{self._base.reading.name}: the column {show_path(path)!r} of a "
+                    "transaction's filter was changed meanwhile",
+                    kind="schema",
+                    base=None if base is None else base.id,
+                    winner=None if winner is None else winner.id,
+                )
+
     def count(self, gone: int) -> None:
         self.updated = self._updated
         self.inserted = sum(file.rows for file in self.added) - self._updated
         self.deleted = gone - self._updated
         self.commit.operation = "overwrite" if gone else "append"
+
+
+def _same_column(before: pa.Schema, now: pa.Schema, path: Path) -> bool:
+    """Whether a path of one schema means the same column, of the same type, in another."""
+    if path not in column_paths(now) or field_id_at(now, path) != field_id_at(before, path):
+        return False
+    kind = resolve_column(now, path).type
+    # The metadata has the field ids of what is inside.
+    return bool(kind.equals(resolve_column(before, path).type, check_metadata=True))
 
 
 def _among(keys: pa.Table, others: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
