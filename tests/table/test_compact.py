@@ -489,6 +489,30 @@ def test_delete_files_are_merged(lake: nb.Catalog) -> None:
     assert table.num_rows == 2987
 
 
+def test_merged_delete_files_leave_files_alone_that_came_again(
+    lake: nb.Catalog, tmp_path: Any
+) -> None:
+    """What was deleted of a file before it was removed is not deleted once it is added again."""
+    table = lake.create_table("a.b", SCHEMA, cluster_by="k")
+    names = [str(tmp_path / f"{name}.nimble") for name in "abc"]
+    for name, first in zip(names, (0, 1000, 2000), strict=True):
+        nb.write(rows(range(first, first + 900)), name, cluster_by=["k"])
+    table.add_files(names)
+    # One delete file names all three: readers tell by its bounds which it may be about.
+    table.delete("k IN (1, 1001, 1002, 1003, 2001)")
+    table.delete("k >= 1000 AND k < 2000")
+    table.add_files([names[1]])
+    for k in range(2, 7):
+        table.delete(f"k IN ({k}, {1004 + k})")
+    before = sorted_rows(table)
+    assert len(before) == 2700 - 2 - 10
+    files_before = deletes(table)
+    assert table.compact(target_bytes=10).files_removed == 0
+    assert deletes(table) == 1 < files_before
+    assert sorted_rows(table) == before
+    assert table.num_rows == len(before)
+
+
 def test_few_rows_do_not_move_many(lake: nb.Catalog) -> None:
     """Small files over the keys of a large one become one small file."""
     table = lake.create_table("a.b", SCHEMA, primary_key="k")

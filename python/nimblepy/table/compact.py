@@ -305,7 +305,7 @@ class Compaction(RowChange):
         removed = {member.file.path for group in kept for member in group.members}
         self.files_removed = len(removed)
         useless, rest = _sifted_deletes(rows, members, removed)
-        left = {path for path in members if path not in removed}
+        left = [member for path, member in members.items() if path not in removed]
         for (spec_id, partition), deletes in rest.items():
             if len(deletes) > _MOST_DELETES:
                 target = replace(self._target, spec_id=spec_id)
@@ -393,14 +393,21 @@ def _sifted_deletes(
     return useless, rest
 
 
-def _positions(deletes: Sequence[DataFile], left: set[str]) -> dict[str, RowNumbers]:
-    """What some delete files say of files that are left."""
-    parts: dict[str, list[RowNumbers]] = {}
-    for file in deletes:
-        for path, gone in positions(file).items():
-            if path in left:
-                parts.setdefault(path, []).append(gone)
-    return {path: merged_rows(some) for path, some in parts.items()}
+def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str, RowNumbers]:
+    """What some delete files say of files that are left.
+
+    A file that they were meant for may have gone, and come again under its path since: what is
+    merged is newer than that, so it has only what each delete file says of files older than it.
+    """
+    wanted = {file.path for file in deletes}
+    found: dict[str, RowNumbers] = {}
+    for member in left:
+        path = member.file.path
+        parts = [positions(file).get(path) for file in member.deletes if file.path in wanted]
+        some = [part for part in parts if part is not None]
+        if some:
+            found[path] = merged_rows(some)
+    return found
 
 
 # ------------------------------------------------------------------ both
