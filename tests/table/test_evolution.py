@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import CommitTableRequest, TableIdentifier
+from pyiceberg.table import Table as IceTable
 
 import nimblepy as nb
 
@@ -218,3 +224,132 @@ def test_alters_at_the_same_time(lake: nb.Catalog, table: nb.Table) -> None:
     table.refresh()
     table.append(pa.table({"k": [100], "mine": [1]}))
     assert table.count_rows("mine = 1") == 1
+
+
+def _serve() -> type[Any]:
+    """A catalog that keeps its tables in another one, which it reaches by messages alone."""
+
+    class Server(Catalog):
+        def __init__(self, behind: SqlCatalog) -> None:
+            super().__init__("server", **behind.properties)
+            self.behind = behind
+
+        def load_table(self, identifier: Any) -> IceTable:
+            table = self.behind.load_table(identifier)
+            location = table.metadata_location
+            return IceTable(table.name(), table.metadata, location, table.io, self)
+
+        def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
+            *namespace, name = table.name()
+            request = CommitTableRequest(
+                identifier=TableIdentifier(namespace=namespace, name=name),
+                requirements=requirements,
+                updates=updates,
+            )
+            told = CommitTableRequest.model_validate_json(request.model_dump_json())
+            return self.behind.commit_table(table, told.requirements, told.updates)
+
+    def refuse(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        raise NotImplementedError
+
+    others = dict.fromkeys(Catalog.__abstractmethods__ - vars(Server).keys(), refuse)
+    return type("Server", (Server,), others)
+
+
+def _library(lake: nb.Catalog) -> SqlCatalog:
+    """The library's own catalog over the same database."""
+    return SqlCatalog(lake.iceberg.name, **lake.iceberg.properties)
+
+
+CATALOGS: dict[str, Callable[[nb.Catalog], nb.Catalog]] = {
+    "ours": lambda lake: lake,
+    "library": lambda lake: nb.connect(catalog=_library(lake)),
+    "server": lambda lake: nb.connect(catalog=_serve()(_library(lake))),
+}
+NEEDS_X: dict[str, Callable[[Any], Any]] = {
+    "partition": lambda a: a.partition_by("x"),
+    "partitioned for a while": lambda a: a.partition_by("x").partition_by(),
+    "otree": lambda a: a.layout(nb.OTree(["x", "y"])),
+    "sorted": lambda a: a.layout(nb.Sorted("x")),
+}
+
+
+@pytest.mark.parametrize("first", ["drop", "need"])
+@pytest.mark.parametrize(
+    ("catalog", "need"),
+    [(c, n) for c in CATALOGS for n in NEEDS_X if c == "ours" or n in ("partition", "otree")],
+)
+def test_a_column_that_goes_while_it_comes_to_be_needed(
+    lake: nb.Catalog, catalog: str, need: str, first: str
+) -> None:
+    lake.create_table("a.u", pa.schema({"k": pa.int64(), "x": pa.int64(), "y": pa.int64()}))
+    table = CATALOGS[catalog](lake).table("a.u")
+    other = CATALOGS[catalog](lake).table("a.u")
+
+    def drop(a: Any) -> None:
+        a.drop_column("x")
+
+    changes = [drop, NEEDS_X[need]] if first == "drop" else [NEEDS_X[need], drop]
+
+    def both() -> None:
+        with table.alter() as late:
+            changes[1](late)
+            with other.alter() as early:
+                changes[0](early)
+            other.append(pa.table({"k": [1], "y": [2]}))
+
+    with pytest.raises(nb.ConflictError, match="'x'") as caught:
+        both()
+    assert caught.value.kind == "schema"
+    table.refresh()
+    assert ("x" in table.schema.names) == (first == "need")
+    with table.alter() as a:
+        a.drop_column("k")
+    assert table.append(pa.table({"y": [3]})).rows_inserted == 1
+    assert sorted(table.to_table()["y"].to_pylist()) == [2, 3]
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_alters_that_fit(lake: nb.Catalog, catalog: str) -> None:
+    lake.create_table("a.u", pa.schema({"k": pa.int64(), "x": pa.int64()}))
+    table = CATALOGS[catalog](lake).table("a.u")
+    with table.alter() as a:
+        a.drop_column("x").set_properties({"mine": "1"})
+        with CATALOGS[catalog](lake).table("a.u").alter() as b:
+            b.add_column("y", pa.int32()).set_properties({"theirs": "2"}).partition_by("k")
+    assert table.schema.names == ["k", "y"]
+    assert table.partition_by == ["k"]
+    properties = lake.iceberg.load_table("a.u").properties
+    assert (properties["mine"], properties["theirs"]) == ("1", "2")
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_old_metadata_files_go_where_they_are_to(lake: nb.Catalog, catalog: str) -> None:
+    lake.create_table("a.u", pa.schema({"k": pa.int64()}))
+    table = CATALOGS[catalog](lake).table("a.u")
+    with table.alter() as a:
+        a.set_properties({"write.metadata.previous-versions-max": "1"})
+        a.set_properties({"write.metadata.delete-after-commit.enabled": "true"})
+    for i in range(3):
+        with table.alter() as a:
+            a.add_column(f"c{i}", pa.int64())
+        table.append(pa.table({"k": [i]}))
+    assert table.num_rows == 3
+    place = Path(table.location.removeprefix("file://"), "metadata")
+    assert len(list(place.glob("*.metadata.json"))) == 2
+
+
+def test_drop_beside_a_layout_of_columns_that_are_gone(lake: nb.Catalog) -> None:
+    """A server may let a layout and a drop pass that came in the same instant."""
+    table = lake.create_table("a.u", pa.schema({"k": pa.int64(), "x": pa.int64(), "y": pa.int64()}))
+    with table.alter() as a:
+        a.layout(nb.OTree(["x", "y"]))
+    with lake.iceberg.load_table("a.u").update_schema() as update:
+        update.delete_column("x")
+    table.refresh()
+    assert table.layout_by is None
+    with pytest.raises(nb.InvalidArgumentError, match="part of the layout"), table.alter() as a:
+        a.drop_column("y")
+    with table.alter() as a:
+        a.drop_column("k")
+    assert table.schema.names == ["y"]

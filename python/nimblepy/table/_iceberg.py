@@ -39,6 +39,7 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
+    ValidationError,
 )
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -94,6 +95,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IceTable
+from pyiceberg.table import Transaction as IceTransaction
 from pyiceberg.table import update as ice_update
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import SnapshotRefType
@@ -102,6 +104,11 @@ from pyiceberg.table.snapshots import Snapshot as IceSnapshot
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
@@ -176,6 +183,7 @@ from nimblepy.table.values import constant, internal_value
 _EXISTING = ManifestEntryStatus.EXISTING.value
 MAIN = "main"
 NAME_MAPPING = "schema.name-mapping.default"
+_DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
 # Retries of a commit that lost to another, and the waits between them in seconds.
 MOST_ATTEMPTS = 100
 _FIRST_WAIT = 0.005
@@ -1963,7 +1971,7 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
         raise SwapInDoubt from None
     except NoSuchTableError:
         raise NoSuchTable from None
-    except ValueError:
+    except (ValueError, ValidationError):
         # Updates are checked against the newest metadata: a snapshot may have expired since.
         newest = load_table(ice.catalog, metadata.name)
         if newest.metadata_file == metadata.metadata_file:
@@ -1978,9 +1986,10 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
             catalog=ice.catalog,
         )
     )
-    if isinstance(ice.catalog, _SqlCatalog):
+    wanted = newer.properties.get(_DELETE_METADATA, "false").lower() == "true"
+    if wanted or isinstance(ice.catalog, _SqlCatalog):
         for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):  # the commit took effect, whatever this does
                 ice.io.delete(path)
     return newer
 
@@ -2041,21 +2050,34 @@ def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
     )
 
 
+class _SameProperties:
+    """A requirement that is checked here: the properties are what they were."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._properties = metadata.properties
+
+    def validate(self, base_metadata: Any) -> None:
+        if base_metadata is None or dict(base_metadata.properties) != self._properties:
+            raise CommitFailedException("properties have changed")
+
+
+class _Steps(IceTransaction):
+    """The library's transaction; what it gathers is committed by :func:`swap`."""
+
+    _updates: tuple[Any, ...]
+
+    @property
+    def updates(self) -> tuple[Any, ...]:
+        """Of the table's metadata, in the order in which they were asked for."""
+        return self._updates
+
+
 class Evolution:
     """Changes of schema, partitioning and properties, committed together."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        ice = metadata.ice
-        # A copy: the library changes the table that it commits.
-        self._table = IceTable(
-            identifier=ice.name(),
-            metadata=ice.metadata,
-            metadata_location=ice.metadata_location,
-            io=ice.io,
-            catalog=ice.catalog,
-        )
-        self._transaction = self._table.transaction()
+        self._transaction = _Steps(metadata.ice)
         self._changed = False
 
     @property
@@ -2087,11 +2109,6 @@ class Evolution:
     def properties(self) -> dict[str, str]:
         """The properties as they are after the changes so far."""
         return dict(self._transaction.table_metadata.properties)
-
-    def column_path(self, number: int) -> tuple[str, ...]:
-        """The path of a column by its field id."""
-        schema = self.schema
-        return next(path for path in column_paths(schema) if field_id_at(schema, path) == number)
 
     @contextlib.contextmanager
     def _columns(self) -> Iterator[Any]:
@@ -2139,19 +2156,29 @@ class Evolution:
         """Commits all changes in one step.
 
         Raises:
-            SwapLost: the table was changed since.
+            SwapLost: columns, partitioning, order or properties were changed since. Snapshots may
+                have come.
         """
         if not self._changed:
             return self._metadata
-        try:
-            self._transaction.commit_transaction()
-        except CommitFailedException:
-            raise SwapLost from None
-        except CommitStateUnknownException:
-            raise SwapInDoubt from None
-        except NoSuchTableError:
-            raise NoSuchTable from None
-        return Metadata(self._table)
+        ice = self._metadata.ice
+        base = ice.metadata
+        # All that a change was checked against, not only what it changes itself.
+        checks: list[Any] = [
+            AssertTableUUID(uuid=base.table_uuid),
+            AssertCurrentSchemaId(current_schema_id=base.current_schema_id),
+            AssertLastAssignedFieldId(last_assigned_field_id=base.last_column_id),
+            AssertDefaultSpecId(default_spec_id=base.default_spec_id),
+            AssertLastAssignedPartitionId(last_assigned_partition_id=base.last_partition_id),
+            AssertDefaultSortOrderId(default_sort_order_id=base.default_sort_order_id),
+        ]
+        if isinstance(ice.catalog, MetastoreCatalog):
+            checks.append(_SameProperties(self._metadata))
+        else:  # of properties a server knows no requirement, so they are looked at just before
+            newest = load_table(ice.catalog, self._metadata.name)
+            if newest.properties != self._metadata.properties:
+                raise SwapLost
+        return swap(self._metadata, tuple(checks), self._transaction.updates)
 
     def _change_spec(self, fields: list[tuple[str, str, str]]) -> None:
         metadata = self._transaction.table_metadata

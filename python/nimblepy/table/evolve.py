@@ -291,20 +291,18 @@ def _move(evolution: ice.Evolution, path: Path, after: str | None, first: bool) 
 def _drop(evolution: ice.Evolution, name: ColumnName) -> None:
     path = _path(evolution, name)
     schema = evolution.schema
-    number = field_id_at(schema, path)
     held = {
         "the primary key": evolution.primary_key_ids(),
         "the cluster key": evolution.cluster_ids(),
         "a partition spec": evolution.partition_ids(),
         "the layout": layout_ids(evolution.properties),
     }
+    inside = {field_id_at(schema, p) for p in column_paths(schema) if p[: len(path)] == path}
     for what, numbers in held.items():
-        for other in numbers:
-            column = evolution.column_path(other)
-            if other == number or column[: len(path)] == path:
-                raise InvalidArgumentError(
-                    f"drop_column: {show_path(path)!r} is part of {what}, which needs it"
-                )
+        if inside & numbers:
+            raise InvalidArgumentError(
+                f"drop_column: {show_path(path)!r} is part of {what}, which needs it"
+            )
     siblings = len(schema) if len(path) == 1 else resolve_column(schema, path[:-1]).type.num_fields
     if siblings == 1:
         raise InvalidArgumentError(f"drop_column: {show_path(path)!r} is the only one there is")
