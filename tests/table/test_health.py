@@ -167,6 +167,7 @@ def test_commits_keep_a_hundred_snapshots(
 ) -> None:
     monkeypatch.setattr(maintain, "KEPT_SNAPSHOTS", 4)
     monkeypatch.setattr(maintain, "_AT_ONCE", 3)
+    monkeypatch.setattr(maintain, "YOUNG", datetime.timedelta(0))
     table = _table(lake, 14)
     assert 4 <= table.snapshots().num_rows < 7
     assert table.num_rows == 42
@@ -182,6 +183,24 @@ def test_commits_keep_a_hundred_snapshots(
     for i in range(24, 30):
         table.append(_rows(i))
     assert table.snapshots().num_rows > 12
+
+
+def test_commits_keep_young_snapshots_up_to_a_number(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert datetime.timedelta(hours=1) == maintain.YOUNG
+    monkeypatch.setattr(maintain, "KEPT_SNAPSHOTS", 3)
+    monkeypatch.setattr(maintain, "_AT_ONCE", 2)
+    monkeypatch.setattr(maintain, "_MOST_SNAPSHOTS", 9)
+    table = _table(lake, 10)
+    assert table.snapshots().num_rows == 10
+    assert "expire" not in {item.action for item in table.health().advice}
+    table.append(_rows(10))
+    assert table.snapshots().num_rows == 9
+    monkeypatch.setattr(maintain, "YOUNG", datetime.timedelta(0))
+    assert "expire" in {item.action for item in table.health().advice}
+    table.append(_rows(11))
+    assert table.snapshots().num_rows == 3
 
 
 def test_expiry_beside_writers(lake: nb.Catalog) -> None:

@@ -13,6 +13,8 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 import nimblepy as nb
+from nimblepy.table import compact, maintain, plan
+from nimblepy.table import table as tables
 from nimblepy.table.plan import clear_caches
 from nimblepy.table.write import write_rows
 
@@ -292,3 +294,71 @@ def test_files_named_through_links_are_no_orphans(lake: nb.Catalog, tmp_path: Pa
     table.add_files((inside / "added.nimble").resolve())
     assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()
     assert keys(lake) == [1, 2]
+
+
+SLOW: dict[str, tuple[Any, Callable[[nb.Table], Any], list[int]]] = {
+    "append": (tables, lambda table: table.append(rows(9)), [1, 2, 3, 9]),
+    "overwrite": (tables, lambda table: table.overwrite(rows(9), filter="k = 1"), [2, 3, 9]),
+    "compact": (compact, lambda table: table.compact(), [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_writes_long_meets_a_history_that_expired(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(maintain, "KEPT_SNAPSHOTS", 2)
+    monkeypatch.setattr(maintain, "_AT_ONCE", 1)
+    monkeypatch.setattr(maintain, "YOUNG", dt.timedelta(0), raising=False)
+    table = lake.create_table("a.b", rows(1, 2), primary_key="k")
+    table.append(rows(3))
+    module, act, expected = SLOW[name]
+    write, left = module.write_rows, [5]
+
+    def slow(*arguments: Any, **keywords: Any) -> Any:
+        found = write(*arguments, **keywords)
+        while left:
+            left.pop()
+            for _ in range(5):
+                lake.table("a.b").upsert(rows(1, 2))
+        plan.clear_caches()
+        return found
+
+    monkeypatch.setattr(module, "write_rows", slow)
+    act(table)
+    assert not left
+    assert keys(lake) == expected
+
+
+def test_a_conversion_meets_a_commit_while_it_writes(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create_table("a.b", rows(1, 2))
+    write = tables.write_rows
+
+    def slow(*arguments: Any, **keywords: Any) -> Any:
+        found = write(*arguments, **keywords)
+        monkeypatch.undo()
+        lake.table("a.b").append(rows(3))
+        return found
+
+    monkeypatch.setattr(tables, "write_rows", slow)
+    with pytest.raises(nb.ConflictError, match="while it was converted"):
+        table.convert("parquet")
+    assert keys(lake) == [1, 2, 3]
+
+
+def test_a_table_that_is_dropped_while_rows_are_written(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create_table("a.b", rows(1, 2))
+    write = tables.write_rows
+
+    def slow(*arguments: Any, **keywords: Any) -> Any:
+        found = write(*arguments, **keywords)
+        lake.drop_table("a.b")
+        return found
+
+    monkeypatch.setattr(tables, "write_rows", slow)
+    with pytest.raises(nb.ConflictError, match="dropped"):
+        table.append(rows(3))

@@ -433,14 +433,13 @@ def compact(
     wanted: Compacting,
     newest: Callable[[], ice.Metadata],
     files_of: FilesOf,
-    commit: Callable[[RowChange, ice.Metadata], Commit],
+    commit: Callable[[RowChange], Commit],
 ) -> Commit:
     """Compacts a table; what was given up for the sake of other commits is tried again."""
     done: Commit | None = None
     for _ in range(_MOST_PASSES):
-        metadata = newest()
-        change = _prepared(wanted, metadata, files_of)
-        now = commit(change, metadata)
+        change = _prepared(wanted, newest(), files_of)
+        now = commit(change)
         done = now if done is None else _sum(done, now)
         if not change.given_up:
             break

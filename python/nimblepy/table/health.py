@@ -15,7 +15,7 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table import plan_index
 from nimblepy.table.compact import MOST_DEEP, MOST_DELETED, SMALL
 from nimblepy.table.fileset import FileSet, key_ends
-from nimblepy.table.maintain import KEPT_SNAPSHOTS
+from nimblepy.table.maintain import superfluous
 from nimblepy.table.manifests import FileColumns, Numbers
 from nimblepy.table.settings import target_of
 
@@ -177,7 +177,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
             len(manifests), per_partition, per_manifest, len(beside), sum(b.files for b in beside)
         ),
         "expire": None
-        if kept <= KEPT_SNAPSHOTS
+        if not superfluous(metadata)
         else f"{kept:,} snapshots are kept; each makes the metadata larger, and holds its files",
     }
     return Health(

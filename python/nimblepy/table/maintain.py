@@ -28,6 +28,9 @@ _DEFAULT_AGE = datetime.timedelta(days=5)
 # Snapshots that commits leave, and how many more there may be before they go, at once.
 KEPT_SNAPSHOTS = 100
 _AT_ONCE = 20
+# Younger ones stay, for what is still reading them; but no more than that many.
+YOUNG = datetime.timedelta(hours=1)
+_MOST_SNAPSHOTS = 500
 # Files that are removed at the same time, how often each is tried, and the first wait in seconds.
 _REMOVED_AT_ONCE = 16
 _TRIES = 3
@@ -118,18 +121,34 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
 
 
 def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
-    """Keeps the history of a table short, so that commits stay cheap.
+    """Keeps the history of a table short, so that commits stay cheap; the young stay for readers.
 
     A failure is no concern of the commit that it comes after: files that are left are orphans.
     """
-    if len(metadata.snapshots) < KEPT_SNAPSHOTS + _AT_ONCE:
+    keep, older_than = _by_default(metadata)
+    if keep is None:
         return metadata
     with contextlib.suppress(OSError, NimbleError):
-        if expire(metadata, reload, KEPT_SNAPSHOTS, None).snapshots:
+        if expire(metadata, reload, keep, older_than).snapshots:
             newest = reload()
             if newest.head() == metadata.head():
                 return newest
     return metadata
+
+
+def _by_default(metadata: ice.Metadata) -> tuple[int | None, Age | None]:
+    """What :func:`expire` is told after a commit; no number: there is nothing to expire yet."""
+    snapshots = metadata.snapshots
+    if len(snapshots) >= _MOST_SNAPSHOTS + _AT_ONCE:
+        return _MOST_SNAPSHOTS, None
+    return (KEPT_SNAPSHOTS, YOUNG) if superfluous(metadata) >= _AT_ONCE else (None, None)
+
+
+def superfluous(metadata: ice.Metadata) -> int:
+    """Snapshots beyond the newest that commits leave, without young ones."""
+    limit = instant_ms(YOUNG, "older_than")
+    older = metadata.snapshots[:-KEPT_SNAPSHOTS]
+    return sum(snapshot.timestamp_ms < limit for snapshot in older)
 
 
 def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:

@@ -95,13 +95,13 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
     blobs = {name for snapshot in left for name in named_blobs(snapshot)}
     ours = dict.fromkeys(name for snapshot in lost for name in named_blobs(snapshot))
     found += [before.blob_path(name) for name in ours if name not in blobs]
-    kept_statistics = {
+    described = {
         path
         for path, number in after.statistics_files()
         if after is not before or number not in gone
     }
-    ours = dict.fromkeys(path for path, number in before.statistics_files() if number in gone)
-    found += [path for path in ours if path not in kept_statistics]
+    lost_too = dict.fromkeys(path for path, number in before.statistics_files() if number in gone)
+    found += [path for path in lost_too if path not in described]
     if after is not before:
         there = set(after.metadata_files())
         found += [path for path in before.metadata_files() if path not in there]

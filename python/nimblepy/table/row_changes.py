@@ -361,6 +361,9 @@ class Conversion(RowChange):
         self.commit.forget = True
 
     def plan(self, metadata: ice.Metadata) -> bool:
+        before, now = self._base.head(), metadata.head()
+        if (before and before.id) != (now and now.id):
+            return self.rebase(self._base, metadata)
         members = self.files_of(metadata).members
         deletes = {file.path for member in members for file in member.deletes}
         self.commit.removed = {member.file.path for member in members} | deletes

@@ -34,6 +34,7 @@ from nimblepy.table.key_positions import given_keys
 from nimblepy.table.keyed_rows import Duplicates
 from nimblepy.table.maintain import (
     KEPT_SNAPSHOTS,
+    YOUNG,
     Age,
     Removal,
     census,
@@ -296,7 +297,7 @@ class Table(VersionedRows[FileSet]):
         except BaseException:
             discard(files)
             raise
-        return self._commit(change, metadata, begin)
+        return self._commit(change, begin)
 
     def _new_keys(self, metadata: ice.Metadata, files: Sequence[DataFile]) -> NewKeys | None:
         primary = metadata.primary_key()
@@ -339,7 +340,7 @@ class Table(VersionedRows[FileSet]):
         else:
             parse_filter(filter, metadata.schema())
             change = DeleteWhere("delete", (), self._current_files, filter)
-        return self._commit(change, metadata, begin)
+        return self._commit(change, begin)
 
     def upsert(
         self,
@@ -448,7 +449,7 @@ class Table(VersionedRows[FileSet]):
         except BaseException:
             discard(files)
             raise
-        return self._commit(change, metadata, begin)
+        return self._commit(change, begin)
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
         """Writes all rows anew in another format, which new files have from then on.
@@ -467,7 +468,7 @@ class Table(VersionedRows[FileSet]):
         rows = self._current_files(metadata)
         target = replace(target_of(metadata), data_format=data_format, rows_before=0)
         files = write_rows(rows.scan().to_reader(), target, progress=progress)
-        done = self._commit(Conversion(files, self._current_files, metadata), metadata, begin)
+        done = self._commit(Conversion(files, self._current_files, metadata), begin)
         self._set_property(property)
         return done
 
@@ -523,7 +524,7 @@ class Table(VersionedRows[FileSet]):
             wanted,
             self._newest,
             self._current_files,
-            lambda change, metadata: self._commit(change, metadata, begin),
+            lambda change: self._commit(change, begin),
         )
 
     def optimize_layout(
@@ -553,7 +554,7 @@ class Table(VersionedRows[FileSet]):
         return optimize(
             self._newest,
             self._current_files,
-            lambda change, metadata: self._commit(change, metadata, begin),
+            lambda change: self._commit(change, begin),
             budget=most,
             progress=progress,
         )
@@ -604,7 +605,7 @@ class Table(VersionedRows[FileSet]):
         files = describe_files(given, target_of(metadata), metadata.mapped_names(), defaults)
         change = Append(files, self._current_files, self._new_keys(metadata, files))
         change.owned = False
-        return self._commit(change, metadata, begin)
+        return self._commit(change, begin)
 
     def write_target(self) -> Target:
         """What files are like that other processes write for this table; it pickles.
@@ -657,7 +658,7 @@ class Table(VersionedRows[FileSet]):
         except BaseException:
             discard(files)
             raise
-        return self._commit(change, metadata, begin)
+        return self._commit(change, begin)
 
     def has_batch(self, batch: Batch) -> bool:
         """Whether this batch, or a later one of its name, is part of the newest snapshot."""
@@ -713,24 +714,17 @@ class Table(VersionedRows[FileSet]):
             ...     amount = tx.get(7)["amount"]
             ...     tx.upsert(pa.table({"id": [7], "amount": [amount - 5]}), update=["amount"])
         """
-        return Transaction(self._newest(), self._current_files, self._commit_newest)
-
-    def _commit_newest(self, change: RowChange, begin: float) -> Commit:
-        try:
-            metadata = self._newest()
-        except BaseException:
-            change.discard()
-            raise
-        return self._commit(change, metadata, begin)
+        return Transaction(self._newest(), self._current_files, self._commit)
 
     def _change(self, make: Callable[[ice.Metadata], RowChange]) -> Commit:
         """Makes a change for the newest metadata, and commits it."""
         begin = time.perf_counter()
-        metadata = self._newest()
-        return self._commit(make(metadata), metadata, begin)
+        return self._commit(make(self._newest()), begin)
 
-    def _commit(self, change: RowChange, metadata: ice.Metadata, begin: float) -> Commit:
+    def _commit(self, change: RowChange, begin: float) -> Commit:
+        """Commits a change, planned for what is the newest now: its files may have taken long."""
         try:
+            metadata = self._to_commit()
             if change.is_done(metadata):
                 change.discard()
                 something = False
@@ -764,6 +758,12 @@ class Table(VersionedRows[FileSet]):
             retries=retries,
             seconds=time.perf_counter() - begin,
         )
+
+    def _to_commit(self) -> ice.Metadata:
+        try:
+            return self._newest()
+        except InvalidArgumentError:
+            raise ConflictError(f"{self.name}: it was dropped", kind="table") from None
 
     def _move(self, metadata: ice.Metadata) -> None:
         """Makes the newest snapshot of some metadata this handle's."""
@@ -1011,7 +1011,7 @@ class Table(VersionedRows[FileSet]):
         older_than: Age = datetime.timedelta(days=3),
         dry_run: bool = False,
     ) -> Removal:
-        """Removes files below the table's location that no snapshot names.
+        """Removes files below the table's location that neither snapshots nor metadata name.
 
         Args:
             older_than: only files that were last changed before: an age, or an aware datetime.
@@ -1058,15 +1058,15 @@ class Table(VersionedRows[FileSet]):
         actions: dict[str, Callable[[], Any]] = {
             "compact": lambda: self.compact(target_bytes=target),
             "rewrite_manifests": self.rewrite_manifests,
-            "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS),
+            "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS, older_than=YOUNG),
         }
         return {item.action: actions[item.action]() for item in self.health().advice}
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.
 
-        ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, metadata, cubes),
-        ``reachable``, and the ids of the ``snapshots`` that name it.
+        ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, plan index, metadata,
+        cubes, statistics), ``reachable``, and the ids of the ``snapshots`` that name it.
         """
         return census(self._reload)
 

@@ -195,7 +195,7 @@ def current_space(rows: FileSet, layout: OTree, cubes: Blocks) -> Space:
 def optimize(
     newest: Callable[[], ice.Metadata],
     files_of: FilesOf,
-    commit: Callable[[RowChange, ice.Metadata], Commit],
+    commit: Callable[[RowChange], Commit],
     *,
     budget: int | None = None,
     progress: ProgressArg = None,
@@ -207,7 +207,7 @@ def optimize(
     Args:
         newest: gives the newest metadata.
         files_of: gives the rows of some metadata.
-        commit: commits a change made for some metadata.
+        commit: commits a change, planned for what is the newest then.
         budget: most bytes of files that are written anew; ``None``: as many as are worth it.
 
     Raises:
@@ -240,4 +240,4 @@ def optimize(
         raise
     finally:
         shown.finish()
-    return commit(change, metadata)
+    return commit(change)
