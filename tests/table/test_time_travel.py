@@ -9,7 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
-from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
+from pyiceberg.table.update import (
+    SetPartitionStatisticsUpdate,
+    SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
+)
 
 import nimblepy as nb
 
@@ -241,3 +245,54 @@ def test_statistics_of_other_engines_go_with_their_snapshot(
     assert not new & set(done.files)
     assert all(os.path.exists(path) for path in new)
     assert not table.remove_orphans(older_than=dt.timedelta(0)).files
+
+
+def _retain(lake: nb.Catalog, table: nb.Table, name: str, kind: str, **fields: int) -> None:
+    """Says how long snapshots stay, as other engines do; there is such a reference."""
+    known = lake.iceberg.load_table(("a", "b"))
+    number = known.metadata.refs[name].snapshot_id
+    update = SetSnapshotRefUpdate(ref_name=name, type=kind, snapshot_id=number, **fields)
+    lake.iceberg.commit_table(known, (), (update,))
+    table.refresh()
+
+
+def test_what_a_branch_says_of_its_snapshots_stays_and_holds(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(0, 1))
+    first = table.snapshot
+    assert first is not None
+    said = {"min_snapshots_to_keep": 3, "max_snapshot_age_ms": 1, "max_ref_age_ms": 10**12}
+    _retain(lake, table, "main", "branch", **said)
+
+    def now() -> dict[str, int | None]:
+        main = lake.iceberg.load_table(("a", "b")).metadata.refs["main"]
+        return {name: getattr(main, name) for name in said}
+
+    _instants(table, 5)
+    assert now() == said
+    assert len(table.expire(keep=1).snapshots) == 3
+    table.rollback(table.snapshots().column("snapshot_id")[0].as_py())
+    assert now() == said
+
+
+def test_a_branch_says_how_long_its_snapshots_stay(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(0, 1))
+    _retain(lake, table, "main", "branch", max_snapshot_age_ms=10**9)
+    _instants(table, 3)
+    assert table.expire(keep=1).snapshots == ()
+    with table.alter() as a:
+        a.set_properties({"history.expire.max-snapshot-age-ms": str(10**9)})
+    _retain(lake, table, "main", "branch", max_snapshot_age_ms=1)
+    assert len(table.expire(keep=1).snapshots) == 3
+
+
+def test_a_tag_goes_when_it_is_as_old_as_it_says(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(0, 1))
+    table.tag("short").tag("long")
+    _instants(table, 2)
+    table.tag("later")
+    table.append(rows(50, 1))
+    _retain(lake, table, "short", "tag", max_ref_age_ms=1)
+    _retain(lake, table, "long", "tag", max_ref_age_ms=10**9)
+    _retain(lake, table, "later", "tag", max_ref_age_ms=1)
+    assert len(table.expire(keep=1).snapshots) == 2
+    assert set(table.tags) == {"short", "long"}

@@ -950,6 +950,9 @@ class Metadata:
             name: Reference(
                 snapshot=ref.snapshot_id,
                 kind="tag" if ref.snapshot_ref_type == SnapshotRefType.TAG else "branch",
+                least_snapshots=ref.min_snapshots_to_keep,
+                snapshot_age_ms=ref.max_snapshot_age_ms,
+                age_ms=ref.max_ref_age_ms,
             )
             for name, ref in self.ice.metadata.refs.items()
         }
@@ -1575,9 +1578,7 @@ class SnapshotCommit:
         )
         updates = (
             AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate(
-                ref_name=self.branch, type=SnapshotRefType.BRANCH, snapshot_id=self.snapshot
-            ),
+            _reference_at(metadata, self.branch, self.snapshot, SnapshotRefType.BRANCH),
         )
         try:
             done = swap(metadata, requirements, updates)
@@ -2004,7 +2005,20 @@ def set_reference(
             AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),
             AssertRefSnapshotId(ref=name, snapshot_id=expected),
         ),
-        (SetSnapshotRefUpdate(ref_name=name, type=SnapshotRefType(kind), snapshot_id=snapshot),),
+        (_reference_at(metadata, name, snapshot, SnapshotRefType(kind)),),
+    )
+
+
+def _reference_at(metadata: Metadata, name: str, snapshot: int, kind: str) -> SetSnapshotRefUpdate:
+    """A tag or branch at another snapshot, with what it says of how long snapshots stay."""
+    known = metadata.references.get(name)
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=kind,
+        snapshot_id=snapshot,
+        min_snapshots_to_keep=None if known is None else known.least_snapshots,
+        max_snapshot_age_ms=None if known is None else known.snapshot_age_ms,
+        max_ref_age_ms=None if known is None else known.age_ms,
     )
 
 

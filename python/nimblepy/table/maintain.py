@@ -17,6 +17,7 @@ from nimblepy.io.location import locate
 from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import _iceberg as ice
+from nimblepy.table.model import Reference, Snapshot
 from nimblepy.table.places import readable_path, remove_file
 from nimblepy.table.reachable import reachable_by_kind, reachable_files, unreachable
 
@@ -97,27 +98,45 @@ def expire(
 
 def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -> list[int]:
     properties = metadata.properties
-    least = max(1 if keep is None else at_least("keep", keep, 1), int(properties.get(_MIN_KEPT, 1)))
+    wanted = 1 if keep is None else at_least("keep", keep, 1)
     age: Age = older_than if older_than is not None else _DEFAULT_AGE
-    limit = instant_ms(age, "older_than")
+    latest = instant_ms(age, "older_than")
     if older_than is None and keep is not None:
-        limit = 1 << 62
-    if _MAX_AGE in properties:
-        limit = min(limit, int(time.time() * 1000) - int(properties[_MAX_AGE]))
+        latest = 1 << 62
+    now = int(time.time() * 1000)
+    least = int(properties.get(_MIN_KEPT, 1))
+    longest = int(properties[_MAX_AGE]) if _MAX_AGE in properties else None
+
+    def limit(age_ms: int | None) -> int:
+        return latest if age_ms is None else min(latest, now - age_ms)
+
     kept: set[int] = set()
-    for reference in metadata.references.values():
+    judged: set[int] = set()  # of branches, which may say how long theirs stay
+    for name, reference in metadata.references.items():
         head = metadata.snapshot(reference.snapshot)
+        if head is None or _is_over(name, reference, head, now):
+            continue
+        if reference.kind == "tag":
+            kept.add(head.id)
+            continue
+        ours = least if reference.least_snapshots is None else reference.least_snapshots
+        since = limit(longest if reference.snapshot_age_ms is None else reference.snapshot_age_ms)
         for i, snapshot in enumerate(metadata.ancestors(head)):
-            newest = i < (least if reference.kind == "branch" else 1)
-            if newest or (reference.kind == "branch" and snapshot.timestamp_ms >= limit):
+            judged.add(snapshot.id)
+            if i < max(wanted, ours) or snapshot.timestamp_ms >= since:
                 kept.add(snapshot.id)
-            if reference.kind == "tag":
-                break
     return [
         snapshot.id
         for snapshot in metadata.snapshots
-        if snapshot.id not in kept and snapshot.timestamp_ms < limit
+        if snapshot.id not in kept
+        and (snapshot.id in judged or snapshot.timestamp_ms < limit(longest))
     ]
+
+
+def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
+    """Whether a tag or branch has been there for as long as it was to be."""
+    age = reference.age_ms
+    return age is not None and name != ice.MAIN and now - head.timestamp_ms > age
 
 
 def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:

@@ -181,7 +181,16 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A tag or a branch."""
+    """A tag or a branch.
+
+    Attributes:
+        least_snapshots, snapshot_age_ms: how many of a branch stay at least, and how long;
+            ``None``: as the table's properties say.
+        age_ms: how long it stays itself; ``None``: for ever.
+    """
 
     snapshot: int
     kind: Literal["tag", "branch"]
+    least_snapshots: int | None = None
+    snapshot_age_ms: int | None = None
+    age_ms: int | None = None
