@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -296,3 +299,51 @@ def test_a_tag_goes_when_it_is_as_old_as_it_says(lake: nb.Catalog) -> None:
     _retain(lake, table, "later", "tag", max_ref_age_ms=1)
     assert len(table.expire(keep=1).snapshots) == 2
     assert set(table.tags) == {"short", "long"}
+
+
+def test_a_clock_that_goes_back(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.table import update as ice_update
+
+    from nimblepy.table import _iceberg as ice
+
+    class Clock:
+        """An hour late."""
+
+        sleep = staticmethod(time.sleep)
+
+        @staticmethod
+        def time() -> float:
+            return time.time() - 3600
+
+    class Datetime(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Datetime:
+            return super().now(tz) - dt.timedelta(hours=1)
+
+    table = lake.create_table("a.b", rows(0, 1))
+    first = table.snapshot
+    assert first is not None
+    table.append(rows(10, 1))
+
+    def metadata() -> Any:
+        return lake.iceberg.load_table(("a", "b")).metadata
+
+    before = metadata().last_updated_ms
+    monkeypatch.setattr(ice, "time", Clock)
+    monkeypatch.setattr(ice_update, "datetime", Datetime)
+    steps: list[Callable[[], object]] = [
+        lambda: table.tag("one"),
+        lambda: table.append(rows(20, 1)),
+        lambda: table.rollback(first),
+        lambda: table.append(rows(30, 1)),
+    ]
+    for step in steps:
+        step()
+        now = metadata()
+        times = [entry.timestamp_ms for entry in now.snapshot_log]
+        assert times == sorted(set(times))
+        assert times[-1] <= now.last_updated_ms
+        assert before < now.last_updated_ms < before + 1000
+        before = now.last_updated_ms
+    instants = [dt.datetime.fromtimestamp(t / 1000, dt.UTC) for t in times]
+    assert [table.at(time=at).num_rows for at in instants] == [1, 2, 3, 1, 2]

@@ -443,9 +443,14 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
     """The metadata after some updates, which shares with that of before what they leave alone."""
     context = ice_update._TableMetadataUpdateContext()
     made = base
+    # Time does not go back in the metadata, though clocks do; readers refuse a log that does.
+    earliest = base.last_updated_ms + 1
     for update in updates:
         log = made.snapshot_log
         made = ice_update._apply_table_update(update, made, context)
+        if len(made.snapshot_log) > len(log) and made.snapshot_log[-1].timestamp_ms < earliest:
+            entry = made.snapshot_log[-1].model_copy(update={"timestamp_ms": earliest})
+            made = made.model_copy(update={"snapshot_log": [*made.snapshot_log[:-1], entry]})
         if isinstance(update, RemoveSnapshotsUpdate):
             gone = set(update.snapshot_ids)
             made = made.model_copy(
@@ -459,8 +464,9 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
             )
     if context.has_changes():
         made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
-        if made.last_updated_ms == base.last_updated_ms:
-            made = made.model_copy(update={"last_updated_ms": int(time.time() * 1000)})
+        untold = made.last_updated_ms == base.last_updated_ms
+        updated = int(time.time() * 1000) if untold else made.last_updated_ms
+        made = made.model_copy(update={"last_updated_ms": max(updated, earliest)})
     made.spec().check_compatible(made.schema())
     made.sort_order().check_compatible(made.schema())
     return made
@@ -1554,12 +1560,13 @@ class SnapshotCommit:
         }
         records = [self._list_record(item) for item in numbered]
         _write(ice.io.new_output(path), container(_list_records.schema, header, records))
-        last = max((item.timestamp_ms for item in ice.metadata.snapshots), default=0)
+        times = [item.timestamp_ms for item in ice.metadata.snapshots]
+        last = max([ice.metadata.last_updated_ms, *times])
         snapshot = IceSnapshot(
             snapshot_id=self.snapshot,
             parent_snapshot_id=None if parent is None else parent.id,
             sequence_number=sequence,
-            # Later than all others, so that a time means one snapshot.
+            # Later than all there is, so that a time means one snapshot.
             timestamp_ms=max(int(time.time() * 1000), last + 1),
             manifest_list=path,
             summary=Summary(
