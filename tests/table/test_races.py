@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 import nimblepy as nb
-from nimblepy.table import compact, maintain, plan
+from nimblepy.table import compact, deletes, maintain, plan
 from nimblepy.table import table as tables
 from nimblepy.table.plan import clear_caches
 from nimblepy.table.write import write_rows
@@ -362,3 +364,22 @@ def test_a_table_that_is_dropped_while_rows_are_written(
     monkeypatch.setattr(tables, "write_rows", slow)
     with pytest.raises(nb.ConflictError, match="dropped"):
         table.append(rows(3))
+
+
+def test_threads_that_miss_a_delete_file_together(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create_table("a.b", rows(1, 2, 3))
+    table.delete("k = 2")
+    (file,) = (entry.file for entry in table.current.plan.delete_files())
+    read, both = deletes._read, threading.Barrier(2)
+
+    def together(file: Any) -> Any:
+        both.wait(timeout=60)
+        return read(file)
+
+    monkeypatch.setattr(deletes, "_read", together)
+    cache = deletes._Cache()
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(cache.get, [file, file]))
+    assert cache._bytes == sum(len(gone) * 8 for gone in found[0].values()) == 8

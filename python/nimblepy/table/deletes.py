@@ -70,8 +70,9 @@ class _Cache:
                 return known
         found = _read(file)
         with self._lock:
-            self._files[file.path] = found
-            self._bytes += _size(found)
+            if file.path not in self._files:
+                self._files[file.path] = found
+                self._bytes += _size(found)
             while self._bytes > _KEPT_BYTES and len(self._files) > 1:
                 self._bytes -= _size(self._files.popitem(last=False)[1])
         return found
