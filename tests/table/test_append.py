@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -237,3 +238,40 @@ def test_few_files_are_written_and_read(lake: nb.Catalog, tmp_path: Path) -> Non
     opened.clear()
     assert fresh.refresh().num_rows == ROWS.num_rows - 900 + 15
     assert not [name for name in opened if name.endswith(".json")]
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_names_of_files_are_on_the_disk_before_the_swap(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: Any
+) -> None:
+    from nimblepy.table import _iceberg as ice
+
+    sync, synced = os.fsync, []
+
+    def recorded(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64()}), data_format=data_format)
+    location = table.location.removeprefix("file://")
+    warehouse = os.path.dirname(os.path.dirname(location))
+    assert {warehouse, os.path.dirname(location), location, f"{location}/metadata"} <= set(synced)
+    ended: list[int] = []
+    write = ice._SqlCatalog._write_metadata
+
+    def written(*arguments: Any, **keywords: Any) -> None:
+        write(*arguments, **keywords)
+        ended.append(len(synced))
+
+    monkeypatch.setattr(ice._SqlCatalog, "_write_metadata", written)
+    synced.clear()
+    table.append(pa.table({"k": [1]}))
+    (end,) = ended
+    before = synced[:end]
+    named = [i for i, path in enumerate(before) if os.path.isfile(path)]
+    for i in named:
+        assert os.path.dirname(before[i]) in before[i + 1 :]
+    assert location in before
+    assert any(before[i].endswith(".metadata.json") for i in named)
+    assert any(before[i].endswith(".parquet") for i in named) == (data_format == "parquet")

@@ -32,6 +32,7 @@ from nimblepy.files.manifest import (
     read_manifest,
 )
 from nimblepy.io.log import logger
+from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
 
 _log = logger(__name__)
@@ -116,7 +117,7 @@ def publish(
             for old, new in zip(files, entries, strict=True):
                 os.utime(os.path.join(staged, old.file))
                 os.replace(os.path.join(staged, old.file), os.path.join(directory, new.file))
-            _sync(directory)
+            sync_path(directory)
             moved = True
         else:
             for entry in entries:
@@ -262,14 +263,14 @@ def _put(directory: str, manifest: Manifest) -> bool:
     temporary = os.path.join(folder, f".{uuid.uuid4().hex}.tmp")
     write(manifest.table, temporary, cluster_by="lower_key", metadata=manifest.metadata())
     try:
-        _sync(temporary)
+        sync_path(temporary)
         # A link, unlike a rename, fails where the name is taken.
         os.link(temporary, os.path.join(directory, manifest_name(manifest.version)))
     except FileExistsError:
         return False
     finally:
         _remove(temporary)
-    _sync(folder)
+    sync_path(folder)
     before = os.path.join(directory, manifest_name(manifest.version - 1))
     if manifest.version > 1 and not os.path.exists(before):
         # This commit took longer than versions are kept: others have used the number of this
@@ -277,14 +278,6 @@ def _put(directory: str, manifest: Manifest) -> bool:
         _remove(os.path.join(directory, manifest_name(manifest.version)))
         return False
     return True
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _names(path: str) -> list[str]:

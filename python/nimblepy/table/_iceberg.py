@@ -148,6 +148,7 @@ from nimblepy.errors import (
     UnsupportedVersionError,
 )
 from nimblepy.expr import nodes
+from nimblepy.io.sync import sync_path
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.schema.names import ColumnName
@@ -416,7 +417,21 @@ class _SqlCatalog(SqlCatalog):
             )
             with io.new_output(metadata_path).create() as sink:
                 sink.write(text.encode())
+        self._sync_names(metadata.location, metadata_path)
         self._known.put(metadata_path, metadata)
+
+    def _sync_names(self, location: str, metadata_path: str) -> None:
+        """Puts the names of all metadata files, and of new directories, on the disk."""
+        folder, root = local_path(metadata_path), local_path(location)
+        if folder is None or root is None:
+            return
+        if self._parse_metadata_version(metadata_path) == 0:  # the table is new
+            root = local_path(self.properties.get("warehouse", location)) or root
+        folder = os.path.dirname(folder)
+        sync_path(folder)
+        while folder.startswith(root.rstrip("/") + "/"):
+            folder = os.path.dirname(folder)
+            sync_path(folder)
 
     def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
         with self._clean():
@@ -1532,6 +1547,7 @@ class SnapshotCommit:
                 but what the next one uses again.
         """
         self._passing = []
+        self._sync_names()
         try:
             return self._attempt(metadata)
         except SwapInDoubt:
@@ -1541,6 +1557,13 @@ class SnapshotCommit:
         except (SwapLost, FilesGone):
             self._forget(metadata.ice.io, self._passing)
             raise
+
+    def _sync_names(self) -> None:
+        """Puts the names of new Parquet files on the disk; those of nimble files are there."""
+        paths = [local_path(file.path) for file in self.added if file.format == "PARQUET"]
+        for folder in {os.path.dirname(path) for path in paths if path is not None}:
+            with contextlib.suppress(FileNotFoundError):  # the table was dropped, as the swap says
+                sync_path(folder)
 
     def _attempt(self, metadata: Metadata) -> Metadata:
         ice = metadata.ice
