@@ -531,7 +531,9 @@ class FilesSource(FixedRows):
 
         types = key_columns(self.schema, cluster).types
         reader = _core.FilesPointReader(
-            pa.RecordBatch.from_arrays([pa.array([], kind) for kind in types], list(in_order)),
+            pa.RecordBatch.from_arrays(
+                [pa.array([], kind) for kind in types], [output_name(name) for name in in_order]
+            ),
             [(key.descending, key.nulls_first) for key in cluster],
             [asked.index(name) for name in in_order],
             *bounds.ends,

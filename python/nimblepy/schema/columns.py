@@ -119,7 +119,7 @@ def key_name(schema: pa.Schema, column: Column) -> ColumnName:
 def unknown_column_message(schema: pa.Schema, name: str) -> str:
     """Says that ``name`` is missing, with the closest names, or all of them when few."""
     known = [show_path(path) for path in column_paths(schema)]
-    column, *words = name.split()
+    column, *words = name.split() or [""]
     if column in known and words and words[0].lower() in ("asc", "desc"):
         down = ", descending=True" * (words[0].lower() == "desc")
         return f"unknown column {name!r}; did you mean nimblepy.SortKey({column!r}{down})?"
