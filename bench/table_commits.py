@@ -86,8 +86,9 @@ def upserts(folder: Path, asked: argparse.Namespace) -> None:
     lake = nb.connect(folder)
     table = lake.create_table("bench.upserts", batch(np.arange(0), 0).schema, primary_key="key")
     table.append(batch(np.arange(asked.base, dtype=np.int64) * 2, 0))
-    last = np.full(2 * asked.base, -1, dtype=np.int64)  # the commit of each key
-    last[::2] = 0
+    ends = 2 * max(asked.base, asked.commits * asked.rows)  # new keys for every commit
+    last = np.full(ends, -1, dtype=np.int64)  # the commit of each key
+    last[: 2 * asked.base : 2] = 0
     choose = np.random.default_rng(1)
     costs: list[float] = []
     compactions: list[float] = []
