@@ -31,6 +31,11 @@ def _table(lake: nb.Catalog, commits: int, **keywords: Any) -> Table:
     return table
 
 
+def _reachable(table: Table) -> set[str]:
+    found = [item for some in reachable_files(table._metadata) for item in some.to_pylist()]
+    return {path.removeprefix("file://") for path in found}
+
+
 def _rows(i: int) -> pa.Table:
     return pa.table({"g": [i % 2] * 3, "k": [i, i + 5, 100 + i]})
 
@@ -125,7 +130,7 @@ def test_expiry_removes_exactly_what_nothing_names(lake: nb.Catalog, indexed: bo
     assert set(planned.files) <= set(done.files)
     gone = before - _below(table)
     assert {path for path in done.files if path in before} == gone
-    reachable = {path.removeprefix("file://") for path in reachable_files(table._metadata)}
+    reachable = _reachable(table)
     assert _below(table) == reachable
     census = table.census()
     assert all(census["reachable"].to_pylist())
@@ -171,7 +176,7 @@ def test_commits_keep_a_hundred_snapshots(
     table = _table(lake, 14)
     assert 4 <= table.snapshots().num_rows < 7
     assert table.num_rows == 42
-    reachable = {path.removeprefix("file://") for path in reachable_files(table._metadata)}
+    reachable = _reachable(table)
     assert _below(table) == reachable
     with table.alter() as a:
         a.set_properties({"history.expire.min-snapshots-to-keep": "9"})
@@ -228,7 +233,5 @@ def test_expiry_beside_writers(lake: nb.Catalog) -> None:
     again = lake.table("a.b")
     assert again.to_table().num_rows == 6 * 3 + 5 * 3 - 5
     again.expire(keep=1)
-    reachable = {
-        path.removeprefix("file://") for path in reachable_files(lake.table("a.b")._metadata)
-    }
+    reachable = _reachable(lake.table("a.b"))
     assert _below(table) == reachable

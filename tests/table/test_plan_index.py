@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,7 @@ def _planned(table: Table, conjuncts: Any = ()) -> dict[str, tuple[Any, ...]]:
 
 
 def _index_path(table: Table) -> str:
-    path = plan_index.path_of(table._metadata, table._metadata.head())
-    assert path is not None
+    (path,) = plan_index.paths_of(table._metadata, table._metadata.head())
     return readable_path(path)
 
 
@@ -54,7 +54,7 @@ def test_the_index_and_the_manifests_agree(lake: nb.Catalog, seed: int) -> None:
     reads = table._metadata.reads
     for filter, files in zip(filters, expected, strict=True):
         assert _planned(table, filter.conjuncts) == files, filter
-    assert plan_index.index_of(table._metadata, table._metadata.head()) is not None
+    assert len(plan_index.parts_of(table._metadata, table._metadata.head())) == 1
     assert table._metadata.reads - reads <= 2 * len(filters) + 1  # no manifest is among them
 
 
@@ -123,6 +123,108 @@ def test_a_damaged_index_costs_time_only(lake: nb.Catalog, damage: str, tmp_path
 
 def _unindexed(table: Table) -> Table:
     return table.at(snapshot=table.snapshots()["snapshot_id"][-2].as_py())
+
+
+_Change = Callable[[pa.Table], pa.Table]
+
+
+def _set(name: str, change: Callable[[list[Any]], list[Any]]) -> _Change:
+    def changed(rows: pa.Table) -> pa.Table:
+        at = rows.schema.get_field_index(name)
+        field = rows.schema.field(at)
+        return rows.set_column(at, field, pa.array(change(rows[name].to_pylist()), field.type))
+
+    return changed
+
+
+_LIES: dict[str, _Change] = {
+    "a file too few": lambda rows: rows.slice(1),
+    "a file too many": lambda rows: pa.concat_tables([rows, rows.slice(4, 1)]),
+    "a manifest that is not there": _set("manifest", lambda old: [99, *old[1:]]),
+    "a manifest below zero": _set("manifest", lambda old: [-1, *old[1:]]),
+    "more rows": _set("rows", lambda old: [old[0] + 1, *old[1:]]),
+    "no path": _set("path", lambda old: [None, *old[1:]]),
+    "no rows": _set("rows", lambda old: [None, *old[1:]]),
+    "another spec": _set("spec", lambda old: [7, *old[1:]]),
+    "no spec": lambda rows: rows.drop_columns(["spec"]),
+    "no partition": lambda rows: rows.drop_columns(["p1000"]),
+    "rows as text": lambda rows: rows.set_column(
+        rows.schema.get_field_index("rows"), "rows", rows["rows"].cast(pa.string())
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", _LIES)
+def test_an_index_that_lies_is_not_believed(lake: nb.Catalog, lie: str) -> None:
+    """Its checksums are right: another program, or an error in this one, has written it."""
+    table = _many(lake)
+    table.rewrite_manifests()
+    path = _index_path(table)
+    expected = _planned(_unindexed(table))
+    file = nb.open(path)
+    rows, said = _LIES[lie](file.to_table()), file.metadata
+    file.close()
+    nb.write(rows, path, metadata=dict(said))
+    plan.clear_caches()
+    again = lake.table("a.b")
+    assert _planned(again) == expected
+    assert plan_index.parts_of(again._metadata, again._metadata.head()) == []
+
+
+def test_a_new_part_is_written_for_what_is_new(
+    lake: nb.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    plain = plan_index.write
+
+    def counted(rows: pa.Table, *arguments: Any, **keywords: Any) -> Any:
+        written.append(rows.num_rows)
+        return plain(rows, *arguments, **keywords)
+
+    monkeypatch.setattr(plan_index, "write", counted)
+    table = table_files.make_table(str(tmp_path / "lake"), 1100, per_day=10, per_manifest=1100)
+    table.rewrite_manifests()
+    assert written == []  # of one manifest, an index would be no help
+    table = lake.table("bench.events")
+    day = 200
+    sizes = []
+    for _ in range(12):
+        for _ in range(4):
+            day += 1
+            table.append(_event(day))
+        expected = _paths(table)
+        before = len(written)
+        assert table.rewrite_manifests().files == len(expected)
+        assert len(written) == before + 1
+        plan.clear_caches()
+        assert _paths(lake.table("bench.events")) == expected
+        parts = plan_index.parts_of(table._metadata, table._metadata.head())
+        sizes = [part.file.num_rows for part in parts]
+        assert len(expected) <= sum(sizes) < 2 * len(expected)
+        assert len(sizes) <= 4
+    assert sum(written) < 1104 + 5 * 48  # and not twelve times some 1,100
+    assert table.health().uncovered_manifests == 0
+    table.expire(keep=1, older_than=datetime.timedelta(0))
+    assert table.remove_orphans(older_than=datetime.timedelta(0)).files == ()
+    assert table.census()["kind"].to_pylist().count("plan index") == len(sizes)
+    os.remove(readable_path(parts[-1].path))
+    plan.clear_caches()
+    again = lake.table("bench.events")
+    assert _paths(again) == expected
+    kept = plan_index.parts_of(again._metadata, again._metadata.head())
+    assert [part.path for part in kept] == [part.path for part in parts[:-1]]
+
+
+def _paths(table: Table) -> list[str]:
+    metadata = table._metadata
+    members = SnapshotPlan(metadata, metadata.head(), None).members()
+    return sorted(members.files.paths.to_pylist())
+
+
+def _event(day: int) -> list[dict[str, Any]]:
+    stamp = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=table_files.FIRST_DAY + day)
+    return [{"event_ts": stamp, "user_id": day, "region": "eu", "action": "view", "price": 1.0,
+             "session": "0", "page": "/", "count": 1}]  # fmt: skip
 
 
 def test_commits_after_an_index_are_seen(lake: nb.Catalog) -> None:

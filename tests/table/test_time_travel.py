@@ -19,6 +19,8 @@ from pyiceberg.table.update import (
 )
 
 import nimblepy as nb
+from nimblepy.table import _iceberg as ice
+from nimblepy.table import adding, maintain
 
 
 def rows(first: int, count: int = 10) -> pa.Table:
@@ -347,3 +349,43 @@ def test_a_clock_that_goes_back(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatc
         before = now.last_updated_ms
     instants = [dt.datetime.fromtimestamp(t / 1000, dt.UTC) for t in times]
     assert [table.at(time=at).num_rows for at in instants] == [1, 2, 3, 1, 2]
+
+
+def _old_file(table: nb.Table, name: str) -> str:
+    """A file below the table that nothing names, a month old."""
+    path = os.path.join(ice.local_path(table.location) or "", "data", name)
+    nb.write(table.to_table().slice(0, 1), path)
+    then = time.time() - 30 * 86_400
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.mark.parametrize("when", ["before the last look", "after it"])
+def test_old_files_that_are_added_meanwhile_stay(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    table = lake.create_table("a.b", pa.table({"n": range(4)}))
+    adopted, orphan = _old_file(table, "adopted.nimble"), _old_file(table, "orphan.nimble")
+    other = lake.table("a.b")
+    if when == "after it":
+        plain, steps = maintain._remove_all, [lambda: other.add_files([adopted])]
+
+        def late(*arguments: Any) -> Any:
+            while steps:
+                steps.pop()()
+            return plain(*arguments)
+
+        monkeypatch.setattr(maintain, "_remove_all", late)
+    else:  # by an engine that does not make it young
+        monkeypatch.setattr(adding, "_make_young", lambda *_: None)
+        listed = maintain._files_below
+
+        def listing(location: str) -> Any:
+            found = listed(location)
+            other.add_files([adopted])
+            return found
+
+        monkeypatch.setattr(maintain, "_files_below", listing)
+    assert table.remove_orphans().files == (orphan,)
+    assert not os.path.exists(orphan)
+    assert sorted(lake.table("a.b").to_table()["n"].to_pylist()) == [0, 0, 1, 2, 3]

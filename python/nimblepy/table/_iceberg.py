@@ -75,8 +75,11 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions import visitors as ice_visitors
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
     DEFAULT_READ_VERSION,
+    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
+    PARTITION_FIELD_SUMMARY_TYPE,
     UNASSIGNED_SEQ,
     DataFileContent,
     FileFormat,
@@ -84,10 +87,10 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    PartitionFieldSummary,
     construct_partition_summaries,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
-    read_manifest_list,
 )
 from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.partitioning import PartitionField as IcePartitionField
@@ -143,6 +146,7 @@ from pyiceberg.utils.config import Config
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from nimblepy.errors import (
+    CorruptFileError,
     InvalidArgumentError,
     NimbleError,
     UnsupportedVersionError,
@@ -154,7 +158,16 @@ from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import is_nan
-from nimblepy.table.avro import container, encoded_long, read_container
+from nimblepy.table.avro import (
+    BAD_BYTES,
+    Source,
+    by_field_id,
+    container,
+    encoded_long,
+    fields_by_id,
+    read_container,
+    records_of,
+)
 from nimblepy.table.manifests import ManifestFiles, RawEntry, manifest_files
 from nimblepy.table.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.model import (
@@ -1046,22 +1059,36 @@ class Metadata:
             return list(known)
         self.reads += 1
         try:
-            found = list(read_manifest_list(self.ice.io.new_input(snapshot.manifest_list)))
+            with self.ice.io.new_input(snapshot.manifest_list).open() as source:
+                data = source.read()
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is gone; "
                 "the snapshot has expired. Call refresh()"
             ) from error
-        _lists.put(snapshot.manifest_list, [_plain_manifest(item) for item in found])
-        return self.manifests(snapshot)
+        fields = {
+            number: len(spec.fields) for number, spec in self.ice.metadata.specs().items()
+        }  # fmt: skip
+        with _decoding(snapshot.manifest_list, "manifest list"):
+            records = _records(data, snapshot.manifest_list)
+            found = [_plain_manifest(_listed(record, fields)) for record in records]
+        _lists.put(snapshot.manifest_list, found)
+        return list(found)
 
     def entries(self, manifest: Manifest) -> list[Entry]:
         """The live files of a manifest. Cost: one read."""
-        self.reads += 1
         return [
             Entry(_plain_file(entry.data_file), entry.sequence_number or 0, manifest.path, entry)
-            for entry in manifest.raw.fetch_manifest_entry(self.ice.io)
+            for entry in self._raw_entries(manifest)
+            if entry.status != ManifestEntryStatus.DELETED
         ]
+
+    def _raw_entries(self, manifest: Manifest) -> list[ManifestEntry]:
+        """All files of a manifest, removed ones too, as the library has them."""
+        data = self._read(manifest.path)
+        spec = self._ice_spec(manifest.spec_id)
+        with _decoding(manifest.path, "manifest"):
+            return [_entry(record, manifest.raw, spec) for record in _records(data, manifest.path)]
 
     def columns(self, manifest: Manifest) -> ManifestFiles:
         """The live files of a manifest, as columns. Cost: one read."""
@@ -1090,10 +1117,12 @@ class Metadata:
         return files, found
 
     def _decoded(self, manifest: Manifest, raw: list[RawEntry] | None) -> tuple[ManifestFiles, Any]:
-        self.reads += 1
-        with self.ice.io.new_input(manifest.path).open() as source:
-            data = source.read()
+        data = self._read(manifest.path)
         container = read_container(data, new_decoder, _decompressor, manifest.path)
+        with _decoding(manifest.path, "manifest"):
+            fields = dict(fields_by_id(dict(fields_by_id(container.schema))[2]))[102]["fields"]
+            if len(fields) != len(self._ice_spec(manifest.spec_id).fields):
+                raise ValueError(f"{len(fields)} partition fields, of spec {manifest.spec_id}")
         files = manifest_files(
             container,
             new_decoder,
@@ -1135,8 +1164,7 @@ class Metadata:
         for manifest in self.manifests(snapshot):
             if manifest.raw.added_snapshot_id != snapshot.id:
                 continue
-            self.reads += 1
-            for entry in manifest.raw.fetch_manifest_entry(self.ice.io, discard_deleted=False):
+            for entry in self._raw_entries(manifest):
                 if entry.snapshot_id == snapshot.id and entry.status in kinds:
                     file, sequence = _plain_file(entry.data_file), entry.sequence_number or 0
                     kinds[entry.status].append(Entry(file, sequence, manifest.path, entry))
@@ -1177,6 +1205,112 @@ def _decompressor(name: str) -> Callable[[bytes], bytes] | None:
         raise ValueError(f"the codec {name!r}; pyiceberg has {', '.join(KNOWN_CODECS)}")
     codec = KNOWN_CODECS[name]
     return None if codec is None else codec.decompress
+
+
+@contextlib.contextmanager
+def _decoding(path: str, what: str) -> Iterator[None]:
+    """Bytes that are not what their schema says, or what Iceberg says, are damaged."""
+    try:
+        yield
+    except BAD_BYTES as error:
+        raise CorruptFileError(f"{path}: not a {what}: {error!r}") from error
+
+
+def _records(data: bytes, path: str) -> Iterator[dict[int | None, Any]]:
+    """The records of an Avro file, by field ids."""
+    container = read_container(data, new_decoder, _decompressor, path)
+    schema = container.schema
+    for record in records_of(container, Source(container.records, new_decoder)):
+        yield by_field_id(schema, record)
+
+
+# Types of values in memory of the fields of manifests and of their lists.
+_IN_MEMORY: dict[type[IcebergType], type] = {
+    BinaryType: bytes,
+    BooleanType: bool,
+    IntegerType: int,
+    LongType: int,
+    ListType: list,
+    MapType: dict,
+    StringType: str,
+    StructType: dict,
+}
+_LISTED = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION].fields
+_ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION].fields
+_FILE = DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields
+
+
+def _values(fields: Sequence[NestedField], record: Mapping[int | None, Any]) -> list[Any]:
+    """The values of a record in the order of fields of the specification.
+
+    Raises:
+        ValueError: one is missing, or of another type.
+    """
+    found = []
+    for item in fields:
+        value = record.get(item.field_id)
+        if value is None:
+            value = item.initial_default
+            if value is None and item.required:
+                raise ValueError(f"{item.name} is missing")
+        elif not isinstance(value, _IN_MEMORY[type(item.field_type)]):
+            raise ValueError(f"{item.name} is {value!r}, expected {item.field_type}")
+        elif isinstance(value, dict) and isinstance(item.field_type, MapType):
+            kind = _IN_MEMORY[type(item.field_type.value_type)]
+            if not all(type(k) is int and isinstance(v, kind) for k, v in value.items()):
+                raise ValueError(f"{item.name} is {value!r}, expected {item.field_type}")
+        found.append(value)
+    return found
+
+
+def _listed(record: Mapping[int | None, Any], fields: Mapping[int, int]) -> ManifestFile:
+    """What a manifest list says of a manifest.
+
+    Args:
+        fields: how many partition fields each spec has.
+    """
+    made = ManifestFile(*_values(_LISTED, record))
+    made[3] = ManifestContent(made.content)
+    if made.partition_spec_id not in fields:
+        raise ValueError(f"partition spec {made.partition_spec_id}, which the table has not")
+    for i in (1, *range(7, 13)):
+        if made[i] is not None and made[i] < 0:
+            raise ValueError(f"{_LISTED[i].name} is {made[i]}")
+    if made.partitions is not None:
+        summaries = [
+            PartitionFieldSummary(*_values(PARTITION_FIELD_SUMMARY_TYPE.fields, item))
+            for item in made.partitions
+        ]
+        if len(summaries) != fields[made.partition_spec_id]:
+            raise ValueError(f"{len(summaries)} partition fields, of {made.manifest_path}")
+        made[13] = summaries
+    return made
+
+
+def _entry(
+    record: Mapping[int | None, Any], manifest: ManifestFile, spec: PartitionSpec
+) -> ManifestEntry:
+    """A file that a manifest lists, with what it inherits from the manifest."""
+    made = ManifestEntry(*_values(_ENTRY, record))
+    made.status = ManifestEntryStatus(made.status)
+    file = IceDataFile(*_values(_FILE, record[2]))
+    file[0] = DataFileContent(file.content)
+    file[2] = FileFormat(file.file_format)
+    values = record[2][102]
+    file[3] = Record(*(values[item.field_id] for item in spec.fields))
+    if file.record_count < 0 or file.file_size_in_bytes < 0:
+        raise ValueError(f"{file.record_count} rows, {file.file_size_in_bytes} bytes")
+    file.spec_id = manifest.partition_spec_id
+    made.data_file = file
+    if made.snapshot_id is None and manifest.added_snapshot_id is not None:
+        made.snapshot_id = manifest.added_snapshot_id
+    # Files that a commit adds have its number, and those of version 1 of the format none.
+    if manifest.sequence_number == 0 or made.status == ManifestEntryStatus.ADDED:
+        if made.sequence_number is None:
+            made.sequence_number = manifest.sequence_number
+        if made.file_sequence_number is None:
+            made.file_sequence_number = manifest.sequence_number
+    return made
 
 
 def _total(added: int | None, existing: int | None) -> int:
@@ -1316,7 +1450,8 @@ class Pruner:
             evaluator = self._by_manifest[manifest.spec_id] = ice_visitors.manifest_evaluator(
                 spec, self._schema, self._projected(spec)
             )
-        return bool(evaluator(manifest.raw))
+        with _decoding(manifest.path, "manifest with bounds of partitions"):
+            return bool(evaluator(manifest.raw))
 
     @cached_property
     def metrics_test(self) -> Test:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +52,23 @@ def describe_files(
     twice = next((path for path in found if found.count(path) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"add_files: {twice} is given twice")
+    _make_young(found, target.location)
     files = [_describe(path, target, names, defaults) for path in found]
     _warn_of_other_tables(found, target.location)
     return [file for file in files if file.rows]
+
+
+def _make_young(paths: Sequence[str], location: str) -> None:
+    """Files that lie in the table's own directory are no orphans for anybody who looks now.
+
+    Until the commit they are named by nothing, and they may be as old as what is removed.
+    """
+    own = os.path.realpath(readable_path(location))
+    for path in paths:
+        local = os.path.realpath(readable_path(path))
+        if local.startswith(own + os.sep):
+            with contextlib.suppress(OSError):  # one that is not there is reported when it is read
+                os.utime(local)
 
 
 def _warn_of_other_tables(paths: Sequence[str], location: str) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
@@ -38,6 +39,20 @@ Reader = Callable[[], Any]
 # Fields of the records of a schema, nested ones included, that are read without a look where the
 # bytes end; each takes a byte there.
 _MOST_FIELDS = 1 << 12
+# What reading bytes that are not what they should be raises, besides CorruptFileError.
+BAD_BYTES: tuple[type[Exception], ...] = (
+    ValueError,
+    struct.error,
+    OSError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    NotImplementedError,
+    StopIteration,
+)
 
 
 class Source:
@@ -62,6 +77,11 @@ class Source:
         """Raises where it has read more than there is."""
         if self.tell() > self._size:
             raise EOFError(f"it ends at {self._size}, within a value")
+
+    def at_end(self) -> None:
+        """Raises where there is more than what was read."""
+        if self.tell() != self._size:
+            raise ValueError(f"{self._size - self.tell()} bytes after the last record")
 
     def count(self, count: int) -> int:
         """Items of a block of an array or map, of which ``count`` was read; bytes may follow."""
@@ -124,8 +144,8 @@ def read_container(
     """
     try:
         return _container(data, decoder, decompress)
-    except (ValueError, EOFError, IndexError, KeyError, OSError, OverflowError) as error:
-        raise CorruptFileError(f"{name}: not a whole Avro file: {error}") from error
+    except BAD_BYTES as error:
+        raise CorruptFileError(f"{name}: not a whole Avro file: {error!r}") from error
 
 
 def _container(
@@ -203,6 +223,34 @@ def container(schema: str, metadata: Mapping[str, str], records: Sequence[bytes]
 def fields_by_id(schema: Any) -> list[tuple[int | None, Any]]:
     """(Iceberg's field id, schema) of each field of a record, in the order of the file."""
     return [(item.get("field-id"), item["type"]) for item in schema["fields"]]
+
+
+def records_of(container: Container, source: Source) -> Iterator[Any]:
+    """The records of a file, each as a tuple of the fields' values.
+
+    Raises:
+        CorruptFileError, or one of ``BAD_BYTES``: its bytes are not what its schema says.
+    """
+    read = reader_of(container.schema, source)
+    for _ in range(container.count):
+        yield read()
+        source.check()
+    source.at_end()
+
+
+def by_field_id(schema: Any, value: Any) -> Any:
+    """A value as it was read, with each record in it as a dict by Iceberg's field ids."""
+    if isinstance(schema, list):
+        others = [item for item in schema if item != "null"]
+        return value if value is None or len(others) != 1 else by_field_id(others[0], value)
+    if not isinstance(schema, dict):
+        return value
+    if schema["type"] == "record":
+        fields = zip(fields_by_id(schema), value, strict=True)
+        return {number: by_field_id(kind, item) for (number, kind), item in fields}
+    if schema["type"] == "array" and schema.get("logicalType") != "map":
+        return [by_field_id(schema["items"], item) for item in value]
+    return value
 
 
 def reader_of(schema: Any, source: Source) -> Reader:

@@ -259,12 +259,12 @@ class Catalog:
         """
         parts = parse_name(name)
         metadata = self.load(parts)
-        files = reachable_files(metadata) if purge else []
+        files = pa.chunked_array(reachable_files(metadata) if purge else [], pa.string())
         try:
             ice.drop_table(self.iceberg, parts)
         except ice.NoSuchTable:
             raise InvalidArgumentError(self._no_table(parts)) from None
-        for path in files:
+        for path in files.unique().to_pylist():
             remove_file(path)
 
     def drop_namespace(self, namespace: str) -> None:

@@ -154,13 +154,12 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     total_rows = int(files.rows.sum())
     deleted = sum(entry.file.rows for entry in deletes)
     manifests = [item for item in plan.manifests if not item.deletes]
-    index = plan_index.index_of(metadata, head)
-    beside = [item for item in manifests if index is None or not index.covers(item)]
+    parts = plan_index.parts_of(metadata, head)
+    _, beside = plan_index.covered(parts, manifests)
     codes, counts = _partitions(rows, metadata)
     entries = [item.files for item in manifests]
     listed = [*(item.bytes for item in plan.manifests)]
-    path = plan_index.path_of(metadata, head)
-    index_bytes = 0 if index is None or path is None else plan_index.local_size(path)
+    index_bytes = plan_index.stored_bytes_of(metadata, head) if parts else 0
     # Of a manifest, its list says some 150 bytes; a manifest of one file has some thousands.
     list_bytes = 150 * len(plan.manifests) + 2000
     document = metadata.document_bytes()
@@ -198,7 +197,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         snapshots=kept,
         metadata_bytes=document + list_bytes + sum(listed) + index_bytes,
         next_commit_bytes=document + list_bytes + 4000,
-        plans=_plans(rows, codes, counts, len(beside), index is not None),
+        plans=_plans(rows, codes, counts, len(beside), len(parts)),
         advice=tuple(
             Advice(action=action, why=why)  # type: ignore[arg-type]
             for action, why in found.items()
@@ -263,13 +262,13 @@ def _depth(rows: FileSet, codes: Numbers) -> int:
 
 
 def _plans(
-    rows: FileSet, codes: Numbers, manifests: Counter[int], beside: int, indexed: bool
+    rows: FileSet, codes: Numbers, manifests: Counter[int], beside: int, parts: int
 ) -> tuple[PlanCost, ...]:
     """Of all rows, of a partition in the middle, and of a key in the middle."""
     if not len(codes):
         return ()
     # The metadata, the manifest list, and the plan index.
-    first = 3 if indexed else 2
+    first = 2 + parts
     per = np.sort(_per(codes))
     found = [PlanCost(what="all rows", files=len(codes), reads=first + beside)]
     middle = int(per[len(per) // 2])

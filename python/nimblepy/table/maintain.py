@@ -6,11 +6,12 @@ import contextlib
 import datetime
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError, NimbleError
 from nimblepy.io.location import locate
@@ -35,6 +36,8 @@ _MOST_SNAPSHOTS = 500
 # Files that are removed at the same time, how often each is tried, and the first wait in seconds.
 _REMOVED_AT_ONCE = 16
 _TRIES = 3
+# Orphans that are removed before the table is asked again whether it has got one of them.
+_ASKED_AT_ONCE = 256
 _WAIT = 0.1
 _MIN_KEPT = "history.expire.min-snapshots-to-keep"
 _MAX_AGE = "history.expire.max-snapshot-age-ms"
@@ -183,27 +186,45 @@ def _removed(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
         OSError: some cannot be removed; all others are.
     """
     done = _described(paths, snapshots)
-    with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
-        errors = [error for error in pool.map(_remove, done.files) if error is not None]
-    if errors:
-        raise OSError(
-            f"{len(errors)} of {len(done.files)} files could not be removed, which "
-            f"remove_orphans() finds again: {errors[0]}"
-        ) from errors[0]
+    outcomes = _remove_all(done.files, None)
+    _raise_first([item for item in outcomes if isinstance(item, OSError)], len(done.files))
     _log.info("removed %d snapshots, %d files", len(done.snapshots), len(done.files))
     return done
 
 
-def _remove(path: str) -> OSError | None:
+def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSError]:
+    """Removes files, some at a time: of each whether it was, or why not.
+
+    Args:
+        limit_ms: one that was changed after this instant stays.
+    """
+    with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
+        return list(pool.map(lambda path: _remove(path, limit_ms), paths))
+
+
+def _raise_first(errors: Sequence[OSError], count: int) -> None:
+    if errors:
+        raise OSError(
+            f"{len(errors)} of {count} files could not be removed, which "
+            f"remove_orphans() finds again: {errors[0]}"
+        ) from errors[0]
+
+
+def _remove(path: str, limit_ms: int | None) -> bool | OSError:
     for attempt in range(_TRIES):
         try:
+            # Right before: it may have become part of the table since it was listed.
+            if limit_ms is not None and os.stat(path).st_mtime * 1000 > limit_ms:
+                return False
             remove_file(path)
+            break
+        except FileNotFoundError:
             break
         except OSError as error:
             if attempt == _TRIES - 1:
                 return error
             time.sleep(_WAIT * 2**attempt)
-    return None
+    return True
 
 
 def _size(path: str) -> int | None:
@@ -219,14 +240,58 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
     limit = instant_ms(older_than, "older_than")
     # Listed first: what is committed after that is not in the list.
     there = _files_below(reload().location)
-    # A file may be named through symbolic links.
-    reachable = {os.path.realpath(_absolute(path)) for path in reachable_files(reload())}
-    orphans = [
-        path
-        for path, _, changed in there
-        if changed * 1000 <= limit and os.path.realpath(path) not in reachable
-    ]
-    return _described(orphans) if dry_run else _removed(orphans)
+    named = _Named(there)
+    named.learn(reload())
+    sizes = {
+        path: size
+        for path, size, changed in there
+        if changed * 1000 <= limit and not named.has(path)
+    }
+    if dry_run:
+        return Removal(files=tuple(sizes), bytes=sum(sizes.values()))
+    # A commit may have made old files part of the table meanwhile. So before some are removed the
+    # table is asked again, and each file whether it is still old: `add_files` makes its own young.
+    done: list[str] = []
+    errors: list[OSError] = []
+    orphans = list(sizes)
+    for first in range(0, len(orphans), _ASKED_AT_ONCE):
+        named.learn(reload())
+        some = [path for path in orphans[first : first + _ASKED_AT_ONCE] if not named.has(path)]
+        outcomes = _remove_all(some, limit)
+        done += [path for path, outcome in zip(some, outcomes, strict=True) if outcome is True]
+        errors += [outcome for outcome in outcomes if isinstance(outcome, OSError)]
+    _raise_first(errors, len(sizes))
+    return Removal(files=tuple(done), bytes=sum(sizes[path] for path in done))
+
+
+class _Named:
+    """Which files of a listing the metadata of a table names, through symbolic links too."""
+
+    def __init__(self, listing: Iterable[tuple[str, int, float]]) -> None:
+        self._listed = pa.array([path for path, _, _ in listing], pa.string())
+        self._known: set[int] = set()
+        self._metadata_file = ""
+        self._paths: set[str] = set()
+        # Where the links among the files lead, and those that are named by other paths.
+        self._real: set[str] = {
+            os.path.realpath(path) for path, _, _ in listing if os.path.islink(path)
+        }
+
+    def learn(self, metadata: ice.Metadata) -> None:
+        """Adds what a version of the table names. Cost: reads what the last one did not name."""
+        if metadata.metadata_file == self._metadata_file:
+            return
+        for locations in reachable_files(metadata, self._known):
+            paths = pa.array([_absolute(location) for location in locations.to_pylist()])
+            listed = pc.is_in(paths, value_set=self._listed) if len(paths) else pa.array([])
+            self._paths.update(paths.filter(listed).to_pylist() if len(paths) else ())
+            others = paths.filter(pc.invert(listed)).to_pylist() if len(paths) else ()
+            self._real.update(map(os.path.realpath, others))
+        self._known.update(snapshot.id for snapshot in metadata.snapshots)
+        self._metadata_file = metadata.metadata_file
+
+    def has(self, path: str) -> bool:
+        return path in self._paths or (bool(self._real) and os.path.realpath(path) in self._real)
 
 
 def census(reload: Callable[[], ice.Metadata]) -> pa.Table:

@@ -10,7 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.table.avro import Container, MakeDecoder, Reader, Source, fields_by_id, reader_of
+from nimblepy.table.avro import (
+    BAD_BYTES,
+    Container,
+    MakeDecoder,
+    Reader,
+    Source,
+    fields_by_id,
+    reader_of,
+)
 from nimblepy.table.model import Content, DataFile, Entry, Metrics
 from nimblepy.table.pruning import Counts, End, comparable, partition_array
 
@@ -227,16 +235,7 @@ def manifest_files(
     try:
         source = Source(container.records, decoder)
         return _decoded(container, source, path, spec_id, sequence or 0, raw)
-    except (
-        pa.ArrowException,
-        ValueError,
-        EOFError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        StopIteration,
-    ) as error:  # fmt: skip
+    except BAD_BYTES as error:
         raise CorruptFileError(f"{path}: not a manifest: {error!r}") from error
 
 
@@ -282,8 +281,7 @@ def _decoded(
             same = head.get(_FILE_SEQUENCE)
             own = found if same is None else same
             raw.append((head.get(_SNAPSHOT), found, own, container.records[begin:end]))
-    if source.tell() != len(container.records):
-        raise ValueError(f"{len(container.records) - source.tell()} bytes after the last entry")
+    source.at_end()
     return ManifestFiles(path, spec_id, np.array(sequences, dtype=np.int64), columns)
 
 

@@ -10,7 +10,6 @@ from typing import overload
 
 import numpy as np
 
-from nimblepy.errors import NimbleError
 from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Node
 from nimblepy.io.fork import renew_after_fork
@@ -166,16 +165,11 @@ class SnapshotPlan:
         parts: list[FileColumns] = []
         rows: list[Numbers] = []
         waiting = [manifest for manifest in self.manifests if not manifest.deletes]
-        index = plan_index.index_of(self._metadata, self._snapshot)
-        if index is not None:
-            covered = [manifest for manifest in waiting if index.covers(manifest)]
-            try:
-                parts += index.files(covered, self._metadata, pruner)
-            except (OSError, NimbleError):
-                plan_index.forget(self._metadata, self._snapshot)
-            else:
-                rows += [np.arange(part.num_files) for part in parts]
-                waiting = [manifest for manifest in waiting if not index.covers(manifest)]
+        indexed, waiting = plan_index.indexed_files(
+            self._metadata, self._snapshot, waiting, pruner
+        )  # fmt: skip
+        parts += indexed
+        rows += [np.arange(part.num_files) for part in indexed]
         for manifest in waiting:
             if pruner is None or pruner.manifest(manifest):
                 part = _manifests.get(self._metadata, manifest)

@@ -1,8 +1,10 @@
-"""The plan index: what the manifests of a snapshot say of its data files, as one nimble file.
+"""The plan index: what the manifests of a snapshot say of its data files, as nimble files.
 
 It is derived, and may be missing, damaged or old: which files are live is what the manifest list
-says. A row counts if its manifest is in the list; manifests that the index does not cover are read
-themselves. The newest snapshot's summary names the file, and so does that of every later commit.
+says. A row counts if its manifest is in the list; manifests that no part of the index covers are
+read themselves. The newest snapshot's summary names the parts, and so does that of every later
+commit. Each part describes other manifests, and is several times as large as the next, so that a
+file that is added is written a few times, however many there are.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from nimblepy.errors import NimbleError
+from nimblepy.errors import CorruptFileError, NimbleError
 from nimblepy.expr.filter import Filter as ParsedFilter
 from nimblepy.expr.filter import parse_filter
 from nimblepy.file.file import File
@@ -55,7 +57,13 @@ from nimblepy.table.pruning import (
 _HEADER = "nimblepy.plan-index"
 _VERSION = 1
 # Indexes that a process keeps open.
-_KEPT = 8
+_KEPT = 16
+# Files whose descriptions are all kept, and how many are read together otherwise.
+_DESCRIBED_AT_ONCE = 1 << 16
+_WINDOW = 64
+# A part is at least so many times as large as the next one; and there are at most so many.
+_RATIO = 4
+_MOST_PARTS = 4
 # Snapshots before one that are asked for an index, where another engine has committed since.
 _MOST_BEFORE = 100
 _BASE = ("path", "format", "rows", "bytes", "sequence", "sort_order")
@@ -134,15 +142,18 @@ def write_index(
     Args:
         rows: as :func:`index_rows` makes them, with ``manifest``, which counts ``manifests``.
     """
-    path = f"{metadata.location}/metadata/plan-{uuid.uuid4()}.nimble"
+    path = metadata.blob_path(f"plan-{uuid.uuid4()}.nimble")
     complete = [name for name in rows.column_names if not _has_gaps(rows.column(name))]
-    counts = np.bincount(rows.column("manifest").to_numpy(), minlength=len(manifests))
+    counts, sums = _per_manifest(
+        rows.column("manifest").to_numpy(), rows.column("rows").to_numpy(), len(manifests)
+    )
     header = {
         "version": _VERSION,
         "table": metadata.uuid,
         "complete": complete,
         "manifests": [
-            [item.path, int(counts[i]), item.spec_id] for i, item in enumerate(manifests)
+            [item.path, int(counts[i]), item.spec_id, int(sums[i])]
+            for i, item in enumerate(manifests)
         ],
     }
     order = ["spec", *(f"p{number}" for number in _partition_fields(layout))]
@@ -156,6 +167,15 @@ def write_index(
         metadata={_HEADER: json.dumps(header)},
     )
     return path
+
+
+def _per_manifest(numbers: Numbers, rows: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """Files of each manifest, and rows of these."""
+    files = np.bincount(numbers, minlength=count)
+    order = np.argsort(numbers, kind="stable")
+    before = np.concatenate(([0], np.cumsum(rows[order])))
+    ends = np.cumsum(files)
+    return files, before[ends] - before[ends - files]
 
 
 def _has_gaps(column: pa.ChunkedArray) -> bool:
@@ -180,30 +200,52 @@ def _kept(kind: pa.DataType) -> pa.DataType:
 # ------------------------------------------------------------------ reading one
 
 
-class PlanIndex:
-    """An open plan index."""
+# Columns of every part that are never null, with their types.
+_ALWAYS = {
+    "spec": pa.int32(),
+    "manifest": pa.int32(),
+    "path": pa.string(),
+    "format": pa.string(),
+    "rows": pa.int64(),
+    "bytes": pa.int64(),
+    "sequence": pa.int64(),
+}
+
+
+class IndexPart:
+    """An open file of a plan index.
+
+    Attributes:
+        manifests: by path, those that it describes: number, files, partition spec, rows.
+    """
 
     def __init__(self, path: str, table: str) -> None:
         """
         Raises:
             OSError, NimbleError, ValueError: it cannot be used.
         """
+        self.path = path
         self.file: File = open_file(readable_path(path))
         header = json.loads(self.file.metadata[_HEADER])
         if header["version"] != _VERSION or header["table"] != table:
             raise ValueError(f"{path}: a plan index of another table or version")
-        self.manifests = {
-            path: (i, count, spec) for i, (path, count, spec) in enumerate(header["manifests"])
+        self.manifests: dict[str, tuple[int, int, int, int]] = {
+            path: (i, int(files), int(spec), int(rows))
+            for i, (path, files, spec, rows) in enumerate(header["manifests"])
         }
         self.complete = frozenset(header["complete"])
-        if sum(count for _, count, _ in self.manifests.values()) != self.file.num_rows:
+        if sum(known[1] for known in self.manifests.values()) != self.file.num_rows:
             raise ValueError(f"{path}: its rows are not those that it says it has")
         self.names = frozenset(self.file.schema.names)
+        wrong = [n for n, kind in _ALWAYS.items() if self.file.schema.field(n).type != kind]
+        if wrong:
+            raise ValueError(f"{path}: the columns {wrong} have other types")
 
     def covers(self, manifest: Manifest) -> bool:
         """Whether all live files of a manifest are rows of it."""
         known = self.manifests.get(manifest.path)
-        return known is not None and known[1:] == (manifest.files, manifest.spec_id)
+        said = manifest.files, manifest.spec_id, manifest.rows
+        return known is not None and known[1:] == said
 
     def files(
         self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
@@ -211,11 +253,19 @@ class PlanIndex:
         """The live files of some manifests that it covers, by partition spec.
 
         Raises:
-            OSError, NimbleError: it cannot be read.
+            OSError, NimbleError: it cannot be read, or is not what it says it is.
 
         Cost: of columns that are tested, the blocks whose zone maps do not rule them out; of those
             that describe a file, what is left.
         """
+        try:
+            return self._files(manifests, metadata, pruner)
+        except (pa.ArrowException, LookupError, TypeError) as error:
+            raise CorruptFileError(f"{self.path}: not a plan index: {error!r}") from error
+
+    def _files(
+        self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
+    ) -> list[IndexFiles]:
         found = []
         live = np.zeros(len(self.manifests), dtype=np.bool_)
         for manifest in manifests:
@@ -233,7 +283,7 @@ class PlanIndex:
             part = IndexFiles(self, spec_id, fields, rows)
             keep = part.column("spec").to_numpy() == spec_id
             if not live.all():
-                keep &= live[part.column("manifest").to_numpy()]
+                keep &= live[part.manifest_numbers]
             if pruner is not None and keep.any():
                 part, keep = part.narrowed(keep), None
                 keep = partition_passes(part, pruner.partition_test(spec_id))
@@ -242,10 +292,27 @@ class PlanIndex:
                     keep = may_match(part, pruner.metrics_test)
             part = part.narrowed(keep)
             if part.num_files:
-                part.load(_BASE)
-                part.load(tuple(f"p{number}" for number, _ in fields))
+                part.describe()
                 found.append(part)
+        if pruner is None:
+            self._check(found, manifests)
         return found
+
+    def _check(self, found: Sequence[IndexFiles], manifests: Sequence[Manifest]) -> None:
+        """All files of some manifests are what their list says: so many, with so many rows."""
+        count = len(self.manifests)
+        files, rows = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        for part in found:
+            more, sums = _per_manifest(part.manifest_numbers, part.rows, count)
+            files += more
+            rows += sums
+        for item in manifests:
+            at = self.manifests[item.path][0]
+            if (files[at], rows[at]) != (item.files, item.rows):
+                raise CorruptFileError(
+                    f"{self.path}: {files[at]} files with {rows[at]} rows of {item.path}, whose "
+                    f"list says {item.files} with {item.rows}"
+                )
 
     def _expression(
         self, test: Test, fields: list[tuple[int, pa.DataType]] | None
@@ -320,7 +387,7 @@ class IndexFiles(FileColumns):
 
     def __init__(
         self,
-        index: PlanIndex,
+        index: IndexPart,
         spec_id: int,
         fields: list[tuple[int, pa.DataType]],
         rows: RowSet,
@@ -332,6 +399,9 @@ class IndexFiles(FileColumns):
         self._rows = rows
         self._columns = columns or {}
         self._count = rows.num_rows
+        self._described = (*_BASE, *(f"p{number}" for number, _ in fields))
+        # The first file of those that were described last, and these.
+        self._window: tuple[int, list[dict[str, Any]]] = -1, []
         self.derived = {}
 
     @property
@@ -347,6 +417,15 @@ class IndexFiles(FileColumns):
         kept = {name: column.filter(mask) for name, column in self._columns.items()}
         return IndexFiles(self._index, self.spec_id, self._fields, rows, kept)
 
+    def describe(self) -> None:
+        """Reads what describes the files, unless they are so many that few are asked for at a time.
+
+        Raises:
+            OSError, NimbleError: it cannot be read.
+        """
+        if self._count <= _DESCRIBED_AT_ONCE:
+            self.load(self._described)
+
     def load(self, names: Sequence[str]) -> None:
         """Reads columns in one go.
 
@@ -355,11 +434,18 @@ class IndexFiles(FileColumns):
         """
         missing = tuple(name for name in names if name not in self._columns)
         if missing:
-            found = self._index.file.current.read(self._rows, missing)
-            for name in missing:
-                column = found.column(name)
-                whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-                self._columns[name] = whole
+            self._columns |= self._read(self._rows, missing)
+
+    def _read(self, rows: RowSet, names: tuple[str, ...]) -> dict[str, pa.Array]:
+        found = self._index.file.current.read(rows, names)
+        made = {}
+        for name in names:
+            column = found.column(name)
+            whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            if name in _ALWAYS and whole.null_count:
+                raise CorruptFileError(f"{self._index.path}: files without {name!r}")
+            made[name] = whole
+        return made
 
     def column(self, name: str) -> pa.Array:
         self.load((name,))
@@ -392,7 +478,15 @@ class IndexFiles(FileColumns):
 
     @property
     def manifest_numbers(self) -> Numbers:
-        return _numbers(self.column("manifest")).astype(np.int64)
+        found = _numbers(self.column("manifest")).astype(np.int64)
+        if len(found) and not 0 <= found.min() <= found.max() < len(self._index.manifests):
+            raise CorruptFileError(f"{self._index.path}: files of a manifest that it has not")
+        return found
+
+    @property
+    def manifest_paths(self) -> list[str]:
+        """Of the manifests that the numbers mean."""
+        return list(self._index.manifests)
 
     @property
     def formats(self) -> pa.Array:
@@ -413,12 +507,7 @@ class IndexFiles(FileColumns):
         return _compared(self.column(f"p{self._fields[place][0]}"), kind)
 
     def entry(self, file: int) -> Entry:
-        names = (*_BASE, *(f"p{number}" for number, _ in self._fields))
-        row = {name: self.column(name)[file].as_py() for name in names}
-        place = RowSet(self._rows.expand().begin[file : file + 1])
-        # Statistics that cannot be read are not known; the rest was read with the plan.
-        with contextlib.suppress(OSError, NimbleError):
-            row |= self._index.file.current.read(place, None).to_pylist()[0]
+        row = self._row(file)
         metrics: dict[str, dict[int, Any]] = {}
         for what, short in _SHORT.items():
             metrics[what] = {}
@@ -438,6 +527,23 @@ class IndexFiles(FileColumns):
             sort_order_id=row["sort_order"],
         )
         return Entry(found, row["sequence"], "")
+
+    def _row(self, file: int) -> dict[str, Any]:
+        """All that is known of one file. Those next to it, which may follow, are read with it."""
+        first, rows = self._window
+        if not first <= file < first + len(rows):
+            first = file - file % _WINDOW
+            places = RowSet(self._rows.expand().begin[first : first + _WINDOW])
+            names = [n for n in self._index.file.schema.names if n not in self._columns]
+            try:
+                read = self._read(places, tuple(names))
+            except (OSError, NimbleError):
+                # Statistics that cannot be read are not known.
+                read = self._read(places, tuple(n for n in self._described if n in names))
+            known = {n: c.slice(first, _WINDOW) for n, c in self._columns.items()}
+            rows = pa.table(known | read).to_pylist()
+            self._window = first, rows
+        return rows[file - first]
 
 
 def _numbers(column: pa.Array) -> Numbers:
@@ -464,25 +570,25 @@ def python_value(value: Any, kind: pa.DataType) -> Any:
     return value.decode() if pt.is_string(kind) else value
 
 
-class _Indexes:
-    """Open indexes by path; ``None``: one that cannot be used. Thread-safe."""
+class _Parts:
+    """Open parts by path; ``None``: one that cannot be used. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, PlanIndex | None] = OrderedDict()
+        self._known: OrderedDict[str, IndexPart | None] = OrderedDict()
         renew_after_fork(self)
         self.renew_after_fork()
 
     def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, path: str, table: str) -> PlanIndex | None:
+    def get(self, path: str, table: str) -> IndexPart | None:
         with self._lock:
             if path in self._known:
                 self._known.move_to_end(path)
                 return self._known[path]
         try:
-            found: PlanIndex | None = PlanIndex(path, table)
-        except (OSError, NimbleError, ValueError, KeyError, TypeError):
+            found: IndexPart | None = IndexPart(path, table)
+        except (OSError, NimbleError, ValueError, LookupError, TypeError, AttributeError):
             found = None
         with self._lock:
             self._known[path] = found
@@ -495,46 +601,126 @@ class _Indexes:
             self._known[path] = None
 
 
-_indexes = _Indexes()
+_parts = _Parts()
 
 
 def clear_cache() -> None:
     """Forgets open indexes."""
-    global _indexes
-    _indexes = _Indexes()
+    global _parts
+    _parts = _Parts()
 
 
-def path_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> str | None:
+def named_parts(metadata: ice.Metadata, snapshot: Snapshot) -> list[str]:
+    """Where the parts of the plan index lie that a snapshot names."""
+    names = snapshot.summary.get(PLAN_INDEX, "").split(",")
+    return [metadata.blob_path(name) for name in names if name and "/" not in name]
+
+
+def summary_of(paths: Sequence[str]) -> str:
+    """What the summary of a snapshot says of its parts."""
+    return ",".join(path.rpartition("/")[2] for path in paths)
+
+
+def paths_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[str]:
     """Where the plan index of a snapshot, or the last one before it, lies."""
     for i, one in enumerate(metadata.ancestors(snapshot)):
-        path = one.summary.get(PLAN_INDEX)
-        if path is not None:
-            return path
+        if PLAN_INDEX in one.summary:
+            return named_parts(metadata, one)
         if i >= _MOST_BEFORE:
             break
-    return None
+    return []
 
 
-def index_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> PlanIndex | None:
-    """The plan index for a snapshot; ``None``: there is none that can be used."""
-    path = path_of(metadata, snapshot)
-    if path is None:
-        return None
-    found = _indexes.get(path, metadata.uuid)
-    metadata.reads += found is not None
-    return found
+def parts_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[IndexPart]:
+    """The parts of the plan index of a snapshot that can be used, the largest first."""
+    found = []
+    for path in paths_of(metadata, snapshot):
+        part = _parts.get(path, metadata.uuid)
+        if part is not None:
+            metadata.reads += 1
+            found.append(part)
+    return sorted(found, key=lambda part: -part.file.num_rows)
 
 
-def forget(metadata: ice.Metadata, snapshot: Snapshot | None) -> None:
-    """Does without an index that turned out to be damaged."""
-    path = path_of(metadata, snapshot)
-    if path is not None:
-        _indexes.forget(path)
+def covered(
+    parts: Sequence[IndexPart], manifests: Sequence[Manifest]
+) -> tuple[list[list[Manifest]], list[Manifest]]:
+    """Which manifests each part is to answer for, and those that none covers."""
+    found: list[list[Manifest]] = [[] for _ in parts]
+    rest = []
+    for manifest in manifests:
+        for part, mine in zip(parts, found, strict=True):
+            if part.covers(manifest):
+                mine.append(manifest)
+                break
+        else:
+            rest.append(manifest)
+    return found, rest
 
 
-def local_size(path: str) -> int:
+def indexed_files(
+    metadata: ice.Metadata,
+    snapshot: Snapshot | None,
+    manifests: Sequence[Manifest],
+    pruner: ice.Pruner | None,
+) -> tuple[list[IndexFiles], list[Manifest]]:
+    """Files of some manifests as far as the index has them, and the manifests that it has not."""
+    parts = parts_of(metadata, snapshot)
+    found: list[IndexFiles] = []
+    known = metadata.partition_types() if parts else {}
+    asked = [item for item in manifests if item.spec_id in known]
+    rest = [item for item in manifests if item.spec_id not in known]
+    answering, more = covered(parts, asked)
+    rest += more
+    for part, mine in zip(parts, answering, strict=True):
+        if mine:
+            try:
+                found += part.files(mine, metadata, pruner)
+            except (OSError, NimbleError):
+                _parts.forget(part.path)
+                rest += mine
+    return found, rest
+
+
+def merged_parts(parts: Sequence[IndexPart], live: Sequence[int], new: int) -> list[bool]:
+    """Which parts are written anew together with new files.
+
+    Args:
+        parts: the largest first.
+        live: files of each part that count.
+        new: files that no part has.
+    """
+    dead = [2 * count < part.file.num_rows for part, count in zip(parts, live, strict=True)]
+    total = new + sum(count for count, is_dead in zip(live, dead, strict=True) if is_dead)
+    left = [i for i, is_dead in enumerate(dead) if not is_dead]
+    merged = tail([live[i] for i in left], total, most=_MOST_PARTS - 1)
+    return [i not in left[: len(left) - merged] for i in range(len(parts))]
+
+
+def tail(sizes: Sequence[int], new: int, most: int) -> int:
+    """How many of the smallest parts are written again together with what is new.
+
+    What is left is several times as large as what comes after it, so that what is added is written
+    a few times before it is as large as the rest.
+
+    Args:
+        sizes: descending.
+        most: parts that may be left.
+    """
+    merged = 0
+    while merged < len(sizes):
+        smallest = sizes[len(sizes) - merged - 1]
+        if smallest >= _RATIO * new and len(sizes) - merged <= most:
+            break
+        new += smallest
+        merged += 1
+    return merged
+
+
+def stored_bytes_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
     """Bytes of an index."""
-    try:
-        return os.stat(readable_path(path)).st_size
-    except OSError:
-        return 0
+    total = 0
+    for path in paths_of(metadata, snapshot):
+        with contextlib.suppress(OSError):
+            total += os.stat(readable_path(path)).st_size
+    return total

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy.errors import NimbleError
 from nimblepy.table import _iceberg as ice
-from nimblepy.table import plan_index
-from nimblepy.table.model import PLAN_INDEX, Manifest
+from nimblepy.table.model import Manifest
 from nimblepy.table.otree.blocks import named_blobs
 from nimblepy.table.plan import decoded
+from nimblepy.table.plan_index import indexed_files, named_parts
 
 
-def reachable_files(metadata: ice.Metadata) -> list[str]:
-    """All files that any snapshot or the metadata names, and the metadata itself."""
-    found = dict.fromkeys(metadata.metadata_files())
-    for kinds in reachable_by_kind(metadata).values():
-        found.update(dict.fromkeys(kinds))
-    return list(found)
+def reachable_files(metadata: ice.Metadata, besides: Container[int] = ()) -> Iterator[pa.Array]:
+    """All files that any snapshot or the metadata names, and the metadata itself; some twice.
+
+    Args:
+        besides: snapshots whose files are known.
+
+    Cost: reads the manifest list of every snapshot that is not known, and each manifest once.
+    """
+    yield pa.array([*metadata.metadata_files(), *(p for p, _ in metadata.statistics_files())])
+    known: set[str] = set()
+    for snapshot in metadata.snapshots:
+        if snapshot.id in besides:
+            continue
+        blobs = [metadata.blob_path(name) for name in named_blobs(snapshot)]
+        yield pa.array([snapshot.manifest_list, *named_parts(metadata, snapshot), *blobs])
+        manifests = [item for item in metadata.manifests(snapshot) if item.path not in known]
+        known.update(item.path for item in manifests)
+        yield pa.array([item.path for item in manifests], pa.string())
+        for item in manifests:
+            if item.files:
+                yield decoded(metadata, item).paths
 
 
 def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]:
@@ -46,8 +60,8 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
                 files[kind].setdefault(path, []).append(snapshot.id)
     indexes: dict[str, list[int]] = {}
     for snapshot in metadata.snapshots:
-        if PLAN_INDEX in snapshot.summary:
-            indexes.setdefault(snapshot.summary[PLAN_INDEX], []).append(snapshot.id)
+        for path in named_parts(metadata, snapshot):
+            indexes.setdefault(path, []).append(snapshot.id)
         for name in named_blobs(snapshot):
             blobs.setdefault(metadata.blob_path(name), []).append(snapshot.id)
     statistics: dict[str, list[int]] = {}
@@ -88,10 +102,9 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
     lists = {snapshot.manifest_list for snapshot in left}
     found = [path for path in found if path not in lists]
     found += dropped
-    indexes = {snapshot.summary.get(PLAN_INDEX) for snapshot in left}
-    for path in dict.fromkeys(snapshot.summary.get(PLAN_INDEX) for snapshot in lost):
-        if path is not None and path not in indexes:
-            found.append(path)
+    indexes = {path for snapshot in left for path in named_parts(before, snapshot)}
+    parts = dict.fromkeys(path for snapshot in lost for path in named_parts(before, snapshot))
+    found += [path for path in parts if path not in indexes]
     blobs = {name for snapshot in left for name in named_blobs(snapshot)}
     ours = dict.fromkeys(name for snapshot in lost for name in named_blobs(snapshot))
     found += [before.blob_path(name) for name in ours if name not in blobs]
@@ -118,17 +131,10 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
 
 def _named(metadata: ice.Metadata, manifests: list[Manifest]) -> Iterator[pa.Array]:
     """Paths of the files that some manifests list."""
-    index = plan_index.index_of(metadata, metadata.head())
-    if index is not None:
-        covered = [item for item in manifests if not item.deletes and index.covers(item)]
-        try:
-            parts = index.files(covered, metadata, None)
-        except (OSError, NimbleError):
-            pass
-        else:
-            yield from (part.paths for part in parts)
-            names = {item.path for item in covered}
-            manifests = [item for item in manifests if item.path not in names]
+    data = [item for item in manifests if not item.deletes]
+    parts, rest = indexed_files(metadata, metadata.head(), data, None)
+    yield from (part.paths for part in parts)
+    manifests = [*rest, *(item for item in manifests if item.deletes)]
     for item in manifests:
         if item.files:
             yield decoded(metadata, item).paths

@@ -19,7 +19,14 @@ from nimblepy.table.manifests import Numbers
 from nimblepy.table.model import PLAN_INDEX, Manifest, Snapshot
 from nimblepy.table.places import remove_file
 from nimblepy.table.plan import decoded
-from nimblepy.table.plan_index import Layout, clustered, index_rows, layout_of, write_index
+from nimblepy.table.plan_index import (
+    Layout,
+    clustered,
+    index_rows,
+    layout_of,
+    tail,
+    write_index,
+)
 
 # Entries of a manifest: most of them, and what is worth being left as it is.
 MOST_ENTRIES = 4096
@@ -85,7 +92,7 @@ class _Rewrite(Change):
         self.commit = ice.ManifestsCommit("replace")
         self.before = 0
         self.files = 0
-        self._index: str | None = None
+        self._part: str | None = None  # of the index, which is new
 
     def plan(self, metadata: ice.Metadata) -> bool:
         """Writes new manifests and the index; false: all is well as it is."""
@@ -99,26 +106,27 @@ class _Rewrite(Change):
         ]  # fmt: skip
         self.before = len(manifests)
         bad = _to_rewrite(manifests, metadata)
-        index = plan_index.index_of(metadata, head)
-        covered = index is not None and all(
-            index.covers(item) for item in manifests if item.spec_id in known
-        )
-        if not bad and (covered or len(manifests) < 2):
+        parts = plan_index.parts_of(metadata, head)
+        there = [item for item in manifests if item.spec_id in known]
+        _, beside = plan_index.covered(parts, there)
+        if not bad and (not beside or len(manifests) < 2):
             return False
         layout = layout_of(metadata)
         self.commit.replaced = {item.path for item in bad}
         try:
             made = self._write_manifests(metadata, layout, bad)
-            kept = [
-                item
-                for item in manifests
-                if item.path not in self.commit.replaced and item.spec_id in known
-            ]
-            tables = [*made, *_kept_rows(metadata, head, layout, kept, len(made))]
-            listed = [*self.commit.made, *kept]
+            kept = [item for item in there if item.path not in self.commit.replaced]
+            answering, beside = plan_index.covered(parts, kept)
+            live = [sum(item.files for item in mine) for mine in answering]
+            new = sum(rows.num_rows for rows in made) + sum(item.files for item in beside)
+            again = plan_index.merged_parts(parts, live, new)
+            self.files = new + sum(live)
+            for mine, merged in zip(answering, again, strict=True):
+                beside += mine if merged else []
+            tables = [*made, *_kept_rows(metadata, head, layout, beside, len(made))]
             rows = pa.concat_tables(tables).combine_chunks()
-            self.files = rows.num_rows
-            self._index = write_index(metadata, layout, rows, listed)
+            self._part = write_index(metadata, layout, rows, [*self.commit.made, *beside])
+            left = [part.path for part, merged in zip(parts, again, strict=True) if not merged]
         except BaseException:
             self.commit.abandon(metadata)
             raise
@@ -128,7 +136,7 @@ class _Rewrite(Change):
             "manifests-created": str(len(self.commit.made)),
             "manifests-replaced": str(len(bad)),
             "manifests-kept": str(len(manifests) - len(bad)),
-            PLAN_INDEX: self._index,
+            PLAN_INDEX: plan_index.summary_of([*left, self._part]),
         }
         return True
 
@@ -174,9 +182,9 @@ class _Rewrite(Change):
         return self.plan(newest)
 
     def discard(self) -> None:
-        if self._index is not None and not self.commit.doubtful:
+        if self._part is not None and not self.commit.doubtful:
             with contextlib.suppress(OSError):
-                remove_file(self._index)
+                remove_file(self._part)
 
 
 def _kept_rows(
@@ -189,16 +197,12 @@ def _kept_rows(
     """Rows of the index for manifests that stay, which are counted from ``first``."""
     numbers = {item.path: first + i for i, item in enumerate(kept)}
     found = []
-    index = plan_index.index_of(metadata, head)
-    if index is not None:
-        covered = [item for item in kept if index.covers(item)]
-        old = {i: path for path, (i, _, _) in index.manifests.items()}
-        new = np.array([numbers.get(old[i], -1) for i in range(len(old))], dtype=np.int32)
-        for part in index.files(covered, metadata, None):
-            mine = new[part.column("manifest").to_numpy()]
-            found.append(index_rows(part, layout).append_column("manifest", pa.array(mine)))
-        kept = [item for item in kept if not index.covers(item)]
-    for item in kept:
+    parts, rest = plan_index.indexed_files(metadata, head, kept, None)
+    for part in parts:
+        new = np.array([numbers.get(path, -1) for path in part.manifest_paths], dtype=np.int32)
+        mine = new[part.manifest_numbers]
+        found.append(index_rows(part, layout).append_column("manifest", pa.array(mine)))
+    for item in rest:
         rows = index_rows(decoded(metadata, item), layout)
         mine = np.full(rows.num_rows, numbers[item.path], np.int32)
         found.append(rows.append_column("manifest", pa.array(mine)))
@@ -206,12 +210,15 @@ def _kept_rows(
 
 
 def _to_rewrite(manifests: list[Manifest], metadata: ice.Metadata) -> list[Manifest]:
-    """Those that are small, or have partitions that others have as well."""
+    """Those that are small, next to each other, or have partitions that others have as well."""
     kinds = metadata.partition_types()
     found: list[Manifest] = []
     for spec_id, fields in kinds.items():
         mine = [item for item in manifests if item.spec_id == spec_id]
-        small = {item.path for item in mine if item.files < _ENOUGH}
+        little = [item for item in mine if item.files < _ENOUGH]
+        little.sort(key=lambda item: -item.files)
+        merged = tail([item.files for item in little[:-1]], little[-1].files, 4) if little else 0
+        small = {item.path for item in little[-1 - merged :]}
         if len(small) == 1 and len(mine) == 1:
             small = set()
         shared = _overlapping(mine, metadata) if fields else set()
@@ -275,10 +282,3 @@ def _partitions(rows: pa.Table, layout: Layout, spec_id: int) -> list[tuple[Any,
     unique = rows.select(names).group_by(names).aggregate([]).to_pylist()
     kinds = [kind for _, kind in fields]
     return [tuple(map(plan_index.python_value, row.values(), kinds)) for row in unique]
-
-
-def uncovered(metadata: ice.Metadata, head: Snapshot) -> list[Manifest]:
-    """Manifests of data files that the plan index does not cover."""
-    index = plan_index.index_of(metadata, head)
-    manifests = [item for item in metadata.manifests(head) if item.files and not item.deletes]
-    return [item for item in manifests if index is None or not index.covers(item)]

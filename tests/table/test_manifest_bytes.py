@@ -1,0 +1,180 @@
+"""Manifests and their lists: read as the library reads them, and refused where they are damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.manifest import read_manifest_list
+from tests.table.test_pruning import random_table
+
+import nimblepy as nb
+from nimblepy.errors import CorruptFileError
+from nimblepy.table import _iceberg as ice
+from nimblepy.table import plan
+from nimblepy.table.avro import container, encoded_bytes, encoded_long, read_container
+from nimblepy.table.table import Table
+
+
+def _history(lake: nb.Catalog) -> Table:
+    rows = pa.table({"k": range(60), "g": [i % 3 for i in range(60)], "t": ["ä\"\\'"] * 60})
+    table = lake.create_table("a.b", rows.schema, cluster_by="k", partition_by=["g"])
+    for i in range(3):
+        table.append(rows.slice(i * 20, 20))
+    table.delete("k IN (3, 45)")
+    with table.alter() as a:
+        a.partition_by("g", "truncate(2, t)", "bucket(4, k)")
+    table.append(rows.slice(0, 5))
+    table.delete("g = 1")
+    return table
+
+
+@pytest.mark.parametrize("make", [_history, lambda lake: random_table(lake, random.Random(3))])
+def test_they_are_read_as_by_the_library(
+    lake: nb.Catalog, make: Callable[[nb.Catalog], Table]
+) -> None:
+    metadata = make(lake)._metadata
+    io = metadata.ice.io
+    for snapshot in metadata.snapshots:
+        plan.clear_caches()
+        found = metadata.manifests(snapshot)
+        theirs = list(read_manifest_list(io.new_input(snapshot.manifest_list)))
+        assert [item.raw._data for item in found] == [item._data for item in theirs]
+        for item, manifest in zip(found, theirs, strict=True):
+            entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
+            mine = metadata._raw_entries(item)
+            assert len(mine) == len(entries)
+            for one, other in zip(mine, entries, strict=True):
+                assert one._data[:4] == other._data[:4]
+                assert one.data_file._data == other.data_file._data
+                assert one.data_file.spec_id == other.data_file.spec_id
+
+
+def _local(location: str) -> Path:
+    path = ice.local_path(location)
+    assert path is not None
+    return Path(path)
+
+
+def _damaged(whole: bytes, rng: random.Random) -> Iterator[bytes]:
+    for cut in sorted({*rng.sample(range(len(whole)), 40), len(whole) - 1, 0}):
+        yield whole[:cut]
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for at in rng.sample(range(len(whole)), rng.choice([1, 1, 4])):
+            damaged[at] ^= 1 << rng.randrange(8)
+        yield bytes(damaged)
+
+
+def _unpacked(whole: bytes) -> tuple[dict[str, str], str, bytes, int]:
+    """Header, schema, records and their number: damage behind the compression."""
+    found = read_container(whole, ice.new_decoder, ice._decompressor, "")
+    header = {k: v.decode() for k, v in found.metadata.items() if not k.startswith("avro.")}
+    return header, found.metadata["avro.schema"].decode(), found.records, found.count
+
+
+def _packed(header: dict[str, str], schema: str, records: bytes, count: int) -> bytes:
+    """``count`` records, whatever the bytes are."""
+    return container(schema, header, [records, *[b""] * (count - 1)])
+
+
+@pytest.mark.parametrize("part", ["list", "manifest"])
+def test_damage_is_an_error(lake: nb.Catalog, part: str) -> None:
+    table = _history(lake)
+    metadata = table._metadata
+    head = metadata.head()
+    assert head is not None
+    manifest = metadata.manifests(head)[0]
+    path = _local(head.manifest_list if part == "list" else manifest.path)
+
+    def read() -> None:
+        plan.clear_caches()
+        if part == "list":
+            found = metadata.manifests(head)
+            pruner = metadata.pruner((), None)
+            for item in found:
+                pruner.manifest(item)
+                metadata.first_partition_range(item)
+        else:
+            for step in (metadata.entries, metadata.columns, metadata.encoded_entries):
+                with contextlib.suppress(CorruptFileError):
+                    step(manifest)
+
+    whole = path.read_bytes()
+    rng = random.Random(part)
+    for octets in _damaged(whole, rng):
+        path.write_bytes(octets)
+        with contextlib.suppress(CorruptFileError):
+            read()
+    header, schema, records, count = _unpacked(whole)
+    for octets in _damaged(records, rng):
+        path.write_bytes(_packed(header, schema, octets, count))
+        with contextlib.suppress(CorruptFileError):
+            read()
+    path.write_bytes(_packed(header, schema, records, count))
+    read()
+
+
+def _field(schema: str, number: int, change: Callable[[dict[str, Any]], None]) -> str:
+    """The schema of a list with one field changed."""
+    found = json.loads(schema)
+    change(next(item for item in found["fields"] if item["field-id"] == number))
+    return json.dumps(found)
+
+
+def _deep(depth: int) -> str:
+    return '{"type":"array","items":' * depth + '"int"' + "}" * depth
+
+
+def test_lists_that_lie_are_refused(lake: nb.Catalog) -> None:
+    metadata = _history(lake)._metadata
+    head = metadata.head()
+    assert head is not None
+    path = _local(head.manifest_list)
+    header, schema, records, count = _unpacked(path.read_bytes())
+    length = (records[0] & 0x7F) >> 1 | (records[1] & 0x7F) << 6
+    rest = records[2 + length :]
+
+    def renumbered(old: int, new: int) -> str:
+        return _field(schema, old, lambda item: item.update({"field-id": new}))
+
+    lies = {
+        "a path of 2^62 bytes": (schema, encoded_long(1 << 62) + rest, count),
+        "a path of less than no bytes": (schema, encoded_long(-5) + rest, count),
+        "more manifests than bytes": (schema, records, count + 9),
+        "fewer manifests": (schema, records, count - 1),
+        "no path": (renumbered(500, 9999), records, count),
+        "a length for a path": (_swapped(schema, 500, 501), records, count),
+        "another spec": (_swapped(schema, 502, 501), records, count),
+        "no such type": (_field(schema, 500, lambda f: f.update(type="text")), records, count),
+        "a type within itself": (
+            schema.replace('"int"', _deep(5000), 1),
+            records,
+            count,
+        ),
+        "no fields": ('{"type":"record","name":"r","fields":[]}', b"", 1 << 4),
+        "no record": ('"long"', b"\x02", 1),
+        "no schema": ("}", records, count),
+    }
+    for what, (said, octets, number) in lies.items():
+        path.write_bytes(_packed(header, said, octets, number))
+        plan.clear_caches()
+        with pytest.raises(CorruptFileError, match="snap-"):
+            metadata.manifests(head)
+        print(what, "is refused")
+    path.write_bytes(_packed(header, schema, encoded_bytes(b"/x") + rest, count))
+    assert metadata.manifests(head)[0].path == "/x"
+
+
+def _swapped(schema: str, one: int, other: int) -> str:
+    found = json.loads(schema)
+    numbers = {one: other, other: one}
+    for item in found["fields"]:
+        item["field-id"] = numbers.get(item["field-id"], item["field-id"])
+    return json.dumps(found)
