@@ -55,7 +55,7 @@ def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
             passed = _narrowed(part, rows, passed)
             continue
         try:
-            found = pc.fill_null(full(truth(part, rows), len(rows)), False)
+            found = _known(truth(part, rows), len(rows))
             passed = found if passed is None else pc.and_(passed, found)
         except InvalidArgumentError:
             if passed is None or left == len(rows):
@@ -66,8 +66,14 @@ def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
 
 def _narrowed(part: Node, rows: RowBatch, passed: pa.BooleanArray) -> pa.BooleanArray:
     chosen = rows.where(passed)
-    found = pc.fill_null(full(truth(part, chosen), len(chosen)), False)
+    found = _known(truth(part, chosen), len(chosen))
     return pc.replace_with_mask(passed, passed, found)
+
+
+def _known(answers: Value, rows: int) -> pa.BooleanArray:
+    """False where the answer is unknown."""
+    found = full(answers, rows)
+    return pc.fill_null(found, False) if found.null_count else found
 
 
 def truth(node: Node, rows: RowBatch) -> Value:

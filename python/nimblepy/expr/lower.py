@@ -22,12 +22,17 @@ from nimblepy.expr.bounds import compare, one_of
 from nimblepy.expr.nodes import (
     FLIPPED,
     UNKNOWN,
+    And,
+    Compare,
     Const,
+    In,
     IsNull,
     IsValid,
     Node,
+    Not,
     Op,
     Opaque,
+    Or,
     StartsWith,
     all_of,
     always,
@@ -45,6 +50,8 @@ from nimblepy.schema.values import is_nan
 
 # Trees of nodes are walked by functions that call themselves: what nests deeper stays opaque.
 _DEEPEST = 40
+# Each condition is written twice, and once more for each one before it.
+_MOST_BRANCHES = 8
 
 
 def lower(term: Term, depth: int = 0) -> Node:
@@ -104,6 +111,8 @@ def _against(call: Call, term: Term, op: Op, lit: Lit) -> Node | None:
         return UNKNOWN
     if isinstance(term, Call):
         return _solved(term, op, lit)
+    if isinstance(term, Case):
+        return _of_case(term, op, lit)
     if not isinstance(term, Col):
         return None
     column, kind = term.column, family(term.column.value_type)
@@ -159,6 +168,72 @@ def _nearly(column: Column, op: Op, number: float) -> Node:
     if op in ("==", "<", "<="):
         parts.append(compare(column, "<=", high))
     return all_of(*parts) if parts else IsValid(column)
+
+
+# ------------------------------------------------------------------ choices
+
+
+def _of_case(case: Case, op: Op, lit: Lit) -> Node | None:
+    """``CASE ... END op c``: each value against the constant where its condition comes first.
+
+    Only of conditions and values that are understood themselves: nothing there can fail.
+    """
+    *pairs, last = case.args
+    values = [*pairs[1::2], last]
+    if len(values) > _MOST_BRANCHES or not all(_keeps_its_value(v, case) for v in values):
+        return None
+    found = _branch(last, op, lit)
+    for condition, value in zip(reversed(pairs[::2]), reversed(pairs[1::2]), strict=True):
+        holds, passes = _holds(lower(condition)), _branch(value, op, lit)
+        if found is None or holds is None or passes is None:
+            return None
+        found = any_of(all_of(holds, passes), all_of(negate(holds), found))
+    return found
+
+
+def _keeps_its_value(branch: Term, case: Case) -> bool:
+    """A value in the common type is what it is in its own."""
+    exact = not any(pt.is_floating(t) or family(t) != "number" for t in (branch.type, case.type))
+    return branch.type == case.type or exact or pt.is_null(branch.type)
+
+
+def _branch(value: Term, op: Op, lit: Lit) -> Node | None:
+    if isinstance(value, Lit):
+        if not (value.value.is_valid and lit.value.is_valid):
+            return UNKNOWN
+        found = compare_values(op, pa.array([value.value]), lit.value)
+        return Const(found[0].as_py())
+    if isinstance(value, Case) or pt.is_boolean(value.type):
+        return None
+    if isinstance(value, Col):
+        if pt.is_interval(lit.type) or family(value.column.value_type) == "none":
+            return None
+        fitted = _fitted(value.column, lit)
+        if not lit.value.is_valid or fitted is None:
+            return None if lit.value.is_valid else UNKNOWN
+        return compare(value.column, op, fitted, nan_greatest=True)
+    found = _against(value, value, op, lit) if isinstance(value, Call) else None
+    return None if found is None or _holds(found) is None else found
+
+
+def _holds(node: Node) -> Node | None:
+    """Whether ``node`` is true, false also where it is unknown; ``None``: it is not understood."""
+    match node:
+        case Compare(column) | In(column) | StartsWith(column):
+            return all_of(IsValid(column), node)
+        case Not(Compare(column) | In(column) | StartsWith(column)):
+            return all_of(IsValid(column), node)
+        case IsNull() | IsValid():
+            return node
+        case Const(value):
+            return Const(value is True)
+        case And(args) | Or(args):
+            parts = [_holds(arg) for arg in args]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts):
+                return None
+            return (all_of if isinstance(node, And) else any_of)(*known)
+    return None
 
 
 # ------------------------------------------------------------------ solved for the column

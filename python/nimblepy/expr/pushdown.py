@@ -97,7 +97,7 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
 
 
 def _test(column: Column, op: str, values: list[pa.Scalar], negated: bool) -> Spec | None:
-    if not _is_tested(column.type):
+    if not is_tested(column.type):
         return None
     return ("test", column.steps, op, pa.array(values, column.value_type), negated)
 
@@ -108,12 +108,13 @@ def _nan_test(column: Column, negated: bool) -> Spec | None:
     return _test(column, "<=", [infinity], not negated)
 
 
-def _is_tested(data_type: pa.DataType) -> bool:
+def is_tested(data_type: pa.DataType) -> bool:
+    """Has the core tests of values of this type?"""
     if isinstance(data_type, pa.BaseExtensionType):
-        return _is_tested(data_type.storage_type)
+        return is_tested(data_type.storage_type)
     if pt.is_dictionary(data_type):
         inner = data_type.value_type
-        return not pt.is_dictionary(inner) and _is_tested(inner)
+        return not pt.is_dictionary(inner) and is_tested(inner)
     if pt.is_fixed_size_binary(data_type):
         return bool(0 < data_type.byte_width <= _MAX_FIXED_BYTES)
     return bool(

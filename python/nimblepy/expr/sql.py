@@ -15,6 +15,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.arrays import full
 from nimblepy.expr.bind import Parameters, bind
 from nimblepy.expr.casts import cast
+from nimblepy.expr.domain import settle
 from nimblepy.expr.lower import lower
 from nimblepy.expr.nodes import UNKNOWN, Node
 from nimblepy.expr.syntax import Syntax, parse
@@ -43,7 +44,7 @@ def read_sql(text: str, schema: pa.Schema, params: Parameters = None) -> Node:
             raise InvalidArgumentError(
                 f"{shown} is not a condition; a filter must be boolean, this is {term.type}"
             )
-        return lower(term)
+        return settle(lower(term))
     except InvalidArgumentError as error:
         shown = repr(text) if len(text) < 200 else f"of {len(text)} characters"
         raise InvalidArgumentError(f"filter {shown}: {error}") from error

@@ -12,6 +12,7 @@ from nimblepy import _core
 from nimblepy.expr.filter import Filter, make_filter
 from nimblepy.expr.pushdown import split
 from nimblepy.file.candidates import CandidateRows, candidate_rows
+from nimblepy.file.few_values import without_failing
 from nimblepy.file.handle import FileHandle
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
@@ -38,7 +39,7 @@ def filtered(
     if where.filter is None:
         yield from stream_batches(projection.scan(found.rows.ranges, batch_rows, threads))
         return
-    native = None if found.secondary else _native(file, where.filter)
+    native = None if found.secondary else _native(file, where.filter, found.rows.ranges)
     if native is not None and native.residual is None:
         ranges = found.rows.ranges
         yield from stream_batches(projection.scan(ranges, batch_rows, threads, native.rows))
@@ -81,16 +82,20 @@ def count_passing(file: FileHandle, where: Where, threads: int) -> int:
     """How many rows pass; decodes as little as it can."""
     assert where.filter is not None
     found = candidate_rows(file, where)
-    native = None if found.secondary else _native(file, where.filter)
+    native = None if found.secondary else _native(file, where.filter, found.rows.ranges)
     if native is not None and native.residual is None:
         return int(native.rows.count(found.rows.ranges, threads))
     asked = _asked(file, where.filter, native, found, 1 << 16, threads)
     return sum(mask.true_count for _, mask in asked)
 
 
-def _native(file: FileHandle, filter: Filter) -> _Native | None:
-    """What the core evaluates of the filter; ``None`` where that is nothing."""
+def _native(file: FileHandle, filter: Filter, ranges: Ranges) -> _Native | None:
+    """What the core evaluates of the filter for these rows; ``None`` where that is nothing."""
     spec, residual = split(filter.node)
+    if residual is not None:
+        more = [split(node).spec for node in without_failing(file, residual, ranges)]
+        known = [part for part in (spec, *more) if part is not None]
+        spec = ("and", known) if known else None
     if spec is None:
         return None
     left = None if residual is None else make_filter(residual, file.schema)

@@ -159,6 +159,9 @@ class RowSet:
             return self
         if first >= last:
             return self.entries(slice(0, 0))
+        if len(self.begin) == 1:
+            begin = self.begin + np.uint64(max(first, 0))
+            return replace(self, begin=begin, end=self.begin + np.uint64(last))
         ends = np.cumsum(self.sizes)
         at, after = np.searchsorted(ends, first, "right"), np.searchsorted(ends, last, "left") + 1
         part = self.entries(slice(int(at), int(after)))

@@ -1,0 +1,93 @@
+"""Conditions over a column that can have few values only: asked of each value, then known.
+
+In ``year(d) = 1995 AND month(d) = 3`` the first leaves 365 values of ``d``; the second is asked of
+these, and both together are ``d BETWEEN '1995-03-01' AND '1995-03-31'``, which indexes and encoded
+data answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.evaluate import passing
+from nimblepy.expr.nodes import And, Compare, In, Node, Opaque, all_of, any_of
+from nimblepy.expr.terms import RowBatch
+from nimblepy.schema.columns import Column
+
+# Values that are asked, and ranges of them as which the answer is written.
+_MOST_VALUES, _MOST_RANGES = 4096, 8
+
+
+def settle(node: Node) -> Node:
+    """A node that passes the same rows; where it does not pass, it may be false or unknown."""
+    parts = list(node.args) if isinstance(node, And) else [node]
+    for column in dict.fromkeys(p.column for p in parts if isinstance(p, (Compare, In))):
+        about = [part for part in parts if _is_about(part, column)]
+        if not any(isinstance(part, Opaque) for part in about):
+            continue
+        values = _values(column, [p for p in about if not isinstance(p, Opaque)])
+        if values is None:
+            continue
+        rows = RowBatch(pa.RecordBatch.from_arrays([values], [column.path[0]]))
+        try:
+            found = values.filter(passing(all_of(*about), rows))
+        except InvalidArgumentError:
+            continue  # it fails for some value, which need not be there
+        parts = [part for part in parts if not _is_about(part, column)]
+        parts.append(_any_of_values(column, found))
+    return all_of(*parts)
+
+
+def _is_about(part: Node, column: Column) -> bool:
+    """A condition of this column alone."""
+    if isinstance(part, (Compare, In)):
+        return part.column == column
+    return isinstance(part, Opaque) and part.columns == (column.path,)
+
+
+def _values(column: Column, facts: Sequence[Node]) -> pa.Array | None:
+    """All values of the column for which the facts may hold, ascending, if these are few."""
+    data_type = column.type
+    if len(column.path) > 1 or not (pt.is_integer(data_type) or pt.is_date32(data_type)):
+        return None
+    bits = data_type.bit_width
+    signed = not pt.is_unsigned_integer(data_type)
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    ticks = pa.int32() if pt.is_date32(data_type) else data_type
+    for fact in facts:
+        if isinstance(fact, In):
+            ends = [value.cast(ticks).as_py() for value in fact.values] or [high + 1]
+            low, high = max(low, min(ends)), min(high, max(ends))
+        elif isinstance(fact, Compare):
+            at = fact.value.cast(ticks).as_py()
+            if fact.op in ("==", ">", ">="):
+                low = max(low, at + (fact.op == ">"))
+            if fact.op in ("==", "<", "<="):
+                high = min(high, at - (fact.op == "<"))
+    if high - low >= _MOST_VALUES:
+        return None
+    return pa.array(range(low, high + 1), ticks).cast(data_type)
+
+
+def _any_of_values(column: Column, values: pa.Array) -> Node:
+    """The column has one of the values, which ascend."""
+    if not len(values):
+        return In(column, ())
+    ticks = values.cast(pa.int32()) if pt.is_date32(values.type) else values
+    gaps = np.flatnonzero(np.diff(np.asarray(ticks)) != 1) + 1
+    if len(gaps) + 1 > _MOST_RANGES:
+        return In(column, tuple(values))
+    begins, ends = [0, *gaps.tolist()], [*gaps.tolist(), len(values)]
+    return any_of(
+        *(
+            all_of(Compare(column, ">=", values[a]), Compare(column, "<=", values[b - 1]))
+            if b - a > 1
+            else Compare(column, "==", values[a])
+            for a, b in zip(begins, ends, strict=True)
+        )
+    )
