@@ -24,7 +24,11 @@ class Page(HTMLParser):
         super().__init__()
         self.links: list[str] = []
         self.names = {""}
+        self.text = ""
         self.feed(text)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
@@ -68,6 +72,10 @@ def test_links_lead_to_pages_and_names(pages: dict[Path, Page]) -> None:
             if not target.exists() or (known and unquote(parts.fragment) not in known.names):
                 broken.append(f"{path.name}: {link}")
     assert broken == []
+
+
+def test_code_is_shown_as_code(pages: dict[Path, Page]) -> None:
+    assert [path.name for path, page in pages.items() if "```" in page.text] == []
 
 
 def test_the_reference_shows_signatures_and_docstrings(pages: dict[Path, Page]) -> None:

@@ -1,6 +1,7 @@
-"""A hook of mkdocs: the site has no files beside docs/, so a link to one becomes the name it has.
+"""A hook of mkdocs: pages as the site takes them. mkdocs.yml names this file.
 
-mkdocs.yml names this file.
+The site has no files beside docs/, so a link to one becomes the name it has. A fence has one word
+there: what stands behind the language is for tests.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+_FENCE = re.compile(r"^(```[a-z]+) .*$", re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -20,4 +22,4 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         inside = (folder / link[2]).resolve().is_relative_to(docs)
         return link[0] if inside else link[1]
 
-    return _LINK.sub(shown, markdown)
+    return _FENCE.sub(r"\1", _LINK.sub(shown, markdown))
