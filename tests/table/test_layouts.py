@@ -368,9 +368,10 @@ def test_estimates_are_merged_in_any_order() -> None:
         whole = Estimate(3000)
         for i in order:
             whole.merge(parts[i])
-        found.append(whole.places())
+        found.append(whole.found())
     assert found[0][0].tolist() == found[1][0].tolist()
-    assert len(found[0][0]) * found[0][1] == 50_000
+    assert found[0][1].tolist() == found[1][1].tolist()
+    assert len(found[0][0]) * found[0][2] == 50_000
     assert 1000 < len(found[0][0]) <= 3000
 
 

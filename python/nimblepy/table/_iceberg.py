@@ -1146,6 +1146,10 @@ class Metadata:
         """Where a blob of cubes lies."""
         return f"{self.location}/metadata/{name}"
 
+    def has_cubes(self, snapshot: Snapshot | None) -> bool:
+        """Whether files of a snapshot may be those of an OTree."""
+        return bool(blob_names(self.ancestors(snapshot)))
+
     def cubes(self, snapshot: Snapshot | None) -> Blocks:
         """The cubes of a snapshot's files, as far as blobs have them; some files may be gone."""
         names = blob_names(self.ancestors(snapshot))

@@ -27,8 +27,9 @@ from nimblepy.table.fileset import FileSet, key_ends
 from nimblepy.table.members import Member
 from nimblepy.table.merging import Run, merged
 from nimblepy.table.model import DataFile
+from nimblepy.table.otree.arrange import new_weights
 from nimblepy.table.row_changes import FilesOf, RowChange
-from nimblepy.table.settings import target_of
+from nimblepy.table.settings import rewriting_target
 from nimblepy.table.write import Target, write_deletes, write_rows
 
 # A file below this share of the target is small.
@@ -209,7 +210,7 @@ def write(group: Group, rows: FileSet, target: Target, progress: Progress) -> No
     batch_rows = _batch_rows(group)
 
     def opened(member: Member) -> Callable[[], Iterator[pa.RecordBatch]]:
-        return lambda: _live(member, rows, target.schema, batch_rows, progress)
+        return lambda: _live(member, rows, target, batch_rows, progress)
 
     if sorted_files:
         runs = [
@@ -217,7 +218,7 @@ def write(group: Group, rows: FileSet, target: Target, progress: Progress) -> No
             for lower, member in zip(group.lower, group.members, strict=True)
         ]
         try:
-            group.added = _written(merged(runs, target.schema, keys), target, presorted=True)
+            group.added = _written(merged(runs, target.row_schema, keys), target, presorted=True)
             return
         except KeyOrderError:
             # What another writer said of the order of its files is not so.
@@ -229,7 +230,7 @@ def write(group: Group, rows: FileSet, target: Target, progress: Progress) -> No
 def _written(
     batches: Iterator[pa.RecordBatch], target: Target, *, presorted: bool
 ) -> list[DataFile]:
-    reader = pa.RecordBatchReader.from_batches(target.schema, batches)
+    reader = pa.RecordBatchReader.from_batches(target.row_schema, batches)
     return write_rows(reader, target, presorted=presorted)
 
 
@@ -253,16 +254,21 @@ def _batch_rows(group: Group) -> int:
 
 
 def _live(
-    member: Member, rows: FileSet, schema: pa.Schema, batch_rows: int, progress: Progress
+    member: Member, rows: FileSet, target: Target, batch_rows: int, progress: Progress
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a file, in its order."""
-    child = rows.reading.child(member.file)
+    """The live rows of a file, in its order; with weights if the target wants them."""
+    reading = rows.reading.with_weights() if target.weighted else rows.reading
+    child = reading.child(member.file)
     gone = member.deleted()
     live = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
     where = Where(None, live)
+    generator = np.random.default_rng()
     for batch in child.filtered(where, None, batch_rows=batch_rows, threads=1):
         progress.advance(batch.num_rows)
-        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        columns = batch.columns
+        if target.weighted and columns[-1].null_count:
+            columns[-1] = pa.array(new_weights(batch.num_rows, generator))
+        yield pa.RecordBatch.from_arrays(columns, schema=target.row_schema)
 
 
 # ------------------------------------------------------------------ committing
@@ -449,7 +455,7 @@ def compact(
 
 def _prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
     rows = files_of(metadata)
-    target = replace(target_of(metadata), target_bytes=wanted.target_bytes, rows_before=0)
+    target = replace(rewriting_target(metadata), target_bytes=wanted.target_bytes)
     groups = choose(
         rows,
         wanted.filter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, cast, get_args
 
 import pyarrow as pa
@@ -178,6 +178,17 @@ def target_of(metadata: ice.Metadata) -> Target:
         space=spaces[-1] if spaces else None,
         rows_before=_rows_before(metadata),
     )
+
+
+def rewriting_target(metadata: ice.Metadata) -> Target:
+    """What the files are like that rows of the table are written to anew.
+
+    Rows keep their weights, also where the table has no OTree any more: which files are written
+    anew depends on them, so that new ones would make samples wrong.
+    """
+    target = target_of(metadata)
+    weighted = isinstance(target.layout, OTree) or metadata.has_cubes(metadata.head())
+    return replace(target, rows_before=0, weighted=weighted)
 
 
 def _rows_before(metadata: ice.Metadata) -> int:

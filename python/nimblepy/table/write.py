@@ -36,7 +36,7 @@ from nimblepy.table.model import (
     Metrics,
     PartitionField,
 )
-from nimblepy.table.otree.arrange import CubeRows, in_cubes, in_order
+from nimblepy.table.otree.arrange import CubeRows, Whole, in_cubes, in_order
 from nimblepy.table.otree.layouts import WEIGHT_FIELD, Layout, OTree
 from nimblepy.table.places import readable_path, remove_file
 from nimblepy.table.transforms import Apply, column_at, split_rows, transform
@@ -68,6 +68,8 @@ class Target:
         unique: no cluster key may occur twice in a file.
         rows_before: rows of the table that new ones come to, of which an OTree takes account.
         space: how the newest rows of an OTree became places.
+        weighted: rows come with weights of an OTree as the last column, and keep them.
+        whole: the table that rows of an OTree are part of, where they are written anew.
     """
 
     location: str
@@ -84,11 +86,19 @@ class Target:
     layout: Layout | None = None
     rows_before: int = 0
     space: str | None = None
+    weighted: bool = False
+    whole: Whole | None = None
 
     @property
     def file_schema(self) -> pa.Schema:
         """The columns of the files: those of the table, and the weights of an OTree."""
-        return self.schema.append(WEIGHT_FIELD) if isinstance(self.layout, OTree) else self.schema
+        weighted = self.weighted or isinstance(self.layout, OTree)
+        return self.schema.append(WEIGHT_FIELD) if weighted else self.schema
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The columns that rows come with."""
+        return self.file_schema if self.weighted else self.schema
 
     def new_path(self, kind: str = "data") -> str:
         """The path of a file that there has not been."""
@@ -123,7 +133,7 @@ def write_rows(
     reader, total = as_reader(data)
     writing = _Writing(target, presorted and target.layout is None, Progress(progress, total))
     try:
-        pieces = _pieces(reader, Conformer(reader.schema, target.schema))
+        pieces = _pieces(reader, Conformer(reader.schema, target.row_schema))
         memory = target.options.sort_memory_bytes
         if isinstance(target.layout, OTree):
             for found in in_cubes(
@@ -133,6 +143,7 @@ def write_rows(
                 rows_before=target.rows_before,
                 file_bytes=round(target.target_bytes * _LEAST_PACKING),
                 space=target.space,
+                whole=target.whole,
             ):
                 writing.add_file(found)
         else:

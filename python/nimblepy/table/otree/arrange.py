@@ -19,7 +19,7 @@ from nimblepy.files.source import key_order
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import SortKey
 from nimblepy.table.model import Cube, FileCubes
-from nimblepy.table.otree.layouts import WEIGHT_FIELD, OTree, Sorted, ZOrder
+from nimblepy.table.otree.layouts import WEIGHT, WEIGHT_FIELD, OTree, Sorted, ZOrder
 from nimblepy.table.otree.space import Space, fit, space_columns
 from nimblepy.table.otree.tree import (
     LEAF_SHARE,
@@ -283,6 +283,23 @@ class CubeRows:
     cubes: FileCubes
 
 
+@dataclass(frozen=True)
+class Whole:
+    """Where all rows of a table lie, for some of them that are written anew.
+
+    Attributes:
+        space: how values became the places of the estimate.
+    """
+
+    space: Space
+    estimate: Estimate
+
+
+def new_weights(rows: int, generator: np.random.Generator) -> Weights:
+    """Weights at random."""
+    return generator.integers(LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS, rows, dtype=np.int32)
+
+
 def in_cubes(
     pieces: Iterable[pa.Table],
     layout: OTree,
@@ -291,19 +308,23 @@ def in_cubes(
     rows_before: int,
     file_bytes: int,
     space: str | None = None,
+    whole: Whole | None = None,
 ) -> Iterator[CubeRows]:
     """All rows with weights, by the cubes of the tree that fits them.
+
+    Rows whose last column is that of weights keep theirs; others get new ones.
 
     Args:
         memory: bytes of rows that are held; more goes to files.
         rows_before: those of the table that the rows come to.
         file_bytes: most Arrow bytes of a file.
         space: that of the newest rows of the table, which is kept where it fits these.
+        whole: the table that the rows are part of, in whose space and tree they are laid out.
     """
     held = _gathered(pieces, memory)
     try:
         if len(held):
-            yield from _in_cubes(held, layout, memory, rows_before, file_bytes, space)
+            yield from _in_cubes(held, layout, memory, rows_before, file_bytes, space, whole)
     finally:
         held.close()
 
@@ -315,20 +336,25 @@ def _in_cubes(
     rows_before: int,
     file_bytes: int,
     known: str | None,
+    whole: Whole | None,
 ) -> Iterator[CubeRows]:
     rng = np.random.default_rng(secrets.randbits(128))
     paths = [resolve_column(held[0].schema, name).path for name in layout.names]
-    space = _fitted(layout, held, paths, rng, known)
+    space = _fitted(layout, held, paths, rng, known) if whole is None else whole.space
     estimate = Estimate()
     facts: list[tuple[Any, Weights]] = []
     for piece in held:
         places = space.places(space_columns(piece, paths))
-        weights = rng.integers(LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS, piece.num_rows, dtype=np.int32)
+        if piece.schema.names[-1] == WEIGHT:
+            weights = piece.column(piece.num_columns - 1).to_numpy()
+        else:
+            weights = new_weights(piece.num_rows, rng)
         estimate.add(places, weights)
         facts.append((places, weights))
     most_rows = max(1, file_bytes * held.rows // max(1, held.bytes))
     share = held.rows / (held.rows + rows_before)
-    tree = grow(estimate, len(paths), layout.cube_rows, most_rows, share)
+    around = None if whole is None else whole.estimate
+    tree = grow(estimate, len(paths), layout.cube_rows, most_rows, share, around)
     ceiling = min(most_rows, round(1.5 * LEAF_SHARE * layout.cube_rows))
     text = space.to_json()
     for cube, rows in _by_cube(held, facts, tree, memory):
@@ -388,4 +414,6 @@ def _cube_order(cubes: Numbers, weights: Weights) -> Order:
 
 
 def _weighted(table: pa.Table, weights: Weights) -> pa.Table:
+    if table.schema.names[-1] == WEIGHT:
+        return table
     return table.append_column(WEIGHT_FIELD, pa.array(weights))

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nimblepy.table.model import Cube, DataFile, FileCubes, Snapshot
-from nimblepy.table.otree.tree import Numbers
+from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 
 # Where a snapshot's summary names the Puffin files, which lie beside the metadata.
 BLOBS = "nimblepy.otree"
@@ -121,6 +122,19 @@ class Blocks:
         most = np.full(len(self.files), -(1 << 31) - 1, np.int64)
         np.minimum.at(least, self.column("file"), self.column("least"))
         np.maximum.at(most, self.column("file"), self.column("most"))
+        return least, most
+
+    def find(self, paths: pa.Array) -> Numbers:
+        """Positions of files, -1 of those that are not here."""
+        found = pc.index_in(paths.cast(pa.string()), pa.array(self.files, pa.string()))
+        numbers: Numbers = pc.fill_null(found, -1).to_numpy()
+        return numbers
+
+    def weights_of(self, paths: pa.Array) -> tuple[Numbers, Numbers]:
+        """The least and the greatest weight of files; of those that are not here, of any file."""
+        numbers = self.find(paths)
+        ends = zip(self.weights, (LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS - 1), strict=True)
+        least, most = (np.append(end, unknown)[numbers] for end, unknown in ends)
         return least, most
 
     def of(self, path: str) -> FileCubes | None:

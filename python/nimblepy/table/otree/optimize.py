@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +16,30 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Commit
 from nimblepy.table.compact import Compaction, Group, write
 from nimblepy.table.fileset import FileSet
+from nimblepy.table.otree.arrange import Whole
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.otree.sample import sample
-from nimblepy.table.otree.space import Floats, Space, fit, interleaved
-from nimblepy.table.otree.tree import BITS, Numbers
-from nimblepy.table.pruning import original
+from nimblepy.table.otree.space import Floats, fit, interleaved
+from nimblepy.table.otree.tree import BITS, LEAST_SHARE, Estimate, Numbers, Places, Tree, grow
+from nimblepy.table.pruning import Mask, original
 from nimblepy.table.row_changes import FilesOf, RowChange
-from nimblepy.table.settings import target_of
+from nimblepy.table.settings import rewriting_target
 
 # The part of all rows that a typical box has, by rank.
 BOX_SHARE = 0.01
-# A group of files is worth writing anew where boxes read this part less of its rows, at least.
+# Files are worth writing anew where boxes read this part less of them, at least.
 _LEAST_GAIN = 0.2
+# What a file costs besides its rows, as a part of a cube.
+_FILE_COST = 1 / 8
 # Files belong to a cube that they are not longer than this many times.
 _LONGEST = 2.0
-# Rows by which the places of files are found.
-_SAMPLED = 20_000
+# Rows by which the places of all rows are found.
+_SAMPLED = 1 << 16
+# Files most of whose rows are of one commit were laid out together already.
+_MOST_OF_ONE = 0.5
+# Parts of a budget that are tried for the files that are the widest for what they have.
+_SPLITS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Extents:
         lower, upper: coordinates, one row for each file and one column for each axis.
         rows, sizes: of each file, in rows and bytes.
         commits: by which each was written.
+        staying: rows that are where they belong however wide the file is: those of inner cubes.
+        least: the part of typical boxes that would meet a leaf there, if all rows lay in cubes.
     """
 
     lower: Floats
@@ -50,37 +59,55 @@ class Extents:
     rows: Numbers
     sizes: Numbers
     commits: Numbers
+    staying: Numbers
+    least: Floats
 
     @property
     def sides(self) -> Floats:
         return self.upper - self.lower
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether they were not laid out together, as one commit does."""
+        _, commit = np.unique(self.commits, return_inverse=True)
+        most = float(np.bincount(commit, self.rows).max(initial=0))
+        return most <= _MOST_OF_ONE * float(self.rows.sum()) and len(self.rows) > 1
+
     def take(self, files: Numbers) -> Extents:
-        return Extents(
-            self.lower[files],
-            self.upper[files],
-            self.rows[files],
-            self.sizes[files],
-            self.commits[files],
-        )
+        return Extents(*(getattr(self, field.name)[files] for field in fields(self)))
 
     def read(self) -> float:
         """Rows of the files that a typical box reads, on average."""
         return float(self.rows @ _met(self.sides))
 
-    def ideal(self, cube_rows: int) -> float:
-        """The same, if the rows lay in cubes."""
-        if not len(self.rows):
-            return 0.0
-        sides = self.upper.max(axis=0) - self.lower.min(axis=0)
-        cubes = max(1.0, float(self.rows.sum()) / cube_rows)
-        # Halved along the longest side again and again, as the curve does.
-        while cubes > 1.0:
-            at = int(np.argmax(sides))
-            part = min(2.0, cubes)
-            sides[at] /= part
-            cubes /= part
-        return float(self.rows.sum()) * float(_met(sides[None, :])[0])
+    def costs(self, cube_rows: int) -> Floats:
+        """What each file costs a typical box, in rows."""
+        found: Floats = (self.rows + _FILE_COST * cube_rows) * _met(self.sides)
+        return found
+
+    def ideal(self, cube_rows: int, share: float) -> float:
+        """What all would cost together, if they were written anew.
+
+        Args:
+            share: the part that they are of all rows that lie where they do; where that is small
+                leaves are larger than those of all rows, so that they have some rows.
+        """
+        moving = (self.rows - self.staying).astype(np.float64)
+        leaf_share = min(1.0, max(LEAST_SHARE, share))
+        count = self.lower.shape[1]
+        box = BOX_SHARE ** (1.0 / count)
+        longer = max(1.0, leaf_share / max(share, 1e-9)) ** (1.0 / count)
+        sides = np.minimum(1.0, (self.least ** (1.0 / count) - box) * longer + box)
+        moving *= 1.0 + _FILE_COST / leaf_share
+        return float(moving @ sides**count) + float(self.staying @ _met(self.sides))
+
+    def around(self, part: Extents) -> float:
+        """Rows of all files that lie where some of the files do, if they are spread evenly."""
+        low, high = part.lower.min(axis=0), part.upper.max(axis=0)
+        inside = np.minimum(self.upper, high) - np.maximum(self.lower, low)
+        shares = np.clip(inside / np.maximum(self.sides, 2.0**-30), 0.0, 1.0)
+        shares[(inside >= 0) & (self.sides < 2.0**-30)] = 1.0
+        return float(self.rows @ shares.prod(axis=1))
 
 
 def _met(sides: Floats) -> Floats:
@@ -91,40 +118,85 @@ def _met(sides: Floats) -> Floats:
 
 
 def choose(files: Extents, cube_rows: int, budget: int) -> list[Numbers]:
-    """Groups of files to be written anew, those first by which boxes gain the most a byte.
+    """Groups of files to be written anew, by which boxes gain the most for the bytes.
+
+    One group may have files of anywhere, those that are the widest for the rows they have: the
+    inner cubes of many commits, and the leaves of the time when the table was small. The others
+    have all files of a cube.
 
     Args:
         budget: most bytes of all of them.
     """
-    found: list[tuple[float, Numbers]] = []
-    for group in _subtrees(files):
-        part = files.take(group)
-        if (part.commits == part.commits[0]).all():
-            continue  # they were laid out together
-        now = part.read()
-        gain = now - part.ideal(cube_rows)
-        if gain > _LEAST_GAIN * now:
-            found.append((gain / max(1.0, float(part.sizes.sum())), group))
-    found.sort(key=lambda item: -item[0])
-    taken = np.zeros(len(files.rows), np.bool_)
-    chosen = []
-    for _, group in found:
-        size = int(files.sizes[group].sum())
-        if size <= budget and not taken[group].any():
+    best, chosen = 0.0, list[Numbers]()
+    subtrees = list(_subtrees(files))
+    for share in _SPLITS:
+        wide = _widest(files, cube_rows, share * budget)
+        gained, groups = _gain_of_wide(files, wide, cube_rows), [wide]
+        if gained <= 0.0:
+            if share:
+                continue
+            groups = []
+        taken = np.zeros(len(files.rows), np.bool_)
+        left = budget
+        for group in groups:
             taken[group] = True
-            budget -= size
-            chosen.append(group)
+            left -= int(files.sizes[group].sum())
+        for gain, group in _in_cubes(files, subtrees, taken, cube_rows):
+            size = int(files.sizes[group].sum())
+            if size <= left and not taken[group].any():
+                taken[group] = True
+                left -= size
+                gained += gain
+                groups.append(group)
+        if gained > best:
+            best, chosen = gained, groups
     return chosen
 
 
+def _widest(files: Extents, cube_rows: int, budget: float) -> Numbers:
+    """The files that boxes meet more often than their rows deserve, the worst for their bytes."""
+    moving = files.rows - files.staying + _FILE_COST * cube_rows
+    met = _met(files.sides)
+    order = np.argsort(-moving * (met - files.least) / np.maximum(1, files.sizes), kind="stable")
+    order = order[((1 - _LEAST_GAIN) * met > files.least)[order]]
+    found: Numbers = np.sort(order[np.cumsum(files.sizes[order]) <= budget])
+    return found
+
+
+def _gain_of_wide(files: Extents, wide: Numbers, cube_rows: int) -> float:
+    """What boxes gain, or 0 where it is not worth it."""
+    part = files.take(wide)
+    if not part.is_mixed:
+        return 0.0
+    share = float((part.rows - part.staying).sum()) / max(1.0, files.around(part))
+    now = float(part.costs(cube_rows).sum())
+    gain = now - part.ideal(cube_rows, share)
+    return gain if gain > _LEAST_GAIN * now else 0.0
+
+
+def _in_cubes(
+    files: Extents, subtrees: Sequence[Numbers], taken: Mask, cube_rows: int
+) -> list[tuple[float, Numbers]]:
+    """(gain, files) of each cube that is worth it, those first that gain the most a byte."""
+    found: list[tuple[float, float, Numbers]] = []
+    costs = files.costs(cube_rows)
+    for group in subtrees:
+        if taken[group].any():
+            group = group[~taken[group]]
+        part = files.take(group)
+        if not part.is_mixed:
+            continue
+        now = float(costs[group].sum())
+        gain = now - part.ideal(cube_rows, 1.0)
+        if gain > _LEAST_GAIN * now:
+            found.append((gain / max(1.0, float(files.sizes[group].sum())), gain, group))
+    found.sort(key=lambda item: -item[0])
+    return [(gain, group) for _, gain, group in found]
+
+
 def _subtrees(files: Extents) -> Iterator[Numbers]:
-    """Files that lie in one cube, for all cubes; and those of each size alone."""
-    columns = files.lower.shape[1]
-    middles = (files.lower + files.upper) / 2
-    places = interleaved([middles[:, i] for i in range(columns)])
-    # Bits of the deepest cube that each file fits.
-    halvings = np.floor(np.log2(_LONGEST / np.maximum(files.sides, 2.0**-20))).astype(np.int64)
-    deepest = np.clip(halvings, 0, BITS // columns).min(axis=1) * columns
+    """Files that lie in one cube, for all cubes."""
+    places, deepest = _places(files.lower, files.upper, _LONGEST)
     seen: set[bytes] = set()
     for bits in range(int(deepest.max(initial=0)) + 1):
         fits = np.flatnonzero(deepest >= bits)
@@ -132,27 +204,42 @@ def _subtrees(files: Extents) -> Iterator[Numbers]:
         order = np.argsort(prefixes, kind="stable")
         cuts = np.flatnonzero(np.diff(prefixes[order])) + 1
         groups = [np.sort(group) for group in np.split(fits[order], cuts)]
-        for group in (*groups, np.flatnonzero(deepest == bits)):
+        for group in groups:
             if len(group) > 1 and group.tobytes() not in seen:
                 seen.add(group.tobytes())
                 yield group
 
 
+def _places(lower: Floats, upper: Floats, longest: float) -> tuple[Places, Numbers]:
+    """The place of each file's middle, and bits of the deepest cube that it fits.
+
+    Args:
+        longest: how many times longer than the cube a file may be.
+    """
+    columns = lower.shape[1]
+    middles = (lower + upper) / 2
+    places = interleaved([middles[:, i] for i in range(columns)])
+    halvings = np.floor(np.log2(longest / np.maximum(upper - lower, 2.0**-20))).astype(np.int64)
+    return places, np.clip(halvings, 0, BITS // columns).min(axis=1) * columns
+
+
 # ------------------------------------------------------------------ of a table
 
 
-def extents(rows: FileSet, layout: OTree, space: Space) -> Extents:
+def extents(rows: FileSet, layout: OTree, found: Survey, cubes: Blocks) -> Extents:
     """Where the files of a table lie, by the bounds that manifests have.
 
     Args:
-        space: of these columns; see :func:`current_space`.
+        found: where the rows lie by these columns.
+        cubes: those of the files, as far as they are known.
     """
+    space = found.whole.space
     files = rows.members.files
     lower: list[Floats] = []
     upper: list[Floats] = []
     for axis, name in zip(space.axes, layout.columns, strict=True):
         kind = resolve_column(rows.schema, name).type
-        for end, found, unknown in (("lower", lower, 0.0), ("upper", upper, 1.0)):
+        for end, ends, unknown in (("lower", lower, 0.0), ("upper", upper, 1.0)):
             known = np.full(len(files), unknown)
             bounds = [part.bound(end, axis.column, kind) for part in files.parts]  # type: ignore[arg-type]
             for i, bound in enumerate(bounds):
@@ -162,10 +249,64 @@ def extents(rows: FileSet, layout: OTree, space: Space) -> Extents:
                 values = original(bound.take(pa.array(files.row[mine])), kind)
                 there = values.is_valid().to_numpy(zero_copy_only=False)
                 known[mine[there]] = axis.coordinates(values.drop_null())
-            found.append(known)
+            ends.append(known)
     low, high = np.stack(lower, axis=1), np.stack(upper, axis=1)
+    high = np.maximum(low, high)
     commits = files.gather([part.sequences for part in files.parts], np.int64)
-    return Extents(low, np.maximum(low, high), files.rows, files.sizes, commits)
+    tree = found.tree(layout)
+    places, bits = _places(low, high, 1.0)
+    inside = tree.bounds(places, bits)
+    weights = cubes.weights_of(files.paths)
+    below = np.clip(np.minimum(inside - 1, weights[1]) - weights[0] + 1, 0, None)
+    return Extents(
+        low,
+        high,
+        files.rows,
+        files.sizes,
+        commits,
+        files.rows * below // np.maximum(1, weights[1] - weights[0] + 1),
+        found.met(tree, places, bits),
+    )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Where the rows of a table lie, as a sample of them says.
+
+    Attributes:
+        points: coordinates, one row for each sampled row, along the curve.
+        places: those of the points.
+    """
+
+    whole: Whole
+    points: Floats
+    places: Places
+
+    def tree(self, layout: OTree) -> Tree:
+        """The cubes in which all rows would lie, if they were written at once."""
+        all_rows = self.whole.estimate
+        return grow(all_rows, len(layout.columns), layout.cube_rows, 1 << 62, 1.0, all_rows)
+
+    def met(self, tree: Tree, places: Places, bits: Numbers) -> Floats:
+        """The part of typical boxes that meet a leaf, on average over those in each cube.
+
+        Args:
+            places, bits: of the cubes.
+        """
+        if not len(self.places):
+            return np.ones(len(places))
+        begins = np.searchsorted(self.places, tree.leaves)
+        sides = np.maximum.reduceat(self.points, begins) - np.minimum.reduceat(self.points, begins)
+        rows = np.diff(begins, append=len(self.places))
+        before = np.concatenate(([0], np.cumsum(rows)))
+        sums = np.concatenate(([0.0], np.cumsum(rows * _met(sides))))
+        shift = (BITS - bits).astype(np.uint64)
+        least = (places >> shift) << shift
+        most = least + ((np.uint64(1) << shift) - np.uint64(1))
+        first = np.searchsorted(tree.leaves, least, side="right") - 1
+        end = np.searchsorted(tree.leaves, most, side="right")
+        found: Floats = (sums[end] - sums[first]) / np.maximum(1, before[end] - before[first])
+        return found
 
 
 def sampled(rows: FileSet, layout: OTree, cubes: Blocks, most: int) -> pa.Table:
@@ -187,9 +328,17 @@ def sampled(rows: FileSet, layout: OTree, cubes: Blocks, most: int) -> pa.Table:
     return pa.table(found.columns, schema=pa.schema(fields))
 
 
-def current_space(rows: FileSet, layout: OTree, cubes: Blocks) -> Space:
-    """The space of the rows as they are now, from a sample of them."""
-    return fit(layout, sampled(rows, layout, cubes, _SAMPLED), rows.schema)
+def survey(rows: FileSet, layout: OTree, cubes: Blocks) -> Survey:
+    """Where the rows lie as they are now. Cost: a sample of the layout's columns is read."""
+    some = sampled(rows, layout, cubes, _SAMPLED)
+    space = fit(layout, some, rows.schema)
+    points = space.coordinates(some)
+    places = interleaved(points)
+    estimate = Estimate()
+    estimate.add(places, np.zeros(some.num_rows, np.int32))
+    estimate.rows = rows.num_rows
+    order = np.argsort(places)
+    return Survey(Whole(space, estimate), np.column_stack(points)[order], places[order])
 
 
 def optimize(
@@ -214,7 +363,7 @@ def optimize(
         InvalidArgumentError: the layout of the table is no OTree.
     """
     metadata = newest()
-    target = replace(target_of(metadata), rows_before=0)
+    target = rewriting_target(metadata)
     layout = target.layout
     if not isinstance(layout, OTree):
         raise InvalidArgumentError(
@@ -223,8 +372,10 @@ def optimize(
     rows = files_of(metadata)
     groups: list[Group] = []
     if len(rows.members):
-        space = current_space(rows, layout, metadata.cubes(metadata.head()))
-        found = extents(rows, layout, space)
+        cubes = metadata.cubes(metadata.head())
+        seen = survey(rows, layout, cubes)
+        target = replace(target, whole=seen.whole)
+        found = extents(rows, layout, seen, cubes)
         most = int(found.sizes.sum()) if budget is None else budget
         groups = [
             Group([rows.members[int(i)] for i in group])
@@ -234,7 +385,7 @@ def optimize(
     change = Compaction(groups, files_of, target)
     try:
         for group in groups:
-            write(group, rows, replace(target, space=None), shown)
+            write(group, rows, target, shown)
     except BaseException:
         change.discard()
         raise

@@ -12,13 +12,12 @@ from nimblepy.schema.names import ColumnName, show_path
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
-from nimblepy.table.otree.optimize import BOX_SHARE, Extents, current_space, extents, sampled
-from nimblepy.table.otree.space import Floats, interleaved
+from nimblepy.table.otree.optimize import BOX_SHARE, Extents, Survey, extents, survey
+from nimblepy.table.otree.space import Floats
 from nimblepy.table.otree.tree import Numbers
 
 _SIDE, _GAP, _BARS = 360, 40, 300
 _BOXES = 200
-_SAMPLED = 20_000
 _INK, _PALE, _MARK = "#1b2a41", "#8d99ae", "#d1495b"
 
 
@@ -37,14 +36,13 @@ def plot(rows: FileSet, columns: Sequence[ColumnName], cubes: Blocks) -> str:
     layout = OTree(columns)
     if not len(rows.members):
         raise InvalidArgumentError(f"{rows.reading.name} has no rows that could be drawn")
-    space = current_space(rows, layout, cubes)
-    found = extents(rows, layout, space)
-    points = space.coordinates(sampled(rows, layout, cubes, _SAMPLED))
+    seen = survey(rows, layout, cubes)
+    found = extents(rows, layout, seen, cubes)
     names = [name if isinstance(name, str) else show_path(name) for name in layout.columns]
     parts = [
         _map(found, names, 0),
         _tree(rows, cubes, _SIDE + _GAP),
-        _bars(read_by_layout(found, points), names, 2 * (_SIDE + _GAP)),
+        _bars(read_by_layout(found, seen), names, 2 * (_SIDE + _GAP)),
     ]
     width, height = 2 * (_SIDE + _GAP) + _BARS + _GAP, _SIDE + 3 * _GAP
     title = f"{rows.reading.name}: {found.rows.sum():,} rows in {len(found.rows):,} files"
@@ -144,13 +142,9 @@ def _bars(read: dict[str, float], columns: Sequence[str], left: int) -> str:
 # ------------------------------------------------------------------ what boxes read
 
 
-def read_by_layout(found: Extents, points: Sequence[Floats]) -> dict[str, float]:
-    """The part of all rows that boxes read: of the table, and of other layouts of a sample of it.
-
-    Args:
-        points: coordinates of sampled rows, by axis.
-    """
-    stacked = np.column_stack(points)
+def read_by_layout(found: Extents, seen: Survey) -> dict[str, float]:
+    """The part of all rows that boxes read: of the table, and of other layouts of a sample."""
+    stacked = seen.points
     generator = np.random.default_rng(0)
     side = BOX_SHARE ** (1.0 / stacked.shape[1])
     middles = stacked[generator.integers(0, len(stacked), _BOXES)]
@@ -160,7 +154,7 @@ def read_by_layout(found: Extents, points: Sequence[Floats]) -> dict[str, float]
     chunk = np.arange(len(stacked)) * files // len(stacked)
     orders = {
         "sorted by the first": np.argsort(stacked[:, 0], kind="stable"),
-        "Z-order": np.argsort(interleaved(points), kind="stable"),
+        "Z-order": np.arange(len(stacked)),
         "as they came": generator.permutation(len(stacked)),
     }
     read = {"this table": _read(found.lower, found.upper, found.rows, low, high)}

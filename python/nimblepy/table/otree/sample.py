@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter as ParsedFilter
@@ -132,10 +131,8 @@ def _with_weights(
     members: Members, by_weight: Reading, cubes: Blocks, window: Window
 ) -> tuple[Members, Members]:
     """(files with weights, some of which may be taken; files without weights)."""
-    paths = members.files.paths.cast(pa.string())
-    numbers = pc.fill_null(pc.index_in(paths, pa.array(cubes.files, pa.string())), -1).to_numpy()
-    least, most = (np.append(ends, 0)[numbers] for ends in cubes.weights)
-    known = (numbers >= 0) & window.meets(least, most)
+    numbers = cubes.find(members.files.paths)
+    known = (numbers >= 0) & window.meets(*cubes.weights_of(members.files.paths))
     drawn = np.zeros(len(members), np.bool_)
     for i in np.flatnonzero(numbers < 0).tolist():
         mine = known if _has_weights(by_weight.child(members[i].file)) else drawn

@@ -17,7 +17,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import Path
 from nimblepy.table.otree.layouts import OTree, Transform, ZOrder, transform_of
-from nimblepy.table.otree.tree import BITS, Places
+from nimblepy.table.otree.tree import BITS, Places, mixed
 from nimblepy.table.transforms import column_at
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -337,19 +337,10 @@ def _hashed(values: pa.Array) -> Places:
         values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
     if not _is_text(values.type):
         numbers = _numbers(values, b"")
-        return _mixed((numbers + 0.0).view(np.uint64))
+        return mixed((numbers + 0.0).view(np.uint64))
     octets, begin, length = _octets(values)
-    found = _mixed(length.astype(np.uint64))
+    found = mixed(length.astype(np.uint64))
     for at in range(min(_MOST_HASHED, int(length.max(initial=0)))):
         inside = length > at
-        found[inside] = _mixed(found[inside] ^ _octet(octets, begin, length, at)[inside])
+        found[inside] = mixed(found[inside] ^ _octet(octets, begin, length, at)[inside])
     return found
-
-
-def _mixed(numbers: Places) -> Places:
-    """SplitMix64's finalizer."""
-    with np.errstate(over="ignore"):
-        x = numbers + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-# Bits of a place, and places that an estimate keeps at most.
+# Bits of a place, and rows that an estimate keeps at most.
 BITS = 60
-_MOST_PLACES = 1 << 24
+_MOST_HELD = 1 << 22
 # An inner cube holds at most this part of the rows that come to it.
 _LEAST_FILLS = 8
-# Rows of a leaf, as parts of a cube: most of them, and those below which it joins a neighbour. A
-# small commit has smaller leaves than its table, down to the floor.
+# Rows of a leaf, as parts of a cube: most of them; the least for which a leaf is split, where rows
+# are few beside the others of their table; and those below which it joins a neighbour.
 LEAF_SHARE = 1.0
+LEAST_SHARE = 0.125
 _FLOOR_SHARE = 0.25
 # Weights are int32; as fractions they run from 0 to 1.
 LEAST_WEIGHT = -(1 << 31)
@@ -40,52 +41,64 @@ def step_of(columns: int) -> int:
     return columns * max(1, round(4 / columns))
 
 
+def mixed(numbers: Places) -> Places:
+    """SplitMix64's finalizer."""
+    with np.errstate(over="ignore"):
+        x = numbers + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
 class Estimate:
-    """Where rows lie: the places of all, or of those with a weight below a bound.
+    """Where rows lie: the places and weights of all, or of some that depend on chance alone.
 
     Estimates of parts of the rows are merged in any order.
     """
 
-    def __init__(self, most: int = _MOST_PLACES) -> None:
+    def __init__(self, most: int = _MOST_HELD) -> None:
         self.rows = 0
         self._most = most
-        self._bound = WEIGHTS
+        # Of all rows one in two to this power is kept.
+        self._halvings = 0
         self._held = 0
-        self._parts: list[tuple[Places, Numbers]] = []
+        self._parts: list[tuple[Places, Weights]] = []
 
     def add(self, places: Places, weights: Weights) -> None:
         self.rows += len(places)
-        self._take(places, weights.astype(np.int64) - LEAST_WEIGHT)
+        self._take(places, weights)
         self._thin()
 
     def merge(self, other: Estimate) -> None:
         """Adds what another one has seen."""
         self.rows += other.rows
-        self._bound = min(self._bound, other._bound)
+        self._halvings = max(self._halvings, other._halvings)
         parts, self._parts, self._held = [*self._parts, *other._parts], [], 0
         for places, weights in parts:
             self._take(places, weights)
         self._thin()
 
-    def _take(self, places: Places, weights: Numbers) -> None:
-        if self._bound < WEIGHTS:
-            low = weights < self._bound
-            places, weights = places[low], weights[low]
+    def _take(self, places: Places, weights: Weights) -> None:
+        if self._halvings:
+            drawn = mixed(places ^ weights.astype(np.uint64))
+            kept = drawn < np.uint64(1 << (64 - self._halvings))
+            places, weights = places[kept], weights[kept]
         self._parts.append((places, weights))
         self._held += len(places)
 
     def _thin(self) -> None:
         while self._held > self._most:
-            self._bound //= 2
+            self._halvings += 1
             parts, self._parts, self._held = self._parts, [], 0
             for places, weights in parts:
                 self._take(places, weights)
 
-    def places(self) -> tuple[Places, float]:
-        """Ascending places, and how many rows each stands for."""
-        found = np.concatenate([places for places, _ in self._parts] or [np.empty(0, np.uint64)])
-        found.sort()
-        return found, self.rows / max(1, len(found))
+    def found(self) -> tuple[Places, Weights, float]:
+        """Ascending places, the weights that belong to them, and how many rows each stands for."""
+        places = np.concatenate([part for part, _ in self._parts] or [np.empty(0, np.uint64)])
+        weights = np.concatenate([part for _, part in self._parts] or [np.empty(0, np.int32)])
+        order = np.argsort(places)
+        return places[order], weights[order], self.rows / max(1, len(places))
 
 
 @dataclass
@@ -117,6 +130,21 @@ class Tree:
             found[inside] = first + at[inside]
         return found
 
+    def bounds(self, places: Places, bits: Numbers) -> Numbers:
+        """The bound of the smallest inner cube that has all of each box, or the least weight.
+
+        Args:
+            places: one of each box.
+            bits: of the cube that each box is.
+        """
+        found = np.full(len(places), LEAST_WEIGHT, np.int64)
+        for level, prefixes, bounds in self.inner:
+            mine = places >> np.uint64(BITS - level)
+            at = np.minimum(np.searchsorted(prefixes, mine), len(prefixes) - 1)
+            inside = (prefixes[at] == mine) & (bits >= level)
+            found[inside] = bounds[at[inside]]
+        return found
+
     def prefix(self, cube: int) -> tuple[int, int]:
         """(bits, prefix) of a cube: of a leaf, the smallest one that has all of it."""
         for bits, prefixes, _ in self.inner:
@@ -131,7 +159,12 @@ class Tree:
 
 
 def grow(
-    estimate: Estimate, columns: int, cube_rows: int, limit_rows: int, share: float = 1.0
+    estimate: Estimate,
+    columns: int,
+    cube_rows: int,
+    limit_rows: int,
+    share: float = 1.0,
+    whole: Estimate | None = None,
 ) -> Tree:
     """Plans the cubes of some rows.
 
@@ -139,56 +172,112 @@ def grow(
         cube_rows: rows of an inner cube of the whole table.
         limit_rows: most rows of a leaf.
         share: these rows' part of all of the table, whose inner cubes they help to fill.
+        whole: where all rows of the table lie, of which these are chosen ones: then inner cubes
+            and leaves are those that fit all of them, as far as these rows fill them.
     """
-    places, scale = estimate.places()
-    capacity = cube_rows * share
-    floor = _FLOOR_SHARE * cube_rows
-    step = step_of(columns)
-    levels: dict[int, list[tuple[int, int]]] = {}
-    leaves: list[tuple[int, float]] = []
-    limit = max(1.0, min(limit_rows, max(_FLOOR_SHARE, LEAF_SHARE * share) * cube_rows))
+    return _Growing(estimate, columns, cube_rows, limit_rows, share, whole).tree()
 
-    def split(begin: int, end: int, bits: int, prefix: int, taken: float) -> None:
+
+class _Growing:
+    """A tree that is being planned, cube by cube from the root."""
+
+    def __init__(
+        self,
+        estimate: Estimate,
+        columns: int,
+        cube_rows: int,
+        limit_rows: int,
+        share: float,
+        whole: Estimate | None,
+    ) -> None:
+        self._places, self._weights, self._scale = estimate.found()
+        self._all, self._all_scale = np.empty(0, np.uint64), 0.0
+        if whole is not None:
+            self._all, _, self._all_scale = whole.found()
+        self._is_part = whole is not None
+        self._step = step_of(columns)
+        self._cube_rows = cube_rows
+        self._capacity = cube_rows * share
+        self._least = LEAST_SHARE * cube_rows
+        self._limit = max(1.0, min(limit_rows, max(LEAST_SHARE, LEAF_SHARE * share) * cube_rows))
+        self._levels: dict[int, list[tuple[int, int]]] = {}
+        self._leaves: list[tuple[int, float]] = []
+
+    def tree(self) -> Tree:
+        if len(self._places):
+            self._visit(self._places, self._weights, self._all, 0, 0, 0.0)
+        inner = [
+            (
+                bits,
+                np.array([prefix for prefix, _ in found], np.uint64),
+                np.array([bound for _, bound in found], np.int64),
+            )
+            for bits, found in sorted(self._levels.items())
+        ]
+        floor = self._least if self._is_part else _FLOOR_SHARE * self._cube_rows
+        return Tree(inner, _rolled_up(self._leaves, min(floor, self._limit), self._limit))
+
+    def _visit(
+        self, places: Places, weights: Weights, others: Places, bits: int, prefix: int, taken: float
+    ) -> None:
+        """Plans a cube.
+
+        Args:
+            places, weights: of rows that are in no cube above.
+            others: places of all rows of the table in the cube.
+            taken: the part of those that is in cubes above.
+        """
+        bound = None
+        if bits + self._step <= BITS and places[0] != places[-1]:
+            bound, taken = self._bound(weights, len(others), taken)
+        if bound is None:
+            self._split(places, others, bits, prefix, taken)
+            return
+        kept = weights >= bound
+        if (len(kept) - np.count_nonzero(kept)) * self._scale >= (self._least / 2):
+            self._levels.setdefault(bits, []).append((prefix, bound))
+            places, weights = places[kept], weights[kept]
+        below = bits + self._step
+        firsts = ((prefix << self._step) + np.arange(1, 1 << self._step)).astype(np.uint64)
+        firsts <<= np.uint64(BITS - below)
+        edges = [0, *np.searchsorted(places, firsts).tolist(), len(places)]
+        ends = [0, *np.searchsorted(others, firsts).tolist(), len(others)]
+        for child in range(1 << self._step):
+            mine = slice(edges[child], edges[child + 1])
+            if mine.start < mine.stop:
+                number = (prefix << self._step) + child
+                near = others[ends[child] : ends[child + 1]]
+                self._visit(places[mine], weights[mine], near, below, number, taken)
+
+    def _bound(self, weights: Weights, others: int, taken: float) -> tuple[int | None, float]:
+        """(the bound of an inner cube's weights, or none where it is a leaf; what is taken now)."""
+        if self._is_part:
+            rows = others * self._all_scale
+            if rows * (1 - taken) < _LEAST_FILLS * self._cube_rows:
+                return None, taken
+            taken += self._cube_rows / rows
+            return weight_of(taken), taken
+        if self._capacity < _FLOOR_SHARE * self._cube_rows:
+            return None, taken
+        count = round(self._capacity / self._scale)
+        if len(weights) < _LEAST_FILLS * count:
+            return None, taken
+        return int(np.partition(weights, count)[count]), taken
+
+    def _split(self, places: Places, others: Places, bits: int, prefix: int, taken: float) -> None:
         """Leaves of what is left of a cube, in the order of the curve."""
-        rows = (end - begin) * scale * (1 - taken)
-        if rows <= limit or bits == BITS or places[begin] == places[end - 1]:
-            leaves.append((prefix << (BITS - bits), rows))
+        rows = len(places) * self._scale
+        around = len(others) * self._all_scale * (1 - taken)
+        large = rows > self._limit or (around > self._limit and rows >= 2 * self._least)
+        if not large or bits == BITS or places[0] == places[-1]:
+            self._leaves.append((prefix << (BITS - bits), rows))
             return
-        middle = ((prefix << 1) | 1) << (BITS - bits - 1)
-        cut = begin + int(np.searchsorted(places[begin:end], np.uint64(middle)))
-        if cut > begin:
-            split(begin, cut, bits + 1, prefix << 1, taken)
-        if cut < end:
-            split(cut, end, bits + 1, (prefix << 1) | 1, taken)
-
-    def visit(begin: int, end: int, bits: int, prefix: int, taken: float) -> None:
-        rows = (end - begin) * scale
-        whole = capacity >= floor and rows * (1 - taken) >= _LEAST_FILLS * capacity
-        if not whole or bits + step > BITS or places[begin] == places[end - 1]:
-            split(begin, end, bits, prefix, taken)
-            return
-        taken += capacity / rows
-        levels.setdefault(bits, []).append((prefix, weight_of(taken)))
-        below = bits + step
-        firsts = ((prefix << step) + np.arange(1, 1 << step)).astype(np.uint64)
-        cuts = begin + np.searchsorted(places[begin:end], firsts << np.uint64(BITS - below))
-        edges = [begin, *cuts.tolist(), end]
-        for child in range(1 << step):
-            if edges[child] < edges[child + 1]:
-                number = (prefix << step) + child
-                visit(edges[child], edges[child + 1], below, number, taken)
-
-    if len(places):
-        visit(0, len(places), 0, 0, 0.0)
-    inner = [
-        (
-            bits,
-            np.array([prefix for prefix, _ in found], np.uint64),
-            np.array([bound for _, bound in found], np.int64),
-        )
-        for bits, found in sorted(levels.items())
-    ]
-    return Tree(inner, _rolled_up(leaves, min(floor, limit), limit))
+        middle = np.uint64(((prefix << 1) | 1) << (BITS - bits - 1))
+        cut, end = int(np.searchsorted(places, middle)), int(np.searchsorted(others, middle))
+        if cut:
+            self._split(places[:cut], others[:end], bits + 1, prefix << 1, taken)
+        if cut < len(places):
+            self._split(places[cut:], others[end:], bits + 1, (prefix << 1) | 1, taken)
 
 
 def _rolled_up(leaves: list[tuple[int, float]], floor: float, limit: float) -> Places:
