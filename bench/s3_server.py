@@ -1,4 +1,8 @@
-"""A real S3 server on loopback (moto), behind a door that delays, fails and cuts answers short."""
+"""A real S3 server on loopback (moto), behind a door that delays, fails and cuts answers short.
+
+It also counts rounds, which are what a distant store costs: how often a client waits, whatever it
+asks for at once.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,39 @@ BUCKET = "nimble-tests"
 KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
 
 
+class Rounds:
+    """Answers requests together once no other has come for a while, and counts how often.
+
+    So what depends on an answer is a round of its own, and what is asked at once is one, however
+    late its threads are.
+    """
+
+    def __init__(self, quiet: float = 0.1) -> None:
+        """``quiet`` in seconds."""
+        self.count = 0
+        self.sizes: list[int] = []  # requests of each round
+        self._quiet = quiet
+        self._last = 0.0
+        self._waiting = 0
+        self._changed = threading.Condition()
+
+    def wait(self) -> None:
+        """Returns when the round of this request is over."""
+        with self._changed:
+            mine = self.count
+            self._waiting += 1
+            self._last = time.monotonic()
+            while self.count == mine:
+                left = self._last + self._quiet - time.monotonic()
+                if left > 0:
+                    self._changed.wait(left)
+                    continue
+                self.sizes.append(self._waiting)
+                self._waiting = 0
+                self.count += 1
+                self._changed.notify_all()
+
+
 @dataclass
 class Faults:
     """What happens to requests for objects, and what has happened so far."""
@@ -24,6 +61,7 @@ class Faults:
     fail: float = 0.0  # share of answers that are 503
     cut: float = 0.0  # share of answers whose body ends early
     forbid: bool = False
+    rounds: Rounds | None = None
     random: random.Random = field(default_factory=lambda: random.Random(7))
     methods: list[str] = field(default_factory=list)
     most_at_once: int = 0
@@ -49,6 +87,8 @@ class Faults:
         self, environ: dict[str, Any], start: Callable[..., Any], draw: float
     ) -> Iterable[bytes]:
         time.sleep(self.delay)
+        if self.rounds is not None:
+            self.rounds.wait()
         if self.forbid:
             return self._error(start, "403 Forbidden", "AccessDenied")
         if draw < self.fail:
@@ -69,6 +109,7 @@ class Faults:
     def reset(self) -> None:
         self.delay = self.fail = self.cut = 0.0
         self.forbid = False
+        self.rounds = None
         self.methods.clear()
         self.most_at_once = self.failed = 0
 

@@ -22,6 +22,7 @@ _TOGETHER = 512
 
 Child = Callable[[int], FixedRows]
 Deleted = Callable[[int], _core.RowBitmap | None]
+Prepare = Callable[[Sequence[int]], None]
 # Files that are asked in one call: their numbers, their indexes, what is deleted of each.
 _Together = tuple[list[int], list[_core.Index], list[_core.RowBitmap | None]]
 
@@ -38,6 +39,7 @@ class AskedKeys:
         keys: Keys,
         child: Child,
         deleted: Deleted,
+        prepare: Prepare,
         num_files: int,
         cluster_by: Sequence[SortKey] | None,
         bounds: FileBounds | None,
@@ -48,6 +50,7 @@ class AskedKeys:
         self._keys = keys
         self._child = child
         self._deleted = deleted
+        self._prepare = prepare
         self._bounds = None if bounds is None or cluster_by is None else bounds.core
         self._order = None if cluster_by is None else tuple(cluster_by)
         self._by_order: dict[tuple[SortKey, ...], _core.KeyProbes] = {}
@@ -89,6 +92,7 @@ class AskedKeys:
 
     def _find_in(self, files: Positions) -> Iterator[RowSet]:
         together: dict[tuple[SortKey, ...], _Together] = {}
+        self._prepare(files.tolist())
         for file in files.tolist():
             child, gone = self._child(file), self._deleted(file)
             found = child.core_index(self._keys.names)

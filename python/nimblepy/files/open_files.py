@@ -74,6 +74,10 @@ class OpenFiles(Generic[Opened]):
     def _drop(self, key: tuple[str, int | None]) -> None:
         self._left += self._files.pop(key).io_stats
 
+    def __contains__(self, file: tuple[str, int | None]) -> bool:
+        """Whether a file of this name and identity is open."""
+        return file in self._files
+
     def __len__(self) -> int:
         return len(self._files)
 

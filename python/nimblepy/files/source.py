@@ -34,6 +34,8 @@ from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_
 
 # Files whose plans are shown one by one.
 _SHOWN = 8
+# Files that are opened ahead.
+_PREPARED = 32
 # Files that are read from together, which keeps them open.
 _READ_TOGETHER = 512
 # Rows that are gathered from several files at once.
@@ -59,6 +61,16 @@ class FilesSource(FixedRows):
     @abstractmethod
     def child(self, file: int) -> FixedRows:
         """One of the sources; opens it if need be."""
+
+    def prepare(self, files: Sequence[int]) -> None:
+        """Opens sources that are asked next, where it is better to open them together."""
+        return
+
+    def prepared(self, files: Sequence[int]) -> Iterator[int]:
+        """Files one after another, some of the next ones prepared together."""
+        for at in range(0, len(files), _PREPARED):
+            self.prepare(files[at : at + _PREPARED])
+            yield from files[at : at + _PREPARED]
 
     @property
     @abstractmethod
@@ -160,7 +172,7 @@ class FilesSource(FixedRows):
 
     def children(self) -> Iterator[FixedRows]:
         """The sources one after another."""
-        return (self.child(i) for i in range(self.num_files))
+        return map(self.child, self.prepared(range(self.num_files)))
 
     # ------------------------------------------------------------------ addresses
 
@@ -273,7 +285,9 @@ class FilesSource(FixedRows):
             order = self.cluster_by[: len(keys.names)]
         else:
             self._check_index(keys.names)
-        asked = AskedKeys(keys, self.child, self.deleted, self.num_files, order, self.bounds)
+        asked = AskedKeys(
+            keys, self.child, self.deleted, self.prepare, self.num_files, order, self.bounds
+        )
         if order is not None and len(keys) < len(asked.files) <= _MOST_PAIRS // max(1, len(keys)):
             self._keep_possible(asked, keys)
         return asked
@@ -362,7 +376,8 @@ class FilesSource(FixedRows):
         in_order = self._in_order(request, files)
         parts = []
         left = limit
-        for i in reversed(files) if reverse else files:
+        ordered = files[::-1] if reverse else files
+        for i in ordered if in_order and left is not None else self.prepared(ordered):
             rows = self._find_in(i, request, left, reverse)
             if rows.num_rows:
                 parts.append(rows)
@@ -435,11 +450,12 @@ class FilesSource(FixedRows):
         wanted = set(self.candidates(where))
         # Of all rows, which are made only when they are asked for, deleted ones have been left out.
         there = where.rows is self.__dict__.get("_all_rows")
-        for i, mine in _grouped(where.rows.file, np.arange(len(where.rows.begin))):
-            if i in wanted:
-                rows = where.rows.entries(mine).without_file()
-                gone = None if there else self.deleted(i)
-                yield i, rows if gone is None else rows.minus(gone)
+        grouped = _grouped(where.rows.file, np.arange(len(where.rows.begin)))
+        mine = {i: entries for i, entries in grouped if i in wanted}
+        for i in self.prepared(list(mine)):
+            rows = where.rows.entries(mine[i]).without_file()
+            gone = None if there else self.deleted(i)
+            yield i, rows if gone is None else rows.minus(gone)
 
     # ------------------------------------------------------------------ reading
 
@@ -526,7 +542,8 @@ class FilesSource(FixedRows):
         if len(in_order) > 1 and not bounds.disjoint:
             return no_getter  # statistics of the other columns may rule files out
 
-        def prepare(file: int) -> _core.PointReader | None:
+        def point_reader(file: int) -> _core.PointReader | None:
+            self.prepare((file,))
             return self.child(file).point_reader(columns, asked, self.deleted(file))
 
         types = key_columns(self.schema, cluster).types
@@ -537,7 +554,7 @@ class FilesSource(FixedRows):
             [(key.descending, key.nulls_first) for key in cluster],
             [asked.index(name) for name in in_order],
             *bounds.ends,
-            prepare,
+            point_reader,
         )
         return reader.getter()
 

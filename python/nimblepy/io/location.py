@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import tempfile
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -105,9 +106,39 @@ class Location:
         """Cost: one request (pyarrow file systems: two)."""
         if object_store.is_store(self.store):
             return RemoteFile(StoredObject(self.store, self.path))
-        # The clients of obstore and of pyarrow try again themselves; fsspec's may not.
-        retries = Retries() if self.store.type_name.startswith("py::") else None
-        return RemoteFile(ArrowObject(self.store, self.path), retries)
+        return RemoteFile(ArrowObject(self.store, self.path), self._retries)
+
+    @property
+    def _retries(self) -> Retries | None:
+        """The clients of obstore and of pyarrow try again themselves; fsspec's may not."""
+        return Retries() if self.store.type_name.startswith("py::") else None
+
+    def read(self) -> bytes:
+        """All bytes of a file in a store. Cost: one request (pyarrow file systems: two)."""
+        if object_store.is_store(self.store):
+            return object_store.read(self.store, self.path)
+
+        def request() -> bytes:
+            with self.store.open_input_stream(self.path) as source:
+                return bytes(source.read())
+
+        return request() if self._retries is None else self._retries.run(request)
+
+    def write(self, data: bytes) -> None:
+        """Makes a file in a store, which is seen whole or not at all.
+
+        Cost: one request (pyarrow file systems: more).
+        """
+        if object_store.is_store(self.store):
+            object_store.write(self.store, self.path, data)
+            return
+        sink = RemoteSink(self.store, self.path)
+        try:
+            sink.write(data)
+        except BaseException:
+            sink.abort()
+            raise
+        sink.commit()
 
     def names(self) -> list[str]:
         """Names in a directory, sorted; none where there is no such directory."""
@@ -122,6 +153,23 @@ class Location:
 
         found = self.store.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
         return sorted(info.base_name for info in found)
+
+    def files(self) -> list[tuple[str, int, float]]:
+        """(path below this, bytes, seconds since 1970 of the last change) of all files of a store.
+
+        Cost: a request for each thousand of them.
+        """
+        if object_store.is_store(self.store):
+            return object_store.files(self.store, self.path)
+        import pyarrow.fs as pafs
+
+        selector = pafs.FileSelector(self.path, allow_not_found=True, recursive=True)
+        root = self.path.strip("/") + "/"
+        return [
+            (info.path.lstrip("/").removeprefix(root), info.size, _seconds(info.mtime_ns))
+            for info in self.store.get_file_info(selector)
+            if info.type == pafs.FileType.File
+        ]
 
     def is_directory(self) -> bool:
         """Whether a directory is there; in an object store, anything below the path."""
@@ -140,6 +188,11 @@ class Location:
         if object_store.is_store(self.store):
             return ObjectSink(self.store, self.path)
         return RemoteSink(self.store, self.path)
+
+
+def _seconds(nanoseconds: int | None) -> float:
+    """Since 1970; file systems that do not say when a file changed leave it ever young."""
+    return time.time() if nanoseconds is None else nanoseconds / 1e9
 
 
 def locate(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Location:

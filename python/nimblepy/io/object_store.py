@@ -59,6 +59,24 @@ def names(store: ObjectStore, folder: str) -> list[str]:
     return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
 
+def files(store: ObjectStore, folder: str) -> list[tuple[str, int, float]]:
+    """(path below ``folder``, bytes, seconds since 1970 of the last change) of all objects there.
+
+    Cost: a request for each thousand of them.
+    """
+    import obstore
+
+    root = folder.rstrip("/") + "/"
+    try:
+        return [
+            (item["path"].removeprefix(root), item["size"], item["last_modified"].timestamp())
+            for page in obstore.list(store, root)
+            for item in page
+        ]
+    except Exception as error:
+        raise translate_error(error, folder) from error
+
+
 def is_prefix(store: ObjectStore, folder: str) -> bool:
     """Whether there are objects below ``folder``. Cost: one request."""
     import obstore
@@ -67,6 +85,26 @@ def is_prefix(store: ObjectStore, folder: str) -> bool:
         return bool(next(obstore.list(store, folder or None, chunk_size=1), []))
     except Exception as error:
         raise translate_error(error, folder) from error
+
+
+def read(store: ObjectStore, path: str) -> bytes:
+    """All bytes of an object. Cost: one request."""
+    import obstore
+
+    try:
+        return bytes(obstore.get(store, path).bytes())
+    except Exception as error:
+        raise translate_error(error, path) from error
+
+
+def write(store: ObjectStore, path: str, data: bytes) -> None:
+    """Puts an object of these bytes, in the place of any. Cost: one request."""
+    import obstore
+
+    try:
+        obstore.put(store, path, data, use_multipart=False)
+    except Exception as error:
+        raise translate_error(error, path) from error
 
 
 @functools.lru_cache(maxsize=64)

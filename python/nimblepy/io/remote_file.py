@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -23,6 +25,7 @@ TAIL_BYTES = 64 * 1024
 PART_BYTES = 8 << 20
 CONNECTIONS = 32
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -159,6 +162,7 @@ def _parts(offset: int, size: int) -> list[tuple[int, int]]:
 
 
 _pool: ThreadPoolExecutor | None = None
+_openers: ThreadPoolExecutor | None = None
 
 
 def connections() -> ThreadPoolExecutor:
@@ -169,9 +173,38 @@ def connections() -> ThreadPoolExecutor:
     return _pool
 
 
+def openers() -> ThreadPoolExecutor:
+    """The threads that open files of stores; their reads wait for :func:`connections`."""
+    global _openers
+    if _openers is None:
+        _openers = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="nimblepy-open")
+    return _openers
+
+
+def at_once(ask: Callable[[A], T], items: Sequence[A], threads: ThreadPoolExecutor) -> Iterator[T]:
+    """The answers for some items, in their order; as many as there are connections are under way.
+
+    The first are asked for before this returns.
+    """
+    left = iter(items)
+    waiting = deque(threads.submit(ask, item) for item in itertools.islice(left, CONNECTIONS))
+
+    def answers() -> Iterator[T]:
+        try:
+            while waiting:
+                found = waiting.popleft().result()
+                waiting.extend(threads.submit(ask, item) for item in itertools.islice(left, 1))
+                yield found
+        finally:
+            for asked in waiting:
+                asked.cancel()
+
+    return answers()
+
+
 def _after_fork() -> None:
-    global _pool
-    _pool = None  # its threads did not come along
+    global _pool, _openers
+    _pool = _openers = None  # their threads did not come along
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -152,6 +152,8 @@ from nimblepy.errors import (
     UnsupportedVersionError,
 )
 from nimblepy.expr import nodes
+from nimblepy.io.location import locate
+from nimblepy.io.remote_file import at_once, connections
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
@@ -190,6 +192,7 @@ from nimblepy.table.otree.blocks import (
     new_blocks,
     read_blobs,
 )
+from nimblepy.table.places import remove_file
 from nimblepy.table.pruning import Always, Both, Leaf, Op, Test
 from nimblepy.table.recent import Recent
 from nimblepy.table.values import constant, internal_value
@@ -330,20 +333,80 @@ class _LocalOutput(OutputFile):
         return _Synced(_path(self.location), "wb" if overwrite else "xb")
 
 
-class LocalIO(FileIO):
-    """Metadata files on this machine, found by their exact path, synced when they are written.
+class _StoredInput(InputFile):
+    def __len__(self) -> int:
+        return locate(self.location).open().size()
 
-    pyiceberg's own reads a path as a URI, so that ``#`` and ``?`` end it.
+    def exists(self) -> bool:
+        return locate(self.location).exists()
+
+    def open(self, seekable: bool = True) -> Any:
+        return io.BytesIO(locate(self.location).read())
+
+
+class _Stored(io.BytesIO):
+    """A new file of a store, which is there once this is closed without an error."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__()
+        self._location = location
+
+    def close(self) -> None:
+        if not self.closed:
+            locate(self._location).write(self.getvalue())
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        super().close()
+
+
+class _StoredOutput(OutputFile):
+    """Whether there is such a file is not looked at: names of metadata are never given twice."""
+
+    def __len__(self) -> int:
+        return len(_StoredInput(self.location))
+
+    def exists(self) -> bool:
+        return _StoredInput(self.location).exists()
+
+    def to_input_file(self) -> InputFile:
+        return _StoredInput(self.location)
+
+    def create(self, overwrite: bool = False) -> Any:
+        return _Stored(self.location)
+
+
+class OwnIO(FileIO):
+    """Metadata files where data files are, read and written as these are: by one configuration.
+
+    On this machine they are found by their exact path, and synced when they are written:
+    pyiceberg's own reads a path as a URI, so that ``#`` and ``?`` end it. In a store a file is one
+    request.
     """
 
     def new_input(self, location: str) -> InputFile:
-        return _LocalInput(location)
+        return _LocalInput(location) if is_here(location) else _StoredInput(location)
 
     def new_output(self, location: str) -> OutputFile:
-        return _LocalOutput(location)
+        return _LocalOutput(location) if is_here(location) else _StoredOutput(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        os.remove(_path(location if isinstance(location, str) else location.location))
+        name = location if isinstance(location, str) else location.location
+        if is_here(name):
+            os.remove(_path(name))
+        else:
+            remove_file(name)
+
+
+def is_here(location: str) -> bool:
+    """Whether a location is on this machine."""
+    return local_path(location) is not None
+
+
+# Properties by which pyiceberg is told of a store; ours is told by the environment.
+_STORE_PROPERTIES = ("py-io-impl", "s3.", "gcs.", "adls.", "hf.")
 
 
 def _path(location: str) -> str:
@@ -517,8 +580,8 @@ def open_directory(directory: str) -> Catalog:
 
 def open_sql(uri: str, warehouse: str, **properties: str) -> Catalog:
     """A catalog in a SQL database."""
-    if local_path(warehouse) is not None:
-        properties = {"py-io-impl": f"{__name__}.LocalIO", **properties}
+    if not any(name.startswith(_STORE_PROPERTIES) for name in properties):
+        properties = {"py-io-impl": f"{__name__}.OwnIO", **properties}
     for attempt in range(5):
         try:
             return _SqlCatalog("nimble", uri=uri, warehouse=warehouse, **properties)
@@ -834,6 +897,11 @@ class Metadata:
         return str(self.ice.metadata.location)
 
     @property
+    def distant(self) -> bool:
+        """Whether it lies in a store, so that to wait for an answer costs more than its bytes."""
+        return not is_here(self.location)
+
+    @property
     def metadata_file(self) -> str:
         return str(self.ice.metadata_location)
 
@@ -1090,9 +1158,22 @@ class Metadata:
         with _decoding(manifest.path, "manifest"):
             return [_entry(record, manifest.raw, spec) for record in _records(data, manifest.path)]
 
-    def columns(self, manifest: Manifest) -> ManifestFiles:
-        """The live files of a manifest, as columns. Cost: one read."""
-        return self._decoded(manifest, None)[0]
+    def columns(self, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
+        """The live files of each manifest, as columns.
+
+        Cost: one read each; what lies in a store is asked for at once, and before this returns.
+        """
+        self.reads += len(manifests)
+        paths = [manifest.path for manifest in manifests]
+        found: Iterator[bytes]
+        if len(paths) > 1 and self.distant:
+            found = at_once(self._content, paths, connections())
+        else:
+            found = map(self._content, paths)
+        return (
+            self._decoded(manifest, data, None)[0]
+            for manifest, data in zip(manifests, found, strict=True)
+        )
 
     def encoded_entries(self, manifest: Manifest) -> tuple[ManifestFiles, list[bytes]]:
         """The live files of a manifest, and each as an entry of another one.
@@ -1100,7 +1181,7 @@ class Metadata:
         Their descriptions are copied as they are, where they are of the form that is written now.
         """
         raw: list[RawEntry] = []
-        files, schema = self._decoded(manifest, raw)
+        files, schema = self._decoded(manifest, self._read(manifest.path), raw)
         if schema != json.loads(entry_schema(self, manifest.spec_id)):
             entries = self.entries(manifest)
             return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
@@ -1116,8 +1197,9 @@ class Metadata:
             found.append(head + encoded)
         return files, found
 
-    def _decoded(self, manifest: Manifest, raw: list[RawEntry] | None) -> tuple[ManifestFiles, Any]:
-        data = self._read(manifest.path)
+    def _decoded(
+        self, manifest: Manifest, data: bytes, raw: list[RawEntry] | None
+    ) -> tuple[ManifestFiles, Any]:
         container = read_container(data, new_decoder, _decompressor, manifest.path)
         with _decoding(manifest.path, "manifest"):
             fields = dict(fields_by_id(dict(fields_by_id(container.schema))[2]))[102]["fields"]
@@ -1157,6 +1239,9 @@ class Metadata:
 
     def _read(self, path: str) -> bytes:
         self.reads += 1
+        return self._content(path)
+
+    def _content(self, path: str) -> bytes:
         with self.ice.io.new_input(path).open() as source:
             return bytes(source.read())
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError, NimbleError
-from nimblepy.io.location import locate
+from nimblepy.io.location import is_uri, locate
 from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import _iceberg as ice
@@ -210,11 +210,15 @@ def _raise_first(errors: Sequence[OSError], count: int) -> None:
         ) from errors[0]
 
 
+def _changed_ms(path: str) -> float:
+    return os.stat(path).st_mtime * 1000
+
+
 def _remove(path: str, limit_ms: int | None) -> bool | OSError:
     for attempt in range(_TRIES):
         try:
             # Right before: it may have become part of the table since it was listed.
-            if limit_ms is not None and os.stat(path).st_mtime * 1000 > limit_ms:
+            if limit_ms is not None and not is_uri(path) and _changed_ms(path) > limit_ms:
                 return False
             remove_file(path)
             break
@@ -286,12 +290,12 @@ class _Named:
             listed = pc.is_in(paths, value_set=self._listed) if len(paths) else pa.array([])
             self._paths.update(paths.filter(listed).to_pylist() if len(paths) else ())
             others = paths.filter(pc.invert(listed)).to_pylist() if len(paths) else ()
-            self._real.update(map(os.path.realpath, others))
+            self._real.update(map(_real, others))
         self._known.update(snapshot.id for snapshot in metadata.snapshots)
         self._metadata_file = metadata.metadata_file
 
     def has(self, path: str) -> bool:
-        return path in self._paths or (bool(self._real) and os.path.realpath(path) in self._real)
+        return path in self._paths or (bool(self._real) and _real(path) in self._real)
 
 
 def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
@@ -353,14 +357,18 @@ def _absolute(location: str) -> str:
     return os.path.abspath(path) if locate(path).is_local else path
 
 
+def _real(path: str) -> str:
+    """A path or URI as it is called only once: a local file may be named through symbolic links."""
+    return path if is_uri(path) else os.path.realpath(path)
+
+
 def _files_below(location: str) -> list[tuple[str, int, float]]:
     """(path, bytes, seconds since 1970 of the last change) of all files of a table."""
     root = readable_path(location)
     place = locate(root)
     if not place.is_local:
-        raise InvalidArgumentError(
-            f"{location}: only tables on this machine are listed; use the store's own tools"
-        )
+        below = root.rstrip("/")
+        return [(f"{below}/{name}", size, changed) for name, size, changed in place.files()]
     found = []
     for folder, _, names in os.walk(root):
         for name in names:

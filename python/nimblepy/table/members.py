@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from nimblepy.files.mapped import MappedRows, fits_as_it_is
 from nimblepy.files.open_files import OpenFiles
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.files.source import FilesSource
+from nimblepy.io.location import is_uri
+from nimblepy.io.remote_file import at_once, openers
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import On
 from nimblepy.rows.plan import DetailValue
@@ -30,7 +32,7 @@ from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IoStats, SortKey, column_of
-from nimblepy.table.deletes import deleted_rows
+from nimblepy.table.deletes import deleted_rows, positions
 from nimblepy.table.model import DataFile, Entry, PartitionField
 from nimblepy.table.otree.layouts import WEIGHT_FIELD
 from nimblepy.table.places import readable_path
@@ -119,6 +121,9 @@ class Reading:
     def child(self, file: DataFile) -> FixedRows:
         self._files[file.path] = file
         return self.open_files.get(file.path, None)
+
+    def is_open(self, file: DataFile) -> bool:
+        return (file.path, None) in self.open_files
 
     def _open(self, path: str) -> FixedRows:
         file = self._files[path]
@@ -240,6 +245,24 @@ class MemberRows(FilesSource):
                 )
             self._deleted[file] = None if rows is None else _core.RowBitmap(rows)
         return self._deleted[file]
+
+    def prepare(self, files: Sequence[int]) -> None:
+        """Opens files of a store, and reads what is deleted of them, all at once."""
+        if not self._distant:
+            return
+        unknown = [self.members[i] for i in files if i not in self._deleted]
+        deletes = {file.path: file for member in unknown for file in member.deletes}
+        tasks: list[Callable[[], object]] = [partial(positions, file) for file in deletes.values()]
+        for i in files:
+            if not self.reading.is_open(self.members[i].file):
+                tasks.append(partial(self.child, i))
+        for _ in at_once(lambda task: task(), tasks, openers()):
+            pass
+
+    @cached_property
+    def _distant(self) -> bool:
+        """Whether the files lie in a store; those of a table lie in one place."""
+        return bool(len(self.members)) and is_uri(readable_path(self.members[0].file.path))
 
     def stored_rows(self, file: int) -> int:
         return self.members[file].file.rows

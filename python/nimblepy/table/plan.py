@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import overload
 
@@ -78,16 +79,27 @@ class _Manifests:
     def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, metadata: ice.Metadata, manifest: Manifest) -> ManifestFiles:
+    def get(self, metadata: ice.Metadata, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
+        """Each of some manifests; those that are not known are asked for before this returns."""
+        known = [self._known(item.path) for item in manifests]
+        missing = [item for item, there in zip(manifests, known, strict=True) if there is None]
+        read = metadata.columns(missing)
+        return (
+            self._keep(item.path, next(read)) if there is None else there
+            for item, there in zip(manifests, known, strict=True)
+        )
+
+    def _known(self, path: str) -> ManifestFiles | None:
         with self._lock:
-            known = self._kept.get(manifest.path)
+            known = self._kept.get(path)
             if known is not None:
-                self._kept.move_to_end(manifest.path)
-                return known
-        found = metadata.columns(manifest)
+                self._kept.move_to_end(path)
+            return known
+
+    def _keep(self, path: str, found: ManifestFiles) -> ManifestFiles:
         with self._lock:
-            if manifest.path not in self._kept:
-                self._kept[manifest.path] = found
+            if path not in self._kept:
+                self._kept[path] = found
                 self._bytes += found.num_bytes
             while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].num_bytes
@@ -99,7 +111,7 @@ _manifests = _Manifests()
 
 def decoded(metadata: ice.Metadata, manifest: Manifest) -> ManifestFiles:
     """The live files of a manifest. Cost: one read, where it is not known."""
-    return _manifests.get(metadata, manifest)
+    return next(_manifests.get(metadata, [manifest]))
 
 
 def clear_caches() -> None:
@@ -164,19 +176,29 @@ class SnapshotPlan:
     def _selected(self, pruner: ice.Pruner | None) -> Selection:
         parts: list[FileColumns] = []
         rows: list[Numbers] = []
+        index_parts = plan_index.asked_for(self._metadata, self._snapshot)
         waiting = [manifest for manifest in self.manifests if not manifest.deletes]
-        indexed, waiting = plan_index.indexed_files(
-            self._metadata, self._snapshot, waiting, pruner
-        )  # fmt: skip
+        index = index_parts()
+        answering, others = plan_index.answered(self._metadata, index, waiting)
+        if pruner is not None:
+            others = [manifest for manifest in others if pruner.manifest(manifest)]
+        # They are wanted next, where there are files; waiting for them then would cost a round.
+        beside = (others or any(answering)) and self._metadata.distant
+        deletes = [item for item in self.manifests if item.deletes] if beside else []
+        found = _manifests.get(self._metadata, [*others, *deletes])
+        indexed, unread = plan_index.files_of(self._metadata, index, answering, pruner)
         parts += indexed
         rows += [np.arange(part.num_files) for part in indexed]
-        for manifest in waiting:
-            if pruner is None or pruner.manifest(manifest):
-                part = _manifests.get(self._metadata, manifest)
-                left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
-                if len(left):
-                    parts.append(part)
-                    rows.append(left)
+        if unread:
+            found = itertools.chain(_manifests.get(self._metadata, unread), found)
+        for part in itertools.islice(found, len(unread) + len(others)):
+            left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
+            if len(left):
+                parts.append(part)
+                rows.append(left)
+        if parts:
+            for _ in found:  # those of deletes are kept for when they are asked for
+                pass
         return Selection.of(parts, rows)
 
     def matches(self, members: Members, conjuncts: Sequence[Node]) -> Mask:
@@ -205,10 +227,9 @@ class SnapshotPlan:
         """All delete files of the snapshot."""
         name = ".".join(self._metadata.name)
         found = []
-        for manifest in self.manifests:
-            if manifest.deletes:
-                part = _manifests.get(self._metadata, manifest)
-                found += [part.entry(i) for i in range(part.num_files)]
+        manifests = [manifest for manifest in self.manifests if manifest.deletes]
+        for part in _manifests.get(self._metadata, manifests):
+            found += [part.entry(i) for i in range(part.num_files)]
         for entry in found:
             check_readable(entry.file, name)
         return found

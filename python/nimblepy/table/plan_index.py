@@ -15,7 +15,7 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from nimblepy.file.open import open as open_file
 from nimblepy.file.options import WriteOptions
 from nimblepy.file.write import write
 from nimblepy.io.fork import renew_after_fork
+from nimblepy.io.remote_file import at_once, openers
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.schema.types import SortKey
@@ -633,13 +634,24 @@ def paths_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[str]:
 
 def parts_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[IndexPart]:
     """The parts of the plan index of a snapshot that can be used, the largest first."""
-    found = []
-    for path in paths_of(metadata, snapshot):
-        part = _parts.get(path, metadata.uuid)
-        if part is not None:
-            metadata.reads += 1
-            found.append(part)
-    return sorted(found, key=lambda part: -part.file.num_rows)
+    return asked_for(metadata, snapshot)()
+
+
+def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[], list[IndexPart]]:
+    """Gives what :func:`parts_of` does; parts in a store are being opened when this returns."""
+
+    def opened(path: str) -> IndexPart | None:
+        return _parts.get(path, metadata.uuid)
+
+    paths = paths_of(metadata, snapshot)
+    asked = at_once(opened, paths, openers()) if metadata.distant else map(opened, paths)
+
+    def parts() -> list[IndexPart]:
+        found = [part for part in asked if part is not None]
+        metadata.reads += len(found)
+        return sorted(found, key=lambda part: -part.file.num_rows)
+
+    return parts
 
 
 def covered(
@@ -658,20 +670,24 @@ def covered(
     return found, rest
 
 
-def indexed_files(
+def answered(
+    metadata: ice.Metadata, parts: Sequence[IndexPart], manifests: Sequence[Manifest]
+) -> tuple[list[list[Manifest]], list[Manifest]]:
+    """As :func:`covered`, of manifests whose partitions have types that are known."""
+    known = metadata.partition_types() if parts else {}
+    found, rest = covered(parts, [item for item in manifests if item.spec_id in known])
+    return found, [*(item for item in manifests if item.spec_id not in known), *rest]
+
+
+def files_of(
     metadata: ice.Metadata,
-    snapshot: Snapshot | None,
-    manifests: Sequence[Manifest],
+    parts: Sequence[IndexPart],
+    answering: Sequence[list[Manifest]],
     pruner: ice.Pruner | None,
 ) -> tuple[list[IndexFiles], list[Manifest]]:
-    """Files of some manifests as far as the index has them, and the manifests that it has not."""
-    parts = parts_of(metadata, snapshot)
+    """Files of the manifests that each part answers for; manifests of parts that are damaged."""
     found: list[IndexFiles] = []
-    known = metadata.partition_types() if parts else {}
-    asked = [item for item in manifests if item.spec_id in known]
-    rest = [item for item in manifests if item.spec_id not in known]
-    answering, more = covered(parts, asked)
-    rest += more
+    rest: list[Manifest] = []
     for part, mine in zip(parts, answering, strict=True):
         if mine:
             try:
@@ -680,6 +696,16 @@ def indexed_files(
                 _parts.forget(part.path)
                 rest += mine
     return found, rest
+
+
+def indexed_files(
+    metadata: ice.Metadata, snapshot: Snapshot | None, manifests: Sequence[Manifest]
+) -> tuple[list[IndexFiles], list[Manifest]]:
+    """Files of some manifests as far as the index has them, and the manifests that it has not."""
+    parts = parts_of(metadata, snapshot)
+    answering, rest = answered(metadata, parts, manifests)
+    found, unread = files_of(metadata, parts, answering, None)
+    return found, [*rest, *unread]
 
 
 def merged_parts(parts: Sequence[IndexPart], live: Sequence[int], new: int) -> list[bool]:

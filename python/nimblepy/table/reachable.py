@@ -132,7 +132,7 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
 def _named(metadata: ice.Metadata, manifests: list[Manifest]) -> Iterator[pa.Array]:
     """Paths of the files that some manifests list."""
     data = [item for item in manifests if not item.deletes]
-    parts, rest = indexed_files(metadata, metadata.head(), data, None)
+    parts, rest = indexed_files(metadata, metadata.head(), data)
     yield from (part.paths for part in parts)
     manifests = [*rest, *(item for item in manifests if item.deletes)]
     for item in manifests:

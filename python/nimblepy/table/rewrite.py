@@ -197,7 +197,7 @@ def _kept_rows(
     """Rows of the index for manifests that stay, which are counted from ``first``."""
     numbers = {item.path: first + i for i, item in enumerate(kept)}
     found = []
-    parts, rest = plan_index.indexed_files(metadata, head, kept, None)
+    parts, rest = plan_index.indexed_files(metadata, head, kept)
     for part in parts:
         new = np.array([numbers.get(path, -1) for path in part.manifest_paths], dtype=np.int32)
         mine = new[part.manifest_numbers]

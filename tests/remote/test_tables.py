@@ -1,0 +1,175 @@
+"""Tables in an object store: one configuration, and few rounds of requests."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from bench.s3_server import BUCKET, KEYS, Rounds, Server
+
+pytest.importorskip("pyiceberg")
+
+import nimblepy as nb
+from nimblepy.io.location import locate
+from nimblepy.table.plan import clear_caches
+
+MANIFESTS = 10
+
+
+@pytest.fixture
+def connected(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], nb.Catalog]:
+    """Connects to a catalog whose tables lie in the store, told of it by the environment alone."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    place = {"warehouse": f"s3://{BUCKET}/{tmp_path.name}"}
+    return lambda: nb.connect(f"sqlite:///{tmp_path}/catalog.db", properties=place)
+
+
+def rows(first: int, count: int) -> pa.Table:
+    keys = np.arange(first, first + count)
+    noise = np.random.default_rng(first)
+    texts = pa.array([f"name {key % 977}" for key in keys], pa.string())
+    return pa.table({"id": keys, "a": noise.random(count), "s": texts})
+
+
+def written(lake: nb.Catalog, count: int, **keywords: Any) -> nb.Table:
+    table = lake.create_table("a.b", rows(0, 0).schema, cluster_by="id", **keywords)
+    for i in range(MANIFESTS):
+        table.append(rows(i * count, count))
+    return table
+
+
+def rounds_of(server: Server, ask: Callable[[], object]) -> list[int]:
+    """Requests of each round that something takes."""
+    server.faults.reset()
+    found = server.faults.rounds = Rounds()
+    ask()
+    server.faults.reset()
+    return found.sizes
+
+
+def test_a_table_in_a_store(connected: Callable[[], nb.Catalog]) -> None:
+    lake = connected()
+    table = written(lake, 10, primary_key="id")
+    table.upsert(rows(95, 10))
+    table.delete("id < 3")
+    with table.alter() as a:
+        a.rename_column("s", "text")
+    table.rewrite_manifests()
+    table.expire(keep=1)
+    other = connected().table("a.b")
+    assert other.num_rows == 102
+    assert other.to_table(["id"], filter="id < 5").column("id").to_pylist() == [3, 4]
+    assert other.get(104)["text"] == "name 104"
+    assert other.remove_orphans(older_than=timedelta(0), dry_run=True).files == ()
+    census = other.census()
+    assert all(census.column("reachable").to_pylist())
+    assert {"metadata", "manifest list", "manifest", "data"} <= set(census["kind"].to_pylist())
+    place = f"{other.location}/data/left.nimble"
+    with other.iceberg.io.new_output(place).create() as sink:
+        sink.write(b"of a lost commit")
+    assert other.remove_orphans().files == ()  # it is young
+    assert other.remove_orphans(older_than=timedelta(0)).files == (place,)
+    assert census.column("path").equals(other.census().column("path"))
+    lake.drop_table("a.b", purge=True)
+    assert connected().tables() == []
+    with pytest.raises(FileNotFoundError):
+        other.to_table(filter="id = 50")
+
+
+@pytest.mark.parametrize("count", [100, 150_000])
+def test_cold_rounds(server: Server, connected: Callable[[], nb.Catalog], count: int) -> None:
+    table = written(connected(), count)
+    far, near = 5 * count + 7, 2 * count + 7
+
+    def cold_get() -> nb.Table:
+        clear_caches()
+        opened = connected().table("a.b")
+        assert opened.get(far)["id"] == far  # type: ignore[index]
+        return opened
+
+    # Metadata, manifest list, all manifests, the end of the file, key chunk and columns.
+    data = 2 if count > 100 else 1
+    sizes = rounds_of(server, cold_get)
+    assert sizes[:4] == [1, 1, MANIFESTS, 1]
+    assert len(sizes) <= 3 + data <= 6
+    opened = cold_get()
+    assert len(rounds_of(server, lambda: opened.get(near))) <= data <= 3
+    assert rounds_of(server, lambda: opened.get(near)) == []
+
+    table.delete(f"id = {far + 1}")  # its manifest and its file are read beside the others
+    sizes = rounds_of(server, cold_get)
+    assert sizes[:4] == [1, 1, MANIFESTS + 1, 2]
+    assert len(sizes) <= 3 + data
+
+    table.rewrite_manifests()
+    sizes = rounds_of(server, cold_get)
+    assert sizes[:2] == [1, 2]  # the plan index is opened while the manifest list is read
+    assert sum(sizes) <= 5 + (4 if count > 100 else 0) + 2
+    assert len(sizes) <= 3 + data
+
+
+def test_files_of_one_question_are_opened_together(
+    server: Server, connected: Callable[[], nb.Catalog]
+) -> None:
+    written(connected(), 100)
+    keys = np.arange(0, 100 * MANIFESTS, 50)
+    for ask in (
+        lambda table: table.lookup(keys).num_rows == len(keys),
+        lambda table: table.to_table().num_rows == 100 * MANIFESTS,
+        lambda table: table.range(0, 10**6).num_rows == 100 * MANIFESTS,
+        lambda table: table.count(keys).to_pylist() == [1] * len(keys),
+    ):
+        table = connected().table("a.b")
+        assert table.current.num_files == MANIFESTS
+        assert rounds_of(server, partial(ask, table)) == [MANIFESTS]
+        assert ask(table)
+
+
+def test_a_file_that_was_not_finished_is_not_there(connected: Callable[[], nb.Catalog]) -> None:
+    table = connected().create_table("a.b", rows(0, 0).schema)
+    io, place = table.iceberg.io, f"{table.location}/metadata/half"
+    with contextlib.suppress(KeyError), io.new_output(place).create() as sink:
+        sink.write(b"half")
+        raise KeyError
+    assert not io.new_input(place).exists()
+    with io.new_output(place).create() as sink:
+        sink.write(b"whole")
+    assert io.new_input(place).exists()
+    assert (len(io.new_input(place)), io.new_input(place).open().read()) == (5, b"whole")
+    io.delete(place)
+    assert not io.new_input(place).exists()
+    with pytest.raises(FileNotFoundError, match="half"):
+        io.new_input(place).open()
+
+
+@pytest.mark.parametrize("kind", ["obstore", "pyarrow", "fsspec"])
+def test_whole_files_of_any_store(server: Server, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path.name
+    if kind == "fsspec":
+        place = locate(f"/{folder}/a/b", fsspec.filesystem("memory"))
+    else:
+        store = server.obstore() if kind == "obstore" else server.arrow()
+        place = locate(f"{folder}/a/b", store)
+    assert replace(place, path=f"{folder}/none").files() == []
+    for content in (b"first", b"second " * 1000):
+        place.write(content)
+        assert place.read() == content
+    (found,) = replace(place, path=folder).files()
+    assert found[:2] == ("a/b", 7000)
+    assert abs(found[2] - time.time()) < 3600
+    with pytest.raises(FileNotFoundError):
+        replace(place, path=f"{folder}/a/c").read()
