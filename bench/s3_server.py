@@ -26,30 +26,29 @@ class Rounds:
     late its threads are.
     """
 
-    def __init__(self, quiet: float = 0.1) -> None:
-        """``quiet`` in seconds."""
-        self.count = 0
+    # A while is this many looks without a new request: on a busy machine looks take longer, too.
+    LOOKS, SECONDS = 12, 0.015
+
+    def __init__(self) -> None:
         self.sizes: list[int] = []  # requests of each round
-        self._quiet = quiet
-        self._last = 0.0
         self._waiting = 0
         self._changed = threading.Condition()
 
     def wait(self) -> None:
         """Returns when the round of this request is over."""
         with self._changed:
-            mine = self.count
+            mine = len(self.sizes)
             self._waiting += 1
-            self._last = time.monotonic()
-            while self.count == mine:
-                left = self._last + self._quiet - time.monotonic()
-                if left > 0:
-                    self._changed.wait(left)
-                    continue
-                self.sizes.append(self._waiting)
-                self._waiting = 0
-                self.count += 1
-                self._changed.notify_all()
+            self._changed.notify_all()
+            seen, looks = self._waiting, 0
+            while len(self.sizes) == mine:
+                self._changed.wait(self.SECONDS)
+                looks = looks + 1 if seen == self._waiting else 0
+                seen = self._waiting
+                if looks >= self.LOOKS and len(self.sizes) == mine:
+                    self.sizes.append(self._waiting)
+                    self._waiting = 0
+                    self._changed.notify_all()
 
 
 @dataclass
