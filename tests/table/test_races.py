@@ -209,7 +209,7 @@ def test_a_commit_lands_after_it_was_given_up(
     table = four_rows(lake)
     late = Late(lake, monkeypatch, KeyboardInterrupt() if when == "sending" else None)
     if when == "sending":  # a catalog that is a server
-        monkeypatch.setattr(_iceberg, "_SqlCatalog", type("AnotherCatalog", (), {}))
+        monkeypatch.setattr(_iceberg, "_SqliteCatalog", type("AnotherCatalog", (), {}))
 
     def interrupt() -> None:
         raise KeyboardInterrupt

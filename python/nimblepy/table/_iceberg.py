@@ -13,7 +13,6 @@ import getpass
 import io
 import json
 import os
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,6 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -38,6 +36,7 @@ from pyiceberg.exceptions import (
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NoSuchViewError,
     TableAlreadyExistsError,
     ValidationError,
 )
@@ -93,18 +92,26 @@ from pyiceberg.manifest import (
     manifest_entry_schema_with_data_file,
 )
 from pyiceberg.manifest import DataFile as IceDataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcePartitionField
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import StagedTable
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, TableProperties
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table import Transaction as IceTransaction
 from pyiceberg.table import update as ice_update
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as IceSnapshot
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.table.sorting import (
+    UNSORTED_SORT_ORDER,
+    NullOrder,
+    SortDirection,
+    SortField,
+    SortOrder,
+)
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
@@ -117,9 +124,10 @@ from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetSnapshotRefUpdate,
+    update_table_metadata,
 )
 from pyiceberg.transforms import IdentityTransform, parse_transform
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -170,6 +178,7 @@ from nimblepy.table.avro import (
     read_container,
     records_of,
 )
+from nimblepy.table.catalog_rows import CatalogRows, NameTaken
 from nimblepy.table.manifests import ManifestFiles, RawEntry, manifest_files
 from nimblepy.table.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.model import (
@@ -247,11 +256,13 @@ def self_test() -> None:
     if FileFormat("PARQUET") is not FileFormat.PARQUET:
         wrong.append("FileFormat has lost its members")
     for owner, name in (
-        (SqlCatalog, "_write_metadata"),
-        (SqlCatalog, "_convert_orm_to_iceberg"),
-        (SqlCatalog, "_update_and_stage_table"),
-        (SqlCatalog, "_parse_metadata_version"),
-        (SqlCatalog, "_load_file_io"),
+        (MetastoreCatalog, "_convert_schema_if_needed"),
+        (MetastoreCatalog, "_empty_table_metadata"),
+        (MetastoreCatalog, "_get_updated_props_and_update_summary"),
+        (MetastoreCatalog, "_load_file_io"),
+        (MetastoreCatalog, "_parse_metadata_version"),
+        (MetastoreCatalog, "_resolve_table_location"),
+        (MetastoreCatalog, "_write_metadata"),
         (ice_update, "_apply_table_update"),
         (ice_update, "_TableMetadataUpdateContext"),
         (ice_update, "_update_table_metadata_log"),
@@ -293,30 +304,18 @@ class _LocalInput(InputFile):
         return open(_path(self.location), "rb")  # the caller closes it
 
 
-class _Synced:
+class _Synced(io.BufferedWriter):
     """A new file that is on the disk once it is closed."""
 
     def __init__(self, path: str, mode: str) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._file = open(path, mode)  # noqa: SIM115 - closed by close()
-
-    def write(self, data: bytes) -> int:
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self._file.tell()
+        super().__init__(io.FileIO(path, mode))
 
     def close(self) -> None:
-        if not self._file.closed:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-
-    def __enter__(self) -> _Synced:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        if not self.closed:
+            self.flush()
+            os.fsync(self.fileno())
+        super().close()
 
 
 class _LocalOutput(OutputFile):
@@ -419,69 +418,152 @@ def _path(location: str) -> str:
 # ------------------------------------------------------------------ catalogs
 
 
-class _SqlCatalog(SqlCatalog):
-    """The catalog in a SQL database, whose commits cost the same however long the history is.
+class _SqliteCatalog(MetastoreCatalog):
+    """The catalog in a SQLite database, whose commits cost the same however long the history is.
 
-    The library reads, validates, copies and serialises all metadata at each commit. Metadata files
-    and the objects made of them never change, so what was read or made is used again, what a commit
+    Its rows are those of pyiceberg's ``SqlCatalog``, which may be used beside it. The library
+    reads, validates, copies and serialises all metadata at each commit. Metadata files and the
+    objects made of them never change, so here what was read or made is used again, what a commit
     leaves alone is shared, and snapshots keep the JSON that was made of them. A metadata file of a
     lost commit is not left behind.
     """
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._written = threading.local()
+        self._rows = CatalogRows(properties["uri"], name)
         self._known: Recent[Any] = Recent(_KEPT_METADATA)
         self._texts = SnapshotTexts(_KEPT_METADATA)
 
-    def _convert_orm_to_iceberg(self, orm_table: Any) -> IceTable:
-        location = orm_table.metadata_location
-        metadata = self._known.get(location) if location else None
+    # ---------------------------------------------------------------- tables
+
+    def load_table(self, identifier: Any) -> IceTable:
+        namespace, name = _split(identifier)
+        location = self._rows.location(namespace, name)
+        if not location:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        metadata = self._known.get(location)
         if metadata is None:
-            read = super()._convert_orm_to_iceberg(orm_table)
-            self._known.put(location, read.metadata)
-            return read
+            file = self._load_file_io(location=location).new_input(location)
+            metadata = FromInputFile.table_metadata(file)
+            self._known.put(location, metadata)
         return IceTable(
-            identifier=(
-                *Catalog.identifier_to_tuple(orm_table.table_namespace),
-                orm_table.table_name,
-            ),
+            identifier=(*namespace.split("."), name),
             metadata=metadata,
             metadata_location=location,
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
 
-    def _update_and_stage_table(
-        self, current_table: Any, table_identifier: Any, requirements: Any, updates: Any
-    ) -> StagedTable:
-        if current_table is None:
-            return super()._update_and_stage_table(
-                current_table, table_identifier, requirements, updates
+    def create_table(
+        self,
+        identifier: Any,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Any = EMPTY_DICT,
+    ) -> IceTable:
+        namespace, name = _split(identifier)
+        self._check_namespace(namespace)
+        version = properties.get("format-version", TableProperties.DEFAULT_FORMAT_VERSION)
+        metadata = new_table_metadata(
+            location=self._resolve_table_location(location, namespace, name),
+            schema=self._convert_schema_if_needed(schema, cast(Any, int(version))),
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            properties=properties,
+        )
+        self._add(namespace, name, metadata)
+        return self.load_table(identifier)
+
+    def _add(self, namespace: str, name: str, metadata: Any) -> str:
+        """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
+        location = _metadata_location(metadata, 0)
+        with self._written(metadata, location):
+            try:
+                self._rows.add(namespace, name, location)
+            except NameTaken:
+                raise TableAlreadyExistsError(f"{namespace}.{name} already exists") from None
+        return location
+
+    def register_table(
+        self, identifier: Any, metadata_location: str, overwrite: bool = False
+    ) -> IceTable:
+        if overwrite:
+            raise NotImplementedError("register_table: overwrite")
+        namespace, name = _split(identifier)
+        self._check_namespace(namespace)
+        try:
+            self._rows.add(namespace, name, metadata_location)
+        except NameTaken:
+            raise TableAlreadyExistsError(f"{namespace}.{name} already exists") from None
+        return self.load_table(identifier)
+
+    def drop_table(self, identifier: Any) -> None:
+        namespace, name = _split(identifier)
+        if not self._rows.remove(namespace, name):
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+
+    def rename_table(self, from_identifier: Any, to_identifier: Any) -> IceTable:
+        old, new = _split(from_identifier), _split(to_identifier)
+        self._check_namespace(new[0])
+        try:
+            if not self._rows.rename(old, new):
+                raise NoSuchTableError(f"Table does not exist: {'.'.join(old)}")
+        except NameTaken:
+            raise TableAlreadyExistsError(f"{'.'.join(new)} already exists") from None
+        return self.load_table(to_identifier)
+
+    def list_tables(self, namespace: Any) -> list[Any]:
+        space = Catalog.namespace_to_string(namespace)
+        self._check_namespace(space)
+        return [(*space.split("."), name) for name in self._rows.names(space)]
+
+    def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
+        namespace, name = _split(table.name())
+        try:
+            current = self.load_table(table.name())
+        except NoSuchTableError:
+            for requirement in requirements:
+                requirement.validate(None)
+            made = update_table_metadata(
+                self._empty_table_metadata(), updates, enforce_validation=True
+            )
+            return CommitTableResponse(
+                metadata=made, metadata_location=self._add(namespace, name, made)
             )
         for requirement in requirements:
-            requirement.validate(current_table.metadata)
-        location = current_table.metadata_location
-        metadata = _updated(current_table.metadata, updates, location)
-        version = self._parse_metadata_version(location) + 1
-        places = load_location_provider(metadata.location, metadata.properties)
-        new_location = places.new_table_metadata_file_location(version)
-        return StagedTable(
-            identifier=table_identifier,
-            metadata=metadata,
-            metadata_location=new_location,
-            io=self._load_file_io(metadata.properties, new_location),
-            catalog=self,
-        )
+            requirement.validate(current.metadata)
+        before = current.metadata_location
+        metadata = _updated(current.metadata, updates, before)
+        if metadata == current.metadata:
+            return CommitTableResponse(metadata=metadata, metadata_location=before)
+        location = _metadata_location(metadata, self._parse_metadata_version(before) + 1)
+        with self._written(metadata, location):
+            if not self._rows.swap(namespace, name, before, location):
+                raise CommitFailedException(f"{namespace}.{name} was updated by another process")
+        return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+    @contextlib.contextmanager
+    def _written(self, metadata: Any, location: str) -> Iterator[None]:
+        """Writes a metadata file, which goes again where the commit that names it is refused."""
+        io = self._load_file_io(metadata.properties, location)
+        self._write_metadata(metadata, io, location)
+        try:
+            yield
+        except (CommitFailedException, TableAlreadyExistsError):
+            with contextlib.suppress(OSError):
+                io.delete(location)
+            raise
+        self._known.put(location, metadata)
 
     def _write_metadata(self, metadata: Any, io: FileIO, metadata_path: str) -> None:
-        self._written.last = (io, metadata_path)
         if (
             metadata.format_version != 2
             or metadata_path.endswith(".gz.metadata.json")
             or Config().get_bool("legacy-current-snapshot-id")
         ):
-            SqlCatalog._write_metadata(metadata, io, metadata_path)
+            MetastoreCatalog._write_metadata(metadata, io, metadata_path)
         else:
             text = with_snapshots(
                 metadata.model_dump_json(exclude={"snapshots"}),
@@ -494,7 +576,6 @@ class _SqlCatalog(SqlCatalog):
             with io.new_output(metadata_path).create() as sink:
                 sink.write(text.encode())
         self._sync_names(metadata.location, metadata_path)
-        self._known.put(metadata_path, metadata)
 
     def _sync_names(self, location: str, metadata_path: str) -> None:
         """Puts the names of all metadata files, and of new directories, on the disk."""
@@ -509,25 +590,89 @@ class _SqlCatalog(SqlCatalog):
             folder = os.path.dirname(folder)
             sync_path(folder)
 
-    def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
-        with self._clean():
-            return super().commit_table(table, requirements, updates)
+    # ---------------------------------------------------------------- namespaces
 
-    def create_table(self, *arguments: Any, **keywords: Any) -> Any:
-        with self._clean():
-            return super().create_table(*arguments, **keywords)
+    def namespace_exists(self, namespace: Any) -> bool:
+        space = Catalog.namespace_to_string(namespace, NoSuchNamespaceError)
+        return any(f"{known}.".startswith(f"{space}.") for known in self._rows.namespaces())
 
-    @contextlib.contextmanager
-    def _clean(self) -> Iterator[None]:
-        self._written.last = None
+    def _check_namespace(self, namespace: str) -> None:
+        if not self.namespace_exists(namespace):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
+
+    def create_namespace(self, namespace: Any, properties: Any = EMPTY_DICT) -> None:
+        space = Catalog.namespace_to_string(namespace, NoSuchNamespaceError)
+        taken = NamespaceAlreadyExistsError(f"Namespace {space} already exists")
+        if self.namespace_exists(space):
+            raise taken
         try:
-            yield
-        except (CommitFailedException, TableAlreadyExistsError):
-            if self._written.last is not None:
-                io, path = self._written.last
-                with contextlib.suppress(OSError):
-                    io.delete(path)
-            raise
+            self._rows.add_namespace(space, properties or {"exists": "true"})
+        except NameTaken:
+            raise taken from None
+
+    def drop_namespace(self, namespace: Any) -> None:
+        space = Catalog.namespace_to_string(namespace)
+        tables = self.list_tables(namespace)
+        if tables:
+            raise NamespaceNotEmptyError(
+                f"Namespace {space} is not empty. {len(tables)} tables exist."
+            )
+        self._rows.remove_namespace(space)
+
+    def list_namespaces(self, namespace: Any = ()) -> list[Any]:
+        above = Catalog.identifier_to_tuple(namespace) if namespace else ()
+        if above:
+            self._check_namespace(Catalog.namespace_to_string(above))
+        known = {tuple(name.split(".")) for name in self._rows.namespaces()}
+        level = len(above) + 1
+        return sorted(
+            {name[:level] for name in known if len(name) >= level and name[: level - 1] == above}
+        )
+
+    def load_namespace_properties(self, namespace: Any) -> Any:
+        space = Catalog.namespace_to_string(namespace)
+        self._check_namespace(space)
+        return self._rows.properties(space)
+
+    def update_namespace_properties(
+        self, namespace: Any, removals: set[str] | None = None, updates: Any = EMPTY_DICT
+    ) -> Any:
+        known = self.load_namespace_properties(namespace)
+        summary, _ = self._get_updated_props_and_update_summary(known, removals, updates)
+        space = Catalog.namespace_to_string(namespace)
+        self._rows.change_properties(space, removals or (), updates)
+        return summary
+
+    # ---------------------------------------------------------------- views, of which it has none
+
+    def list_views(self, namespace: Any) -> list[Any]:
+        return []
+
+    def view_exists(self, identifier: Any) -> bool:
+        return False
+
+    def load_view(self, identifier: Any) -> Any:
+        raise NoSuchViewError(f"View does not exist: {identifier}")
+
+    def register_view(self, identifier: Any, metadata_location: str) -> Any:
+        raise NotImplementedError("views")
+
+    def drop_view(self, identifier: Any) -> None:
+        raise NoSuchViewError(f"View does not exist: {identifier}")
+
+
+def _split(identifier: Any) -> tuple[str, str]:
+    """(namespace, name) of a table, as the rows of a catalog have them."""
+    return (
+        Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
+        Catalog.table_name_from(identifier),
+    )
+
+
+def _metadata_location(metadata: Any, version: int) -> str:
+    """Where a new metadata file of a table lies."""
+    places = load_location_provider(metadata.location, metadata.properties)
+    return str(places.new_table_metadata_file_location(version))
 
 
 def _updated(base: Any, updates: Any, location: str) -> Any:
@@ -575,22 +720,14 @@ def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:
 def open_directory(directory: str) -> Catalog:
     """The catalog that lies in a directory with its tables; made where there is none."""
     os.makedirs(directory, exist_ok=True)
-    return open_sql(f"sqlite:///{directory}/catalog.db?timeout=60", f"file://{directory}")
+    return open_sqlite(f"sqlite:///{directory}/catalog.db?timeout=60", f"file://{directory}")
 
 
-def open_sql(uri: str, warehouse: str, **properties: str) -> Catalog:
-    """A catalog in a SQL database."""
+def open_sqlite(uri: str, warehouse: str, **properties: str) -> Catalog:
+    """The catalog in a SQLite database, which is made where there is none."""
     if not any(name.startswith(_STORE_PROPERTIES) for name in properties):
         properties = {"py-io-impl": f"{__name__}.OwnIO", **properties}
-    for attempt in range(5):
-        try:
-            return _SqlCatalog("nimble", uri=uri, warehouse=warehouse, **properties)
-        except Exception as error:
-            # Another process is making the same tables in the database.
-            if attempt == 4 or type(error).__module__.split(".")[0] != "sqlalchemy":
-                raise
-            time.sleep(0.05 * (attempt + 1))
-    raise AssertionError
+    return _SqliteCatalog("nimble", uri=uri, warehouse=warehouse, **properties)
 
 
 def open_uri(uri: str, properties: Mapping[str, str]) -> Catalog:
@@ -1840,7 +1977,7 @@ class SnapshotCommit:
             raise
         except BaseException:
             # A timeout or Ctrl-C: a server may have the request, and do it after we have gone.
-            if not isinstance(ice.catalog, _SqlCatalog):
+            if not isinstance(ice.catalog, _SqliteCatalog):
                 self.doubtful = True
             raise
         _lists.put(path, numbered)
@@ -2242,7 +2379,7 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
         )
     )
     wanted = newer.properties.get(_DELETE_METADATA, "false").lower() == "true"
-    if wanted or isinstance(ice.catalog, _SqlCatalog):
+    if wanted or isinstance(ice.catalog, _SqliteCatalog):
         for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
             with contextlib.suppress(Exception):  # the commit took effect, whatever this does
                 ice.io.delete(path)

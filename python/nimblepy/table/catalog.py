@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.file.write import ClusterBy
 from nimblepy.io.location import is_uri
-from nimblepy.io.tabular import as_reader
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.arguments import text_of, texts_of
 from nimblepy.table.model import DataFormat
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 from nimblepy.table.places import check_part, new_location, parse_name, remove_file
-from nimblepy.table.reachable import reachable_files
-from nimblepy.table.settings import index_property, settings
-from nimblepy.table.table import Table
 from nimblepy.table.transforms import parse_partition
 from nimblepy.table.types import check_keys, table_schema
+
+# What reads and writes tables is loaded with the first table: `connect` does without.
+if TYPE_CHECKING:
+    from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+    from nimblepy.file.write import ClusterBy
+    from nimblepy.table.table import Table
 
 
 def connect(
@@ -70,7 +70,7 @@ def _open_sqlite(uri: str, properties: dict[str, str]) -> Any:
         if not path or path == ":memory:":
             raise InvalidArgumentError(f"connect {uri!r}: give the property 'warehouse'")
         warehouse = f"file://{checked_directory(os.path.dirname(os.path.abspath(path)))}"
-    return ice.open_sql(uri, warehouse, **properties)
+    return ice.open_sqlite(uri, warehouse, **properties)
 
 
 def checked_directory(directory: str) -> str:
@@ -143,6 +143,9 @@ class Catalog:
             InvalidArgumentError: there is such a table; a type, key or transform that tables do
                 not have; a name that cannot be one.
         """
+        from nimblepy.io.tabular import as_reader
+        from nimblepy.table.settings import index_property, settings
+
         parts = parse_name(name)
         if if_exists not in ("error", "ignore"):
             raise InvalidArgumentError(
@@ -187,6 +190,8 @@ class Catalog:
         layout: Layout | None,
         data: Any,
     ) -> Table:
+        from nimblepy.table.settings import index_property
+
         ice.create_namespace(self.iceberg, parts[:-1])
         ids = ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
         properties |= index_property(ids, indexes)
@@ -204,7 +209,7 @@ class Catalog:
             partition_by=fields,
             properties=properties,
         )
-        table = Table(self, metadata)
+        table = self._handle(metadata)
         if data is not None:
             table.append(data[0])
         return table
@@ -217,7 +222,12 @@ class Catalog:
 
         Cost: one read, of its metadata file.
         """
-        return Table(self, self.load(parse_name(name)))
+        return self._handle(self.load(parse_name(name)))
+
+    def _handle(self, metadata: ice.Metadata) -> Table:
+        from nimblepy.table.table import Table
+
+        return Table(self, metadata)
 
     def load(self, parts: tuple[str, ...]) -> ice.Metadata:
         """The newest metadata of a table; for other modules of nimblepy."""
@@ -257,6 +267,8 @@ class Catalog:
         Raises:
             InvalidArgumentError: there is none.
         """
+        from nimblepy.table.reachable import reachable_files
+
         parts = parse_name(name)
         metadata = self.load(parts)
         files = pa.chunked_array(reachable_files(metadata) if purge else [], pa.string())
@@ -303,7 +315,7 @@ class Catalog:
             text = f"file://{os.path.abspath(text)}"
         ice.create_namespace(self.iceberg, parts[:-1])
         try:
-            return Table(self, ice.register_table(self.iceberg, parts, text))
+            return self._handle(ice.register_table(self.iceberg, parts, text))
         except ice.TableExists:
             raise InvalidArgumentError(f"there is a table {name!r} already") from None
 

@@ -1,0 +1,267 @@
+"""The rows of a catalog in a SQLite database: which tables there are, and where their metadata is.
+
+The tables of the database are those of Iceberg's JDBC catalogs; pyiceberg and Java use them too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
+from urllib.parse import parse_qsl
+
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
+from nimblepy.io.fork import renew_after_fork
+
+_MAKE = """
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+    catalog_name VARCHAR(255) NOT NULL,
+    table_namespace VARCHAR(255) NOT NULL,
+    table_name VARCHAR(255) NOT NULL,
+    metadata_location VARCHAR(1000),
+    previous_metadata_location VARCHAR(1000),
+    iceberg_type VARCHAR(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+    catalog_name VARCHAR(255) NOT NULL,
+    namespace VARCHAR(255) NOT NULL,
+    property_key VARCHAR(255) NOT NULL,
+    property_value VARCHAR(1000) NOT NULL,
+    PRIMARY KEY (catalog_name, namespace, property_key)
+);
+"""
+_MEMORY = ("", ":memory:")
+# Seconds that a statement waits for other processes.
+_TIMEOUT = 60.0
+
+
+class NameTaken(Exception):
+    """There is a row of this name."""
+
+
+class CatalogRows:
+    """The tables and namespaces of one catalog. Thread-safe.
+
+    A connection is opened for each call: that costs less than the call does, and none is shared by
+    threads or carried over a fork. Every change is one transaction.
+    """
+
+    def __init__(self, uri: str, catalog: str) -> None:
+        """
+        Args:
+            uri: ``sqlite:///`` and a path, with ``?timeout=`` in seconds if need be; without a path
+                the rows are kept in memory.
+            catalog: the name under which the rows are kept.
+
+        Raises:
+            InvalidArgumentError: the URI has another form.
+            CorruptFileError, OSError: the database cannot be used.
+        """
+        self.catalog = catalog
+        self._path, self._timeout = _parsed(uri)
+        self._memory: sqlite3.Connection | None = None
+        renew_after_fork(self)
+        self.renew_after_fork()
+        if self._path in _MEMORY:
+            self._memory = sqlite3.connect(
+                ":memory:", isolation_level=None, check_same_thread=False
+            )
+        with self._connected() as database:
+            columns = {row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")}
+            if not columns:
+                database.executescript(f"BEGIN IMMEDIATE; {_MAKE} COMMIT;")
+        # Old databases do not say of what kind a row is; newer ones may have views as well.
+        self._typed = not columns or "iceberg_type" in columns
+        self._is_table = "coalesce(iceberg_type, 'TABLE') = 'TABLE'" if self._typed else "1"
+
+    def renew_after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        try:
+            if self._memory is not None:
+                with self._lock:
+                    yield self._memory
+                return
+            made = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None)
+            with contextlib.closing(made) as database:
+                yield database
+        except sqlite3.IntegrityError:
+            raise NameTaken from None
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{self._path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise CorruptFileError(f"{self._path}: no catalog: {error}") from error
+
+    def _changed(self, statement: str, *values: str | None) -> int:
+        """How many rows a statement changed."""
+        with self._connected() as database:
+            return database.execute(statement, values).rowcount
+
+    def _asked(self, statement: str, *values: str) -> list[tuple[str, ...]]:
+        with self._connected() as database:
+            return database.execute(statement, values).fetchall()
+
+    # ------------------------------------------------------------------ tables
+
+    def location(self, namespace: str, name: str) -> str | None:
+        """Where the newest metadata of a table is; ``None``: there is no such table."""
+        found = self._asked(
+            f"SELECT metadata_location FROM iceberg_tables WHERE {_TABLE} AND {self._is_table}",
+            self.catalog,
+            namespace,
+            name,
+        )
+        return found[0][0] if found else None
+
+    def add(self, namespace: str, name: str, location: str) -> None:
+        """
+        Raises:
+            NameTaken: there is such a table, or a view of this name.
+        """
+        kind, value = (", iceberg_type", ", 'TABLE'") if self._typed else ("", "")
+        self._changed(
+            "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, "
+            f"metadata_location{kind}) VALUES (?, ?, ?, ?{value})",
+            self.catalog,
+            namespace,
+            name,
+            location,
+        )
+
+    def swap(self, namespace: str, name: str, old: str, new: str) -> bool:
+        """Gives a table new metadata if its metadata is still at ``old``; whether it was."""
+        done = self._changed(
+            "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? "
+            f"WHERE {_TABLE} AND metadata_location = ?",
+            new,
+            old,
+            self.catalog,
+            namespace,
+            name,
+            old,
+        )
+        return done > 0
+
+    def remove(self, namespace: str, name: str) -> bool:
+        """Forgets a table; whether there was one."""
+        statement = f"DELETE FROM iceberg_tables WHERE {_TABLE} AND {self._is_table}"
+        return self._changed(statement, self.catalog, namespace, name) > 0
+
+    def rename(self, old: tuple[str, str], new: tuple[str, str]) -> bool:
+        """Gives a table another (namespace, name); whether there was one.
+
+        Raises:
+            NameTaken: there is a table of the new name.
+        """
+        done = self._changed(
+            "UPDATE iceberg_tables SET table_namespace = ?, table_name = ? "
+            f"WHERE {_TABLE} AND {self._is_table}",
+            *new,
+            self.catalog,
+            *old,
+        )
+        return done > 0
+
+    def names(self, namespace: str) -> list[str]:
+        """Of the tables of a namespace."""
+        found = self._asked(
+            "SELECT table_name FROM iceberg_tables "
+            f"WHERE catalog_name = ? AND table_namespace = ? AND {self._is_table}",
+            self.catalog,
+            namespace,
+        )
+        return [name for (name,) in found]
+
+    # ------------------------------------------------------------------ namespaces
+
+    def namespaces(self) -> list[str]:
+        """Those that were made, and those of tables."""
+        found = self._asked(
+            "SELECT table_namespace FROM iceberg_tables WHERE catalog_name = ? "
+            "UNION SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?",
+            self.catalog,
+            self.catalog,
+        )
+        return [name for (name,) in found]
+
+    def add_namespace(self, namespace: str, properties: Mapping[str, str]) -> None:
+        """
+        Raises:
+            NameTaken: there is such a namespace.
+        """
+        self._write_properties(namespace, (), properties)
+
+    def properties(self, namespace: str) -> dict[str, str]:
+        """What is said of a namespace."""
+        found = self._asked(
+            "SELECT property_key, property_value FROM iceberg_namespace_properties "
+            "WHERE catalog_name = ? AND namespace = ?",
+            self.catalog,
+            namespace,
+        )
+        return dict(cast(list[tuple[str, str]], found))
+
+    def change_properties(
+        self, namespace: str, removed: Iterable[str], updated: Mapping[str, str]
+    ) -> None:
+        """Changes what is said of a namespace, in one step."""
+        self._write_properties(namespace, {*removed, *updated}, updated)
+
+    def _write_properties(
+        self, namespace: str, removed: Iterable[str], added: Mapping[str, str]
+    ) -> None:
+        where = (self.catalog, namespace)
+        with self._connected() as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                database.executemany(
+                    "DELETE FROM iceberg_namespace_properties "
+                    "WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
+                    [(*where, key) for key in removed],
+                )
+                database.executemany(
+                    "INSERT INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
+                    [(*where, key, value) for key, value in added.items()],
+                )
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    def remove_namespace(self, namespace: str) -> None:
+        """Forgets a namespace that has no tables."""
+        self._changed(
+            "DELETE FROM iceberg_namespace_properties WHERE catalog_name = ? AND namespace = ?",
+            self.catalog,
+            namespace,
+        )
+
+
+_TABLE = "catalog_name = ? AND table_namespace = ? AND table_name = ?"
+
+
+def _parsed(uri: str) -> tuple[str, float]:
+    """(path, seconds to wait) of a URI."""
+    place, _, query = uri.partition("?")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    timeout = given.pop("timeout", str(_TIMEOUT))
+    if place.startswith("sqlite:///"):
+        path = place.removeprefix("sqlite:///")
+    elif place == "sqlite://":
+        path = ""
+    else:
+        raise InvalidArgumentError(f"connect {uri!r}: expected sqlite:/// and a path")
+    try:
+        seconds = float(timeout)
+    except ValueError:
+        raise InvalidArgumentError(f"connect {uri!r}: timeout={timeout!r} is no number") from None
+    if given:
+        raise InvalidArgumentError(
+            f"connect {uri!r}: of parameters only timeout is known, not {', '.join(given)}"
+        )
+    return path, seconds
