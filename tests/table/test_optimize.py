@@ -94,6 +94,9 @@ def test_a_delete_meanwhile_is_kept(tmp_path: Any) -> None:
 def test_other_tables_are_compacted(tmp_path: Any) -> None:
     table = nb.connect(tmp_path).create_table("a.b", part(0).schema)
     assert table.optimize_layout().files_removed == 0
+    for wrong in (0, -5, 1.5):
+        with pytest.raises(nb.InvalidArgumentError, match="budget_bytes: expected an int >= 1"):
+            table.optimize_layout(budget_bytes=wrong)  # type: ignore[arg-type]
     for number in range(4):
         table.append(part(number))
     table.optimize_layout()

@@ -89,6 +89,17 @@ def test_fractions_that_are_none(tmp_path: Any, wrong: Any) -> None:
         table.sample(wrong)
 
 
+@pytest.mark.parametrize("layout", [None, OTREE], ids=repr)
+def test_arguments_are_checked_for_any_fraction(tmp_path: Any, layout: Any) -> None:
+    table = make(tmp_path, layout)
+    for fraction in (0, 0.5):
+        for seed in (-1, 1.5, "x", True):
+            with pytest.raises(nb.InvalidArgumentError, match="seed: expected an int >= 0"):
+                table.sample(fraction, seed=seed)
+        with pytest.raises(nb.InvalidArgumentError, match="unknown column 'nope'"):
+            table.sample(fraction, filter="nope > 2")
+
+
 def test_weights_are_hidden(tmp_path: Any) -> None:
     table = make(tmp_path, OTREE, data_format="parquet")
     assert WEIGHT not in table.schema.names
@@ -199,13 +210,20 @@ def test_intervals_have_the_truth(tmp_path: Any, seeds: int, least: int) -> None
 
 def test_what_is_no_estimate(tmp_path: Any) -> None:
     table = make(tmp_path)
-    for text in ("median(price)", "avg", "avg(*)", "", None, "avg(nothing)"):
+    for text in ("median(price)", "avg", "avg(*)", "", None, 5, "avg(nothing)"):
         with pytest.raises(nb.InvalidArgumentError):
             table.estimate(text, 0.1)  # type: ignore[arg-type]
     with pytest.raises(nb.InvalidArgumentError, match="no rows says nothing"):
         table.estimate("count(*)", 0)
     with pytest.raises(nb.InvalidArgumentError, match="confidence"):
         table.estimate("count(*)", 0.1, confidence=1.0)
+
+
+def test_estimates_of_integers_that_no_double_has(tmp_path: Any) -> None:
+    big = [2**60 + 1, 2**63 - 1, -(2**53) - 1]
+    table = nb.connect(tmp_path).create_table("a.big", pa.table({"k": pa.array(big)}))
+    assert table.estimate("sum(k)", 1).value == pytest.approx(sum(big), rel=1e-15)
+    assert table.estimate("avg(k)", 1).value == pytest.approx(sum(big) / 3, rel=1e-15)
 
 
 # ------------------------------------------------------------------ blobs

@@ -124,6 +124,9 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "explained keys and filter": lambda f: f.explain([3], filter="k = 3"),
     "explained range and filter": lambda f: f.explain(lower=3, filter="k = 3"),
     "explained filter and on": lambda f: f.explain(on="k", filter="k = 3"),
+    "sample of a seed below 0": lambda f: f.sample(0.5, seed=-1),
+    "sample of half a seed": lambda f: f.sample(0.5, seed=1.5),
+    "sample of a text": lambda f: f.sample(0.5, seed="x"),
     "explained keys and rows": lambda f: f.explain([3], row_range=(0, 5)),
 }
 
@@ -137,6 +140,13 @@ def test_arguments_are_refused_everywhere_alike(rows: Any, case: str) -> None:
 def test_batch_rows_beyond_all_bounds_are_all_rows(rows: Any) -> None:
     assert rows.scan(batch_rows=2**70).to_table().num_rows == 100
     assert rows.range(limit=np.int64(3)).num_rows == 3
+
+
+def test_limits_and_offsets_beyond_all_rows(rows: Any) -> None:
+    for asked in ({}, {"filter": "k >= 0"}):
+        assert rows.scan(limit=2**70, **asked).count() == rows.num_rows
+        assert rows.scan(limit=2**70, **asked).to_table().num_rows == rows.num_rows
+        assert rows.scan(offset=2**70, **asked).to_table().num_rows == 0
 
 
 def test_unknown_columns_are_refused_after_they_were_a_cache_key(tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ def at_least(name: str, value: Any, least: int) -> int:
     return number
 
 
+def generator_seed(seed: Any) -> int | None:
+    """The seed of a random generator; ``None``: another one each time."""
+    return None if seed is None else at_least("seed", seed, 0)
+
+
 def row_limit(limit: Any) -> int | None:
     """Most rows to return; ``None`` is all."""
     return None if limit is None else at_least("limit", limit, 0)

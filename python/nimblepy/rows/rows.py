@@ -20,6 +20,7 @@ from nimblepy.rows.arguments import (
     On,
     at_least,
     column_names,
+    generator_seed,
     inclusive_sides,
     is_many,
     on_keys,
@@ -334,7 +335,7 @@ class Rows(_core.PointBase, Described):
             raise InvalidArgumentError(
                 f"fraction: expected above 0 and at most 1, got {fraction!r}"
             )
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(generator_seed(seed))
         if filter is not None or params is not None:
             scan = self.scan(columns, filter=filter, params=params)
             drawn_rows = (b.filter(pa.array(generator.random(b.num_rows) < fraction)) for b in scan)

@@ -105,8 +105,10 @@ class Scan:
             batch = next(batches, None)
             if batch is None:
                 break
-            taken = batch.slice(skip, left) if skip or left is not None else batch
-            skip = max(0, skip - batch.num_rows)
+            skipped = min(skip, batch.num_rows)
+            most = batch.num_rows if left is None else min(left, batch.num_rows)
+            taken = batch.slice(skipped, most)
+            skip -= skipped
             rows += taken.num_rows
             left = None if left is None else left - taken.num_rows
             if taken.num_rows:

@@ -547,9 +547,9 @@ class Table(VersionedRows[FileSet]):
         Cost: a sample of the columns of the layout is read; files that are replaced are read and
             written once.
         """
+        most = None if budget_bytes is None else at_least("budget_bytes", budget_bytes, 1)
         if not isinstance(self.layout_by, OTree):
             return self.compact(progress=progress)
-        most = None if budget_bytes is None else at_least("budget_bytes", budget_bytes, 1)
         begin = time.perf_counter()
         return optimize(
             self._newest,

@@ -52,7 +52,7 @@ def parsed(expression: str, schema: pa.Schema) -> tuple[Kind, ColumnName | None]
     Raises:
         InvalidArgumentError: it is no such text, or the column has no numbers.
     """
-    found = re.fullmatch(r"\s*(\w+)\s*\(\s*(.+?)\s*\)\s*", expression or "")
+    found = re.fullmatch(r"\s*(\w+)\s*\(\s*(.+?)\s*\)\s*", str(expression or ""))
     if found is None or found[1].lower() not in ("count", "sum", "avg"):
         raise InvalidArgumentError(
             f"estimate: expected count(*), count(x), sum(x) or avg(x), got {expression!r}"
@@ -97,7 +97,7 @@ def estimate(
         deviation = math.sqrt(rows * left) / fraction
     else:
         assert values is not None
-        numbers = values.cast(pa.float64())
+        numbers = values.cast(pa.float64(), safe=False)
         total = pc.sum(numbers, min_count=0).as_py() or 0.0
         if kind == "sum":
             squares = pc.sum(pc.multiply(numbers, numbers), min_count=0).as_py() or 0.0

@@ -15,7 +15,7 @@ from nimblepy.expr.filter import make_filter, parse_filter
 from nimblepy.expr.nodes import Node, all_of
 from nimblepy.files.mapped import MappedRows
 from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import Columns, column_names
+from nimblepy.rows.arguments import Columns, column_names, generator_seed
 from nimblepy.rows.gather import rows_without_columns
 from nimblepy.rows.request import Where
 from nimblepy.rows.source import Filter
@@ -94,13 +94,14 @@ def sample(
     Args:
         cubes: those of the files, as far as they are known.
     """
+    seed = generator_seed(seed)
     names = column_names(columns)
     schema = rows.projected(names)
+    parsed = None if filter is None else parse_filter(filter, rows.schema)
     if fraction == 0:
         return schema.empty_table()
     rows = rows.for_filter(filter)
     by_weight = rows.reading.with_weights()
-    parsed = None if filter is None else parse_filter(filter, rows.schema)
     members = rows.plan.members(parsed.conjuncts) if parsed is not None else rows.members
     window = Window.of(fraction, seed)
     known, drawn = _with_weights(members, by_weight, cubes, window)
