@@ -91,6 +91,8 @@ def test_expire_and_orphans(place: str) -> None:
         (["ls", "nowhere"], "no catalog of tables"),
         (["show", "nowhere"], "expected CATALOG#NAMESPACE.NAME"),
         (["expire", "{place}", "--older-than", "soon"], "as in 3d"),
+        (["expire", "{place}", "--older-than", "99999999999999d"], "before the year 1"),
+        (["remove-orphans", "{place}", "--older-than", "999999999d"], "before the year 1"),
         (["show", "{place}x"], "no table"),
     ],
 )

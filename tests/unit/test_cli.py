@@ -264,6 +264,38 @@ def test_negative_numbers_are_keys(tmp_path: Path) -> None:
 
 
 @needs_core
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lookup", "x\ny,1"], "around those with commas, quotes or line breaks"),
+        (["lookup", '"x,1'], "around those with commas, quotes or line breaks"),
+        (["lookup", ""], "has no value; the key is a, b"),
+        (["range", "--prefix", ""], "has no value; the key is a, b"),
+        (["range", "--lower", ""], "has no value; the key is a, b"),
+        (["scan", "-c", ""], "no column given"),
+        (["scan", "-c", ","], "no column given"),
+        (["lookup", "x,1", "--on", " "], "no column given"),
+        (["scan", "-f", "b = $q", "-p", "q=1", "-p", "r=1", "-p", "q=2"], "q is given 2 times"),
+    ],
+)
+def test_what_is_no_key_and_no_column_is_one_line(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    path = tmp_path / "pairs.nimble"
+    nb.write(pa.table({"a": ["x\ny", "x,"], "b": [1, 2]}), path, cluster_by=["a", "b"])
+    result = run(arguments[0], path, *arguments[1:])
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("nimble: error:")
+    assert message in result.stderr
+
+
+def test_quotes_protect_commas_and_line_breaks_in_keys(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.nimble"
+    nb.write(pa.table({"a": ["x\ny", "x,"], "b": [1, 2]}), path, cluster_by=["a", "b"])
+    found = json_lines(run("lookup", path, '"x,", 2', '"x\ny",1', "--json"))
+    assert [row["b"] for row in found] == [2, 1]
+
+
 def test_rows_of_several_keys_are_printed_with_their_keys(nimble: Path, source: Path) -> None:
     shown = run("lookup", nimble, "7", "8", "-c", "name").stdout
     assert "k" in shown.splitlines()[1]

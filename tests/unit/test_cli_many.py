@@ -131,6 +131,28 @@ def test_sql_is_a_scan(old: Path) -> None:
     assert "unknown column 'z'" in run("sql", old, "SELECT z FROM t").stderr
 
 
+def test_limits_of_a_count_are_of_its_one_row(old: Path) -> None:
+    count = "SELECT count(*) FROM t"
+    assert run("sql", old, f"{count} LIMIT 2").stdout == "4\n"
+    assert run("sql", old, f"{count} WHERE k > 1 OFFSET 0").stdout == "3\n"
+    for rest in ("LIMIT 0", "OFFSET 1", "LIMIT 2 OFFSET 3"):
+        result = run("sql", old, f"{count} {rest}")
+        assert (result.exit_code, result.stdout) == (0, "")
+    assert "unknown column 'z'" in run("sql", old, f"{count} WHERE z > 1 LIMIT 0").stderr
+
+
+def test_limits_may_be_beyond_all_rows(old: Path) -> None:
+    most = "9" * 23
+    for flags in ((), ("--csv",), ("--json",)):
+        for rest in (f"LIMIT {most}", f"WHERE k > 3 LIMIT {most}"):
+            assert run("sql", old, f"SELECT s FROM t {rest}", *flags).exit_code == 0
+    assert lines(run("scan", old, "-f", "k > 3", "-n", most, "--json")) == [
+        {"k": 4, "v": None, "s": "d"}
+    ]
+    assert run("diff", old, old, "-n", most).exit_code == 0
+    assert "more than SELECT" in run("sql", old, "SELECT s FROM t LIMIT " + "9" * 5000).stderr
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -33,7 +33,7 @@ def run_diff(
     """
     with open_rows(old) as before, open_rows(new) as after:
         keys = _key(before, on)
-        names = _shared(before, after, split_names(columns) if columns else None, keys)
+        names = _shared(before, after, None if columns is None else split_names(columns), keys)
         comparison = _Comparison(before, after, keys, names)
         most = TABLE_ROWS if limit is None and output == "table" else limit
         shown = _first(comparison.changes(), most)
@@ -172,5 +172,5 @@ def _first(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[pa.R
     left = most
     for batch in batches:
         if left is None or left > 0:
-            yield batch if left is None else batch.slice(0, left)
+            yield batch if left is None else batch.slice(0, min(left, batch.num_rows))
             left = None if left is None else max(left - batch.num_rows, 0)

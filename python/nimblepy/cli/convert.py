@@ -36,7 +36,7 @@ def run_convert(
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
     keys = parse_sort_keys(cluster_by) if cluster_by else ()
     indexes = _indexes(hash_indexes, sorted_indexes)
-    names = split_names(columns) if columns else None
+    names = None if columns is None else split_names(columns)
     for key in keys + tuple(key for index in indexes for key in as_sort_keys(index.columns)):
         if names is not None and not {key.column, str(key.column).split(".")[0]} & {*names}:
             raise nb.InvalidArgumentError(

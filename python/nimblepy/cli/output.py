@@ -33,8 +33,11 @@ def output_format(json: bool, csv: bool) -> OutputFormat:
 
 
 def split_names(text: str) -> list[str]:
-    """The names of ``"a, b"``."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """The names of ``"a, b"``, one at least."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InvalidArgumentError(f"no column given: expected names as in 'a,b', got {text!r}")
+    return names
 
 
 def print_json(value: object) -> None:

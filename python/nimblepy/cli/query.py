@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +118,12 @@ def parameters(given: Sequence[str] | None) -> dict[str, str] | None:
     for name, sign, _ in pairs:
         if not name or not sign:
             raise nb.InvalidArgumentError(f"--param: expected NAME=VALUE, got {name!r}")
-    return {name: value for name, _, value in pairs}
+    found = {name: value for name, _, value in pairs}
+    if len(found) < len(pairs):
+        names = [name for name, _, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise nb.InvalidArgumentError(f"--param: {twice} is given {names.count(twice)} times")
+    return found
 
 
 def run_scan(
@@ -168,7 +173,8 @@ def _one_more(query: Query) -> int | None:
 
 
 def _print_table(table: pa.Table, query: Query, *, missing: str) -> None:
-    shown = table if query.shown is None else table.slice(0, query.shown)
+    most = table.num_rows if query.shown is None else min(query.shown, table.num_rows)
+    shown = table.slice(0, most)
     left_out = table.num_rows - shown.num_rows
     note = "" if table.num_rows else missing
     if left_out:
@@ -195,11 +201,26 @@ def _key_columns(file: Joinable, on: str | None) -> list[Column]:
     return [resolve_column(file.schema, name) for name in names]
 
 
-def _parse_key(columns: Iterable[Column], text: str) -> tuple[object, ...]:
-    """The values of a key as Python values of the column types. CSV quoting protects commas."""
-    columns = list(columns)
-    # A key of one column is taken whole, so that its commas need no quotes.
-    parts = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True))
+def _key_parts(columns: Sequence[Column], text: str) -> list[str]:
+    """The texts of a key's values. CSV quoting protects commas."""
+    if len(columns) == 1:  # taken whole, so that its commas need no quotes
+        return [text]
+    try:
+        parts = next(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise nb.InvalidArgumentError(
+            f"key {text!r}: expected values divided by commas, and double quotes around those with "
+            f"commas, quotes or line breaks ({str(error).partition(' - ')[0]})"
+        ) from error
+    if not parts:
+        names = ", ".join(column.name for column in columns)
+        raise nb.InvalidArgumentError(f"key {text!r} has no value; the key is {names}")
+    return parts
+
+
+def _parse_key(columns: Sequence[Column], text: str) -> tuple[object, ...]:
+    """The values of a key as Python values of the column types."""
+    parts = _key_parts(columns, text)
     if len(parts) > len(columns):
         names = ", ".join(column.name for column in columns)
         raise nb.InvalidArgumentError(f"key {text!r} has {len(parts)} values for {names}")
@@ -220,7 +241,7 @@ def _parse_value(column: Column, text: str) -> object:
 
 def _parse_prefix(columns: list[Column], text: str) -> tuple[object, ...]:
     """A key prefix; a final ``*`` on a string makes it a string prefix."""
-    *heads, last = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True))
+    *heads, last = _key_parts(columns, text)
     column = columns[min(len(heads), len(columns) - 1)]
     textual = is_text(column.value_type) or is_bytes(column.value_type)
     if not (last.endswith("*") and textual):

@@ -19,7 +19,13 @@ def run_sql(path: str, text: str, params: Mapping[str, str] | None, query: Query
             select = read_select(text, rows.schema)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"sql: {error}; {_duckdb(path, text)}") from None
-        query = replace(query, paths=select.columns, limit=select.limit, offset=select.offset)
+        query = replace(query, paths=select.columns)
+        if not select.count:
+            query = replace(query, limit=select.limit, offset=select.offset)
+        elif (select.limit == 0 or select.offset) and not query.explain:
+            # A count is one row, which these leave out; the condition is checked all the same.
+            rows.scan([], filter=select.where, params=params, limit=0).count()
+            return
         scan_rows(rows, select.where, params, query, count_only=select.count)
 
 

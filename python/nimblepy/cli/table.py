@@ -195,7 +195,12 @@ def _age(text: str) -> datetime.timedelta:
     found = re.fullmatch(r"(\d+)([smhd])", text.strip())
     if found is None:
         raise InvalidArgumentError(f"age {text!r}: expected a number and s, m, h or d, as in 3d")
-    return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        age = datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+        datetime.datetime.now(datetime.UTC) - age
+    except (OverflowError, ValueError):  # ValueError: more digits than Python reads
+        raise InvalidArgumentError(f"age {text!r}: that is before the year 1") from None
+    return age
 
 
 def _print(table: pa.Table, output: OutputFormat) -> None:

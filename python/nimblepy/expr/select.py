@@ -108,9 +108,13 @@ def _selected(words: Sequence[Token], schema: pa.Schema) -> tuple[tuple[Path, ..
 def _number(words: Sequence[Token] | None) -> int | None:
     if words is None:
         return None
-    if len(words) != 1 or not words[0].text.isdigit():
-        raise _beyond(" ".join(token.text for token in words) or "no number")
-    return int(words[0].text)
+    text = " ".join(token.text for token in words)
+    try:
+        if text.isdigit():
+            return int(text)
+    except ValueError:  # more digits than Python reads
+        pass
+    raise _beyond(text or "no number")
 
 
 def _beyond(what: str) -> InvalidArgumentError:
