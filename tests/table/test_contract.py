@@ -362,3 +362,13 @@ def test_wrong_kinds_of_arguments(
     assert len(text) > 10
     assert lake.table("a.b").metadata_location == before
     assert lake.tables() == ["a.b"]
+
+
+def test_indexes_of_a_table_are_advised_on(lake: nb.Catalog) -> None:
+    """By its largest file; a table without rows has none."""
+    rows = pa.table({"k": range(5000), "s": [f"s{i % 997}" for i in range(5000)]})
+    table = lake.create_table("a.advised", rows.schema, primary_key="k")
+    with pytest.raises(nb.InvalidArgumentError, match="no nimble file to advise on"):
+        nb.advise_indexes(table, ["s = 's7'"])
+    table.append(rows)
+    assert nb.advise_indexes(table, ["s = 's7'"])[0].index is not None

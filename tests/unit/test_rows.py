@@ -339,3 +339,30 @@ def test_what_is_prepared_for_lists_of_columns_is_bounded(tmp_path: Path) -> Non
         assert file.range(1, 2, columns=list(pair)).num_rows == 1
     kept = [held for owner in (file, file.handle) for held in vars(owner).values()]
     assert max(len(held) for held in kept if isinstance(held, dict)) <= 257
+
+
+def test_arguments_say_what_they_take() -> None:
+    """No public argument is just anything, but for what is handed back or is another library's."""
+    free = {"default", "catalog", "kwargs"}
+    found = []
+    for name in nb.__all__:
+        value = getattr(nb, name)
+        methods = {name: value} if inspect.isfunction(value) else {}
+        if inspect.isclass(value):
+            public = inspect.getmembers(value, inspect.isfunction)
+            methods = {f"{name}.{m}": f for m, f in public if not m.startswith("_")}
+            # what readers of rows offer to each other
+            methods = {m: f for m, f in methods.items() if f.__doc__ and "request" not in m}
+        for called, method in methods.items():
+            found += [
+                f"{called}({argument.name})"
+                for argument in inspect.signature(method).parameters.values()
+                if argument.annotation == "Any" and argument.name not in free
+            ]
+    assert found == []
+
+
+def test_arguments_of_another_kind_are_refused() -> None:
+    for refused in (nb.connect, nb.open_dataset, nb.open, nb.scan_polars):
+        with pytest.raises(nb.InvalidArgumentError, match=r"expected .*(got int|got 5)"):
+            refused(5)  # type: ignore[operator]

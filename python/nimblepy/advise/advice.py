@@ -15,8 +15,8 @@ from nimblepy.advise.workload import Question, Workload, read_workload
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
-from nimblepy.files.dataset import Dataset
 from nimblepy.files.resolve import Source, as_rows
+from nimblepy.files.source import FilesSource
 from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
 from nimblepy.schema.columns import resolve_column
@@ -141,10 +141,15 @@ def _largest(rows: Joinable) -> File:
     """The file itself, or the one of many that has most rows."""
     if isinstance(rows, File):
         return rows
-    if not isinstance(rows, Dataset) or not rows.num_files:
-        raise InvalidArgumentError(f"{rows!r}: no file to advise on")
     files = rows.current
-    return files.child(int(np.argmax(np.diff(files.first_rows))))
+    if isinstance(files, File):
+        return files
+    if isinstance(files, FilesSource) and files.num_rows:
+        for i in np.argsort(-np.diff(files.first_rows))[:8].tolist():
+            file = files.child(i)  # of tables also Parquet, or a file with columns of before
+            if isinstance(file, File):
+                return file
+    raise InvalidArgumentError(f"{rows!r}: no nimble file to advise on")
 
 
 @dataclass(frozen=True, slots=True)

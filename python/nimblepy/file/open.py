@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ _log = logger(__name__)
 
 
 def open(
-    source: Any,
+    source: str | os.PathLike[str] | bytes | memoryview | pa.Buffer | BinaryIO,
     *,
     filesystem: FileSystem | None = None,
     mmap: bool = True,

@@ -21,6 +21,7 @@ from nimblepy.io.tabular import as_reader, check_column, slices
 from nimblepy.rows.arguments import passes_on_to
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.conform import conform
+from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.types import ColumnSummary, FileSummary, KeyColumn, SortKey, as_sort_keys
 
 _log = logger(__name__)
@@ -125,7 +126,7 @@ class Writer:
             raise InvalidArgumentError("the file is not finished yet")
         return self._summary
 
-    def write(self, data: Any, *, cast: bool | None = None) -> None:
+    def write(self, data: Tabular, *, cast: bool | None = None) -> None:
         """Appends a batch, a table, or any other data that :func:`write` takes.
 
         Columns are matched by name. Types that are not the schema's are converted where that keeps
@@ -256,7 +257,7 @@ class Writer:
 
 @passes_on_to(Writer)
 def write(
-    data: Any,
+    data: Tabular,
     path: str | os.PathLike[str],
     *,
     progress: ProgressArg = None,

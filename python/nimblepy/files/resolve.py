@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
 from nimblepy.join.plan import JoinKeywords
 from nimblepy.rows.arguments import passes_on_to
+from nimblepy.schema.protocols import Tabular
 
 Source: TypeAlias = Joinable | str | os.PathLike[str]
 
@@ -43,7 +44,7 @@ def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable
 
 @passes_on_to(Joinable.index_join)
 def index_join(
-    probe: Any, file: Source, **join: Unpack[JoinKeywords]
+    probe: Tabular, file: Source, **join: Unpack[JoinKeywords]
 ) -> pa.Table | pa.RecordBatchReader:
     """:meth:`nimblepy.File.index_join` of ``file``, which says what the arguments mean.
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -73,7 +73,7 @@ class _Opened(NamedTuple):
     batches: Iterable[pa.RecordBatch]
 
 
-def is_paths(data: object) -> bool:
+def is_paths(data: object) -> TypeGuard[Paths]:
     """Whether ``data`` is a path, or a list of nothing but paths."""
     if isinstance(data, (list, tuple)):
         return bool(data) and all(isinstance(item, (str, os.PathLike)) for item in data)

@@ -54,7 +54,7 @@ def _as_arrow_filesystem(filesystem: Any) -> Any:
 
 def _resolve(path: str | os.PathLike[str], filesystem: FileSystem | None) -> tuple[Any, str]:
     """(store, path in it); the store is ``None`` for a local path."""
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         raise InvalidArgumentError(f"path: expected str, got {type(text).__name__}")
     if "\0" in text:

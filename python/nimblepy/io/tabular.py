@@ -12,12 +12,13 @@ import pyarrow as pa
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.foreign import CountedReader, is_paths, open_files
 from nimblepy.schema.conform import conform
+from nimblepy.schema.protocols import Tabular
 
 # Batches handed to the core: large enough to amortise a call, small enough for steady progress.
 BATCH_ROWS = 131_072
 
 
-def as_reader(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
+def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
     """Batches of ``data`` and its number of rows, ``None`` where that is not known beforehand.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from nimblepy.join.run import join_batches
 from nimblepy.rows.rows import Rows
 from nimblepy.rows.source import Observer, RowSource
 from nimblepy.schema.names import ColumnName
+from nimblepy.schema.protocols import Tabular
 
 
 class Joinable(Rows):
@@ -22,7 +22,7 @@ class Joinable(Rows):
 
     def index_join(
         self,
-        probe: Any,
+        probe: Tabular,
         *,
         on: str | Sequence[str] | Mapping[str, ColumnName],
         how: How = "inner",

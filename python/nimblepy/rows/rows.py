@@ -43,6 +43,7 @@ from nimblepy.rows.source import (
     RowSource,
     no_getter,
 )
+from nimblepy.schema.protocols import Key, ManyKeys, RowIndices
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -76,7 +77,7 @@ class Rows(_core.PointBase, Described):
     @_quick
     def get(
         self,
-        key: Any,
+        key: Key,
         columns: Columns = None,
         *,
         on: On = None,
@@ -130,7 +131,7 @@ class Rows(_core.PointBase, Described):
 
     def lookup(
         self,
-        keys: Any,
+        keys: ManyKeys,
         *,
         on: On = None,
         columns: Columns = None,
@@ -171,7 +172,9 @@ class Rows(_core.PointBase, Described):
         field = pa.field(probe_row, pa.int64(), nullable=False)
         return table.add_column(0, field, pa.array(probes))
 
-    def contains(self, keys: Any, *, on: On = None, null_equals: bool = False) -> pa.BooleanArray:
+    def contains(
+        self, keys: ManyKeys, *, on: On = None, null_equals: bool = False
+    ) -> pa.BooleanArray:
         """For each key whether any row has it.
 
         Cost: the index only; a hash index holds no keys, so the key columns of rows that it names
@@ -179,15 +182,15 @@ class Rows(_core.PointBase, Described):
         """
         return pc.greater(self.count(keys, on=on, null_equals=null_equals), 0)
 
-    def count(self, keys: Any, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
+    def count(self, keys: ManyKeys, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
         """For each key how many rows have it. Cost: as :meth:`contains`."""
         source = self.current
         return pa.array(source.count_matches(source.keys_request(keys, on, null_equals)))
 
     def range(
         self,
-        lower: Any = None,
-        upper: Any = None,
+        lower: Key = None,
+        upper: Key = None,
         *,
         on: On = None,
         inclusive: Inclusive = "[)",
@@ -195,7 +198,7 @@ class Rows(_core.PointBase, Described):
         limit: int | None = None,
         reverse: bool = False,
         offset: int = 0,
-        after: Any = None,
+        after: Key = None,
     ) -> pa.Table:
         """Rows between two bounds in key order, in key order.
 
@@ -241,7 +244,7 @@ class Rows(_core.PointBase, Described):
 
     def prefix(
         self,
-        prefix: Any,
+        prefix: Key,
         *,
         on: On = None,
         columns: Columns = None,
@@ -272,11 +275,11 @@ class Rows(_core.PointBase, Described):
 
     def row_ranges(
         self,
-        keys: Any = None,
+        keys: ManyKeys | None = None,
         *,
-        lower: Any = None,
-        upper: Any = None,
-        prefix: Any = None,
+        lower: Key = None,
+        upper: Key = None,
+        prefix: Key = None,
         on: On = None,
         inclusive: Inclusive = "[)",
         null_equals: bool = False,
@@ -300,7 +303,7 @@ class Rows(_core.PointBase, Described):
 
     # ------------------------------------------------------------------ rows by number, or all
 
-    def take(self, rows: Any, columns: Columns = None) -> pa.Table:
+    def take(self, rows: RowIndices, columns: Columns = None) -> pa.Table:
         """Rows by their number, in the given order, repeats included.
 
         Args:
@@ -429,14 +432,14 @@ class Rows(_core.PointBase, Described):
 
     def explain(
         self,
-        keys: Any = None,
+        keys: Key | ManyKeys = None,
         *,
         on: On = None,
         columns: Columns = None,
-        lower: Any = None,
-        upper: Any = None,
+        lower: Key = None,
+        upper: Key = None,
         inclusive: Inclusive = "[)",
-        prefix: Any = None,
+        prefix: Key = None,
         filter: Filter = None,
         params: Parameters = None,
         row_range: tuple[int, int] | None = None,

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri
+from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.arguments import text_of, texts_of
@@ -55,6 +56,10 @@ def connect(
         return Catalog(catalog, None, {})
     assert target is not None
     given = dict(properties or {})
+    if not isinstance(target, (str, os.PathLike)):
+        raise InvalidArgumentError(
+            f"connect: expected a directory or the URI of a catalog, got {target!r}"
+        )
     text = os.fspath(target)
     if text.startswith("sqlite:"):
         return Catalog(_open_sqlite(text, given), text, given)
@@ -106,7 +111,7 @@ class Catalog:
     def create_table(
         self,
         name: str,
-        schema_or_data: Any,
+        schema_or_data: pa.Schema | Tabular,
         *,
         primary_key: str | Sequence[str] | None = None,
         cluster_by: ClusterBy = None,

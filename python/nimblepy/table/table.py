@@ -20,6 +20,7 @@ from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
+from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
 from nimblepy.table.arguments import paths_of
@@ -271,7 +272,9 @@ class Table(VersionedRows[FileSet]):
 
     # ------------------------------------------------------------------ changes
 
-    def append(self, data: Any, *, presorted: bool = False, progress: ProgressArg = None) -> Commit:
+    def append(
+        self, data: Tabular, *, presorted: bool = False, progress: ProgressArg = None
+    ) -> Commit:
         """Adds rows.
 
         Args:
@@ -308,7 +311,7 @@ class Table(VersionedRows[FileSet]):
         return NewKeys(primary, pa.concat_tables(tables)) if tables else None
 
     def delete(
-        self, filter: Filter = None, *, keys: Any = None, params: Parameters = None
+        self, filter: Filter = None, *, keys: ManyKeys | None = None, params: Parameters = None
     ) -> Commit:
         """Removes rows: those that pass a filter, or those with some primary keys.
 
@@ -344,7 +347,7 @@ class Table(VersionedRows[FileSet]):
 
     def upsert(
         self,
-        data: Any,
+        data: Tabular,
         *,
         update: Sequence[str] | None = None,
         when_matched: WhenMatched = "update",
@@ -389,7 +392,7 @@ class Table(VersionedRows[FileSet]):
 
     def merge(
         self,
-        data: Any,
+        data: Tabular,
         on: str | Sequence[str] | Mapping[str, str] | None = None,
         *,
         duplicates: Duplicates = "error",
@@ -421,7 +424,7 @@ class Table(VersionedRows[FileSet]):
 
     def overwrite(
         self,
-        data: Any,
+        data: Tabular,
         *,
         filter: Filter = None,
         params: Parameters = None,

@@ -29,6 +29,7 @@ from nimblepy.rows.source import Filter, OnKeys, Projected
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, Path, show_path
+from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.changed_rows import ChangedRows, differences, with_rows
@@ -274,7 +275,7 @@ class Transaction(VersionedRows[_ReadRows]):
 
     def upsert(
         self,
-        data: Any,
+        data: Tabular,
         *,
         update: Sequence[str] | None = None,
         when_matched: WhenMatched = "update",
@@ -305,7 +306,7 @@ class Transaction(VersionedRows[_ReadRows]):
             self._touched += keys
         self._apply(rows, gone, change.added)
 
-    def append(self, data: Any, *, progress: ProgressArg = None) -> None:
+    def append(self, data: Tabular, *, progress: ProgressArg = None) -> None:
         """As ``Table.append``. With a primary key, the new keys are read."""
         rows = self.current.rows
         if self._primary:
@@ -313,7 +314,7 @@ class Transaction(VersionedRows[_ReadRows]):
         else:
             self._apply(rows, {}, write_rows(data, self._target, progress=progress))
 
-    def delete(self, filter: Filter = None, *, keys: Any = None) -> None:
+    def delete(self, filter: Filter = None, *, keys: ManyKeys | None = None) -> None:
         """As ``Table.delete``. What passes a filter is read, keys are not."""
         rows = self.current.rows
         if (filter is None) == (keys is None):
