@@ -41,10 +41,10 @@ from nimblepy.rows.search import search_keys, search_ordered
 from nimblepy.rows.source import OnKeys, Projected
 from nimblepy.schema.columns import Column, key_name, resolve_column
 from nimblepy.schema.field_ids import has_field_ids, match_by_id, match_by_name
+from nimblepy.schema.key_values import exact_key, exact_keys
 from nimblepy.schema.names import ColumnName, Path, output_name
 from nimblepy.schema.reshape import Convert, converter, repeated
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, agrees, column_of
-from nimblepy.schema.values import exact_key, exact_keys
 
 # What a column is read as that the source does not have.
 MissingValue = Callable[[pa.Field, str], pa.Scalar]

@@ -12,8 +12,8 @@ import pyarrow.types as pt
 from nimblepy.join.plan import JoinPlan
 from nimblepy.rows.request import Keys
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.key_values import key_array
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.values import key_array
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

@@ -15,9 +15,9 @@ from nimblepy.expr.filter import BoundText, Filter, Parameters, parse_filter
 from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import key_name, resolve_column
+from nimblepy.schema.key_values import comparable
 from nimblepy.schema.kinds import value_type, widens
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.values import comparable
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 HOWS: tuple[str, ...] = get_args(How)

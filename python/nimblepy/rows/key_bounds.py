@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.rows.keys import KeyColumns
+from nimblepy.schema.key_values import exact_key, place_key
 from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.schema.types import StartsWith
-from nimblepy.schema.values import exact_key, is_null, place_key
+from nimblepy.schema.values import is_null
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.key_values import exact_keys
 from nimblepy.schema.kinds import is_text, value_type
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.text import is_spelled, parse_text
 from nimblepy.schema.types import SortKey
-from nimblepy.schema.values import exact_keys, show
+from nimblepy.schema.values import show
 
 
 @dataclass(frozen=True, slots=True)

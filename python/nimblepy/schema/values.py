@@ -19,20 +19,15 @@ import uuid
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.schema.conform import same_values
-from nimblepy.schema.kinds import Family, family, is_text, value_type, widens
-from nimblepy.schema.plain import plain_array
+from nimblepy.schema.kinds import Family, family, is_text, value_type
 from nimblepy.schema.text import is_uuid, uuid_of
-
-Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -50,8 +45,6 @@ _TICKS = {
     "as": Fraction(1, 10**9),
 }
 _FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
-# A cast to views leaves a buffer out in pyarrow before 24, whose export then crashes.
-_VIEWS_LOSE_A_BUFFER = int(pa.__version__.split(".")[0]) < 24
 # Decimals with more digits than this before or after the point are beyond every type's values, or
 # between zero and its neighbour; making them exact would only take memory.
 _MOST_DIGITS = 5000
@@ -223,7 +216,7 @@ def _exact_of_arrow(scalar: pa.Scalar) -> Exact | None:
     if kind == "none":
         return None
     if pt.is_temporal(data_type):
-        return Exact(kind, scalar.value * _tick(data_type), has_zone=_has_zone(data_type))
+        return Exact(kind, scalar.value * tick_of(data_type), has_zone=has_zone(data_type))
     value = scalar.as_py()
     if isinstance(value, np.generic):  # half floats
         value = float(value)
@@ -296,7 +289,7 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
         # Steps to infinity and to subnormals are meant, not faults to warn of.
         with np.errstate(all="ignore"):
             return _place_float(wanted, value)
-    return _place_tick(wanted, value)
+    return place_tick(wanted, value)
 
 
 def _plain_scalar(data_type: pa.DataType, value: object) -> pa.Scalar | None:
@@ -330,8 +323,8 @@ def _check_comparable(data_type: pa.DataType, found: Exact, literal: object) -> 
             f"type mismatch: cannot compare a {data_type} column with {show(literal)}, "
             f"which is {_NOUNS[found.kind]}"
         )
-    if wanted == "instant" and _has_zone(data_type) != found.has_zone:
-        zoned, naive = ("column", "value") if _has_zone(data_type) else ("value", "column")
+    if wanted == "instant" and has_zone(data_type) != found.has_zone:
+        zoned, naive = ("column", "value") if has_zone(data_type) else ("value", "column")
         way = "give the value one" if zoned == "column" else "take it off the value"
         raise InvalidArgumentError(
             f"type mismatch: cannot compare a {data_type} column with {show(literal)}: "
@@ -339,11 +332,12 @@ def _check_comparable(data_type: pa.DataType, found: Exact, literal: object) -> 
         )
 
 
-def _has_zone(data_type: pa.DataType) -> bool:
+def has_zone(data_type: pa.DataType) -> bool:
+    """A timestamp whose values are instants."""
     return bool(pt.is_timestamp(data_type) and data_type.tz is not None)
 
 
-def _tick(data_type: pa.DataType) -> Fraction:
+def tick_of(data_type: pa.DataType) -> Fraction:
     """What a raw integer of the type counts: nanoseconds, or units for numbers."""
     if pt.is_date32(data_type):
         return _TICKS["D"]
@@ -374,12 +368,13 @@ def _from_raw(data_type: pa.DataType, raw: int) -> pa.Scalar:
     return pa.scalar(raw, type=data_type)
 
 
-def _place_tick(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
+def place_tick(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
+    """Where a number, or nanoseconds of a time, falls among whole ticks of the type."""
     low, high = _raw_range(data_type)
     if isinstance(value, float):  # infinity: NaN was handled before
         above_all = value > 0
     else:
-        quotient = value / _tick(data_type)
+        quotient = value / tick_of(data_type)
         floor = math.floor(quotient)
         if low <= floor <= high and quotient == floor:
             return LiteralPosition(exact=_from_raw(data_type, floor))
@@ -461,191 +456,3 @@ def successor(key: bytes) -> bytes | None:
     """The least byte string above all that begin with ``key``; ``None``: there is none."""
     stripped = key.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
-
-
-# ------------------------------------------------------------------ keys
-
-
-def _is_integer(value: object) -> TypeGuard[int]:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
-
-
-def place_key(name: str, data_type: pa.DataType, value: object) -> LiteralPosition:
-    """Where a value of a key, which is not null, falls among those of the column ``name``.
-
-    NaN is one key value, though it equals nothing as a number; raw integers stand for dates,
-    times and the like, as pyarrow accepts them.
-
-    Raises:
-        InvalidArgumentError: a value of the wrong kind.
-    """
-    if is_nan(value) and pt.is_floating(data_type):
-        return LiteralPosition(exact=pa.scalar(math.nan, data_type))
-    if pt.is_temporal(data_type) and _is_integer(value):
-        return _place_tick(data_type, int(value) * _tick(data_type))
-    try:
-        return place(data_type, value)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"key {show(value)} does not fit column {name!r}, which is {data_type}: {error}"
-        ) from None
-
-
-def exact_key(name: str, data_type: pa.DataType, value: object) -> tuple[pa.Scalar | None, bool]:
-    """``value`` in ``data_type``, ``None`` for null; and whether the type can hold it at all.
-
-    Raises:
-        InvalidArgumentError: a value of the wrong kind, or between two values of the type.
-    """
-    if is_null(value):
-        return None, True
-    found = place_key(name, data_type, value)
-    if found.exact is not None:
-        return found.exact, True
-    if found.below is not None and found.above is not None:
-        raise InvalidArgumentError(
-            f"key {show(value)} is no value of column {name!r}, which is {data_type}"
-        )
-    return None, False
-
-
-def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array, Mask | None]:
-    """Values of a key column as an array of ``data_type``, and a mask of those it cannot hold.
-
-    Args:
-        values: an Arrow or numpy array, or a sequence of values as :func:`exact_key` takes them.
-
-    Raises:
-        InvalidArgumentError: a value of the wrong kind, or between two values of the type.
-    """
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    try:
-        array = values if isinstance(values, pa.Array) else _natural(values, data_type)
-        if array.type == data_type:
-            return array, None
-        array = plain_array(array)
-        # A float may be next to a decimal and still be cast to it.
-        rounds = pt.is_floating(array.type) and pt.is_decimal(data_type)
-        if _related(array.type, data_type) and not rounds:
-            cast, bad = key_array(array, data_type)
-            if bad is None:
-                return cast, None
-            if pt.is_integer(array.type) and pt.is_integer(data_type):  # beyond, never between
-                return pc.if_else(pa.array(bad), pa.scalar(None, data_type), cast), bad
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # Arrow has no one type for them, or drops a part of one: each is looked at
-    try:
-        items = values if isinstance(values, pa.Array) else list(values)
-    except TypeError:
-        raise InvalidArgumentError(f"keys: expected many values, got {show(values)}") from None
-    out: list[pa.Scalar] = []
-    bad = np.zeros(len(items), dtype=np.bool_)
-    null = pa.scalar(None, data_type)
-    for i, item in enumerate(items):
-        scalar, fits = exact_key(name, data_type, item)
-        bad[i] = not fits
-        out.append(null if scalar is None else scalar)
-    return pa.array(out, data_type), bad
-
-
-def _natural(values: Any, data_type: pa.DataType) -> pa.Array:
-    """Python values in the type pyarrow infers, or in the column's where that one loses digits."""
-    array = pa.array(values)
-    if isinstance(values, np.ndarray) and values.dtype != object:
-        return array
-    if pt.is_temporal(array.type):
-        if getattr(data_type, "unit", None) == "ns" and _related(array.type, data_type):
-            # pandas' values, which are inferred as microseconds
-            return pa.array(values, data_type)
-        zoned = _has_zone(array.type)
-        if any(_has_more(value, zoned) for value in values):
-            raise pa.ArrowInvalid("nanoseconds or time zones, which pyarrow drops")
-    if isinstance(array, pa.ExtensionArray) and is_text(data_type):
-        raise pa.ArrowInvalid("UUIDs, which are text in another form than bytes")
-    return array
-
-
-def _has_more(value: object, zoned: bool) -> bool:
-    """Whether a value says more than what pyarrow has inferred of it and of others."""
-    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
-        return True
-    if not isinstance(value, (datetime.datetime, datetime.time)):
-        return False
-    return (value.tzinfo is not None) != zoned
-
-
-def _related(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Casts between these change how a value is written, not what it means."""
-    if pt.is_null(found):
-        return True
-    if pt.is_timestamp(found) and pt.is_timestamp(wanted):
-        return (found.tz is None) == (wanted.tz is None)
-    kind = family(found)
-    return kind == family(wanted) and kind != "none"
-
-
-# ------------------------------------------------------------------ columns of joins
-
-
-def comparable(probe: pa.DataType, build: pa.DataType) -> bool:
-    """Whether equality between the types means equal values, without rounding on the way."""
-    found, wanted = value_type(probe), value_type(build)
-    if found == wanted or pt.is_null(found):
-        return True
-    if pt.is_integer(found) and pt.is_floating(wanted):
-        return bool(found.bit_width <= 32 and wanted.bit_width == 64)
-    if pt.is_floating(found) or pt.is_floating(wanted):
-        return bool(pt.is_floating(found) and pt.is_floating(wanted))
-    if family(found) == "text":
-        return family(wanted) == "text" and is_text(found) == is_text(wanted)
-    return _related(found, wanted)
-
-
-def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """``values`` as ``wanted``, and which of them that type does not have, ``None`` for none.
-
-    Args:
-        values: of a type that is :func:`comparable` with ``wanted``.
-    """
-    array = values if values.type == wanted else plain_array(values)
-    if array.type == wanted:
-        return array, None
-    if pt.is_null(array.type):
-        return pa.nulls(len(array), wanted), None
-    try:
-        if _VIEWS_LOSE_A_BUFFER and (pt.is_string_view(wanted) or pt.is_binary_view(wanted)):
-            return pa.array(array.to_pylist(), wanted), None
-        cast = array.cast(wanted, safe=False)
-        if widens(array.type, wanted):
-            return cast, None
-        same = same_values(array, cast.cast(array.type, safe=False))
-        bad = ~same.to_numpy(zero_copy_only=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return _one_by_one(array, wanted)
-    # Wrapping around is undone by the way back, except where a sign changes with it.
-    if pt.is_signed_integer(array.type) and pt.is_unsigned_integer(wanted):
-        bad |= _negative(array)
-    if pt.is_unsigned_integer(array.type) and pt.is_signed_integer(wanted):
-        bad |= _negative(cast)
-    return (cast, bad) if bad.any() else (cast, None)
-
-
-def _negative(array: pa.Array) -> Mask:
-    mask: Mask = pc.fill_null(pc.less(array, pa.scalar(0, array.type)), False).to_numpy(
-        zero_copy_only=False
-    )
-    return mask
-
-
-def _one_by_one(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
-    """For values that pyarrow cannot cast as a whole, such as decimals of too many digits."""
-    bad = np.zeros(len(array), dtype=np.bool_)
-    null = pa.scalar(None, wanted)
-    out = [null] * len(array)
-    for i, item in enumerate(array):
-        if item.is_valid:
-            exact = place_key("key", wanted, item).exact
-            bad[i] = exact is None
-            out[i] = null if exact is None else exact
-    return pa.array(out, wanted), bad
