@@ -321,3 +321,29 @@ def test_views_of_text_are_exported_whole(tmp_path: Path) -> None:
     file = written(tmp_path, pa.array(["a", "b"], pa.string_view()))
     assert file.count(pa.array(["b", "c"])).to_pylist() == [1, 0]
     assert file.count(["a", "a"]).to_pylist() == [1, 1]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("nulls_first", [False, True])
+def test_bounds_beyond_the_type_are_places_in_the_order_of_the_key(
+    tmp_path: Path, descending: bool, nulls_first: bool
+) -> None:
+    """Nulls lie beyond every value, also beyond those that the type does not have."""
+    answers = []
+    for kind in (pa.int8(), pa.int64()):
+        table = pa.table({"a": [1] * 4 + [2], "k": pa.array([None, -1, 5, None, 7], kind)})
+        key = nb.SortKey("k", descending=descending, nulls_first=nulls_first)
+        for keys, leading in (([key], ()), (["a", key], (1,))):
+            path = tmp_path / f"{kind}{len(leading)}.nimble"
+            nb.write(table, path, cluster_by=keys)
+            with nb.open(path) as file:
+                bounds = [None, *((*leading, value) for value in (300, -300, 5))]
+                answers.append(
+                    [
+                        file.range(lower, upper, inclusive=sides)["k"].to_pylist()
+                        for lower in bounds
+                        for upper in bounds
+                        for sides in ("[]", "()")
+                    ]
+                )
+    assert answers[:2] == answers[2:]

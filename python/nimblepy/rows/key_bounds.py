@@ -48,9 +48,11 @@ def typed_bound(
         # the column descends.
         inner = found.above if lower != columns.descending[i] else found.below
         if inner is None:
+            if lower != columns.nulls_first[i]:  # beyond every value there are the nulls
+                return TypedBound((*values, pa.scalar(None, data_type)), True)
             if not values:
                 return None
-            # Beyond every value of this column: nothing with these leading values is inside.
+            # Nothing with these leading values is inside.
             return TypedBound(tuple(values), False)
         return TypedBound((*values, inner), True)
     return TypedBound(tuple(values), inclusive)

@@ -31,12 +31,13 @@ class KeyColumns:
         names: what dicts and tables call them, in the order in which tuples give them.
         types: their value types (dictionaries looked through).
         spelled: the declared types of those whose values may be given as text; otherwise ``None``.
-        descending: their directions in the index; those of keys do not matter.
+        descending, nulls_first: their directions in the index; those of keys do not matter.
     """
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     descending: tuple[bool, ...]
+    nulls_first: tuple[bool, ...]
     spelled: tuple[pa.DataType | None, ...]
 
     def read(self, column: int, value: object) -> object:
@@ -67,6 +68,7 @@ def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
         names=tuple(output_name(key.column) for key in keys),
         types=tuple(column.value_type for column in columns),
         descending=tuple(key.descending for key in keys),
+        nulls_first=tuple(key.nulls_first for key in keys),
         spelled=tuple(column.type if is_spelled(column.type) else None for column in columns),
     )
 
