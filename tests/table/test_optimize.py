@@ -188,3 +188,31 @@ def test_a_picture_of_fields_of_structs(tmp_path: Any) -> None:
     assert "box over place.x, place.y" in table.draw_layout(["place.x", ("place", "y")])
     with pytest.raises(nb.InvalidArgumentError, match=r"place\.z"):
         table.draw_layout(["place.z"])
+
+
+def test_one_call_does_all_and_health_says_it(tmp_path: Any) -> None:
+    table = appended(tmp_path)
+    before = table.health()
+    assert before.boxes_read is not None
+    assert before.boxes_ideal is not None
+    assert before.boxes_read > 1.2 * before.boxes_ideal
+    assert "optimize_layout" in [item.action for item in before.advice]
+    assert "compact" not in [item.action for item in before.advice]
+    assert "a box of 1 % reads" in repr(before)
+    done = table.optimize(budget_bytes=table.size_bytes // 3)
+    assert done["optimize_layout"].files_removed
+    for _ in range(10):
+        if "optimize_layout" not in table.optimize():
+            break
+    after = table.health()
+    assert after.boxes_read is not None
+    assert after.boxes_read < 0.8 * before.boxes_read
+    assert "optimize_layout" not in [item.action for item in after.advice], "comes to an end"
+    table.delete("id < 500")
+    assert "deleted rows" in str(table.health().advice)
+    table.optimize()
+    assert table.health().rows < 1.1 * 3100
+    assert sorted(table.to_table(["id"])["id"].to_pylist()) == list(range(500, 3600))
+    lake = nb.connect(tmp_path)
+    assert lake.create_table("a.plain", part(0)).health().boxes_read is None
+    assert lake.create_table("a.empty", part(0).schema, layout=nb.OTree("id")).health().files == 0

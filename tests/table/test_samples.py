@@ -243,7 +243,7 @@ def named(table: nb.Table) -> list[str]:
 def test_a_lost_blob_costs_speed_only(tmp_path: Any, harm: str) -> None:
     table = make(tmp_path, OTREE)
     table.append(data(300, 5))
-    sampled = numbers(table.sample(0.03, seed=2))
+    sampled, low = numbers(table.sample(0.03, seed=2)), numbers(table.sample(0.03))
     for path in blobs(table):
         octets = path.read_bytes()
         if harm == "gone":
@@ -260,8 +260,25 @@ def test_a_lost_blob_costs_speed_only(tmp_path: Any, harm: str) -> None:
     assert len(again._metadata.cubes(again._snapshot)) == 0
     assert numbers(again.sample(0.03, seed=2)) == sampled
     assert numbers(again.sample(1)) == numbers(table.to_table())
+    assert numbers(again.sample(0.03)) == low
+    # Samples are as cheap as before, once the footers are known.
+    other = nb.connect(tmp_path).table("a.b")
+    other.sample(0.01)
+    opened = other.current.reading.with_weights().open_files.opened
+    assert opened < other.current.num_files / 3
     again.append(data(100, 6))
     assert again.num_rows == ROWS + 400
+    assert not set(live(again)) <= set(again._metadata.cubes(again._snapshot).files)
+    assert numbers(again.sample(1)) == numbers(again.to_table())
+    # And there are blobs again.
+    again.optimize_layout(budget_bytes=1)
+    assert set(live(again)) <= set(again._metadata.cubes(again._snapshot).files)
+    assert again.num_rows == ROWS + 400
+    assert again.optimize_layout(budget_bytes=1).snapshot == again.snapshot
+
+
+def live(table: nb.Table) -> list[str]:
+    return [member.file.path for member in table.current.members]
 
 
 def test_any_byte_may_be_another() -> None:

@@ -1876,6 +1876,7 @@ class SnapshotCommit:
         forget: manifests all of whose files are removed are left out, instead of being kept for
             this snapshot as a list of what was removed.
         summary: what is said of it besides Iceberg's own figures.
+        rebuilt: cubes of files that stay, which no blob has any more.
         doubtful: a server may still do one of the attempts: no file that they name is removed.
     """
 
@@ -1886,6 +1887,7 @@ class SnapshotCommit:
     summary: dict[str, str] = field(default_factory=dict)
 
     forget: bool = False
+    rebuilt: Blocks = field(default_factory=lambda: Blocks.of_files(()))
 
     def __post_init__(self) -> None:
         self.id = uuid.uuid4()
@@ -2167,7 +2169,7 @@ class SnapshotCommit:
     def _cube_blobs(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
         """Names the blobs with the cubes of all files; that of the new ones is written once."""
         names = blob_names(metadata.ancestors(parent))
-        new = new_blocks(self.added)
+        new = Blocks.merged([self.rebuilt, new_blocks(self.added)])
         if len(new) and not self._blob:
             self._blob = f"otree-{self.id}-{self._attempts}-new.puffin"
             self._write_blob(metadata, self._blob, new, self._kept)

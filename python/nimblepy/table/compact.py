@@ -321,7 +321,7 @@ class Compaction(RowChange):
         self.commit.added = [*self.added, *self._carried]
         self.commit.removed = removed | useless
         self.describe()
-        return bool(self.commit.removed)
+        return bool(self.commit.removed or len(self.commit.rebuilt))
 
     def _followed(
         self, group: Group, members: dict[str, Member], rows: FileSet

@@ -17,9 +17,11 @@ from nimblepy.table.compact import MOST_DEEP, MOST_DELETED, SMALL
 from nimblepy.table.fileset import FileSet, key_ends
 from nimblepy.table.maintain import superfluous
 from nimblepy.table.manifests import FileColumns, Numbers
+from nimblepy.table.otree.layouts import OTree
+from nimblepy.table.otree.optimize import Drift, drift
 from nimblepy.table.settings import target_of
 
-Action = Literal["compact", "rewrite_manifests", "expire"]
+Action = Literal["compact", "optimize_layout", "rewrite_manifests", "expire"]
 
 # A file for each of these is advised to be merged.
 _MANY_SMALL = 0.25
@@ -86,6 +88,9 @@ class Health:
         file_bytes: of the data files.
         uncovered_manifests: manifests that the plan index does not cover, all where there is none.
         snapshots: how many are kept.
+        boxes_read, boxes_ideal: the part of the rows that files which a box of one per cent of them
+            meets have, on average, and what it would be if all rows were written at once; ``None``
+            where the layout is no OTree.
         metadata_bytes: of the newest snapshot's metadata, manifests and plan index.
         next_commit_bytes: of the metadata that a commit of one file writes.
         plans: what typical plans cost.
@@ -111,6 +116,8 @@ class Health:
     next_commit_bytes: int
     plans: tuple[PlanCost, ...]
     advice: tuple[Advice, ...]
+    boxes_read: float | None = None
+    boxes_ideal: float | None = None
 
     def __repr__(self) -> str:
         lines = [
@@ -129,6 +136,11 @@ class Health:
             f"  metadata             {format_bytes(self.metadata_bytes)}, the next commit writes "
             f"{format_bytes(self.next_commit_bytes)}",
         ]
+        if self.boxes_read is not None:
+            lines.append(
+                f"  a box of 1 % reads   {self.boxes_read:.1%} of the rows, "
+                f"{self.boxes_ideal:.1%} if they were written at once"
+            )
         for plan in self.plans:
             lines.append(f"  plan of {plan.what}: {plan.files:,} files, {plan.reads:,} reads")
         lines += [f"  -> {item.action}(): {item.why}" for item in self.advice]
@@ -142,8 +154,8 @@ class Health:
 def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     """Judges the newest snapshot of a table.
 
-    Cost: describes all files, from the plan index or the manifests that it does not cover; no data
-        file is opened.
+    Cost: describes all files, from the plan index or the manifests that it does not cover. Data
+        files are opened only where the layout is an OTree: a sample of its columns is read.
     """
     head = metadata.head()
     members, plan = rows.members, rows.plan
@@ -168,10 +180,15 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     per_partition = _spread(list(counts.values()))
     share = deleted / total_rows if total_rows else 0.0
     kept = len(metadata.snapshots)
-    found = {
-        "compact": _compaction(
-            len(files), small, share, depth, int(np.max(_per(codes), initial=0))
-        ),
+    layout = target_of(metadata).layout
+    drifted = None
+    if isinstance(layout, OTree):
+        drifted = drift(rows, layout, metadata.cubes(head))
+        advised = {"optimize_layout": _layout(drifted)}
+    else:
+        most = int(np.max(_per(codes), initial=0))
+        advised = {"compact": _compaction(len(files), small, share, depth, most)}
+    found = advised | {
         "rewrite_manifests": _rewriting(
             len(manifests), per_partition, per_manifest, len(beside), sum(b.files for b in beside)
         ),
@@ -203,6 +220,8 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
             for action, why in found.items()
             if why is not None
         ),
+        boxes_read=None if drifted is None else drifted.read,
+        boxes_ideal=None if drifted is None else drifted.ideal,
     )
 
 
@@ -292,6 +311,16 @@ def _compaction(files: int, small: int, share: float, depth: int, most: int) -> 
     if depth > MOST_DEEP:
         why.append(f"a key may be in {depth:,} files of one partition")
     return "; ".join(why) or None
+
+
+def _layout(drifted: Drift | None) -> str | None:
+    if drifted is None or not drifted.files:
+        return None
+    size = format_bytes(drifted.bytes)
+    return (
+        f"{drifted.files:,} files with {size} are not where a tree of all rows has them, or have "
+        "many deleted rows"
+    )
 
 
 def _rewriting(

@@ -1046,20 +1046,26 @@ class Table(VersionedRows[FileSet]):
 
         Its text is for people, its fields for programs, and its ``to_svg()`` is a picture.
 
-        Cost: describes every file, from the plan index or the manifests; opens no data file.
+        Cost: describes every file, from the plan index or the manifests. Data files are opened
+            only where the layout is an OTree: a sample of its columns is read.
         """
         metadata = self._reload()
         return health(self._current_files(metadata), metadata)
 
-    def optimize(self) -> dict[str, Any]:
+    def optimize(self, *, budget_bytes: int | None = None) -> dict[str, Any]:
         """Does what :meth:`health` advises: each action's name, with what it returned.
 
+        Args:
+            budget_bytes: as for :meth:`optimize_layout`.
+
         Raises:
-            As :meth:`compact`, :meth:`rewrite_manifests` and :meth:`expire`.
+            As :meth:`compact`, :meth:`optimize_layout`, :meth:`rewrite_manifests` and
+            :meth:`expire`.
         """
         target = target_of(self._newest()).target_bytes
         actions: dict[str, Callable[[], Any]] = {
             "compact": lambda: self.compact(target_bytes=target),
+            "optimize_layout": lambda: self.optimize_layout(budget_bytes=budget_bytes),
             "rewrite_manifests": self.rewrite_manifests,
             "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS, older_than=YOUNG),
         }

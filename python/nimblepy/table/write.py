@@ -37,6 +37,7 @@ from nimblepy.table.model import (
     PartitionField,
 )
 from nimblepy.table.otree.arrange import CubeRows, Whole, in_cubes, in_order
+from nimblepy.table.otree.blocks import CUBES
 from nimblepy.table.otree.layouts import WEIGHT_FIELD, Layout, OTree
 from nimblepy.table.places import readable_path, remove_file
 from nimblepy.table.transforms import Apply, column_at, split_rows, transform
@@ -55,8 +56,6 @@ _ROW_GROUP_ROWS = 1 << 17
 _LEAST_PACKING = 1.5
 # Row groups of a Parquet file in the order of weights, of which samples read the first ones.
 _GROUPS_BY_WEIGHT, _LEAST_GROUP = 16, 1 << 13
-# Where the footer of a file repeats its cubes.
-_CUBES = "nimblepy.otree"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -337,7 +336,7 @@ class _NimbleFile:
             presorted=presorted and bool(target.cluster_by),
             indexes=target.indexes,
             options=options,
-            metadata=None if cubes is None else {_CUBES: cubes.to_json()},
+            metadata=None if cubes is None else {CUBES: cubes.to_json()},
         )
 
     def add(self, table: pa.Table) -> None:
@@ -389,7 +388,7 @@ class _ParquetFile:
         )
         group_rows = _ROW_GROUP_ROWS
         if self._cubes is not None:
-            more = {**(table.schema.metadata or {}), _CUBES: self._cubes.to_json()}
+            more = {**(table.schema.metadata or {}), CUBES: self._cubes.to_json()}
             table = table.replace_schema_metadata(more)
             group_rows = min(group_rows, max(_LEAST_GROUP, table.num_rows // _GROUPS_BY_WEIGHT))
         size = write_parquet(table, self._path, group_rows)

@@ -342,19 +342,18 @@ def _in_cubes(
     paths = [resolve_column(held[0].schema, name).path for name in layout.names]
     space = _fitted(layout, held, paths, rng, known) if whole is None else whole.space
     estimate = Estimate()
+    new = held[0].schema.names[-1] != WEIGHT
     facts: list[tuple[Any, Weights]] = []
     for piece in held:
         places = space.places(space_columns(piece, paths))
-        if piece.schema.names[-1] == WEIGHT:
-            weights = piece.column(piece.num_columns - 1).to_numpy()
-        else:
-            weights = new_weights(piece.num_rows, rng)
+        given = piece.column(piece.num_columns - 1)
+        weights = new_weights(piece.num_rows, rng) if new else given.to_numpy()
         estimate.add(places, weights)
         facts.append((places, weights))
     most_rows = max(1, file_bytes * held.rows // max(1, held.bytes))
     share = held.rows / (held.rows + rows_before)
     around = None if whole is None else whole.estimate
-    tree = grow(estimate, len(paths), layout.cube_rows, most_rows, share, around)
+    tree = grow(estimate, len(paths), layout.cube_rows, most_rows, share, around, new=new)
     ceiling = min(most_rows, round(1.5 * LEAF_SHARE * layout.cube_rows))
     text = space.to_json()
     for cube, rows in _by_cube(held, facts, tree, memory):

@@ -11,7 +11,7 @@ import json
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -26,11 +26,15 @@ from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 BLOBS = "nimblepy.otree"
 # Blobs that a snapshot names before they are written as one.
 MOST_BLOBS = 20
+# Where the footer of a file repeats its cubes.
+CUBES = "nimblepy.otree"
 _KIND = "nimblepy-otree-v1"
 _MAGIC = b"PFA1"
 _TAIL = struct.Struct("<i4s4s")
 # Blobs that a process keeps.
 _KEPT = 64
+# Footers that it remembers.
+_MOST_FOOTERS = 1 << 16
 
 _SCHEMA = pa.schema(
     {
@@ -126,13 +130,16 @@ class Blocks:
 
     def find(self, paths: pa.Array) -> Numbers:
         """Positions of files, -1 of those that are not here."""
-        found = pc.index_in(paths.cast(pa.string()), pa.array(self.files, pa.string()))
+        found = pc.index_in(paths.cast(pa.string()), self._paths)
         numbers: Numbers = pc.fill_null(found, -1).to_numpy()
         return numbers
 
-    def weights_of(self, paths: pa.Array) -> tuple[Numbers, Numbers]:
-        """The least and the greatest weight of files; of those that are not here, of any file."""
-        numbers = self.find(paths)
+    @cached_property
+    def _paths(self) -> pa.Array:
+        return pa.array(self.files, pa.string())
+
+    def weights_at(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+        """The least and the greatest weight of files by position; of -1, of any file."""
         ends = zip(self.weights, (LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS - 1), strict=True)
         least, most = (np.append(end, unknown)[numbers] for end, unknown in ends)
         return least, most
@@ -237,11 +244,21 @@ def named_blobs(snapshot: Snapshot) -> list[str]:
     return [name for name in text.split(",") if name and "/" not in name]
 
 
-_kept: OrderedDict[str, Blocks] = OrderedDict()
+_kept: OrderedDict[str | tuple[str, ...], Blocks] = OrderedDict()
+_footers: OrderedDict[str, FileCubes | None] = OrderedDict()
+
+
+def _keep(known: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    known[key] = value
+    while len(known) > most:
+        known.popitem(last=False)
 
 
 def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
     """The cubes of some blobs, as far as these can be read. Cost: each is read once."""
+    key = tuple(paths)
+    if key in _kept:
+        return _kept[key]
     parts = []
     for path in paths:
         found = _kept.get(path)
@@ -250,16 +267,47 @@ def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
                 found = Blocks.from_bytes(read(path))
             except (OSError, ValueError):
                 continue
-            _kept[path] = found
-            while len(_kept) > _KEPT:
-                _kept.popitem(last=False)
+            _keep(_kept, path, found, _KEPT)
         parts.append(found)
-    return parts[0] if len(parts) == 1 else Blocks.merged(parts)
+    merged = parts[0] if len(parts) == 1 else Blocks.merged(parts)
+    if len(parts) == len(paths):
+        _keep(_kept, key, merged, _KEPT)
+    return merged
+
+
+def rebuilt(
+    cubes: Blocks, paths: pa.Array, footer: Callable[[int], Mapping[str, Any] | None]
+) -> Blocks:
+    """The cubes of files that blobs do not have, as the footers of the files repeat them.
+
+    Args:
+        footer: gives what the footer of a file says, by its position in ``paths``.
+
+    Cost: opens those files, once as long as the process remembers them.
+    """
+    found = []
+    for i in np.flatnonzero(cubes.find(paths) < 0).tolist():
+        path = paths[i].as_py()
+        if path not in _footers:
+            _keep(_footers, path, _in_footer(footer(i)), _MOST_FOOTERS)
+        known = _footers[path]
+        if known is not None:
+            found.append((path, known))
+    return Blocks.of_files(found)
+
+
+def _in_footer(said: Mapping[str, Any] | None) -> FileCubes | None:
+    text = None if said is None else said.get(CUBES)
+    try:
+        return None if text is None else FileCubes.from_json(text)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def forget_blobs() -> None:
-    """Forgets what was read of blobs, so that it is read again."""
+    """Forgets what was read of blobs and footers, so that it is read again."""
     _kept.clear()
+    _footers.clear()
 
 
 def new_blocks(files: Iterable[DataFile]) -> Blocks:

@@ -14,12 +14,12 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Commit
-from nimblepy.table.compact import Compaction, Group, write
+from nimblepy.table.compact import MOST_DELETED, Compaction, Group, write
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.otree.arrange import Whole
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
-from nimblepy.table.otree.sample import sample
+from nimblepy.table.otree.sample import known_cubes, sample
 from nimblepy.table.otree.space import Floats, fit, interleaved
 from nimblepy.table.otree.tree import BITS, LEAST_SHARE, Estimate, Numbers, Places, Tree, grow
 from nimblepy.table.pruning import Mask, original
@@ -194,6 +194,21 @@ def _in_cubes(
     return [(gain, group) for _, gain, group in found]
 
 
+def _with_deleted(
+    rows: FileSet, files: Extents, groups: list[Numbers], budget: int
+) -> list[Numbers]:
+    """These groups, and one of the other files many of whose rows are deleted."""
+    left = budget - sum(int(files.sizes[group].sum()) for group in groups)
+    taken = {int(i) for group in groups for i in group}
+    more = []
+    for i, member in enumerate(rows.members):
+        gone = member.deleted() if i not in taken and member.file.bytes <= left else None
+        if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
+            more.append(i)
+            left -= member.file.bytes
+    return [*groups, np.array(more, np.int64)] if more else groups
+
+
 def _subtrees(files: Extents) -> Iterator[Numbers]:
     """Files that lie in one cube, for all cubes."""
     places, deepest = _places(files.lower, files.upper, _LONGEST)
@@ -256,7 +271,7 @@ def extents(rows: FileSet, layout: OTree, found: Survey, cubes: Blocks) -> Exten
     tree = found.tree(layout)
     places, bits = _places(low, high, 1.0)
     inside = tree.bounds(places, bits)
-    weights = cubes.weights_of(files.paths)
+    weights = cubes.weights_at(cubes.find(files.paths))
     below = np.clip(np.minimum(inside - 1, weights[1]) - weights[0] + 1, 0, None)
     return Extents(
         low,
@@ -341,6 +356,40 @@ def survey(rows: FileSet, layout: OTree, cubes: Blocks) -> Survey:
     return Survey(Whole(space, estimate), np.column_stack(points)[order], places[order])
 
 
+@dataclass(frozen=True)
+class Drift:
+    """How far the files of an OTree are from those that all rows would have at once.
+
+    Attributes:
+        read: the part of the rows that a typical box reads.
+        ideal: the same, if the rows were written at once.
+        files, bytes: that had better be written anew.
+    """
+
+    read: float
+    ideal: float
+    files: int
+    bytes: int
+
+
+def drift(rows: FileSet, layout: OTree, blobs: Blocks) -> Drift | None:
+    """What typical boxes read; ``None`` of a table without rows. Cost: as :func:`survey`."""
+    if not len(rows.members) or not rows.num_rows:
+        return None
+    cubes, _ = known_cubes(rows.members, rows.reading, blobs)
+    found = extents(rows, layout, survey(rows, layout, cubes), cubes)
+    budget = int(found.sizes.sum())
+    worth = _with_deleted(rows, found, choose(found, layout.cube_rows, budget), budget)
+    stored = max(1, int(found.rows.sum()))
+    ideal = (found.rows - found.staying) @ found.least + found.staying @ _met(found.sides)
+    return Drift(
+        read=found.read() / stored,
+        ideal=float(ideal) / stored,
+        files=sum(map(len, worth)),
+        bytes=sum(int(found.sizes[group].sum()) for group in worth),
+    )
+
+
 def optimize(
     newest: Callable[[], ice.Metadata],
     files_of: FilesOf,
@@ -371,18 +420,21 @@ def optimize(
         )
     rows = files_of(metadata)
     groups: list[Group] = []
+    again = Blocks.of_files(())
     if len(rows.members):
-        cubes = metadata.cubes(metadata.head())
+        blobs = metadata.cubes(metadata.head())
+        cubes, again = known_cubes(rows.members, rows.reading, blobs)
         seen = survey(rows, layout, cubes)
         target = replace(target, whole=seen.whole)
         found = extents(rows, layout, seen, cubes)
         most = int(found.sizes.sum()) if budget is None else budget
         groups = [
             Group([rows.members[int(i)] for i in group])
-            for group in choose(found, layout.cube_rows, most)
+            for group in _with_deleted(rows, found, choose(found, layout.cube_rows, most), most)
         ]
     shown = Progress(progress, sum(map(Group.live_rows, groups)), stage="optimizing")
     change = Compaction(groups, files_of, target)
+    change.commit.rebuilt = again
     try:
         for group in groups:
             write(group, rows, target, shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +19,12 @@ from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, column_names, generator_seed
 from nimblepy.rows.gather import rows_without_columns
 from nimblepy.rows.request import Where
-from nimblepy.rows.source import Filter
+from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.source import Filter, RowSource
 from nimblepy.schema.field_ids import field_id_of
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.members import Reading
-from nimblepy.table.otree.blocks import Blocks
+from nimblepy.table.otree.blocks import Blocks, rebuilt
 from nimblepy.table.otree.layouts import WEIGHT, WEIGHT_ID
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 from nimblepy.table.plan import Members
@@ -107,11 +109,13 @@ def sample(
     known, drawn = _with_weights(members, by_weight, cubes, window)
     tables = []
     if len(known):
-        files = FileSet(by_weight, rows.plan, known)
         test = window.node(by_weight.schema)
         node = test if parsed is None else all_of(parsed.node, test)
-        where = Where(make_filter(node, by_weight.schema), files.all_rows())
-        tables.append(_read(files, where, schema, names))
+        taken = make_filter(node, by_weight.schema)
+        for member in known:
+            child, gone = by_weight.child(member.file), member.deleted()
+            live = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
+            tables.append(_read(child, Where(taken, live), schema, names))
     for i in range(len(drawn)):
         part = FileSet(rows.reading, rows.plan, drawn.take([i]))
         tables.append(_read(part, _drawn(part, parsed, fraction, seed), schema, names))
@@ -120,20 +124,35 @@ def sample(
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def _read(files: FileSet, where: Where, schema: pa.Schema, names: Any) -> pa.Table:
+def _read(rows: RowSource, where: Where, schema: pa.Schema, names: Any) -> pa.Table:
     wanted = tuple((name,) for name in schema.names) if names is None else names
-    found = files.filtered(where, wanted, batch_rows=_BATCH_ROWS, threads=0)
+    found = rows.filtered(where, wanted, batch_rows=_BATCH_ROWS, threads=0)
     if not wanted:
         return pa.Table.from_batches([rows_without_columns(sum(b.num_rows for b in found))])
     return pa.Table.from_batches((batch.cast(schema) for batch in found), schema=schema)
+
+
+def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Blocks, Blocks]:
+    """The cubes of files, and of these those that no blob has, from the footers of the files."""
+
+    def footer(number: int) -> Mapping[str, Any] | None:
+        opened = _opened(reading.child(members[number].file))
+        return getattr(opened, "metadata", None)
+
+    again = rebuilt(cubes, members.files.paths, footer)
+    return (Blocks.merged([again, cubes]) if len(again) else cubes), again
 
 
 def _with_weights(
     members: Members, by_weight: Reading, cubes: Blocks, window: Window
 ) -> tuple[Members, Members]:
     """(files with weights, some of which may be taken; files without weights)."""
-    numbers = cubes.find(members.files.paths)
-    known = (numbers >= 0) & window.meets(*cubes.weights_of(members.files.paths))
+    paths = members.files.paths
+    numbers = cubes.find(paths)
+    if len(numbers) and int(numbers.min()) < 0:
+        cubes, _ = known_cubes(members, by_weight, cubes)
+        numbers = cubes.find(paths)
+    known = (numbers >= 0) & window.meets(*cubes.weights_at(numbers))
     drawn = np.zeros(len(members), np.bool_)
     for i in np.flatnonzero(numbers < 0).tolist():
         mine = known if _has_weights(by_weight.child(members[i].file)) else drawn
@@ -141,9 +160,13 @@ def _with_weights(
     return members.take(np.flatnonzero(known)), members.take(np.flatnonzero(drawn))
 
 
+def _opened(child: FixedRows) -> FixedRows:
+    """The file itself, as it is stored."""
+    return child.child if isinstance(child, MappedRows) else child
+
+
 def _has_weights(child: FixedRows) -> bool:
-    schema = child.child.schema if isinstance(child, MappedRows) else child.schema
-    return any(field_id_of(field) == WEIGHT_ID for field in schema)
+    return any(field_id_of(field) == WEIGHT_ID for field in _opened(child).schema)
 
 
 def _drawn(files: FileSet, parsed: ParsedFilter | None, fraction: float, seed: int | None) -> Where:

@@ -165,6 +165,8 @@ def grow(
     limit_rows: int,
     share: float = 1.0,
     whole: Estimate | None = None,
+    *,
+    new: bool = True,
 ) -> Tree:
     """Plans the cubes of some rows.
 
@@ -174,8 +176,9 @@ def grow(
         share: these rows' part of all of the table, whose inner cubes they help to fill.
         whole: where all rows of the table lie, of which these are chosen ones: then inner cubes
             and leaves are those that fit all of them, as far as these rows fill them.
+        new: weights were drawn for these rows, and do not depend on which rows they are.
     """
-    return _Growing(estimate, columns, cube_rows, limit_rows, share, whole).tree()
+    return _Growing(estimate, columns, cube_rows, limit_rows, share, whole, new).tree()
 
 
 class _Growing:
@@ -189,12 +192,14 @@ class _Growing:
         limit_rows: int,
         share: float,
         whole: Estimate | None,
+        new: bool,
     ) -> None:
         self._places, self._weights, self._scale = estimate.found()
-        self._all, self._all_scale = np.empty(0, np.uint64), 0.0
+        self._all, self._all_scale = self._places, self._scale
         if whole is not None:
             self._all, _, self._all_scale = whole.found()
         self._is_part = whole is not None
+        self._new = new
         self._step = step_of(columns)
         self._cube_rows = cube_rows
         self._capacity = cube_rows * share
@@ -224,7 +229,7 @@ class _Growing:
 
         Args:
             places, weights: of rows that are in no cube above.
-            others: places of all rows of the table in the cube.
+            others: places of all rows in the cube: of the table, or of those that are planned.
             taken: the part of those that is in cubes above.
         """
         bound = None
@@ -251,15 +256,16 @@ class _Growing:
 
     def _bound(self, weights: Weights, others: int, taken: float) -> tuple[int | None, float]:
         """(the bound of an inner cube's weights, or none where it is a leaf; what is taken now)."""
-        if self._is_part:
-            rows = others * self._all_scale
-            if rows * (1 - taken) < _LEAST_FILLS * self._cube_rows:
-                return None, taken
-            taken += self._cube_rows / rows
-            return weight_of(taken), taken
-        if self._capacity < _FLOOR_SHARE * self._cube_rows:
+        capacity = float(self._cube_rows) if self._is_part else self._capacity
+        if capacity < _FLOOR_SHARE * self._cube_rows:
             return None, taken
-        count = round(self._capacity / self._scale)
+        if self._is_part or self._new:
+            rows = others * self._all_scale
+            if rows * (1 - taken) < _LEAST_FILLS * capacity:
+                return None, taken
+            taken += capacity / rows
+            return weight_of(taken), taken
+        count = round(capacity / self._scale)
         if len(weights) < _LEAST_FILLS * count:
             return None, taken
         return int(np.partition(weights, count)[count]), taken
@@ -267,7 +273,7 @@ class _Growing:
     def _split(self, places: Places, others: Places, bits: int, prefix: int, taken: float) -> None:
         """Leaves of what is left of a cube, in the order of the curve."""
         rows = len(places) * self._scale
-        around = len(others) * self._all_scale * (1 - taken)
+        around = len(others) * self._all_scale * (1 - taken) if self._is_part else 0.0
         large = rows > self._limit or (around > self._limit and rows >= 2 * self._least)
         if not large or bits == BITS or places[0] == places[-1]:
             self._leaves.append((prefix << (BITS - bits), rows))
