@@ -90,3 +90,9 @@ def test_options_hold_indexes() -> None:
         nb.HashIndex("c"),
         nb.SortedIndex(nb.SortKey("a", descending=True)),
     ]
+
+
+@pytest.mark.parametrize("wrong", ["-1", "0", "x", "1.5", "", "9" * 5000])
+def test_numbers_of_parts_that_are_none(path: Path, wrong: str) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match="option 'parts': expected an int >= 1"):
+        NimbleReader(SCHEMA, {"path": str(path), "parts": wrong})

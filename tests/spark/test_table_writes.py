@@ -14,6 +14,9 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
+from nimblepy.spark.schemas import spark_schema
+from nimblepy.spark.table_write import TableWriter
+from nimblepy.spark.write import NimbleWriter
 
 Rows = Callable[[Any], list[Any]]
 
@@ -141,6 +144,51 @@ def test_data_frame_writers(spark: Any, lake: nb.Catalog) -> None:
     assert values(table.refresh()) == dict.fromkeys(range(10), 1)
 
 
+def test_options_of_data_frame_writers_are_heeded_or_refused(
+    lake: nb.Catalog, tmp_path: Path
+) -> None:
+    table = lake.create_table("a.options", SCHEMA, partition_by="g")
+    place = {"catalog": lake.__reduce__()[1][0], "table": "a.options"}
+    schema = spark_schema(SCHEMA)
+
+    def save(keys: range, v: int, *, overwrite: bool = True, **options: str) -> None:
+        rows = [{"k": k, "g": f"g{k % 3}", "v": v} for k in keys]
+        writer = TableWriter(schema, place | options, overwrite)
+        writer.commit([writer.write(iter(pa.Table.from_pylist(rows, SCHEMA).to_batches()))])
+        table.refresh()
+
+    save(range(6), 1)
+    table.branch("dev")
+    before = table.snapshot
+    takes = "'catalog', 'catalog.NAME', 'table', 'filter', 'partition_overwrite'"
+    for name in ("branch", "tag", "snapshot", "time", "cluster_by", "batch", "path"):
+        message = f"option '{name}': a write to a table has no such option; it takes {takes}"
+        with pytest.raises(nb.InvalidArgumentError, match=message):
+            save(range(3), 2, **{name: "dev"})
+    with pytest.raises(nb.InvalidArgumentError, match="mode='overwrite' replaces"):
+        save(range(3), 2, overwrite=False, filter="k = 1")
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column 'nope'"):
+        save(range(3), 2, filter="nope = 1")
+    with pytest.raises(nb.InvalidArgumentError, match="'static' or 'dynamic'"):
+        save(range(3), 2, partition_overwrite="all")
+    assert (table.refresh().snapshot, orphans(table)) == (before, 0)
+    save(range(1, 2), 2, partition_overwrite="dynamic")
+    assert values(table) == {0: 1, 1: 2, 2: 1, 3: 1, 5: 1}
+    save(range(2, 4), 2, filter="k IN (2, 3)")
+    assert values(table) == {0: 1, 1: 2, 2: 2, 3: 2, 5: 1}
+    for name in ("branch", "catalog", "filter", "cluster"):
+        with pytest.raises(nb.InvalidArgumentError, match=f"option '{name}': a write to a dir"):
+            NimbleWriter(schema, {"path": str(tmp_path / "d"), name: "k"}, overwrite=True)
+
+
+def test_numbers_of_files_that_are_none(spark: Any, lake: nb.Catalog, tmp_path: Path) -> None:
+    some, table = frame(spark, range(3), 1), lake.create_table("a.files", SCHEMA)
+    for files in (0, -1, 1.5, "x", True):
+        for where in (table, tmp_path / "d"):
+            with pytest.raises(nb.InvalidArgumentError, match="files: expected an int >= 1"):
+                ns.write(some, where, files=files)  # type: ignore[arg-type]
+
+
 def test_what_does_not_fit(spark: Any, lake: nb.Catalog) -> None:
     table = lake.create_table("a.fit", SCHEMA)
     some = frame(spark, range(3), 1)
@@ -167,8 +215,6 @@ def test_what_does_not_fit(spark: Any, lake: nb.Catalog) -> None:
 def test_an_abort_leaves_files_of_a_commit_in_doubt(
     spark: Any, lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nimblepy.spark.table_write import TableWriter
-
     table = lake.create_table("a.aborted", SCHEMA)
     some = frame(spark, range(3), 1)
     options = {"catalog": lake.__reduce__()[1][0], "table": "a.aborted"}

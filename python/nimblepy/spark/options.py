@@ -19,13 +19,16 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import BoundText
 from nimblepy.file.options import HashIndex, SortedIndex
 from nimblepy.files.manifest import parse_manifest
+from nimblepy.rows.arguments import at_least
 from nimblepy.schema.types import SortKey, pack_sort_keys, parse_sort_keys, unpack_sort_keys
 from nimblepy.schema.values import show
 from nimblepy.spark.inputs import InputFiles, InputTable, SparkInput
 
-# The options in which `scan` and `write` of this package hand over what is no text.
+# The options in which `scan` and `write` of this package hand over what is no plain text.
 SCAN_OPTION = "nimblescan"
 INDEXES_OPTION = "nimbleindexes"
+BATCH_OPTION = "nimblebatch"
+_INTERNAL = (SCAN_OPTION, INDEXES_OPTION, BATCH_OPTION)
 
 
 def pack_scan(
@@ -164,6 +167,35 @@ def parse_keys(text: str) -> tuple[SortKey, ...]:
     if text.lstrip().startswith("["):
         return unpack_sort_keys(text)
     return parse_sort_keys(text)
+
+
+def refuse_others(options: Mapping[str, str], known: Sequence[str], what: str) -> None:
+    """Refuses options that a write does not heed: without them it would do something else.
+
+    Args:
+        known: names; one that ends in a dot stands for all that begin so.
+        what: is written to, as errors say it.
+
+    Raises:
+        InvalidArgumentError: there is another one; it is named.
+    """
+    for name in options:
+        if not any(name == one or (one[-1] == "." and name.startswith(one)) for one in known):
+            public = [one + "NAME" * (one[-1] == ".") for one in known if one not in _INTERNAL]
+            raise InvalidArgumentError(
+                f"option {name!r}: a write to {what} has no such option; it takes "
+                f"{', '.join(map(repr, public))}"
+            )
+
+
+def parse_parts(text: str | None) -> int | None:
+    """How many partitions a scan should have; ``None``: from the machine and the size."""
+    if text is None:
+        return None
+    try:
+        return at_least("parts", int(text), 1)
+    except ValueError:
+        raise InvalidArgumentError(f"option 'parts': expected an int >= 1, got {text!r}") from None
 
 
 def parse_names(text: str | None) -> list[str] | None:

@@ -24,7 +24,7 @@ from nimblepy.rows.arguments import Inclusive, column_names
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import InputPath, SparkInput, find_input, open_cached
-from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, unpack_scan
+from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, parse_parts, unpack_scan
 from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
@@ -44,7 +44,8 @@ class NimbleDataSource(DataSource):
     Of a table instead of a path: ``catalog`` (as for :func:`nimblepy.connect`; its properties as
     ``catalog.NAME``), ``table``, and at most one of ``snapshot``, ``tag``, ``branch`` and ``time``
     (ISO 8601 with its zone).
-    Options of a write: see :mod:`nimblepy.spark.write`.
+    Options of a write: see :mod:`nimblepy.spark.write`; to a table ``catalog``, ``table``, and with
+    the mode ``overwrite`` also ``filter`` or ``partition_overwrite``. Others are refused.
     """
 
     @classmethod
@@ -89,7 +90,7 @@ class NimbleReader(ShippedByValue, DataSourceReader):
             filter=given.get("filter"),
             key_range=given.get("key_range"),
             keys=given.get("keys"),
-            parts=int(options["parts"]) if "parts" in options else None,
+            parts=parse_parts(options.get("parts")),
         )
 
     def partitions(self) -> Sequence[InputPartition]:

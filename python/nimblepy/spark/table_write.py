@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -13,9 +13,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
+from nimblepy.expr.filter import parse_filter
 from nimblepy.schema.names import Path
 from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import own_errors
+from nimblepy.spark.options import refuse_others
 from nimblepy.spark.schemas import arrow_schema
 from nimblepy.spark.shipping import ShippedByValue, array_udf, iterator_function
 from nimblepy.spark.tables import named_table
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from nimblepy.table.staged import Mode, PartitionOverwrite
     from nimblepy.table.table import Table
     from nimblepy.table.write import Target
+
+_OPTIONS = ("catalog", "catalog.", "table", "filter", "partition_overwrite")
 
 
 def write_table(
@@ -46,8 +50,7 @@ def write_table(
     check_mode(mode, filter, partition_overwrite)
     if batch is not None and table.has_batch(batch):
         return Commit(snapshot=table.refresh().snapshot)
-    target = table.write_target()
-    _check_columns(df.schema, target)
+    target = _checked_target(table, df.schema, filter)
     tasks = iterator_function("written_files", target)
     described = _distributed(df, target, files).mapInArrow(tasks, "files string")
     with own_errors():
@@ -61,11 +64,15 @@ def write_table(
     )
 
 
-def _check_columns(schema: StructType, target: Target) -> None:
-    """Says before any task runs what columns do not fit."""
+def _checked_target(table: Table, schema: StructType, filter: Any) -> Target:
+    """What new files are like. Says before any task runs what columns or filter do not fit."""
     from nimblepy.table.types import Conformer
 
+    target = table.write_target()
     Conformer(arrow_schema(schema), target.schema)
+    if filter is not None:
+        parse_filter(filter, target.schema)
+    return target
 
 
 def _distributed(df: DataFrame, target: Target, files: int | None) -> DataFrame:
@@ -108,14 +115,21 @@ class WrittenFiles(WriterCommitMessage):
 
 
 class TableWriter(ShippedByValue, DataSourceArrowWriter):
-    """``df.write.format("nimble")`` with the options ``catalog`` and ``table``."""
+    """``df.write.format("nimble")`` with the options ``catalog`` and ``table``.
+
+    The others say what an overwrite replaces; both are as for :func:`nimblepy.spark.write`.
+    """
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
-        table = named_table(options)
+        from nimblepy.table.staged import check_mode
+
+        refuse_others(options, _OPTIONS, "a table")
         self._options = options
         self._mode: Mode = "overwrite" if overwrite else "append"
-        self._target = table.write_target()
-        _check_columns(schema, self._target)
+        self._filter = options.get("filter")
+        self._partitions = cast("PartitionOverwrite", options.get("partition_overwrite", "static"))
+        check_mode(self._mode, self._filter, self._partitions)
+        self._target = _checked_target(named_table(options), schema, self._filter)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         from nimblepy.spark.tasks import written_files
@@ -124,7 +138,12 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
         return WrittenFiles(batch.column(0)[0].as_py())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        named_table(self._options).commit_files(self._files(messages), mode=self._mode)
+        named_table(self._options).commit_files(
+            self._files(messages),
+            mode=self._mode,
+            filter=self._filter,
+            partition_overwrite=self._partitions,
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         from nimblepy.table.write import discard

@@ -36,13 +36,21 @@ from nimblepy.files.commit import (
 from nimblepy.files.manifest import FileEntry, describe, manifest_versions
 from nimblepy.files.statistics import Collector
 from nimblepy.io.location import is_uri
+from nimblepy.rows.arguments import at_least
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import Path, show_path
 from nimblepy.schema.types import SortKey, as_sort_keys, pack_sort_keys
 from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import is_table, local_path
-from nimblepy.spark.options import INDEXES_OPTION, indexes_of, pack_indexes, parse_keys
+from nimblepy.spark.options import (
+    BATCH_OPTION,
+    INDEXES_OPTION,
+    indexes_of,
+    pack_indexes,
+    parse_keys,
+    refuse_others,
+)
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.table_write import write_table
@@ -52,7 +60,10 @@ if TYPE_CHECKING:
     from nimblepy.table.staged import PartitionOverwrite
     from nimblepy.table.table import Table
 
-BATCH_OPTION = "nimblebatch"
+_OPTIONS = (
+    *("path", "cluster_by", "hash_index", "sorted_index", "write_options", "retention_seconds"),
+    *(INDEXES_OPTION, BATCH_OPTION),
+)
 
 
 @dataclass
@@ -66,6 +77,7 @@ class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
     """One write job. It is made once on the driver; tasks and commit get copies of it."""
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
+        refuse_others(options, _OPTIONS, "a directory")
         self._directory = _target(options)
         self._overwrite = overwrite
         versions = manifest_versions(self._directory, None)
@@ -202,6 +214,8 @@ def write(
         natively, on disk where memory is short. An upsert, and any write to a table with a primary
         key, reads the new keys on the driver.
     """
+    if files is not None:
+        files = at_least("files", files, 1)
     if is_table(directory):
         given: dict[str, object] = {
             "cluster_by": cluster_by,
