@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -353,3 +354,62 @@ def test_drop_beside_a_layout_of_columns_that_are_gone(lake: nb.Catalog) -> None
     with table.alter() as a:
         a.drop_column("k")
     assert table.schema.names == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("schema.name-mapping.default", "junk"),
+        ("schema.name-mapping.default", '[{"names": ["a"], "field-id": "x"}]'),
+        ("write.target-file-size-bytes", "128MB"),
+        ("write.target-file-size-bytes", "0"),
+        ("history.expire.min-snapshots-to-keep", "five"),
+        ("history.expire.max-snapshot-age-ms", "-1"),
+    ],
+)
+def test_properties_that_nothing_could_read(lake: nb.Catalog, name: str, value: str) -> None:
+    """They are refused when they are set, not by every call that needs them later."""
+    data = pa.table({"k": [1]})
+    with pytest.raises(nb.InvalidArgumentError, match=name):
+        lake.create_table("a.no", data, properties={name: value})
+    table = lake.create_table("a.b", data)
+    with pytest.raises(nb.InvalidArgumentError, match=name), table.alter() as a:
+        a.set_properties({name: value})
+    table.append(data)
+    assert lake.table("a.b").num_rows == 2
+
+
+def test_properties_that_another_writer_broke(lake: nb.Catalog) -> None:
+    data = pa.table({"k": [1]})
+    table = lake.create_table("a.b", data)
+    with lake.iceberg.load_table(("a", "b")).transaction() as tx:
+        tx.set_properties(
+            {"write.target-file-size-bytes": "128MB", "history.expire.max-snapshot-age-ms": "x"}
+        )
+    table = lake.table("a.b")
+    table.append(data)
+    table.expire(keep=1)
+    assert table.num_rows == 2
+
+
+def test_uuids_of_tables_as_text(lake: nb.Catalog) -> None:
+    """A table has them as 16 bytes; a UUID's text means those."""
+    ids = [uuid.UUID(int=i * 2**100 + 5) for i in range(4)]
+    data = pa.table({"id": pa.array([u.bytes for u in ids], pa.uuid()), "v": range(4)})
+    table = lake.create_table("a.b", data, primary_key="id", partition_by="bucket(3, id)")
+    text = str(ids[2])
+    assert table.get(text)["v"] == table.get(ids[2])["v"] == 2
+    assert table.lookup([text, str(ids[0])])["v"].to_pylist() == [2, 0]
+    assert table.range(text, None).num_rows == 2
+    for condition, params, expected in [
+        (f"id = '{text}'", None, 1),
+        (f"id IN ('{text}', '{ids[1]}')", None, 2),
+        (f"id >= '{text}'", None, 2),
+        ("id = $u", {"u": text}, 1),
+        ("id = $u", {"u": ids[2]}, 1),
+        (f"id = CAST('{text}' AS UUID)", None, 1),
+        (f"id = X'{ids[2].hex}'", None, 1),
+        (f"id = '{text[:-1]}'", None, 0),
+    ]:
+        assert table.count_rows(condition, params=params) == expected, condition
+    assert table.delete(f"id <> '{text}'").rows_deleted == 3

@@ -250,3 +250,41 @@ def test_a_damaged_manifest_is_an_error(lake: nb.Catalog) -> None:
             target.write(damaged)
         with contextlib.suppress(CorruptFileError):
             list(metadata.columns([manifest]))
+
+
+LONG = [Decimal("12345678901234567890123456789012345601"), Decimal(10) ** 37]
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+@pytest.mark.parametrize("scale", [0, 3])
+def test_decimals_that_are_longer_than_a_context(
+    lake: nb.Catalog, data_format: Any, scale: int
+) -> None:
+    """Bounds keep all 38 digits: rounded ones would prove that a whole file passes."""
+    kind = pa.decimal128(38, scale)
+    near = [Decimal((0, v.as_tuple().digits, -scale)) for v in LONG]
+    near.append(Decimal((0, (*LONG[0].as_tuple().digits[:-2], 9, 9), -scale)))
+    data = pa.table({"d": pa.array(near, kind)})
+    table = lake.create_table("a.b", data.schema, data_format=data_format)
+    table.append(data.slice(0, 1).append_column("x", pa.array([1])).select(["d"]))
+    table.append(pa.table({"d": pa.array([near[0], near[2]], kind)}))
+    table.rewrite_manifests()
+    table.delete(f"d = {near[2]}")
+    assert table.to_table()["d"].to_pylist() == [near[0]] * 2
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us")], ids=str)
+@pytest.mark.parametrize("transform", ["year", "month", "day"])
+def test_the_last_day_there_is(lake: nb.Catalog, kind: pa.DataType, transform: str) -> None:
+    """Sentinels such as 9999-12-31 lie where Python's dates end."""
+    days = [datetime.date(2024, 2, 3), datetime.date(9999, 12, 31), datetime.date(1, 1, 1)]
+    data = pa.table({"d": pa.array(days, pa.date32()).cast(kind)})
+    table = lake.create_table("a.b", data, partition_by=f"{transform}(d)")
+    for text, expected in [
+        ("d > DATE '9999-12-31'", 0),
+        ("d >= DATE '9999-12-31'", 1),
+        ("d < DATE '0001-01-01'", 0),
+        ("d <= DATE '0001-01-01' OR d > DATE '9999-12-31'", 1),
+        ("d = DATE '9999-12-31' AND d > DATE '2024-01-01'", 1),
+    ]:
+        assert table.count_rows(text) == expected, text

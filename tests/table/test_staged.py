@@ -111,3 +111,38 @@ def test_a_batch_meets_itself(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch)
     for wrong in ("x", ("x",), ("x", "1"), ("", 1), (1, 1), ("x", True)):
         with pytest.raises(nb.InvalidArgumentError, match=r"batch: expected \(name, number\)"):
             table.has_batch(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", [["k"], None], ids=["by key", "plain"])
+@pytest.mark.parametrize("again", ["same", "batch", "upsert", "overwrite"])
+def test_the_same_files_twice(lake: nb.Catalog, key: Any, again: str) -> None:
+    """Who does not know whether a commit landed makes it again: the files are there once."""
+    table = lake.create_table("a.b", rows(range(3), 1), primary_key=key)
+    files = write_rows(rows(range(5, 9), 2), table.write_target())
+    batch = ("load", 1) if again == "batch" else None
+    table.commit_files(files, batch=batch)
+    mode: Any = again if again in ("upsert", "overwrite") and key else "append"
+    done = table.commit_files(files, mode=mode, batch=batch)
+    assert (done.rows_inserted, done.rows_deleted) == (0, 0)
+    assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == [0, 1, 2, 5, 6, 7, 8]
+
+
+def test_files_that_are_refused_go_unless_the_table_has_them(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(range(3), 1), primary_key=["k"])
+    first = write_rows(rows(range(5, 9), 2), table.write_target())
+    table.commit_files(first)
+    new = write_rows(rows(range(20, 21), 2), table.write_target())
+    with pytest.raises(nb.DuplicateKeyError):
+        table.commit_files([*first, *new])
+    assert table.to_table().num_rows == 7
+    assert orphans(table) == 0
+
+
+def test_a_batch_that_is_done_leaves_what_the_table_has(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(range(3), 1))
+    first = write_rows(rows(range(5, 9), 2), table.write_target())
+    table.commit_files(first, batch=("q", 1))
+    new = write_rows(rows(range(20, 21), 2), table.write_target())
+    assert table.commit_files([*first, *new], batch=("q", 1)).rows_inserted == 0
+    assert table.to_table().num_rows == 7
+    assert orphans(table) == 0

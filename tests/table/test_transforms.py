@@ -125,3 +125,11 @@ def test_values_that_no_partition_has(lake: nb.Catalog) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="data: a value"):
         table.append(text)
     assert table.census().num_rows == 1
+
+
+@pytest.mark.parametrize("transform", ["truncate(7, d)", "truncate(10, d)", "bucket(4, d)", "d"])
+def test_long_decimals_are_found_in_their_partitions(lake: nb.Catalog, transform: str) -> None:
+    value = Decimal("12345678901234567890123456789012345601")
+    data = pa.table({"d": pa.array([value, value.copy_negate()], pa.decimal128(38, 0))})
+    table = lake.create_table("a.b", data, partition_by=transform)
+    assert table.count_rows(f"d = {value}") == table.count_rows(f"d = -{value}") == 1

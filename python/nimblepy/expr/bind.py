@@ -30,7 +30,7 @@ from nimblepy.expr.syntax import Syntax, place_of
 from nimblepy.expr.terms import BOOL, Call, Case, Col, Lit, Term, and_, call, or_
 from nimblepy.schema.columns import resolve_sql
 from nimblepy.schema.kinds import family, is_bytes, is_text
-from nimblepy.schema.text import localize, parse_text
+from nimblepy.schema.text import is_uuid_size, localize, parse_text, spelled_uuid
 from nimblepy.schema.values import as_scalar, show
 
 Parameters: TypeAlias = Mapping[str, object] | Sequence[object] | None
@@ -405,7 +405,10 @@ class _Binder:
                 "one has a time zone and the other has none"
             )  # fmt: skip
         uuids = [isinstance(t, pa.UuidType) for t in (a, b)]
-        alike = kinds[0] == kinds[1] != "none" and uuids[0] == uuids[1]
+        sized = [isinstance(t, Col) and is_uuid_size(t.column.type) for t in (left, right)]
+        alike = kinds[0] == kinds[1] != "none" and (
+            uuids[0] == uuids[1] or all(u or s for u, s in zip(uuids, sized, strict=True))
+        )
         if alike and (kinds[0] != "text" or is_text(a) == is_text(b)):
             return left, right
         shown = [self._shown(arg) for arg in tree.args[:2]]
@@ -421,6 +424,10 @@ class _Binder:
         if not value.is_valid:
             return Lit(pa.scalar(None, plain_type(data_type)), data_type)
         try:
+            if lit.quoted and isinstance(other, Col):
+                found = spelled_uuid(other.column.type, value.as_py())
+                if found is not None:
+                    return Lit(pa.scalar(found.bytes), data_type)
             if lit.quoted and not (isinstance(other, Lit) and other.quoted):
                 return _read_quoted(value.as_py(), data_type, lit)
             if pt.is_timestamp(data_type) and data_type.tz:

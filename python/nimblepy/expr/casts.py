@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.arrays import NARROW, plain, plain_type
 from nimblepy.expr.numbers import as_decimal, as_float, compare, decimal_type, multiply, round_to
+from nimblepy.schema.decimals import scaled
 from nimblepy.schema.kinds import family, is_bytes, is_text
 from nimblepy.schema.text import parse_text
 from nimblepy.schema.values import show
@@ -164,15 +165,15 @@ def _limits(data_type: pa.DataType) -> tuple[int, int]:
 
 def _to_decimal(value: pa.Array, wanted: pa.DataType, lenient: bool) -> pa.Array:
     precision, scale = wanted.precision, wanted.scale
-    most = Decimal(10**precision - 1).scaleb(-scale)
+    most = scaled(10**precision - 1, scale)
     if pt.is_floating(value.type):
-        scaled = round_to(pc.multiply(value.cast(pa.float64()), 10.0**scale), 0)
-        fits = pc.less(pc.abs(scaled), 10.0**precision)
-        scaled = _checked(scaled, fits, wanted, lenient)
+        numbers = round_to(pc.multiply(value.cast(pa.float64()), 10.0**scale), 0)
+        fits = pc.less(pc.abs(numbers), 10.0**precision)
+        numbers = _checked(numbers, fits, wanted, lenient)
         if precision <= NARROW:
-            found = scaled.cast(pa.int64()).cast(pa.decimal128(19, 0))
+            found = numbers.cast(pa.int64()).cast(pa.decimal128(19, 0))
         else:
-            texts = [None if n is None else Decimal(int(n)) for n in scaled.to_pylist()]
+            texts = [None if n is None else Decimal(int(n)) for n in numbers.to_pylist()]
             found = pa.array(texts, pa.decimal256(precision + 1, 0))
         whole = decimal_type(found.type.precision + scale, scale)
         found = multiply(found, pa.scalar(Decimal(1).scaleb(-scale))).cast(whole)

@@ -30,12 +30,29 @@ def uuid_of(text: str) -> uuid.UUID:
         raise InvalidArgumentError(f"type mismatch: {text!r} is not a UUID") from error
 
 
+def is_uuid_size(data_type: pa.DataType) -> bool:
+    """Whether values are any 16 bytes, which is what UUIDs are in tables."""
+    return bool(pt.is_fixed_size_binary(data_type) and data_type.byte_width == 16)
+
+
+def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
+    """The UUID that text means beside 16 bytes: 32 digits in five groups. Other text is bytes."""
+    if not is_uuid_size(data_type) or len(text) != 36 or text.count("-") != 4:
+        return None
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
+
 def is_spelled(data_type: pa.DataType) -> bool:
     """Whether text in a key means a value of the type: times and UUIDs are mostly passed around so.
 
     Text for a number is refused there: it is mostly a mistake.
     """
-    return is_uuid(data_type) or family(value_type(data_type)) in ("date", "instant", "time")
+    if is_uuid(data_type) or is_uuid_size(data_type):
+        return True
+    return family(value_type(data_type)) in ("date", "instant", "time")
 
 
 def parse_text(data_type: pa.DataType, text: str) -> object:
@@ -48,6 +65,8 @@ def parse_text(data_type: pa.DataType, text: str) -> object:
     """
     if is_uuid(data_type):
         return uuid_of(text)
+    if is_uuid_size(data_type):
+        return spelled_uuid(data_type, text) or text
     data_type = value_type(data_type)
     kind = family(data_type)
     if kind == "text":

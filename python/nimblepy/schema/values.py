@@ -27,7 +27,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import Family, family, is_text, value_type
-from nimblepy.schema.text import is_uuid, uuid_of
+from nimblepy.schema.text import is_uuid, spelled_uuid, uuid_of
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -278,6 +278,8 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
     if isinstance(value, (str, bytes, uuid.UUID)):
         if isinstance(value, str) and is_uuid(data_type):
             return _place_text(wanted, uuid_of(value))
+        if isinstance(value, str):
+            value = spelled_uuid(wanted, value) or value
         return _place_text(wanted, value)
     if isinstance(value, bool):
         return LiteralPosition(exact=pa.scalar(value))

@@ -102,6 +102,7 @@ from pyiceberg.table import Transaction as IceTransaction
 from pyiceberg.table import update as ice_update
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as IceSnapshot
@@ -1544,6 +1545,18 @@ def _total(added: int | None, existing: int | None) -> int:
     return -1 if added is None or existing is None else added + existing
 
 
+def check_name_mapping(mapping: str) -> None:
+    """Refuses what would not be understood as a mapping of names when the table is read."""
+    try:
+        parse_mapping_from_json(mapping)
+    except ValueError as error:
+        first = str(error).splitlines()[0]
+        raise InvalidArgumentError(
+            f"properties: {NAME_MAPPING}: expected a name mapping of Iceberg in JSON, "
+            f"got {mapping!r}: {first}"
+        ) from error
+
+
 def _mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {}
 
@@ -1554,7 +1567,13 @@ def _mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
                     found[(*above, name)] = item["field-id"]
                 visit(item.get("fields", ()), (*above, name))
 
-    visit(json.loads(mapping or "[]"), ())
+    try:
+        visit(json.loads(mapping or "[]"), ())
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptFileError(
+            f"the property {NAME_MAPPING} of the table is no name mapping: {mapping!r}; "
+            "alter().set_properties() replaces it"
+        ) from error
     return found
 
 
@@ -1662,8 +1681,9 @@ class Pruner:
         expression: BooleanExpression = AlwaysTrue()
         self.exact = True
         self._tested: set[int] = set()
-        for node in conjuncts:
-            expression = And(expression, self._expression(node))
+        self._parts = [self._expression(node) for node in conjuncts]
+        for part in self._parts:
+            expression = And(expression, part)
         self.expression = expression
         self._by_spec: dict[int, Test] = {}
         self._by_manifest: dict[int, Callable[[ManifestFile], bool]] = {}
@@ -1708,7 +1728,13 @@ class Pruner:
         return bool(strict.eval(_ice_file(entry.file)))
 
     def _projected(self, spec: PartitionSpec) -> BooleanExpression:
-        return ice_visitors.inclusive_projection(self._schema, spec)(self.expression)
+        project = ice_visitors.inclusive_projection(self._schema, spec)
+        found: BooleanExpression = AlwaysTrue()
+        for part in self._parts:
+            # Days and times next to the first and the last that Python has rule nothing out.
+            with contextlib.suppress(OverflowError):
+                found = And(found, project(part))
+        return found
 
     def _expression(self, node: nodes.Node) -> BooleanExpression:
         match node:

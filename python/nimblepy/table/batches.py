@@ -1,12 +1,14 @@
-"""Batches that are added once: which were is kept in the summaries of snapshots."""
+"""Batches and files that are added once: which were is kept in the summaries of snapshots."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.table import _iceberg as ice
-from nimblepy.table.model import BATCH_PREFIX
+from nimblepy.table.model import BATCH_PREFIX, DataFile
 
 Batch: TypeAlias = tuple[str, int]
 
@@ -37,3 +39,21 @@ def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
         if done is not None:
             return int(done) >= batch[1]
     return False
+
+
+_STAGED = "nimblepy.staged-files"
+
+
+def staged_summary(files: Iterable[DataFile]) -> dict[str, str]:
+    """What the snapshot says that was given files others wrote: which they were, as a hash."""
+    paths = "\n".join(sorted(file.path for file in files))
+    return {_STAGED: hashlib.sha256(paths.encode()).hexdigest()}
+
+
+def were_staged(metadata: ice.Metadata, files: Iterable[DataFile]) -> bool:
+    """Whether just these files were committed by a snapshot that is kept.
+
+    Cost: none beyond the metadata that is in memory.
+    """
+    wanted = staged_summary(files)[_STAGED]
+    return any(snapshot.summary.get(_STAGED) == wanted for snapshot in metadata.snapshots)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy.errors import InvalidArgumentError, NimbleError
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri, locate
 from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
@@ -21,6 +20,7 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table.model import Reference, Snapshot
 from nimblepy.table.places import readable_path, remove_file
 from nimblepy.table.reachable import reachable_by_kind, reachable_files, unreachable
+from nimblepy.table.settings import MAX_AGE, MIN_SNAPSHOTS, number_property
 
 _log = logger(__name__)
 
@@ -39,8 +39,6 @@ _TRIES = 3
 # Orphans that are removed before the table is asked again whether it has got one of them.
 _ASKED_AT_ONCE = 256
 _WAIT = 0.1
-_MIN_KEPT = "history.expire.min-snapshots-to-keep"
-_MAX_AGE = "history.expire.max-snapshot-age-ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +105,8 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
     if older_than is None and keep is not None:
         latest = 1 << 62
     now = int(time.time() * 1000)
-    least = int(properties.get(_MIN_KEPT, 1))
-    longest = int(properties[_MAX_AGE]) if _MAX_AGE in properties else None
+    least = number_property(properties, MIN_SNAPSHOTS, 1)
+    longest = number_property(properties, MAX_AGE, None)
 
     def limit(age_ms: int | None) -> int:
         return latest if age_ms is None else min(latest, now - age_ms)
@@ -145,16 +143,19 @@ def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
 def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
     """Keeps the history of a table short, so that commits stay cheap; the young stay for readers.
 
-    A failure is no concern of the commit that it comes after: files that are left are orphans.
+    A failure is logged, and no concern of the commit that it comes after, whose caller would make
+    it again: files that are left are orphans.
     """
     keep, older_than = _by_default(metadata)
     if keep is None:
         return metadata
-    with contextlib.suppress(OSError, NimbleError):
+    try:
         if expire(metadata, reload, keep, older_than).snapshots:
             newest = reload()
             if newest.head() == metadata.head():
                 return newest
+    except Exception as error:
+        _log.warning("%s: old snapshots were not expired: %s", ".".join(metadata.name), error)
     return metadata
 
 

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from nimblepy.schema.decimals import decimal_bytes, scaled
+
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Counts: TypeAlias = Literal["values", "nulls", "nans"]
 End: TypeAlias = Literal["lower", "upper"]
@@ -140,8 +142,7 @@ def comparable(kind: pa.DataType, stored: pa.Array) -> pa.Array:
     if pt.is_binary(wanted):
         return stored
     if pt.is_decimal(wanted):
-        exponent = -wanted.scale
-        found = [None if v is None else _unscaled(v, exponent) for v in stored.to_pylist()]
+        found = [None if v is None else _decimal(v, wanted.scale) for v in stored.to_pylist()]
         return pa.array(found, pa.decimal256(76, wanted.scale))
     width = 1 if pt.is_boolean(wanted) else wanted.bit_width // 8
     sizes = pc.binary_length(stored)
@@ -184,9 +185,8 @@ def _fixed_values(stored: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array(made, mask=mask)
 
 
-def _unscaled(stored: bytes, exponent: int) -> Decimal:
-    value = int.from_bytes(stored, "big", signed=True)
-    return Decimal((value < 0, tuple(map(int, str(abs(value)))), exponent))
+def _decimal(stored: bytes, scale: int) -> Decimal:
+    return scaled(int.from_bytes(stored, "big", signed=True), scale)
 
 
 def stored_bytes(kind: pa.DataType, value: Any) -> bytes:
@@ -194,9 +194,7 @@ def stored_bytes(kind: pa.DataType, value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, Decimal):
-        unscaled = int(value.scaleb(kind.scale))
-        bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
-        return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
+        return decimal_bytes(value, kind.scale)
     return np.array(value, dtype=kind.to_pandas_dtype()).astype(f"<{_code(kind)}").tobytes()
 
 

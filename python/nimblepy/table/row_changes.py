@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.types import SortKey
 from nimblepy.table import _iceberg as ice
-from nimblepy.table.batches import Batch, batch_is_done, batch_summary
+from nimblepy.table.batches import Batch, batch_is_done, batch_summary, staged_summary, were_staged
 from nimblepy.table.commit import Change
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.key_positions import KeyPositions, ascending
@@ -47,10 +47,15 @@ class RowChange(Change):
         inserted, updated, deleted: rows, once it is planned.
         batch: what it adds, where that is to be added once.
         owned: the new files were written for this change, and go with it.
+        staged: the files that others wrote and the caller gave.
+        named: gives paths that the table names by now; such files do not go. ``None``: no others
+            than this change know its files.
     """
 
     owned = True
     batch: Batch | None = None
+    staged: Sequence[DataFile] = ()
+    named: Callable[[], Container[str]] | None = None
 
     def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
         self.commit = ice.SnapshotCommit(operation)
@@ -73,8 +78,12 @@ class RowChange(Change):
         }
         if self.batch is not None:
             self.commit.summary |= batch_summary(self.batch)
+        if self.staged:
+            self.commit.summary |= staged_summary(self.staged)
 
     def is_done(self, metadata: ice.Metadata) -> bool:
+        if self.staged and were_staged(metadata, self.staged):
+            return True
         return self.batch is not None and batch_is_done(metadata, self.batch)
 
     @abstractmethod
@@ -88,7 +97,8 @@ class RowChange(Change):
     def remove(self, files: Sequence[DataFile]) -> None:
         """Removes files that were written for it, unless its commit is ``doubtful``."""
         if not self.commit.doubtful:
-            discard(files)
+            known = () if self.named is None else self.named()
+            discard([file for file in files if file.path not in known])
 
 
 class Append(RowChange):

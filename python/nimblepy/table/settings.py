@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import pyarrow as pa
 
@@ -26,8 +26,23 @@ _INDEXES = "nimblepy.indexes"
 _OPTIONS = "nimblepy.write-options"
 _TARGET = "write.target-file-size-bytes"
 _TARGET_BYTES = 256 << 20
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
+MAX_AGE = "history.expire.max-snapshot-age-ms"
 # Bits for each primary key of a file, so that a file without a key says so at once.
 _BLOOM_BITS = 10.0
+# Properties that are whole numbers, and the least that each may be.
+_NUMBERS = {
+    _TARGET: 1,
+    MIN_SNAPSHOTS: 1,
+    MAX_AGE: 0,
+    "write.metadata.previous-versions-max": 1,
+    "commit.retry.num-retries": 0,
+    "commit.retry.min-wait-ms": 0,
+    "commit.retry.max-wait-ms": 0,
+    "commit.retry.total-timeout-ms": 0,
+    "commit.manifest.target-size-bytes": 1,
+    "commit.manifest.min-count-to-merge": 0,
+}
 # Metadata files that are kept of a table, and many tries of commits beside many writers.
 _DEFAULTS = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -36,6 +51,7 @@ _DEFAULTS = {
 }
 
 Index = HashIndex | SortedIndex
+D = TypeVar("D")
 
 
 def settings(
@@ -57,6 +73,26 @@ def check_property(name: object, value: object) -> None:
         raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
     if name in (_FORMAT, _INDEXES, _OPTIONS, LAYOUT) or name == "format-version":
         raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
+    if name == ice.NAME_MAPPING:
+        ice.check_name_mapping(value)
+    elif name in _NUMBERS:
+        try:
+            right = int(value) >= _NUMBERS[name]
+        except ValueError:
+            right = False
+        if not right:
+            raise InvalidArgumentError(
+                f"properties: {name}: expected a whole number of at least {_NUMBERS[name]}, "
+                f"got {value!r}"
+            )
+
+
+def number_property(properties: Mapping[str, str], name: str, default: D) -> int | D:
+    """A property that is a whole number; where others wrote nonsense, the default."""
+    try:
+        return max(int(properties[name]), _NUMBERS[name])
+    except (KeyError, ValueError):
+        return default
 
 
 def _changed(options: WriteOptions) -> dict[str, Any]:
@@ -173,7 +209,7 @@ def target_of(metadata: ice.Metadata) -> Target:
         sort_order_id=metadata.sort_order_id,
         indexes=tuple(indexes),
         options=WriteOptions(**stored),
-        target_bytes=int(metadata.properties.get(_TARGET, _TARGET_BYTES)),
+        target_bytes=number_property(metadata.properties, _TARGET, _TARGET_BYTES),
         layout=layout,
         space=spaces[-1] if spaces else None,
         rows_before=_rows_before(metadata),

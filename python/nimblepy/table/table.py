@@ -24,7 +24,7 @@ from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.table import _iceberg as ice
 from nimblepy.table.adding import describe_files
 from nimblepy.table.arguments import paths_of
-from nimblepy.table.batches import Batch, batch_is_done, checked_batch
+from nimblepy.table.batches import Batch, batch_is_done, checked_batch, were_staged
 from nimblepy.table.changes import changes, changes_schema, steps
 from nimblepy.table.commit import Commit, run
 from nimblepy.table.compact import Compacting, compact
@@ -54,6 +54,7 @@ from nimblepy.table.otree.plot import plot
 from nimblepy.table.otree.sample import checked_fraction
 from nimblepy.table.otree.sample import sample as draw_sample
 from nimblepy.table.plan import SnapshotPlan
+from nimblepy.table.reachable import reachable_files
 from nimblepy.table.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.row_changes import (
     Append,
@@ -629,6 +630,9 @@ class Table(VersionedRows[FileSet]):
     ) -> Commit:
         """Commits files that other processes have written for this table, in one step.
 
+        A caller who does not know whether the table took them may commit the same files again:
+        they are part of it once.
+
         Args:
             files: what :func:`nimblepy.table.write.write_rows` gave there.
             mode: ``"append"``; ``"overwrite"``, of the rows that pass ``filter``, or of all;
@@ -639,14 +643,19 @@ class Table(VersionedRows[FileSet]):
                 part of the table; the files are removed.
 
         Raises:
-            As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and the
-            files are gone.
+            As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and those
+            of the files are gone that it does not name.
 
-        Cost: three files of metadata; with a primary key, the keys of the files are read.
+        Cost: three files of metadata; with a primary key, the keys of the files are read. Where
+            nothing is committed, all manifests are read before files are removed.
         """
         begin = time.perf_counter()
+        files = list(files)
         try:
             metadata = self._newest()
+            if were_staged(metadata, files):
+                self._move(metadata)
+                return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
             change = staged_change(
                 files,
                 metadata,
@@ -658,10 +667,16 @@ class Table(VersionedRows[FileSet]):
                 partition_overwrite,
             )
             change.batch = None if batch is None else checked_batch(batch)
+            change.staged, change.named = files, self._named_files
         except BaseException:
-            discard(files)
+            known = self._named_files()
+            discard([file for file in files if file.path not in known])
             raise
         return self._commit(change, begin)
+
+    def _named_files(self) -> set[str]:
+        """Paths of all that the newest metadata names."""
+        return {path for part in reachable_files(self._reload()) for path in part.to_pylist()}
 
     def has_batch(self, batch: Batch) -> bool:
         """Whether this batch, or a later one of its name, is part of the newest snapshot."""

@@ -23,6 +23,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.decimals import decimal_bytes, scaled, unscaled
 from nimblepy.schema.names import Path
 
 Apply: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -177,14 +178,8 @@ def _truncate(array: pa.Array, width: int) -> pa.Array:
 def _truncate_decimal(value: Decimal | None, width: int, kind: pa.DataType) -> Decimal | None:
     if value is None:
         return None
-    unscaled = _unscaled(value, kind.scale)
-    return Decimal(unscaled - unscaled % width).scaleb(-kind.scale)
-
-
-def _unscaled(value: Decimal, scale: int) -> int:
-    sign, digits, exponent = value.as_tuple()
-    whole: int = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
-    return -whole if sign else whole
+    whole = unscaled(value, kind.scale)
+    return scaled(whole - whole % width, kind.scale)
 
 
 # ------------------------------------------------------------------ buckets
@@ -196,7 +191,7 @@ def _bucket(array: pa.Array, count: int) -> pa.Array:
         values, mask = _numbers(array)
         return _array(_modulo(_murmur_longs(values), count), mask, pa.int32())
     if pt.is_decimal128(kind):
-        octets = [None if v is None else _decimal_bytes(v, kind.scale) for v in array.to_pylist()]
+        octets = [None if v is None else decimal_bytes(v, kind.scale) for v in array.to_pylist()]
         array = pa.array(octets, pa.binary())
     elif pt.is_string(kind) or pt.is_fixed_size_binary(kind):
         array = array.cast(pa.binary())
@@ -206,13 +201,6 @@ def _bucket(array: pa.Array, count: int) -> pa.Array:
     hashes = np.array([murmur(v) for v in coded.dictionary.to_pylist()] or [0], dtype=np.uint32)
     codes = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)
     return _array(_modulo(hashes[codes], count), mask, pa.int32())
-
-
-def _decimal_bytes(value: Decimal, scale: int) -> bytes:
-    """The unscaled value in as few bytes as it needs, big-endian."""
-    unscaled = _unscaled(value, scale)
-    bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
-    return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
 def _modulo(hashes: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
