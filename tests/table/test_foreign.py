@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import re
 import warnings
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,16 +29,30 @@ def extension(name: str) -> str | None:
     return str(found) if found.exists() else None
 
 
-def by_duckdb(table: nb.Table) -> pa.Table:
+def by_duckdb(table: nb.Table, where: str = "TRUE") -> pa.Table:
+    with duckdb_with_iceberg() as connection:
+        return connection.sql(_select(table, where)).to_arrow_table()
+
+
+def explained_by_duckdb(table: nb.Table, where: str) -> str:
+    with duckdb_with_iceberg() as connection:
+        rows = connection.sql(f"EXPLAIN ANALYZE {_select(table, where)}").fetchall()
+        return str(rows[0][1])
+
+
+def duckdb_with_iceberg() -> duckdb.DuckDBPyConnection:
     paths = [extension("avro"), extension("iceberg")]
     if None in paths:
         pytest.skip("no Iceberg extension for this DuckDB")
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        for path in paths:
-            connection.load_extension(path)
-        location = table.metadata_location.removeprefix("file://")
-        found = connection.sql(f"SELECT * FROM iceberg_scan('{location}')")
-        return found.to_arrow_table()
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    for path in paths:
+        connection.load_extension(path)
+    return connection
+
+
+def _select(table: nb.Table, where: str) -> str:
+    location = table.metadata_location.removeprefix("file://")
+    return f"SELECT * FROM iceberg_scan('{location}') WHERE {where}"
 
 
 def by_pyiceberg(table: nb.Table) -> pa.Table:
@@ -109,6 +125,24 @@ def test_others_read_our_parquet_tables(lake: nb.Catalog) -> None:
     check("days deleted")
     table.rollback(table.snapshots().column("snapshot_id")[0].as_py())
     check("rolled back")
+
+
+def test_duckdb_leaves_out_files_of_a_layout(tmp_path: Path) -> None:
+    """An OTree governs writing only: whoever reads the bounds of files leaves out the same ones."""
+    rng = np.random.default_rng(1)
+    data = pa.table({"x": rng.lognormal(3, 1, 4000), "y": rng.random(4000), "i": range(4000)})
+    table = nb.connect(tmp_path).create_table(
+        "a.b", data, layout=nb.OTree(["x", "y"], cube_rows=150), data_format="parquet"
+    )
+    table.append(data.slice(0, 500))
+    table.delete("i < 100")
+    box = "x BETWEEN 20 AND 25 AND y BETWEEN 0.5 AND 0.6"
+    assert ordered(by_duckdb(table)) == ordered(table.to_table())
+    assert ordered(by_duckdb(table, box)) == ordered(table.to_table(filter=box))
+    found = explained_by_duckdb(table, box)
+    files = re.search(r"Total Files Read: (\d+)", found)
+    assert files is not None, found
+    assert 0 < int(files[1]) < table.current.num_files / 3
 
 
 def test_we_read_their_tables(tmp_path: Path) -> None:

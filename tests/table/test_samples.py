@@ -18,6 +18,8 @@ import nimblepy as nb
 from nimblepy.table.otree.blocks import BLOBS, MOST_BLOBS, Blocks
 from nimblepy.table.otree.layouts import WEIGHT
 from nimblepy.table.otree.sample import Window
+from nimblepy.table.shipped import files_as_text, files_of_text
+from nimblepy.table.write import write_rows
 
 ROWS = 6_000
 
@@ -357,6 +359,30 @@ def test_writers_at_the_same_time(tmp_path: Any) -> None:
     cubes = table._metadata.cubes(table._snapshot)
     assert set(cubes.files) == {member.file.path for member in table.current.members}
     assert table.num_rows == ROWS + 9 * 40
+
+
+def test_described_files_keep_their_cubes(tmp_path: Any) -> None:
+    """Spark's tasks write files and describe them to the process that commits."""
+    table = make(tmp_path, OTREE)
+    files = write_rows(data(300, 9), table.write_target())
+    again = files_of_text(files_as_text(files))
+    assert [file.cubes for file in again] == [file.cubes for file in files]
+    table.commit_files(again)
+    assert set(live(table)) <= set(table._metadata.cubes(table._snapshot).files)
+    assert table.sample(1).num_rows == ROWS + 300
+
+
+def test_windows_that_hold_whole_files() -> None:
+    for seed in (None, *range(50)):
+        window = Window.of(0.3, seed)
+        least = np.random.default_rng(9).integers(-(1 << 31), 1 << 31, 200)
+        most = np.minimum(least + (1 << 29), (1 << 31) - 1)
+        inside = [
+            any(a <= x and y < b for a, b in window.ranges)
+            for x, y in zip(least, most, strict=True)
+        ]
+        assert window.holds(least, most).tolist() == inside
+        assert (window.meets(least, most) | ~window.holds(least, most)).all()
 
 
 def test_footers_repeat_the_cubes(tmp_path: Any) -> None:

@@ -660,13 +660,26 @@ def key_order(table: pa.Table, keys: Sequence[SortKey], reverse: bool) -> Positi
     encoded = [EncodedKeys(batch, keys) for batch in table.to_batches()]
     widths = {part.width for part in encoded if len(part)}
     if len(widths) == 1 and 0 not in widths:
-        fixed = np.concatenate([part.fixed() for part in encoded if len(part)])
+        fixed = _as_numbers(np.concatenate([part.fixed() for part in encoded if len(part)]))
         if not reverse:
             return np.argsort(fixed, kind="stable")
         return len(fixed) - 1 - np.argsort(fixed[::-1], kind="stable")[::-1]
     texts = [key for part in encoded for key in part.to_list()]
     order = sorted(range(len(texts)), key=texts.__getitem__, reverse=reverse)
     return np.array(order, dtype=np.int64)
+
+
+def _as_numbers(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Keys of one width as numbers in the same order, which sort faster, where eight bytes do."""
+    octets = keys.view(np.uint8).reshape(len(keys), keys.itemsize)
+    same = 0
+    while same < octets.shape[1] - 1 and (octets[:, same] == octets[0, same]).all():
+        same += 1
+    if octets.shape[1] - same > 8:
+        return keys
+    found = np.zeros((len(keys), 8), np.uint8)
+    found[:, 8 - (octets.shape[1] - same) :] = octets[:, same:]
+    return found.view(">u8").reshape(-1).astype(np.uint64)
 
 
 def _grouped(files: Positions, items: Positions) -> list[tuple[int, Positions]]:

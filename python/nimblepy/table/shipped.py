@@ -10,6 +10,7 @@ import base64
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast, get_args
 
@@ -23,6 +24,7 @@ from nimblepy.table.model import (
     FILE_FORMATS,
     Content,
     DataFile,
+    FileCubes,
     Metrics,
     PartitionField,
 )
@@ -33,7 +35,14 @@ _BOUNDS = ("lower", "upper")
 
 def files_as_text(files: Sequence[DataFile]) -> str:
     """Files with all that manifests say of them."""
-    return json.dumps([_plain_file(file) | _plain_metrics(file.metrics) for file in files])
+    return json.dumps(
+        [
+            _plain_file(file)
+            | _plain_metrics(file.metrics)
+            | {"cubes": None if file.cubes is None else file.cubes.to_json()}
+            for file in files
+        ]
+    )
 
 
 def files_of_text(text: str) -> list[DataFile]:
@@ -43,7 +52,13 @@ def files_of_text(text: str) -> list[DataFile]:
         InvalidArgumentError: the text is none of its results.
     """
     try:
-        return [_file(item, _metrics(item)) for item in json.loads(text)]
+        return [
+            replace(
+                _file(item, _metrics(item)),
+                cubes=None if item["cubes"] is None else FileCubes.from_json(item["cubes"]),
+            )
+            for item in json.loads(text)
+        ]
     except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise InvalidArgumentError(f"description of files: {error!r}") from error
 

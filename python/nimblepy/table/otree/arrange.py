@@ -103,7 +103,8 @@ def _gathered(pieces: Iterable[pa.Table], memory: int) -> Pieces:
     except BaseException:
         found.close()
         raise
-    if found.in_memory and len(found) > 1:
+    if found.in_memory and len(found):
+        # Rows of one array are taken in any order; of many they would be put together each time.
         whole = Pieces(memory)
         whole.add(pa.concat_tables(list(found)).combine_chunks())
         return whole

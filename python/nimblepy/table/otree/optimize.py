@@ -16,7 +16,7 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table.commit import Commit
 from nimblepy.table.compact import MOST_DELETED, Compaction, Group, write
 from nimblepy.table.fileset import FileSet
-from nimblepy.table.otree.arrange import Whole
+from nimblepy.table.otree.arrange import Whole, new_weights
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.otree.sample import known_cubes, sample
@@ -350,7 +350,8 @@ def survey(rows: FileSet, layout: OTree, cubes: Blocks) -> Survey:
     points = space.coordinates(some)
     places = interleaved(points)
     estimate = Estimate()
-    estimate.add(places, np.zeros(some.num_rows, np.int32))
+    # A sample has the lowest weights of all rows; which cubes there are says chance as well.
+    estimate.add(places, new_weights(some.num_rows, np.random.default_rng(0)))
     estimate.rows = rows.num_rows
     order = np.argsort(places)
     return Survey(Whole(space, estimate), np.column_stack(points)[order], places[order])

@@ -63,6 +63,13 @@ class Window:
             found |= (a <= most) & (least < b)
         return found
 
+    def holds(self, least: Numbers, most: Numbers) -> Mask:
+        """Where all weights between these are taken."""
+        found = np.zeros(len(least), np.bool_)
+        for a, b in self.ranges:
+            found |= (a <= least) & (most < b)
+        return found
+
     def node(self, schema: pa.Schema) -> Node:
         """The test of a row's weight."""
         column = f'"{WEIGHT}"'
@@ -106,16 +113,16 @@ def sample(
     by_weight = rows.reading.with_weights()
     members = rows.plan.members(parsed.conjuncts) if parsed is not None else rows.members
     window = Window.of(fraction, seed)
-    known, drawn = _with_weights(members, by_weight, cubes, window)
+    known, whole, drawn = _with_weights(members, by_weight, cubes, window)
     tables = []
     if len(known):
         test = window.node(by_weight.schema)
         node = test if parsed is None else all_of(parsed.node, test)
         taken = make_filter(node, by_weight.schema)
-        for member in known:
+        for i, member in enumerate(known):
             child, gone = by_weight.child(member.file), member.deleted()
             live = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
-            tables.append(_read(child, Where(taken, live), schema, names))
+            tables.append(_read(child, Where(parsed if whole[i] else taken, live), schema, names))
     for i in range(len(drawn)):
         part = FileSet(rows.reading, rows.plan, drawn.take([i]))
         tables.append(_read(part, _drawn(part, parsed, fraction, seed), schema, names))
@@ -145,19 +152,21 @@ def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Bloc
 
 def _with_weights(
     members: Members, by_weight: Reading, cubes: Blocks, window: Window
-) -> tuple[Members, Members]:
-    """(files with weights, some of which may be taken; files without weights)."""
+) -> tuple[Members, Mask, Members]:
+    """(files with weights, some of which may be taken; of which all are; files without any)."""
     paths = members.files.paths
     numbers = cubes.find(paths)
     if len(numbers) and int(numbers.min()) < 0:
         cubes, _ = known_cubes(members, by_weight, cubes)
         numbers = cubes.find(paths)
-    known = (numbers >= 0) & window.meets(*cubes.weights_at(numbers))
+    ends = cubes.weights_at(numbers)
+    known = (numbers >= 0) & window.meets(*ends)
+    whole = (numbers >= 0) & window.holds(*ends)
     drawn = np.zeros(len(members), np.bool_)
     for i in np.flatnonzero(numbers < 0).tolist():
         mine = known if _has_weights(by_weight.child(members[i].file)) else drawn
         mine[i] = True
-    return members.take(np.flatnonzero(known)), members.take(np.flatnonzero(drawn))
+    return members.take(np.flatnonzero(known)), whole[known], members.take(np.flatnonzero(drawn))
 
 
 def _opened(child: FixedRows) -> FixedRows:
