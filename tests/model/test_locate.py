@@ -15,6 +15,7 @@ import nimblepy as nb
 from dataset_files import make_dataset
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.files import locate
 
 _KEYS = st.none() | st.integers(-3, 12)
 _ROWS = st.lists(st.tuples(_KEYS, st.sampled_from(["a", "b", "\0", ""])), max_size=30)
@@ -23,6 +24,7 @@ INDEXES = {
     "hash": ([], [nb.HashIndex(["k", "s"])]),
     "sorted": ([], [nb.SortedIndex(["k", "s"])]),
 }
+_KEYED = pa.schema({"k": pa.int64(), "s": pa.string()})
 SCHEMA = pa.schema({"k": pa.int64(), "s": pa.string(), "file": pa.int64(), "row": pa.int64()})
 
 
@@ -148,3 +150,34 @@ def test_dictionaries_of_many_files(tmp_path: Path) -> None:
     found = rows.lookup([3, 2, 1, 0, 3])
     assert found.column("d").to_pylist() == ["x", "y", "z", "x", "x"]
     assert rows.get(1) == {"k": 1, "d": "z"}
+
+
+@given(
+    files=st.lists(_ROWS, min_size=1, max_size=6),
+    asked=st.lists(st.tuples(_KEYS, st.sampled_from(["a", "b", "\0", "x"])), max_size=6),
+    descending=st.booleans(),
+    width=st.integers(1, 2),
+    null_equals=st.booleans(),
+)
+def test_few_keys_are_searched_for_among_bounds(
+    tmp_path_factory: Any,
+    files: list[list[tuple[Any, str]]],
+    asked: list[tuple[Any, str]],
+    descending: bool,
+    width: int,
+    null_equals: bool,
+) -> None:
+    tables = [
+        pa.table({"k": [k for k, _ in rows], "s": [s for _, s in rows]}, schema=_KEYED)
+        for rows in files
+    ]
+    order = [nb.SortKey("k", descending=descending), "s"]
+    folder = str(tmp_path_factory.mktemp("dataset"))
+    data = make_dataset(folder, tables, order)
+    keys = probes_of(asked, width)
+    found = []
+    for few in (0, 1 << 40):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(locate, "_FEW", few)
+            found.append(data.lookup(keys, null_equals=null_equals, probe_row="at"))
+    assert found[0].equals(found[1])

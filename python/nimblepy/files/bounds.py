@@ -151,7 +151,10 @@ class FileBounds:
         found = self._cut.get(width)
         if found is None:
             lower, upper = (_fixed(array, self._width) for array in self._arrays)
-            reach = upper if self.disjoint else np.array(self._reach, dtype=upper.dtype)
+            reach = upper
+            if not self.disjoint:  # not kept as objects, of which there may be very many
+                reached = accumulate(self._arrays[1].to_pylist(), max)
+                reach = np.array(list(reached), dtype=upper.dtype)
             found = self._cut[width] = (_cut(lower, width), _cut(reach, width), _cut(upper, width))
         return found
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from nimblepy import _core
-from nimblepy.files.bounds import FileBounds
+from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.request import Keys
 from nimblepy.rows.rowset import Positions, RowSet
@@ -19,6 +19,8 @@ from nimblepy.schema.types import SortKey
 
 # Files whose indexes are held open for one call.
 _TOGETHER = 512
+# Files for each key from which on a search for each costs less than a look at all bounds.
+_FEW = 1024
 
 Child = Callable[[int], FixedRows]
 Deleted = Callable[[int], _core.RowBitmap | None]
@@ -57,6 +59,9 @@ class AskedKeys:
         self.files: Positions
         if self._bounds is None or cluster_by is None:
             self.files = np.arange(num_files, dtype=np.int64)
+        elif bounds is not None and len(keys) * _FEW <= num_files:
+            encoded = EncodedKeys(keys.batch([key.column for key in cluster_by]), cluster_by)
+            self.files = np.unique(bounds.candidates(encoded, encoded)[1])
         else:
             self.files = self._probes(tuple(cluster_by)).files(self._bounds)
 

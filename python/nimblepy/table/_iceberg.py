@@ -172,12 +172,12 @@ from nimblepy.schema.values import is_nan
 from nimblepy.table.avro import (
     BAD_BYTES,
     Source,
-    by_field_id,
     container,
     encoded_long,
     fields_by_id,
     read_container,
     records_of,
+    without_null,
 )
 from nimblepy.table.catalog_rows import CatalogRows, NameTaken
 from nimblepy.table.manifests import ManifestFiles, RawEntry, manifest_files
@@ -1272,12 +1272,12 @@ class Metadata:
                 f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is gone; "
                 "the snapshot has expired. Call refresh()"
             ) from error
-        fields = {
-            number: len(spec.fields) for number, spec in self.ice.metadata.specs().items()
-        }  # fmt: skip
+        specs = self.ice.metadata.specs()
+        fields = {number: len(spec.fields) for number, spec in specs.items()}
         with _decoding(snapshot.manifest_list, "manifest list"):
-            records = _records(data, snapshot.manifest_list)
-            found = [_plain_manifest(_listed(record, fields)) for record in records]
+            found = [
+                _plain_manifest(item) for item in _listed(data, snapshot.manifest_list, fields)
+            ]
         _lists.put(snapshot.manifest_list, found)
         return list(found)
 
@@ -1294,7 +1294,7 @@ class Metadata:
         data = self._read(manifest.path)
         spec = self._ice_spec(manifest.spec_id)
         with _decoding(manifest.path, "manifest"):
-            return [_entry(record, manifest.raw, spec) for record in _records(data, manifest.path)]
+            return list(_entries(data, manifest.raw, spec))
 
     def columns(self, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
         """The live files of each manifest, as columns.
@@ -1443,15 +1443,13 @@ def _decoding(path: str, what: str) -> Iterator[None]:
         raise CorruptFileError(f"{path}: not a {what}: {error!r}") from error
 
 
-def _records(data: bytes, path: str) -> Iterator[dict[int | None, Any]]:
-    """The records of an Avro file, by field ids."""
+def _records(data: bytes, path: str) -> tuple[Any, Iterator[Any]]:
+    """The schema of the records of an Avro file, and these."""
     container = read_container(data, new_decoder, _decompressor, path)
-    schema = container.schema
-    for record in records_of(container, Source(container.records, new_decoder)):
-        yield by_field_id(schema, record)
+    return container.schema, records_of(container, Source(container.records, new_decoder))
 
 
-# Types of values in memory of the fields of manifests and of their lists.
+# Types of values of the fields of manifests and of their lists, as they are read.
 _IN_MEMORY: dict[type[IcebergType], type] = {
     BinaryType: bytes,
     BooleanType: bool,
@@ -1460,84 +1458,112 @@ _IN_MEMORY: dict[type[IcebergType], type] = {
     ListType: list,
     MapType: dict,
     StringType: str,
-    StructType: dict,
+    StructType: tuple,
 }
 _LISTED = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION].fields
 _ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION].fields
 _FILE = DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields
 
 
-def _values(fields: Sequence[NestedField], record: Mapping[int | None, Any]) -> list[Any]:
-    """The values of a record in the order of fields of the specification.
+class _Fields:
+    """Takes the fields of the specification from records of a file, whose own fields may differ."""
 
-    Raises:
-        ValueError: one is missing, or of another type.
-    """
-    found = []
-    for item in fields:
-        value = record.get(item.field_id)
-        if value is None:
-            value = item.initial_default
-            if value is None and item.required:
-                raise ValueError(f"{item.name} is missing")
-        elif not isinstance(value, _IN_MEMORY[type(item.field_type)]):
-            raise ValueError(f"{item.name} is {value!r}, expected {item.field_type}")
-        elif isinstance(value, dict) and isinstance(item.field_type, MapType):
-            kind = _IN_MEMORY[type(item.field_type.value_type)]
-            if not all(type(k) is int and isinstance(v, kind) for k, v in value.items()):
+    def __init__(self, fields: Sequence[NestedField], schema: Any) -> None:
+        """``schema``: of the records, in Avro."""
+        own = fields_by_id(schema)
+        self._places = {number: i for i, (number, _) in enumerate(own)}
+        self._schemas = dict(own)
+        self._fields = [
+            (self._places.get(item.field_id), _IN_MEMORY[type(item.field_type)], item)
+            for item in fields
+        ]
+
+    def schema(self, number: int) -> Any:
+        """Of the values of a field."""
+        return without_null(self._schemas.get(number, "null"))
+
+    def of(self, record: Sequence[Any], number: int) -> Any:
+        """The value of a field that records have."""
+        return record[self._places[number]]
+
+    def __call__(self, record: Sequence[Any]) -> list[Any]:
+        """The values of a record.
+
+        Raises:
+            ValueError: one is missing, or of another type.
+        """
+        found = []
+        for place, kind, item in self._fields:
+            value = None if place is None else record[place]
+            if value is None:
+                value = item.initial_default
+                if value is None and item.required:
+                    raise ValueError(f"{item.name} is missing")
+            elif type(value) is not kind or (kind is dict and not _is_map(item, value)):
                 raise ValueError(f"{item.name} is {value!r}, expected {item.field_type}")
-        found.append(value)
-    return found
+            found.append(value)
+        return found
 
 
-def _listed(record: Mapping[int | None, Any], fields: Mapping[int, int]) -> ManifestFile:
-    """What a manifest list says of a manifest.
+def _is_map(item: NestedField, value: dict[Any, Any]) -> bool:
+    kind = _IN_MEMORY[type(cast(MapType, item.field_type).value_type)]
+    return all(type(k) is int and type(v) is kind for k, v in value.items())
+
+
+def _listed(data: bytes, path: str, specs: Mapping[int, int]) -> Iterator[ManifestFile]:
+    """What a manifest list says of manifests.
 
     Args:
-        fields: how many partition fields each spec has.
+        specs: how many fields each partition spec has.
     """
-    made = ManifestFile(*_values(_LISTED, record))
-    made[3] = ManifestContent(made.content)
-    if made.partition_spec_id not in fields:
-        raise ValueError(f"partition spec {made.partition_spec_id}, which the table has not")
-    for i in (1, *range(7, 13)):
-        if made[i] is not None and made[i] < 0:
-            raise ValueError(f"{_LISTED[i].name} is {made[i]}")
-    if made.partitions is not None:
-        summaries = [
-            PartitionFieldSummary(*_values(PARTITION_FIELD_SUMMARY_TYPE.fields, item))
-            for item in made.partitions
-        ]
-        if len(summaries) != fields[made.partition_spec_id]:
-            raise ValueError(f"{len(summaries)} partition fields, of {made.manifest_path}")
-        made[13] = summaries
-    return made
+    schema, records = _records(data, path)
+    fields = _Fields(_LISTED, schema)
+    partitions = fields.schema(507)
+    summary = None
+    if isinstance(partitions, dict):
+        summary = _Fields(PARTITION_FIELD_SUMMARY_TYPE.fields, without_null(partitions["items"]))
+    for record in records:
+        made = ManifestFile(*fields(record))
+        made[3] = ManifestContent(made.content)
+        if made.partition_spec_id not in specs:
+            raise ValueError(f"partition spec {made.partition_spec_id}, which the table has not")
+        for i in (1, *range(7, 13)):
+            if made[i] is not None and made[i] < 0:
+                raise ValueError(f"{_LISTED[i].name} is {made[i]}")
+        if made.partitions is not None and summary is not None:
+            if len(made.partitions) != specs[made.partition_spec_id]:
+                raise ValueError(f"{len(made.partitions)} partition fields: {made.manifest_path}")
+            made[13] = [PartitionFieldSummary(*summary(item)) for item in made.partitions]
+        yield made
 
 
-def _entry(
-    record: Mapping[int | None, Any], manifest: ManifestFile, spec: PartitionSpec
-) -> ManifestEntry:
-    """A file that a manifest lists, with what it inherits from the manifest."""
-    made = ManifestEntry(*_values(_ENTRY, record))
-    made.status = ManifestEntryStatus(made.status)
-    file = IceDataFile(*_values(_FILE, record[2]))
-    file[0] = DataFileContent(file.content)
-    file[2] = FileFormat(file.file_format)
-    values = record[2][102]
-    file[3] = Record(*(values[item.field_id] for item in spec.fields))
-    if file.record_count < 0 or file.file_size_in_bytes < 0:
-        raise ValueError(f"{file.record_count} rows, {file.file_size_in_bytes} bytes")
-    file.spec_id = manifest.partition_spec_id
-    made.data_file = file
-    if made.snapshot_id is None and manifest.added_snapshot_id is not None:
-        made.snapshot_id = manifest.added_snapshot_id
-    # Files that a commit adds have its number, and those of version 1 of the format none.
-    if manifest.sequence_number == 0 or made.status == ManifestEntryStatus.ADDED:
-        if made.sequence_number is None:
-            made.sequence_number = manifest.sequence_number
-        if made.file_sequence_number is None:
-            made.file_sequence_number = manifest.sequence_number
-    return made
+def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterator[ManifestEntry]:
+    """The files that a manifest lists, with what they inherit from the manifest."""
+    schema, records = _records(data, manifest.manifest_path)
+    fields = _Fields(_ENTRY, schema)
+    described = _Fields(_FILE, fields.schema(2))
+    partition = _Fields((), described.schema(102))
+    for record in records:
+        made = ManifestEntry(*fields(record))
+        made.status = ManifestEntryStatus(made.status)
+        file = IceDataFile(*described(fields.of(record, 2)))
+        file[0] = DataFileContent(file.content)
+        file[2] = FileFormat(file.file_format)
+        values = described.of(fields.of(record, 2), 102)
+        file[3] = Record(*(partition.of(values, item.field_id) for item in spec.fields))
+        if file.record_count < 0 or file.file_size_in_bytes < 0:
+            raise ValueError(f"{file.record_count} rows, {file.file_size_in_bytes} bytes")
+        file.spec_id = manifest.partition_spec_id
+        made.data_file = file
+        if made.snapshot_id is None and manifest.added_snapshot_id is not None:
+            made.snapshot_id = manifest.added_snapshot_id
+        # Files that a commit adds have its number, and those of version 1 of the format none.
+        if manifest.sequence_number == 0 or made.status == ManifestEntryStatus.ADDED:
+            if made.sequence_number is None:
+                made.sequence_number = manifest.sequence_number
+            if made.file_sequence_number is None:
+                made.file_sequence_number = manifest.sequence_number
+        yield made
 
 
 def _total(added: int | None, existing: int | None) -> int:

@@ -96,6 +96,25 @@ class Source:
         if not 0 <= count <= left:
             raise EOFError(f"{count} bytes or items at {self.tell()}, of {self._size} bytes")
 
+    def ints_into(self, count: int, found: list[int]) -> None:
+        """Reads ``count`` numbers."""
+        self._has(count)
+        found.extend(self._decoder.read_ints(count))
+
+    def pairs_into(self, count: int, keys: list[int], values: list[bytes]) -> None:
+        """Reads ``count`` numbers, each with bytes."""
+        self._has(2 * count)
+        # Where all bytes are, behind the numbers: so it is never read farther than twice the size.
+        left = self._size - self.tell() - 2 * count
+        read_int, read = self._decoder.read_int, self._decoder.read
+        for _ in range(count):
+            keys.append(read_int())
+            length = read_int()
+            left -= length
+            if length < 0 or left < 0:
+                raise EOFError(f"{length} bytes at {self.tell()}, of {self._size} bytes")
+            values.append(read(length))
+
     def read(self, count: int) -> bytes:
         self._has(count)
         return self._decoder.read(count)
@@ -105,10 +124,6 @@ class Source:
 
     def read_utf8(self) -> str:
         return self.read(self.read_int()).decode()
-
-    def read_ints(self, count: int) -> list[int]:
-        self._has(count)
-        return list(self._decoder.read_ints(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +189,10 @@ def _container(
         parts.append(part if undo is None else _undone(undo, part))
         total += count
     schema = json.loads(metadata["avro.schema"])
-    return Container(metadata, schema, b"".join(parts), total)
+    records = b"".join(parts)
+    if total > len(records):
+        raise ValueError(f"{total} records in {len(records)} bytes")
+    return Container(metadata, schema, records, total)
 
 
 def _undone(undo: Callable[[bytes], bytes], part: bytes) -> bytes:
@@ -238,19 +256,12 @@ def records_of(container: Container, source: Source) -> Iterator[Any]:
     source.at_end()
 
 
-def by_field_id(schema: Any, value: Any) -> Any:
-    """A value as it was read, with each record in it as a dict by Iceberg's field ids."""
+def without_null(schema: Any) -> Any:
+    """The schema of values that are there."""
     if isinstance(schema, list):
         others = [item for item in schema if item != "null"]
-        return value if value is None or len(others) != 1 else by_field_id(others[0], value)
-    if not isinstance(schema, dict):
-        return value
-    if schema["type"] == "record":
-        fields = zip(fields_by_id(schema), value, strict=True)
-        return {number: by_field_id(kind, item) for (number, kind), item in fields}
-    if schema["type"] == "array" and schema.get("logicalType") != "map":
-        return [by_field_id(schema["items"], item) for item in value]
-    return value
+        return others[0] if len(others) == 1 else schema
+    return schema
 
 
 def reader_of(schema: Any, source: Source) -> Reader:
@@ -259,7 +270,7 @@ def reader_of(schema: Any, source: Source) -> Reader:
     Maps whose keys are field ids are dicts, whichever of Avro's ways they are written in.
     """
     if isinstance(schema, list):
-        return _union([reader_of(item, source) for item in schema], schema, source)
+        return union_reader([reader_of(item, source) for item in schema], schema, source)
     if isinstance(schema, str):
         return _primitive(schema, source)
     kind = schema["type"]
@@ -296,7 +307,8 @@ def _primitive(name: str, source: Source) -> Reader:
     return known[name]
 
 
-def _union(readers: list[Reader], schema: list[Any], source: Source) -> Reader:
+def union_reader(readers: Sequence[Reader], schema: Sequence[Any], source: Source) -> Reader:
+    """What reads values of one of some schemas."""
     read_int = source.read_int
     if len(readers) == 2 and "null" in schema:
         null = schema.index("null")
@@ -333,40 +345,16 @@ def _record(readers: list[Reader]) -> Reader:
 
 def _array(schema: Any, source: Source) -> Reader:
     items = schema["items"]
-    if isinstance(items, dict) and schema.get("logicalType") == "map":
-        kinds = [item["type"] for item in items["fields"]]
-        if kinds == ["int", "bytes"]:
-            return _int_bytes(source)
-        if kinds in (["int", "long"], ["int", "int"]):
-            return _int_ints(source)
-        return _items(reader_of(items, source), dict, source)
-    return _items(reader_of(items, source), list, source)
+    make = list if map_items(schema) is None else dict
+    return _items(reader_of(items, source), make, source)
 
 
-def _int_bytes(source: Source) -> Reader:
-    read_int, read = source.read_int, source.read
-
-    def read_map() -> dict[int, bytes]:
-        found: dict[int, bytes] = {}
-        while count := read_int():
-            for _ in range(source.count(count)):
-                key = read_int()
-                found[key] = read(read_int())
-        return found
-
-    return read_map
-
-
-def _int_ints(source: Source) -> Reader:
-    read_int, read_ints = source.read_int, source.read_ints
-
-    def read_map() -> dict[int, int]:
-        pairs: list[int] = []
-        while count := read_int():
-            pairs += read_ints(2 * source.count(count))
-        return dict(zip(pairs[::2], pairs[1::2], strict=True))
-
-    return read_map
+def map_items(schema: Any) -> list[Any] | None:
+    """Schemas of keys and values of a map with keys that are no texts; ``None``: it is no map."""
+    if not isinstance(schema, dict) or schema["type"] != "array":
+        return None
+    is_map = schema.get("logicalType") == "map" and isinstance(schema["items"], dict)
+    return [item["type"] for item in schema["items"]["fields"]] if is_map else None
 
 
 def _items(read: Reader, make: Callable[[list[Any]], Any], source: Source) -> Reader:

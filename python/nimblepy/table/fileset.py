@@ -140,13 +140,15 @@ class FileSet(MemberRows):
 
 def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | None]:
     """Members by the first key that they can have, with the bounds of their keys."""
-    paths = members.files.paths
     if not reading.cluster_by or not len(members):
-        return members.take(_order([paths])), None
+        return members.take(_order([members.files.paths])), None
     lower, upper = key_ends(reading, members)
-    order = _order([lower, upper, paths])
+    order = _order([lower, upper])
     at = pa.array(order)
-    return members.take(order), FileBounds(lower.take(at), upper.take(at))
+    lower, upper = lower.take(at), upper.take(at)
+    if len(order) > 1:
+        _order_equals(order, lower, upper, members)
+    return members.take(order), FileBounds(lower, upper)
 
 
 def _order(columns: list[pa.Array]) -> Positions:
@@ -155,6 +157,19 @@ def _order(columns: list[pa.Array]) -> Positions:
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
     found: Positions = order.to_numpy().astype(np.int64)
     return found
+
+
+def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: Members) -> None:
+    """Puts files with the same keys in the order of their paths, which few are asked for so."""
+    same = _truth(
+        pc.and_(pc.equal(lower[1:], lower[:-1]), pc.equal(upper[1:], upper[:-1]))
+    )  # fmt: skip
+    if not same.any():
+        return
+    equal = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    group = np.cumsum(np.append(True, ~same))[equal]
+    paths = members.files.paths_of(order[equal])
+    order[equal] = order[equal][_order([pa.array(group), paths])]
 
 
 def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.BinaryArray]:

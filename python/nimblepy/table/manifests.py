@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from nimblepy.table.avro import (
     fields_by_id,
     reader_of,
 )
+from nimblepy.table.maps import Maps, MapsReader
 from nimblepy.table.model import Content, DataFile, Entry, Metrics
 from nimblepy.table.pruning import Counts, End, comparable, partition_array
 
@@ -76,6 +78,10 @@ class FileColumns(ABC):
     def paths(self) -> pa.Array:
         """string"""
 
+    def paths_of(self, files: Numbers) -> pa.Array:
+        """Of some of them."""
+        return self.paths.take(pa.array(files))
+
     @property
     @abstractmethod
     def manifest_numbers(self) -> Numbers:
@@ -96,7 +102,12 @@ class ManifestFiles(FileColumns):
     """The live files of one manifest."""
 
     def __init__(
-        self, path: str, spec_id: int, sequences: Numbers, columns: dict[int, list[Any]]
+        self,
+        path: str,
+        spec_id: int,
+        sequences: Numbers,
+        columns: dict[int, list[Any]],
+        metrics: dict[str, Maps],
     ) -> None:
         """``columns`` by field id of the data file, Python values of each file."""
         self.path = path
@@ -115,18 +126,15 @@ class ManifestFiles(FileColumns):
         codes = [known.setdefault(value, len(known)) for value in columns[_PARTITION]]
         self._partitions = list(known)
         self._codes = np.array(codes, dtype=np.int32)
-        self._metrics = {
-            what: _by_number(columns.get(number), pa.int64() if what in _COUNTED else pa.binary())
-            for what, number in _MAPS.items()
-        }
+        self._metrics = metrics
         self._bounds: dict[tuple[str, int, pa.DataType], pa.Array] = {}
         self.derived = {}
 
     @property
     def num_bytes(self) -> int:
         """Of memory, roughly."""
-        arrays = [item for columns in self._metrics.values() for item in columns.values()]
-        return 40 * self.num_files + int(self._paths.nbytes) + sum(int(a.nbytes) for a in arrays)
+        maps = sum(item.num_bytes for item in self._metrics.values())
+        return 40 * self.num_files + int(self._paths.nbytes) + maps
 
     @property
     def paths(self) -> pa.Array:
@@ -145,16 +153,15 @@ class ManifestFiles(FileColumns):
         return self._sort_orders
 
     def counts(self, what: Counts, number: int) -> pa.Array | None:
-        return self._metrics[what].get(number)
+        return self._metrics[what].column(number)
 
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
-        stored = self._metrics[end].get(number)
-        if stored is None:
+        if number not in self._metrics[end].numbers:
             return None
         known = self._bounds.get((end, number, kind))
         if known is None:
             try:
-                known = comparable(kind, stored)
+                known = comparable(kind, self._metrics[end].column(number))
             except ValueError as error:
                 raise CorruptFileError(f"{self.path}: column {number}: {error}") from error
             self._bounds[end, number, kind] = known
@@ -165,10 +172,7 @@ class ManifestFiles(FileColumns):
         return partition_array(values, kind).take(pa.array(self._codes))
 
     def entry(self, file: int) -> Entry:
-        metrics: dict[str, Any] = {}
-        for what, columns in self._metrics.items():
-            values = ((number, column[file].as_py()) for number, column in columns.items())
-            metrics[what] = {number: value for number, value in values if value is not None}
+        metrics: dict[str, Any] = {what: maps.of(file) for what, maps in self._metrics.items()}
         described = DataFile(
             path=self._paths[file].as_py(),
             format=self._formats[file].as_py().upper(),
@@ -183,7 +187,13 @@ class ManifestFiles(FileColumns):
         return Entry(described, int(self.sequences[file]), self.path)
 
 
-_COUNTED = ("values", "nulls", "nans")
+_KINDS: dict[str, pa.DataType] = {
+    "values": pa.int64(),
+    "nulls": pa.int64(),
+    "nans": pa.int64(),
+    "lower": pa.binary(),
+    "upper": pa.binary(),
+}
 # Later than every commit.
 _NEVER = 1 << 62
 
@@ -198,18 +208,12 @@ def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFil
         _BYTES: [file.bytes for file in files],
         _SORT_ORDER: [file.sort_order_id for file in files],
     }
-    for what, number in _MAPS.items():
-        columns[number] = [dict(getattr(file.metrics, what)) for file in files]
-    return ManifestFiles("", spec_id, np.full(len(files), _NEVER, dtype=np.int64), columns)
-
-
-def _by_number(maps: list[dict[int, Any] | None] | None, kind: pa.DataType) -> dict[int, pa.Array]:
-    """Maps by field id, one of each file, as one array for each field id."""
-    if maps is None:
-        return {}
-    whole = [item or {} for item in maps]
-    numbers = sorted({number for item in whole for number in item})
-    return {number: pa.array([item.get(number) for item in whole], kind) for number in numbers}
+    sequences = np.full(len(files), _NEVER, dtype=np.int64)
+    metrics = {
+        what: Maps.from_dicts([getattr(file.metrics, what) for file in files], kind)
+        for what, kind in _KINDS.items()
+    }
+    return ManifestFiles("", spec_id, sequences, columns, metrics)
 
 
 def manifest_files(
@@ -247,61 +251,54 @@ def _decoded(
     inherited: int,
     raw: list[RawEntry] | None,
 ) -> ManifestFiles:
-    readers, file_readers = entry_readers(container.schema, source)
-    wanted = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER, *_MAPS.values()}
-    columns: dict[int, list[Any]] = {
-        number: [] for number, _ in file_readers if number is not None and number in wanted
-    }
-    before = [(number, read) for number, read in readers[: _at(readers)]]
-    after = [(number, read) for number, read in readers[_at(readers) + 1 :]]
-    read_file = [read for _, read in file_readers]
-    keep = [
-        (i, columns[number].append)
-        for i, (number, _) in enumerate(file_readers)
-        if number in columns
-    ]
+    fields = fields_by_id(container.schema)
+    place = next((i for i, (number, _) in enumerate(fields) if number == _DATA_FILE), None)
+    if place is None:
+        raise ValueError("its entries have no data file")
+    readers = [(number, reader_of(kind, source)) for number, kind in fields if number != _DATA_FILE]
+    before, after = readers[:place], readers[place:]
+    maps = {number: MapsReader(_KINDS[what]) for what, number in _MAPS.items()}
+    wanted = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER}
+    columns: dict[int, list[Any]] = {}
+    file_readers: list[tuple[Reader, Callable[[Any], None]]] = []
+    for number, kind in fields_by_id(fields[place][1]):
+        if number in maps:
+            file_readers.append((maps[number].reader_of(kind, source), maps[number].end))
+        elif number in wanted:
+            columns[number] = []
+            file_readers.append((reader_of(kind, source), columns[number].append))
+        else:
+            other = MapsReader(pa.int64())
+            file_readers.append((other.reader_of(kind, source), other.forget))
     sequences: list[int] = []
+    live: list[bool] = []
     for _ in range(container.count):
         head = {number: read() for number, read in before}
         begin = source.tell()
-        values = [read() for read in read_file]
+        for read, keep in file_readers:
+            keep(read())
         end = source.tell()
         if after:
             head |= {number: read() for number, read in after}
         source.check()
-        if head[_STATUS] == _DELETED:
-            continue
-        for i, append in keep:
-            append(values[i])
+        status = head[_STATUS]
+        live.append(status != _DELETED)
         found = head.get(_SEQUENCE)
         if found is None:
-            found = inherited if head[_STATUS] == _ADDED else 0
+            found = inherited if status == _ADDED else 0
         sequences.append(found)
-        if raw is not None:
+        if raw is not None and live[-1]:
             same = head.get(_FILE_SEQUENCE)
             own = found if same is None else same
             raw.append((head.get(_SNAPSHOT), found, own, container.records[begin:end]))
     source.at_end()
-    return ManifestFiles(path, spec_id, np.array(sequences, dtype=np.int64), columns)
-
-
-def _at(readers: list[tuple[int | None, Reader]]) -> int:
-    """Where the data file is among the fields of an entry."""
-    return next(i for i, (number, _) in enumerate(readers) if number == _DATA_FILE)
-
-
-def entry_readers(
-    schema: Any, source: Source
-) -> tuple[list[tuple[int | None, Reader]], list[tuple[int | None, Reader]]]:
-    """(field id, reader) of the fields of an entry, and of those of its data file."""
-    fields = fields_by_id(schema)
-    found = dict(fields).get(_DATA_FILE)
-    if found is None:
-        raise ValueError("its entries have no data file")
-    return (
-        [(number, reader_of(item, source)) for number, item in fields],
-        [(number, reader_of(item, source)) for number, item in fields_by_id(found)],
-    )
+    metrics = {what: maps[number].result(container.count) for what, number in _MAPS.items()}
+    order = np.array(sequences, dtype=np.int64)
+    if not all(live):
+        columns = {number: list(compress(values, live)) for number, values in columns.items()}
+        metrics = {what: item.filter(np.array(live)) for what, item in metrics.items()}
+        order = order[live]
+    return ManifestFiles(path, spec_id, order, columns, metrics)
 
 
 class Selection:
@@ -357,6 +354,15 @@ class Selection:
     def paths(self) -> pa.Array:
         return self.arrays([part.paths for part in self.parts])
 
+    def paths_of(self, files: Numbers) -> pa.Array:
+        """Of some of them, in any order. Cost: reads those alone."""
+        some = self.take(files)
+        found = [part.paths_of(some.row[some.part == i]) for i, part in enumerate(some.parts)]
+        order = np.argsort(some.part, kind="stable")
+        at = np.empty(len(order), dtype=np.int64)
+        at[order] = np.arange(len(order))
+        return pa.chunked_array(found, pa.string()).take(pa.array(at)).combine_chunks()
+
     def gather(self, columns: Sequence[np.ndarray[Any, Any]], kind: Any) -> Any:
         """A column of the files, of a numpy type, from those of all parts."""
         found = np.zeros(len(self), dtype=kind)
@@ -368,6 +374,9 @@ class Selection:
         """A column of the files, from those of all parts."""
         if not columns:
             return pa.nulls(0)
+        if len(columns) == 1:
+            whole = len(columns[0]) == len(self) and (self.row == np.arange(len(self))).all()
+            return columns[0] if whole else columns[0].take(pa.array(self.row))
         starts = np.cumsum([0, *(len(part) for part in columns)])
         at = pa.array(starts[self.part] + self.row)
         return pa.chunked_array(columns).take(at).combine_chunks()

@@ -146,7 +146,7 @@ class SnapshotPlan:
             self._manifests = [item for item in found if item.files]
         return self._manifests
 
-    @property
+    @cached_property
     def has_deletes(self) -> bool:
         return any(manifest.deletes for manifest in self.manifests)
 

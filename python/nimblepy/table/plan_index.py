@@ -477,6 +477,15 @@ class IndexFiles(FileColumns):
     def paths(self) -> pa.Array:
         return self.column("path")
 
+    def paths_of(self, files: Numbers) -> pa.Array:
+        if "path" in self._columns:
+            return super().paths_of(files)
+        order = np.argsort(files, kind="stable")
+        rows = RowSet(self._rows.expand().begin[files[order]])
+        at = np.empty(len(order), dtype=np.int64)
+        at[order] = np.arange(len(order))
+        return self._read(rows, ("path",))["path"].take(pa.array(at))
+
     @property
     def manifest_numbers(self) -> Numbers:
         found = _numbers(self.column("manifest")).astype(np.int64)
