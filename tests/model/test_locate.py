@@ -179,5 +179,6 @@ def test_few_keys_are_searched_for_among_bounds(
     for few in (0, 1 << 40):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(locate, "_FEW", few)
-            found.append(data.lookup(keys, null_equals=null_equals, probe_row="at"))
+            rows = data.lookup(keys, on=["k", "s"][:width], null_equals=null_equals, probe_row="at")
+            found.append(rows)
     assert found[0].equals(found[1])

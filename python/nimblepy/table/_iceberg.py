@@ -1505,7 +1505,7 @@ class _Fields:
         return found
 
 
-def _is_map(item: NestedField, value: dict[Any, Any]) -> bool:
+def _is_map(item: NestedField, value: Any) -> bool:
     kind = _IN_MEMORY[type(cast(MapType, item.field_type).value_type)]
     return all(type(k) is int and type(v) is kind for k, v in value.items())
 
