@@ -182,7 +182,10 @@ def random_filters(table: Table, rng: random.Random, count: int) -> list[Any]:
     return [parse_filter(_predicate(leaves, rng), table.schema) for _ in range(count)]
 
 
-@pytest.mark.parametrize("seed", range(10))
+_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 300)]
+
+
+@pytest.mark.parametrize("seed", [*range(10), *_SEEDS])
 def test_files_are_left_out_as_by_the_library(lake: nb.Catalog, seed: int) -> None:
     rng = random.Random(seed)
     table = random_table(lake, rng)

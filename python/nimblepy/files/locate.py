@@ -61,7 +61,8 @@ class AskedKeys:
             self.files = np.arange(num_files, dtype=np.int64)
         elif bounds is not None and len(keys) * _FEW <= num_files:
             encoded = EncodedKeys(keys.batch([key.column for key in cluster_by]), cluster_by)
-            self.files = np.unique(bounds.candidates(encoded, encoded)[1])
+            found = bounds.candidates(encoded, encoded)[1]
+            self.files = found if len(keys) == 1 else np.unique(found)
         else:
             self.files = self._probes(tuple(cluster_by)).files(self._bounds)
 
