@@ -63,9 +63,9 @@ def ways(files: int, reads_of_index: int | None = None) -> Iterator[Way]:
     of_week = math.ceil(manifests * WEEK / DAYS) + 1
     yield Way("list all names, page after page", (1,) * math.ceil(files / PAGE))
     yield Way(f"list {DAYS} directories", (DAYS,) * pages)
-    yield Way("the same, and the footers of all files", ((DAYS,) * pages) + (files, files))
+    yield Way("the same, and the footers of all files", (DAYS,) * pages + (files,))
     yield Way(
-        f"list the {WEEK} directories, and the footers", ((WEEK,) * pages) + (WEEK * per_day,) * 2
+        f"list the {WEEK} directories, and the footers", ((WEEK,) * pages) + (WEEK * per_day,)
     )
     yield Way("manifests of neighbouring days", (1, 1, of_week))
     yield Way("manifests that each have all days", (1, 1, manifests))

@@ -20,7 +20,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
-from nimblepy.table.manifests import FileColumns, Numbers
+from nimblepy.table.manifests import MANY, FileColumns, Numbers
 from nimblepy.table.members import MemberRows, Reading
 from nimblepy.table.plan import Members, SnapshotPlan
 from nimblepy.table.pruning import End, Mask, comparable, original, storage
@@ -145,7 +145,8 @@ def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | 
     lower, upper = key_ends(reading, members)
     order = _order([lower, upper])
     at = pa.array(order)
-    lower, upper = lower.take(at), upper.take(at)
+    lower = lower.take(at)
+    upper = upper.take(at)
     if len(order) > 1:
         _order_equals(order, lower, upper, members)
     return members.take(order), FileBounds(lower, upper)
@@ -172,34 +173,38 @@ def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: M
     order[equal] = order[equal][_order([pa.array(group), paths])]
 
 
+_Fields = Sequence[tuple[SortKey, pa.DataType, int]]
+
+
 def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     """Encoded keys that no key of each file comes before, and after."""
-    return (
-        _encoded_ends(reading, members, first=True),
-        _encoded_ends(reading, members, first=False),
-    )
-
-
-def _encoded_ends(reading: Reading, members: Members, *, first: bool) -> pa.BinaryArray:
-    """An encoded key that no key of each file comes before, or after."""
     columns = [resolve_column(reading.schema, key.column) for key in reading.cluster_by]
     fields = [
         (key, column.type, field_id_at(reading.schema, column.path))
         for key, column in zip(reading.cluster_by, columns, strict=True)
     ]
-    what = (_encoded_ends, first, *(((k.descending, k.nulls_first), t, n) for k, t, n in fields))
-    parts = []
-    for part in members.files.parts:
-        known = part.derived.get(what)
-        if known is None:
-            known = part.derived[what] = _encoded(part, fields, first)
-        parts.append(known)
-    return members.files.arrays(parts)
+    ends = [_part_ends(part, fields) for part in members.files.parts]
+    lower, upper = [lower for lower, _ in ends], [upper for _, upper in ends]
+    return members.files.arrays(lower), members.files.arrays(upper)
 
 
-def _encoded(
-    files: FileColumns, fields: Sequence[tuple[SortKey, pa.DataType, int]], first: bool
-) -> pa.BinaryArray:
+def _part_ends(part: FileColumns, fields: _Fields) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    what = (_part_ends, *(((k.descending, k.nulls_first), t, n) for k, t, n in fields))
+    known: tuple[pa.BinaryArray, pa.BinaryArray] | None = part.derived.get(what)
+    if known is None:
+        known = _all_ends(part, fields, first=True), _all_ends(part, fields, first=False)
+        if part.num_files <= MANY:
+            part.derived[what] = known
+    return known
+
+
+def _all_ends(part: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryArray:
+    found = [_encoded(piece, fields, first=first) for piece in part.pieces()]
+    return found[0] if len(found) == 1 else pa.concat_arrays(found)
+
+
+def _encoded(files: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryArray:
+    """An encoded key that no key of each file comes before, or after."""
     known = np.ones(files.num_files, dtype=np.bool_)
     arrays = []
     for key, kind, number in fields:

@@ -26,6 +26,9 @@ from nimblepy.table.pruning import Counts, End, comparable, partition_array
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
+# More files than these are very many: of them not all that is known is in memory at once.
+MANY = 1 << 16
+
 # Field ids of Iceberg's specification, in the schema of a manifest entry.
 _STATUS, _SNAPSHOT, _SEQUENCE, _FILE_SEQUENCE, _DATA_FILE = 0, 1, 3, 4, 2
 _CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 104
@@ -81,6 +84,10 @@ class FileColumns(ABC):
     def paths_of(self, files: Numbers) -> pa.Array:
         """Of some of them."""
         return self.paths.take(pa.array(files))
+
+    def pieces(self) -> Iterator[FileColumns]:
+        """The same files, of which no more than ``MANY`` are in memory at a time."""
+        yield self
 
     @property
     @abstractmethod
@@ -317,9 +324,10 @@ class Selection:
     @classmethod
     def of(cls, parts: Sequence[FileColumns], rows: Sequence[Numbers]) -> Selection:
         """Files ``rows`` of each part."""
-        part = np.repeat(np.arange(len(parts), dtype=np.int64), [len(item) for item in rows])
-        row = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
-        return cls(parts, part, row.astype(np.int64))
+        # Half as wide as they could be, since there may be a million.
+        part = np.repeat(np.arange(len(parts), dtype=np.int32), [len(item) for item in rows])
+        row = np.concatenate([item.astype(np.int32, copy=False) for item in rows] or [part])
+        return cls(parts, cast(Numbers, part), cast(Numbers, row))
 
     def beside(self, part: FileColumns) -> Selection:
         """These, then all files of another part."""

@@ -188,7 +188,7 @@ class SnapshotPlan:
         found = _manifests.get(self._metadata, [*others, *deletes])
         indexed, unread = plan_index.files_of(self._metadata, index, answering, pruner)
         parts += indexed
-        rows += [np.arange(part.num_files) for part in indexed]
+        rows += [np.arange(part.num_files, dtype=np.int32) for part in indexed]
         if unread:
             found = itertools.chain(_manifests.get(self._metadata, unread), found)
         for part in itertools.islice(found, len(unread) + len(others)):

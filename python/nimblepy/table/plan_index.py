@@ -15,7 +15,7 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.schema.types import SortKey
 from nimblepy.table import _iceberg as ice
-from nimblepy.table.manifests import FileColumns, Numbers
+from nimblepy.table.manifests import MANY, FileColumns, Numbers
 from nimblepy.table.model import PLAN_INDEX, DataFile, Entry, Manifest, Metrics, Snapshot
 from nimblepy.table.places import readable_path
 from nimblepy.table.pruning import (
@@ -59,8 +59,7 @@ _HEADER = "nimblepy.plan-index"
 _VERSION = 1
 # Indexes that a process keeps open.
 _KEPT = 16
-# Files whose descriptions are all kept, and how many are read together otherwise.
-_DESCRIBED_AT_ONCE = 1 << 16
+# Files that are described together.
 _WINDOW = 64
 # A part is at least so many times as large as the next one; and there are at most so many.
 _RATIO = 4
@@ -172,11 +171,9 @@ def write_index(
 
 def _per_manifest(numbers: Numbers, rows: Numbers, count: int) -> tuple[Numbers, Numbers]:
     """Files of each manifest, and rows of these."""
-    files = np.bincount(numbers, minlength=count)
-    order = np.argsort(numbers, kind="stable")
-    before = np.concatenate(([0], np.cumsum(rows[order])))
-    ends = np.cumsum(files)
-    return files, before[ends] - before[ends - files]
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, numbers, rows)
+    return np.bincount(numbers, minlength=count), sums
 
 
 def _has_gaps(column: pa.ChunkedArray) -> bool:
@@ -273,14 +270,16 @@ class IndexPart:
             live[self.manifests[manifest.path][0]] = True
         for spec_id in sorted({manifest.spec_id for manifest in manifests}):
             fields = metadata.partition_types()[spec_id]
-            expression = pc.field("spec") == spec_id
+            rows = self.file.current.all_rows()
             if pruner is not None:
-                more = self._expression(pruner.partition_test(spec_id), fields)
-                expression = expression if more is None else expression & more
-                more = self._expression(pruner.metrics_test, None)
-                expression = expression if more is None else expression & more
-            filter: ParsedFilter = parse_filter(expression, self.file.schema)
-            rows = self.file.current.find(Where(filter, self.file.current.all_rows()))
+                expression = pc.field("spec") == spec_id
+                for more in (
+                    self._expression(pruner.partition_test(spec_id), fields),
+                    self._expression(pruner.metrics_test, None),
+                ):
+                    expression = expression if more is None else expression & more
+                filter: ParsedFilter = parse_filter(expression, self.file.schema)
+                rows = self.file.current.find(Where(filter, rows))
             part = IndexFiles(self, spec_id, fields, rows)
             keep = part.column("spec").to_numpy() == spec_id
             if not live.all():
@@ -297,6 +296,8 @@ class IndexPart:
                 found.append(part)
         if pruner is None:
             self._check(found, manifests)
+            for part in found:
+                part.release()
         return found
 
     def _check(self, found: Sequence[IndexFiles], manifests: Sequence[Manifest]) -> None:
@@ -424,8 +425,22 @@ class IndexFiles(FileColumns):
         Raises:
             OSError, NimbleError: it cannot be read.
         """
-        if self._count <= _DESCRIBED_AT_ONCE:
+        if self._count <= MANY:
             self.load(self._described)
+
+    def release(self) -> None:
+        """Forgets what was read, of very many files."""
+        if self._count > MANY:
+            self._columns.clear()
+
+    def pieces(self) -> Iterator[FileColumns]:
+        if self._count <= MANY:
+            yield self
+            return
+        places = self._rows.expand().begin
+        for first in range(0, self._count, MANY):
+            rows = RowSet(places[first : first + MANY])
+            yield IndexFiles(self._index, self.spec_id, self._fields, rows)
 
     def load(self, names: Sequence[str]) -> None:
         """Reads columns in one go.
@@ -488,7 +503,7 @@ class IndexFiles(FileColumns):
 
     @property
     def manifest_numbers(self) -> Numbers:
-        found = _numbers(self.column("manifest")).astype(np.int64)
+        found = _numbers(self.column("manifest"))
         if len(found) and not 0 <= found.min() <= found.max() < len(self._index.manifests):
             raise CorruptFileError(f"{self._index.path}: files of a manifest that it has not")
         return found

@@ -377,3 +377,68 @@ def _nan(array: pa.Array) -> Mask:
 def _unknown(bounds: pa.Array) -> Mask:
     """Where a bound says nothing: it is missing, or NaN."""
     return _null(bounds) | _nan(bounds)
+
+
+class SortedValues:
+    """Values of one type, ascending, as bounds are compared with them.
+
+    Attributes:
+        nans: how many of them are NaN; these are not among the values.
+    """
+
+    def __init__(self, kind: pa.DataType, values: pa.Array) -> None:
+        """``values``: of the type, without nulls, each once."""
+        self.kind = kind
+        stored = partition_array(values.to_pylist(), kind) if _is_object(kind) else _plain(values)
+        self.nans = int(_nan(stored).sum())
+        self.values = np.unique(_numpy(stored)[~_nan(stored)])
+
+    def up_to(self, bounds: pa.Array, *, inclusive: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """How many values come before each bound; bounds that say nothing are any number."""
+        filled = _numpy(bounds)
+        found = np.zeros(len(bounds), dtype=np.int64)
+        known = ~_unknown(bounds)
+        found[known] = np.searchsorted(self.values, filled[known], "right" if inclusive else "left")
+        return found
+
+
+def _is_object(kind: pa.DataType) -> bool:
+    return bool(pt.is_decimal(kind) or pt.is_boolean(kind))
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    wanted = storage(values.type)
+    return values if values.type == wanted else values.cast(wanted)
+
+
+def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any]
+    if pt.is_integer(values.type) or pt.is_floating(values.type):
+        filled = pc.fill_null(values, 0) if values.null_count else values
+        found = filled.to_numpy(zero_copy_only=False)
+        return found
+    found = np.empty(len(values), dtype=object)
+    found[:] = values.to_pylist()
+    return found
+
+
+def key_hits(
+    files: Files, number: int, values: SortedValues
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """How many of some values each file can have in a column, as its statistics say."""
+    count, total = files.num_files, len(values.values)
+    found = np.full(count, total, dtype=np.int64)
+    lower = files.bound("lower", number, values.kind)
+    upper = files.bound("upper", number, values.kind)
+    # A NaN, as a lower bound, says that bounds are not to be trusted.
+    untrusted = np.zeros(count, dtype=np.bool_) if lower is None else _nan(lower)
+    if upper is not None:
+        found = np.where(_unknown(upper) | untrusted, found, values.up_to(upper, inclusive=True))
+    if lower is not None:
+        found -= np.where(_unknown(lower), 0, values.up_to(lower, inclusive=False))
+    found = np.maximum(found, 0)
+    found[_all_of(files, "nans", number)] = 0
+    if values.nans:
+        found[~_is_zero(files.counts("nans", number), count)] += values.nans
+    found[_all_of(files, "nulls", number) | (files.rows == 0)] = 0
+    return found

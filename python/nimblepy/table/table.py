@@ -31,6 +31,7 @@ from nimblepy.table.compact import Compacting, compact
 from nimblepy.table.evolve import Alter
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.health import Health, health
+from nimblepy.table.holding import data_manifests, files_for_keys, keys_of
 from nimblepy.table.key_positions import given_keys
 from nimblepy.table.keyed_rows import Duplicates
 from nimblepy.table.maintain import (
@@ -1085,6 +1086,29 @@ class Table(VersionedRows[FileSet]):
             "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS, older_than=YOUNG),
         }
         return {item.action: actions[item.action]() for item in self.health().advice}
+
+    def files_for_keys(self, keys: Any, *, on: ColumnName | None = None) -> pa.Table:
+        """Which data files of the newest snapshot can hold some keys, as their statistics say.
+
+        ``path``, ``rows``, ``bytes``, and how many of the ``keys`` each can hold, ordered by path.
+        What is not known of a file rules nothing out; deleted rows are not looked at.
+
+        Args:
+            keys: values of one column, as an array or a list; each counts once.
+            on: the column; the first of the cluster key where it is not given.
+
+        Raises:
+            InvalidArgumentError: there is no such column, or keys that are null or not of its type.
+
+        Cost: of every file the bounds of one column, from the plan index or the manifests; no data
+            file is opened.
+        """
+        if on is None and not self.cluster_by:
+            raise InvalidArgumentError(f"{self.name}: no cluster key; say which column with on=")
+        metadata = self._reload()
+        column = self.cluster_by[0].column if on is None else on
+        wanted = keys_of(keys, column, metadata.schema())
+        return files_for_keys(metadata, data_manifests(metadata), wanted)
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.

@@ -1,0 +1,69 @@
+"""Which files can hold keys: all that do, and those that the library's evaluator leaves in."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import In
+from pyiceberg.expressions import visitors as ice_visitors
+from tests.table.test_pruning import _KINDS, _value, random_table
+
+import nimblepy as nb
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.table import _iceberg as ice
+from nimblepy.table import plan
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("seed", range(400, 406))
+def test_files_are_those_that_the_library_leaves_in(
+    lake: nb.Catalog, seed: int, indexed: bool
+) -> None:
+    rng = random.Random(seed)
+    table = random_table(lake, rng)
+    metadata = table._metadata
+    entries = [e for m in metadata.manifests(metadata.head()) for e in metadata.entries(m)]
+    if indexed:
+        table.rewrite_manifests()
+        plan.clear_caches()
+    left_out = 0
+    for field in table.schema:
+        if not any(field.type == kind for kind in _KINDS):
+            continue
+        values = [_value(field.type, rng) for _ in range(rng.choice([1, 3, 30]))]
+        keys = pa.array([ice.constant(field.type, v).as_py() for v in values], field.type)
+        found = table.files_for_keys(keys, on=field.name)
+        evaluator = ice_visitors._InclusiveMetricsEvaluator(
+            metadata.ice.schema(), In(field.name, values)
+        )
+        expected = sorted(e.file.path for e in entries if evaluator.eval(e.raw.data_file))
+        assert found["path"].to_pylist() == expected, field
+        assert set(found["keys"].to_pylist()) <= set(range(1, len(set(values)) + 1))
+        left_out += len(entries) - len(expected)
+    assert left_out
+
+
+def test_how_many_keys_each_file_can_hold(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"n": [1, 5, 9]}), cluster_by="n")
+    table.append(pa.table({"n": [8, 20]}))
+    table.append(pa.table({"n": pa.array([None], pa.int64())}))
+    found = table.files_for_keys([1, 8, 8, 9, 30])
+    assert sorted(zip(found["rows"].to_pylist(), found["keys"].to_pylist(), strict=True)) == [
+        (2, 2),
+        (3, 3),
+    ]
+    assert table.files_for_keys([]).num_rows == 0
+    assert lake.create_table("a.c", table.schema).files_for_keys([1], on="n").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "on"), [([None], None), (["x"], None), ([1], "m"), ([1], "s"), (7, None)]
+)
+def test_what_cannot_be_asked(lake: nb.Catalog, keys: Any, on: str | None) -> None:
+    rows = pa.table({"n": [1], "s": [{"x": 1}]})
+    table = lake.create_table("a.b", rows, cluster_by="n")
+    with pytest.raises(InvalidArgumentError):
+        table.files_for_keys(keys, on=on)
