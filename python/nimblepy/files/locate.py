@@ -99,14 +99,18 @@ class AskedKeys:
     def _find_in(self, files: Positions) -> Iterator[RowSet]:
         together: dict[tuple[SortKey, ...], _Together] = {}
         self._prepare(files.tolist())
+        order: tuple[SortKey, ...] | None = None
         for file in files.tolist():
             child, gone = self._child(file), self._deleted(file)
             found = child.core_index(self._keys.names)
-            if found is None or not self._probes(found[1]).fits(found[0]):
+            if found is not None and found[1] != order:  # of most files it is the same
+                order = found[1]
+                asked = together.setdefault(order, ([], [], []))
+                probes = self._probes(order)
+            if found is None or not probes.fits(found[0]):
                 rows = child.find(self._keys)
                 yield (rows if gone is None else rows.minus(gone)).in_file(file)
                 continue
-            asked = together.setdefault(found[1], ([], [], []))
             asked[0].append(file)
             asked[1].append(found[0])
             asked[2].append(gone)

@@ -468,7 +468,8 @@ class FilesSource(FixedRows):
         if (file == file[0]).all():
             return self.child(int(file[0])).read(rows.without_file(), columns)
         runs = np.flatnonzero(np.diff(file)) + 1
-        if len(runs) < len(np.unique(file)):  # the rows of each file are together
+        if len(runs) < self.num_files and len(runs) < len(np.unique(file)):
+            # The rows of each file are together.
             parts = np.split(np.arange(len(file)), runs)
             return pa.concat_tables([self._read_part(rows.entries(p), columns) for p in parts])
         single = rows.expand()

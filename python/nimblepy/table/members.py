@@ -188,6 +188,7 @@ class MemberRows(FilesSource):
         super().__init__()
         self.reading = reading
         self._deleted: dict[int, _core.RowBitmap | None] = {}
+        self._children: dict[int, FixedRows] = {}
 
     @property
     @abstractmethod
@@ -232,7 +233,14 @@ class MemberRows(FilesSource):
         return self._live_rows
 
     def child(self, file: int) -> FixedRows:
-        return self.reading.child(self.members[file].file)
+        known = self._children.get(file)
+        if known is None:
+            known = self.reading.child(self.members[file].file)
+            if self.num_files <= MOST_OPEN_FILES:
+                self._children[file] = known
+            return known
+        self.reading.open_files.check_open()
+        return known
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
         if file not in self._deleted:

@@ -45,6 +45,8 @@ class Members(Sequence[Member]):
     @overload
     def __getitem__(self, at: slice) -> Members: ...
     def __getitem__(self, at: int | slice) -> Member | Members:
+        if type(at) is int and at in self._known:
+            return self._known[at]
         if isinstance(at, slice):
             return self.take(np.arange(len(self))[at])
         if not -len(self) <= at < len(self):
