@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.files import ahead, source
 from nimblepy.table import members
 
 
@@ -54,3 +55,28 @@ def test_manifests_are_not_counted_for_each_file(lake: nb.Catalog) -> None:
     table.current.plan._manifests = Counted(table.current.plan.manifests)
     assert table.lookup(range(80)).num_rows == 80
     assert not asked
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_threads_change_no_answer(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: Any
+) -> None:
+    monkeypatch.setattr(source, "_WORTH_VALUES", 1)
+    monkeypatch.setattr(source, "_SMALL_ROWS", 60)
+    monkeypatch.setattr(ahead, "_TASK_VALUES", 200)
+    table = lake.create_table(
+        "a.b", pa.schema({"k": pa.int64(), "s": pa.string()}), data_format=data_format
+    )
+    for i in range(12):
+        count = 100 if i % 5 == 2 else 40
+        keys = range(i * 1000, i * 1000 + count)
+        table.append(pa.table({"k": keys, "s": [f"s{k % 7}" for k in keys]}))
+    table.delete("k % 11 = 3")
+    for filter in (None, "k % 3 = 1", "s = 's2'", "k < 0"):
+        expected = table.scan(filter=filter, threads=1).to_table()
+        for threads in (None, 2, 3):
+            assert table.scan(filter=filter, threads=threads).to_table().equals(expected)
+            assert table.scan(filter=filter, threads=threads).count() == expected.num_rows
+    reader = table.scan(threads=2).to_reader()
+    reader.read_next_batch()
+    reader.close()

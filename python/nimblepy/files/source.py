@@ -6,10 +6,10 @@ A row is addressed by (file, row). Nothing in here knows what a file is: any ``F
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.handle import batch_table
+from nimblepy.files.ahead import in_turn
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
 from nimblepy.join.joinable import FixedRows
@@ -32,8 +33,15 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_of
 
+T = TypeVar("T")
+
 # Files whose plans are shown one by one.
 _SHOWN = 8
+# Files that are decoded by one thread each, beside each other.
+_SMALL_ROWS = 1 << 18
+_SMALL_BYTES = 16 << 20
+# Values of a scan for which threads are started.
+_WORTH_VALUES = 4 << 20
 # Files that are opened ahead.
 _PREPARED = 32
 # Files that are read from together, which keeps them open.
@@ -513,16 +521,42 @@ class FilesSource(FixedRows):
     def filtered(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        for i, rows in self._within(where):
+        def decode(file: int, rows: RowSet, threads: int) -> Iterable[pa.RecordBatch]:
             part = Where(where.filter, rows)
-            batches = self.child(i).filtered(part, columns, batch_rows=batch_rows, threads=threads)
-            yield from (batch for batch in batches if batch.num_rows)
+            return self.child(file).filtered(part, columns, batch_rows=batch_rows, threads=threads)
+
+        width = len(self.projected(columns).names)
+        found = self._in_turn(where, width, decode, threads)
+        yield from (batch for batch in found if batch.num_rows)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
-        return sum(
-            self.child(i).count_passing(Where(where.filter, rows), threads=threads)
-            for i, rows in self._within(where)
+        def count(file: int, rows: RowSet, threads: int) -> Iterable[int]:
+            return [self.child(file).count_passing(Where(where.filter, rows), threads=threads)]
+
+        return sum(self._in_turn(where, 1, count, threads))
+
+    def _in_turn(
+        self,
+        where: Where,
+        width: int,
+        decode: Callable[[int, RowSet, int], Iterable[T]],
+        threads: int,
+    ) -> Iterator[T]:
+        """What is made of the rows of each file, file by file."""
+        if threads == 1 or self.num_files == 1 or where.rows.num_rows * width < _WORTH_VALUES:
+            for i, rows in self._within(where):
+                yield from decode(i, rows, threads)
+            return
+        yield from in_turn(
+            ((self._values(i, width), partial(decode, i, rows)) for i, rows in self._within(where)),
+            threads,
         )
+
+    def _values(self, file: int, width: int) -> int | None:
+        """Of some columns of a file; ``None``: too many for one thread."""
+        rows = self.stored_rows(file)
+        small = rows <= _SMALL_ROWS and self.child(file).size_bytes <= _SMALL_BYTES
+        return rows * width if small else None
 
     # ------------------------------------------------------------------ one file alone
 

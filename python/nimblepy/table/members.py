@@ -38,8 +38,19 @@ from nimblepy.table.otree.layouts import WEIGHT_FIELD
 from nimblepy.table.places import readable_path
 from nimblepy.table.values import constant
 
+
+def _most_open_files() -> int:
+    """Half of what the system allows a process, or some thousands."""
+    try:
+        import resource
+    except ImportError:  # not of POSIX
+        return 512
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 4096 if allowed == resource.RLIM_INFINITY else min(max(allowed // 2, 64), 4096)
+
+
 # Files that a table keeps open.
-MOST_OPEN_FILES = 512
+MOST_OPEN_FILES = _most_open_files()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

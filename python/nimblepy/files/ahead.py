@@ -1,0 +1,67 @@
+"""Small files decoded beside each other: one of few batches has no work for a second thread."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Turns one part into results, with some threads.
+Decode = Callable[[int], Iterable[T]]
+# Values that one thread decodes before it hands them on: some milliseconds of work.
+_TASK_VALUES = 1 << 21
+
+
+def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iterator[T]:
+    """The results of some parts, in their order.
+
+    Args:
+        parts: how many values a part has at most, ``None`` where they are many, and how it is
+            decoded: those of few by one thread, some of the next beside each other; those of many
+            by all threads when it is their turn.
+        threads: 0 is one per processor.
+
+    Cost: for each thread the results of some parts of few values are held.
+    """
+    count = threads or os.cpu_count() or 1
+    left = _tasks(parts)
+    pool = ThreadPoolExecutor(count, thread_name_prefix="nimblepy-scan")
+    waiting: deque[Future[list[T]] | Decode[T]] = deque()
+    try:
+        while True:
+            while len(waiting) <= count and (task := next(left, None)) is not None:
+                if isinstance(task, list):
+                    waiting.append(pool.submit(_decoded, task))
+                else:
+                    waiting.append(task)
+            if not waiting:
+                return
+            first = waiting.popleft()
+            yield from first.result() if isinstance(first, Future) else first(threads)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decode[T]] | Decode[T]]:
+    """Parts of few values together, others alone."""
+    together: list[Decode[T]] = []
+    total = 0
+    for values, decode in parts:
+        if values is not None:
+            together.append(decode)
+            total += values
+        if together and (values is None or total >= _TASK_VALUES):
+            yield together
+            together, total = [], 0
+        if values is None:
+            yield decode
+    if together:
+        yield together
+
+
+def _decoded(task: Sequence[Decode[T]]) -> list[T]:
+    return [found for decode in task for found in decode(1)]

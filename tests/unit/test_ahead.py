@@ -1,0 +1,68 @@
+"""Parts decoded beside each other: in order, few ahead, and none left running for nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from functools import partial
+
+import pytest
+
+from nimblepy.files import ahead
+from nimblepy.files.ahead import in_turn
+
+
+def decode(number: int, seen: list[tuple[int, int]], threads: int) -> Iterable[tuple[int, int]]:
+    seen.append((number, threads))
+    time.sleep(0.001 * (number % 3))
+    return [(number, 0), (number, 1)]
+
+
+@pytest.mark.parametrize("threads", [0, 2, 5])
+def test_in_order(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(ahead, "_TASK_VALUES", 10)
+    seen: list[tuple[int, int]] = []
+    # Every seventh is large; of the others up to three are decoded together.
+    parts = [(None if i % 7 == 3 else 4, partial(decode, i, seen)) for i in range(50)]
+    found = list(in_turn(parts, threads))
+    assert found == [(i, j) for i in range(50) for j in range(2)]
+    assert sorted(seen) == [(i, threads if i % 7 == 3 else 1) for i in range(50)]
+    assert list(in_turn([], threads)) == []
+
+
+def test_few_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_TASK_VALUES", 1)
+    seen: list[tuple[int, int]] = []
+    results = in_turn(((1, partial(decode, i, seen)) for i in range(1000)), 2)
+    assert next(results) == (0, 0)
+    time.sleep(0.1)
+    assert len(seen) <= 3
+    results.close()  # type: ignore[attr-defined]
+    time.sleep(0.1)
+    assert len(seen) <= 3
+
+
+def test_two_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_TASK_VALUES", 1)
+    both = threading.Barrier(2, timeout=60)
+
+    def meet(number: int, threads: int) -> list[int]:
+        both.wait()
+        return [number]
+
+    assert list(in_turn([(1, partial(meet, i)) for i in range(4)], 2)) == [0, 1, 2, 3]
+
+
+def test_an_error_comes_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_TASK_VALUES", 1)
+
+    def fail(number: int, threads: int) -> list[int]:
+        if number == 2:
+            raise OSError("two")
+        return [number]
+
+    results = in_turn([(1, partial(fail, i)) for i in range(9)], 3)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(OSError, match="two"):
+        next(results)
