@@ -15,6 +15,7 @@
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/ints/scaled.h"
 #include "nimble/encoding/strings/front_coded.h"
+#include "nimble/encoding/strings/numbered_text.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/zstd_blocks.h"
@@ -64,6 +65,11 @@ Status fronts(const Values& v, SegmentBuilder* out) {
 }
 Status present(const Values& v, SegmentBuilder* out) {
   return encode_present(v, {}, out);
+}
+Status numbered(const Values& v, SegmentBuilder* out) {
+  const std::optional<NumberedText> text = NumberedText::find(v);
+  return text ? encode_numbered_text(v, *text, {}, out)
+              : encode_plain_bytes(v, out);
 }
 // The first string does as a dictionary.
 Status trained(const Values& v, SegmentBuilder* out) {
@@ -167,6 +173,7 @@ void add_strings(Seeds* seeds) {
     seeds->add(sample, fronts);
     seeds->add(sample, present);
     seeds->add(sample, trained);
+    seeds->add(sample, numbered);
   };
   const char* const words[] = {"the ",   "quick ", "brown ", "fox ",
                                "jumps ", "over ",  "lazy ",  "dog "};
@@ -183,6 +190,11 @@ void add_strings(Seeds* seeds) {
   });
   add(30, [](uint32_t i) {
     return std::string(i * i % 83, static_cast<char>('a' + i));
+  });
+  add(300, [](uint32_t i) {
+    return "10.0." + std::to_string(i % 7) + "." +
+           std::to_string(mix(i) % 256) + " took 0" +
+           std::to_string(mix(i + 1) % 100) + " ms";
   });
   add(40, [](uint32_t) { return std::string("same"); });
   add(60, [](uint32_t i) {

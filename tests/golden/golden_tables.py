@@ -291,6 +291,21 @@ def phrases() -> pa.Table:
     return pa.table({"text": text})
 
 
+def lines() -> pa.Table:
+    """Of a log: text with numbers."""
+    n = 1_200
+    a, b = (numbers(n, 10**6, seed) for seed in (81, 82))
+    levels = ["INFO", "INFO", "DEBUG", "WARN"]
+    text = [
+        None
+        if x % 40 == 0
+        else f"{i // 60:02d}:{i % 60:02d} [{levels[x % 4]}] 10.0.{x % 5}.{y % 256} "
+        f"took {x} of 1000 ms"
+        for i, (x, y) in enumerate(zip(a, b, strict=True))
+    ]
+    return pa.table({"line": text})
+
+
 def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
     """name -> the table, and how it is written. Without a cluster key rows keep their order."""
     one = {"threads": 1}
@@ -366,6 +381,7 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             strings_that_share(),
             {"options": nb.WriteOptions(compression=level, **one)},
         )
+    files["lines"] = (lines(), {"options": nb.WriteOptions(compression="compact", **one)})
     files["phrases"] = (phrases(), {"options": nb.WriteOptions(compression="compact", **one)})
     for level in ("balanced", "fast", "compact"):
         files[f"encodings_{level}"] = (

@@ -31,7 +31,7 @@ def agents() -> list[str | None]:
 def paths() -> list[str | None]:
     random = Random(2)
     return sorted(
-        f"/usr/share/{random.choice(WORDS)}/{random.choice(WORDS)}/part-{random.randrange(10**6)}"
+        "/usr/share/" + "/".join(random.choice(WORDS) + random.choice(WORDS) for _ in range(3))
         for _ in range(ROWS)
     )
 
@@ -40,6 +40,27 @@ def sparse() -> list[str | None]:
     random = Random(3)
     return [
         None if random.random() < 0.9 else random.choice(["", f"note {random.randrange(10**6)}"])
+        for _ in range(ROWS)
+    ]
+
+
+def lines() -> list[str | None]:
+    """Of a log: a few shapes with numbers, some of them with zeros in front; one in 50 is null."""
+    random = Random(6)
+    return [
+        None
+        if row % 50 == 49
+        else f"{row // 3600:02d}:{row // 60 % 60:02d} [{random.choice(['INFO', 'WARN'])}] "
+        f"{random.choice(WORDS)} took {random.randrange(10**5)} of 60000 ms, "
+        f"{random.random():.3f} of id 5f3a9c01{random.choice(['', ' again'])}"
+        for row in range(ROWS)
+    ]
+
+
+def prose() -> list[str | None]:
+    random = Random(7)
+    return [
+        " ".join(random.choice(WORDS) + random.choice(WORDS) for _ in range(random.randrange(3, 9)))
         for _ in range(ROWS)
     ]
 
@@ -57,7 +78,9 @@ CASES = {
     "agents": (agents, "balanced", "dictionary n="),
     "paths": (paths, "balanced", "front coded"),
     "sparse": (sparse, "balanced", "present"),
-    "text": (text, "compact", "zstd trained"),
+    "text": (text, "compact", "text ("),
+    "lines": (lines, "compact", "text ("),
+    "prose": (prose, "compact", "zstd trained"),
 }
 
 

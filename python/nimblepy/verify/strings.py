@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -246,3 +247,27 @@ def zstd_trained(r: Request) -> Values:
     if int(strings.offsets[-1]) != total:
         raise r.refuse(f"zstd of {int(strings.offsets[-1])} bytes, the head says {total}")
     return strings
+
+
+@encoding(24)
+def numbered_text(r: Request) -> Values:
+    if r.type != BYTES:
+        raise r.refuse("numbered text")
+    count = r.head.u8()
+    if not 1 <= count <= 16:
+        raise r.refuse(f"text with {count} numbers")
+    shapes = cast(Strings, r.child(BYTES, r.count)).to_list()
+    numbers = [cast(Array, r.child(unsigned(8), r.count)).tolist() for _ in range(count)]
+    out: list[bytes] = []
+    for row, shape in enumerate(shapes):
+        pieces = re.split(rb"([\x00-\x08])", shape)  # text, mark, text, ..., text
+        if len(pieces) // 2 > count:
+            raise r.refuse(f"{len(pieces) // 2} numbers in string {row}, at most {count}")
+        for k, mark in enumerate(pieces[1::2]):
+            digits = b"%d" % numbers[k][row]
+            if 0 < mark[0] < len(digits):
+                raise r.refuse(f"number {digits!r} in {mark[0]} digits")
+            pieces[2 * k + 1] = digits.rjust(mark[0], b"0")
+        out.append(b"".join(pieces))
+    lengths = np.array([len(s) for s in out], np.int64)
+    return Strings.of_lengths(lengths, np.frombuffer(b"".join(out), np.uint8))

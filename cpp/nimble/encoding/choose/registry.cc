@@ -20,6 +20,7 @@
 #include "nimble/encoding/ints/sparse.h"
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/fsst.h"
+#include "nimble/encoding/strings/numbered_text.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/template_text.h"
@@ -101,6 +102,8 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
       return open_differences(head, context);
     case LaterEncodingId::kFloatBits:
       return open_float_bits(head, context);
+    case LaterEncodingId::kNumberedText:
+      return open_numbered_text(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }

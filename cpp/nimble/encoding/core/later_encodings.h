@@ -8,12 +8,13 @@ namespace nimble {
 
 // Go on where EncodingId ends. Persisted: never renumber, never reuse.
 enum class LaterEncodingId : uint8_t {
-  kPresent = 18,      // where values are that are not null or empty, and those
-  kFrontCoded = 19,   // bytes: what is shared with a row before, and the rest
-  kZstdTrained = 20,  // bytes: zstd frames that share a dictionary
-  kScaled = 21,       // ints: a base and multiples of a common divisor
-  kDifferences = 22,  // ints: differences as a child
-  kFloatBits = 23,    // floats as the integers that their bits are
+  kPresent = 18,       // where values are that are not null or empty, and those
+  kFrontCoded = 19,    // bytes: what is shared with a row before, and the rest
+  kZstdTrained = 20,   // bytes: zstd frames that share a dictionary
+  kScaled = 21,        // ints: a base and multiples of a common divisor
+  kDifferences = 22,   // ints: differences as a child
+  kFloatBits = 23,     // floats as the integers that their bits are
+  kNumberedText = 24,  // bytes: text, and the numbers in it as integers
 };
 
 // Begins the head of one.

@@ -5,6 +5,7 @@
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/predicate.h"
+#include "nimble/encoding/core/row_numbers.h"
 
 namespace nimble {
 namespace {
@@ -30,7 +31,7 @@ class TemplateDecoder final : public Decoder {
                 const Output& out) const override {
     if (begin >= end) return Status::ok();
     const uint64_t first = start(end - begin, out.bytes);
-    Scratch values(limbs_.size(), end - begin);
+    RowNumbers values(limbs_.size(), end - begin);
     const auto some = [&](uint32_t block, uint32_t from, uint32_t to) {
       const uint32_t row = block * kBlockValues;
       for (size_t k = 0; k < limbs_.size(); ++k) {
@@ -45,7 +46,7 @@ class TemplateDecoder final : public Decoder {
                 const Output& out) const override {
     if (count == 0) return Status::ok();
     const uint64_t first = start(count, out.bytes);
-    Scratch values(limbs_.size(), count);
+    RowNumbers values(limbs_.size(), count);
     for (size_t i = 0; i < count; i += kBlockValues) {
       const size_t n = std::min<size_t>(count - i, kBlockValues);
       for (size_t k = 0; k < limbs_.size(); ++k) {
@@ -69,31 +70,12 @@ class TemplateDecoder final : public Decoder {
   }
 
  private:
-  // Up to one block of values of each limb; of a few rows without the heap.
-  struct Scratch {
-    Scratch(size_t limbs, size_t rows)
-        : stride(std::min<size_t>(rows, kBlockValues) + 8), data(few) {
-      if (limbs * stride <= std::size(few)) return;
-      buffer.resize(limbs * stride * 8);
-      data = buffer.as<uint64_t>();
-    }
-    Output output(size_t limb) {
-      Output out;
-      out.data = reinterpret_cast<uint8_t*>(data + limb * stride);
-      return out;
-    }
-    size_t stride;  // 64 bytes more than the rows: children may overshoot
-    uint64_t* data;
-    uint64_t few[48];
-    AlignedBuffer buffer;
-  };
-
   uint64_t start(uint64_t rows, BytesSink* sink) const {
     // kSlack covers the formatter's overshoot.
     sink->data.reserve(sink->data.size() + rows * length_);
     return sink->add_values(rows);
   }
-  Status append(const Scratch& values, size_t n, uint64_t index,
+  Status append(const RowNumbers& values, size_t n, uint64_t index,
                 BytesSink* sink) const;
   static std::string shape_of(const TemplatePattern& pattern);
 
@@ -104,11 +86,11 @@ class TemplateDecoder final : public Decoder {
   std::string shape_;
 };
 
-Status TemplateDecoder::append(const Scratch& values, size_t n, uint64_t index,
-                               BytesSink* sink) const {
+Status TemplateDecoder::append(const RowNumbers& values, size_t n,
+                               uint64_t index, BytesSink* sink) const {
   const size_t at = sink->data.size();
   sink->data.resize(at + n * length_);
-  if (!formatter_.format(values.data, values.stride, n,
+  if (!formatter_.format(values.data(), values.stride(), n,
                          sink->data.data() + at)) {
     return Status::corrupt("a value of " + shape_ +
                            " has more digits than its limb");
