@@ -23,13 +23,13 @@ Result<std::vector<uint64_t>> StripeReader::ends_of(uint32_t stream,
   to.data = reinterpret_cast<uint8_t*>(out.data());
   NIMBLE_RETURN_IF_ERROR(decode_values(stream, begin, end, to));
   out.resize(end - begin);
-  for (size_t i = 1; i < out.size(); ++i) {
-    if (out[i] < out[i - 1]) {
-      return Status::corrupt("stream " + std::to_string(stream) +
-                             ": ends go down at " + std::to_string(begin + i));
-    }
-  }
-  return out;
+  bool go_down = false;
+  for (size_t i = 1; i < out.size(); ++i) go_down |= out[i] < out[i - 1];
+  if (!go_down) return out;
+  const auto at = std::is_sorted_until(out.begin(), out.end()) - out.begin();
+  return Status::corrupt("stream " + std::to_string(stream) +
+                         ": ends go down at " +
+                         std::to_string(begin + static_cast<uint64_t>(at)));
 }
 
 // Rows of a child that lists of the given bounds are made of.
@@ -81,26 +81,28 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
   const SchemaNode& n = plan_.node(node);
   const uint32_t child = n.children[0];
   Column* items = &out->children[0];
-  const auto push = [out](uint64_t size) {
-    const int64_t before = out->ends.back();
-    if (size > static_cast<uint64_t>(INT64_MAX - before)) {
-      return Status::corrupt("column '" + out->field().name + "': a list of " +
-                             std::to_string(size) + " items");
+  // Is there room for so many items more behind those of `out`?
+  const auto check_size = [out](uint64_t size) {
+    if (size <= static_cast<uint64_t>(INT64_MAX - out->ends.back())) {
+      return Status::ok();
     }
-    out->ends.push_back(before + static_cast<int64_t>(size));
-    return Status::ok();
+    return Status::corrupt("column '" + out->field().name + "': lists of " +
+                           std::to_string(size) + " items");
   };
   if (rows == nullptr) {
     const uint64_t before = begin > 0 ? 1 : 0;
     NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint64_t> ends,
                             ends_of(n.ends, begin - before, begin + count));
     const uint64_t first = before > 0 ? ends[0] : 0;
-    uint64_t last = first;
-    for (size_t i = before; i < ends.size(); ++i) {
-      NIMBLE_RETURN_IF_ERROR(push(ends[i] - last));
-      last = ends[i];
+    const uint64_t size = ends.back() - first;
+    NIMBLE_RETURN_IF_ERROR(check_size(size));
+    const size_t at = out->ends.size();
+    const int64_t base = out->ends.back();
+    out->ends.resize(at + count);
+    for (uint64_t i = 0; i < count; ++i) {
+      out->ends[at + i] = base + static_cast<int64_t>(ends[before + i] - first);
     }
-    return read(child, nullptr, first, last - first, items);
+    return read(child, nullptr, first, size, items);
   }
   // Each row needs its own end and the one before it.
   std::vector<uint64_t> wanted;
@@ -126,7 +128,8 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     }
     last = ends[at];
     NIMBLE_RETURN_IF_ERROR(check_items(child, last));
-    NIMBLE_RETURN_IF_ERROR(push(last - first));
+    NIMBLE_RETURN_IF_ERROR(check_size(last - first));
+    out->ends.push_back(out->ends.back() + static_cast<int64_t>(last - first));
     wanted_items.add(first, last);
   }
   return read_items(child, wanted_items, items);

@@ -32,6 +32,20 @@ struct Vectors {
   }
 };
 
+// Of vectors that are encoded, those within so many rows of each other are
+// decoded together with what lies between, so many values at a time.
+constexpr uint64_t kNearRows = 4;
+constexpr uint64_t kNearValues = 8 * kBlockValues;
+
+// Vectors [first, last) of the stripe.
+Status decode_together(const RowLocation& at, const Vectors& v, uint64_t first,
+                       uint64_t last, AlignedBuffer* values) {
+  values->resize((last - first) * v.bytes);
+  Output out;
+  out.data = values->data();
+  return at.decode(v.values, first * v.size, last * v.size, out);
+}
+
 // The rows of one task, in file order: `order` is places in the result.
 Status copy_vectors(const OpenFile& file, const Vectors& v,
                     std::span<const uint64_t> order,
@@ -42,8 +56,9 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
     NIMBLE_ASSIGN_OR_RETURN(*to, RowLocation::find(file, row));
     return Status::ok();
   };
+  AlignedBuffer values;
   size_t asked = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
+  for (size_t i = 0; i < order.size();) {
     for (; asked < std::min(order.size(), i + kAhead); ++asked) {
       NIMBLE_RETURN_IF_ERROR(locate(row_of[order[asked]], &ahead));
       StreamValue first;
@@ -51,11 +66,39 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
           ahead.find_value(v.values, ahead.row() * v.size, &first));
       first.prefetch();
     }
-    NIMBLE_RETURN_IF_ERROR(locate(row_of[order[i]], &at));
-    Output to;
-    to.data = out + order[i] * v.bytes;
-    const uint64_t begin = at.row() * v.size;
-    NIMBLE_RETURN_IF_ERROR(at.decode(v.values, begin, begin + v.size, to));
+    const uint64_t row = row_of[order[i]];
+    NIMBLE_RETURN_IF_ERROR(locate(row, &at));
+    StreamValue first;
+    NIMBLE_RETURN_IF_ERROR(at.find_value(v.values, at.row() * v.size, &first));
+    NIMBLE_ASSIGN_OR_RETURN(
+        const uint8_t* plain,
+        first.decoder->view(first.body, first.row, first.row + 1));
+    size_t n = 1;
+    if (plain != nullptr) {
+      Output to;
+      to.data = out + order[i] * v.bytes;
+      const uint64_t begin = at.row() * v.size;
+      NIMBLE_RETURN_IF_ERROR(at.decode(v.values, begin, begin + v.size, to));
+    } else {
+      // Decoders may write behind their values, where other rows' places are.
+      const uint64_t most =
+          std::min(at.num_values(v.values) / v.size - at.row(),
+                   std::max<uint64_t>(1, kNearValues / v.size));
+      while (i + n < order.size() &&
+             row_of[order[i + n]] - row_of[order[i + n - 1]] <= kNearRows &&
+             row_of[order[i + n]] - row < most) {
+        ++n;
+      }
+      const uint64_t rows = row_of[order[i + n - 1]] - row + 1;
+      NIMBLE_RETURN_IF_ERROR(
+          decode_together(at, v, at.row(), at.row() + rows, &values));
+      for (size_t k = i; k < i + n; ++k) {
+        std::memcpy(out + order[k] * v.bytes,
+                    values.data() + (row_of[order[k]] - row) * v.bytes,
+                    v.bytes);
+      }
+    }
+    i += n;
   }
   return Status::ok();
 }
