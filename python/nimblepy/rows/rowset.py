@@ -16,6 +16,16 @@ Positions = np.ndarray[Any, np.dtype[np.int64]]
 _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 
 
+def ascending_once(rows: RowNumbers) -> RowNumbers:
+    """The rows in ascending order, each once. Cost: little where they are a few ascending runs."""
+    if len(rows) < 2 or (rows[1:] > rows[:-1]).all():
+        return rows
+    ordered = np.sort(rows, kind="stable")
+    first = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSet:
     """Some rows of one source, in the order in which they are wanted; a row may come twice.

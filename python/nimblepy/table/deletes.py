@@ -17,15 +17,21 @@ from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from nimblepy.file.open import open as open_file
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.io.fork import renew_after_fork
-from nimblepy.rows.rowset import RowNumbers
+from nimblepy.rows.rowset import RowNumbers, ascending_once
 from nimblepy.schema.field_ids import FIELD_ID
 from nimblepy.table.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
 from nimblepy.table.places import readable_path
 from nimblepy.table.recent import Recent
 
+# A path is stored once, however many rows of its file are named. Parquet has such columns as text.
 SCHEMA = pa.schema(
     [
-        pa.field("file_path", pa.string(), False, {FIELD_ID: str(DELETED_PATH_ID).encode()}),
+        pa.field(
+            "file_path",
+            pa.dictionary(pa.int32(), pa.string()),
+            False,
+            {FIELD_ID: str(DELETED_PATH_ID).encode()},
+        ),
         pa.field("pos", pa.int64(), False, {FIELD_ID: str(DELETED_POSITION_ID).encode()}),
     ]
 )
@@ -47,7 +53,7 @@ def deletes_table(rows: Mapping[str, RowNumbers]) -> pa.Table:
     names = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
     found = [rows[path].astype(np.int64) for path in paths]
     positions = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
-    return pa.Table.from_arrays([names.cast(pa.string()), pa.array(positions)], schema=SCHEMA)
+    return pa.Table.from_arrays([names, pa.array(positions)], schema=SCHEMA)
 
 
 class _Cache:
@@ -117,8 +123,10 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
         raise CorruptFileError(
             f"{path}: {table.num_rows} deletes, the table's metadata says {file.rows}"
         )
-    names = table.column("file_path").cast(pa.string()).combine_chunks().dictionary_encode()
-    codes = names.indices.to_numpy(zero_copy_only=False)
+    names = _with_codes(table.column("file_path"))
+    if names.null_count or table.column("pos").null_count:
+        raise CorruptFileError(f"{path}: a delete without a path or a position")
+    codes = names.indices.to_numpy()
     rows_of = table.column("pos").cast(pa.int64()).to_numpy()
     if len(rows_of) and int(rows_of.min()) < 0:
         raise CorruptFileError(f"{path}: position {int(rows_of.min())}, which is below 0")
@@ -136,12 +144,21 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
     return {name: rows_of[cuts[i] : cuts[i + 1]] for i, name in enumerate(paths)}
 
 
+def _with_codes(names: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The paths of deletes with a code for each, the same wherever the path is."""
+    whole = names.combine_chunks()
+    if pa.types.is_dictionary(whole.type):
+        known = whole.dictionary
+        if known.null_count == 0 and len(known.unique()) == len(known):
+            return whole
+    return whole.cast(pa.string()).dictionary_encode()
+
+
 def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
     """The rows of several delete files, each once and ascending."""
     if len(parts) == 1:
         return parts[0].copy()  # of a view, which would keep the whole delete file
-    found: RowNumbers = np.unique(np.concatenate(parts))
-    return found
+    return ascending_once(np.concatenate(parts))
 
 
 # By data file: delete files, and the rows of it that they name.

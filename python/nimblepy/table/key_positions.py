@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nimblepy.errors import ConflictError, IndexUnavailableError
 from nimblepy.rows.request import Keys
-from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
+from nimblepy.rows.rowset import Positions, RowNumbers, RowSet, ascending_once
 from nimblepy.rows.search import search_keys
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
@@ -76,10 +76,13 @@ class KeyPositions:
                 found = _searched(rows, request)
             if found.file is None:
                 continue
-            for file in np.unique(found.file).tolist():
-                mine = found.entries(found.file == file).without_file()
-                probe = numbers(mine) + first
-                parts.setdefault(file, []).append(RowSet(mine.begin, None, probe))
+            order = np.argsort(found.file, kind="stable")
+            files, counts = np.unique(found.file[order], return_counts=True)
+            for file, at in zip(
+                files.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=False
+            ):
+                probe = numbers(found)[at] + first
+                parts.setdefault(file, []).append(RowSet(found.begin[at], None, probe))
         nothing = RowSet(np.empty(0, dtype=np.uint64), probe=np.empty(0, dtype=np.int64))
         for number, member in enumerate(rows.members):
             deletes = frozenset(file.path for file in member.deletes)
@@ -128,7 +131,7 @@ def numbers(found: RowSet) -> Positions:
 
 def ascending(found: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
     """Ascending rows of each file, each once."""
-    return {number: np.unique(rows.begin) for number, rows in found.items()}
+    return {number: ascending_once(rows.begin) for number, rows in found.items()}
 
 
 def given_keys(rows: FileSet, keys: Any, names: Sequence[str]) -> KeyPositions:

@@ -56,6 +56,8 @@ _ROW_GROUP_ROWS = 1 << 17
 _LEAST_PACKING = 1.5
 # Row groups of a Parquet file in the order of weights, of which samples read the first ones.
 _GROUPS_BY_WEIGHT, _LEAST_GROUP = 16, 1 << 13
+# Of a delete file, which is read whole: nothing of it is ever searched for.
+_DELETES = WriteOptions(statistics=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -468,9 +470,7 @@ def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ..
     table = deletes_table(rows)
     path = target.new_path("deletes")
     if target.data_format == "nimble":
-        with Writer(
-            readable_path(path), table.schema, cluster_by=["file_path", "pos"], presorted=True
-        ) as writer:
+        with Writer(readable_path(path), table.schema, options=_DELETES) as writer:
             writer.write(table)
         size = writer.summary.size_bytes
     else:
