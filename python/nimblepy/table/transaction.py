@@ -251,6 +251,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self._deletions: dict[str, _core.RowBitmap] = {}
         self._touched: list[pa.Table] = []  # keys that may be in rows of the table, and go
         self._filters: list[Parsed] = []  # the same where there is no key
+        self._deletes = False  # rows went that none took the place of
         self._reads = _Reads()
         self._over = False
         self.commit: Commit | None = None
@@ -323,10 +324,12 @@ class Transaction(VersionedRows[_ReadRows]):
             if not self._primary:
                 raise InvalidArgumentError("delete: the table has no primary key; give a filter")
             positions = given_keys(rows, keys, self._primary)
+            self._deletes = True
             self._touched += [table for _, table in positions.chunks()]
             self._apply(rows, ascending(positions.find(rows)), [])
             return
         parsed = parse_filter(filter, rows.schema)
+        self._deletes = True
         self._reads.add(Where(parsed, RowSet.of_range(0, 0)))
         gone = DeleteWhere("delete", (), self._files_of, parsed).gone(rows)
         if not self._primary:
@@ -370,7 +373,8 @@ class Transaction(VersionedRows[_ReadRows]):
                 self._newest_rows, self._own, self._base, self._metadata, self._reads, self._filters
             )
             if self._primary:
-                change.meet(self._touched, self._primary)
+                gone = None if self._deletes else self._gone_of_base()
+                change.meet(self._touched, self._primary, gone)
         except BaseException:
             discard(self._own)
             raise
@@ -382,6 +386,17 @@ class Transaction(VersionedRows[_ReadRows]):
             self._over = True
             self.release()
             discard(self._own)
+
+    def _gone_of_base(self) -> dict[int, RowNumbers]:
+        """By number of the file, the rows that were there when it began, and are no more."""
+        found = {}
+        for number, path in enumerate(self._base.members.files.paths.to_pylist()):
+            now = self._deletions.get(path)
+            if now is not None:
+                before = self._base.deleted(number)
+                gone = RowSet(now.rows())
+                found[number] = (gone if before is None else gone.minus(before)).begin
+        return found
 
     def _newest_rows(self, metadata: ice.Metadata) -> FileSet:
         """Those of the base where there has been no other commit."""
@@ -432,6 +447,9 @@ class _TransactionChange(Replacement):
         self._begun = metadata
         self._reads = reads
         self._filters = filters
+        self._keys: Sequence[pa.Table] = ()
+        self._primary: list[str] = []
+        self._gone: dict[int, RowNumbers] | None = None
         self._touched: KeyPositions | None = None
         self._is_own: np.ndarray[Any, np.dtype[np.bool_]] = np.empty(0, dtype=np.bool_)
         self._updated = 0
@@ -441,17 +459,37 @@ class _TransactionChange(Replacement):
         """No: they may have what it read."""
         return False
 
-    def meet(self, keys: Sequence[pa.Table], primary: Sequence[str]) -> None:
-        """Rows with these keys go, if there are any; new ones of the same key are updates."""
-        names = list(primary)
-        schema = self._base.schema
-        empty = pa.schema([schema.field(name) for name in names]).empty_table()
-        touched = pa.concat_tables([empty, *(t.cast(empty.schema) for t in keys)])
-        touched = touched.group_by(names).aggregate([]).select(names).combine_chunks()
-        own = [self._base.reading.child(file).to_table(names) for file in self.added]
-        self._is_own = _among(touched, pa.concat_tables([empty, *own]))
-        ids = key_ids(schema, names)
-        self._touched = KeyPositions(ids, lambda: iter([(0, touched)]))
+    def meet(
+        self,
+        keys: Sequence[pa.Table],
+        primary: Sequence[str],
+        gone: dict[int, RowNumbers] | None,
+    ) -> None:
+        """Rows with these keys go, if there are any; new ones of the same key are updates.
+
+        Args:
+            gone: the rows of the base that go, if each of them is an update.
+        """
+        self._keys = keys
+        self._primary = list(primary)
+        self._gone = gone
+
+    def _look_up(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        """The rows that have one of the keys."""
+        names, schema = self._primary, self._base.schema
+        if self._touched is None:
+            empty = pa.schema([schema.field(name) for name in names]).empty_table()
+            touched = pa.concat_tables([empty, *(t.cast(empty.schema) for t in self._keys)])
+            touched = touched.group_by(names).aggregate([]).select(names).combine_chunks()
+            own = [self._base.reading.child(file).to_table(names) for file in self.added]
+            self._is_own = _among(touched, pa.concat_tables([empty, *own]))
+            ids = key_ids(schema, names)
+            self._touched = KeyPositions(ids, lambda: iter([(0, touched)]))
+        found = self._touched.find(rows)
+        probes = [numbers(some) for some in found.values()]
+        matched = np.unique(np.concatenate(probes)) if probes else np.empty(0, np.int64)
+        self._updated = int(self._is_own[matched].sum())
+        return ascending(found)
 
     def plan(self, metadata: ice.Metadata) -> bool:
         before, now = self._begun.head(), metadata.head()
@@ -489,12 +527,11 @@ class _TransactionChange(Replacement):
         )
 
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
-        if self._touched is not None:
-            found = self._touched.find(rows)
-            probes = [numbers(some) for some in found.values()]
-            matched = np.unique(np.concatenate(probes)) if probes else np.empty(0, np.int64)
-            self._updated = int(self._is_own[matched].sum())
-            return ascending(found)
+        if rows is self._base and self._gone is not None:
+            self._updated = sum(map(len, self._gone.values()))
+            return dict(self._gone)
+        if self._primary:
+            return self._look_up(rows)
         going: dict[int, RowNumbers | None] = {}
         for filter in self._filters:
             self._check_columns(filter, rows)
