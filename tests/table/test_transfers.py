@@ -1,6 +1,7 @@
 """Money moves between accounts in transactions of several processes, some of which are killed.
 
-An account is a row, and so is a transfer that was made: with the balances in one commit.
+An account is a row, and so is a transfer that was made: with the balances in one commit. Beside
+them another process compacts the table.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ import nimblepy as nb
 
 SPAWN = multiprocessing.get_context("spawn")
 START = 1000
+_MOST_DELETE_FILES = 16
+# Of 8 processes each should win every eighth time.
+_STARVED = 80
 FIRST_TRANSFER = 1_000_000
 SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("worker", pa.int32())])
 
 
-def _transfer(table: nb.Table, number: int, worker: int, accounts: int) -> int:
-    """Makes one transfer, unless it has been made; says how often it had to begin again."""
+def _transfer(table: nb.Table, number: int, worker: int, accounts: int) -> tuple[int, int]:
+    """Makes one transfer, unless it has been made; says how often another commit was first.
+
+    (transactions that were begun again, swaps that were lost by the last one)
+    """
     chosen = random.Random(number)
     one, other = chosen.sample(range(accounts), 2)
     amount = chosen.randrange(1, 100)
@@ -34,12 +41,13 @@ def _transfer(table: nb.Table, number: int, worker: int, accounts: int) -> int:
         try:
             with table.transaction() as tx:
                 if tx.get(number) is not None:
-                    return again
+                    return again, 0
                 balance = {row["id"]: row["amount"] for row in tx.lookup([one, other]).to_pylist()}
                 moved = [balance[one] - amount, balance[other] + amount, amount]
                 ids = [one, other, number]
                 tx.upsert(pa.table([ids, moved, [worker] * 3], schema=SCHEMA))
-            return again
+            assert tx.commit is not None
+            return again, tx.commit.retries
         except nb.ConflictError as error:
             conflict = error
         assert conflict.kind == "keys"
@@ -49,8 +57,19 @@ def _transfer(table: nb.Table, number: int, worker: int, accounts: int) -> int:
 
 def _work(directory: str, worker: int, numbers: list[int], accounts: int) -> None:
     table = nb.connect(directory).table("bank.accounts")
-    for number in numbers:
-        _transfer(table, number, worker, accounts)
+    with open(f"{directory}-lost-{worker}", "a") as lost:
+        for number in numbers:
+            again, retries = _transfer(table, number, worker, accounts)
+            print(number, again, retries, file=lost, flush=True)
+
+
+def _compact(directory: str) -> None:
+    """Compacts where there is something to compact, until it is stopped."""
+    table = nb.connect(directory).table("bank.accounts")
+    while os.getppid() != 1:
+        if table.refresh().health().delete_files > _MOST_DELETE_FILES:
+            table.compact()
+        time.sleep(0.5)
 
 
 def _balances(table: nb.Table) -> tuple[dict[int, int], dict[int, int]]:
@@ -97,6 +116,8 @@ def test_transfers(
         process.start()
         return process
 
+    compacting = SPAWN.Process(target=_compact, args=(directory,))
+    compacting.start()
     running = {worker: start(worker) for worker in range(workers)}
     chosen = random.Random(7)
     started = time.monotonic()
@@ -117,9 +138,11 @@ def test_transfers(
                 running[worker].join()
                 running[worker] = start(worker)
                 kills -= 1
+        assert compacting.is_alive()
     finally:
-        for process in running.values():
+        for process in (compacting, *running.values()):
             process.kill()
+        compacting.join()
     accounts_now, made = _balances(table.refresh())
     assert sorted(made) == numbers, "each transfer once"
     assert accounts_now == _expected(numbers, accounts)
@@ -128,7 +151,8 @@ def test_transfers(
         None,
         *(row["snapshot_id"] for row in history[:-1]),
     ]
-    assert len(history) == 1 + transfers, "one commit for each"
+    compactions = sum(row["operation"] == "replace" for row in history)
+    assert len(history) == 1 + transfers + compactions, "one commit for each"
     before: set[int] = set()
     for row in history[::step]:
         balances, done = _balances(table.at(snapshot=row["snapshot_id"]))
@@ -136,4 +160,12 @@ def test_transfers(
         assert balances == _expected(sorted(done), accounts)
         assert before <= set(done)
         before = set(done)
-    print(f"{transfers} transfers in {time.monotonic() - started:.1f} s")
+    seconds = time.monotonic() - started
+    print(f"{transfers} transfers and {compactions} compactions in {seconds:.1f} s")
+    for worker in range(workers):
+        lines = Path(f"{directory}-lost-{worker}").read_text().splitlines()
+        again, retries = zip(*((int(n) for n in line.split()[1:3]) for line in lines), strict=True)
+        print(f"worker {worker}: lost {sum(again)} transactions, {sum(retries)} swaps; ", end="")
+        print(f"at most {max(again)} and {max(retries)} of one transfer")
+        assert max(again) < _STARVED
+        assert max(retries) < _STARVED

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,6 +34,15 @@ def _upsert(directory: str, writer: int, turns: int, count: int) -> list[tuple[i
     return done
 
 
+def _compact(directory: str) -> None:
+    """Compacts where there is something to compact, until it is stopped."""
+    table = nb.connect(directory).table("a.b")
+    while os.getppid() != 1:
+        if table.refresh().health().delete_files > 4:
+            table.compact()
+        time.sleep(0.2)
+
+
 def _contents(table: nb.Table) -> dict[int, tuple[int, int]]:
     rows = table.to_table().to_pylist()
     found = {row["k"]: (row["writer"], row["turn"]) for row in rows}
@@ -50,12 +61,22 @@ def _contents(table: nb.Table) -> dict[int, tuple[int, int]]:
 def test_processes_upsert_the_same_keys(tmp_path: Path, writers: int, turns: int) -> None:
     directory, count = str(tmp_path / "lake"), 80
     table = nb.connect(directory).create_table("a.b", SCHEMA, primary_key="k")
-    with SPAWN.Pool(writers) as pool:
-        arguments = [(directory, writer, turns, count) for writer in range(writers)]
-        found = [item for part in pool.starmap(_upsert, arguments) for item in part]
+    compacting = SPAWN.Process(target=_compact, args=(directory,))
+    compacting.start()
+    try:
+        with SPAWN.Pool(writers) as pool:
+            arguments = [(directory, writer, turns, count) for writer in range(writers)]
+            found = [item for part in pool.starmap(_upsert, arguments) for item in part]
+        assert compacting.is_alive()
+    finally:
+        compacting.kill()
+        compacting.join()
     by_snapshot = {snapshot: rest for snapshot, *rest in found}
     table.refresh()
-    history = table.snapshots()["snapshot_id"].to_pylist()
+    everything = table.snapshots().to_pylist()
+    compactions = {s["snapshot_id"] for s in everything if s["operation"] == "replace"}
+    print(f"{len(by_snapshot)} upserts and {len(compactions)} compactions")
+    history = [s["snapshot_id"] for s in everything if s["snapshot_id"] not in compactions]
     assert sorted(history) == sorted(by_snapshot), "one commit for each upsert"
     wanted: dict[int, tuple[int, int]] = {}
     for snapshot in history:
