@@ -109,7 +109,7 @@ def test_an_error_at_its_end_leaves_nothing(
     def fail(*_: Any) -> Any:
         raise OSError("disk full")
 
-    monkeypatch.setattr(transaction, "key_ids", fail)
+    monkeypatch.setattr(transaction, "_TransactionChange", fail)
     with pytest.raises(OSError, match="disk full"), table.transaction() as tx:
         tx.upsert(rows([1, 9], 1))
     assert files(table) == before
