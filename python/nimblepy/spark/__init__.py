@@ -23,6 +23,7 @@ except ImportError as error:
 from nimblepy.spark.estimate import JoinEstimate
 from nimblepy.spark.join import explain_join, index_join, index_join_rdd
 from nimblepy.spark.lookup import lookup_expr, register_lookup
+from nimblepy.spark.metadata import files_for_keys
 from nimblepy.spark.source import NimbleDataSource, register, scan
 from nimblepy.spark.write import write
 
@@ -30,6 +31,7 @@ __all__ = [
     "JoinEstimate",
     "NimbleDataSource",
     "explain_join",
+    "files_for_keys",
     "index_join",
     "index_join_rdd",
     "lookup_expr",

@@ -21,6 +21,7 @@ from nimblepy.spark.inputs import SparkInput, open_cached
 from nimblepy.spark.schemas import conform, conform_array
 
 if TYPE_CHECKING:
+    from nimblepy.table.holding import KeysOf, MetadataFile
     from nimblepy.table.model import DataFile
     from nimblepy.table.write import Target
 
@@ -149,6 +150,22 @@ def written_files(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterat
             rows = chain([first], batches)
             files = write_rows(pa.RecordBatchReader.from_batches(first.schema, rows), target)
         yield pa.RecordBatch.from_pydict({"files": [files_as_text(files)]})
+
+    return run
+
+
+def holding_files(
+    file: MetadataFile, keys: KeysOf
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Numbers of manifests to the files in these that can hold one of some keys."""
+    from nimblepy.table.holding import data_manifests, files_for_keys
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        metadata = file.open()
+        manifests = data_manifests(metadata)
+        for batch in batches:
+            mine = [manifests[number] for number in batch.column(0).to_pylist()]
+            yield from files_for_keys(metadata, mine, keys).to_batches()
 
     return run
 

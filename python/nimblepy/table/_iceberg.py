@@ -96,7 +96,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcePartitionField
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import CommitTableResponse, TableProperties
+from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table import Transaction as IceTransaction
 from pyiceberg.table import update as ice_update
@@ -802,6 +802,21 @@ def load_table(catalog: Catalog, name: tuple[str, ...]) -> Metadata:
         raise NoSuchTable from None
 
 
+def metadata_at(path: str, properties: Mapping[str, str]) -> Metadata:
+    """The metadata in a file, which nothing can be committed to.
+
+    Args:
+        properties: as :attr:`Metadata.io_properties` has them.
+
+    Cost: one read, unless this process has read it just before.
+    """
+    known = _opened.get(path)
+    if known is None:
+        known = StaticTable.from_metadata(path, dict(properties))
+        _opened.put(path, known)
+    return Metadata(known)
+
+
 def drop_table(catalog: Catalog, name: tuple[str, ...]) -> None:
     try:
         catalog.drop_table(name)
@@ -1042,6 +1057,11 @@ class Metadata:
     @property
     def metadata_file(self) -> str:
         return str(self.ice.metadata_location)
+
+    @property
+    def io_properties(self) -> dict[str, str]:
+        """How the files of the table are read, credentials included."""
+        return {name: str(value) for name, value in self.ice.io.properties.items()}
 
     @property
     def format_version(self) -> int:
@@ -1402,6 +1422,8 @@ class Metadata:
         return Pruner(self, conjuncts, schema_id)
 
 
+# Tables of metadata files that were opened without a catalog.
+_opened: Recent[IceTable] = Recent(_KEPT_METADATA)
 _lists: Recent[list[Manifest]] = Recent(_KEPT_METADATA)
 # What a list says of a manifest, by the path of the manifest.
 _encoded: Recent[bytes] = Recent(_KEPT_RECORDS)

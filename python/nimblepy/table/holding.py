@@ -1,6 +1,6 @@
 """Which files of a table can hold keys, as a function of some of its manifests.
 
-It needs nothing but these, so that it can be called for some here and for others elsewhere.
+One machine calls it for all of them; :mod:`nimblepy.spark.metadata` calls it in tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nimblepy.table import _iceberg as ice
 from nimblepy.table.manifests import FileColumns
 from nimblepy.table.model import Manifest
 from nimblepy.table.plan import decoded
-from nimblepy.table.plan_index import indexed_files
+from nimblepy.table.plan_index import covered, indexed_files, parts_of
 from nimblepy.table.pruning import SortedValues, key_hits
 
 HOLDING = pa.schema(
@@ -85,6 +85,27 @@ def files_for_keys(metadata: ice.Metadata, manifests: Sequence[Manifest], keys: 
     found = [HOLDING.empty_table(), *holding(parts, keys)]
     found += holding((decoded(metadata, item) for item in rest), keys)
     return pa.concat_tables(found).sort_by("path").combine_chunks()
+
+
+def uncovered(metadata: ice.Metadata, manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Those of some manifests that no part of the plan index covers."""
+    return covered(parts_of(metadata, metadata.head()), manifests)[1]
+
+
+@dataclass(frozen=True)
+class MetadataFile:
+    """A version of a table's metadata, for processes that have no catalog. It pickles.
+
+    Attributes:
+        properties: how its files are read.
+    """
+
+    path: str
+    properties: dict[str, str]
+
+    def open(self) -> ice.Metadata:
+        """Cost: one read, unless the process has it."""
+        return ice.metadata_at(self.path, self.properties)
 
 
 def data_manifests(metadata: ice.Metadata) -> list[Manifest]:

@@ -31,7 +31,7 @@ from nimblepy.table.compact import Compacting, compact
 from nimblepy.table.evolve import Alter
 from nimblepy.table.fileset import FileSet
 from nimblepy.table.health import Health, health
-from nimblepy.table.holding import data_manifests, files_for_keys, keys_of
+from nimblepy.table.holding import KeysOf, data_manifests, files_for_keys, keys_of
 from nimblepy.table.key_positions import given_keys
 from nimblepy.table.keyed_rows import Duplicates
 from nimblepy.table.maintain import (
@@ -1103,12 +1103,16 @@ class Table(VersionedRows[FileSet]):
         Cost: of every file the bounds of one column, from the plan index or the manifests; no data
             file is opened.
         """
+        metadata, wanted = self.asked_for_keys(keys, on)
+        return files_for_keys(metadata, data_manifests(metadata), wanted)
+
+    def asked_for_keys(self, keys: Any, on: ColumnName | None) -> tuple[ice.Metadata, KeysOf]:
+        """The newest metadata, and what :meth:`files_for_keys` looks for in it."""
         if on is None and not self.cluster_by:
             raise InvalidArgumentError(f"{self.name}: no cluster key; say which column with on=")
         metadata = self._reload()
         column = self.cluster_by[0].column if on is None else on
-        wanted = keys_of(keys, column, metadata.schema())
-        return files_for_keys(metadata, data_manifests(metadata), wanted)
+        return metadata, keys_of(keys, column, metadata.schema())
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.
