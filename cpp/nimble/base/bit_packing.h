@@ -23,9 +23,9 @@ namespace nimble {
 
 inline constexpr uint32_t kPackValues = 1024;
 
-// Bytes of `n` <= kPackValues packed values.
-constexpr uint64_t packed_bytes(uint32_t n, uint32_t width) {
-  return (uint64_t{n} * width + 7) / 8;
+// Bytes of `n` < 2^58 values of `width` <= 64 bits that are packed.
+constexpr uint64_t packed_bytes(uint64_t n, uint32_t width) {
+  return (n * width + 7) / 8;
 }
 // Mask of the low `width` bits, width <= 64.
 constexpr uint64_t low_bits(uint32_t width) {

@@ -13,10 +13,6 @@ constexpr size_t kHeaderSize = 12;
 // Behind the entries, so that the last one can be loaded as eight bytes.
 constexpr size_t kPadding = 8;
 
-uint64_t packed_size(uint64_t count, uint32_t width) {
-  return div_ceil(count * width, 8);
-}
-
 // A little-endian stream of bits.
 class BitWriter {
  public:
@@ -103,8 +99,8 @@ ByteBuffer HashPartitionBuilder::pack(uint32_t value_bits) {
   out.put_u8(static_cast<uint8_t>(end_bits));
   out.put_u8(0);
   const uint32_t entry_bits = kFingerprintBits + value_bits;
-  const uint64_t ends_size = packed_size(buckets, end_bits);
-  out.extend(ends_size + packed_size(n, entry_bits) + kPadding);
+  const uint64_t ends_size = packed_bytes(buckets, end_bits);
+  out.extend(ends_size + packed_bytes(n, entry_bits) + kPadding);
   BitWriter entries(out.data() + kHeaderSize + ends_size);
   std::vector<uint32_t> ends(buckets);
   for (const Entry& e : entries_) {
@@ -153,8 +149,10 @@ Result<HashPartition> HashPartition::open(ByteSpan bytes, uint64_t num_rows) {
     reader.fail();
   }
   if (reader.ok()) {
-    p.ends_ = reader.get_bytes(packed_size(p.num_buckets_, p.end_bits_)).data();
-    const uint64_t size = packed_size(p.num_entries_, p.entry_bits_) + kPadding;
+    p.ends_ =
+        reader.get_bytes(packed_bytes(p.num_buckets_, p.end_bits_)).data();
+    const uint64_t size =
+        packed_bytes(p.num_entries_, p.entry_bits_) + kPadding;
     p.entries_ = reader.get_bytes(size).data();
     p.lists_ = reader.get_bytes(reader.remaining());
     p.num_rows_ = num_rows;
@@ -232,8 +230,7 @@ Status HashPartition::read_list(uint64_t at, size_t enough,
     const uint32_t width = reader.get_u8();
     if (n == 0 || n > kPackValues - 1 || width > 64) reader.fail();
     if (!reader.ok()) break;
-    const ByteSpan packed =
-        reader.get_bytes(packed_bytes(static_cast<uint32_t>(n), width));
+    const ByteSpan packed = reader.get_bytes(packed_bytes(n, width));
     if (!reader.ok()) break;
     const size_t end = rows->size();
     rows->resize(end + n);

@@ -1,3 +1,4 @@
+#include "nimble/base/bit_packing.h"
 #include "nimble/base/hash.h"
 #include "nimble/index/key_chunk.h"
 
@@ -113,14 +114,15 @@ uint64_t prefix_form_size(const FixedPlan& plan, uint32_t interval) {
   return size + div_ceil(v.size(), interval) * (plan.suffix_size + 2);
 }
 
-uint64_t packed_bytes(uint64_t num_keys, uint64_t width) {
-  return div_ceil(num_keys * width, 8) + 8;
+// Of the entries in this form; the last is loaded as eight bytes.
+uint64_t fixed_form_size(const FixedPlan& plan) {
+  return packed_bytes(plan.values.size(), plan.width) + 8;
 }
 
 bool takes_fixed(const FixedPlan& plan, uint32_t interval) {
   if (plan.width <= kSurelySmall) return true;
   const uint64_t other = prefix_form_size(plan, interval);
-  return packed_bytes(plan.values.size(), plan.width) <= other + other / 8;
+  return fixed_form_size(plan) <= other + other / 8;
 }
 
 void put_fixed(const FixedPlan& plan, ByteBuffer* out) {
@@ -130,7 +132,7 @@ void put_fixed(const FixedPlan& plan, ByteBuffer* out) {
   out->put_u8(static_cast<uint8_t>(plan.shift));
   out->put(plan.base);
   out->put(plan.slope);
-  uint8_t* to = out->extend(packed_bytes(n, plan.width));
+  uint8_t* to = out->extend(fixed_form_size(plan));
   const uint32_t width = plan.width;
   if (width == 0) return;
   uint64_t word = 0;
