@@ -85,3 +85,56 @@ def test_every_layout(stored: Any, kind: str, mmap: bool, threads: int) -> None:
             wanted = table if columns is None else table.select(list(columns))
             all_rows = wanted.to_pylist()
             assert found.to_pylist() == [r for a, b in ranges for r in all_rows[a:b]], columns
+
+
+LONG = 30_000
+
+
+@pytest.fixture(scope="module")
+def long_stored(tmp_path_factory: Any) -> tuple[nb.File, pa.Table]:
+    """Stripes of several pieces, which end at multiples of 4,096 where there are holes."""
+    rng = np.random.default_rng(3)
+    number = rng.integers(0, 1 << 20, LONG)
+    gone = rng.random(LONG) < 0.1
+    table = pa.table(
+        {
+            "number": number,
+            "double": rng.random(LONG),
+            "nullable": pa.array(number, mask=gone),
+            "bool": pa.array(number % 3 == 0, mask=gone),
+            "text": pa.array([f"{n:x}" * (n % 3) for n in number.tolist()], mask=gone),
+        }
+    )
+    path = tmp_path_factory.mktemp("holes") / "long.nimble"
+    nb.write(table, path, options=nb.WriteOptions(stripe_rows=13_000, group_rows=26_000))
+    return nb.open(path), table
+
+
+def _cuts() -> list[np.ndarray[Any, Any]]:
+    """Rows that are left out."""
+    rng = np.random.default_rng(5)
+    at_pieces = [4096 * i + d + s for i in range(7) for d in (-1, 0, 1) for s in (0, 13_000)]
+    found = [rng.choice(LONG, count, replace=False) for count in (1, 2, 7, 60, 3000)]
+    found += [rng.choice(at_pieces, count) for count in (1, 2, 5, len(at_pieces))]
+    found.append(np.concatenate([np.arange(a, a + 5000) for a in (100, 6000, 20_000)]))
+    found.append(np.concatenate([np.arange(a, a + 40) for a in range(30, 29_000, 97)]))
+    return [np.unique(rows[(rows >= 0) & (rows < LONG)]) for rows in found]
+
+
+@pytest.mark.parametrize("batch_rows", [700, 5000, 65_536])
+def test_pieces_of_stripes(long_stored: Any, batch_rows: int) -> None:
+    file, table = long_stored
+    for gone in _cuts():
+        left = np.delete(np.arange(LONG), gone)
+        edges = np.flatnonzero(np.diff(left) != 1) + 1
+        parts = np.split(left, edges)
+        ranges = np.array([(part[0], part[-1] + 1) for part in parts], dtype=np.uint64)
+        wanted = table.take(pa.array(left))
+        for columns in (None, ("number",), ("double",), ("bool", "text")):
+            projection = file.core_projection(columns)
+            stream = projection.scan(ranges, batch_rows, 1)
+            found = pa.table(pa.RecordBatchReader.from_stream(stream))
+            found.validate(full=True)
+            assert found.equals(wanted if columns is None else wanted.select(list(columns)))
+            nulls = [column.null_count for column in found.columns]
+            assert nulls == [column.null_count for column in wanted.select(found.column_names)]

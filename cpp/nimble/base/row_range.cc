@@ -6,9 +6,12 @@ namespace nimble {
 
 std::vector<RowRange> merge_ranges(std::vector<RowRange> ranges) {
   std::erase_if(ranges, [](const RowRange& r) { return r.empty(); });
-  std::sort(
-      ranges.begin(), ranges.end(),
-      [](const RowRange& a, const RowRange& b) { return a.begin < b.begin; });
+  const auto is_before = [](const RowRange& a, const RowRange& b) {
+    return a.begin < b.begin;
+  };
+  if (!std::is_sorted(ranges.begin(), ranges.end(), is_before)) {
+    std::sort(ranges.begin(), ranges.end(), is_before);
+  }
   size_t out = 0;
   for (const RowRange& r : ranges) {
     if (out > 0 && r.begin <= ranges[out - 1].end) {

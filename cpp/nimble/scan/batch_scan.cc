@@ -160,13 +160,13 @@ Status BatchScan::read_ranges(const std::vector<RowRange>& part,
   // One range inside one stripe may be handed out where it lies.
   column.set_wants_views(part.size() == 1 &&
                          in_one_stripe(reader_->file(), part[0]));
-  NIMBLE_RETURN_IF_ERROR(reader_->read_ranges(part, column_threads_, &column));
-  ArrowArray array{};
-  Status status = std::move(column).export_array(&array);
+  Status status = reader_->read_ranges(part, column_threads_, &column);
   if (status) {
-    out->arrays.push_back(array);
-    return status;
+    ArrowArray array{};
+    status = std::move(column).export_array(&array);
+    if (status) out->arrays.push_back(array);
   }
+  if (status) return status;
   const uint64_t rows = count_rows(part);
   if (rows <= 1 || status.code() != StatusCode::kTooLarge) return status;
   std::vector<RowRange> rest = part;

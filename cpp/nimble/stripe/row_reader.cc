@@ -42,8 +42,8 @@ struct StripeRows {
   }
 };
 
-// Neighbouring ranges of one stripe that are read as one, and what is kept of
-// it: Pieces::kept[first, last), counted from its beginning.
+// Rows of one stripe that are decoded at once, and what is kept of them:
+// Pieces::kept[first, last), counted from its beginning.
 struct Piece {
   RowRange rows;
   size_t first = 0;
@@ -52,6 +52,10 @@ struct Piece {
 
 // Cuts pieces of stripes off ascending ranges.
 struct Pieces {
+  // Holes are closed while their neighbours are in a near cache: a piece with
+  // holes ends at a multiple of this, where blocks end that are decoded whole.
+  static constexpr uint64_t kRows = 2 * kBlockValues;
+
   std::vector<Piece> pieces;
   std::vector<RowRange> kept;
   std::span<const RowRange> ranges;
@@ -72,11 +76,9 @@ struct Pieces {
     return at + 1 < ranges.size() && ranges[at + 1].begin < stop;
   }
 
-  // What lies in one stripe; ranges with fewer rows than `between` between them
-  // are one piece.
+  // What lies in one stripe; where fewer rows than `between` are between two
+  // ranges, they are a hole in a piece.
   void cut(const StripeView& stripe, uint64_t between) {
-    // Rows that are left out are moved over while they are in a near cache.
-    constexpr uint64_t kPieceRows = 4096;
     const uint64_t stop = stripe.first_row + stripe.rows;
     pieces.clear();
     kept.clear();
@@ -85,21 +87,61 @@ struct Pieces {
       const uint64_t end = std::min(ranges[at].end, stop);
       if (begin >= stop) break;
       if (begin >= end) continue;
-      const uint64_t first = begin - stripe.first_row;
-      const uint64_t last = end - stripe.first_row;
-      if (pieces.empty() || first - pieces.back().rows.end >= between ||
-          first - pieces.back().rows.begin >= kPieceRows) {
-        pieces.push_back({{first, first}, kept.size(), kept.size()});
-      }
-      Piece& piece = pieces.back();
-      kept.push_back({first - piece.rows.begin, last - piece.rows.begin});
-      piece.last = kept.size();
-      piece.rows.end = last;
+      add({begin - stripe.first_row, end - stripe.first_row}, between);
       row = end;
       if (ranges[at].end > stop) break;  // it goes on in the next stripe
     }
   }
+  // What is kept of a piece with holes; of others all is.
+  std::span<const RowRange> kept_of(const Piece& p) const {
+    if (p.last - p.first == 1) return {};
+    return std::span(kept).subspan(p.first, p.last - p.first);
+  }
+
+ private:
+  void begin(RowRange r) {
+    pieces.push_back({r, kept.size(), kept.size() + 1});
+    kept.push_back({0, r.size()});
+  }
+  void add(RowRange r, uint64_t between) {
+    if (pieces.empty() || r.begin - pieces.back().rows.end >= between) {
+      return begin(r);
+    }
+    const uint64_t end = pieces.back().rows.end;
+    const uint64_t start = end / kRows * kRows;
+    if (start > pieces.back().rows.begin) {
+      if (start == end) return begin(r);
+      // There is no hole in it yet, and rows before `start` need not move.
+      pieces.back().rows.end = start;
+      kept.back().end = start - pieces.back().rows.begin;
+      begin({start, end});
+    }
+    if (r.begin >= start + kRows) return begin(r);
+    const RowRange near{r.begin, std::min(r.end, start + kRows)};
+    Piece& piece = pieces.back();
+    kept.push_back(
+        {near.begin - piece.rows.begin, near.end - piece.rows.begin});
+    piece.last = kept.size();
+    piece.rows.end = near.end;
+    if (near.end < r.end) begin({near.end, r.end});
+  }
 };
+
+// Values are decoded to where they stay: buffers do not grow under them. Rows
+// are only said to be there, so this is for batches of usual size.
+void reserve_values(std::span<const RowRange> ranges, Column* out) {
+  constexpr uint64_t kMostBytes = 4 << 20;
+  uint64_t rows = 0;
+  for (const RowRange& r : ranges) rows += r.size();
+  for (Column& column : out->children) {
+    const Layout layout = column.field().layout;
+    if (layout != Layout::kFixed && layout != Layout::kDictionary) continue;
+    const uint64_t width = column.field().width;
+    if (width == 0 || rows > kMostBytes / width) continue;
+    // The holes of a piece are decoded as well.
+    column.values.reserve((column.length() + rows + Pieces::kRows) * width);
+  }
+}
 
 bool is_ascending(std::span<const uint64_t> rows) {
   return std::adjacent_find(rows.begin(), rows.end(),
@@ -269,10 +311,10 @@ double RowReader::decode_nanos(const StripeReader& reader) const {
   return nanos;
 }
 
-Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
-                              uint64_t begin, uint64_t count,
-                              std::span<const uint8_t> known, uint32_t threads,
-                              Column* out) const {
+template <class Read>
+Status RowReader::each_column(const StripeReader& reader, uint64_t count,
+                              bool alone, uint32_t threads, Column* out,
+                              const Read& read) const {
   std::vector<Status> status(columns_.size());
   // What is fetched on the way is shared, so only mapped files go parallel.
   if (file_->file().mapped() == nullptr || columns_.size() == 1) threads = 1;
@@ -281,13 +323,11 @@ Status RowReader::read_stripe(const StripeReader& reader, const uint64_t* rows,
     constexpr double kTaken = 50;
     const double each =
         decode_nanos(reader) +
-        (rows != nullptr ? kTaken * static_cast<double>(columns_.size()) : 0);
+        (alone ? kTaken * static_cast<double>(columns_.size()) : 0);
     threads = threads_worth(each * static_cast<double>(count), threads);
   }
-  parallel_for(columns_.size(), threads, [&](size_t i) {
-    if (!known.empty() && known[i] != 0) return;
-    status[i] = read_column(reader, i, rows, begin, count, &out->children[i]);
-  });
+  parallel_for(columns_.size(), threads,
+               [&](size_t i) { status[i] = read(i); });
   for (size_t i = 0; i < status.size(); ++i) {
     if (status[i]) continue;
     return in_column(i, std::move(status[i]));
@@ -300,6 +340,7 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
                               uint32_t threads, Column* out) const {
   // About what beginning to read a range costs, of each column.
   constexpr double kBeginNanos = 120;
+  if (ranges.size() > 1) reserve_values(ranges, out);
   Pieces cut;
   cut.ranges = ranges;
   for (uint64_t row = 0; cut.next(&row);) {
@@ -322,15 +363,22 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
           want(reader, nullptr, p.rows.begin, p.rows.size(), {}));
     }
     NIMBLE_RETURN_IF_ERROR(fetched.fetch());
-    for (const Piece& p : cut.pieces) {
-      const uint64_t from = out->length();
-      NIMBLE_RETURN_IF_ERROR(read_stripe(reader, nullptr, p.rows.begin,
-                                         p.rows.size(), {}, threads, out));
-      const size_t n = p.last - p.first;
-      if (n == 1) continue;
-      NIMBLE_RETURN_IF_ERROR(fits_offsets(*out));
-      keep_rows(from, std::span(cut.kept).subspan(p.first, n), out);
-    }
+    uint64_t rows = 0;
+    for (const RowRange& r : cut.kept) rows += r.size();
+    NIMBLE_RETURN_IF_ERROR(
+        each_column(reader, rows, false, threads, out, [&](size_t i) {
+          Column* const column = &out->children[i];
+          for (const Piece& p : cut.pieces) {
+            const uint64_t from = column->length();
+            NIMBLE_RETURN_IF_ERROR(read_column(reader, i, nullptr, p.rows.begin,
+                                               p.rows.size(), column));
+            const auto kept = cut.kept_of(p);
+            if (kept.empty()) continue;
+            NIMBLE_RETURN_IF_ERROR(fits_offsets(*column));
+            keep_rows(from, kept, column);
+          }
+          return Status::ok();
+        }));
   }
   return Status::ok();
 }
@@ -384,7 +432,11 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
       NIMBLE_RETURN_IF_ERROR(want(reader, now.rows.data(), 0, count, known));
       NIMBLE_RETURN_IF_ERROR(fetched.fetch());
       NIMBLE_RETURN_IF_ERROR(
-          read_stripe(reader, now.rows.data(), 0, count, known, threads, out));
+          each_column(reader, count, true, threads, out, [&](size_t c) {
+            if (!known.empty() && known[c] != 0) return Status::ok();
+            return read_column(reader, c, now.rows.data(), 0, count,
+                               &out->children[c]);
+          }));
     }
   }
   return Status::ok();

@@ -74,10 +74,11 @@ class RowReader {
                            std::span<const RowRange>);
 
   RowReader() = default;
-  Status read_stripe(const StripeReader& reader, const uint64_t* rows,
-                     uint64_t begin, uint64_t count,
-                     std::span<const uint8_t> known, uint32_t threads,
-                     Column* out) const;
+  // read(i) -> Status appends `count` rows of the stripe to column i of `out`,
+  // one by one where they are `alone`.
+  template <class Read>
+  Status each_column(const StripeReader& reader, uint64_t count, bool alone,
+                     uint32_t threads, Column* out, const Read& read) const;
   Status read_column(const StripeReader& reader, size_t column,
                      const uint64_t* rows, uint64_t begin, uint64_t count,
                      Column* out) const;
