@@ -15,7 +15,8 @@ import json
 import sys
 from pathlib import Path
 
-from bench import charts, datasets, markdown, peers, report, run, suite
+from bench import charts, datasets, markdown, report, run, suite
+from bench.peers import peer as peers
 from bench.process import Settings
 from bench.workloads import BY_NAME, WORKLOADS
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.peers import COLUMNAR, KEY_VALUE, NOT_DECODING
+from bench.peers.peer import COLUMNAR, KEY_VALUE, NOT_DECODING
 
 OURS = "nimblepy"
 Times = dict[str, dict[str, dict[str, float]]]

@@ -7,8 +7,8 @@ from typing import Any
 
 from bench.datasets import Dataset
 from bench.keys import Keys
-from bench.peers import NoGoodAnswer
-from bench.peers_nimble import Nimble
+from bench.peers.nimble import Nimble
+from bench.peers.peer import NoGoodAnswer
 
 COUNTERS = ("reads", "bytes_read", "index_reads", "data_reads", "rounds")
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 import nimblepy as nb
 from nimblepy.expr.filter import parse_filter
-from nimblepy.table.model import Cube, FileCubes
+from nimblepy.table.base.model import Cube, FileCubes
 from nimblepy.table.otree.blocks import Blocks
-from nimblepy.table.otree.sample import Window
 from nimblepy.table.otree.space import interleaved
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Estimate, grow
+from nimblepy.table.reading.sample import Window
 
 NAMES = ["price", "rating", "delay"]
 BOXES = 100

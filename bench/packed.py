@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.peers import NoGoodAnswer
+from bench.peers.peer import NoGoodAnswer
 
 EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

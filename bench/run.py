@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bench import peers
+from bench.peers import peer as peers
 from bench.process import ROOT, Process, Settings, WorkerFailedError
 from bench.workloads import BY_NAME, Workload
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.peers import NoGoodAnswer
+from bench.peers.peer import NoGoodAnswer
 
 # questions of one timing: quick ones are repeated until the budget is used up
 MAX_QUESTIONS = 20_000
@@ -39,7 +39,8 @@ class Nothing:
 
 class Worker:
     def __init__(self, arguments: argparse.Namespace) -> None:
-        from bench import datasets, keys, peers, workloads
+        from bench import datasets, keys, workloads
+        from bench.peers import peer as peers
 
         self.workloads = workloads
         self.dataset = datasets.known(arguments.dataset, arguments.sf, arguments.rows)

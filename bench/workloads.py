@@ -17,7 +17,7 @@ import pyarrow as pa
 from bench.answers import feed_array
 from bench.datasets import Dataset
 from bench.keys import LARGE_BATCH, SMALL_BATCH, Keys
-from bench.peers import NoGoodAnswer, Peer
+from bench.peers.peer import NoGoodAnswer, Peer
 
 Question = Callable[[Peer, Keys, Dataset, int], Any]
 DIGEST_ROWS = 1 << 16

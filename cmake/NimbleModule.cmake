@@ -12,8 +12,7 @@ if(NOT pybind11_DIR)
 endif()
 find_package(pybind11 3.0 CONFIG REQUIRED)
 
-file(GLOB _bindings CONFIGURE_DEPENDS cpp/nimble/bindings/*.cpp
-     cpp/nimble/bindings/*.cc)
+file(GLOB_RECURSE _bindings CONFIGURE_DEPENDS cpp/nimble/bindings/*.cpp)
 pybind11_add_module(_core MODULE NO_EXTRAS ${_bindings})
 target_link_libraries(_core PRIVATE nimble_reader)
 nimble_warnings(_core)
@@ -21,11 +20,12 @@ nimble_precompile(_core pybind11/pybind11.h pybind11/numpy.h pybind11/stl.h)
 if(NIMBLEPY_PCH)
   # What pybind11's templates become is mostly the same in every file: some files
   # that share no name are compiled as one. The others have names in common.
-  set(_values arrow_bridge errors key_batch point_value python_file python_keys
-              python_rows python_values)
-  set(_files module register_bloom register_file register_index_rewriter
+  set(_values values/arrow_bridge values/errors values/key_batch
+              values/python_file values/python_keys values/python_rows
+              values/python_values)
+  set(_files module register_file register_index_rewriter
              register_inspect register_projection register_writer)
-  set(_readers point_key quick_get register_lookup register_point_reader
+  set(_readers values/point_key quick_get register_lookup register_point_reader
                register_range_reader)
   foreach(_group IN ITEMS values files readers)
     list(TRANSFORM _${_group} PREPEND

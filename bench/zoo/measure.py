@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.answers import feed_array
-from bench.peers import NoGoodAnswer, Peer
+from bench.peers.peer import NoGoodAnswer, Peer
 from bench.zoo.registry import Column
 from bench.zoo.systems import OURS, build, system_over
 

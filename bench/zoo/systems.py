@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.datasets import Dataset
-from bench.peers import NoGoodAnswer, Peer, synced
-from bench.peers_formats import Lance, Vortex
-from bench.peers_nimble import Nimble
-from bench.peers_parquet import Parquet
+from bench.peers.formats import Lance, Vortex
+from bench.peers.nimble import Nimble
+from bench.peers.parquet import Parquet
+from bench.peers.peer import NoGoodAnswer, Peer, synced
 from bench.zoo.registry import Column
 
 KEY = "row"

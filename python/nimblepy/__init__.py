@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from nimblepy.io import own_rows
+from nimblepy.input import own_rows
 
 if TYPE_CHECKING:
     from nimblepy.advise.advice import IndexAdvice, advise_indexes
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from nimblepy.rows.scan import Scan
     from nimblepy.schema.types import FileSummary, IndexInfo, IoStats, SortKey, starts_with
     from nimblepy.table.catalog import Catalog, connect
-    from nimblepy.table.commit import Commit
     from nimblepy.table.otree.layouts import OTree, Sorted, ZOrder
     from nimblepy.table.table import Table
+    from nimblepy.table.writing.commit import Commit
 
 __version__ = "0.1.0"
 

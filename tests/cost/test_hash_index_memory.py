@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench.index_memory import peak_bytes
+from bench.indexes.memory import peak_bytes
 
 
 @pytest.mark.parametrize(

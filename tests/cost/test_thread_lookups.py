@@ -35,7 +35,13 @@ def test_threads_get_right_answers_within_the_cache_and_32_mib(
         options.append("--read")
     arenas = {"MALLOC_ARENA_MAX": "1"} if how == "read, one arena" else {}
     out = subprocess.run(
-        [sys.executable, "-m", "bench.thread_lookups", str(tmp_path / "t.nimble"), *options],
+        [
+            sys.executable,
+            "-m",
+            "bench.indexes.thread_lookups",
+            str(tmp_path / "t.nimble"),
+            *options,
+        ],
         capture_output=True,
         text=True,
         cwd=ROOT,

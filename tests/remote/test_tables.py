@@ -21,7 +21,7 @@ pytest.importorskip("pyiceberg")
 
 import nimblepy as nb
 from nimblepy.io.location import locate
-from nimblepy.table.plan import clear_caches
+from nimblepy.table.reading.plan import clear_caches
 
 MANIFESTS = 10
 

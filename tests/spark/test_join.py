@@ -257,7 +257,7 @@ def test_batches_of_any_size_are_answered_in_order(
 ) -> None:
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from nimblepy.io import tabular
+    from nimblepy.input import tabular
     from nimblepy.spark import tasks
     from nimblepy.spark.arguments import JoinArguments
     from nimblepy.spark.inputs import find_input

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
-from bench import table_files
+from bench.tables import files as table_files
 
 import nimblepy.spark as ns
 

@@ -91,7 +91,7 @@ def test_batches_are_added_once(spark: Any, lake: nb.Catalog, tmp_path: Path) ->
     other.append(table.to_table().slice(0, 1))
     other.expire(keep=1)
     target = table.write_target()
-    from nimblepy.table.write import write_rows
+    from nimblepy.table.writing.write import write_rows
 
     files = write_rows(other.to_table(), target)
     assert table.commit_files(files, batch=("x", 1)).rows_inserted == 0

@@ -20,7 +20,7 @@ import nimblepy.spark as ns
 from nimblepy.spark import splits
 from nimblepy.spark.inputs import InputTable, find_input
 from nimblepy.spark.tables import table_of_options
-from nimblepy.table.shipped import files_as_text, files_of_text, rows_as_text, rows_of_text
+from nimblepy.table.reading.shipped import files_as_text, files_of_text, rows_as_text, rows_of_text
 
 Rows = Callable[[Any], list[Any]]
 

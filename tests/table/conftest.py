@@ -24,7 +24,7 @@ Between = Callable[[Callable[[], Any]], None]
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Between:
     """Takes a step that is made once, before the next swap."""
-    from nimblepy.table import _iceberg as ice
+    from nimblepy.table import iceberg as ice
 
     plain = ice.swap
 
@@ -36,6 +36,6 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Between:
                 left.pop()()
             return plain(*arguments)
 
-        monkeypatch.setattr(ice, "swap", swap)
+        monkeypatch.setattr(ice.commits, "swap", swap)
 
     return install

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
-from nimblepy.table import plan
+from nimblepy.table.reading import plan
 
 ROWS = pa.table(
     {
@@ -244,7 +244,7 @@ def test_few_files_are_written_and_read(lake: nb.Catalog, tmp_path: Path) -> Non
 def test_names_of_files_are_on_the_disk_before_the_swap(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: Any
 ) -> None:
-    from nimblepy.table import _iceberg as ice
+    from nimblepy.table import iceberg as ice
 
     sync, synced = os.fsync, []
 
@@ -258,13 +258,13 @@ def test_names_of_files_are_on_the_disk_before_the_swap(
     warehouse = os.path.dirname(os.path.dirname(location))
     assert {warehouse, os.path.dirname(location), location, f"{location}/metadata"} <= set(synced)
     ended: list[int] = []
-    write = ice._SqliteCatalog._write_metadata
+    write = ice.catalogs.SqliteCatalog._write_metadata
 
     def written(*arguments: Any, **keywords: Any) -> None:
         write(*arguments, **keywords)
         ended.append(len(synced))
 
-    monkeypatch.setattr(ice._SqliteCatalog, "_write_metadata", written)
+    monkeypatch.setattr(ice.catalogs.SqliteCatalog, "_write_metadata", written)
     synced.clear()
     table.append(pa.table({"k": [1]}))
     (end,) = ended

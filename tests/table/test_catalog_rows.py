@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 
 import nimblepy as nb
-from nimblepy.table.catalog_rows import CatalogRows, NameTaken
+from nimblepy.table.iceberg.catalog_rows import CatalogRows, NameTaken
 
 SCHEMA = pa.schema({"k": pa.int64()})
 ROWS = pa.table({"k": [1, 2]})

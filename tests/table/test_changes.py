@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nimblepy as nb
-from nimblepy.table import members
+from nimblepy.table.reading import members
 
 SCHEMA = pa.schema({"k": pa.int64(), "g": pa.int32(), "t": pa.string()})
 

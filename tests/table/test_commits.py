@@ -93,7 +93,7 @@ def test_pairs_of_commits(
     table = lake.create_table("a.b", rows(0), cluster_by="k")
     table.append(rows(10))
     other = lake.table("a.b")
-    from nimblepy.table import _iceberg as ice
+    from nimblepy.table import iceberg as ice
 
     plain = ice.swap
     done: list[int] = []
@@ -104,7 +104,7 @@ def test_pairs_of_commits(
             STEPS[second](other)
         return plain(*arguments)
 
-    monkeypatch.setattr(ice, "swap", swap)
+    monkeypatch.setattr(ice.commits, "swap", swap)
     if first in ("alter", "partition"):
         commit = ice.Evolution.commit
 
@@ -147,12 +147,12 @@ def test_a_dropped_table(lake: nb.Catalog) -> None:
 def test_a_failing_commit_leaves_nothing(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.create_table("a.b", rows(0), cluster_by="k")
     before = files(table)
-    from nimblepy.table import _iceberg as ice
+    from nimblepy.table import iceberg as ice
 
     def swap(*_: Any) -> Any:
         raise OSError("disk full")
 
-    monkeypatch.setattr(ice, "swap", swap)
+    monkeypatch.setattr(ice.commits, "swap", swap)
     for step in ("append", "delete rows", "overwrite all"):
         with pytest.raises(OSError, match="disk full"):
             STEPS[step](table)

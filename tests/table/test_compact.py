@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import nimblepy as nb
 from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.source import key_order
-from nimblepy.table import _iceberg as ice
-from nimblepy.table import compact as compaction
-from nimblepy.table.merging import Run, merged
-from nimblepy.table.write import key_table
+from nimblepy.table import iceberg as ice
+from nimblepy.table.upkeep import compact as compaction
+from nimblepy.table.writing.merging import Run, merged
+from nimblepy.table.writing.write import key_table
 
 SCHEMA = pa.schema({"k": pa.int64(), "g": pa.int32(), "t": pa.string()})
 
@@ -330,7 +330,7 @@ def test_beside_another_commit(
             done.append(sorted_rows(other.refresh()))
         return plain(*arguments)
 
-    monkeypatch.setattr(ice, "swap", swap)
+    monkeypatch.setattr(ice.commits, "swap", swap)
     commit = table.compact()
     table.refresh()
     assert sorted_rows(table) == done[1]
@@ -369,7 +369,7 @@ def test_groups_that_are_still_good_are_kept(lake: nb.Catalog, monkeypatch: Any)
         written.append(len(group.members))
         write(group, *arguments)
 
-    monkeypatch.setattr(ice, "swap", swap)
+    monkeypatch.setattr(ice.commits, "swap", swap)
     monkeypatch.setattr(compaction, "write", counted)
     commit = table.compact()
     # The group of g = 0 was given up, and written again by a second commit.
@@ -404,7 +404,7 @@ def test_a_writer_is_not_refused(lake: nb.Catalog, monkeypatch: Any) -> None:
             return plain(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(ice, "swap", swap)
+            patch.setattr(ice.commits, "swap", swap)
             BESIDE[name](table)
         wanted = lake.create_table(f"b.{name}", rows(range(27)), primary_key="k")
         BESIDE[name](wanted)

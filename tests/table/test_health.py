@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 import nimblepy as nb
 from nimblepy.cli.main import app
-from nimblepy.table import maintain, plan
-from nimblepy.table.reachable import reachable_files
+from nimblepy.table.reading import plan
 from nimblepy.table.table import Table
+from nimblepy.table.upkeep import maintain
+from nimblepy.table.upkeep.reachable import reachable_files
 
 _ORDER = [("k", "ascending"), ("g", "ascending")]
 

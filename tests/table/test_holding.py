@@ -13,8 +13,8 @@ from tests.table.test_pruning import _KINDS, _value, random_table
 
 import nimblepy as nb
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.table import _iceberg as ice
-from nimblepy.table import plan
+from nimblepy.table import iceberg as ice
+from nimblepy.table.reading import plan
 
 
 @pytest.mark.parametrize("indexed", [False, True])

@@ -16,9 +16,9 @@ from tests.table.test_pruning import random_table
 
 import nimblepy as nb
 from nimblepy.errors import CorruptFileError
-from nimblepy.table import _iceberg as ice
-from nimblepy.table import plan
-from nimblepy.table.avro import container, encoded_bytes, encoded_long, read_container
+from nimblepy.table import iceberg as ice
+from nimblepy.table.iceberg.avro import container, encoded_bytes, encoded_long, read_container
+from nimblepy.table.reading import plan
 from nimblepy.table.table import Table
 
 

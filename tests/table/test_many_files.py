@@ -10,7 +10,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.files import ahead, source
-from nimblepy.table import members
+from nimblepy.table.reading import members
 
 
 def test_a_closed_table_reads_no_more(lake: nb.Catalog) -> None:

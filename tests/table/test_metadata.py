@@ -24,9 +24,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import update_table_metadata
 
 import nimblepy as nb
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.avro import container
-from nimblepy.table.metadata_json import SnapshotTexts, with_snapshots
+from nimblepy.table import iceberg as ice
+from nimblepy.table.iceberg.avro import container
+from nimblepy.table.iceberg.metadata_json import SnapshotTexts, with_snapshots
 
 ROWS = pa.table({"k": range(100), "g": [i % 3 for i in range(100)], "t": ["ä\"\\'"] * 100})
 
@@ -60,7 +60,7 @@ def steps(table: nb.Table) -> Iterator[None]:
 
 def test_metadata_is_that_of_the_library(lake: nb.Catalog, monkeypatch: Any) -> None:
     table = lake.create_table("a.b", ROWS.schema, cluster_by="k")
-    plain, compared = ice._updated, []
+    plain, compared = ice.catalogs._updated, []
 
     def both(base: Any, updates: Any, location: str) -> Any:
         made = plain(base, updates, location)
@@ -76,7 +76,7 @@ def test_metadata_is_that_of_the_library(lake: nb.Catalog, monkeypatch: Any) -> 
         compared.append(1)
         return made
 
-    monkeypatch.setattr(ice, "_updated", both)
+    monkeypatch.setattr(ice.catalogs, "_updated", both)
     before = 0
     for _ in steps(table):
         metadata = table.iceberg.metadata

@@ -33,7 +33,7 @@ def test_deletes_take_what_scans_give(
 
 def test_nulls_that_were_not_counted(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of another writer that has bounds and no counts may have nulls."""
-    from nimblepy.table.metrics import MetricsCollector
+    from nimblepy.table.writing.metrics import MetricsCollector
 
     collected = MetricsCollector.result
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import nimblepy as nb
 from nimblepy.cli.main import app
 from nimblepy.expr.filter import parse_filter
-from nimblepy.table.otree.optimize import Extents, choose
+from nimblepy.table.upkeep.recluster import Extents, choose
 
 
 def part(number: int, rows: int = 600) -> pa.Table:

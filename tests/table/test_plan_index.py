@@ -11,15 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bench import table_files
+from bench.tables import files as table_files
 from pyiceberg.catalog.sql import SqlCatalog
 from tests.table.test_pruning import random_filters, random_table
 
 import nimblepy as nb
-from nimblepy.table import _iceberg as ice
-from nimblepy.table import plan, plan_index
-from nimblepy.table.places import readable_path
-from nimblepy.table.plan import SnapshotPlan
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.reading import plan, plan_index
+from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.table import Table
 
 

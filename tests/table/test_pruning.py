@@ -18,9 +18,9 @@ from pyiceberg.expressions import visitors as ice_visitors
 import nimblepy as nb
 from nimblepy.errors import CorruptFileError
 from nimblepy.expr.filter import parse_filter
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.model import DataFile, Metrics
-from nimblepy.table.plan import SnapshotPlan
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile, Metrics
+from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.table import Table
 
 _KINDS = [
@@ -204,7 +204,7 @@ def test_files_are_left_out_as_by_the_library(lake: nb.Catalog, seed: int) -> No
 
 
 def _by_the_library(metadata: ice.Metadata, conjuncts: Any, entries: Any) -> list[str]:
-    pruner = metadata.pruner(conjuncts, None)
+    pruner = ice.Pruner(metadata, conjuncts, None)
     schema, spec = metadata.ice.schema(), metadata.ice.spec()
     metrics = ice_visitors._InclusiveMetricsEvaluator(schema, pruner.expression)
     projected = ice_visitors.inclusive_projection(schema, spec)(pruner.expression)

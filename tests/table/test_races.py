@@ -15,10 +15,11 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 import nimblepy as nb
-from nimblepy.table import compact, deletes, maintain, plan
 from nimblepy.table import table as tables
-from nimblepy.table.plan import clear_caches
-from nimblepy.table.write import write_rows
+from nimblepy.table.reading import deletes, plan
+from nimblepy.table.reading.plan import clear_caches
+from nimblepy.table.upkeep import compact, maintain
+from nimblepy.table.writing.write import write_rows
 
 Between = Callable[[Callable[[], Any]], None]
 
@@ -131,7 +132,7 @@ class Late:
     def __init__(
         self, lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, error: BaseException | None = None
     ) -> None:
-        from nimblepy.table import commit
+        from nimblepy.table.writing import commit
 
         self.error = error or CommitStateUnknownException("504 Gateway Timeout")
         self._commit = lake.iceberg.commit_table
@@ -204,12 +205,12 @@ def test_a_commit_in_doubt_lands_late(
 def test_a_commit_lands_after_it_was_given_up(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
 ) -> None:
-    from nimblepy.table import _iceberg
+    from nimblepy.table import iceberg
 
     table = four_rows(lake)
     late = Late(lake, monkeypatch, KeyboardInterrupt() if when == "sending" else None)
     if when == "sending":  # a catalog that is a server
-        monkeypatch.setattr(_iceberg, "_SqliteCatalog", type("AnotherCatalog", (), {}))
+        monkeypatch.setattr(iceberg.commits, "SqliteCatalog", type("AnotherCatalog", (), {}))
 
     def interrupt() -> None:
         raise KeyboardInterrupt

@@ -17,9 +17,9 @@ import pytest
 import nimblepy as nb
 from nimblepy.table.otree.blocks import BLOBS, MOST_BLOBS, Blocks
 from nimblepy.table.otree.layouts import WEIGHT
-from nimblepy.table.otree.sample import Window
-from nimblepy.table.shipped import files_as_text, files_of_text
-from nimblepy.table.write import write_rows
+from nimblepy.table.reading.sample import Window
+from nimblepy.table.reading.shipped import files_as_text, files_of_text
+from nimblepy.table.writing.write import write_rows
 
 ROWS = 6_000
 
@@ -284,7 +284,7 @@ def live(table: nb.Table) -> list[str]:
 
 
 def test_any_byte_may_be_another() -> None:
-    from nimblepy.table.model import Cube, FileCubes
+    from nimblepy.table.base.model import Cube, FileCubes
 
     files = [(f"f{i}", FileCubes("space", (Cube(4, i, -5, 5, 10),))) for i in range(5)]
     octets = Blocks.of_files(files).to_bytes()
@@ -320,7 +320,7 @@ def test_blobs_are_merged_and_removed(tmp_path: Any) -> None:
 
 
 def test_merging_is_commutative() -> None:
-    from nimblepy.table.model import Cube, FileCubes
+    from nimblepy.table.base.model import Cube, FileCubes
 
     parts = [
         Blocks.of_files(
@@ -386,7 +386,7 @@ def test_windows_that_hold_whole_files() -> None:
 
 
 def test_footers_repeat_the_cubes(tmp_path: Any) -> None:
-    from nimblepy.table.model import FileCubes
+    from nimblepy.table.base.model import FileCubes
 
     for data_format in ("nimble", "parquet"):
         table = make(tmp_path / data_format, OTREE, data_format=data_format)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.shipped import files_as_text, files_of_text
-from nimblepy.table.write import write_rows
+from nimblepy.table import iceberg as ice
+from nimblepy.table.reading.shipped import files_as_text, files_of_text
+from nimblepy.table.writing.write import write_rows
 
 
 def rows(keys: range, v: int) -> pa.Table:
@@ -94,7 +94,7 @@ def test_a_batch_meets_itself(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch)
             left.pop()()
         return plain(*arguments)
 
-    monkeypatch.setattr(ice, "swap", swap)
+    monkeypatch.setattr(ice.commits, "swap", swap)
     done = staged(table, rows(range(10), 2), batch=("x", 7))
     assert (done.rows_inserted, done.snapshot) == (0, other.snapshot)
     assert table.num_rows == 15

@@ -19,8 +19,9 @@ from pyiceberg.table.update import (
 )
 
 import nimblepy as nb
-from nimblepy.table import _iceberg as ice
-from nimblepy.table import adding, maintain
+from nimblepy.table import iceberg as ice
+from nimblepy.table.upkeep import maintain
+from nimblepy.table.writing import adding
 
 
 def rows(first: int, count: int = 10) -> pa.Table:
@@ -186,7 +187,7 @@ def test_a_time_whose_snapshot_expired_has_no_answer(lake: nb.Catalog) -> None:
 def test_a_time_in_a_log_that_another_writer_filtered(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nimblepy.table import _iceberg as ice
+    from nimblepy.table import iceberg as ice
 
     table = lake.create_table("a.b", rows(0, 1))
     begin = table.snapshots().column("timestamp")[0].as_py()
@@ -306,7 +307,7 @@ def test_a_tag_goes_when_it_is_as_old_as_it_says(lake: nb.Catalog) -> None:
 def test_a_clock_that_goes_back(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyiceberg.table import update as ice_update
 
-    from nimblepy.table import _iceberg as ice
+    from nimblepy.table import iceberg as ice
 
     class Clock:
         """An hour late."""
@@ -331,7 +332,8 @@ def test_a_clock_that_goes_back(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatc
         return lake.iceberg.load_table(("a", "b")).metadata
 
     before = metadata().last_updated_ms
-    monkeypatch.setattr(ice, "time", Clock)
+    monkeypatch.setattr(ice.commits, "time", Clock)
+    monkeypatch.setattr(ice.catalogs, "time", Clock)
     monkeypatch.setattr(ice_update, "datetime", Datetime)
     steps: list[Callable[[], object]] = [
         lambda: table.tag("one"),

@@ -101,7 +101,7 @@ def test_nothing_is_changed_by_an_error(lake: nb.Catalog) -> None:
 def test_an_error_at_its_end_leaves_nothing(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nimblepy.table import transaction
+    from nimblepy.table.changing import transaction
 
     table = lake.create_table("a.b", rows(range(4)), primary_key="k")
     before = files(table)

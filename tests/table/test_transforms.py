@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from pyiceberg.transforms import parse_transform
 
 import nimblepy as nb
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.transforms import murmur, parse_partition, split_rows, transform
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.transforms import murmur, parse_partition, split_rows, transform
 
 _I32, _I64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 _STAMPS = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))

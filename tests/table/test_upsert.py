@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
-from nimblepy.table import keyed_rows
+from nimblepy.table.changing import keyed_rows
 
 Between = Callable[[Callable[[], Any]], None]
 FORMATS = pytest.mark.parametrize("data_format", ["nimble", "parquet"])
@@ -305,7 +305,7 @@ def test_only_new_files_are_asked_again(lake: nb.Catalog, between: Between) -> N
     other = lake.table("a.b")
     table.upsert(rows([0]))
     asked: list[str] = []
-    from nimblepy.table import fileset
+    from nimblepy.table.reading import fileset
 
     plain = fileset.FileSet.find
 

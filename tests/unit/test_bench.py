@@ -11,19 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from bench import (
-    bars,
-    charts,
-    datasets,
-    index_data,
-    indexes,
-    markdown,
-    packed,
-    parts,
-    peers,
-    suite,
-)
+from bench import bars, charts, datasets, markdown, packed, parts, suite
 from bench.answers import feed_array
+from bench.indexes import data as index_data
+from bench.indexes import sizes as indexes
+from bench.peers import peer as peers
 from bench.run import Results, summary, workload_of
 from bench.workloads import BY_NAME
 from bench.zoo import measure, registry

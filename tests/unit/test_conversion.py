@@ -17,7 +17,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.expr.filter import parse_filter
-from nimblepy.io.foreign import open_files
+from nimblepy.input.foreign import open_files
 
 needs_core = pytest.mark.skipif(
     find_spec("nimblepy._core") is None, reason="the compiled core is not built here"

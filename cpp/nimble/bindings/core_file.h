@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "nimble/bindings/arrow_bridge.h"
+#include "nimble/bindings/values/arrow_bridge.h"
 #include "nimble/key/key_bounds.h"
 #include "nimble/reader/file_reader.h"
 #include "nimble/stripe/row_reader.h"

@@ -1,5 +1,5 @@
-#include "nimble/base/blocking.h"
 #include "nimble/bindings/core_file.h"
+#include "nimble/threads/blocking.h"
 
 // Not mod_gil_not_used(): no free-threaded Python has run the tests yet.
 PYBIND11_MODULE(_core, m) {

@@ -2,9 +2,9 @@
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
-#include "nimble/bindings/python_file.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
+#include "nimble/bindings/values/python_file.h"
 #include "nimble/format/constants.h"
 #include "nimble/io/local_file.h"
 

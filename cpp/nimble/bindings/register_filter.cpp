@@ -6,12 +6,12 @@
 //   ("test", path, op, values, negated)
 #include <pybind11/stl.h>
 
-#include "nimble/base/parallel.h"
 #include "nimble/bindings/core_file.h"
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
 #include "nimble/scan/batch_scan.h"
 #include "nimble/scan/from_arrow.h"
+#include "nimble/threads/parallel.h"
 
 namespace py = pybind11;
 

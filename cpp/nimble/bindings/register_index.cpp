@@ -2,10 +2,10 @@
 // everything that it can be asked.
 #include <pybind11/stl.h>
 
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
 #include "nimble/bindings/index_handle.h"
-#include "nimble/bindings/key_batch.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
+#include "nimble/bindings/values/key_batch.h"
 #include "nimble/lookup/open_index.h"
 #include "nimble/lookup/probe_rows.h"
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
 #include "nimble/bindings/index_handle.h"
-#include "nimble/bindings/key_batch.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
+#include "nimble/bindings/values/key_batch.h"
 #include "nimble/key/same_keys.h"
 #include "nimble/lookup/locate.h"
 

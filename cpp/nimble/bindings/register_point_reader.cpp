@@ -7,11 +7,11 @@
 #include <new>
 #include <optional>
 
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
 #include "nimble/bindings/index_handle.h"
-#include "nimble/bindings/point_key.h"
-#include "nimble/bindings/python_rows.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
+#include "nimble/bindings/values/point_key.h"
+#include "nimble/bindings/values/python_rows.h"
 #include "nimble/key/same_keys.h"
 #include "nimble/lookup/locate.h"
 #include "nimble/stripe/value_reader.h"

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "nimble/base/parallel.h"
 #include "nimble/bindings/core_file.h"
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
 #include "nimble/scan/batch_scan.h"
 #include "nimble/stripe/file_rows.h"
+#include "nimble/threads/parallel.h"
 
 namespace py = pybind11;
 

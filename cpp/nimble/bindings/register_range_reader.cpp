@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
 #include "nimble/bindings/index_handle.h"
-#include "nimble/bindings/python_keys.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
+#include "nimble/bindings/values/python_keys.h"
 
 namespace py = pybind11;
 

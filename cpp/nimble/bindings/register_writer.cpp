@@ -2,8 +2,8 @@
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/write_target.h"
 #include "nimble/bindings/writer_options.h"
 #include "nimble/write/sorting_writer.h"

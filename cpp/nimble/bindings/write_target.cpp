@@ -3,8 +3,8 @@
 #include <chrono>
 #include <vector>
 
-#include "nimble/bindings/errors.h"
-#include "nimble/bindings/gil.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
 #include "nimble/io/owner_process.h"
 
 namespace py = pybind11;

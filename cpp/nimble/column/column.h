@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "nimble/base/aligned_buffer.h"
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/core/encoding.h"
+#include "nimble/memory/aligned_buffer.h"
 #include "nimble/types/array_view.h"
 #include "nimble/types/field.h"
 

@@ -2,9 +2,9 @@
 // memory.
 #pragma once
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/byte_reader.h"
 #include "nimble/column/column.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "nimble/base/bit_packing.h"
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/compiler.h"
 #include "nimble/base/result.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "nimble/base/byte_buffer.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

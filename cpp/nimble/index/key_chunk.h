@@ -4,10 +4,10 @@
 // key only, the others being in the key columns. docs/format/key_chunks.md.
 #pragma once
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/result.h"
 #include "nimble/index/key_source.h"
 #include "nimble/key/key_buffer.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "nimble/base/fork_mutex.h"
+#include "nimble/threads/fork_mutex.h"
 
 namespace nimble {
 

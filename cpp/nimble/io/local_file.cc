@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "nimble/base/blocking.h"
 #include "nimble/io/local_path.h"
+#include "nimble/threads/blocking.h"
 
 namespace nimble {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "nimble/base/bytes.h"
-#include "nimble/base/fork_mutex.h"
 #include "nimble/io/cache_budget.h"
+#include "nimble/threads/fork_mutex.h"
 
 namespace nimble {
 

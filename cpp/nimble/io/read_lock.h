@@ -8,9 +8,9 @@
 
 #include <mutex>
 
-#include "nimble/base/blocking.h"
-#include "nimble/base/fork_mutex.h"
 #include "nimble/io/readable_file.h"
+#include "nimble/threads/blocking.h"
+#include "nimble/threads/fork_mutex.h"
 
 namespace nimble {
 

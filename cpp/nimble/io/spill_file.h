@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/result.h"
 #include "nimble/io/owner_process.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

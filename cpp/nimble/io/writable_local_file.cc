@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <optional>
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/io/local_path.h"
 #include "nimble/io/owner_process.h"
 #include "nimble/io/temporary_file.h"
 #include "nimble/io/writable_file.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 namespace {

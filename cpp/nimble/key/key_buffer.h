@@ -5,8 +5,8 @@
 #include <cassert>
 #include <vector>
 
-#include "nimble/base/aligned_buffer.h"
 #include "nimble/key/big_endian.h"
+#include "nimble/memory/aligned_buffer.h"
 
 namespace nimble {
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <span>
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/status.h"
 #include "nimble/key/key_column.h"
+#include "nimble/memory/byte_buffer.h"
 #include "nimble/types/field.h"
 
 namespace nimble {

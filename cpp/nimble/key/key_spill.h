@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/byte_reader.h"
 #include "nimble/key/key_buffer.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

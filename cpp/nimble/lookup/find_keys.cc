@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "nimble/base/hash.h"
-#include "nimble/base/scratch.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/lookup/cluster_cursor.h"
+#include "nimble/memory/scratch.h"
 #include "nimble/open/range_fetch.h"
 
 namespace nimble {

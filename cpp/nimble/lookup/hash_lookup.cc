@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "nimble/base/scratch.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/lookup/hash_index.h"
 #include "nimble/lookup/row_keys.h"
+#include "nimble/memory/scratch.h"
 
 namespace nimble {
 namespace {

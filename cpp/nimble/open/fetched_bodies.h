@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "nimble/base/sparse_arena.h"
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/format/group.h"
 #include "nimble/io/range_cache.h"
 #include "nimble/io/readable_file.h"
+#include "nimble/memory/sparse_arena.h"
 #include "nimble/open/read_stats.h"
 
 namespace nimble {

@@ -8,13 +8,13 @@
 #include <memory>
 #include <vector>
 
-#include "nimble/base/memory_counter.h"
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/format/footer.h"
 #include "nimble/format/group.h"
 #include "nimble/index/key_chunk_group.h"
 #include "nimble/io/readable_file.h"
 #include "nimble/io/slot_cache.h"
+#include "nimble/memory/memory_counter.h"
 #include "nimble/open/read_stats.h"
 
 namespace nimble {

@@ -21,7 +21,7 @@ class FileReader final : public OpenFile {
 
   // For searches by cluster key; of use only where the footer names one.
   const ClusterIndex& cluster() const { return cluster_; }
-  // All of these may wait for a read (base/blocking.h).
+  // All of these may wait for a read (threads/blocking.h).
   // Secondary index i of the footer, opened on first use and kept.
   Result<const IndexLookup*> index(size_t i) const;
   // Bloom filters of columns, listed on first use; null where there are none.

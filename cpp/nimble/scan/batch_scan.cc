@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "nimble/base/parallel.h"
 #include "nimble/stripe/vector_reader.h"
+#include "nimble/threads/parallel.h"
 
 namespace nimble {
 namespace {

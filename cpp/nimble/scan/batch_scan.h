@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "nimble/base/read_ahead.h"
 #include "nimble/scan/row_filter.h"
 #include "nimble/stripe/row_reader.h"
+#include "nimble/threads/read_ahead.h"
 
 namespace nimble {
 

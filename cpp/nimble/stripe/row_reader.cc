@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "nimble/base/parallel.h"
 #include "nimble/column/column_keep.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/stripe/vector_reader.h"
+#include "nimble/threads/parallel.h"
 
 namespace nimble {
 namespace {

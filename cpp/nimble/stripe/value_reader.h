@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "nimble/base/bitmap.h"
-#include "nimble/base/scratch.h"
 #include "nimble/encoding/core/encoding.h"
+#include "nimble/memory/scratch.h"
 #include "nimble/open/open_file.h"
 
 namespace nimble {

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "nimble/base/parallel.h"
 #include "nimble/stripe/value_reader.h"
+#include "nimble/threads/parallel.h"
 
 namespace nimble {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "nimble/base/hash.h"
-#include "nimble/base/parallel.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/format/feature_bits.h"
 #include "nimble/format/postscript.h"
+#include "nimble/threads/parallel.h"
 
 namespace nimble {
 namespace {

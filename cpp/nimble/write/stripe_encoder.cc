@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "nimble/base/parallel.h"
 #include "nimble/encoding/choose/nullable.h"
 #include "nimble/encoding/ints/plain.h"
+#include "nimble/threads/parallel.h"
 
 namespace nimble {
 namespace {

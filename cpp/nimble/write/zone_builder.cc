@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/key/key_scalar.h"
+#include "nimble/memory/byte_buffer.h"
 #include "zone_map_generated.h"
 
 namespace nimble {

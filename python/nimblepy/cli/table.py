@@ -17,9 +17,9 @@ from nimblepy.cli.sources import existing_catalog
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.types import format_bytes
 from nimblepy.table.catalog import connect
-from nimblepy.table.maintain import Removal
-from nimblepy.table.otree.plot import page
 from nimblepy.table.table import Table
+from nimblepy.table.upkeep.maintain import Removal
+from nimblepy.table.upkeep.plot_layout import page
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

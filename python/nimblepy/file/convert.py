@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.write import WriteKeywords, write
-from nimblepy.io.foreign import CountedReader, Format, Paths, is_paths, open_files, selected
+from nimblepy.input.foreign import CountedReader, Format, Paths, is_paths, open_files, selected
+from nimblepy.input.tabular import as_reader
 from nimblepy.io.progress import ProgressArg
-from nimblepy.io.tabular import as_reader
 from nimblepy.rows.arguments import passes_on_to
 from nimblepy.schema.types import FileSummary
 

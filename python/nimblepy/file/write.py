@@ -14,10 +14,10 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.input.tabular import as_reader, check_column, slices
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.log import logger
 from nimblepy.io.progress import Progress, ProgressArg
-from nimblepy.io.tabular import as_reader, check_column, slices
 from nimblepy.rows.arguments import passes_on_to
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.conform import conform

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.expr.filter import Parameters, with_params
-from nimblepy.io.tabular import as_reader
+from nimblepy.input.tabular import as_reader
 from nimblepy.join.plan import How, plan_join
 from nimblepy.join.run import join_batches
 from nimblepy.rows.rows import Rows

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.numbers import compare_floats
-from nimblepy.io.tabular import slices
+from nimblepy.input.tabular import slices
 from nimblepy.join.keys import probe_keys
 from nimblepy.join.plan import JoinPlan
 from nimblepy.rows.gather import gather, gather_array, keep, rows_without_columns

@@ -22,7 +22,7 @@ from nimblepy.io.location import is_uri
 from nimblepy.rows.source import Filter
 
 if TYPE_CHECKING:
-    from nimblepy.table.members import MemberRows
+    from nimblepy.table.reading.members import MemberRows
     from nimblepy.table.table import Table
 
 _OPTIONS: dict[str, Any] = {
@@ -102,7 +102,7 @@ class InputTable:
         """The rows of these files."""
         if self._rows is not None:
             return self._rows
-        from nimblepy.table.shipped import rows_of_text
+        from nimblepy.table.reading.shipped import rows_of_text
 
         assert self._text is not None
         return rows_of_text(self._text)
@@ -112,7 +112,7 @@ class InputTable:
         """The description that workers get. Cost: the snapshot is planned."""
         if self._text is not None:
             return self._text
-        from nimblepy.table.shipped import rows_as_text
+        from nimblepy.table.reading.shipped import rows_as_text
 
         return rows_as_text(self.dataset)
 

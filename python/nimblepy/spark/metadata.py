@@ -29,7 +29,7 @@ def files_for_keys(
     Raises:
         InvalidArgumentError: as there.
     """
-    from nimblepy.table import holding
+    from nimblepy.table.reading import holding
 
     metadata, wanted = table.asked_for_keys(keys, on)
     manifests = holding.data_manifests(metadata)

@@ -23,11 +23,11 @@ from nimblepy.spark.shipping import ShippedByValue, array_udf, iterator_function
 from nimblepy.spark.tables import named_table
 
 if TYPE_CHECKING:
-    from nimblepy.table.batches import Batch
-    from nimblepy.table.commit import Commit
-    from nimblepy.table.staged import Mode, PartitionOverwrite
+    from nimblepy.table.changing.staged import Mode, PartitionOverwrite
     from nimblepy.table.table import Table
-    from nimblepy.table.write import Target
+    from nimblepy.table.writing.batches import Batch
+    from nimblepy.table.writing.commit import Commit
+    from nimblepy.table.writing.write import Target
 
 _OPTIONS = ("catalog", "catalog.", "table", "filter", "partition_overwrite")
 
@@ -43,9 +43,9 @@ def write_table(
     files: int | None = None,
 ) -> Commit:
     """Writes a DataFrame to a table; :func:`nimblepy.spark.write` says how."""
-    from nimblepy.table.commit import Commit
-    from nimblepy.table.shipped import files_of_text
-    from nimblepy.table.staged import check_mode
+    from nimblepy.table.changing.staged import check_mode
+    from nimblepy.table.reading.shipped import files_of_text
+    from nimblepy.table.writing.commit import Commit
 
     check_mode(mode, filter, partition_overwrite)
     if batch is not None and table.has_batch(batch):
@@ -66,7 +66,7 @@ def write_table(
 
 def _checked_target(table: Table, schema: StructType, filter: Any) -> Target:
     """What new files are like. Says before any task runs what columns or filter do not fit."""
-    from nimblepy.table.types import Conformer
+    from nimblepy.table.base.types import Conformer
 
     target = table.write_target()
     Conformer(arrow_schema(schema), target.schema)
@@ -77,7 +77,7 @@ def _checked_target(table: Table, schema: StructType, filter: Any) -> Target:
 
 def _distributed(df: DataFrame, target: Target, files: int | None) -> DataFrame:
     """Rows of a partition, and neighbours in the order of the files, in one task if possible."""
-    from nimblepy.table.write import partition_sources
+    from nimblepy.table.writing.write import partition_sources
 
     order: list[Any] = []
     for path, transform, kind in partition_sources(target):
@@ -95,7 +95,7 @@ def _distributed(df: DataFrame, target: Target, files: int | None) -> DataFrame:
 
 def _partition_column(path: Path, transform: str, kind: pa.DataType) -> Column:
     """The value of a partition field."""
-    from nimblepy.table.transforms import transform as transform_of
+    from nimblepy.table.base.transforms import transform as transform_of
 
     column = F.col(quoted(*path))
     if transform in ("identity", "void"):
@@ -121,7 +121,7 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
     """
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
-        from nimblepy.table.staged import check_mode
+        from nimblepy.table.changing.staged import check_mode
 
         refuse_others(options, _OPTIONS, "a table")
         self._options = options
@@ -146,7 +146,7 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        from nimblepy.table.write import discard
+        from nimblepy.table.writing.write import discard
 
         # With the messages of all tasks it was the commit that failed. It has removed the files,
         # unless it may still take effect.
@@ -155,7 +155,7 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
 
     @staticmethod
     def _files(messages: list[WriterCommitMessage | None]) -> list[Any]:
-        from nimblepy.table.shipped import files_of_text
+        from nimblepy.table.reading.shipped import files_of_text
 
         texts = [message.text for message in messages if isinstance(message, WrittenFiles)]
         return [file for text in texts for file in files_of_text(text)]

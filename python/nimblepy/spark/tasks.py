@@ -21,9 +21,9 @@ from nimblepy.spark.inputs import SparkInput, open_cached
 from nimblepy.spark.schemas import conform, conform_array
 
 if TYPE_CHECKING:
-    from nimblepy.table.holding import KeysOf, MetadataFile
-    from nimblepy.table.model import DataFile
-    from nimblepy.table.write import Target
+    from nimblepy.table.base.model import DataFile
+    from nimblepy.table.reading.holding import KeysOf, MetadataFile
+    from nimblepy.table.writing.write import Target
 
 # Rows that one lookup answers: more of them touch each block of the file once.
 LOOKUP_ROWS = 65_536
@@ -139,8 +139,8 @@ def joined_rows(
 
 def written_files(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Rows of a table to descriptions of the files that they were written to."""
-    from nimblepy.table.shipped import files_as_text
-    from nimblepy.table.write import write_rows
+    from nimblepy.table.reading.shipped import files_as_text
+    from nimblepy.table.writing.write import write_rows
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches = iter(batches)
@@ -158,7 +158,7 @@ def holding_files(
     file: MetadataFile, keys: KeysOf
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Numbers of manifests to the files in these that can hold one of some keys."""
-    from nimblepy.table.holding import data_manifests, files_for_keys
+    from nimblepy.table.reading.holding import data_manifests, files_for_keys
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         metadata = file.open()
@@ -174,7 +174,7 @@ def partition_values(
     transform: str, kind: pa.DataType
 ) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
     """Values of a column to those of a partition field."""
-    from nimblepy.table.transforms import transform as transform_of
+    from nimblepy.table.base.transforms import transform as transform_of
 
     apply = transform_of(transform, kind)
 

@@ -56,9 +56,9 @@ from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.table_write import write_table
 
 if TYPE_CHECKING:
-    from nimblepy.table.commit import Commit
-    from nimblepy.table.staged import PartitionOverwrite
+    from nimblepy.table.changing.staged import PartitionOverwrite
     from nimblepy.table.table import Table
+    from nimblepy.table.writing.commit import Commit
 
 _OPTIONS = (
     *("path", "cluster_by", "hash_index", "sorted_index", "write_options", "retention_seconds"),

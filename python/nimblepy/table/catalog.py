@@ -12,13 +12,13 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri
 from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.types import SortKey, as_sort_keys
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.arguments import text_of, texts_of
-from nimblepy.table.model import DataFormat
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.arguments import text_of, texts_of
+from nimblepy.table.base.model import DataFormat
+from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
+from nimblepy.table.base.transforms import parse_partition
+from nimblepy.table.base.types import check_keys, table_schema
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
-from nimblepy.table.places import check_part, new_location, parse_name, remove_file
-from nimblepy.table.transforms import parse_partition
-from nimblepy.table.types import check_keys, table_schema
 
 # What reads and writes tables is loaded with the first table: `connect` does without.
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ class Catalog:
             InvalidArgumentError: there is such a table; a type, key or transform that tables do
                 not have; a name that cannot be one.
         """
-        from nimblepy.io.tabular import as_reader
-        from nimblepy.table.settings import index_property, settings
+        from nimblepy.input.tabular import as_reader
+        from nimblepy.table.writing.settings import index_property, settings
 
         parts = parse_name(name)
         if if_exists not in ("error", "ignore"):
@@ -195,7 +195,7 @@ class Catalog:
         layout: Layout | None,
         data: Any,
     ) -> Table:
-        from nimblepy.table.settings import index_property
+        from nimblepy.table.writing.settings import index_property
 
         ice.create_namespace(self.iceberg, parts[:-1])
         ids = ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
@@ -272,7 +272,7 @@ class Catalog:
         Raises:
             InvalidArgumentError: there is none.
         """
-        from nimblepy.table.reachable import reachable_files
+        from nimblepy.table.upkeep.reachable import reachable_files
 
         parts = parse_name(name)
         metadata = self.load(parts)

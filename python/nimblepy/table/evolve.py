@@ -14,13 +14,13 @@ from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, Path, show_path
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.arguments import texts_by_name, texts_of
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.arguments import texts_by_name, texts_of
+from nimblepy.table.base.transforms import parse_partition
+from nimblepy.table.base.types import table_type, widens
+from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
-from nimblepy.table.settings import check_property
-from nimblepy.table.transforms import parse_partition
-from nimblepy.table.types import table_type, widens
-from nimblepy.table.values import internal_value
+from nimblepy.table.writing.settings import check_property
 
 _LONGEST_WAIT = 0.2
 _Step = Callable[[ice.Evolution], None]

@@ -21,20 +21,37 @@ from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
-from nimblepy.table import _iceberg as ice
-from nimblepy.table.adding import describe_files
-from nimblepy.table.arguments import paths_of
-from nimblepy.table.batches import Batch, batch_is_done, checked_batch, were_staged
-from nimblepy.table.changes import changes, changes_schema, steps
-from nimblepy.table.commit import Commit, run
-from nimblepy.table.compact import Compacting, compact
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.arguments import paths_of
+from nimblepy.table.base.model import DataFile, DataFormat, Snapshot
+from nimblepy.table.base.transforms import partition_text
+from nimblepy.table.changing.key_positions import given_keys
+from nimblepy.table.changing.keyed_rows import Duplicates
+from nimblepy.table.changing.merge import Merge
+from nimblepy.table.changing.row_changes import (
+    Append,
+    Conversion,
+    DeleteKeys,
+    DeleteWhere,
+    NewKeys,
+    RowChange,
+)
+from nimblepy.table.changing.staged import Mode, PartitionOverwrite, staged_change
+from nimblepy.table.changing.transaction import Transaction
+from nimblepy.table.changing.upsert import WhenMatched, upsert_change
 from nimblepy.table.evolve import Alter
-from nimblepy.table.fileset import FileSet
-from nimblepy.table.health import Health, health
-from nimblepy.table.holding import KeysOf, data_manifests, files_for_keys, keys_of
-from nimblepy.table.key_positions import given_keys
-from nimblepy.table.keyed_rows import Duplicates
-from nimblepy.table.maintain import (
+from nimblepy.table.otree.estimate import Estimate, estimate, parsed
+from nimblepy.table.otree.layouts import Layout, OTree, layout_of
+from nimblepy.table.reading.changes import changes, changes_schema, steps
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.holding import KeysOf, data_manifests, files_for_keys, keys_of
+from nimblepy.table.reading.members import Reading
+from nimblepy.table.reading.plan import SnapshotPlan
+from nimblepy.table.reading.sample import checked_fraction
+from nimblepy.table.reading.sample import sample as draw_sample
+from nimblepy.table.upkeep.compact import Compacting, compact
+from nimblepy.table.upkeep.health import Health, health
+from nimblepy.table.upkeep.maintain import (
     KEPT_SNAPSHOTS,
     YOUNG,
     Age,
@@ -45,32 +62,15 @@ from nimblepy.table.maintain import (
     instant_ms,
     remove_orphans,
 )
-from nimblepy.table.members import Reading
-from nimblepy.table.merge import Merge
-from nimblepy.table.model import DataFile, DataFormat, Snapshot
-from nimblepy.table.otree.estimate import Estimate, estimate, parsed
-from nimblepy.table.otree.layouts import Layout, OTree, layout_of
-from nimblepy.table.otree.optimize import optimize
-from nimblepy.table.otree.plot import plot
-from nimblepy.table.otree.sample import checked_fraction
-from nimblepy.table.otree.sample import sample as draw_sample
-from nimblepy.table.plan import SnapshotPlan
-from nimblepy.table.reachable import reachable_files
-from nimblepy.table.rewrite import ManifestRewrite, rewrite_manifests
-from nimblepy.table.row_changes import (
-    Append,
-    Conversion,
-    DeleteKeys,
-    DeleteWhere,
-    NewKeys,
-    RowChange,
-)
-from nimblepy.table.settings import format_property, target_of
-from nimblepy.table.staged import Mode, PartitionOverwrite, staged_change
-from nimblepy.table.transaction import Transaction
-from nimblepy.table.transforms import partition_text
-from nimblepy.table.upsert import WhenMatched, upsert_change
-from nimblepy.table.write import Target, discard, write_rows
+from nimblepy.table.upkeep.plot_layout import plot
+from nimblepy.table.upkeep.reachable import reachable_files
+from nimblepy.table.upkeep.recluster import optimize
+from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
+from nimblepy.table.writing.adding import describe_files
+from nimblepy.table.writing.batches import Batch, batch_is_done, checked_batch, were_staged
+from nimblepy.table.writing.commit import Commit, run
+from nimblepy.table.writing.settings import format_property, target_of
+from nimblepy.table.writing.write import Target, discard, write_rows
 
 _log = logger(__name__)
 
@@ -615,7 +615,7 @@ class Table(VersionedRows[FileSet]):
     def write_target(self) -> Target:
         """What files are like that other processes write for this table; it pickles.
 
-        They write them with :func:`nimblepy.table.write.write_rows`, describe them, and
+        They write them with :func:`nimblepy.table.writing.write.write_rows`, describe them, and
         :meth:`commit_files` makes them part of the table.
         """
         return target_of(self._newest())
@@ -635,7 +635,7 @@ class Table(VersionedRows[FileSet]):
         they are part of it once.
 
         Args:
-            files: what :func:`nimblepy.table.write.write_rows` gave there.
+            files: what :func:`nimblepy.table.writing.write.write_rows` gave there.
             mode: ``"append"``; ``"overwrite"``, of the rows that pass ``filter``, or of all;
                 ``"upsert"``, by the primary key.
             partition_overwrite: ``"dynamic"`` overwrites the partitions that the files have rows

@@ -1,6 +1,6 @@
 #include "nimble/base/byte_reader.h"
 
-#include "nimble/base/byte_buffer.h"
+#include "nimble/memory/byte_buffer.h"
 #include "testing/check.h"
 
 namespace nimble {

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <thread>
 
-#include "nimble/base/memory_counter.h"
 #include "nimble/io/memory_file.h"
+#include "nimble/memory/memory_counter.h"
 #include "testing/check.h"
 #include "testing/in_child.h"
 

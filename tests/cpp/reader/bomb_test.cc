@@ -3,8 +3,6 @@
 #include <new>
 
 #include "encoding/encoding_conformance.h"
-#include "nimble/base/buffer_pool.h"
-#include "nimble/base/chunk_memory.h"
 #include "nimble/base/hash.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/ints/bit_packed.h"
@@ -12,6 +10,8 @@
 #include "nimble/encoding/strings/zstd_blocks.h"
 #include "nimble/format/group.h"
 #include "nimble/format/postscript.h"
+#include "nimble/memory/buffer_pool.h"
+#include "nimble/memory/chunk_memory.h"
 #include "reader/columns.h"
 
 namespace nimble {

@@ -22,12 +22,12 @@
 #include <optional>
 #include <vector>
 
-#include "nimble/base/aligned_buffer.h"
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/byte_reader.h"
 #include "nimble/base/result.h"
 #include "nimble/encoding/core/encoding_type.h"
 #include "nimble/encoding/core/values.h"
+#include "nimble/memory/aligned_buffer.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

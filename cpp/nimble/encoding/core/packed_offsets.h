@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/byte_reader.h"
 #include "nimble/base/result.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

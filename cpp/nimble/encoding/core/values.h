@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "nimble/base/aligned_buffer.h"
+#include "nimble/memory/aligned_buffer.h"
 #include "nimble/types/value_type.h"
 
 namespace nimble {

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "nimble/base/bitmap.h"
-#include "nimble/base/scratch.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/patches.h"
 #include "nimble/encoding/core/predicate.h"
 #include "nimble/encoding/core/presence.h"
 #include "nimble/encoding/ints/spread.h"
+#include "nimble/memory/scratch.h"
 
 namespace nimble {
 namespace {

@@ -5,10 +5,10 @@
 #include <span>
 
 #include "nimble/base/compiler.h"
-#include "nimble/base/scratch.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
+#include "nimble/memory/scratch.h"
 
 namespace nimble {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <array>
 
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/byte_reader.h"
 #include "nimble/base/result.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

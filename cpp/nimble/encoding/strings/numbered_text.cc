@@ -10,12 +10,12 @@
 
 #include "nimble/base/compiler.h"
 #include "nimble/base/hash.h"
-#include "nimble/base/scratch.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/digits.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/row_numbers.h"
+#include "nimble/memory/scratch.h"
 
 namespace nimble {
 namespace {

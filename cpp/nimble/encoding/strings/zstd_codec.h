@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "nimble/base/aligned_buffer.h"
-#include "nimble/base/byte_buffer.h"
 #include "nimble/base/result.h"
+#include "nimble/memory/aligned_buffer.h"
+#include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "nimble/base/scratch.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/string_blocks.h"
 #include "nimble/encoding/strings/zstd_blocks.h"
 #include "nimble/encoding/strings/zstd_codec.h"
+#include "nimble/memory/scratch.h"
 
 namespace nimble {
 namespace {

@@ -18,7 +18,8 @@ from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.source import key_order
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.types import SortKey
-from nimblepy.table.model import Cube, FileCubes
+from nimblepy.table.base.model import Cube, FileCubes
+from nimblepy.table.base.transforms import column_at
 from nimblepy.table.otree.layouts import WEIGHT, WEIGHT_FIELD, OTree, Sorted, ZOrder
 from nimblepy.table.otree.space import Space, fit, space_columns
 from nimblepy.table.otree.tree import (
@@ -31,7 +32,6 @@ from nimblepy.table.otree.tree import (
     Weights,
     grow,
 )
-from nimblepy.table.transforms import column_at
 
 # Rows from which the space of a commit is found.
 _SAMPLED = 1 << 16

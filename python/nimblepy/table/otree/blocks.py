@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy.table.model import Cube, DataFile, FileCubes, Snapshot
+from nimblepy.table.base.model import Cube, DataFile, FileCubes, Snapshot
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 
 # Where a snapshot's summary names the Puffin files, which lie beside the metadata.
@@ -57,7 +57,7 @@ class Blocks:
         files: their paths.
         spaces: how their values became places.
         table: one row for each cube in a file: ``file`` and ``space`` by position, and the fields
-            of :class:`nimblepy.table.model.Cube`.
+            of :class:`nimblepy.table.base.model.Cube`.
     """
 
     def __init__(self, files: Sequence[str], spaces: Sequence[str], table: pa.Table) -> None:

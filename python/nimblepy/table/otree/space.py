@@ -16,9 +16,9 @@ import pyarrow.types as pt
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import Path
+from nimblepy.table.base.transforms import column_at
 from nimblepy.table.otree.layouts import OTree, Transform, ZOrder, transform_of
 from nimblepy.table.otree.tree import BITS, Places, mixed
-from nimblepy.table.transforms import column_at
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -1,0 +1,1 @@
+"""Indexes: their size, memory and cost."""

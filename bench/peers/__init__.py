@@ -1,0 +1,1 @@
+"""The systems that nimblepy is measured beside."""

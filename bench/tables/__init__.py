@@ -1,0 +1,1 @@
+"""Tables: commits, changes by key, lookups, plans of many files."""

@@ -1,0 +1,1 @@
+"""What people bring: frames, readers, files of other formats, as batches of one schema."""

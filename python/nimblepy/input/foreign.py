@@ -1,0 +1,408 @@
+"""Files of other formats, many as one: directories, globs and lists of them, local or by URI."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.input import own_rows
+from nimblepy.io.location import is_uri
+from nimblepy.schema.columns import unknown_column_message
+from nimblepy.schema.conform import common_schema, conform, with_missing
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+Format: TypeAlias = Literal["parquet", "csv", "tsv", "json", "arrow", "nimble"]
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+_FORMATS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".arrows": "arrow",
+    ".nimble": "nimble",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
+# Types of CSV and JSON are settled by the first block, so it is made large.
+_BLOCK_BYTES = 16 << 20
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+class CountedReader(NamedTuple):
+    """A stream whose number of rows is known beforehand."""
+
+    reader: pa.RecordBatchReader
+    num_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One file, or a directory of nimble files.
+
+    Attributes:
+        partition: columns that its path gives, as in ``year=2024/part.parquet``.
+    """
+
+    store: FileSystem
+    path: str
+    name: str
+    format: Format
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+class _Opened(NamedTuple):
+    schema: pa.Schema
+    num_rows: int | None
+    batches: Iterable[pa.RecordBatch]
+
+
+def is_paths(data: object) -> TypeGuard[Paths]:
+    """Whether ``data`` is a path, or a list of nothing but paths."""
+    if isinstance(data, (list, tuple)):
+        return bool(data) and all(isinstance(item, (str, os.PathLike)) for item in data)
+    return isinstance(data, (str, os.PathLike))
+
+
+def open_files(
+    paths: Paths, *, format: Format | None = None, columns: Sequence[str] | None = None
+) -> CountedReader:
+    """The rows of files as one stream, and their number where the formats tell it.
+
+    Args:
+        paths: a file, a directory, a glob (``*``, ``?``, ``[...]``, ``**``), or a list of these.
+            Files of a directory are read in the order of their paths, those beginning with ``_``
+            or ``.`` are left out. Names such as ``year=2024`` of directories are columns.
+        format: of all files; ``None`` tells from the first bytes and the name of each.
+        columns: columns to read, in this order; ``None`` is all.
+
+    Raises:
+        InvalidArgumentError: unknown format or column, nothing there, types of one column that
+            have none in common.
+        OSError: a file cannot be read.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    parts = [part for path in given for part in _parts_of(os.fspath(path), format)]
+    if not parts:
+        raise InvalidArgumentError("data: an empty list of paths")
+    if len(parts) == 1:
+        stack = ExitStack()
+        try:
+            opened = _open(parts[0], columns, None, stack)
+        except BaseException:
+            stack.close()
+            raise
+        return CountedReader(
+            pa.RecordBatchReader.from_batches(opened.schema, _closing(opened.batches, stack)),
+            opened.num_rows,
+        )
+    schemas, counts = [], []
+    for part in parts:
+        with ExitStack() as stack:
+            opened = _open(part, None, None, stack)
+            schemas.append(opened.schema)
+            counts.append(opened.num_rows)
+    schema = selected(common_schema(schemas, [part.name for part in parts]), columns)
+    total = None if None in counts else sum(filter(None, counts))
+    return CountedReader(
+        pa.RecordBatchReader.from_batches(schema, _chained(parts, schemas, schema)), total
+    )
+
+
+def _closing(batches: Iterable[pa.RecordBatch], stack: ExitStack) -> Iterator[pa.RecordBatch]:
+    with stack:
+        yield from batches
+
+
+def _chained(
+    parts: Sequence[_Part], schemas: Sequence[pa.Schema], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    for part, own in zip(parts, schemas, strict=True):
+        names = [name for name in schema.names if own.get_field_index(name) >= 0]
+        with ExitStack() as stack:
+            for batch in _open(part, names, schema, stack).batches:
+                try:
+                    yield conform(with_missing(batch, schema), schema, cast=True)
+                except InvalidArgumentError as error:
+                    raise InvalidArgumentError(f"{part.name}: {error}") from error
+
+
+# ------------------------------------------------------------------ which files
+
+
+def _parts_of(path: str, format: Format | None) -> list[_Part]:
+    import pyarrow.fs as pafs
+
+    if "\0" in path:
+        raise InvalidArgumentError(f"path: {path!r} has a null character")
+    prefix = ""
+    if is_uri(path):
+        begin = re.split(r"[*?\[]", path, maxsplit=1)[0]
+        store, inner = pafs.FileSystem.from_uri(
+            begin if begin == path else posixpath.dirname(begin)
+        )
+        at = path.index(inner) if inner in path else 0
+        prefix, path = path[:at], inner if begin == path else path[at:]
+    else:
+        store = pafs.LocalFileSystem(use_mmap=True)
+    kind = store.get_file_info(path).type
+    if kind == pafs.FileType.Directory:
+        return _in_directory(store, path, prefix, format)
+    if kind == pafs.FileType.NotFound and re.search(r"[*?\[]", path):
+        return _in_glob(store, path, prefix, format)
+    if kind == pafs.FileType.NotFound:
+        raise FileNotFoundError(2, "no such file or directory", prefix + path)
+    if kind != pafs.FileType.File:
+        raise InvalidArgumentError(
+            f"{prefix}{path} is a device, a pipe or a socket; give nimblepy.write a reader, "
+            "such as pyarrow.csv.open_csv(sys.stdin.buffer)"
+        )
+    return [_Part(store, path, prefix + path, format or _format_of(store, path, prefix + path))]
+
+
+def _in_directory(store: FileSystem, root: str, prefix: str, format: Format | None) -> list[_Part]:
+    found = _files_below(store, root)
+    if format == "nimble" or any(path.endswith(".nimble") for path in found):
+        return [_Part(store, root, prefix + root, "nimble")]
+    if not found:
+        raise InvalidArgumentError(f"{prefix}{root}: a directory without files")
+    return [_part(store, root, path, prefix, format) for path in found]
+
+
+def _in_glob(store: FileSystem, pattern: str, prefix: str, format: Format | None) -> list[_Part]:
+    root = posixpath.dirname(re.split(r"[*?\[]", pattern, maxsplit=1)[0])
+    matches = re.compile(_regular(pattern)).fullmatch
+    found = [path for path in _files_below(store, root or ".") if matches(_unrooted(path, pattern))]
+    if not found:
+        raise FileNotFoundError(2, "no file matches", prefix + pattern)
+    return [_part(store, root, _unrooted(path, pattern), prefix, format) for path in found]
+
+
+def _unrooted(path: str, pattern: str) -> str:
+    return path.removeprefix("./") if not pattern.startswith("./") else path
+
+
+def _regular(pattern: str) -> str:
+    """A glob as a regular expression; ``**/`` is any number of directories."""
+    out = []
+    for piece in re.findall(r"\*\*/|\*+|\?|\[[^\]]+\]|.", pattern, re.DOTALL):
+        match piece:
+            case "**/":
+                out.append("(?:.*/)?")
+            case "?":
+                out.append("[^/]")
+            case _ if piece.startswith("*"):
+                out.append("[^/]*")
+            case _ if len(piece) > 1:
+                out.append(piece.replace("[!", "[^"))
+            case _:
+                out.append(re.escape(piece))
+    return "".join(out)
+
+
+def _files_below(store: FileSystem, root: str) -> list[str]:
+    import pyarrow.fs as pafs
+
+    found = store.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+    base = root.rstrip("/") + "/"
+    return sorted(
+        info.path
+        for info in found
+        if info.type == pafs.FileType.File
+        and not any(step[0] in "._" for step in info.path.removeprefix(base).split("/"))
+    )
+
+
+def _part(store: FileSystem, root: str, path: str, prefix: str, format: Format | None) -> _Part:
+    steps = path.removeprefix(root).split("/")[:-1]
+    pairs = [step.split("=", 1) for step in steps if "=" in step]
+    partition = tuple((name, unquote(value)) for name, value in pairs)
+    kind = format or _format_of(store, path, prefix + path)
+    return _Part(store, path, prefix + path, kind, partition)
+
+
+def _format_of(store: FileSystem, path: str, name: str) -> Format:
+    """The format of a file, from its first bytes or else its name."""
+    with store.open_input_stream(path, compression=None) as file:
+        start = file.read(6)
+    if start[:4] == b"PAR1":
+        return "parquet"
+    if start == b"ARROW1":
+        return "arrow"
+    stem, suffix = posixpath.splitext(path.lower())
+    if suffix in _COMPRESSIONS:
+        suffix = posixpath.splitext(stem)[1]
+    found = _FORMATS.get(suffix)
+    if found is None or found == "parquet":
+        expected = "; ".join(sorted(_FORMATS))
+        raise InvalidArgumentError(
+            f"cannot tell the format of {name!r}: it starts with {start!r}. Pass format=, or use "
+            f"one of the names {expected}"
+        )
+    return found
+
+
+# ------------------------------------------------------------------ one file
+
+
+def _open(
+    part: _Part, columns: Sequence[str] | None, wanted: pa.Schema | None, stack: ExitStack
+) -> _Opened:
+    """One file with the columns of its path.
+
+    Args:
+        columns: columns of the result; ``None`` is all.
+        wanted: the schema that columns become members of, for formats that have no types.
+        stack: closes the file.
+    """
+    try:
+        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, wanted, stack)
+    except pa.ArrowInvalid as error:
+        raise _unreadable(part, error) from error
+    extra = [pair for pair in part.partition if opened.schema.get_field_index(pair[0]) < 0]
+    batches: Iterable[pa.RecordBatch] = _read(part, opened.batches)
+    schema = opened.schema
+    for name, text in extra:
+        value: int | str | None = None if text == _NO_VALUE else text
+        kind = pa.string()
+        if re.fullmatch(r"-?(0|[1-9]\d{0,17})", text):
+            kind, value = pa.int64(), int(text)
+        schema = schema.append(pa.field(name, kind))
+        batches = _with_constant(batches, pa.field(name, kind), pa.scalar(value, kind))
+    if columns is not None:
+        schema = selected(schema, columns)
+        batches = _select(batches, schema.names)
+    return _Opened(schema, opened.num_rows, batches)
+
+
+def _read(part: _Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except pa.ArrowInvalid as error:
+        raise _unreadable(part, error) from error
+
+
+def _unreadable(part: _Part, error: pa.ArrowInvalid) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{part.name}: it cannot be read as {part.format}: {error}")
+
+
+def _select(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.select(names)
+
+
+def _checked(format: str) -> str:
+    if format not in _FORMAT_OPENERS:
+        expected = ", ".join(_FORMAT_OPENERS)
+        raise InvalidArgumentError(f"format: expected one of {expected}, got {format!r}")
+    return format
+
+
+def _with_constant(
+    batches: Iterable[pa.RecordBatch], field: pa.Field, value: pa.Scalar
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.append_column(field, pa.repeat(value, batch.num_rows))
+
+
+def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The columns of a schema that are asked for, in that order; ``None`` is all."""
+    if columns is None:
+        return schema
+    for name in columns:
+        if schema.get_field_index(name) < 0:
+            raise InvalidArgumentError(unknown_column_message(schema, name))
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def _known(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None:
+    return None if columns is None else [name for name in columns if name in schema.names]
+
+
+def _open_parquet(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+    from pyarrow.parquet import ParquetFile
+
+    source = stack.enter_context(part.store.open_input_file(part.path))
+    file = stack.enter_context(ParquetFile(source))
+    names = _known(file.schema_arrow, columns)
+    # A row group at a time: pyarrow makes no batch of two whose nested dictionaries differ.
+    batches = (
+        batch
+        for group in range(file.num_row_groups)
+        for batch in file.iter_batches(row_groups=[group], columns=names)
+    )
+    return _Opened(file.schema_arrow, file.metadata.num_rows, batches)
+
+
+def _open_csv(part: _Part, columns: Any, wanted: pa.Schema | None, stack: ExitStack) -> _Opened:
+    from pyarrow import csv
+
+    types = {} if wanted is None else {item.name: item.type for item in wanted}
+    reader = csv.open_csv(
+        stack.enter_context(part.store.open_input_stream(part.path)),
+        parse_options=csv.ParseOptions(
+            delimiter="\t" if part.format == "tsv" else ",", newlines_in_values=True
+        ),
+        read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
+        convert_options=csv.ConvertOptions(column_types=types),
+    )
+    return _Opened(reader.schema, None, stack.enter_context(reader))
+
+
+def _open_json(part: _Part, columns: Any, wanted: pa.Schema | None, stack: ExitStack) -> _Opened:
+    from pyarrow import json
+
+    source = stack.enter_context(part.store.open_input_stream(part.path))
+    options = json.ReadOptions(block_size=_BLOCK_BYTES)
+    parse = json.ParseOptions(explicit_schema=wanted)
+    if hasattr(json, "open_json"):
+        reader = json.open_json(source, read_options=options, parse_options=parse)
+    else:  # pyarrow before 20
+        reader = json.read_json(source, read_options=options, parse_options=parse).to_reader()
+    return _Opened(reader.schema, None, reader)
+
+
+def _open_arrow(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+    source = stack.enter_context(part.store.open_input_file(part.path))
+    if source.read(6) != b"ARROW1":
+        source.seek(0)
+        stream = stack.enter_context(pa.ipc.open_stream(source))
+        return _Opened(stream.schema, None, stream)
+    source.seek(0)
+    file = stack.enter_context(pa.ipc.open_file(source))
+    batches = (file.get_batch(number) for number in range(file.num_record_batches))
+    rows = file.count_rows() if hasattr(file, "count_rows") else None
+    return _Opened(file.schema, rows, batches)
+
+
+def _open_nimble(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+    assert own_rows.open_rows is not None
+    rows = stack.enter_context(own_rows.open_rows(part.name))
+    names = _known(rows.schema, columns)
+    return _Opened(rows.schema, rows.num_rows, rows.scan(names).to_batches())
+
+
+_FORMAT_OPENERS = {
+    "parquet": _open_parquet,
+    "csv": _open_csv,
+    "tsv": _open_csv,
+    "json": _open_json,
+    "arrow": _open_arrow,
+    "nimble": _open_nimble,
+}

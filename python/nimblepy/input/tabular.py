@@ -1,0 +1,206 @@
+"""Tabular input of any kind as record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.input.foreign import CountedReader, is_paths, open_files
+from nimblepy.schema.conform import conform
+from nimblepy.schema.protocols import Tabular
+
+# Batches handed to the core: large enough to amortise a call, small enough for steady progress.
+BATCH_ROWS = 131_072
+
+
+def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
+    """Batches of ``data`` and its number of rows, ``None`` where that is not known beforehand.
+
+    Args:
+        data: any of
+
+            * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars,
+              DuckDB, pandas 3, and files, datasets and scans of nimblepy;
+            * a pandas DataFrame, a polars LazyFrame, a dataset or scanner of pyarrow;
+            * a dict of columns, of which numpy arrays may have two dimensions;
+            * a path, or a list of paths, as :func:`nimblepy.input.foreign.open_files` takes them;
+            * an iterable of any of these but paths, or of rows as dicts. The first of them settles
+              the types, to which others are converted where that keeps every value.
+
+    Raises:
+        InvalidArgumentError: ``data`` is none of these.
+    """
+    if isinstance(data, CountedReader):
+        return data
+    if isinstance(data, pa.RecordBatchReader):
+        return data, None
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data]), data.num_rows
+    if isinstance(data, pa.Table):
+        return _table_reader(data), data.num_rows
+    if hasattr(data, "__arrow_c_stream__"):
+        return _import_stream(data), _length(data)
+    if hasattr(data, "__arrow_c_array__"):
+        try:
+            return as_reader(pa.record_batch(data))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidArgumentError(f"data: one column and no table: {error}") from error
+    if is_paths(data):
+        return open_files(data)
+    if isinstance(data, Mapping):
+        return as_reader(_table_of(data))
+    package = type(data).__module__.partition(".")[0]
+    if package == "pandas" and hasattr(data, "columns"):
+        return as_reader(pa.Table.from_pandas(data))
+    if package == "polars" and hasattr(data, "collect"):
+        return as_reader(_lazy_batches(data))
+    if package == "pyarrow" and hasattr(data, "scanner"):
+        return data.scanner().to_reader(), None
+    if package == "pyarrow" and hasattr(data, "to_reader"):
+        return data.to_reader(), None
+    if isinstance(data, Iterable) and not isinstance(data, bytes):
+        return _chained(iter(data)), None
+    raise InvalidArgumentError(
+        "data: expected Arrow data (pyarrow, polars, duckdb, pandas, ...), a dict of columns, "
+        f"paths of files, or an iterable of such data, got {type(data).__name__}"
+    )
+
+
+def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
+    try:
+        return pa.table({str(name): _column(values) for name, values in columns.items()})
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"data: no table: {error}") from error
+
+
+def _column(values: Any) -> Any:
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf":
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return values if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+
+
+def _lazy_batches(frame: Any) -> Iterator[Any]:
+    """The rows of a polars LazyFrame, in constant memory where polars can do that."""
+    if not hasattr(frame, "collect_batches"):
+        yield frame.collect()
+        return
+    found = False
+    for batch in frame.collect_batches(chunk_size=BATCH_ROWS):
+        found = True
+        yield batch
+    if not found:  # the schema all the same
+        yield frame.head(0).collect()
+
+
+def _import_stream(data: Any) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgumentError(
+            f"{_unsupported_column(data)}: a type that Arrow does not have: {error}"
+        ) from error
+
+
+def _unsupported_column(data: Any) -> str:
+    """The column of a frame, and its type, whose Arrow schema pyarrow refuses."""
+    if hasattr(data, "get_column"):  # of polars; Arrow's own error names no column
+        for name in data.columns:
+            try:
+                pa.RecordBatchReader.from_stream(data.select(name).clear())
+            except pa.ArrowException:
+                return f"column {name!r} of type {data.schema[name]}"
+    return "data"
+
+
+def _length(data: Any) -> int | None:
+    # len() of a DuckDB relation would run its query: only frames that know their height count.
+    height = getattr(data, "height", getattr(data, "num_rows", None))
+    return height if isinstance(height, int) else None
+
+
+def check_column(name: str, column: pa.Array | pa.ChunkedArray) -> None:
+    """Refuses what Arrow's own cheap checks find wrong."""
+    try:
+        column.validate()
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(f"column {name!r}: invalid data: {error}") from error
+
+
+def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        check_column(name, column)
+    if table.num_columns == 0 and table.num_rows > 0:
+        # Batches of a table without columns lose the number of rows.
+        empty = pa.StructArray.from_buffers(pa.struct([]), table.num_rows, [None])
+        batch = pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(
+            table.schema.metadata
+        )
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    return table.to_reader(max_chunksize=BATCH_ROWS)
+
+
+def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
+    """Data one after another, with the schema of the first."""
+    first = next(items, None)
+    if first is None:
+        raise InvalidArgumentError("data: an iterable that gives nothing, of no known columns")
+    if isinstance(first, Mapping):
+        items = _rows_as_tables(chain([first], items))
+        first = next(items)
+    elif isinstance(first, (str, bytes, int, float, tuple, list)):
+        raise InvalidArgumentError(
+            "data: an iterable must give pyarrow.RecordBatch objects, frames or rows as dicts, "
+            f"got {type(first).__name__}"
+        )
+    reader, _ = as_reader(first)
+    schema = reader.schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from reader
+        for item in items:
+            for batch in as_reader(item)[0]:
+                yield conform(batch, schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _rows_as_tables(rows: Iterator[Any]) -> Iterator[pa.Table]:
+    """Tables of rows that are dicts; the first one settles names and types.
+
+    A name that a row lacks is null there. pyarrow takes the names of the first row for those of
+    all, and leaves out what others have besides.
+    """
+    schema = None
+    while some := list(islice(rows, BATCH_ROWS)):
+        wrong = next((row for row in some if not isinstance(row, Mapping)), None)
+        if wrong is not None:
+            raise InvalidArgumentError(f"data: rows as dicts: one is a {type(wrong).__name__}")
+        names = dict.fromkeys(name for row in some for name in row)
+        if schema is not None:
+            unknown = [name for name in names if name not in schema.names]
+            if unknown:
+                raise InvalidArgumentError(
+                    f"data: rows as dicts: a row has {unknown[0]!r}, which none of the first "
+                    f"{BATCH_ROWS} has; give a table, or all names in the first row"
+                )
+        try:
+            table = pa.Table.from_pylist([dict.fromkeys(names) | dict(some[0]), *some[1:]], schema)
+        except (pa.ArrowException, TypeError, AttributeError) as error:
+            raise InvalidArgumentError(f"data: rows as dicts: {error}") from error
+        schema = table.schema
+        yield table
+
+
+def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """``batch`` in pieces of at most ``BATCH_ROWS`` rows, without a copy."""
+    if batch.num_rows <= BATCH_ROWS:
+        yield batch
+        return
+    for begin in range(0, batch.num_rows, BATCH_ROWS):
+        yield batch.slice(begin, BATCH_ROWS)

@@ -1,0 +1,1 @@
+"""What every part of tables speaks of: files, snapshots, types, partition values, places."""

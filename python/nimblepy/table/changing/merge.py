@@ -1,0 +1,615 @@
+"""Merges: what is done with rows of a table and of a source that match, or do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.expr.filter import Filter as Parsed
+from nimblepy.expr.filter import make_filter, parse_filter
+from nimblepy.expr.nodes import And, Compare, In, IsNull, IsValid, Node, Or, StartsWith, all_of
+from nimblepy.input.tabular import as_reader
+from nimblepy.rows.arguments import column_names
+from nimblepy.rows.gather import gather_array
+from nimblepy.rows.request import Where
+from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
+from nimblepy.rows.source import Filter
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.field_ids import field_id_of
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile
+from nimblepy.table.changing.key_positions import key_ids, numbers
+from nimblepy.table.changing.keyed_change import Found, KeyedChange
+from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows
+from nimblepy.table.changing.row_changes import FilesOf, NewKeys
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.writing.commit import Commit
+from nimblepy.table.writing.write import write_rows
+
+if TYPE_CHECKING:
+    from nimblepy.expr.sql import Computed
+
+# Columns to take from the source: all that it has, some, or what SQL over source and target gives.
+Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
+On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
+
+_Made = TypeVar("_Made")
+
+_SOURCE, _TARGET = "source", "target"
+_BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Rows that match take some columns."""
+
+    columns: Assigned = True
+    condition: Filter = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Rows of the table go."""
+
+    condition: Filter = None
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows of the source come."""
+
+    columns: Assigned = True
+    condition: Filter = None
+
+
+class MergeChange(KeyedChange):
+    """What clauses do with the rows of a source and of the table; the first that applies wins."""
+
+    def __init__(
+        self,
+        source: KeyedRows,
+        columns: Sequence[int],
+        files_of: FilesOf,
+        matched: Sequence[Update | Delete],
+        not_matched: Sequence[Insert],
+        not_matched_by_source: Sequence[Delete] = (),
+        primary: Sequence[str] = (),
+    ) -> None:
+        """``primary``: the table's primary key, where the new rows have to be checked by it."""
+        super().__init__(source, columns, files_of)
+        self._clauses = tuple(matched)
+        self._inserts = tuple(not_matched)
+        self._by_source = tuple(not_matched_by_source)
+        self._primary = tuple(primary)
+        self._going: dict[str, RowNumbers] = {}
+        self._figures = (0, 0)  # rows inserted, rows updated
+        self._fitted = False  # to the columns of the table, once
+
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        without = self._fit(lambda: [_WithoutSource(c.condition, rows) for c in self._by_source])
+        found = self.match(rows)
+        self._fitted = True
+        going: dict[int, RowNumbers | None] = {
+            number: positions
+            for number, member in enumerate(rows.members)
+            if (positions := self._going.get(member.file.path)) is not None
+        }
+        if without:
+            _add_without_source(rows, found, without, going)
+        if self._primary and self.added:
+            tables = [rows.reading.child(file).to_table(self._primary) for file in self.added]
+            NewKeys(self._primary, pa.concat_tables(tables)).refuse_kept(rows, going)
+        return going
+
+    def count(self, gone: int) -> None:
+        self.inserted, self.updated = self._figures
+        self.deleted = gone - self.updated
+        self.commit.operation = "overwrite" if gone else "append"
+
+    # ------------------------------------------------------------------ rows that match, or are new
+
+    def written(self, rows: FileSet, found: Found) -> list[DataFile]:
+        step = self._fit(lambda: _Step(self, rows, self._clauses, self._inserts))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for first, chunk in self.source.chunks(step.names):
+                yield from step.made(found, first, chunk).to_batches()
+
+        reader = pa.RecordBatchReader.from_batches(rows.schema, batches())
+        files = write_rows(reader, self.target)
+        self._going = {
+            rows.members[number].file.path: np.unique(np.concatenate(parts))
+            for number, parts in step.going.items()
+        }
+        self._figures = step.inserted, step.updated
+        return files
+
+    def _fit(self, make: Callable[[], _Made]) -> _Made:
+        """What is made of the clauses for the columns of a table."""
+        try:
+            return make()
+        except InvalidArgumentError as error:
+            if not self._fitted:
+                raise
+            raise ConflictError(
+                f"the merge no longer fits the table: {error}", kind="schema"
+            ) from error
+
+
+def _add_without_source(
+    rows: FileSet,
+    found: Found,
+    conditions: Sequence[_WithoutSource],
+    going: dict[int, RowNumbers | None],
+) -> None:
+    """Adds the rows that no row of the source matches."""
+    for number in range(rows.num_files):
+        asked = [condition for condition in conditions if number in condition.files]
+        if not asked:
+            continue
+        left, deleted = rows.child(number).all_rows(), rows.deleted(number)
+        if deleted is not None:
+            left = left.minus(deleted)
+        if number in found:
+            left = left.minus(RowSet(np.unique(found[number].begin)))
+        before = going.get(number)
+        parts = [] if before is None else [before]
+        parts += [condition.passing(number, left) for condition in asked]
+        some = np.unique(np.concatenate(parts))
+        if len(some):
+            going[number] = some
+
+
+class _WithoutSource:
+    """A condition on rows of the table that no row of the source matches.
+
+    Attributes:
+        files: those that may have rows for which it holds.
+    """
+
+    def __init__(self, condition: Filter, rows: FileSet) -> None:
+        self._rows = rows
+        self._pruning: Parsed | None = None
+        self._condition: Parsed | None = None
+        self.files: Collection[int] = range(rows.num_files)
+        if condition is None:
+            return
+        parsed = self._condition = parse_filter(condition, _joined_schema(None, rows.schema))
+        known = [n for c in parsed.conjuncts if (n := _in_table(c, rows.schema)) is not None]
+        if parsed.matches_nothing:
+            self.files = ()
+        elif known:
+            self._pruning = make_filter(all_of(*known), rows.schema)
+            self.files = frozenset(rows.prune(self._pruning.conjuncts))
+
+    def passing(self, number: int, left: RowSet) -> RowNumbers:
+        """Those of some rows of a file for which it holds."""
+        if self._condition is None:
+            return left.rows
+        child = self._rows.child(number)
+        if self._pruning is not None:
+            left = child.find(Where(self._pruning, left))
+        paths = self._condition.columns
+        names = tuple(dict.fromkeys(path[1] for path in paths if len(path) > 1))
+        parts = [np.empty(0, dtype=np.uint64)]
+        for at in range(0, left.num_rows, _BATCH_ROWS):
+            part = left.slice(at, at + _BATCH_ROWS).expand()
+            batch = _joined(None, _table_batch(child.read(part, names or None)), len(part.begin))
+            mask = self._condition.mask(batch).to_numpy(zero_copy_only=False)
+            parts.append(part.begin[np.flatnonzero(mask)])
+        return np.concatenate(parts)
+
+
+def _in_table(node: Node, schema: pa.Schema) -> Node | None:
+    """What a condition on ``target`` says of the columns of the table; ``None``: nothing."""
+    match node:
+        case Compare() | In() | StartsWith() | IsNull() | IsValid():
+            path = node.column.path
+            if path[0] != _TARGET or len(path) < 2:
+                return None
+            return replace(node, column=resolve_column(schema, path[1:]))
+        case And(args):
+            known = [found for arg in args if (found := _in_table(arg, schema)) is not None]
+            return all_of(*known) if known else None
+        case Or(args):
+            parts = [_in_table(arg, schema) for arg in args]
+            done = tuple(part for part in parts if part is not None)
+            return Or(done) if len(done) == len(parts) else None
+    return None
+
+
+class _Clause:
+    """A clause over the columns of today: its condition, and where its columns come from."""
+
+    def __init__(
+        self,
+        clause: Update | Delete | Insert,
+        joined: pa.Schema,
+        names: Sequence[str],
+        table: pa.Schema,
+        keep: Sequence[str],
+    ) -> None:
+        """``keep``: columns that ``True`` leaves alone."""
+        condition = clause.condition
+        self.condition = None if condition is None else parse_filter(condition, joined)
+        self.deletes = isinstance(clause, Delete)
+        self.taken: dict[str, str | Computed] = {}
+        self.reads = set(() if self.condition is None else self.condition.columns)
+        if isinstance(clause, Delete):
+            return
+        columns = clause.columns
+        if isinstance(columns, Mapping):
+            from nimblepy.expr.sql import Computed  # only where there is SQL
+
+            for name, text in columns.items():
+                if not isinstance(text, str):
+                    raise InvalidArgumentError(f"{name!r}: expected SQL text, got {text!r}")
+                computed = Computed(text, joined)
+                self.taken[name] = computed
+                self.reads |= set(computed.columns)
+        elif columns is True:
+            self.taken = {n: n for n in names if n in table.names and n not in keep}
+        else:
+            assert not isinstance(columns, bool)
+            self.taken = {name: name for name in columns}
+            missing = [name for name in self.taken if name not in names]
+            if missing:
+                raise InvalidArgumentError(f"the source has no column {missing[0]!r}")
+        unknown = [name for name in self.taken if name not in table.names]
+        if unknown:
+            raise InvalidArgumentError(
+                f"unknown column {unknown[0]!r}; the table has {', '.join(table.names)}"
+            )
+
+    def holds(self, joined: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        if self.condition is None:
+            return np.ones(joined.num_rows, dtype=np.bool_)
+        found: np.ndarray[Any, np.dtype[np.bool_]] = self.condition.mask(joined).to_numpy(
+            zero_copy_only=False
+        )
+        return found
+
+
+class _Step:
+    """Makes the new rows, chunk by chunk of the source."""
+
+    def __init__(
+        self,
+        change: KeyedChange,
+        rows: FileSet,
+        matched: Sequence[Update | Delete],
+        inserts: Sequence[Insert],
+    ) -> None:
+        self._rows = rows
+        self.names, fields = change.source_fields(rows.schema)
+        self._fields = fields
+        names = [field.name for field in fields]
+        source = pa.schema(fields)
+        keys = dict(zip(change.source.key, change.positions.columns, strict=True))
+        # What a match has the same already.
+        same = [
+            field.name
+            for name, field in zip(self.names, fields, strict=True)
+            if name in keys and keys[name] == field_id_of(field)
+        ]
+        both, alone = _joined_schema(source, rows.schema), _joined_schema(source, None)
+        self._matched = [_Clause(clause, both, names, rows.schema, same) for clause in matched]
+        self._inserts = [_Clause(clause, alone, names, rows.schema, ()) for clause in inserts]
+        self._target = self._target_columns()
+        self.going: dict[int, list[RowNumbers]] = {}
+        self.inserted = self.updated = 0
+
+    def _target_columns(self) -> tuple[str, ...]:
+        """Those that are read of rows that match."""
+        needed: set[str] = set()
+        for clause in self._matched:
+            for path in clause.reads:
+                if path[0] == _TARGET:
+                    needed |= {path[1]} if len(path) > 1 else set(self._rows.schema.names)
+            if not clause.deletes:
+                needed |= {n for n in self._rows.schema.names if n not in clause.taken}
+        return tuple(name for name in self._rows.schema.names if name in needed)
+
+    def made(self, found: Found, first: int, chunk: pa.Table) -> pa.Table:
+        """The new rows that some rows of the source make."""
+        source = _table_batch(
+            pa.Table.from_arrays(
+                chunk.columns, schema=pa.schema([f.with_nullable(True) for f in self._fields])
+            )
+        )
+        probe, file, row = _pairs(found, first, chunk.num_rows)
+        parts = [self._changed(source, probe, file, row)] if self._matched else []
+        is_new = np.ones(chunk.num_rows, dtype=np.bool_)
+        is_new[probe] = False
+        new = np.flatnonzero(is_new)
+        if self._inserts and len(new):
+            parts.append(self._new(_gathered(source, new)))
+        return pa.concat_tables([self._rows.schema.empty_table(), *parts])
+
+    def _changed(
+        self, source: pa.RecordBatch, probe: Positions, file: Positions, row: RowNumbers
+    ) -> pa.Table:
+        """Rows in the place of those that match; notes what goes."""
+        target = _table_batch(self._rows.read(RowSet(row, file=file), self._target))
+        joined = _joined(_gathered(source, probe), target, len(probe))
+        left = np.ones(len(probe), dtype=np.bool_)
+        parts = []
+        for clause in self._matched:
+            chosen = np.flatnonzero(left & clause.holds(joined))
+            left[chosen] = False
+            for number in np.unique(file[chosen]).tolist():
+                at = chosen[file[chosen] == number]
+                self.going.setdefault(number, []).append(row[at])
+            if not clause.deletes and len(chosen):
+                self.updated += len(chosen)
+                parts.append(self._built(clause, _gathered(joined, chosen)))
+        return pa.concat_tables([self._rows.schema.empty_table(), *parts])
+
+    def _new(self, source: pa.RecordBatch) -> pa.Table:
+        joined = _joined(source, None, source.num_rows)
+        left = np.ones(source.num_rows, dtype=np.bool_)
+        parts = []
+        for clause in self._inserts:
+            chosen = np.flatnonzero(left & clause.holds(joined))
+            left[chosen] = False
+            if len(chosen):
+                self.inserted += len(chosen)
+                parts.append(self._built(clause, _gathered(joined, chosen)))
+        return pa.concat_tables([self._rows.schema.empty_table(), *parts])
+
+    def _built(self, clause: _Clause, joined: pa.RecordBatch) -> pa.Table:
+        """Whole rows of the table."""
+        arrays = []
+        for field in self._rows.schema:
+            taken = clause.taken.get(field.name)
+            if taken is not None and not isinstance(taken, str):
+                array = taken.values(joined, field.type)
+            elif taken is not None:
+                array = _inner(joined, _SOURCE, taken)
+                array = array if array.type.equals(field.type) else array.cast(field.type)
+            elif _TARGET in joined.schema.names:
+                array = _inner(joined, _TARGET, field.name)
+            elif field.nullable:
+                array = pa.nulls(joined.num_rows, field.type)
+            else:
+                raise InvalidArgumentError(
+                    f"data: column {field.name!r} is missing, and must have values: "
+                    f"{joined.num_rows} of the rows are new"
+                )
+            if array.null_count and not field.nullable:
+                raise InvalidArgumentError(
+                    f"column {field.name!r} must have values, but has {array.null_count} nulls"
+                )
+            arrays.append(array)
+        return pa.Table.from_arrays(arrays, schema=self._rows.schema)
+
+
+def _pairs(found: Found, first: int, count: int) -> tuple[Positions, Positions, RowNumbers]:
+    """(row of the chunk, file, row of it) of each match of some neighbouring rows of a source."""
+    probes, files, rows = [], [], []
+    for number, some in found.items():
+        begin, end = np.searchsorted(numbers(some), (first, first + count))
+        probes.append(numbers(some)[begin:end] - first)
+        files.append(np.full(end - begin, number, dtype=np.int64))
+        rows.append(some.begin[begin:end])
+    if not probes:
+        none = np.empty(0, dtype=np.int64)
+        return none, none, np.empty(0, dtype=np.uint64)
+    probe = np.concatenate(probes)
+    order = np.argsort(probe, kind="stable")
+    return probe[order], np.concatenate(files)[order], np.concatenate(rows)[order]
+
+
+def _joined_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Schema:
+    fields = []
+    for name, schema in ((_SOURCE, source), (_TARGET, target)):
+        if schema is not None:
+            fields.append(pa.field(name, pa.struct(list(schema))))
+    return pa.schema(fields)
+
+
+def _joined(
+    source: pa.RecordBatch | None, target: pa.RecordBatch | None, count: int
+) -> pa.RecordBatch:
+    """Rows with the structs ``source`` and ``target``."""
+    names, arrays = [], []
+    for name, batch in ((_SOURCE, source), (_TARGET, target)):
+        if batch is None:
+            continue
+        names.append(name)
+        if batch.num_columns:
+            arrays.append(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)))
+        else:
+            arrays.append(pa.StructArray.from_buffers(pa.struct([]), count, [None]))
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _inner(joined: pa.RecordBatch, struct: str, name: str) -> pa.Array:
+    column = joined.column(struct)
+    return pc.struct_field(column, [column.type.get_field_index(name)])
+
+
+def _gathered(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
+    at = pa.array(rows)
+    return pa.RecordBatch.from_arrays(
+        [gather_array(column, at) for column in batch.columns], schema=batch.schema
+    )
+
+
+def _table_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    arrays = [
+        pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        for column in table.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+
+class Merge:
+    """A merge that is being put together; :meth:`execute` does it. Made by ``Table.merge``.
+
+    Conditions are pyarrow expressions or SQL text over the columns ``source.x`` and ``target.x``.
+    Of each kind the first clause that applies to a row wins; rows to which none does stay, or are
+    left out.
+
+    Example:
+        >>> merge = table.merge(changes)  # doctest: +SKIP
+        >>> merge.when_matched(delete=True, condition="source.op = 'd'")  # doctest: +SKIP
+        >>> merge.when_matched(update=["v"]).when_not_matched().execute()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[Callable[[ice.Metadata], MergeChange]], Commit],
+        files_of: FilesOf,
+        data: Any,
+        on: On,
+        duplicates: Duplicates,
+    ) -> None:
+        self._commit = commit
+        self._files_of = files_of
+        self._data = data
+        self._on = on
+        self._duplicates = duplicates
+        self._matched: list[Update | Delete] = []
+        self._not_matched: list[Insert] = []
+        self._by_source: list[Delete] = []
+
+    def when_matched(
+        self, *, update: Assigned = False, delete: bool = False, condition: Filter = None
+    ) -> Self:
+        """What is done with a row of the table that has the key of one of the source.
+
+        Args:
+            update: ``True`` takes all columns that the source has; or a list of these; or a dict
+                from columns of the table to SQL over ``source`` and ``target``.
+            delete: the row goes.
+
+        Raises:
+            InvalidArgumentError: neither or both are given.
+        """
+        if bool(update) == bool(delete):
+            raise InvalidArgumentError("when_matched: give update= or delete=True, and not both")
+        self._matched.append(
+            Delete(condition) if delete else Update(_assigned("update", update), condition)
+        )
+        return self
+
+    def when_not_matched(self, *, insert: Assigned = True, condition: Filter = None) -> Self:
+        """What is done with a row of the source whose key the table does not have.
+
+        Args:
+            insert: as ``update`` of :meth:`when_matched`, over ``source`` alone; columns that are
+                not given are null.
+        """
+        if not insert:
+            raise InvalidArgumentError("when_not_matched: without insert= there is nothing to do")
+        self._not_matched.append(Insert(_assigned("insert", insert), condition))
+        return self
+
+    def when_not_matched_by_source(self, *, delete: bool = True, condition: Filter = None) -> Self:
+        """Rows of the table whose keys the source does not have go.
+
+        Cost: without a condition every row of the table; with one, a scan with it.
+        """
+        if delete is not True:
+            raise InvalidArgumentError("when_not_matched_by_source: only delete=True is known")
+        self._by_source.append(Delete(condition))
+        return self
+
+    def execute(self) -> Commit:
+        """Does the merge in one commit.
+
+        Raises:
+            InvalidArgumentError: no clause, a column that there is not, a condition or value that
+                is not understood, data that do not fit.
+            DuplicateKeyError: the source has a key twice; or a new row has the primary key of one
+                that stays.
+            ConflictError: a column that it names was dropped or renamed meanwhile; the table was
+                dropped, or every attempt lost. After any error the table is as it was.
+
+        Cost: as ``Table.upsert``; of rows that match, the columns that conditions name and those
+            that are kept are read.
+        """
+        if not (self._matched or self._not_matched or self._by_source):
+            raise InvalidArgumentError("merge: no clause; call when_matched() or another first")
+        return self._commit(self._made)
+
+    def _made(self, metadata: ice.Metadata) -> MergeChange:
+        name, schema, primary = ".".join(metadata.name), metadata.schema(), metadata.primary_key()
+        on = _on_columns(self._on, primary, name)
+        for target in on.values():
+            resolve_column(schema, target)
+        reader, _ = as_reader(self._data)
+        clauses = [c for c in (*self._matched, *self._not_matched) if not isinstance(c, Delete)]
+        taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
+        everything = any(c.columns is True for c in clauses)
+        wanted = []
+        for field in reader.schema:
+            if field.name in on:
+                wanted.append(
+                    schema.field(on[field.name]).with_name(field.name).with_nullable(True)
+                )
+            elif field.name in schema.names and (everything or field.name in taken):
+                wanted.append(schema.field(field.name).with_nullable(True))
+            else:
+                wanted.append(_plain(field))
+        source = KeyedRows(reader, pa.schema(wanted), list(on), duplicates=self._duplicates)
+        by_key = set(on.values()) == set(primary) and all(k == v for k, v in on.items())
+        direct = all(c.columns is True for c in self._not_matched) and not any(
+            set(primary) & set(c.columns) for c in clauses if not isinstance(c.columns, bool)
+        )
+        return MergeChange(
+            source,
+            key_ids(schema, list(on.values())),
+            self._files_of,
+            self._matched,
+            self._not_matched,
+            self._by_source,
+            () if by_key and direct else primary,
+        )
+
+
+def _assigned(what: str, columns: Assigned) -> Assigned:
+    """Checks the columns of a clause."""
+    if isinstance(columns, (bool, Mapping)):
+        return columns
+    return _names(what, columns)
+
+
+def _names(what: str, columns: Sequence[str]) -> tuple[str, ...]:
+    names = column_names(columns)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"{what}: expected names of columns, got {columns!r}")
+    return tuple(str(name) for name in names)
+
+
+def _on_columns(on: On, primary: Sequence[str], table: str) -> dict[str, str]:
+    """Columns of the table by those of the source."""
+    if on is None:
+        if not primary:
+            raise InvalidArgumentError(f"merge: {table} has no primary key; give on=")
+        return {name: name for name in primary}
+    if isinstance(on, Mapping):
+        found = dict(on)
+    else:
+        found = {name: name for name in _names("on", [on] if isinstance(on, str) else on)}
+    if not found:
+        raise InvalidArgumentError("on: no column given")
+    return found
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """A column that only conditions and values read."""
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return pa.field(field.name, kind)

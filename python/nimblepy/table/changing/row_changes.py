@@ -1,0 +1,397 @@
+"""Changes of a table's rows: what an append, a delete or an overwrite removes and adds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import ConflictError, DuplicateKeyError, InvalidArgumentError
+from nimblepy.expr.filter import parse_filter
+from nimblepy.files.bounds import EncodedKeys
+from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.passing import passing_rows
+from nimblepy.rows.request import Where
+from nimblepy.rows.rowset import RowNumbers, RowSet
+from nimblepy.rows.source import Filter
+from nimblepy.schema.types import SortKey
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile
+from nimblepy.table.changing.key_positions import KeyPositions, ascending
+from nimblepy.table.changing.keyed_rows import show_key
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import Member
+from nimblepy.table.writing.batches import (
+    Batch,
+    batch_is_done,
+    batch_summary,
+    staged_summary,
+    were_staged,
+)
+from nimblepy.table.writing.commit import Change
+from nimblepy.table.writing.settings import target_of
+from nimblepy.table.writing.write import discard, write_deletes
+
+# Gives the newest rows of a table as its metadata has them.
+FilesOf = Callable[[ice.Metadata], FileSet]
+
+
+# Rows of each file by path, by partition spec and partition.
+Groups = dict[tuple[int, tuple[Any, ...]], dict[str, RowNumbers]]
+
+_NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
+
+
+class RowChange(Change):
+    """A change of rows; ``added`` are its files with new rows.
+
+    Attributes:
+        inserted, updated, deleted: rows, once it is planned.
+        batch: what it adds, where that is to be added once.
+        owned: the new files were written for this change, and go with it.
+        staged: the files that others wrote and the caller gave.
+        named: gives paths that the table names by now; such files do not go. ``None``: no others
+            than this change know its files.
+    """
+
+    owned = True
+    batch: Batch | None = None
+    staged: Sequence[DataFile] = ()
+    named: Callable[[], Container[str]] | None = None
+
+    def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
+        self.commit = ice.SnapshotCommit(operation)
+        self.files_of = files_of
+        self.added = list(added)
+        self.commit.added = list(added)
+        self.inserted = sum(file.rows for file in added)
+        self.updated = 0
+        self.deleted = 0
+        self.files_removed = 0
+
+    def describe(self) -> None:
+        """Says in the history who did what."""
+        self.commit.summary = {
+            "engine-name": "nimblepy",
+            "nimblepy.user": ice.who(),
+            "nimblepy.rows-inserted": str(self.inserted),
+            "nimblepy.rows-updated": str(self.updated),
+            "nimblepy.rows-deleted": str(self.deleted),
+        }
+        if self.batch is not None:
+            self.commit.summary |= batch_summary(self.batch)
+        if self.staged:
+            self.commit.summary |= staged_summary(self.staged)
+
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        if self.staged and were_staged(metadata, self.staged):
+            return True
+        return self.batch is not None and batch_is_done(metadata, self.batch)
+
+    @abstractmethod
+    def plan(self, metadata: ice.Metadata) -> bool:
+        """Finds what the change is for this metadata; false: nothing."""
+
+    def discard(self) -> None:
+        if self.owned:
+            self.remove(self.commit.added)
+
+    def remove(self, files: Sequence[DataFile]) -> None:
+        """Removes files that were written for it, unless its commit is ``doubtful``."""
+        if not self.commit.doubtful:
+            known = () if self.named is None else self.named()
+            discard([file for file in files if file.path not in known])
+
+
+class Append(RowChange):
+    """New rows; of a table with a primary key only such whose keys are not there."""
+
+    def __init__(self, added: Sequence[DataFile], files_of: FilesOf, keys: NewKeys | None) -> None:
+        super().__init__("append", added, files_of)
+        self._keys = keys
+        # Files, with their deletes: a rollback brings rows back.
+        self._seen: set[tuple[str, ...]] = set()
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        self.describe()
+        if self._keys is None and self.owned:
+            return bool(self.added)
+        rows = self.files_of(metadata)
+        if not self.owned:
+            self._refuse_again(rows)
+        if self._keys is None:
+            return bool(self.added)
+        states = [_state(member) for member in rows.members]
+        new = [i for i, state in enumerate(states) if state not in self._seen]
+        self._keys.refuse_known(rows.part(new))
+        self._seen.update(states)
+        return bool(self.added)
+
+    def _refuse_again(self, rows: FileSet) -> None:
+        """Files that exist are added once."""
+        known = set(rows.members.files.paths.to_pylist())
+        for file in self.added:
+            if file.path in known:
+                raise InvalidArgumentError(
+                    f"add_files: {file.path} is part of {rows.reading.name} already"
+                )
+
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        return self.plan(newest)
+
+
+def _state(member: Member) -> tuple[str, ...]:
+    """What its live rows depend on."""
+    return (member.file.path, *(file.path for file in member.deletes))
+
+
+class NewKeys:
+    """The primary keys of rows that are to be inserted.
+
+    Raises:
+        DuplicateKeyError: one occurs twice among them.
+    """
+
+    def __init__(self, names: Sequence[str], table: pa.Table) -> None:
+        self.names = tuple(names)
+        self.table = table.select(list(names)).combine_chunks()
+        batches = self.table.to_batches()
+        if not batches:
+            return
+        encoded = EncodedKeys(batches[0], [SortKey(name) for name in names])
+        octets = pa.array(encoded.to_list(), pa.binary()).dictionary_encode()
+        if len(octets.dictionary) == len(octets):
+            return
+        codes = octets.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        at = int(np.flatnonzero(np.diff(codes[order]) == 0)[0])
+        first, second = int(order[at]), int(order[at + 1])
+        shown = show_key(self.table.slice(first))
+        raise DuplicateKeyError(
+            f"the key {shown} is in row {first} and in row {second} of the data"
+        )
+
+    def refuse_known(self, rows: FixedRows) -> None:
+        """Raises DuplicateKeyError if any of the keys is there."""
+        if not self.table.num_rows:
+            return
+        counts = rows.count_matches(rows.keys_request(self.table, self.names))
+        known = np.flatnonzero(counts)
+        if len(known):
+            raise DuplicateKeyError(
+                f"the key {show_key(self.table.slice(int(known[0])))} is in the table already"
+                + (f", and {len(known) - 1} more" if len(known) > 1 else "")
+                + "; upsert() replaces rows"
+            )
+
+    def refuse_kept(self, rows: FileSet, gone: Mapping[int, RowNumbers | None]) -> None:
+        """Raises DuplicateKeyError if any of the keys is that of a row that stays."""
+        if not self.table.num_rows:
+            return
+        known = rows.find(rows.keys_request(self.table, self.names)).expand()
+        for number in () if known.file is None else np.unique(known.file).tolist():
+            going = gone.get(number, _NO_ROWS)
+            if going is None:
+                continue
+            positions = known.begin[known.file == number]
+            left = positions[~np.isin(positions, going)]
+            if len(left):
+                shown = show_key(rows.child(number).read(RowSet(left[:1]), self.names))
+                raise DuplicateKeyError(f"the key {shown} is in a row that stays")
+
+
+class Replacement(RowChange):
+    """Rows that go, and maybe others that take their place.
+
+    What goes was there at the swap: where files were removed since it was planned, or rows came
+    other than by appends, it is planned again for what is there now.
+    """
+
+    def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
+        super().__init__(operation, added, files_of)
+        self._deletes: list[DataFile] = []
+        self._named: Groups = {}
+
+    @abstractmethod
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        """Ascending live rows of each file that go; ``None``: all that are left of it."""
+
+    def count(self, gone: int) -> None:
+        """Says what happened; ``gone``: rows that go."""
+        self.deleted = gone
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        self.metadata, self.target = metadata, target_of(metadata)
+        rows = self.files_of(metadata)
+        removed: set[str] = set()
+        groups: Groups = {}
+        gone = 0
+        for number, positions in self.gone(rows).items():
+            file = rows.members[number].file
+            before = int(rows.first_rows[number + 1] - rows.first_rows[number])
+            if positions is None or len(positions) == before:
+                removed.add(file.path)
+                gone += before
+            elif len(positions):
+                group = groups.setdefault((file.spec_id, file.partition), {})
+                group[file.path] = positions
+                gone += len(positions)
+        self.files_removed = len(removed)
+        removed |= _useless_deletes(rows.members, removed)
+        self._write_deletes(groups)
+        self.commit.added = [*self.added, *self._deletes]
+        self.commit.removed = removed
+        self.count(gone)
+        self.describe()
+        return bool(self.commit.added or removed)
+
+    def _write_deletes(self, groups: Groups) -> None:
+        """One delete file for each partition; those of an attempt that lost are kept if right."""
+        if _same_rows(groups, self._named):
+            return
+        self.remove(self._deletes)
+        self._deletes, self._named = [], {}
+        for (spec_id, partition), positions_of in groups.items():
+            target = replace(self.target, spec_id=spec_id)
+            self._deletes.append(write_deletes(positions_of, target, partition))
+        self._named = groups
+
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        if self.goes_before_appends and self._only_appended(base, newest):
+            # This commit comes before them: they did not touch what it removes.
+            return True
+        before = [file.path for file in self.commit.added]
+        something = self.plan(newest)
+        if [file.path for file in self.commit.added] != before:
+            self.commit.added_again(newest)
+        return something
+
+    @property
+    def goes_before_appends(self) -> bool:
+        """Whether rows that were appended meanwhile are no matter."""
+        return True
+
+    def _only_appended(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        """Whether nothing but appends came since ``base``, as far as the history tells."""
+        before = base.head(self.commit.branch)
+        for snapshot in newest.ancestors(newest.head(self.commit.branch)):
+            if before is not None and snapshot.id == before.id:
+                return True
+            if snapshot.operation != "append":
+                return False
+        return False  # it was rolled back, or has expired
+
+    def discard(self) -> None:
+        self.remove([*self.added, *self._deletes])
+
+
+def _same_rows(one: Groups, other: Groups) -> bool:
+    if one.keys() != other.keys():
+        return False
+    return all(
+        one[group].keys() == other[group].keys()
+        and all(np.array_equal(rows, other[group][path]) for path, rows in one[group].items())
+        for group in one
+    )
+
+
+def _useless_deletes(members: Sequence[Member], removed: set[str]) -> set[str]:
+    """Delete files that name only files that are removed, as far as that is seen."""
+    used: set[str] = set()
+    useless: set[str] = set()
+    for member in members:
+        paths = {file.path for file in member.deletes}
+        (useless if member.file.path in removed else used).update(paths)
+    return useless - used
+
+
+class DeleteWhere(Replacement):
+    """Rows that pass a filter go; ``None``: all rows."""
+
+    def __init__(
+        self, operation: str, added: Sequence[DataFile], files_of: FilesOf, filter: Filter
+    ) -> None:
+        super().__init__(operation, added, files_of)
+        self._filter = filter
+        self.keys: NewKeys | None = None
+
+    @property
+    def goes_before_appends(self) -> bool:
+        """Not with keys of its own, of which others may have come meanwhile."""
+        return self.keys is None
+
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        if self._filter is None:
+            return dict.fromkeys(range(rows.num_files))
+        found = self._passing(rows)
+        if self.keys is not None:
+            self.keys.refuse_kept(rows, found)
+        return found
+
+    def _passing(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        try:
+            parsed = parse_filter(self._filter, rows.schema)
+        except InvalidArgumentError as error:
+            raise ConflictError(
+                f"the filter no longer fits the table: {error}", kind="schema"
+            ) from error
+        if parsed.matches_nothing:
+            return {}
+        found: dict[int, RowNumbers | None] = {}
+        whole = rows.plan.proves(parsed)
+        for number in rows.prune(parsed.conjuncts):
+            if whole is not None and whole(rows.members[number].entry):
+                found[number] = None
+                continue
+            live = rows.child(number).all_rows()
+            deleted = rows.deleted(number)
+            if deleted is not None:
+                live = live.minus(deleted)
+            passing = passing_rows(rows.child(number), Where(parsed, live))
+            if passing.num_rows:
+                found[number] = passing.rows
+        return found
+
+
+class DeleteKeys(Replacement):
+    """Rows that have one of some keys go."""
+
+    def __init__(self, files_of: FilesOf, positions: KeyPositions) -> None:
+        super().__init__("delete", (), files_of)
+        self._positions = positions
+
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        return ascending(self._positions.find(rows))
+
+
+class Conversion(RowChange):
+    """All files are replaced by others with the same rows."""
+
+    def __init__(self, added: Sequence[DataFile], files_of: FilesOf, base: ice.Metadata) -> None:
+        super().__init__("replace", added, files_of)
+        self._base = base
+        self.commit.forget = True
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        before, now = self._base.head(), metadata.head()
+        if (before and before.id) != (now and now.id):
+            return self.rebase(self._base, metadata)
+        members = self.files_of(metadata).members
+        deletes = {file.path for member in members for file in member.deletes}
+        self.commit.removed = {member.file.path for member in members} | deletes
+        self.files_removed = len(members)
+        self.inserted = 0
+        self.describe()
+        return bool(members)
+
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        before, winner = base.head(), newest.head()
+        raise ConflictError(
+            "the table was changed while it was converted; convert it again",
+            base=None if before is None else before.id,
+            winner=None if winner is None else winner.id,
+        )

@@ -1,0 +1,165 @@
+"""Commits of files that other processes wrote: they describe their files, and one commits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import parse_filter
+from nimblepy.rows.rowset import RowNumbers, RowSet
+from nimblepy.rows.source import Filter
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile
+from nimblepy.table.changing.key_positions import key_ids
+from nimblepy.table.changing.keyed_change import Found
+from nimblepy.table.changing.keyed_rows import KeyedRows
+from nimblepy.table.changing.row_changes import (
+    Append,
+    DeleteWhere,
+    FilesOf,
+    NewKeys,
+    RowChange,
+)
+from nimblepy.table.changing.upsert import Upsert
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import MemberRows, Reading, member_of
+from nimblepy.table.reading.shipped import ShippedRows
+from nimblepy.table.writing.settings import target_of
+from nimblepy.table.writing.write import Target, partition_rows, partition_sources
+
+Mode: TypeAlias = Literal["append", "overwrite", "upsert"]
+PartitionOverwrite: TypeAlias = Literal["static", "dynamic"]
+
+# Rows of a file that are looked at together.
+_ROWS_AT_ONCE = 1 << 20
+
+
+def check_mode(mode: Mode, filter: Filter, partition_overwrite: PartitionOverwrite) -> None:
+    """Refuses what does not fit together."""
+    if mode not in get_args(Mode):
+        expected = ", ".join(map(repr, get_args(Mode)))
+        raise InvalidArgumentError(f"mode: expected one of {expected}, got {mode!r}")
+    if partition_overwrite not in get_args(PartitionOverwrite):
+        raise InvalidArgumentError(
+            f"partition_overwrite: expected 'static' or 'dynamic', got {partition_overwrite!r}"
+        )
+    if mode != "overwrite" and (filter is not None or partition_overwrite != "static"):
+        raise InvalidArgumentError(
+            f"filter, partition_overwrite: they say what mode='overwrite' replaces; mode={mode!r}"
+        )
+    if filter is not None and partition_overwrite != "static":
+        raise InvalidArgumentError("overwrite: give a filter or partition_overwrite, not both")
+
+
+def staged_change(
+    files: Sequence[DataFile],
+    metadata: ice.Metadata,
+    files_of: FilesOf,
+    new_keys: Callable[[ice.Metadata, Sequence[DataFile]], NewKeys | None],
+    reading: Reading,
+    mode: Mode,
+    filter: Filter,
+    partition_overwrite: PartitionOverwrite,
+) -> RowChange:
+    """The change that makes files part of a table; :meth:`Table.commit_files` says what it means.
+
+    Args:
+        reading: how these files are read.
+    """
+    check_mode(mode, filter, partition_overwrite)
+    if mode == "upsert":
+        written = ShippedRows(reading, [member_of(file) for file in files], None)
+        return staged_upsert(files, written, metadata, files_of)
+    keys = new_keys(metadata, files)
+    if mode == "append":
+        return Append(files, files_of, keys)
+    if partition_overwrite == "dynamic":
+        change: DeleteWhere = ReplacePartitions(files, files_of, target_of(metadata))
+    else:
+        if filter is not None:
+            parse_filter(filter, metadata.schema())
+        change = DeleteWhere("overwrite", files, files_of, filter)
+    change.keys = keys
+    return change
+
+
+def staged_upsert(
+    files: Sequence[DataFile], written: MemberRows, metadata: ice.Metadata, files_of: FilesOf
+) -> Upsert:
+    """An upsert of the rows of files."""
+    primary, schema = metadata.primary_key(), metadata.schema()
+    if not primary:
+        raise InvalidArgumentError(
+            f"upsert: {'.'.join(metadata.name)} has no primary key, which rows are found by"
+        )
+    keys = KeyedRows(written.scan(primary).to_reader(), schema, primary)
+    return StagedUpsert(files, keys, key_ids(schema, primary), files_of)
+
+
+class StagedUpsert(Upsert):
+    """An upsert whose new rows are in files already; the source has their keys."""
+
+    def __init__(
+        self,
+        files: Sequence[DataFile],
+        source: KeyedRows,
+        columns: Sequence[int],
+        files_of: FilesOf,
+    ) -> None:
+        super().__init__(source, columns, files_of, refuses=False)
+        self._files = list(files)
+
+    def written(self, rows: FileSet, found: Found) -> list[DataFile]:
+        return self._files
+
+    def discard(self) -> None:
+        self.added = self._files
+        super().discard()
+
+
+class ReplacePartitions(DeleteWhere):
+    """All rows go that are of the partitions which the new files have.
+
+    Rows in files of an earlier partitioning go by their values: the partition in which they would
+    be now.
+    """
+
+    def __init__(self, files: Sequence[DataFile], files_of: FilesOf, target: Target) -> None:
+        super().__init__("overwrite", files, files_of, None)
+        self._spec = target
+        self._partitions = {file.partition for file in files}
+
+    @property
+    def goes_before_appends(self) -> bool:
+        return False
+
+    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+        found: dict[int, RowNumbers | None] = {}
+        for number, member in enumerate(rows.members):
+            if member.file.spec_id == self._spec.spec_id:
+                if member.file.partition in self._partitions:
+                    found[number] = None
+            elif len(positions := self._by_values(rows, number)):
+                found[number] = positions
+        if self.keys is not None:
+            self.keys.refuse_kept(rows, found)
+        return found
+
+    def _by_values(self, rows: FileSet, number: int) -> RowNumbers:
+        """Live rows of one file that would be in one of the partitions."""
+        target = replace(self._spec, schema=rows.schema)
+        child, deleted = rows.child(number), rows.deleted(number)
+        columns = tuple(dict.fromkeys((path[0],) for path, _, _ in partition_sources(target)))
+        found: list[RowSet] = []
+        for begin in range(0, child.num_rows, _ROWS_AT_ONCE):
+            some = RowSet.of_range(begin, min(child.num_rows, begin + _ROWS_AT_ONCE))
+            for partition, places in partition_rows(child.read(some, columns), target):
+                if partition in self._partitions:
+                    found.append(some if places is None else some.expand().entries(places))
+        rows_of = RowSet.joined(found)
+        left = rows_of if deleted is None else rows_of.minus(deleted)
+        return np.sort(left.expand().begin)

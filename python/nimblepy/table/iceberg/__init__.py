@@ -1,0 +1,93 @@
+"""The only package that imports pyiceberg: catalogs, metadata, manifests and commits.
+
+What the rest of nimblepy sees are the plain values of :mod:`nimblepy.table.base.model`. pyiceberg
+writes and validates the metadata; the snapshots, their manifests and the retries of commits are
+made here, from its public classes. The few things that are not public are checked when the package
+is loaded, so that a version that moved them says so at once.
+"""
+
+from nimblepy.table.iceberg.catalogs import (
+    NoSuchTable,
+    TableExists,
+    create_namespace,
+    create_table,
+    drop_namespace,
+    drop_table,
+    is_catalog,
+    list_namespaces,
+    list_tables,
+    load_table,
+    metadata_at,
+    open_directory,
+    open_sqlite,
+    open_uri,
+    register_table,
+    rename_table,
+)
+from nimblepy.table.iceberg.commits import (
+    FilesGone,
+    ManifestsCommit,
+    SnapshotCommit,
+    SwapLost,
+    remove_reference,
+    remove_snapshots,
+    set_reference,
+    swap,
+    who,
+)
+from nimblepy.table.iceberg.compatibility import self_test
+from nimblepy.table.iceberg.evolution import Evolution
+from nimblepy.table.iceberg.local_io import local_path
+from nimblepy.table.iceberg.metadata import (
+    MAIN,
+    MOST_ATTEMPTS,
+    NAME_MAPPING,
+    Metadata,
+    check_name_mapping,
+    forget_lists,
+)
+from nimblepy.table.iceberg.pruner import Pruner
+from nimblepy.table.iceberg.schemas import bound_bytes, fresh, to_arrow, to_iceberg
+
+self_test()
+
+__all__ = [
+    "MAIN",
+    "MOST_ATTEMPTS",
+    "NAME_MAPPING",
+    "Evolution",
+    "FilesGone",
+    "ManifestsCommit",
+    "Metadata",
+    "NoSuchTable",
+    "Pruner",
+    "SnapshotCommit",
+    "SwapLost",
+    "TableExists",
+    "bound_bytes",
+    "check_name_mapping",
+    "create_namespace",
+    "create_table",
+    "drop_namespace",
+    "drop_table",
+    "forget_lists",
+    "fresh",
+    "is_catalog",
+    "list_namespaces",
+    "list_tables",
+    "load_table",
+    "local_path",
+    "metadata_at",
+    "open_directory",
+    "open_sqlite",
+    "open_uri",
+    "register_table",
+    "remove_reference",
+    "remove_snapshots",
+    "rename_table",
+    "set_reference",
+    "swap",
+    "to_arrow",
+    "to_iceberg",
+    "who",
+]

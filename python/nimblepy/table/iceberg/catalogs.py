@@ -1,0 +1,539 @@
+"""Catalogs: which there are, and namespaces and tables in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+import pyiceberg
+from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NoSuchViewError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.partitioning import PartitionField as IcePartitionField
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
+from pyiceberg.table import Table as IceTable
+from pyiceberg.table import update as ice_update
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import (
+    UNSORTED_SORT_ORDER,
+    SortOrder,
+)
+from pyiceberg.table.update import (
+    RemoveSnapshotsUpdate,
+    update_table_metadata,
+)
+from pyiceberg.transforms import parse_transform
+from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.utils.config import Config
+
+from nimblepy.errors import (
+    InvalidArgumentError,
+)
+from nimblepy.io.sync import sync_path
+from nimblepy.schema.types import SortKey
+from nimblepy.table.base.recent import Recent
+from nimblepy.table.iceberg.catalog_rows import CatalogRows, NameTaken
+from nimblepy.table.iceberg.local_io import OwnIO, local_path
+from nimblepy.table.iceberg.metadata import KEPT_METADATA, Metadata
+from nimblepy.table.iceberg.metadata_json import SnapshotTexts, with_snapshots
+from nimblepy.table.iceberg.schemas import field_id, new_sort_order, to_iceberg
+
+# Properties by which pyiceberg is told of a store; ours is told by the environment.
+_STORE_PROPERTIES = ("py-io-impl", "s3.", "gcs.", "adls.", "hf.")
+
+
+class SqliteCatalog(MetastoreCatalog):
+    """The catalog in a SQLite database, whose commits cost the same however long the history is.
+
+    Its rows are those of pyiceberg's ``SqlCatalog``, which may be used beside it. The library
+    reads, validates, copies and serialises all metadata at each commit. Metadata files and the
+    objects made of them never change, so here what was read or made is used again, what a commit
+    leaves alone is shared, and snapshots keep the JSON that was made of them. A metadata file of a
+    lost commit is not left behind.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._rows = CatalogRows(properties["uri"], name)
+        self._known: Recent[Any] = Recent(KEPT_METADATA)
+        self._texts = SnapshotTexts(KEPT_METADATA)
+
+    # ---------------------------------------------------------------- tables
+
+    def load_table(self, identifier: Any) -> IceTable:
+        namespace, name = _split(identifier)
+        location = self._rows.location(namespace, name)
+        if not location:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        metadata = self._known.get(location)
+        if metadata is None:
+            file = self._load_file_io(location=location).new_input(location)
+            metadata = FromInputFile.table_metadata(file)
+            self._known.put(location, metadata)
+        return IceTable(
+            identifier=(*namespace.split("."), name),
+            metadata=metadata,
+            metadata_location=location,
+            io=self._load_file_io(metadata.properties, location),
+            catalog=self,
+        )
+
+    def create_table(
+        self,
+        identifier: Any,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Any = EMPTY_DICT,
+    ) -> IceTable:
+        namespace, name = _split(identifier)
+        self._check_namespace(namespace)
+        version = properties.get("format-version", TableProperties.DEFAULT_FORMAT_VERSION)
+        metadata = new_table_metadata(
+            location=self._resolve_table_location(location, namespace, name),
+            schema=self._convert_schema_if_needed(schema, cast(Any, int(version))),
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            properties=properties,
+        )
+        self._add(namespace, name, metadata)
+        return self.load_table(identifier)
+
+    def _add(self, namespace: str, name: str, metadata: Any) -> str:
+        """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
+        location = _metadata_location(metadata, 0)
+        with self._written(metadata, location):
+            try:
+                self._rows.add(namespace, name, location)
+            except NameTaken:
+                raise TableAlreadyExistsError(f"{namespace}.{name} already exists") from None
+        return location
+
+    def register_table(
+        self, identifier: Any, metadata_location: str, overwrite: bool = False
+    ) -> IceTable:
+        if overwrite:
+            raise NotImplementedError("register_table: overwrite")
+        namespace, name = _split(identifier)
+        self._check_namespace(namespace)
+        try:
+            self._rows.add(namespace, name, metadata_location)
+        except NameTaken:
+            raise TableAlreadyExistsError(f"{namespace}.{name} already exists") from None
+        return self.load_table(identifier)
+
+    def drop_table(self, identifier: Any) -> None:
+        namespace, name = _split(identifier)
+        if not self._rows.remove(namespace, name):
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+
+    def rename_table(self, from_identifier: Any, to_identifier: Any) -> IceTable:
+        old, new = _split(from_identifier), _split(to_identifier)
+        self._check_namespace(new[0])
+        try:
+            if not self._rows.rename(old, new):
+                raise NoSuchTableError(f"Table does not exist: {'.'.join(old)}")
+        except NameTaken:
+            raise TableAlreadyExistsError(f"{'.'.join(new)} already exists") from None
+        return self.load_table(to_identifier)
+
+    def list_tables(self, namespace: Any) -> list[Any]:
+        space = Catalog.namespace_to_string(namespace)
+        self._check_namespace(space)
+        return [(*space.split("."), name) for name in self._rows.names(space)]
+
+    def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
+        namespace, name = _split(table.name())
+        try:
+            current = self.load_table(table.name())
+        except NoSuchTableError:
+            for requirement in requirements:
+                requirement.validate(None)
+            made = update_table_metadata(
+                self._empty_table_metadata(), updates, enforce_validation=True
+            )
+            return CommitTableResponse(
+                metadata=made, metadata_location=self._add(namespace, name, made)
+            )
+        for requirement in requirements:
+            requirement.validate(current.metadata)
+        before = current.metadata_location
+        metadata = _updated(current.metadata, updates, before)
+        if metadata == current.metadata:
+            return CommitTableResponse(metadata=metadata, metadata_location=before)
+        location = _metadata_location(metadata, self._parse_metadata_version(before) + 1)
+        with self._written(metadata, location):
+            if not self._rows.swap(namespace, name, before, location):
+                raise CommitFailedException(f"{namespace}.{name} was updated by another process")
+        return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+    @contextlib.contextmanager
+    def _written(self, metadata: Any, location: str) -> Iterator[None]:
+        """Writes a metadata file, which goes again where the commit that names it is refused."""
+        io = self._load_file_io(metadata.properties, location)
+        self._write_metadata(metadata, io, location)
+        try:
+            yield
+        except (CommitFailedException, TableAlreadyExistsError):
+            with contextlib.suppress(OSError):
+                io.delete(location)
+            raise
+        self._known.put(location, metadata)
+
+    def _write_metadata(self, metadata: Any, io: FileIO, metadata_path: str) -> None:
+        if (
+            metadata.format_version != 2
+            or metadata_path.endswith(".gz.metadata.json")
+            or Config().get_bool("legacy-current-snapshot-id")
+        ):
+            MetastoreCatalog._write_metadata(metadata, io, metadata_path)
+        else:
+            text = with_snapshots(
+                metadata.model_dump_json(exclude={"snapshots"}),
+                self._texts.of(
+                    str(metadata.table_uuid),
+                    metadata.snapshots,
+                    lambda snapshot: str(snapshot.model_dump_json()),
+                ),
+            )
+            with io.new_output(metadata_path).create() as sink:
+                sink.write(text.encode())
+        self._sync_names(metadata.location, metadata_path)
+
+    def _sync_names(self, location: str, metadata_path: str) -> None:
+        """Puts the names of all metadata files, and of new directories, on the disk."""
+        folder, root = local_path(metadata_path), local_path(location)
+        if folder is None or root is None:
+            return
+        if self._parse_metadata_version(metadata_path) == 0:  # the table is new
+            root = local_path(self.properties.get("warehouse", location)) or root
+        folder = os.path.dirname(folder)
+        sync_path(folder)
+        while folder.startswith(root.rstrip("/") + "/"):
+            folder = os.path.dirname(folder)
+            sync_path(folder)
+
+    # ---------------------------------------------------------------- namespaces
+
+    def namespace_exists(self, namespace: Any) -> bool:
+        space = Catalog.namespace_to_string(namespace, NoSuchNamespaceError)
+        return any(f"{known}.".startswith(f"{space}.") for known in self._rows.namespaces())
+
+    def _check_namespace(self, namespace: str) -> None:
+        if not self.namespace_exists(namespace):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
+
+    def create_namespace(self, namespace: Any, properties: Any = EMPTY_DICT) -> None:
+        space = Catalog.namespace_to_string(namespace, NoSuchNamespaceError)
+        taken = NamespaceAlreadyExistsError(f"Namespace {space} already exists")
+        if self.namespace_exists(space):
+            raise taken
+        try:
+            self._rows.add_namespace(space, properties or {"exists": "true"})
+        except NameTaken:
+            raise taken from None
+
+    def drop_namespace(self, namespace: Any) -> None:
+        space = Catalog.namespace_to_string(namespace)
+        tables = self.list_tables(namespace)
+        if tables:
+            raise NamespaceNotEmptyError(
+                f"Namespace {space} is not empty. {len(tables)} tables exist."
+            )
+        self._rows.remove_namespace(space)
+
+    def list_namespaces(self, namespace: Any = ()) -> list[Any]:
+        above = Catalog.identifier_to_tuple(namespace) if namespace else ()
+        if above:
+            self._check_namespace(Catalog.namespace_to_string(above))
+        known = {tuple(name.split(".")) for name in self._rows.namespaces()}
+        level = len(above) + 1
+        return sorted(
+            {name[:level] for name in known if len(name) >= level and name[: level - 1] == above}
+        )
+
+    def load_namespace_properties(self, namespace: Any) -> Any:
+        space = Catalog.namespace_to_string(namespace)
+        self._check_namespace(space)
+        return self._rows.properties(space)
+
+    def update_namespace_properties(
+        self, namespace: Any, removals: set[str] | None = None, updates: Any = EMPTY_DICT
+    ) -> Any:
+        known = self.load_namespace_properties(namespace)
+        summary, _ = self._get_updated_props_and_update_summary(known, removals, updates)
+        space = Catalog.namespace_to_string(namespace)
+        self._rows.change_properties(space, removals or (), updates)
+        return summary
+
+    # ---------------------------------------------------------------- views, of which it has none
+
+    def list_views(self, namespace: Any) -> list[Any]:
+        return []
+
+    def view_exists(self, identifier: Any) -> bool:
+        return False
+
+    def load_view(self, identifier: Any) -> Any:
+        raise NoSuchViewError(f"View does not exist: {identifier}")
+
+    def register_view(self, identifier: Any, metadata_location: str) -> Any:
+        raise NotImplementedError("views")
+
+    def drop_view(self, identifier: Any) -> None:
+        raise NoSuchViewError(f"View does not exist: {identifier}")
+
+
+def _split(identifier: Any) -> tuple[str, str]:
+    """(namespace, name) of a table, as the rows of a catalog have them."""
+    return (
+        Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
+        Catalog.table_name_from(identifier),
+    )
+
+
+def _metadata_location(metadata: Any, version: int) -> str:
+    """Where a new metadata file of a table lies."""
+    places = load_location_provider(metadata.location, metadata.properties)
+    return str(places.new_table_metadata_file_location(version))
+
+
+def _updated(base: Any, updates: Any, location: str) -> Any:
+    """The metadata after some updates, which shares with that of before what they leave alone."""
+    context = ice_update._TableMetadataUpdateContext()
+    made = base
+    # Time does not go back in the metadata, though clocks do; readers refuse a log that does.
+    earliest = base.last_updated_ms + 1
+    for update in updates:
+        log = made.snapshot_log
+        made = ice_update._apply_table_update(update, made, context)
+        if len(made.snapshot_log) > len(log) and made.snapshot_log[-1].timestamp_ms < earliest:
+            entry = made.snapshot_log[-1].model_copy(update={"timestamp_ms": earliest})
+            made = made.model_copy(update={"snapshot_log": [*made.snapshot_log[:-1], entry]})
+        if isinstance(update, RemoveSnapshotsUpdate):
+            gone = set(update.snapshot_ids)
+            made = made.model_copy(
+                update={
+                    "snapshot_log": _log_after(log, gone),
+                    # The library removes the other statistics of these snapshots, not these.
+                    "partition_statistics": [
+                        item for item in made.partition_statistics if item.snapshot_id not in gone
+                    ],
+                }
+            )
+    if context.has_changes():
+        made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
+        untold = made.last_updated_ms == base.last_updated_ms
+        updated = int(time.time() * 1000) if untold else made.last_updated_ms
+        made = made.model_copy(update={"last_updated_ms": max(updated, earliest)})
+    made.spec().check_compatible(made.schema())
+    made.sort_order().check_compatible(made.schema())
+    return made
+
+
+def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:
+    """The entries after the last one of a removed snapshot.
+
+    Those before it would say that their snapshots were the newest when others were.
+    """
+    last = max((i for i, entry in enumerate(log) if entry.snapshot_id in gone), default=-1)
+    return list(log[last + 1 :])
+
+
+def open_directory(directory: str) -> Catalog:
+    """The catalog that lies in a directory with its tables; made where there is none."""
+    os.makedirs(directory, exist_ok=True)
+    return open_sqlite(f"sqlite:///{directory}/catalog.db?timeout=60", f"file://{directory}")
+
+
+def open_sqlite(uri: str, warehouse: str, **properties: str) -> Catalog:
+    """The catalog in a SQLite database, which is made where there is none."""
+    if not any(name.startswith(_STORE_PROPERTIES) for name in properties):
+        properties = {"py-io-impl": f"{OwnIO.__module__}.{OwnIO.__name__}", **properties}
+    return SqliteCatalog("nimble", uri=uri, warehouse=warehouse, **properties)
+
+
+def open_uri(uri: str, properties: Mapping[str, str]) -> Catalog:
+    """A catalog of any kind that pyiceberg knows."""
+    kinds = {}
+    if uri.startswith("rest:"):
+        kinds, uri = {"type": "rest"}, uri.removeprefix("rest:")
+    try:
+        return load_catalog("nimble", uri=uri, **kinds, **properties)
+    except (ValueError, pyiceberg.exceptions.RESTError) as error:
+        raise InvalidArgumentError(f"connect: {uri!r}: {error}") from error
+
+
+def is_catalog(value: object) -> bool:
+    return isinstance(value, Catalog)
+
+
+class TableExists(Exception):
+    """There is a table of this name."""
+
+
+class NoSuchTable(Exception):
+    """There is no table of this name."""
+
+
+def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    """Makes a namespace; one that is there already is left alone."""
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        return
+    except Exception as error:
+        # Another process made it in between, which the SQL catalog does not tell.
+        if type(error).__module__.split(".")[0] != "sqlalchemy":
+            raise
+        if namespace not in catalog.list_namespaces():
+            raise
+
+
+def list_namespaces(catalog: Catalog) -> list[tuple[str, ...]]:
+    """All namespaces, nested ones included."""
+    found: list[tuple[str, ...]] = []
+    waiting: list[tuple[str, ...]] = [()]
+    while waiting:
+        for name in catalog.list_namespaces(waiting.pop()):
+            if name not in found:
+                found.append(name)
+                waiting.append(name)
+    return sorted(found)
+
+
+def list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    try:
+        return sorted(tuple(name) for name in catalog.list_tables(namespace))
+    except NoSuchNamespaceError:
+        shown = ".".join(namespace)
+        raise InvalidArgumentError(f"there is no namespace {shown!r}") from None
+
+
+def load_table(catalog: Catalog, name: tuple[str, ...]) -> Metadata:
+    """The newest metadata of a table.
+
+    Raises:
+        NoSuchTable: there is none.
+
+    Cost: one read, of the metadata file.
+    """
+    try:
+        return Metadata(catalog.load_table(name))
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise NoSuchTable from None
+
+
+def metadata_at(path: str, properties: Mapping[str, str]) -> Metadata:
+    """The metadata in a file, which nothing can be committed to.
+
+    Args:
+        properties: as :attr:`Metadata.io_properties` has them.
+
+    Cost: one read, unless this process has read it just before.
+    """
+    known = _opened.get(path)
+    if known is None:
+        known = StaticTable.from_metadata(path, dict(properties))
+        _opened.put(path, known)
+    return Metadata(known)
+
+
+def drop_table(catalog: Catalog, name: tuple[str, ...]) -> None:
+    try:
+        catalog.drop_table(name)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise NoSuchTable from None
+
+
+def drop_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    try:
+        catalog.drop_namespace(namespace)
+    except NoSuchNamespaceError:
+        raise InvalidArgumentError(f"there is no namespace {'.'.join(namespace)!r}") from None
+    except NamespaceNotEmptyError as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def rename_table(catalog: Catalog, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    try:
+        catalog.rename_table(old, new)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise NoSuchTable from None
+    except TableAlreadyExistsError:
+        raise TableExists from None
+
+
+def register_table(catalog: Catalog, name: tuple[str, ...], metadata_file: str) -> Metadata:
+    try:
+        return Metadata(catalog.register_table(name, metadata_file))
+    except TableAlreadyExistsError:
+        raise TableExists from None
+
+
+def create_table(
+    catalog: Catalog,
+    name: tuple[str, ...],
+    schema: pa.Schema,
+    *,
+    location: str | None,
+    primary_key: Sequence[str],
+    cluster_by: Sequence[SortKey],
+    partition_by: Sequence[tuple[str, str, str]],
+    properties: Mapping[str, str],
+) -> Metadata:
+    """Makes an empty table.
+
+    Args:
+        schema: types that tables have, see ``types.py``.
+        partition_by: (column, transform, name) of each partition field.
+
+    Raises:
+        TableExists: there is one of this name.
+    """
+    ice = to_iceberg(schema, primary_key)
+    spec = PartitionSpec(
+        *(
+            IcePartitionField(
+                source_id=field_id(ice, column),
+                field_id=1000 + i,
+                transform=parse_transform(transform),
+                name=field_name,
+            )
+            for i, (column, transform, field_name) in enumerate(partition_by)
+        )
+    )
+    try:
+        made = catalog.create_table(
+            name,
+            ice,
+            location=location,
+            partition_spec=spec,
+            sort_order=new_sort_order(ice, cluster_by),
+            properties=dict(properties),
+        )
+    except TableAlreadyExistsError:
+        raise TableExists from None
+    except ValueError as error:
+        raise InvalidArgumentError(f"create_table: {error}") from error
+    return Metadata(made)
+
+
+# Tables of metadata files that were opened without a catalog.
+_opened: Recent[IceTable] = Recent(KEPT_METADATA)

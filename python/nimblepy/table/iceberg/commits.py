@@ -1,0 +1,680 @@
+"""Commits: manifests and lists are written, then the catalog swaps the metadata."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    ValidationError,
+)
+from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    UNASSIGNED_SEQ,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    construct_partition_summaries,
+)
+from pyiceberg.table import Table as IceTable
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Snapshot as IceSnapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.typedef import Record
+
+from nimblepy.io.sync import sync_path
+from nimblepy.table.base.model import (
+    BATCH_PREFIX,
+    PLAN_INDEX,
+    DataFile,
+    Manifest,
+    Snapshot,
+)
+from nimblepy.table.base.recent import Recent
+from nimblepy.table.iceberg.avro import (
+    container,
+)
+from nimblepy.table.iceberg.catalogs import NoSuchTable, SqliteCatalog, load_table
+from nimblepy.table.iceberg.local_io import local_path
+from nimblepy.table.iceberg.manifest_forms import Records, ice_file
+from nimblepy.table.iceberg.metadata import (
+    MAIN,
+    Metadata,
+    kept_lists,
+    manifest_form,
+    plain_manifest,
+)
+from nimblepy.table.otree.blocks import (
+    BLOBS,
+    MOST_BLOBS,
+    Blocks,
+    blob_names,
+    new_blocks,
+)
+
+_DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
+
+
+_KEPT_RECORDS = 20_000
+
+
+# Manifests with as few files are written again as one, where files of them are removed.
+_SHORT_MANIFEST = 64
+
+
+# What a list says of a manifest, by the path of the manifest.
+_encoded: Recent[bytes] = Recent(_KEPT_RECORDS)
+
+
+_list_records = Records(
+    "manifest_file",
+    MANIFEST_LIST_FILE_SCHEMAS[2],
+    MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
+)
+
+
+def _write(output: OutputFile, octets: bytes) -> None:
+    with output.create(overwrite=True) as sink:
+        sink.write(octets)
+
+
+class SwapLost(Exception):
+    """Another commit was first."""
+
+
+class SwapInDoubt(SwapLost):
+    """It may have taken effect all the same: what it names must stay."""
+
+
+@dataclass
+class SnapshotCommit:
+    """A new snapshot on its way into a table: files are written once, attempts repeated.
+
+    Attributes:
+        removed: paths of files, with rows or deletes, that are no longer part of the table.
+        forget: manifests all of whose files are removed are left out, instead of being kept for
+            this snapshot as a list of what was removed.
+        summary: what is said of it besides Iceberg's own figures.
+        rebuilt: cubes of files that stay, which no blob has any more.
+        doubtful: a server may still do one of the attempts: no file that they name is removed.
+    """
+
+    operation: str
+    branch: str = MAIN
+    added: list[DataFile] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
+    summary: dict[str, str] = field(default_factory=dict)
+
+    forget: bool = False
+    rebuilt: Blocks = field(default_factory=lambda: Blocks.of_files(()))
+
+    def __post_init__(self) -> None:
+        self.id = uuid.uuid4()
+        self.snapshot = int.from_bytes(self.id.bytes[:8], "big") >> 1
+        self._manifests = 0
+        self._attempts = 0
+        self._kept: list[str] = []  # metadata files of all attempts
+        self._passing: list[str] = []  # those of the last one alone
+        self._written: dict[int, list[Manifest]] = {}
+        self._blob = ""
+        self.doubtful = False
+
+    def attempt(self, metadata: Metadata) -> Metadata:
+        """Tries to make this the newest snapshot after that of ``metadata``.
+
+        Raises:
+            SwapInDoubt: it is not known, and may take effect later; ``doubtful`` is set.
+            SwapLost: another commit was first.
+            FilesGone: files that it removes are no longer there. Nothing is left of the attempt
+                but what the next one uses again.
+        """
+        self._passing = []
+        self._sync_names()
+        try:
+            return self._attempt(metadata)
+        except SwapInDoubt:
+            self.doubtful = True
+            self._kept += self._passing
+            raise
+        except (SwapLost, FilesGone):
+            self._forget(metadata.ice.io, self._passing)
+            raise
+
+    def _sync_names(self) -> None:
+        """Puts the names of new Parquet files on the disk; those of nimble files are there."""
+        paths = [local_path(file.path) for file in self.added if file.format == "PARQUET"]
+        for folder in {os.path.dirname(path) for path in paths if path is not None}:
+            with contextlib.suppress(FileNotFoundError):  # the table was dropped, as the swap says
+                sync_path(folder)
+
+    def _attempt(self, metadata: Metadata) -> Metadata:
+        ice = metadata.ice
+        parent = metadata.head(self.branch)
+        manifests = self._added_manifests(metadata) + self._existing_manifests(metadata, parent)
+        self._attempts += 1
+        name = f"snap-{self.snapshot}-{self._attempts}-{self.id}.avro"
+        path = f"{metadata.location}/metadata/{name}"
+        self._passing.append(path)
+        sequence = ice.metadata.last_sequence_number + 1
+        numbered = [self._numbered(item, sequence) for item in manifests]
+        header = {
+            "snapshot-id": str(self.snapshot),
+            "parent-snapshot-id": "null" if parent is None else str(parent.id),
+            "sequence-number": str(sequence),
+            "format-version": "2",
+        }
+        records = [self._list_record(item) for item in numbered]
+        _write(ice.io.new_output(path), container(_list_records.schema, header, records))
+        times = [item.timestamp_ms for item in ice.metadata.snapshots]
+        last = max([ice.metadata.last_updated_ms, *times])
+        snapshot = IceSnapshot(
+            snapshot_id=self.snapshot,
+            parent_snapshot_id=None if parent is None else parent.id,
+            sequence_number=sequence,
+            # Later than all there is, so that a time means one snapshot.
+            timestamp_ms=max(int(time.time() * 1000), last + 1),
+            manifest_list=path,
+            summary=Summary(
+                Operation(self.operation),
+                **self._summary(metadata, parent),
+                **self._cube_blobs(metadata, parent),
+            ),
+            schema_id=ice.metadata.current_schema_id,
+        )
+        kind = metadata.references.get(self.branch)
+        requirements = (
+            AssertTableUUID(uuid=ice.metadata.table_uuid),
+            AssertRefSnapshotId(
+                ref=self.branch, snapshot_id=None if kind is None else kind.snapshot
+            ),
+        )
+        updates = (
+            AddSnapshotUpdate(snapshot=snapshot),
+            _reference_at(metadata, self.branch, self.snapshot, SnapshotRefType.BRANCH),
+        )
+        try:
+            done = swap(metadata, requirements, updates)
+        except (SwapLost, NoSuchTable):
+            raise
+        except BaseException:
+            # A timeout or Ctrl-C: a server may have the request, and do it after we have gone.
+            if not isinstance(ice.catalog, SqliteCatalog):
+                self.doubtful = True
+            raise
+        kept_lists.put(path, numbered)
+        return done
+
+    def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
+        """A manifest of this commit gets its sequence number in the list; others have theirs."""
+        raw: ManifestFile = manifest.raw
+        if UNASSIGNED_SEQ not in (raw.sequence_number, raw.min_sequence_number):
+            return manifest
+        assert raw.added_snapshot_id == self.snapshot
+        made = ManifestFile(*(raw[i] for i in range(len(raw))))
+        made.sequence_number = sequence
+        if made.min_sequence_number == UNASSIGNED_SEQ:
+            made.min_sequence_number = sequence
+        return plain_manifest(made)
+
+    def _list_record(self, manifest: Manifest) -> bytes:
+        """What the list says of a manifest; of those of other commits it stays the same."""
+        if manifest.raw.added_snapshot_id == self.snapshot:
+            return _list_records.encode(manifest.raw)
+        known = _encoded.get(manifest.path)
+        if known is None:
+            known = _list_records.encode(manifest.raw)
+            _encoded.put(manifest.path, known)
+        return known
+
+    def has_landed(self, base: Metadata, newest: Metadata) -> bool:
+        """Whether an attempt for ``base`` took effect although it was reported as failed.
+
+        If not, and another commit moved the branch, none will: each requires the base's snapshot.
+        Then they are no longer ``doubtful``.
+        """
+        if newest.snapshot(self.snapshot) is not None:
+            return True
+        before, now = base.head(self.branch), newest.head(self.branch)
+        if (before and before.id) != (now and now.id):
+            self.doubtful = False
+        return False
+
+    def abandon(self, metadata: Metadata) -> None:
+        """Removes what the attempts have written, unless they are ``doubtful``."""
+        if not self.doubtful:
+            self._forget(metadata.ice.io, [*self._passing, *self._kept])
+
+    @staticmethod
+    def _forget(io: FileIO, paths: list[str]) -> None:
+        for path in paths:
+            with contextlib.suppress(OSError):
+                io.delete(path)
+        paths.clear()
+
+    def _new_manifest(self, metadata: Metadata, keep: list[str]) -> OutputFile:
+        name = f"{self.id}-m{self._manifests}.avro"
+        self._manifests += 1
+        path = f"{metadata.location}/metadata/{name}"
+        keep.append(path)
+        return metadata.ice.io.new_output(path)
+
+    def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
+        """One manifest of new files for each spec and kind; those written before are kept."""
+        known = len(self._written.get(-1, ()))
+        done = self._written.setdefault(-1, [])
+        if known:
+            return done
+        groups: dict[tuple[bool, int], list[DataFile]] = {}
+        for file in self.added:
+            groups.setdefault((file.content != "data", file.spec_id), []).append(file)
+        for (deletes, spec_id), files in sorted(groups.items()):
+            entries = [
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=self.snapshot,
+                    sequence_number=None,
+                    file_sequence_number=None,
+                    data_file=ice_file(file),
+                )
+                for file in files
+            ]
+            done.append(self._manifest(metadata, deletes, spec_id, entries, self._kept))
+        return done
+
+    def added_again(self, metadata: Metadata) -> None:
+        """The new files are others now: their manifests are written anew."""
+        if not self.doubtful:
+            self._forget(metadata.ice.io, self._kept)
+        self._written.clear()
+        self._blob = ""
+
+    def _manifest(
+        self,
+        metadata: Metadata,
+        deletes: bool,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        keep: list[str],
+    ) -> Manifest:
+        schema, spec = metadata.ice_schema(None), metadata.ice_spec(spec_id)
+        form = manifest_form(metadata, spec_id)
+        listed = list(entries)
+        octets = container(
+            form.records.schema,
+            {**form.header, "content": "deletes" if deletes else "data"},
+            [form.records.encode(entry) for entry in listed],
+        )
+        output = self._new_manifest(metadata, keep)
+        _write(output, octets)
+        files = dict.fromkeys(ManifestEntryStatus, 0)
+        rows = dict.fromkeys(ManifestEntryStatus, 0)
+        for entry in listed:
+            files[entry.status] += 1
+            rows[entry.status] += entry.data_file.record_count
+        sequences = [
+            entry.sequence_number
+            for entry in listed
+            if entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is not None
+        ]
+        made = ManifestFile.from_args(
+            manifest_path=output.location,
+            manifest_length=len(octets),
+            partition_spec_id=spec_id,
+            content=ManifestContent.DELETES if deletes else ManifestContent.DATA,
+            sequence_number=UNASSIGNED_SEQ,
+            min_sequence_number=min(sequences, default=UNASSIGNED_SEQ),
+            added_snapshot_id=self.snapshot,
+            added_files_count=files[ManifestEntryStatus.ADDED],
+            existing_files_count=files[ManifestEntryStatus.EXISTING],
+            deleted_files_count=files[ManifestEntryStatus.DELETED],
+            added_rows_count=rows[ManifestEntryStatus.ADDED],
+            existing_rows_count=rows[ManifestEntryStatus.EXISTING],
+            deleted_rows_count=rows[ManifestEntryStatus.DELETED],
+            partitions=construct_partition_summaries(
+                spec, schema, [entry.data_file.partition for entry in listed]
+            ),
+            key_metadata=None,
+        )
+        return plain_manifest(made)
+
+    def _existing_manifests(self, metadata: Metadata, parent: Snapshot | None) -> list[Manifest]:
+        """Those of the snapshot before, without the files that are removed."""
+        if parent is None:
+            return []
+        left = set(self.removed)
+        self._removed_files: list[DataFile] = []
+        kept: list[Manifest] = []
+        # Of short manifests, by kind and spec: what they say now.
+        short: dict[tuple[bool, int], list[tuple[Manifest, bool, list[ManifestEntry]]]] = {}
+        for manifest in metadata.manifests(parent):
+            if not manifest.files:
+                continue
+            merge = self.operation == "replace" and manifest.files <= _SHORT_MANIFEST
+            entries = metadata.entries(manifest) if left or merge else []
+            gone = {entry.file.path for entry in entries} & left
+            if not gone and not merge:
+                kept.append(manifest)
+                continue
+            left -= gone
+            if self.forget and len(gone) == len(entries):
+                self._removed_files += [entry.file for entry in entries]
+                continue
+            self._removed_files += [e.file for e in entries if e.file.path in gone]
+            changed = [self._existing(entry.raw, entry.file.path in gone) for entry in entries]
+            kind = manifest.deletes, manifest.spec_id
+            if len(entries) - len(gone) <= _SHORT_MANIFEST:
+                short.setdefault(kind, []).append((manifest, bool(gone), changed))
+            else:
+                kept.append(self._manifest(metadata, *kind, changed, self._passing))
+        if left:
+            raise FilesGone(sorted(left))
+        for kind, parts in short.items():
+            if len(parts) == 1 and not parts[0][1]:
+                kept.append(parts[0][0])
+                continue
+            together = [entry for _, _, changed in parts for entry in changed]
+            kept.append(self._manifest(metadata, *kind, together, self._passing))
+        return kept
+
+    def _existing(self, entry: ManifestEntry, removed: bool) -> ManifestEntry:
+        return ManifestEntry.from_args(
+            status=ManifestEntryStatus.DELETED if removed else ManifestEntryStatus.EXISTING,
+            snapshot_id=self.snapshot if removed else entry.snapshot_id,
+            sequence_number=entry.sequence_number,
+            file_sequence_number=entry.file_sequence_number,
+            data_file=entry.data_file,
+        )
+
+    def _cube_blobs(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
+        """Names the blobs with the cubes of all files; that of the new ones is written once."""
+        names = blob_names(metadata.ancestors(parent))
+        new = Blocks.merged([self.rebuilt, new_blocks(self.added)])
+        if len(new) and not self._blob:
+            self._blob = f"otree-{self.id}-{self._attempts}-new.puffin"
+            self._write_blob(metadata, self._blob, new, self._kept)
+        if len(names) >= MOST_BLOBS:
+            found = metadata.cubes(parent)
+            live = {
+                entry.file.path
+                for manifest in (() if parent is None else metadata.manifests(parent))
+                for entry in metadata.entries(manifest)
+            }
+            merged = Blocks.merged([found], live - self.removed)
+            names = [f"otree-{self.id}-{self._attempts}.puffin"]
+            self._write_blob(metadata, names[0], merged, self._passing)
+        names += [self._blob] if self._blob else []
+        return {BLOBS: ",".join(names)} if names else {}
+
+    @staticmethod
+    def _write_blob(metadata: Metadata, name: str, blocks: Blocks, keep: list[str]) -> None:
+        path = metadata.blob_path(name)
+        keep.append(path)
+        _write(metadata.ice.io.new_output(path), blocks.to_bytes())
+
+    def _summary(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
+        added, removed = self.added, getattr(self, "_removed_files", [])
+        before = {} if parent is None else parent.summary
+        counts = _figures(added, "added") | _figures(removed, "removed")
+        made = {name: str(count) for name, count in counts.items() if count}
+        partitions = {(file.spec_id, file.partition) for file in (*added, *removed)}
+        made["changed-partition-count"] = str(len(partitions))
+        for name, (more, less) in _TOTALS.items():
+            if parent is None or name in before:
+                total = int(before.get(name, 0)) + counts[more] - counts[less]
+                made[name] = str(max(total, 0))
+        if PLAN_INDEX in before:
+            made[PLAN_INDEX] = before[PLAN_INDEX]
+        made.update({k: v for k, v in before.items() if k.startswith(BATCH_PREFIX)})
+        made.update(self.summary)
+        return made
+
+
+@dataclass
+class ManifestsCommit(SnapshotCommit):
+    """A snapshot with manifests that were written apart, of files that are there or are added.
+
+    Attributes:
+        replaced: paths of manifests whose files are in the new ones.
+        made: the new ones, see :meth:`write`.
+    """
+
+    replaced: set[str] = field(default_factory=set)
+    made: list[Manifest] = field(default_factory=list)
+
+    def write(
+        self,
+        metadata: Metadata,
+        spec_id: int,
+        entries: Sequence[bytes],
+        *,
+        partitions: Sequence[tuple[Any, ...]],
+        rows: int,
+        sequence: int | None,
+    ) -> Manifest:
+        """Writes one manifest of data files.
+
+        Args:
+            entries: encoded by :func:`entry_schema`, none of them removed.
+            partitions: those of the files, each once.
+            rows: of all files.
+            sequence: the least of the files; ``None``: this commit adds them.
+        """
+        schema, spec = metadata.ice_schema(None), metadata.ice_spec(spec_id)
+        form = manifest_form(metadata, spec_id)
+        octets = container(form.records.schema, {**form.header, "content": "data"}, entries)
+        output = self._new_manifest(metadata, self._kept)
+        _write(output, octets)
+        added = sequence is None
+        listed = ManifestFile.from_args(
+            manifest_path=output.location,
+            manifest_length=len(octets),
+            partition_spec_id=spec_id,
+            content=ManifestContent.DATA,
+            sequence_number=UNASSIGNED_SEQ,
+            min_sequence_number=UNASSIGNED_SEQ if sequence is None else sequence,
+            added_snapshot_id=self.snapshot,
+            added_files_count=len(entries) if added else 0,
+            existing_files_count=0 if added else len(entries),
+            deleted_files_count=0,
+            added_rows_count=rows if added else 0,
+            existing_rows_count=0 if added else rows,
+            deleted_rows_count=0,
+            partitions=construct_partition_summaries(
+                spec, schema, [Record(*values) for values in partitions]
+            ),
+            key_metadata=None,
+        )
+        self.made.append(plain_manifest(listed))
+        return self.made[-1]
+
+    def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
+        return self.made
+
+    def _existing_manifests(self, metadata: Metadata, parent: Snapshot | None) -> list[Manifest]:
+        self._removed_files = []
+        there = [] if parent is None else metadata.manifests(parent)
+        gone = self.replaced - {manifest.path for manifest in there}
+        if gone:
+            raise FilesGone(sorted(gone))
+        return [item for item in there if item.files and item.path not in self.replaced]
+
+
+_TOTALS = {
+    "total-records": ("added-records", "deleted-records"),
+    "total-files-size": ("added-files-size", "removed-files-size"),
+    "total-data-files": ("added-data-files", "deleted-data-files"),
+    "total-delete-files": ("added-delete-files", "removed-delete-files"),
+    "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+
+def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
+    data = [file for file in files if file.content == "data"]
+    deletes = [file for file in files if file.content == "position deletes"]
+    taken = "added" if verb == "added" else "deleted"
+    return {
+        f"{taken}-data-files": len(data),
+        f"{taken}-records": sum(file.rows for file in data),
+        f"{verb}-delete-files": len(files) - len(data),
+        f"{verb}-position-delete-files": len(deletes),
+        f"{verb}-position-deletes": sum(file.rows for file in deletes),
+        f"{verb}-equality-deletes": 0,
+        f"{verb}-files-size": sum(file.bytes for file in files),
+    }
+
+
+class FilesGone(Exception):
+    """Files that a commit was to remove are no longer part of the table."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(", ".join(paths))
+        self.paths = paths
+
+
+def who() -> str:
+    """Who commits, for the history."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
+
+
+def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
+    """One compare-and-swap of a table's metadata.
+
+    Raises:
+        SwapLost: the metadata is no longer what the requirements say, or not what the updates fit.
+        SwapInDoubt: the catalog does not know; the caller looks whether it took effect.
+    """
+    ice = metadata.ice
+    try:
+        done = ice.catalog.commit_table(ice, requirements, updates)
+    except CommitFailedException:
+        raise SwapLost from None
+    except CommitStateUnknownException:
+        raise SwapInDoubt from None
+    except NoSuchTableError:
+        raise NoSuchTable from None
+    except (ValueError, ValidationError):
+        # Updates are checked against the newest metadata: a snapshot may have expired since.
+        newest = load_table(ice.catalog, metadata.name)
+        if newest.metadata_file == metadata.metadata_file:
+            raise
+        raise SwapLost from None
+    newer = Metadata(
+        IceTable(
+            identifier=ice.name(),
+            metadata=done.metadata,
+            metadata_location=done.metadata_location,
+            io=ice.io,
+            catalog=ice.catalog,
+        )
+    )
+    wanted = newer.properties.get(_DELETE_METADATA, "false").lower() == "true"
+    if wanted or isinstance(ice.catalog, SqliteCatalog):
+        for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
+            with contextlib.suppress(Exception):  # the commit took effect, whatever this does
+                ice.io.delete(path)
+    return newer
+
+
+def set_reference(
+    metadata: Metadata, name: str, snapshot: int, kind: str, expected: int | None
+) -> Metadata:
+    """Points a tag or branch to a snapshot; ``expected`` is where it points now."""
+    return swap(
+        metadata,
+        (
+            AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),
+            AssertRefSnapshotId(ref=name, snapshot_id=expected),
+        ),
+        (_reference_at(metadata, name, snapshot, SnapshotRefType(kind)),),
+    )
+
+
+def _reference_at(metadata: Metadata, name: str, snapshot: int, kind: str) -> SetSnapshotRefUpdate:
+    """A tag or branch at another snapshot, with what it says of how long snapshots stay."""
+    known = metadata.references.get(name)
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=kind,
+        snapshot_id=snapshot,
+        min_snapshots_to_keep=None if known is None else known.least_snapshots,
+        max_snapshot_age_ms=None if known is None else known.snapshot_age_ms,
+        max_ref_age_ms=None if known is None else known.age_ms,
+    )
+
+
+def remove_reference(metadata: Metadata, name: str, expected: int) -> Metadata:
+    return swap(
+        metadata,
+        (
+            AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),
+            AssertRefSnapshotId(ref=name, snapshot_id=expected),
+        ),
+        (RemoveSnapshotRefUpdate(ref_name=name),),
+    )
+
+
+class _SameReferences:
+    """A requirement that is checked here: no tag or branch came, went or moved."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._refs = metadata.ice.metadata.refs
+
+    def validate(self, base_metadata: Any) -> None:
+        if base_metadata is None or base_metadata.refs != self._refs:
+            raise CommitFailedException("tags or branches have changed")
+
+
+def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
+    """Forgets snapshots that no reference names.
+
+    Raises:
+        SwapLost: a reference is not what it was: removing a snapshot removes those that name it.
+    """
+    ice = metadata.ice
+    checks: list[Any] = [AssertTableUUID(uuid=ice.metadata.table_uuid)]
+    if isinstance(ice.catalog, MetastoreCatalog):
+        checks.append(_SameReferences(metadata))
+    else:  # a server is told of each; of new ones there is no requirement
+        for name, reference in metadata.references.items():
+            checks.append(AssertRefSnapshotId(ref=name, snapshot_id=reference.snapshot))
+    return swap(
+        metadata,
+        tuple(checks),
+        (RemoveSnapshotsUpdate(snapshot_ids=list(numbers)),),
+    )
+
+
+class SameProperties:
+    """A requirement that is checked here: the properties are what they were."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._properties = metadata.properties
+
+    def validate(self, base_metadata: Any) -> None:
+        if base_metadata is None or dict(base_metadata.properties) != self._properties:
+            raise CommitFailedException("properties have changed")

@@ -1,0 +1,160 @@
+"""Changes of a table's schema, partitioning and properties, committed as one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.table import Transaction as IceTransaction
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
+    AssertTableUUID,
+)
+from pyiceberg.transforms import parse_transform
+
+from nimblepy.table.iceberg import commits
+from nimblepy.table.iceberg.catalogs import load_table
+from nimblepy.table.iceberg.commits import SameProperties, SwapLost
+from nimblepy.table.iceberg.metadata import NAME_MAPPING, Metadata, mapped_names
+from nimblepy.table.iceberg.schemas import field_id, primitive, to_arrow, to_iceberg
+
+
+class _Steps(IceTransaction):
+    """The library's transaction; what it gathers is committed by :func:`swap`."""
+
+    _updates: tuple[Any, ...]
+
+    @property
+    def updates(self) -> tuple[Any, ...]:
+        """Of the table's metadata, in the order in which they were asked for."""
+        return self._updates
+
+
+class Evolution:
+    """Changes of schema, partitioning and properties, committed together."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._transaction = _Steps(metadata.ice)
+        self._changed = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are after the changes so far."""
+        return to_arrow(self._transaction.table_metadata.schema())
+
+    def mapped_names(self) -> dict[tuple[str, ...], int]:
+        """Field ids by path of names, of files that have no ids."""
+        return mapped_names(self._transaction.table_metadata.properties.get(NAME_MAPPING))
+
+    def primary_key_ids(self) -> set[int]:
+        return set(self._transaction.table_metadata.schema().identifier_field_ids)
+
+    def cluster_ids(self) -> set[int]:
+        order = self._transaction.table_metadata.sort_order()
+        return {item.source_id for item in order.fields}
+
+    def partition_ids(self) -> set[int]:
+        specs = self._transaction.table_metadata.partition_specs
+        return {item.source_id for spec in specs for item in spec.fields}
+
+    def partition_fields(self) -> list[str]:
+        """The transforms of the current spec that partition something."""
+        found = [str(item.transform) for item in self._transaction.table_metadata.spec().fields]
+        return [transform for transform in found if transform != "void"]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties as they are after the changes so far."""
+        return dict(self._transaction.table_metadata.properties)
+
+    @contextlib.contextmanager
+    def _columns(self) -> Iterator[Any]:
+        with self._transaction.update_schema() as update:
+            yield update
+        self._changed = True
+
+    def add_column(
+        self, path: tuple[str, ...], kind: pa.DataType, doc: str | None, default: Any
+    ) -> None:
+        wrapped = to_iceberg(pa.schema([pa.field(path[-1], kind)]))
+        with self._columns() as update:
+            update.add_column(path, wrapped.fields[0].field_type, doc=doc, default_value=default)
+
+    def rename_column(self, path: tuple[str, ...], name: str) -> None:
+        with self._columns() as update:
+            update.rename_column(path, name)
+
+    def drop_column(self, path: tuple[str, ...]) -> None:
+        with self._columns() as update:
+            update.delete_column(path)
+
+    def widen(self, path: tuple[str, ...], kind: pa.DataType) -> None:
+        with self._columns() as update:
+            update.update_column(path, field_type=primitive(kind))
+
+    def move_first(self, path: tuple[str, ...]) -> None:
+        with self._columns() as update:
+            update.move_first(path)
+
+    def move_after(self, path: tuple[str, ...], after: tuple[str, ...]) -> None:
+        with self._columns() as update:
+            update.move_after(path, after)
+
+    def partition_by(self, fields: list[tuple[str, str, str]]) -> None:
+        """(column, transform, name) of each field of the new spec."""
+        self._change_spec(fields)
+        self._changed = True
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        self._transaction.set_properties(dict(properties))
+        self._changed = True
+
+    def commit(self) -> Metadata:
+        """Commits all changes in one step.
+
+        Raises:
+            SwapLost: columns, partitioning, order or properties were changed since. Snapshots may
+                have come.
+        """
+        if not self._changed:
+            return self._metadata
+        ice = self._metadata.ice
+        base = ice.metadata
+        # All that a change was checked against, not only what it changes itself.
+        checks: list[Any] = [
+            AssertTableUUID(uuid=base.table_uuid),
+            AssertCurrentSchemaId(current_schema_id=base.current_schema_id),
+            AssertLastAssignedFieldId(last_assigned_field_id=base.last_column_id),
+            AssertDefaultSpecId(default_spec_id=base.default_spec_id),
+            AssertLastAssignedPartitionId(last_assigned_partition_id=base.last_partition_id),
+            AssertDefaultSortOrderId(default_sort_order_id=base.default_sort_order_id),
+        ]
+        if isinstance(ice.catalog, MetastoreCatalog):
+            checks.append(SameProperties(self._metadata))
+        else:  # of properties a server knows no requirement, so they are looked at just before
+            newest = load_table(ice.catalog, self._metadata.name)
+            if newest.properties != self._metadata.properties:
+                raise SwapLost
+        return commits.swap(self._metadata, tuple(checks), self._transaction.updates)
+
+    def _change_spec(self, fields: list[tuple[str, str, str]]) -> None:
+        metadata = self._transaction.table_metadata
+        schema, spec = metadata.schema(), metadata.spec()
+        wanted = {
+            (field_id(schema, column), str(parse_transform(transform))): (column, transform, name)
+            for column, transform, name in fields
+        }
+        with self._transaction.update_spec() as update:
+            for item in spec.fields:
+                if wanted.pop((item.source_id, str(item.transform)), None) is None:
+                    update.remove_field(item.name)
+            for column, transform, name in wanted.values():
+                update.add_field(column, parse_transform(transform), name)

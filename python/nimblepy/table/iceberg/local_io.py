@@ -1,0 +1,141 @@
+"""Files on this machine as pyiceberg asks for them: opened plainly, and on disk when closed."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from nimblepy.errors import (
+    InvalidArgumentError,
+)
+from nimblepy.io.location import locate
+from nimblepy.table.base.places import remove_file
+
+
+def local_path(location: str) -> str | None:
+    """The path of a location on this machine; ``None``: it is somewhere else."""
+    if location.startswith("file:"):
+        rest = location.removeprefix("file:")
+        return rest[2:] if rest.startswith("//") else rest
+    return None if "://" in location else location
+
+
+class _LocalInput(InputFile):
+    def __len__(self) -> int:
+        return os.stat(_path(self.location)).st_size
+
+    def exists(self) -> bool:
+        return os.path.exists(_path(self.location))
+
+    def open(self, seekable: bool = True) -> Any:
+        return open(_path(self.location), "rb")  # the caller closes it
+
+
+class _Synced(io.BufferedWriter):
+    """A new file that is on the disk once it is closed."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        super().__init__(io.FileIO(path, mode))
+
+    def close(self) -> None:
+        if not self.closed:
+            self.flush()
+            os.fsync(self.fileno())
+        super().close()
+
+
+class _LocalOutput(OutputFile):
+    def __len__(self) -> int:
+        return os.stat(_path(self.location)).st_size
+
+    def exists(self) -> bool:
+        return os.path.exists(_path(self.location))
+
+    def to_input_file(self) -> InputFile:
+        return _LocalInput(self.location)
+
+    def create(self, overwrite: bool = False) -> Any:
+        return _Synced(_path(self.location), "wb" if overwrite else "xb")
+
+
+class _StoredInput(InputFile):
+    def __len__(self) -> int:
+        return locate(self.location).open().size()
+
+    def exists(self) -> bool:
+        return locate(self.location).exists()
+
+    def open(self, seekable: bool = True) -> Any:
+        return io.BytesIO(locate(self.location).read())
+
+
+class _Stored(io.BytesIO):
+    """A new file of a store, which is there once this is closed without an error."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__()
+        self._location = location
+
+    def close(self) -> None:
+        if not self.closed:
+            locate(self._location).write(self.getvalue())
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        super().close()
+
+
+class _StoredOutput(OutputFile):
+    """Whether there is such a file is not looked at: names of metadata are never given twice."""
+
+    def __len__(self) -> int:
+        return len(_StoredInput(self.location))
+
+    def exists(self) -> bool:
+        return _StoredInput(self.location).exists()
+
+    def to_input_file(self) -> InputFile:
+        return _StoredInput(self.location)
+
+    def create(self, overwrite: bool = False) -> Any:
+        return _Stored(self.location)
+
+
+class OwnIO(FileIO):
+    """Metadata files where data files are, read and written as these are: by one configuration.
+
+    On this machine they are found by their exact path, and synced when they are written:
+    pyiceberg's own reads a path as a URI, so that ``#`` and ``?`` end it. In a store a file is one
+    request.
+    """
+
+    def new_input(self, location: str) -> InputFile:
+        return _LocalInput(location) if is_here(location) else _StoredInput(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return _LocalOutput(location) if is_here(location) else _StoredOutput(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        name = location if isinstance(location, str) else location.location
+        if is_here(name):
+            os.remove(_path(name))
+        else:
+            remove_file(name)
+
+
+def is_here(location: str) -> bool:
+    """Whether a location is on this machine."""
+    return local_path(location) is not None
+
+
+def _path(location: str) -> str:
+    path = local_path(location)
+    if path is None:
+        raise InvalidArgumentError(f"{location}: not a place on this machine")
+    return path

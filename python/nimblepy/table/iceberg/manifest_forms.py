@@ -1,0 +1,92 @@
+"""The Avro records of manifests: a form for each partition spec."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.resolver import resolve_writer
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    DataFileContent,
+    FileFormat,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.manifest import DataFile as IceDataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from nimblepy.table.base.model import (
+    Content,
+    DataFile,
+)
+
+CONTENTS: dict[Any, Content] = {
+    DataFileContent.DATA: "data",
+    DataFileContent.POSITION_DELETES: "position deletes",
+    DataFileContent.EQUALITY_DELETES: "equality deletes",
+}
+
+
+_CONTENT_OF = {name: value for value, name in CONTENTS.items()}
+
+
+def ice_file(item: DataFile) -> IceDataFile:
+    made = IceDataFile.from_args(
+        content=_CONTENT_OF[item.content],
+        file_path=item.path,
+        file_format=FileFormat(item.format),
+        partition=Record(*item.partition),
+        record_count=item.rows,
+        file_size_in_bytes=item.bytes,
+        column_sizes=dict(item.metrics.column_bytes),
+        value_counts=dict(item.metrics.values),
+        null_value_counts=dict(item.metrics.nulls),
+        nan_value_counts=dict(item.metrics.nans),
+        lower_bounds=dict(item.metrics.lower),
+        upper_bounds=dict(item.metrics.upper),
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=item.sort_order_id,
+    )
+    made.spec_id = item.spec_id
+    return made
+
+
+class Records:
+    """Encodes records of one Avro schema as the library does, whose set-up for a file is dear."""
+
+    def __init__(self, name: str, file_schema: Schema, record_schema: Schema) -> None:
+        self._writer = resolve_writer(record_schema=record_schema, file_schema=file_schema)
+        self.schema = json.dumps(AvroSchemaConversion().iceberg_to_avro(file_schema, name))
+
+    def encode(self, record: Any) -> bytes:
+        octets = io.BytesIO()
+        self._writer.write(BinaryEncoder(octets), record)
+        return octets.getvalue()
+
+
+class ManifestForm:
+    """How manifests of one schema and partition spec are written."""
+
+    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
+        partition = spec.partition_type(schema)
+        written, read = (
+            manifest_entry_schema_with_data_file(
+                version, data_file_with_partition(partition, version)
+            )
+            for version in (2, DEFAULT_READ_VERSION)
+        )
+        self.records = Records("manifest_entry", written, read)
+        self.header = {
+            "schema": schema.model_dump_json(),
+            "partition-spec": json.dumps([item.model_dump(mode="json") for item in spec.fields]),
+            "partition-spec-id": str(spec.spec_id),
+            "format-version": "2",
+        }

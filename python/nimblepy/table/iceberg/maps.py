@@ -1,0 +1,167 @@
+"""Maps by field id, one of each file, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.table.iceberg.avro import Reader, Source, map_items, reader_of, union_reader
+
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Maps:
+    """Maps from field ids to counts or bounds, of some files."""
+
+    def __init__(self, counts: _Numbers, keys: _Numbers, values: pa.Array) -> None:
+        """
+        Args:
+            counts: items of each file's map.
+            keys, values: of all items, file by file.
+        """
+        self._counts = counts
+        self._keys = keys
+        self._values = values
+        self._columns: dict[int, pa.Array] = {}
+
+    @classmethod
+    def from_dicts(cls, maps: Sequence[Mapping[int, Any] | None], kind: pa.DataType) -> Maps:
+        """``maps`` of each file."""
+        whole = [item or {} for item in maps]
+        counts = np.array([len(item) for item in whole], dtype=np.int64)
+        keys = np.array([key for item in whole for key in item], dtype=np.int64)
+        return cls(counts, keys, pa.array([v for item in whole for v in item.values()], kind))
+
+    @property
+    def num_bytes(self) -> int:
+        """Of memory, with columns of all keys."""
+        return 2 * (8 * len(self._counts) + self._keys.nbytes + int(self._values.nbytes))
+
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        """Keys that some file has."""
+        keys = self._keys[: self._width] if self._width else np.unique(self._keys)
+        return frozenset(keys.tolist())
+
+    @cached_property
+    def _width(self) -> int:
+        """How many keys each file has, where all have the same in one order; else none."""
+        if not len(self._counts) or not len(self._keys) or (self._counts != self._counts[0]).any():
+            return 0
+        table = self._keys.reshape(len(self._counts), -1)
+        return table.shape[1] if (table == table[0]).all() else 0
+
+    @cached_property
+    def _by_key(self) -> tuple[_Numbers, _Numbers, _Numbers]:
+        """Items ordered by key, then by file; their keys; the file of each item."""
+        order = np.argsort(self._keys, kind="stable")
+        files = np.repeat(np.arange(len(self._counts)), self._counts)
+        return order, self._keys[order], files
+
+    def column(self, number: int) -> pa.Array | None:
+        """Values of each file for one key, null where it has none; ``None``: no file has one."""
+        if number not in self._columns and number in self.numbers:
+            if self._width:
+                place = self._keys[: self._width].tolist().index(number)
+                at = np.arange(place, len(self._keys), self._width)
+                self._columns[number] = self._values.take(pa.array(at))
+                return self._columns[number]
+            order, keys, files = self._by_key
+            first, last = np.searchsorted(keys, [number, number + 1])
+            mine = order[first:last]
+            at = np.full(len(self._counts), -1, dtype=np.int64)
+            at[files[mine]] = mine
+            self._columns[number] = self._values.take(pa.array(at, mask=at < 0))
+        return self._columns.get(number)
+
+    @cached_property
+    def _ends(self) -> _Numbers:
+        found: _Numbers = np.cumsum(self._counts)
+        return found
+
+    def of(self, file: int) -> dict[int, Any]:
+        """The map of one file."""
+        end = int(self._ends[file])
+        begin = end - int(self._counts[file])
+        keys = self._keys[begin:end].tolist()
+        return dict(zip(keys, self._values.slice(begin, end - begin).to_pylist(), strict=True))
+
+    def filter(self, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Maps:
+        """Those of some files."""
+        items = np.repeat(keep, self._counts)
+        return Maps(self._counts[keep], self._keys[items], self._values.filter(pa.array(items)))
+
+
+class MapsReader:
+    """Reads maps of Avro files one after another into columns; each :meth:`end` ends one."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        """``kind``: int64 or binary, of the values."""
+        self._kind = kind
+        self._counts: list[int] = []
+        self._keys: list[int] = []
+        self._values: list[Any] = []
+        self._numbers: list[int] = []  # keys and values by turns, where both are numbers
+
+    def reader_of(self, schema: Any, source: Source) -> Reader:
+        """A reader for :meth:`end`: its value is the items it has kept, or a map."""
+        if isinstance(schema, list):
+            readers = [self.reader_of(item, source) for item in schema]
+            return union_reader(readers, schema, source)
+        kinds = map_items(schema)
+        if kinds in (["int", "long"], ["int", "int"]) and pa.types.is_integer(self._kind):
+            numbers, ints_into = self._numbers, source.ints_into
+            return _blocks(source, lambda count: ints_into(2 * count, numbers))
+        if kinds == ["int", "bytes"] and pa.types.is_binary(self._kind):
+            keys, values, pairs_into = self._keys, self._values, source.pairs_into
+            return _blocks(source, lambda count: pairs_into(count, keys, values))
+        return reader_of(schema, source)
+
+    def end(self, value: Any) -> None:
+        """Ends a map, of which ``value`` was read."""
+        if isinstance(value, int):
+            self._counts.append(value)
+            return
+        found = value or {}
+        if not isinstance(found, dict) or (found and self._numbers):
+            raise ValueError(f"{found!r}, expected a map")
+        self._counts.append(len(found))
+        self._keys += found
+        self._values += found.values()
+
+    def forget(self, value: Any) -> None:
+        """Ends a map that nobody asks for."""
+        for items in (self._keys, self._values, self._numbers):
+            items.clear()
+
+    def result(self, count: int) -> Maps:
+        """Maps of ``count`` files; where none was read, they are empty."""
+        counts = np.array(self._counts or [0] * count, dtype=np.int64)
+        if self._numbers:
+            numbers = np.array(self._numbers, dtype=np.int64)
+            keys, values = numbers[::2], pa.array(numbers[1::2])
+        else:
+            keys = np.array(self._keys, dtype=np.int64)
+            values = pa.array(self._values, self._kind)
+        if not len(counts) == count or not counts.sum() == len(keys) == len(values):
+            raise ValueError(f"{len(keys)} items in {len(counts)} maps of {count} files")
+        return Maps(counts, keys, values)
+
+
+def _blocks(source: Source, read: Callable[[int], None]) -> Reader:
+    """Reads the blocks of a map: how many items there were."""
+    read_int, checked = source.read_int, source.count
+
+    def blocks() -> int:
+        total = 0
+        while count := read_int():
+            count = checked(count)
+            read(count)
+            total += count
+        return total
+
+    return blocks

@@ -1,0 +1,777 @@
+"""A table's metadata as nimblepy reads it: schemas, specs, snapshots, manifests, entries."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyiceberg.avro.codecs import KNOWN_CODECS
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    DEFAULT_READ_VERSION,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    PARTITION_FIELD_SUMMARY_TYPE,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
+from pyiceberg.manifest import DataFile as IceDataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IceTable
+from pyiceberg.table.name_mapping import parse_mapping_from_json
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot as IceSnapshot
+from pyiceberg.table.sorting import (
+    NullOrder,
+    SortDirection,
+)
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+)
+
+from nimblepy.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+)
+from nimblepy.io.remote_file import at_once, connections
+from nimblepy.schema.columns import column_paths
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.types import SortKey
+from nimblepy.table.base.model import (
+    DataFile,
+    Entry,
+    Manifest,
+    Metrics,
+    PartitionField,
+    Reference,
+    Snapshot,
+)
+from nimblepy.table.base.recent import Recent
+from nimblepy.table.base.values import constant
+from nimblepy.table.iceberg.avro import (
+    BAD_BYTES,
+    Source,
+    encoded_long,
+    fields_by_id,
+    read_container,
+    records_of,
+    without_null,
+)
+from nimblepy.table.iceberg.local_io import is_here
+from nimblepy.table.iceberg.manifest_forms import CONTENTS, ManifestForm
+from nimblepy.table.iceberg.manifests import ManifestFiles, RawEntry, manifest_files
+from nimblepy.table.iceberg.schemas import arrow_type, primitive, to_arrow
+from nimblepy.table.otree.blocks import (
+    Blocks,
+    blob_names,
+    read_blobs,
+)
+
+_EXISTING = ManifestEntryStatus.EXISTING.value
+
+
+MAIN = "main"
+
+
+NAME_MAPPING = "schema.name-mapping.default"
+
+
+# Retries of a commit that lost to another, and the waits between them in seconds.
+MOST_ATTEMPTS = 100
+
+
+_FIRST_WAIT = 0.005
+
+
+_LONGEST_WAIT = 0.2
+
+
+# Metadata of tables, and lists of manifests, that are kept in memory.
+KEPT_METADATA = 16
+
+
+class Metadata:
+    """One version of a table's metadata. Immutable.
+
+    Attributes:
+        ice: the table as pyiceberg has it.
+        reads: metadata files that were read through this object.
+    """
+
+    def __init__(self, ice: IceTable) -> None:
+        self.ice = ice
+        self.reads = 1
+        self._schemas: dict[int, pa.Schema] = {}
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        return tuple(self.ice.name())
+
+    @property
+    def uuid(self) -> str:
+        return str(self.ice.metadata.table_uuid)
+
+    @property
+    def location(self) -> str:
+        return str(self.ice.metadata.location)
+
+    @property
+    def distant(self) -> bool:
+        """Whether it lies in a store, so that to wait for an answer costs more than its bytes."""
+        return not is_here(self.location)
+
+    @property
+    def metadata_file(self) -> str:
+        return str(self.ice.metadata_location)
+
+    @property
+    def io_properties(self) -> dict[str, str]:
+        """How the files of the table are read, credentials included."""
+        return {name: str(value) for name, value in self.ice.io.properties.items()}
+
+    @property
+    def format_version(self) -> int:
+        return int(self.ice.metadata.format_version)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return dict(self.ice.metadata.properties)
+
+    @property
+    def schema_id(self) -> int:
+        return int(self.ice.metadata.current_schema_id)
+
+    def schema(self, schema_id: int | None = None) -> pa.Schema:
+        """The Arrow schema; ``None`` is the current one."""
+        wanted = self.schema_id if schema_id is None else schema_id
+        known = self._schemas.get(wanted)
+        if known is None:
+            known = self._schemas[wanted] = to_arrow(self.ice_schema(wanted))
+        return known
+
+    def ice_schema(self, schema_id: int | None) -> Schema:
+        metadata = self.ice.metadata
+        wanted = metadata.current_schema_id if schema_id is None else schema_id
+        return next(schema for schema in metadata.schemas if schema.schema_id == wanted)
+
+    def column_name(self, number: int) -> str | None:
+        """The dotted name of a column of the current schema."""
+        return self.ice_schema(None).find_column_name(number)
+
+    @property
+    def name_mapping(self) -> str | None:
+        """What files without field ids call the columns, as the table's property has it."""
+        return self.properties.get(NAME_MAPPING)
+
+    def new_name_mapping(self) -> str:
+        """The mapping of today's names."""
+        return self.ice_schema(None).name_mapping.model_dump_json()
+
+    def mapped_names(self) -> dict[tuple[str, ...], int]:
+        """Field ids by path of names, of files that have no ids."""
+        return mapped_names(self.name_mapping)
+
+    def defaults(self, schema_id: int | None) -> dict[int, pa.Scalar]:
+        """What a column is read as in files of before it was added, by field id."""
+        schema = self.ice_schema(schema_id)
+        arrow = self.schema(schema_id)
+        return {
+            item.field_id: constant(arrow.field(i).type, item.initial_default)
+            for i, item in enumerate(schema.fields)
+            if item.initial_default is not None
+        }
+
+    def primary_key(self, schema_id: int | None = None) -> list[str]:
+        schema = self.ice_schema(schema_id)
+        names = (schema.find_column_name(number) for number in schema.identifier_field_ids)
+        return [name for name in names if name is not None]
+
+    def cluster_by(self, schema_id: int | None = None) -> list[SortKey]:
+        """The order of rows in each file; what is no column alone ends it."""
+        schema = self.ice_schema(schema_id)
+        keys = []
+        for item in self.ice.metadata.sort_order().fields:
+            name = schema.find_column_name(item.source_id)
+            if name is None or not isinstance(item.transform, IdentityTransform):
+                break
+            first = item.null_order == NullOrder.NULLS_FIRST
+            descending = item.direction == SortDirection.DESC
+            keys.append(SortKey(name, descending=descending, nulls_first=first))
+        return keys
+
+    @property
+    def sort_order_id(self) -> int:
+        return int(self.ice.metadata.default_sort_order_id)
+
+    @property
+    def spec_id(self) -> int:
+        return int(self.ice.metadata.default_spec_id)
+
+    def spec(self, spec_id: int | None = None) -> list[PartitionField]:
+        """Fields of a partition spec; ``None`` is the current one."""
+        found = self.ice_spec(self.spec_id if spec_id is None else spec_id)
+        return [
+            PartitionField(
+                source_id=item.source_id,
+                field_id=item.field_id,
+                name=item.name,
+                transform=str(item.transform),
+            )
+            for item in found.fields
+        ]
+
+    def leaf_types(self, schema_id: int | None = None) -> dict[int, pa.DataType]:
+        """Types of the columns that have statistics, by field id; members of structs have them."""
+        schema = self.schema(schema_id)
+        found = {}
+        for path in column_paths(schema):
+            kind = schema.field(path[0]).type
+            for name in path[1:]:
+                if not pt.is_struct(kind):
+                    break
+                kind = kind.field(name).type
+            else:
+                if not pt.is_nested(kind):
+                    found[field_id_at(schema, path)] = kind
+        return found
+
+    def partition_types(self) -> dict[int, list[tuple[int, pa.DataType]]]:
+        """(field id, type of its values) of the fields of each partition spec."""
+        schema = self.ice_schema(None)
+        found = {}
+        for spec_id, spec in self.ice.metadata.specs().items():
+            with contextlib.suppress(ValueError):  # a source was dropped
+                kinds = spec.partition_type(schema).fields
+                found[spec_id] = [(f.field_id, arrow_type(f.field_type)) for f in kinds]
+        return found
+
+    def first_cluster_id(self) -> int | None:
+        """Field id of the first column of the cluster key."""
+        fields = self.ice.metadata.sort_order().fields
+        return fields[0].source_id if fields and self.cluster_by() else None
+
+    def spec_sources(self) -> set[int]:
+        """Field ids of all columns that any partition spec is about."""
+        return {f.source_id for spec in self.ice.metadata.partition_specs for f in spec.fields}
+
+    def ice_spec(self, spec_id: int) -> PartitionSpec:
+        return self.ice.metadata.specs()[spec_id]
+
+    # ---------------------------------------------------------------- snapshots and references
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """All that were not expired, in the order of their commits."""
+        found = [_plain_snapshot(item) for item in self.ice.metadata.snapshots]
+        return sorted(found, key=lambda item: item.sequence)
+
+    def snapshot(self, number: int) -> Snapshot | None:
+        found = self.ice.metadata.snapshot_by_id(number)
+        return None if found is None else _plain_snapshot(found)
+
+    @property
+    def references(self) -> dict[str, Reference]:
+        """Tags and branches by name; ``main`` is one."""
+        return {
+            name: Reference(
+                snapshot=ref.snapshot_id,
+                kind="tag" if ref.snapshot_ref_type == SnapshotRefType.TAG else "branch",
+                least_snapshots=ref.min_snapshots_to_keep,
+                snapshot_age_ms=ref.max_snapshot_age_ms,
+                age_ms=ref.max_ref_age_ms,
+            )
+            for name, ref in self.ice.metadata.refs.items()
+        }
+
+    def head(self, branch: str = MAIN) -> Snapshot | None:
+        found = self.references.get(branch)
+        return None if found is None else self.snapshot(found.snapshot)
+
+    def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:
+        """The snapshot that ``main`` was at this time; ``None``: it had none yet, or that expired.
+
+        Some writers take the entries of expired snapshots out of the log and leave those before.
+        So an entry counts until the next one only where none can have been between the two.
+        """
+        log = self.ice.metadata.snapshot_log
+        passed = [i for i, entry in enumerate(log) if entry.timestamp_ms <= timestamp_ms]
+        if not passed:
+            return None
+        at = passed[-1]
+        found = self.snapshot(log[at].snapshot_id)
+        if found is None or at == len(log) - 1:
+            return found
+        after = self.snapshot(log[at + 1].snapshot_id)
+        follows = after is not None and after.parent == found.id
+        return found if follows or self._none_gone_since(found) else None
+
+    def _none_gone_since(self, snapshot: Snapshot) -> bool:
+        """Whether all snapshots that were committed after one are still there."""
+        metadata = self.ice.metadata
+        if metadata.format_version < 2:
+            return False  # they have no sequence numbers
+        later = sum((item.sequence_number or 0) > snapshot.sequence for item in metadata.snapshots)
+        return bool(later == metadata.last_sequence_number - snapshot.sequence)
+
+    def ancestors(self, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+        """A snapshot and those before it, newest first, as far as they are known."""
+        while snapshot is not None:
+            yield snapshot
+            snapshot = None if snapshot.parent is None else self.snapshot(snapshot.parent)
+
+    def metadata_files(self) -> list[str]:
+        """This metadata file and those before it that the log names."""
+        older = [entry.metadata_file for entry in self.ice.metadata.metadata_log]
+        return [self.metadata_file, *older]
+
+    def statistics_files(self) -> list[tuple[str, int]]:
+        """Files of statistics that other engines have written: (path, id of the snapshot)."""
+        metadata = self.ice.metadata
+        return [
+            (item.statistics_path, item.snapshot_id)
+            for item in (*metadata.statistics, *metadata.partition_statistics)
+        ]
+
+    def document_bytes(self) -> int:
+        """Bytes of this metadata file; one that is gone, of a newer version, has none."""
+        try:
+            return len(self.ice.io.new_input(self.metadata_file))
+        except FileNotFoundError:
+            return 0
+
+    # ---------------------------------------------------------------- manifests
+
+    def manifests(self, snapshot: Snapshot) -> list[Manifest]:
+        """The manifests of a snapshot.
+
+        Cost: one read, of its manifest list, unless that was read or written just before.
+        """
+        known = kept_lists.get(snapshot.manifest_list)
+        if known is not None:
+            return list(known)
+        self.reads += 1
+        try:
+            with self.ice.io.new_input(snapshot.manifest_list).open() as source:
+                data = source.read()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is gone; "
+                "the snapshot has expired. Call refresh()"
+            ) from error
+        specs = self.ice.metadata.specs()
+        fields = {number: len(spec.fields) for number, spec in specs.items()}
+        with decoding(snapshot.manifest_list, "manifest list"):
+            found = [plain_manifest(item) for item in _listed(data, snapshot.manifest_list, fields)]
+        kept_lists.put(snapshot.manifest_list, found)
+        return list(found)
+
+    def entries(self, manifest: Manifest) -> list[Entry]:
+        """The live files of a manifest. Cost: one read."""
+        return [
+            Entry(_plain_file(entry.data_file), entry.sequence_number or 0, manifest.path, entry)
+            for entry in self._raw_entries(manifest)
+            if entry.status != ManifestEntryStatus.DELETED
+        ]
+
+    def _raw_entries(self, manifest: Manifest) -> list[ManifestEntry]:
+        """All files of a manifest, removed ones too, as the library has them."""
+        data = self._read(manifest.path)
+        spec = self.ice_spec(manifest.spec_id)
+        with decoding(manifest.path, "manifest"):
+            return list(_entries(data, manifest.raw, spec))
+
+    def columns(self, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
+        """The live files of each manifest, as columns.
+
+        Cost: one read each; what lies in a store is asked for at once, and before this returns.
+        """
+        self.reads += len(manifests)
+        paths = [manifest.path for manifest in manifests]
+        found: Iterator[bytes]
+        if len(paths) > 1 and self.distant:
+            found = at_once(self._content, paths, connections())
+        else:
+            found = map(self._content, paths)
+        return (
+            self._decoded(manifest, data, None)[0]
+            for manifest, data in zip(manifests, found, strict=True)
+        )
+
+    def encoded_entries(self, manifest: Manifest) -> tuple[ManifestFiles, list[bytes]]:
+        """The live files of a manifest, and each as an entry of another one.
+
+        Their descriptions are copied as they are, where they are of the form that is written now.
+        """
+        raw: list[RawEntry] = []
+        files, schema = self._decoded(manifest, self._read(manifest.path), raw)
+        if schema != json.loads(entry_schema(self, manifest.spec_id)):
+            entries = self.entries(manifest)
+            return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
+        heads: dict[tuple[int | None, int, int], bytes] = {}
+        found = []
+        for snapshot, sequence, file_sequence, encoded in raw:
+            head = heads.get((snapshot, sequence, file_sequence))
+            if head is None:
+                added = manifest.raw.added_snapshot_id if snapshot is None else snapshot
+                numbers = [encoded_long(n) for n in (added, sequence, file_sequence)]
+                head = encoded_long(_EXISTING) + b"".join(b"\x02" + n for n in numbers)
+                heads[snapshot, sequence, file_sequence] = head
+            found.append(head + encoded)
+        return files, found
+
+    def _decoded(
+        self, manifest: Manifest, data: bytes, raw: list[RawEntry] | None
+    ) -> tuple[ManifestFiles, Any]:
+        container = read_container(data, new_decoder, _decompressor, manifest.path)
+        with decoding(manifest.path, "manifest"):
+            fields = dict(fields_by_id(dict(fields_by_id(container.schema))[2]))[102]["fields"]
+            if len(fields) != len(self.ice_spec(manifest.spec_id).fields):
+                raise ValueError(f"{len(fields)} partition fields, of spec {manifest.spec_id}")
+        files = manifest_files(
+            container,
+            new_decoder,
+            path=manifest.path,
+            spec_id=manifest.spec_id,
+            sequence=manifest.raw.sequence_number,
+            raw=raw,
+        )
+        return files, container.schema
+
+    def first_partition_range(self, manifest: Manifest) -> tuple[Any, Any]:
+        """Least and greatest value of the first partition field in a manifest, where known."""
+        fields = self.partition_types()[manifest.spec_id]
+        said = manifest.raw.partitions
+        if not fields or not said or said[0].lower_bound is None or said[0].upper_bound is None:
+            return None, None
+        kind = cast(PrimitiveType, primitive(fields[0][1]))
+        return from_bytes(kind, said[0].lower_bound), from_bytes(kind, said[0].upper_bound)
+
+    def blob_path(self, name: str) -> str:
+        """Where a blob of cubes lies."""
+        return f"{self.location}/metadata/{name}"
+
+    def has_cubes(self, snapshot: Snapshot | None) -> bool:
+        """Whether files of a snapshot may be those of an OTree."""
+        return bool(blob_names(self.ancestors(snapshot)))
+
+    def cubes(self, snapshot: Snapshot | None) -> Blocks:
+        """The cubes of a snapshot's files, as far as blobs have them; some files may be gone."""
+        names = blob_names(self.ancestors(snapshot))
+        return read_blobs([self.blob_path(name) for name in names], self._read)
+
+    def _read(self, path: str) -> bytes:
+        self.reads += 1
+        return self._content(path)
+
+    def _content(self, path: str) -> bytes:
+        with self.ice.io.new_input(path).open() as source:
+            return bytes(source.read())
+
+    def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
+        """Files that one commit added, and those it removed. Cost: reads the manifests it wrote."""
+        added: list[Entry] = []
+        removed: list[Entry] = []
+        kinds = {ManifestEntryStatus.ADDED: added, ManifestEntryStatus.DELETED: removed}
+        for manifest in self.manifests(snapshot):
+            if manifest.raw.added_snapshot_id != snapshot.id:
+                continue
+            for entry in self._raw_entries(manifest):
+                if entry.snapshot_id == snapshot.id and entry.status in kinds:
+                    file, sequence = _plain_file(entry.data_file), entry.sequence_number or 0
+                    kinds[entry.status].append(Entry(file, sequence, manifest.path, entry))
+        return added, removed
+
+
+kept_lists: Recent[list[Manifest]] = Recent(KEPT_METADATA)
+
+
+def forget_lists() -> None:
+    """Forgets lists of manifests, so that they are read again."""
+    global kept_lists
+    kept_lists = Recent(KEPT_METADATA)
+
+
+def plain_manifest(item: ManifestFile) -> Manifest:
+    return Manifest(
+        path=item.manifest_path,
+        deletes=item.content == ManifestContent.DELETES,
+        spec_id=item.partition_spec_id,
+        files=_total(item.added_files_count, item.existing_files_count),
+        rows=_total(item.added_rows_count, item.existing_rows_count),
+        sequence=item.sequence_number or 0,
+        bytes=item.manifest_length,
+        raw=item,
+    )
+
+
+def _decompressor(name: str) -> Callable[[bytes], bytes] | None:
+    """What undoes a codec of Avro; ``None``: nothing is to be undone."""
+    if name not in KNOWN_CODECS:
+        raise ValueError(f"the codec {name!r}; pyiceberg has {', '.join(KNOWN_CODECS)}")
+    codec = KNOWN_CODECS[name]
+    return None if codec is None else codec.decompress
+
+
+@contextlib.contextmanager
+def decoding(path: str, what: str) -> Iterator[None]:
+    """Bytes that are not what their schema says, or what Iceberg says, are damaged."""
+    try:
+        yield
+    except BAD_BYTES as error:
+        raise CorruptFileError(f"{path}: not a {what}: {error!r}") from error
+
+
+def _records(data: bytes, path: str) -> tuple[Any, Iterator[Any]]:
+    """The schema of the records of an Avro file, and these."""
+    container = read_container(data, new_decoder, _decompressor, path)
+    return container.schema, records_of(container, Source(container.records, new_decoder))
+
+
+# Types of values of the fields of manifests and of their lists, as they are read.
+_IN_MEMORY: dict[type[IcebergType], type] = {
+    BinaryType: bytes,
+    BooleanType: bool,
+    IntegerType: int,
+    LongType: int,
+    ListType: list,
+    MapType: dict,
+    StringType: str,
+    StructType: tuple,
+}
+
+
+_LISTED = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION].fields
+
+
+_ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION].fields
+
+
+_FILE = DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields
+
+
+class _Fields:
+    """Takes the fields of the specification from records of a file, whose own fields may differ."""
+
+    def __init__(self, fields: Sequence[NestedField], schema: Any) -> None:
+        """``schema``: of the records, in Avro."""
+        own = fields_by_id(schema)
+        self._places = {number: i for i, (number, _) in enumerate(own)}
+        self._schemas = dict(own)
+        self._fields = [
+            (self._places.get(item.field_id), _IN_MEMORY[type(item.field_type)], item)
+            for item in fields
+        ]
+
+    def schema(self, number: int) -> Any:
+        """Of the values of a field."""
+        return without_null(self._schemas.get(number, "null"))
+
+    def of(self, record: Sequence[Any], number: int) -> Any:
+        """The value of a field that records have."""
+        return record[self._places[number]]
+
+    def __call__(self, record: Sequence[Any]) -> list[Any]:
+        """The values of a record.
+
+        Raises:
+            ValueError: one is missing, or of another type.
+        """
+        found = []
+        for place, kind, item in self._fields:
+            value = None if place is None else record[place]
+            if value is None:
+                value = item.initial_default
+                if value is None and item.required:
+                    raise ValueError(f"{item.name} is missing")
+            elif type(value) is not kind or (kind is dict and not _is_map(item, value)):
+                raise ValueError(f"{item.name} is {value!r}, expected {item.field_type}")
+            found.append(value)
+        return found
+
+
+def _is_map(item: NestedField, value: Any) -> bool:
+    kind = _IN_MEMORY[type(cast(MapType, item.field_type).value_type)]
+    return all(type(k) is int and type(v) is kind for k, v in value.items())
+
+
+def _listed(data: bytes, path: str, specs: Mapping[int, int]) -> Iterator[ManifestFile]:
+    """What a manifest list says of manifests.
+
+    Args:
+        specs: how many fields each partition spec has.
+    """
+    schema, records = _records(data, path)
+    fields = _Fields(_LISTED, schema)
+    partitions = fields.schema(507)
+    summary = None
+    if isinstance(partitions, dict):
+        summary = _Fields(PARTITION_FIELD_SUMMARY_TYPE.fields, without_null(partitions["items"]))
+    for record in records:
+        made = ManifestFile(*fields(record))
+        made[3] = ManifestContent(made.content)
+        if made.partition_spec_id not in specs:
+            raise ValueError(f"partition spec {made.partition_spec_id}, which the table has not")
+        for i in (1, *range(7, 13)):
+            if made[i] is not None and made[i] < 0:
+                raise ValueError(f"{_LISTED[i].name} is {made[i]}")
+        if made.partitions is not None and summary is not None:
+            if len(made.partitions) != specs[made.partition_spec_id]:
+                raise ValueError(f"{len(made.partitions)} partition fields: {made.manifest_path}")
+            made[13] = [PartitionFieldSummary(*summary(item)) for item in made.partitions]
+        yield made
+
+
+def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterator[ManifestEntry]:
+    """The files that a manifest lists, with what they inherit from the manifest."""
+    schema, records = _records(data, manifest.manifest_path)
+    fields = _Fields(_ENTRY, schema)
+    described = _Fields(_FILE, fields.schema(2))
+    partition = _Fields((), described.schema(102))
+    for record in records:
+        made = ManifestEntry(*fields(record))
+        made.status = ManifestEntryStatus(made.status)
+        file = IceDataFile(*described(fields.of(record, 2)))
+        file[0] = DataFileContent(file.content)
+        file[2] = FileFormat(file.file_format)
+        values = described.of(fields.of(record, 2), 102)
+        file[3] = Record(*(partition.of(values, item.field_id) for item in spec.fields))
+        if file.record_count < 0 or file.file_size_in_bytes < 0:
+            raise ValueError(f"{file.record_count} rows, {file.file_size_in_bytes} bytes")
+        file.spec_id = manifest.partition_spec_id
+        made.data_file = file
+        if made.snapshot_id is None and manifest.added_snapshot_id is not None:
+            made.snapshot_id = manifest.added_snapshot_id
+        # Files that a commit adds have its number, and those of version 1 of the format none.
+        if manifest.sequence_number == 0 or made.status == ManifestEntryStatus.ADDED:
+            if made.sequence_number is None:
+                made.sequence_number = manifest.sequence_number
+            if made.file_sequence_number is None:
+                made.file_sequence_number = manifest.sequence_number
+        yield made
+
+
+def _total(added: int | None, existing: int | None) -> int:
+    """Of both; -1 where the manifest list, of version 1 of the format, does not say it."""
+    return -1 if added is None or existing is None else added + existing
+
+
+def check_name_mapping(mapping: str) -> None:
+    """Refuses what would not be understood as a mapping of names when the table is read."""
+    try:
+        parse_mapping_from_json(mapping)
+    except ValueError as error:
+        first = str(error).splitlines()[0]
+        raise InvalidArgumentError(
+            f"properties: {NAME_MAPPING}: expected a name mapping of Iceberg in JSON, "
+            f"got {mapping!r}: {first}"
+        ) from error
+
+
+def mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
+    found: dict[tuple[str, ...], int] = {}
+
+    def visit(fields: Any, above: tuple[str, ...]) -> None:
+        for item in fields:
+            for name in item.get("names", ()):
+                if item.get("field-id") is not None:
+                    found[(*above, name)] = item["field-id"]
+                visit(item.get("fields", ()), (*above, name))
+
+    try:
+        visit(json.loads(mapping or "[]"), ())
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptFileError(
+            f"the property {NAME_MAPPING} of the table is no name mapping: {mapping!r}; "
+            "alter().set_properties() replaces it"
+        ) from error
+    return found
+
+
+def _plain_snapshot(item: IceSnapshot) -> Snapshot:
+    summary = item.summary
+    return Snapshot(
+        id=item.snapshot_id,
+        parent=item.parent_snapshot_id,
+        sequence=item.sequence_number or 0,
+        timestamp_ms=item.timestamp_ms,
+        operation="" if summary is None else str(summary.operation.value),
+        summary={} if summary is None else dict(summary.additional_properties),
+        schema_id=item.schema_id,
+        manifest_list=item.manifest_list,
+    )
+
+
+def _plain_file(item: IceDataFile) -> DataFile:
+    kind = item.file_format
+    return DataFile(
+        path=item.file_path,
+        format=str(kind.value if isinstance(kind, FileFormat) else kind).upper(),
+        rows=item.record_count,
+        bytes=item.file_size_in_bytes,
+        content=CONTENTS[item.content],
+        spec_id=item.spec_id,
+        partition=tuple(item.partition[i] for i in range(len(item.partition))),
+        metrics=Metrics(
+            values=item.value_counts or {},
+            nulls=item.null_value_counts or {},
+            nans=item.nan_value_counts or {},
+            lower=item.lower_bounds or {},
+            upper=item.upper_bounds or {},
+        ),
+        sort_order_id=item.sort_order_id,
+    )
+
+
+_forms: Recent[ManifestForm] = Recent(KEPT_METADATA)
+
+
+def entry_schema(metadata: Metadata, spec_id: int) -> str:
+    """The Avro schema of the entries of new manifests."""
+    return str(manifest_form(metadata, spec_id).records.schema)
+
+
+def encoded_entry(metadata: Metadata, spec_id: int, entry: Entry) -> bytes:
+    """A live file, as the library has read it, as an entry of a new manifest."""
+    old = entry.raw
+    made = ManifestEntry.from_args(
+        status=ManifestEntryStatus.EXISTING,
+        snapshot_id=old.snapshot_id,
+        sequence_number=old.sequence_number,
+        file_sequence_number=old.file_sequence_number,
+        data_file=old.data_file,
+    )
+    return bytes(manifest_form(metadata, spec_id).records.encode(made))
+
+
+def manifest_form(metadata: Metadata, spec_id: int) -> ManifestForm:
+    schema = metadata.ice_schema(None)
+    key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
+    form = _forms.get(key)
+    if form is None:
+        form = ManifestForm(schema, metadata.ice_spec(spec_id))
+        _forms.put(key, form)
+    return form

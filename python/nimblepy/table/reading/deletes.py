@@ -1,0 +1,187 @@
+"""Position deletes: which rows of which data files are gone, written and read.
+
+A delete file has the columns ``file_path`` and ``pos``, ordered by both. It belongs to one
+partition, and applies to the data files that it names and that are not younger than it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import CorruptFileError, UnsupportedVersionError
+from nimblepy.file.open import open as open_file
+from nimblepy.files.parquet_rows import ParquetRows
+from nimblepy.io.fork import renew_after_fork
+from nimblepy.rows.rowset import RowNumbers, ascending_once
+from nimblepy.schema.field_ids import FIELD_ID
+from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.base.recent import Recent
+
+# A path is stored once, however many rows of its file are named. Parquet has such columns as text.
+SCHEMA = pa.schema(
+    [
+        pa.field(
+            "file_path",
+            pa.dictionary(pa.int32(), pa.string()),
+            False,
+            {FIELD_ID: str(DELETED_PATH_ID).encode()},
+        ),
+        pa.field("pos", pa.int64(), False, {FIELD_ID: str(DELETED_POSITION_ID).encode()}),
+    ]
+)
+_NONE: RowNumbers = np.empty(0, dtype=np.uint64)
+# Data files whose deleted rows a process keeps.
+_KEPT_FILES = 256
+# Bytes of positions that a process keeps, of delete files that are read again and again.
+_KEPT_BYTES = 256 << 20
+
+
+def deletes_table(rows: Mapping[str, RowNumbers]) -> pa.Table:
+    """The rows of a delete file.
+
+    Args:
+        rows: ascending rows of each data file.
+    """
+    paths = sorted(path for path, positions in rows.items() if len(positions))
+    codes = np.repeat(np.arange(len(paths), dtype=np.int32), [len(rows[path]) for path in paths])
+    names = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
+    found = [rows[path].astype(np.int64) for path in paths]
+    positions = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    return pa.Table.from_arrays([names, pa.array(positions)], schema=SCHEMA)
+
+
+class _Cache:
+    """Positions by delete file: they never change. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[str, dict[str, RowNumbers]] = OrderedDict()
+        self._bytes = 0
+        renew_after_fork(self)
+        self.renew_after_fork()
+
+    def renew_after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def get(self, file: DataFile) -> dict[str, RowNumbers]:
+        with self._lock:
+            known = self._files.get(file.path)
+            if known is not None:
+                self._files.move_to_end(file.path)
+                return known
+        found = _read(file)
+        with self._lock:
+            if file.path not in self._files:
+                self._files[file.path] = found
+                self._bytes += _size(found)
+            while self._bytes > _KEPT_BYTES and len(self._files) > 1:
+                self._bytes -= _size(self._files.popitem(last=False)[1])
+        return found
+
+
+def _size(positions: dict[str, RowNumbers]) -> int:
+    return sum(rows.nbytes for rows in positions.values())
+
+
+_cache = _Cache()
+
+
+def positions(file: DataFile) -> dict[str, RowNumbers]:
+    """Ascending rows of each data file that a delete file names.
+
+    Raises:
+        UnsupportedVersionError: it is of a kind that nimblepy does not read.
+
+    Cost: the file is read once in a process.
+    """
+    return _cache.get(file)
+
+
+def check_readable(file: DataFile, table: str) -> None:
+    """Refuses a delete file of a kind that nimblepy does not read."""
+    if file.content != "position deletes" or file.format not in ("NIMBLEPY", "PARQUET"):
+        raise UnsupportedVersionError(
+            f"{table}: {file.content} in {file.format} ({file.path}); nimblepy reads "
+            "position deletes in NIMBLEPY and PARQUET; compact the table with what wrote them"
+        )
+
+
+def _read(file: DataFile) -> dict[str, RowNumbers]:
+    path = readable_path(file.path)
+    if file.format == "NIMBLEPY":
+        with open_file(path) as opened:
+            table = opened.to_table(["file_path", "pos"])
+    else:
+        with ParquetRows(path) as rows:
+            table = rows.to_table(["file_path", "pos"])
+    if table.num_rows != file.rows:
+        raise CorruptFileError(
+            f"{path}: {table.num_rows} deletes, the table's metadata says {file.rows}"
+        )
+    names = _with_codes(table.column("file_path"))
+    if names.null_count or table.column("pos").null_count:
+        raise CorruptFileError(f"{path}: a delete without a path or a position")
+    codes = names.indices.to_numpy()
+    rows_of = table.column("pos").cast(pa.int64()).to_numpy()
+    if len(rows_of) and int(rows_of.min()) < 0:
+        raise CorruptFileError(f"{path}: position {int(rows_of.min())}, which is below 0")
+    files_apart, rows_apart = np.diff(codes), np.diff(rows_of)
+    if not ((files_apart > 0) | ((files_apart == 0) & (rows_apart > 0))).all():
+        # Not in the order that writers have to keep, or a row twice.
+        order = np.lexsort((rows_of, codes))
+        codes, rows_of = codes[order], rows_of[order]
+        once = np.ones(len(order), dtype=np.bool_)
+        once[1:] = (np.diff(codes) != 0) | (np.diff(rows_of) != 0)
+        codes, rows_of = codes[once], rows_of[once]
+    cuts = np.searchsorted(codes, np.arange(len(names.dictionary) + 1)).tolist()
+    rows_of = rows_of.astype(np.uint64)
+    paths = names.dictionary.to_pylist()
+    return {name: rows_of[cuts[i] : cuts[i + 1]] for i, name in enumerate(paths)}
+
+
+def _with_codes(names: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The paths of deletes with a code for each, the same wherever the path is."""
+    whole = names.combine_chunks()
+    if pa.types.is_dictionary(whole.type):
+        known = whole.dictionary
+        if known.null_count == 0 and len(known.unique()) == len(known):
+            return whole
+    return whole.cast(pa.string()).dictionary_encode()
+
+
+def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
+    """The rows of several delete files, each once and ascending."""
+    if len(parts) == 1:
+        return parts[0].copy()  # of a view, which would keep the whole delete file
+    return ascending_once(np.concatenate(parts))
+
+
+# By data file: delete files, and the rows of it that they name.
+_deleted: Recent[tuple[frozenset[str], RowNumbers]] = Recent(_KEPT_FILES)
+
+
+def deleted_rows(path: str, deletes: Sequence[DataFile]) -> RowNumbers | None:
+    """Ascending rows of a data file that delete files name; ``None``: they name none.
+
+    Cost: delete files are read once in a process; what an earlier snapshot had is not merged again.
+    """
+    if not deletes:
+        return None
+    known = _deleted.get(path)
+    names = frozenset(file.path for file in deletes)
+    if known is None or not known[0] <= names:
+        known = frozenset(), _NONE
+    new = [rows for d in deletes if d.path not in known[0] if len(rows := _rows_of(d, path))]
+    rows = merged([known[1], *new]) if new and len(known[1]) else merged(new) if new else known[1]
+    if names != known[0]:
+        _deleted.put(path, (names, rows))
+    return rows if len(rows) else None
+
+
+def _rows_of(file: DataFile, path: str) -> RowNumbers:
+    return positions(file).get(path, _NONE)

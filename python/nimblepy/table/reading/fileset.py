@@ -1,0 +1,262 @@
+"""The files of a snapshot as one source of rows, read by the engine that reads datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy import _core
+from nimblepy.expr.filter import parse_filter
+from nimblepy.expr.nodes import Node
+from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.rows.plan import DetailValue
+from nimblepy.rows.rowset import Positions
+from nimblepy.rows.source import Filter
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.names import ColumnName, output_name
+from nimblepy.schema.types import SortKey
+from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
+from nimblepy.table.iceberg.pruning import End, Mask, comparable, original, storage
+from nimblepy.table.reading.members import MemberRows, Reading
+from nimblepy.table.reading.plan import Members, SnapshotPlan
+
+# Below and above every encoded key, which begins with 00 or 01.
+_BELOW, _ABOVE = b"", b"\xff"
+
+
+class FileSet(MemberRows):
+    """Some data files of a snapshot, without the rows that are deleted of them."""
+
+    def __init__(
+        self, reading: Reading, plan: SnapshotPlan, members: Members | None = None
+    ) -> None:
+        """``members`` of ``None`` is all files of the snapshot, planned when first needed."""
+        super().__init__(reading)
+        self.plan = plan
+        self._given = members
+        self._known_ends: dict[ColumnName, tuple[pa.DataType, Numbers, Numbers] | None] = {}
+
+    def part(self, files: Sequence[int]) -> FileSet:
+        """Some of the files, by number."""
+        return FileSet(self.reading, self.plan, self.members.take(files))
+
+    @cached_property
+    def _sorted(self) -> tuple[Members, FileBounds | None]:
+        return _ordered(self.reading, self.plan.members() if self._given is None else self._given)
+
+    @property
+    def members(self) -> Members:
+        """The files in the order in which they are read."""
+        return self._sorted[0]
+
+    @property
+    def bounds(self) -> FileBounds | None:  # type: ignore[override]
+        return self._sorted[1]
+
+    def for_filter(self, filter: Filter) -> FileSet:
+        if filter is None or self._given is not None or self.plan.is_complete:
+            return self
+        conjuncts = parse_filter(filter, self.schema).conjuncts
+        if not conjuncts:
+            return self
+        return FileSet(self.reading, self.plan, self.plan.members(conjuncts))
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.members.files.sizes.sum())
+
+    @cached_property
+    def _live_rows(self) -> Positions:
+        counts = self.members.files.rows
+        if self.plan.has_deletes:
+            for i in range(len(counts)):
+                gone = self.deleted(i)
+                counts[i] -= 0 if gone is None else len(gone)
+        return np.concatenate(([0], np.cumsum(counts)))
+
+    def deleted(self, file: int) -> _core.RowBitmap | None:
+        return super().deleted(file) if self.plan.has_deletes else None
+
+    def possible(
+        self,
+        names: Sequence[ColumnName],
+        values: Sequence[pa.Array],
+        keys: Positions,
+        files: Positions,
+    ) -> Mask | None:
+        found = None
+        for name, column in zip(names, values, strict=True):
+            ends = self._ends_of(name)
+            if ends is None or column.null_count or column.type != ends[0]:
+                continue
+            _, lower, upper = ends
+            wanted = column.cast(storage(column.type)).to_numpy(zero_copy_only=False)[keys]
+            inside = (lower[files] <= wanted) & (wanted <= upper[files])
+            found = inside if found is None else found & inside
+        return found
+
+    def _ends_of(self, name: ColumnName) -> tuple[pa.DataType, Numbers, Numbers] | None:
+        """Type and bounds of a column of whole numbers or times, by file."""
+        if name not in self._known_ends:
+            column = resolve_column(self.schema, name)
+            kept = storage(column.type)
+            found = None
+            if pa.types.is_signed_integer(kept):
+                number = field_id_at(self.schema, column.path)
+                least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+                ends = [
+                    self._filled(("lower", number, column.type), least),
+                    self._filled(("upper", number, column.type), most),
+                ]
+                found = column.type, ends[0], ends[1]
+            self._known_ends[name] = found
+        return self._known_ends[name]
+
+    def _filled(self, what: tuple[End, int, pa.DataType], missing: int) -> Numbers:
+        columns = []
+        for part in self.members.files.parts:
+            bound = part.bound(*what)
+            if bound is None:
+                columns.append(np.full(part.num_files, missing))
+            else:
+                columns.append(pc.fill_null(bound.cast(pa.int64()), missing).to_numpy())
+        found: Numbers = self.members.files.gather(columns, np.int64)
+        return found
+
+    def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
+        """See above; and the metadata files that were read for this version of the table so far."""
+        return (*super().plan_details(files), ("metadata_reads", self.plan.metadata_reads))
+
+    def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
+        if not conjuncts:
+            return range(self.num_files)
+        return np.flatnonzero(self.plan.matches(self.members, conjuncts)).tolist()
+
+
+def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | None]:
+    """Members by the first key that they can have, with the bounds of their keys."""
+    if not reading.cluster_by or not len(members):
+        return members.take(_order([members.files.paths])), None
+    lower, upper = key_ends(reading, members)
+    order = _order([lower, upper])
+    at = pa.array(order)
+    lower = lower.take(at)
+    upper = upper.take(at)
+    if len(order) > 1:
+        _order_equals(order, lower, upper, members)
+    return members.take(order), FileBounds(lower, upper)
+
+
+def _order(columns: list[pa.Array]) -> Positions:
+    names = [str(i) for i in range(len(columns))]
+    table = pa.table(columns, names=names)
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    found: Positions = order.to_numpy().astype(np.int64)
+    return found
+
+
+def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: Members) -> None:
+    """Puts files with the same keys in the order of their paths, which few are asked for so."""
+    same = _truth(
+        pc.and_(pc.equal(lower[1:], lower[:-1]), pc.equal(upper[1:], upper[:-1]))
+    )  # fmt: skip
+    if not same.any():
+        return
+    equal = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    group = np.cumsum(np.append(True, ~same))[equal]
+    paths = members.files.paths_of(order[equal])
+    order[equal] = order[equal][_order([pa.array(group), paths])]
+
+
+_Fields = Sequence[tuple[SortKey, pa.DataType, int]]
+
+
+def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """Encoded keys that no key of each file comes before, and after."""
+    columns = [resolve_column(reading.schema, key.column) for key in reading.cluster_by]
+    fields = [
+        (key, column.type, field_id_at(reading.schema, column.path))
+        for key, column in zip(reading.cluster_by, columns, strict=True)
+    ]
+    ends = [_part_ends(part, fields) for part in members.files.parts]
+    lower, upper = [lower for lower, _ in ends], [upper for _, upper in ends]
+    return members.files.arrays(lower), members.files.arrays(upper)
+
+
+def _part_ends(part: FileColumns, fields: _Fields) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    what = (_part_ends, *(((k.descending, k.nulls_first), t, n) for k, t, n in fields))
+    known: tuple[pa.BinaryArray, pa.BinaryArray] | None = part.derived.get(what)
+    if known is None:
+        known = _all_ends(part, fields, first=True), _all_ends(part, fields, first=False)
+        if part.num_files <= MANY:
+            part.derived[what] = known
+    return known
+
+
+def _all_ends(part: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryArray:
+    found = [_encoded(piece, fields, first=first) for piece in part.pieces()]
+    return found[0] if len(found) == 1 else pa.concat_arrays(found)
+
+
+def _encoded(files: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryArray:
+    """An encoded key that no key of each file comes before, or after."""
+    known = np.ones(files.num_files, dtype=np.bool_)
+    arrays = []
+    for key, kind, number in fields:
+        values, mask = _ends(files, key, kind, number, first)
+        arrays.append(values)
+        known &= mask
+    keys = [key for key, _, _ in fields]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[output_name(key.column) for key in keys])
+    encoded = EncodedKeys(batch, keys).to_array()
+    if known.all():
+        return encoded
+    return pc.if_else(pa.array(known), encoded, pa.scalar(_BELOW if first else _ABOVE))
+
+
+def _ends(
+    files: FileColumns, key: SortKey, kind: pa.DataType, number: int, first: bool
+) -> tuple[pa.Array, Mask]:
+    """The values of a key column that files begin or end with at most, and which are known."""
+    count = files.num_files
+    nothing = np.zeros(count, dtype=np.bool_)
+    nulls = files.counts("nulls", number)
+    if nulls is None:
+        return pa.nulls(count, kind), nothing
+    wants_least = first != key.descending
+    bound = files.bound("lower" if wants_least else "upper", number, kind)
+    if bound is None:
+        bound = pa.nulls(count, comparable(kind, pa.nulls(0, pa.binary())).type)
+    has_bound = ~_truth(bound.is_null())
+    known = has_bound.copy()
+    values = files.counts("values", number)
+    all_null = nothing if values is None else _truth(pc.equal(nulls, values))
+    known |= all_null & ~has_bound
+    if pa.types.is_floating(kind):
+        nans = files.counts("nans", number)
+        some_nan = nothing if nans is None else _truth(pc.greater(nans, 0))
+        if wants_least:
+            all_nan = some_nan & ~has_bound & ~all_null
+            known |= all_nan
+            bound = pc.if_else(pa.array(all_nan), float("nan"), bound)
+        else:
+            known = known | some_nan
+            known &= nothing if nans is None else _truth(nans.is_valid())
+            bound = pc.if_else(pa.array(some_nan), float("nan"), bound)
+    if key.nulls_first == first:
+        some_null = _truth(pc.greater(nulls, 0))
+        known |= some_null
+        bound = pc.if_else(pa.array(some_null), pa.scalar(None, bound.type), bound)
+    known &= _truth(nulls.is_valid())
+    bound = pc.if_else(pa.array(known), bound, pa.scalar(None, bound.type))
+    return original(bound, kind), known
+
+
+def _truth(array: pa.Array) -> Mask:
+    found: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    return found

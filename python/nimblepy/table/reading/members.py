@@ -1,0 +1,327 @@
+"""The data files of a table and the rows that are deleted of them, as one source of rows.
+
+Nothing in here knows how the files were found: a snapshot that was planned has them
+(:mod:`nimblepy.table.reading.fileset`), or a description that was sent
+(:mod:`nimblepy.table.reading.shipped`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.errors import CorruptFileError, UnsupportedVersionError
+from nimblepy.file.file import File
+from nimblepy.file.open import open as open_file
+from nimblepy.files.mapped import MappedRows, fits_as_it_is
+from nimblepy.files.open_files import OpenFiles
+from nimblepy.files.parquet_rows import ParquetRows
+from nimblepy.files.source import FilesSource
+from nimblepy.io.location import is_uri
+from nimblepy.io.remote_file import at_once, openers
+from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.arguments import On
+from nimblepy.rows.plan import DetailValue
+from nimblepy.rows.rowset import Positions, RowNumbers
+from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
+from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import IoStats, SortKey, column_of
+from nimblepy.table.base.model import DataFile, Entry, PartitionField
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.base.values import constant
+from nimblepy.table.otree.layouts import WEIGHT_FIELD
+from nimblepy.table.reading.deletes import deleted_rows, positions
+
+
+def _most_open_files() -> int:
+    """Half of what the system allows a process, or some thousands."""
+    try:
+        import resource
+    except ImportError:  # not of POSIX
+        return 512
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 4096 if allowed == resource.RLIM_INFINITY else min(max(allowed // 2, 64), 4096)
+
+
+# Files that a table keeps open.
+MOST_OPEN_FILES = _most_open_files()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """A data file of a snapshot.
+
+    Attributes:
+        deletes: delete files that may name rows of it.
+    """
+
+    entry: Entry
+    deletes: tuple[DataFile, ...] = ()
+
+    @property
+    def file(self) -> DataFile:
+        return self.entry.file
+
+    def deleted(self) -> RowNumbers | None:
+        """Ascending rows that are gone; ``None``: none is. Cost: delete files are read once."""
+        return deleted_rows(self.file.path, self.deletes)
+
+
+def member_of(file: DataFile, deletes: Sequence[DataFile] = ()) -> Member:
+    """A file that no manifest lists."""
+    return Member(Entry(file=file, sequence=0, manifest="", raw=None), tuple(deletes))
+
+
+@dataclass(eq=False)
+class Reading:
+    """How the files of a table are read: what all its snapshots with one schema share.
+
+    Attributes:
+        schema: columns as they are read, with field ids.
+        cluster_by: the order of rows in each file.
+        primary_key: names of its columns.
+        defaults: what columns are read as in files that do not have them, by field id.
+        specs: partition specs by number.
+        names: field ids by path, for files that have none.
+    """
+
+    name: str
+    schema: pa.Schema
+    cluster_by: tuple[SortKey, ...]
+    primary_key: tuple[str, ...]
+    defaults: dict[int, pa.Scalar]
+    specs: Callable[[int], list[PartitionField]]
+    names: dict[tuple[str, ...], int]
+    open_files: OpenFiles[FixedRows] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open_files = OpenFiles(self._open, MOST_OPEN_FILES)
+        self._files: dict[str, DataFile] = {}
+        self._weighted: Reading | None = None
+
+    def with_weights(self) -> Reading:
+        """The same files with the weights that rows of an OTree have as the last column."""
+        if self._weighted is None:
+            self._weighted = replace(self, schema=self.schema.append(WEIGHT_FIELD))
+        self._weighted.specs = self.specs
+        return self._weighted
+
+    @property
+    def io_stats(self) -> IoStats:
+        """What has been read of all files."""
+        found = self.open_files.io_stats
+        return found if self._weighted is None else found + self._weighted.io_stats
+
+    def reset_io_stats(self) -> None:
+        self.open_files.reset_io_stats()
+        if self._weighted is not None:
+            self._weighted.reset_io_stats()
+
+    def close(self) -> None:
+        """Lets go of open files."""
+        self.open_files.close()
+        if self._weighted is not None:
+            self._weighted.close()
+
+    def child(self, file: DataFile) -> FixedRows:
+        self._files[file.path] = file
+        return self.open_files.get(file.path, None)
+
+    def is_open(self, file: DataFile) -> bool:
+        return (file.path, None) in self.open_files
+
+    def _open(self, path: str) -> FixedRows:
+        file = self._files[path]
+        opened: FixedRows
+        if file.format == "NIMBLEPY":
+            opened = open_file(readable_path(path))
+        elif file.format == "PARQUET":
+            opened = ParquetRows(readable_path(path))
+        else:
+            raise UnsupportedVersionError(
+                f"{self.name}: {path} is in the format {file.format}; nimblepy reads NIMBLEPY and "
+                "PARQUET"
+            )
+        if opened.num_rows != file.rows:
+            raise CorruptFileError(
+                f"{path}: {opened.num_rows} rows, the table's metadata says {file.rows}"
+            )
+        as_it_is = isinstance(opened, File) and fits_as_it_is(opened.schema, self.schema)
+        if as_it_is and tuple(opened.cluster_by) == self.cluster_by and self._finds_key(opened):
+            return opened
+        keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
+        constants = self._constants(file)
+
+        def missing(column: pa.Field, place: str) -> pa.Scalar:
+            number = field_id_of(column)
+            known = constants.get(number) if number is not None else None
+            if known is None and number is not None:
+                known = self.defaults.get(number)
+            return pa.scalar(None, column.type) if known is None else known
+
+        have = opened.schema
+        if self.names and not has_field_ids(have):
+            have = with_field_ids(have, self.names)
+        return MappedRows(opened, self.schema, keys, missing, have)
+
+    def _finds_key(self, opened: FixedRows) -> bool:
+        """Whether the file has an index that answers for the primary key."""
+        wanted = list(self.primary_key)
+        return not wanted or any(
+            set(wanted) == {k.column for k in info.columns[: len(wanted)]}
+            and (info.kind != "hash" or len(info.columns) == len(wanted))
+            for info in opened.indexes
+        )
+
+    def _constants(self, file: DataFile) -> dict[int, pa.Scalar]:
+        """Values of columns that are the same in the whole file, by field id."""
+        found = {}
+        by_id = {field_id_of(item): item.type for item in self.schema}
+        for item, value in zip(self.specs(file.spec_id), file.partition, strict=True):
+            kind = by_id.get(item.source_id)
+            if item.transform == "identity" and kind is not None:
+                found[item.source_id] = constant(kind, value)
+        return found
+
+
+class MemberRows(FilesSource):
+    """The rows of some data files of a table, without those that are deleted of them."""
+
+    kind = "table"
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__()
+        self.reading = reading
+        self._deleted: dict[int, _core.RowBitmap | None] = {}
+        self._children: dict[int, FixedRows] = {}
+
+    @property
+    @abstractmethod
+    def members(self) -> Sequence[Member]:
+        """The files in the order in which they are read."""
+
+    @property
+    def num_files(self) -> int:  # type: ignore[override]
+        return len(self.members)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.reading.schema
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        return list(self.reading.cluster_by)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(member.file.bytes for member in self.members)
+
+    @property
+    def io_stats(self) -> IoStats:
+        return self.reading.io_stats
+
+    def reset_io_stats(self) -> None:
+        self.reading.reset_io_stats()
+
+    @cached_property
+    def _live_rows(self) -> Positions:
+        before = np.zeros(len(self.members) + 1, dtype=np.int64)
+        counts = []
+        for i, member in enumerate(self.members):
+            gone = self.deleted(i)
+            counts.append(member.file.rows - (0 if gone is None else len(gone)))
+        np.cumsum(counts, out=before[1:])
+        return before
+
+    @property
+    def first_rows(self) -> Positions:
+        return self._live_rows
+
+    def child(self, file: int) -> FixedRows:
+        known = self._children.get(file)
+        if known is None:
+            known = self.reading.child(self.members[file].file)
+            if self.num_files <= MOST_OPEN_FILES:
+                self._children[file] = known
+            return known
+        self.reading.open_files.check_open()
+        return known
+
+    def deleted(self, file: int) -> _core.RowBitmap | None:
+        if file not in self._deleted:
+            member = self.members[file]
+            rows = member.deleted()
+            if rows is not None and len(rows) and int(rows[-1]) >= member.file.rows:
+                raise CorruptFileError(
+                    f"{member.file.path}: row {int(rows[-1])} is deleted, but there are "
+                    f"{member.file.rows}"
+                )
+            self._deleted[file] = None if rows is None else _core.RowBitmap(rows)
+        return self._deleted[file]
+
+    def prepare(self, files: Sequence[int]) -> None:
+        """Opens files of a store, and reads what is deleted of them, all at once."""
+        if not self._distant:
+            return
+        unknown = [self.members[i] for i in files if i not in self._deleted]
+        deletes = {file.path: file for member in unknown for file in member.deletes}
+        tasks: list[Callable[[], object]] = [partial(positions, file) for file in deletes.values()]
+        for i in files:
+            if not self.reading.is_open(self.members[i].file):
+                tasks.append(partial(self.child, i))
+        for _ in at_once(lambda task: task(), tasks, openers()):
+            pass
+
+    @cached_property
+    def _distant(self) -> bool:
+        """Whether the files lie in a store; those of a table lie in one place."""
+        return bool(len(self.members)) and is_uri(readable_path(self.members[0].file.path))
+
+    def stored_rows(self, file: int) -> int:
+        return self.members[file].file.rows
+
+    def name_of(self, file: int) -> str:
+        return self.members[file].file.path
+
+    def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
+        """The files that are asked: path, rows, bytes and deleted rows of each."""
+        found: list[dict[str, str | int]] = []
+        for number in files:
+            file, gone = self.members[number].file, self.deleted(number)
+            found.append(
+                {
+                    "path": file.path,
+                    "rows": file.rows,
+                    "bytes": file.bytes,
+                    "deleted_rows": 0 if gone is None else len(gone),
+                }
+            )
+        return ("files", tuple(found)), ("files opened", len(found))
+
+    def for_filter(self, filter: Filter) -> MemberRows:
+        return self
+
+    # ------------------------------------------------------------------ keys
+
+    def always_finds(self, names: Sequence[ColumnName]) -> bool:
+        return bool(names) and set(names) == set(self.reading.primary_key)
+
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
+        primary = self.reading.primary_key
+        names = None if on is None else tuple(map(column_of, on))
+        if not ordered and primary and (names is None or self.always_finds(names)):
+            return tuple(SortKey(name) for name in primary)
+        return super().index_keys(on, ordered=ordered)
+
+    def getter(self, columns: Projected, on: On) -> Getter:
+        return super().getter(columns, self.reading.primary_key or None if on is None else on)
+
+    def close(self) -> None:
+        self.release()

@@ -1,0 +1,269 @@
+"""From a snapshot to the files that have its rows, and what is deleted of each."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+
+from nimblepy.expr.filter import Filter
+from nimblepy.expr.nodes import Node
+from nimblepy.io.fork import renew_after_fork
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DELETED_PATH_ID, DataFile, Entry, Manifest, Snapshot
+from nimblepy.table.iceberg.manifests import FileColumns, ManifestFiles, Numbers, Selection
+from nimblepy.table.iceberg.pruning import Mask, may_match, partition_passes
+from nimblepy.table.reading import plan_index
+from nimblepy.table.reading.deletes import check_readable
+from nimblepy.table.reading.members import Member
+
+# Bytes of decoded manifests that a process keeps.
+_KEPT_BYTES = 256 << 20
+# Descriptions of files that a list of them keeps.
+_KEPT_MEMBERS = 4096
+
+
+class Members(Sequence[Member]):
+    """Data files of a snapshot; each is described when it is asked for. Thread-safe."""
+
+    def __init__(self, files: Selection, deletes: Callable[[Entry], tuple[DataFile, ...]]) -> None:
+        """``deletes`` gives the delete files that may name rows of a file."""
+        self.files = files
+        self._deletes = deletes
+        self._known: dict[int, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @overload
+    def __getitem__(self, at: int) -> Member: ...
+    @overload
+    def __getitem__(self, at: slice) -> Members: ...
+    def __getitem__(self, at: int | slice) -> Member | Members:
+        if type(at) is int and at in self._known:
+            return self._known[at]
+        if isinstance(at, slice):
+            return self.take(np.arange(len(self))[at])
+        if not -len(self) <= at < len(self):
+            raise IndexError(at)
+        at = int(at) % len(self)
+        known = self._known.get(at)
+        if known is None:
+            if len(self._known) >= _KEPT_MEMBERS:
+                self._known.clear()
+            entry = self.files.entry(at)
+            known = self._known[at] = Member(entry, self._deletes(entry))
+        return known
+
+    def take(self, order: Numbers | Sequence[int]) -> Members:
+        """Some of them, by place."""
+        return Members(self.files.take(np.asarray(order, dtype=np.int64)), self._deletes)
+
+    def beside(self, part: FileColumns) -> Members:
+        """These, then files that no snapshot has yet."""
+        return Members(self.files.beside(part), self._deletes)
+
+
+class _Manifests:
+    """Decoded manifests by path: a manifest never changes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, ManifestFiles] = OrderedDict()
+        self._bytes = 0
+        renew_after_fork(self)
+        self.renew_after_fork()
+
+    def renew_after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def get(self, metadata: ice.Metadata, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
+        """Each of some manifests; those that are not known are asked for before this returns."""
+        known = [self._known(item.path) for item in manifests]
+        missing = [item for item, there in zip(manifests, known, strict=True) if there is None]
+        read = metadata.columns(missing)
+        return (
+            self._keep(item.path, next(read)) if there is None else there
+            for item, there in zip(manifests, known, strict=True)
+        )
+
+    def _known(self, path: str) -> ManifestFiles | None:
+        with self._lock:
+            known = self._kept.get(path)
+            if known is not None:
+                self._kept.move_to_end(path)
+            return known
+
+    def _keep(self, path: str, found: ManifestFiles) -> ManifestFiles:
+        with self._lock:
+            if path not in self._kept:
+                self._kept[path] = found
+                self._bytes += found.num_bytes
+            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1].num_bytes
+        return found
+
+
+_manifests = _Manifests()
+
+
+def decoded(metadata: ice.Metadata, manifest: Manifest) -> ManifestFiles:
+    """The live files of a manifest. Cost: one read, where it is not known."""
+    return next(_manifests.get(metadata, [manifest]))
+
+
+def clear_caches() -> None:
+    """Forgets what was read of manifests, so that it is read again."""
+    global _manifests
+    _manifests = _Manifests()
+    ice.forget_lists()
+    plan_index.clear_cache()
+
+
+class SnapshotPlan:
+    """The files of one snapshot, read as far as they are asked for.
+
+    Cost: the manifest list when it is first needed, then each manifest once in a process, of
+        those whose partitions may match.
+    """
+
+    def __init__(
+        self, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int | None
+    ) -> None:
+        self._metadata = metadata
+        self._snapshot = snapshot
+        self._schema_id = schema_id
+        self._manifests: list[Manifest] | None = None
+        self._all: Members | None = None
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        """Those with live files."""
+        if self._manifests is None:
+            found = [] if self._snapshot is None else self._metadata.manifests(self._snapshot)
+            self._manifests = [item for item in found if item.files]
+        return self._manifests
+
+    @cached_property
+    def has_deletes(self) -> bool:
+        return any(manifest.deletes for manifest in self.manifests)
+
+    @property
+    def metadata_reads(self) -> int:
+        """Metadata files that were read for this version of the table so far."""
+        return self._metadata.reads
+
+    @property
+    def is_complete(self) -> bool:
+        """All manifests have been read."""
+        return self._all is not None
+
+    def members(self, conjuncts: Sequence[Node] = ()) -> Members:
+        """Files that may have rows for which all ``conjuncts`` are true."""
+        if self._all is not None:
+            if not conjuncts:
+                return self._all
+            return self._all.take(np.flatnonzero(self.matches(self._all, conjuncts)))
+        pruner = ice.Pruner(self._metadata, conjuncts, self._schema_id) if conjuncts else None
+        files = self._selected(pruner)
+        found = Members(files, self._deletes_of if len(files) else lambda _: ())
+        if pruner is None:
+            self._all = found
+        return found
+
+    def _selected(self, pruner: ice.Pruner | None) -> Selection:
+        parts: list[FileColumns] = []
+        rows: list[Numbers] = []
+        index_parts = plan_index.asked_for(self._metadata, self._snapshot)
+        waiting = [manifest for manifest in self.manifests if not manifest.deletes]
+        index = index_parts()
+        answering, others = plan_index.answered(self._metadata, index, waiting)
+        if pruner is not None:
+            others = [manifest for manifest in others if pruner.manifest(manifest)]
+        # They are wanted next, where there are files; waiting for them then would cost a round.
+        beside = (others or any(answering)) and self._metadata.distant
+        deletes = [item for item in self.manifests if item.deletes] if beside else []
+        found = _manifests.get(self._metadata, [*others, *deletes])
+        indexed, unread = plan_index.files_of(self._metadata, index, answering, pruner)
+        parts += indexed
+        rows += [np.arange(part.num_files, dtype=np.int32) for part in indexed]
+        if unread:
+            found = itertools.chain(_manifests.get(self._metadata, unread), found)
+        for part in itertools.islice(found, len(unread) + len(others)):
+            left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
+            if len(left):
+                parts.append(part)
+                rows.append(left)
+        if parts:
+            for _ in found:  # those of deletes are kept for when they are asked for
+                pass
+        return Selection.of(parts, rows)
+
+    def matches(self, members: Members, conjuncts: Sequence[Node]) -> Mask:
+        """Which of some files may have rows for which all ``conjuncts`` are true."""
+        pruner = ice.Pruner(self._metadata, conjuncts, self._schema_id)
+        masks = [_mask(part, pruner) for part in members.files.parts]
+        found: Mask = members.files.gather(masks, np.bool_)
+        return found
+
+    @cached_property
+    def _deletes_of(self) -> Callable[[Entry], tuple[DataFile, ...]]:
+        return _Deletes(self.delete_files()).of
+
+    def deletes_of(self, entry: Entry) -> tuple[DataFile, ...]:
+        """The delete files of the snapshot that may name rows of a file."""
+        return self._deletes_of(entry)
+
+    def proves(self, filter: Filter) -> Callable[[Entry], bool] | None:
+        """Tells of which files all rows pass, by statistics; ``None``: they cannot prove it."""
+        if not filter.exact:
+            return None
+        pruner = ice.Pruner(self._metadata, filter.conjuncts, self._schema_id)
+        return pruner.whole if pruner.exact else None
+
+    def delete_files(self) -> list[Entry]:
+        """All delete files of the snapshot."""
+        name = ".".join(self._metadata.name)
+        found = []
+        manifests = [manifest for manifest in self.manifests if manifest.deletes]
+        for part in _manifests.get(self._metadata, manifests):
+            found += [part.entry(i) for i in range(part.num_files)]
+        for entry in found:
+            check_readable(entry.file, name)
+        return found
+
+
+def _mask(part: FileColumns, pruner: ice.Pruner) -> Mask:
+    found = partition_passes(part, pruner.partition_test(part.spec_id))
+    return found & may_match(part, pruner.metrics_test) if found.any() else found
+
+
+def _left(part: FileColumns, pruner: ice.Pruner) -> Numbers:
+    return np.flatnonzero(_mask(part, pruner))
+
+
+class _Deletes:
+    """Which delete files may name rows of a data file."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._one: dict[bytes, list[Entry]] = {}
+        self._many: list[tuple[bytes | None, bytes | None, Entry]] = []
+        for entry in entries:
+            lower = entry.file.metrics.lower.get(DELETED_PATH_ID)
+            upper = entry.file.metrics.upper.get(DELETED_PATH_ID)
+            if lower is not None and lower == upper:
+                self._one.setdefault(lower, []).append(entry)
+            else:
+                self._many.append((lower, upper, entry))
+
+    def of(self, entry: Entry) -> tuple[DataFile, ...]:
+        path = entry.file.path.encode()
+        found = list(self._one.get(path, ()))
+        for lower, upper, deletes in self._many:
+            if (lower is None or lower <= path) and (upper is None or path <= upper):
+                found.append(deletes)
+        return tuple(d.file for d in found if d.sequence >= entry.sequence)

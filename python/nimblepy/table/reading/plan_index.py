@@ -1,0 +1,776 @@
+"""The plan index: what the manifests of a snapshot say of its data files, as nimble files.
+
+It is derived, and may be missing, damaged or old: which files are live is what the manifest list
+says. A row counts if its manifest is in the list; manifests that no part of the index covers are
+read themselves. The newest snapshot's summary names the parts, and so does that of every later
+commit. Each part describes other manifests, and is several times as large as the next, so that a
+file that is added is written a few times, however many there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.errors import CorruptFileError, NimbleError
+from nimblepy.expr.filter import Filter as ParsedFilter
+from nimblepy.expr.filter import parse_filter
+from nimblepy.file.file import File
+from nimblepy.file.open import open as open_file
+from nimblepy.file.options import WriteOptions
+from nimblepy.file.write import write
+from nimblepy.io.fork import renew_after_fork
+from nimblepy.io.remote_file import at_once, openers
+from nimblepy.rows.request import Where
+from nimblepy.rows.rowset import RowSet
+from nimblepy.schema.types import SortKey
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import PLAN_INDEX, DataFile, Entry, Manifest, Metrics, Snapshot
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
+from nimblepy.table.iceberg.pruning import (
+    Always,
+    Both,
+    Counts,
+    End,
+    Leaf,
+    Mask,
+    Test,
+    may_match,
+    partition_passes,
+    storage,
+    stored_bytes,
+    stored_form,
+)
+
+_HEADER = "nimblepy.plan-index"
+_VERSION = 1
+# Indexes that a process keeps open.
+_KEPT = 16
+# Files that are described together.
+_WINDOW = 64
+# A part is at least so many times as large as the next one; and there are at most so many.
+_RATIO = 4
+_MOST_PARTS = 4
+# Snapshots before one that are asked for an index, where another engine has committed since.
+_MOST_BEFORE = 100
+_BASE = ("path", "format", "rows", "bytes", "sequence", "sort_order")
+_SHORT: dict[str, str] = {"lower": "l", "upper": "u", "values": "v", "nulls": "n", "nans": "a"}
+
+
+# ------------------------------------------------------------------ making one
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is kept of the files of a table.
+
+    Attributes:
+        columns: field ids of its columns that have statistics, with their types.
+        partitions: fields of each partition spec: field ids and types of their values.
+        order: field id of the first column of the cluster key.
+    """
+
+    columns: dict[int, pa.DataType]
+    partitions: dict[int, list[tuple[int, pa.DataType]]]
+    order: int | None
+
+
+def layout_of(metadata: ice.Metadata) -> Layout:
+    """Of the columns that a table has now."""
+    columns = metadata.leaf_types()
+    return Layout(columns, metadata.partition_types(), metadata.first_cluster_id())
+
+
+def index_rows(files: FileColumns, layout: Layout) -> pa.Table:
+    """A row for each of some files, with all of the layout's columns."""
+    count = files.num_files
+    made: dict[str, pa.Array] = {"spec": pa.array(np.full(count, files.spec_id, np.int32))}
+    places = {number: i for i, (number, _) in enumerate(layout.partitions[files.spec_id])}
+    for number, kind in _partition_fields(layout).items():
+        place = places.get(number)
+        values = pa.nulls(count, _kept(kind))
+        if place is not None:
+            values = files.partition(place, kind).cast(_kept(kind))
+        made[f"p{number}"] = values
+    for number, kind in layout.columns.items():
+        for end in ("lower", "upper"):
+            bound = files.bound(end, number, kind)
+            kept = pa.nulls(count, _kept(kind)) if bound is None else bound.cast(_kept(kind))
+            made[f"{_SHORT[end]}{number}"] = kept
+        for what in ("values", "nulls", "nans"):
+            if what == "nans" and not pt.is_floating(kind):
+                continue
+            counts = files.counts(what, number)
+            made[f"{_SHORT[what]}{number}"] = (
+                pa.nulls(count, pa.int64()) if counts is None else counts
+            )
+    made["path"] = files.paths
+    made["format"] = files.formats
+    made["rows"] = pa.array(files.rows)
+    made["bytes"] = pa.array(files.sizes)
+    made["sequence"] = pa.array(files.sequences)
+    made["sort_order"] = files.sort_orders
+    return pa.table(made)
+
+
+def clustered(rows: pa.Table, layout: Layout) -> pa.Array:
+    """The order of index rows by partition, then by lower bound of the cluster key."""
+    names = ["spec", *(f"p{number}" for number in _partition_fields(layout))]
+    if layout.order is not None and layout.order in layout.columns:
+        names.append(f"l{layout.order}")
+    return pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names])
+
+
+def write_index(
+    metadata: ice.Metadata, layout: Layout, rows: pa.Table, manifests: Sequence[Manifest]
+) -> str:
+    """Writes an index, and returns where it lies.
+
+    Args:
+        rows: as :func:`index_rows` makes them, with ``manifest``, which counts ``manifests``.
+    """
+    path = metadata.blob_path(f"plan-{uuid.uuid4()}.nimble")
+    complete = [name for name in rows.column_names if not _has_gaps(rows.column(name))]
+    counts, sums = _per_manifest(
+        rows.column("manifest").to_numpy(), rows.column("rows").to_numpy(), len(manifests)
+    )
+    header = {
+        "version": _VERSION,
+        "table": metadata.uuid,
+        "complete": complete,
+        "manifests": [
+            [item.path, int(counts[i]), item.spec_id, int(sums[i])]
+            for i, item in enumerate(manifests)
+        ],
+    }
+    order = ["spec", *(f"p{number}" for number in _partition_fields(layout))]
+    if layout.order is not None and layout.order in layout.columns:
+        order.append(f"l{layout.order}")
+    write(
+        rows,
+        readable_path(path),
+        cluster_by=[SortKey(name) for name in order],
+        options=WriteOptions(),
+        metadata={_HEADER: json.dumps(header)},
+    )
+    return path
+
+
+def _per_manifest(numbers: Numbers, rows: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """Files of each manifest, and rows of these."""
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, numbers, rows)
+    return np.bincount(numbers, minlength=count), sums
+
+
+def _has_gaps(column: pa.ChunkedArray) -> bool:
+    if column.null_count:
+        return True
+    return pt.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
+
+
+def _partition_fields(layout: Layout) -> dict[int, pa.DataType]:
+    """Of all specs, by field id."""
+    return {number: kind for fields in layout.partitions.values() for number, kind in fields}
+
+
+def _kept(kind: pa.DataType) -> pa.DataType:
+    """The type by which values are kept, which is compared as they are."""
+    wanted = storage(kind)
+    if pt.is_boolean(wanted):
+        return pa.uint8()
+    return pa.decimal128(38, wanted.scale) if pt.is_decimal(wanted) else wanted
+
+
+# ------------------------------------------------------------------ reading one
+
+
+# Columns of every part that are never null, with their types.
+_ALWAYS = {
+    "spec": pa.int32(),
+    "manifest": pa.int32(),
+    "path": pa.string(),
+    "format": pa.string(),
+    "rows": pa.int64(),
+    "bytes": pa.int64(),
+    "sequence": pa.int64(),
+}
+
+
+class IndexPart:
+    """An open file of a plan index.
+
+    Attributes:
+        manifests: by path, those that it describes: number, files, partition spec, rows.
+    """
+
+    def __init__(self, path: str, table: str) -> None:
+        """
+        Raises:
+            OSError, NimbleError, ValueError: it cannot be used.
+        """
+        self.path = path
+        self.file: File = open_file(readable_path(path))
+        header = json.loads(self.file.metadata[_HEADER])
+        if header["version"] != _VERSION or header["table"] != table:
+            raise ValueError(f"{path}: a plan index of another table or version")
+        self.manifests: dict[str, tuple[int, int, int, int]] = {
+            path: (i, int(files), int(spec), int(rows))
+            for i, (path, files, spec, rows) in enumerate(header["manifests"])
+        }
+        self.complete = frozenset(header["complete"])
+        if sum(known[1] for known in self.manifests.values()) != self.file.num_rows:
+            raise ValueError(f"{path}: its rows are not those that it says it has")
+        self.names = frozenset(self.file.schema.names)
+        wrong = [n for n, kind in _ALWAYS.items() if self.file.schema.field(n).type != kind]
+        if wrong:
+            raise ValueError(f"{path}: the columns {wrong} have other types")
+
+    def covers(self, manifest: Manifest) -> bool:
+        """Whether all live files of a manifest are rows of it."""
+        known = self.manifests.get(manifest.path)
+        said = manifest.files, manifest.spec_id, manifest.rows
+        return known is not None and known[1:] == said
+
+    def files(
+        self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
+    ) -> list[IndexFiles]:
+        """The live files of some manifests that it covers, by partition spec.
+
+        Raises:
+            OSError, NimbleError: it cannot be read, or is not what it says it is.
+
+        Cost: of columns that are tested, the blocks whose zone maps do not rule them out; of those
+            that describe a file, what is left.
+        """
+        try:
+            return self._files(manifests, metadata, pruner)
+        except (pa.ArrowException, LookupError, TypeError) as error:
+            raise CorruptFileError(f"{self.path}: not a plan index: {error!r}") from error
+
+    def _files(
+        self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
+    ) -> list[IndexFiles]:
+        found = []
+        live = np.zeros(len(self.manifests), dtype=np.bool_)
+        for manifest in manifests:
+            live[self.manifests[manifest.path][0]] = True
+        for spec_id in sorted({manifest.spec_id for manifest in manifests}):
+            fields = metadata.partition_types()[spec_id]
+            rows = self.file.current.all_rows()
+            if pruner is not None:
+                expression = pc.field("spec") == spec_id
+                for more in (
+                    self._expression(pruner.partition_test(spec_id), fields),
+                    self._expression(pruner.metrics_test, None),
+                ):
+                    expression = expression if more is None else expression & more
+                filter: ParsedFilter = parse_filter(expression, self.file.schema)
+                rows = self.file.current.find(Where(filter, rows))
+            part = IndexFiles(self, spec_id, fields, rows)
+            keep = part.column("spec").to_numpy() == spec_id
+            if not live.all():
+                keep &= live[part.manifest_numbers]
+            if pruner is not None and keep.any():
+                part, keep = part.narrowed(keep), None
+                keep = partition_passes(part, pruner.partition_test(spec_id))
+                if keep.any():
+                    part, keep = part.narrowed(keep), None
+                    keep = may_match(part, pruner.metrics_test)
+            part = part.narrowed(keep)
+            if part.num_files:
+                part.describe()
+                found.append(part)
+        if pruner is None:
+            self._check(found, manifests)
+            for part in found:
+                part.release()
+        return found
+
+    def _check(self, found: Sequence[IndexFiles], manifests: Sequence[Manifest]) -> None:
+        """All files of some manifests are what their list says: so many, with so many rows."""
+        count = len(self.manifests)
+        files, rows = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        for part in found:
+            more, sums = _per_manifest(part.manifest_numbers, part.rows, count)
+            files += more
+            rows += sums
+        for item in manifests:
+            at = self.manifests[item.path][0]
+            if (files[at], rows[at]) != (item.files, item.rows):
+                raise CorruptFileError(
+                    f"{self.path}: {files[at]} files with {rows[at]} rows of {item.path}, whose "
+                    f"list says {item.files} with {item.rows}"
+                )
+
+    def _expression(
+        self, test: Test, fields: list[tuple[int, pa.DataType]] | None
+    ) -> pc.Expression | None:
+        """What zone maps are asked; ``None``: nothing."""
+        match test:
+            case Both(left, right, either):
+                first, second = self._expression(left, fields), self._expression(right, fields)
+                if first is None or second is None:
+                    return None if either else (first if second is None else second)
+                return first | second if either else first & second
+            case Leaf():
+                return self._partition(test, fields) if fields else self._bounds(test)
+        return pc.scalar(False) if test == Always(False) else None
+
+    def _partition(self, leaf: Leaf, fields: list[tuple[int, pa.DataType]]) -> Any:
+        name = f"p{fields[leaf.number][0]}"
+        if not self._can_ask(leaf, name):
+            return None
+        field, values = pc.field(name), [_scalar(value, leaf.kind) for value in leaf.values]
+        match leaf.op:
+            case "==":
+                return field == values[0]
+            case "<":
+                return field < values[0]
+            case "<=":
+                return field <= values[0]
+            case ">":
+                return field > values[0]
+            case ">=":
+                return field >= values[0]
+            case "in":
+                least, most = _ends(values)
+                return (field >= least) & (field <= most)
+        return None
+
+    def _bounds(self, leaf: Leaf) -> Any:
+        lower, upper = f"l{leaf.number}", f"u{leaf.number}"
+        if leaf.op not in ("==", "<", "<=", ">", ">=", "in"):
+            return None
+        values = [_scalar(value, leaf.kind) for value in leaf.values]
+        least, most = _ends(values) if self._can_ask(leaf, lower) else (None, None)
+        found = []
+        if least is None:
+            return None
+        if leaf.op in ("==", "<", "<=", "in") and lower in self.complete:
+            found.append(pc.field(lower) < most if leaf.op == "<" else pc.field(lower) <= most)
+        if leaf.op in ("==", ">", ">=", "in") and upper in self.complete:
+            found.append(pc.field(upper) > least if leaf.op == ">" else pc.field(upper) >= least)
+        if len(found) == 2:
+            return found[0] & found[1]
+        return found[0] if found else None
+
+    def _can_ask(self, leaf: Leaf, name: str) -> bool:
+        """Whether a column has the type of the values; it may have been widened since."""
+        kind = storage(leaf.kind)
+        plain = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_binary(kind)
+        return plain and name in self.names and self.file.schema.field(name).type == kind
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(stored_form(value), storage(kind))
+
+
+def _ends(values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar]:
+    ordered = sorted(values, key=lambda scalar: scalar.as_py())
+    return ordered[0], ordered[-1]
+
+
+class IndexFiles(FileColumns):
+    """Some files of one partition spec, by their rows in a plan index; columns when asked for."""
+
+    def __init__(
+        self,
+        index: IndexPart,
+        spec_id: int,
+        fields: list[tuple[int, pa.DataType]],
+        rows: RowSet,
+        columns: dict[str, pa.Array] | None = None,
+    ) -> None:
+        self.spec_id = spec_id
+        self._index = index
+        self._fields = fields
+        self._rows = rows
+        self._columns = columns or {}
+        self._count = rows.num_rows
+        self._described = (*_BASE, *(f"p{number}" for number, _ in fields))
+        # The first file of those that were described last, and these.
+        self._window: tuple[int, list[dict[str, Any]]] = -1, []
+        self.derived = {}
+
+    @property
+    def num_files(self) -> int:
+        return self._count
+
+    def narrowed(self, keep: Mask) -> IndexFiles:
+        """Those files alone."""
+        if keep.all():
+            return self
+        rows = RowSet(self._rows.expand().begin[keep])
+        mask = pa.array(keep)
+        kept = {name: column.filter(mask) for name, column in self._columns.items()}
+        return IndexFiles(self._index, self.spec_id, self._fields, rows, kept)
+
+    def describe(self) -> None:
+        """Reads what describes the files, unless they are so many that few are asked for at a time.
+
+        Raises:
+            OSError, NimbleError: it cannot be read.
+        """
+        if self._count <= MANY:
+            self.load(self._described)
+
+    def release(self) -> None:
+        """Forgets what was read, of very many files."""
+        if self._count > MANY:
+            self._columns.clear()
+
+    def pieces(self) -> Iterator[FileColumns]:
+        if self._count <= MANY:
+            yield self
+            return
+        places = self._rows.expand().begin
+        for first in range(0, self._count, MANY):
+            rows = RowSet(places[first : first + MANY])
+            yield IndexFiles(self._index, self.spec_id, self._fields, rows)
+
+    def load(self, names: Sequence[str]) -> None:
+        """Reads columns in one go.
+
+        Raises:
+            OSError, NimbleError: they cannot be read.
+        """
+        missing = tuple(name for name in names if name not in self._columns)
+        if missing:
+            self._columns |= self._read(self._rows, missing)
+
+    def _read(self, rows: RowSet, names: tuple[str, ...]) -> dict[str, pa.Array]:
+        found = self._index.file.current.read(rows, names)
+        made = {}
+        for name in names:
+            column = found.column(name)
+            whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            if name in _ALWAYS and whole.null_count:
+                raise CorruptFileError(f"{self._index.path}: files without {name!r}")
+            made[name] = whole
+        return made
+
+    def column(self, name: str) -> pa.Array:
+        self.load((name,))
+        return self._columns[name]
+
+    def _known(self, name: str) -> pa.Array | None:
+        """A column of statistics; one that cannot be read says nothing."""
+        if name not in self._index.names:
+            return None
+        try:
+            return self.column(name)
+        except (OSError, NimbleError):
+            return None
+
+    @property
+    def rows(self) -> Numbers:  # type: ignore[override]
+        return _numbers(self.column("rows"))
+
+    @property
+    def sizes(self) -> Numbers:  # type: ignore[override]
+        return _numbers(self.column("bytes"))
+
+    @property
+    def sequences(self) -> Numbers:  # type: ignore[override]
+        return _numbers(self.column("sequence"))
+
+    @property
+    def paths(self) -> pa.Array:
+        return self.column("path")
+
+    def paths_of(self, files: Numbers) -> pa.Array:
+        if "path" in self._columns:
+            return super().paths_of(files)
+        order = np.argsort(files, kind="stable")
+        rows = RowSet(self._rows.expand().begin[files[order]])
+        at = np.empty(len(order), dtype=np.int64)
+        at[order] = np.arange(len(order))
+        return self._read(rows, ("path",))["path"].take(pa.array(at))
+
+    @property
+    def manifest_numbers(self) -> Numbers:
+        found = _numbers(self.column("manifest"))
+        if len(found) and not 0 <= found.min() <= found.max() < len(self._index.manifests):
+            raise CorruptFileError(f"{self._index.path}: files of a manifest that it has not")
+        return found
+
+    @property
+    def manifest_paths(self) -> list[str]:
+        """Of the manifests that the numbers mean."""
+        return list(self._index.manifests)
+
+    @property
+    def formats(self) -> pa.Array:
+        return self.column("format")
+
+    @property
+    def sort_orders(self) -> pa.Array:
+        return self.column("sort_order")
+
+    def counts(self, what: Counts, number: int) -> pa.Array | None:
+        return self._known(f"{_SHORT[what]}{number}")
+
+    def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
+        found = self._known(f"{_SHORT[end]}{number}")
+        return None if found is None else _compared(found, kind)
+
+    def partition(self, place: int, kind: pa.DataType) -> pa.Array:
+        return _compared(self.column(f"p{self._fields[place][0]}"), kind)
+
+    def entry(self, file: int) -> Entry:
+        row = self._row(file)
+        metrics: dict[str, dict[int, Any]] = {}
+        for what, short in _SHORT.items():
+            metrics[what] = {}
+            for name, value in row.items():
+                if name[0] == short and name[1:].isdigit() and value is not None:
+                    if what in ("lower", "upper"):
+                        value = stored_bytes(self._index.file.schema.field(name).type, value)
+                    metrics[what][int(name[1:])] = value
+        found = DataFile(
+            path=row["path"],
+            format=row["format"].upper(),
+            rows=row["rows"],
+            bytes=row["bytes"],
+            spec_id=self.spec_id,
+            partition=tuple(python_value(row[f"p{n}"], kind) for n, kind in self._fields),
+            metrics=Metrics(**metrics),
+            sort_order_id=row["sort_order"],
+        )
+        return Entry(found, row["sequence"], "")
+
+    def _row(self, file: int) -> dict[str, Any]:
+        """All that is known of one file. Those next to it, which may follow, are read with it."""
+        first, rows = self._window
+        if not first <= file < first + len(rows):
+            first = file - file % _WINDOW
+            places = RowSet(self._rows.expand().begin[first : first + _WINDOW])
+            names = [n for n in self._index.file.schema.names if n not in self._columns]
+            try:
+                read = self._read(places, tuple(names))
+            except (OSError, NimbleError):
+                # Statistics that cannot be read are not known.
+                read = self._read(places, tuple(n for n in self._described if n in names))
+            known = {n: c.slice(first, _WINDOW) for n, c in self._columns.items()}
+            rows = pa.table(known | read).to_pylist()
+            self._window = first, rows
+        return rows[file - first]
+
+
+def _numbers(column: pa.Array) -> Numbers:
+    found: Numbers = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _compared(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """As values of a type are compared, which may be wider than when the index was made."""
+    wanted = storage(kind)
+    if pt.is_boolean(wanted):
+        return values
+    if pt.is_decimal(wanted):
+        return values.cast(pa.decimal256(76, wanted.scale))
+    return values if values.type == wanted else values.cast(wanted)
+
+
+def python_value(value: Any, kind: pa.DataType) -> Any:
+    """A value of the index as Iceberg keeps it in memory."""
+    if value is None:
+        return None
+    if pt.is_boolean(kind):
+        return bool(value)
+    return value.decode() if pt.is_string(kind) else value
+
+
+class _Parts:
+    """Open parts by path; ``None``: one that cannot be used. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, IndexPart | None] = OrderedDict()
+        renew_after_fork(self)
+        self.renew_after_fork()
+
+    def renew_after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def get(self, path: str, table: str) -> IndexPart | None:
+        with self._lock:
+            if path in self._known:
+                self._known.move_to_end(path)
+                return self._known[path]
+        try:
+            found: IndexPart | None = IndexPart(path, table)
+        except (OSError, NimbleError, ValueError, LookupError, TypeError, AttributeError):
+            found = None
+        with self._lock:
+            self._known[path] = found
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return found
+
+    def forget(self, path: str) -> None:
+        with self._lock:
+            self._known[path] = None
+
+
+_parts = _Parts()
+
+
+def clear_cache() -> None:
+    """Forgets open indexes."""
+    global _parts
+    _parts = _Parts()
+
+
+def named_parts(metadata: ice.Metadata, snapshot: Snapshot) -> list[str]:
+    """Where the parts of the plan index lie that a snapshot names."""
+    names = snapshot.summary.get(PLAN_INDEX, "").split(",")
+    return [metadata.blob_path(name) for name in names if name and "/" not in name]
+
+
+def summary_of(paths: Sequence[str]) -> str:
+    """What the summary of a snapshot says of its parts."""
+    return ",".join(path.rpartition("/")[2] for path in paths)
+
+
+def paths_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[str]:
+    """Where the plan index of a snapshot, or the last one before it, lies."""
+    for i, one in enumerate(metadata.ancestors(snapshot)):
+        if PLAN_INDEX in one.summary:
+            return named_parts(metadata, one)
+        if i >= _MOST_BEFORE:
+            break
+    return []
+
+
+def parts_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[IndexPart]:
+    """The parts of the plan index of a snapshot that can be used, the largest first."""
+    return asked_for(metadata, snapshot)()
+
+
+def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[], list[IndexPart]]:
+    """Gives what :func:`parts_of` does; parts in a store are being opened when this returns."""
+
+    def opened(path: str) -> IndexPart | None:
+        return _parts.get(path, metadata.uuid)
+
+    paths = paths_of(metadata, snapshot)
+    asked = at_once(opened, paths, openers()) if metadata.distant else map(opened, paths)
+
+    def parts() -> list[IndexPart]:
+        found = [part for part in asked if part is not None]
+        metadata.reads += len(found)
+        return sorted(found, key=lambda part: -part.file.num_rows)
+
+    return parts
+
+
+def covered(
+    parts: Sequence[IndexPart], manifests: Sequence[Manifest]
+) -> tuple[list[list[Manifest]], list[Manifest]]:
+    """Which manifests each part is to answer for, and those that none covers."""
+    found: list[list[Manifest]] = [[] for _ in parts]
+    rest = []
+    for manifest in manifests:
+        for part, mine in zip(parts, found, strict=True):
+            if part.covers(manifest):
+                mine.append(manifest)
+                break
+        else:
+            rest.append(manifest)
+    return found, rest
+
+
+def answered(
+    metadata: ice.Metadata, parts: Sequence[IndexPart], manifests: Sequence[Manifest]
+) -> tuple[list[list[Manifest]], list[Manifest]]:
+    """As :func:`covered`, of manifests whose partitions have types that are known."""
+    known = metadata.partition_types() if parts else {}
+    found, rest = covered(parts, [item for item in manifests if item.spec_id in known])
+    return found, [*(item for item in manifests if item.spec_id not in known), *rest]
+
+
+def files_of(
+    metadata: ice.Metadata,
+    parts: Sequence[IndexPart],
+    answering: Sequence[list[Manifest]],
+    pruner: ice.Pruner | None,
+) -> tuple[list[IndexFiles], list[Manifest]]:
+    """Files of the manifests that each part answers for; manifests of parts that are damaged."""
+    found: list[IndexFiles] = []
+    rest: list[Manifest] = []
+    for part, mine in zip(parts, answering, strict=True):
+        if mine:
+            try:
+                found += part.files(mine, metadata, pruner)
+            except (OSError, NimbleError):
+                _parts.forget(part.path)
+                rest += mine
+    return found, rest
+
+
+def indexed_files(
+    metadata: ice.Metadata, snapshot: Snapshot | None, manifests: Sequence[Manifest]
+) -> tuple[list[IndexFiles], list[Manifest]]:
+    """Files of some manifests as far as the index has them, and the manifests that it has not."""
+    parts = parts_of(metadata, snapshot)
+    answering, rest = answered(metadata, parts, manifests)
+    found, unread = files_of(metadata, parts, answering, None)
+    return found, [*rest, *unread]
+
+
+def merged_parts(parts: Sequence[IndexPart], live: Sequence[int], new: int) -> list[bool]:
+    """Which parts are written anew together with new files.
+
+    Args:
+        parts: the largest first.
+        live: files of each part that count.
+        new: files that no part has.
+    """
+    dead = [2 * count < part.file.num_rows for part, count in zip(parts, live, strict=True)]
+    total = new + sum(count for count, is_dead in zip(live, dead, strict=True) if is_dead)
+    left = [i for i, is_dead in enumerate(dead) if not is_dead]
+    merged = tail([live[i] for i in left], total, most=_MOST_PARTS - 1)
+    return [i not in left[: len(left) - merged] for i in range(len(parts))]
+
+
+def tail(sizes: Sequence[int], new: int, most: int) -> int:
+    """How many of the smallest parts are written again together with what is new.
+
+    What is left is several times as large as what comes after it, so that what is added is written
+    a few times before it is as large as the rest.
+
+    Args:
+        sizes: descending.
+        most: parts that may be left.
+    """
+    merged = 0
+    while merged < len(sizes):
+        smallest = sizes[len(sizes) - merged - 1]
+        if smallest >= _RATIO * new and len(sizes) - merged <= most:
+            break
+        new += smallest
+        merged += 1
+    return merged
+
+
+def stored_bytes_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
+    """Bytes of an index."""
+    total = 0
+    for path in paths_of(metadata, snapshot):
+        with contextlib.suppress(OSError):
+            total += os.stat(readable_path(path)).st_size
+    return total

@@ -1,0 +1,267 @@
+"""Files of a table as text: what processes tell each other of them, without pickles.
+
+Whoever writes files describes them to the process that commits; whoever plans a snapshot describes
+its files to the processes that read them. Those need neither the catalog nor the metadata.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, cast, get_args
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.files.bounds import FileBounds
+from nimblepy.schema.types import pack_sort_keys, unpack_sort_keys
+from nimblepy.table.base.model import (
+    FILE_FORMATS,
+    Content,
+    DataFile,
+    FileCubes,
+    Metrics,
+    PartitionField,
+)
+from nimblepy.table.reading.members import Member, MemberRows, Reading, member_of
+
+_COUNTS = ("values", "nulls", "nans", "column_bytes")
+_BOUNDS = ("lower", "upper")
+
+
+def files_as_text(files: Sequence[DataFile]) -> str:
+    """Files with all that manifests say of them."""
+    return json.dumps(
+        [
+            _plain_file(file)
+            | _plain_metrics(file.metrics)
+            | {"cubes": None if file.cubes is None else file.cubes.to_json()}
+            for file in files
+        ]
+    )
+
+
+def files_of_text(text: str) -> list[DataFile]:
+    """The files of :func:`files_as_text`.
+
+    Raises:
+        InvalidArgumentError: the text is none of its results.
+    """
+    try:
+        return [
+            replace(
+                _file(item, _metrics(item)),
+                cubes=None if item["cubes"] is None else FileCubes.from_json(item["cubes"]),
+            )
+            for item in json.loads(text)
+        ]
+    except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+        raise InvalidArgumentError(f"description of files: {error!r}") from error
+
+
+def _plain_file(file: DataFile) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "format": file.format,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "content": file.content,
+        "spec": file.spec_id,
+        "partition": [_plain_value(value) for value in file.partition],
+        "order": file.sort_order_id,
+    }
+
+
+def _plain_metrics(metrics: Metrics) -> dict[str, Any]:
+    counts: dict[str, Any] = {
+        name: {str(k): int(v) for k, v in getattr(metrics, name).items()} for name in _COUNTS
+    }
+    for name in _BOUNDS:
+        counts[name] = {str(k): _text(v) for k, v in getattr(metrics, name).items()}
+    return counts
+
+
+def _file(item: Mapping[str, Any], metrics: Metrics) -> DataFile:
+    if item["format"] not in FILE_FORMATS.values() or item["content"] not in get_args(Content):
+        raise ValueError(f"{item['content']} in {item['format']}")
+    rows, size = int(item["rows"]), int(item["bytes"])
+    if rows < 0 or size < 0:
+        raise ValueError(f"{rows} rows, {size} bytes")
+    order = item["order"]
+    return DataFile(
+        path=str(item["path"]),
+        format=str(item["format"]),
+        rows=rows,
+        bytes=size,
+        content=cast(Content, item["content"]),
+        spec_id=int(item["spec"]),
+        partition=tuple(_value(value) for value in item["partition"]),
+        metrics=metrics,
+        sort_order_id=None if order is None else int(order),
+    )
+
+
+def _metrics(item: Mapping[str, Any]) -> Metrics:
+    found: dict[str, Any] = {
+        name: {int(k): int(v) for k, v in item[name].items()} for name in _COUNTS
+    }
+    for name in _BOUNDS:
+        found[name] = {int(k): _octets(v) for k, v in item[name].items()}
+    return Metrics(**found)
+
+
+def _plain_value(value: Any) -> Any:
+    """The value of a partition field; what JSON has not, as a list of its kind and a text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, bytes):
+        return ["bytes", _text(value)]
+    if isinstance(value, Decimal):
+        return ["decimal", str(value)]
+    if isinstance(value, uuid.UUID):
+        return ["uuid", value.hex]
+    if isinstance(value, float):
+        return ["float", value.hex()]
+    raise InvalidArgumentError(f"partition value {value!r}: {type(value).__name__} has no text")
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {
+    "bytes": lambda text: _octets(text),
+    "decimal": Decimal,
+    "uuid": lambda text: uuid.UUID(hex=text),
+    "float": float.fromhex,
+}
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        kind, text = plain
+        return _KINDS[kind](text)
+    if plain is not None and not isinstance(plain, (bool, int, str)):
+        raise TypeError(f"partition value {plain!r}")
+    return plain
+
+
+def _text(octets: bytes) -> str:
+    return base64.b64encode(octets).decode()
+
+
+def _octets(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+class ShippedRows(MemberRows):
+    """Rows of files that another process has planned."""
+
+    def __init__(
+        self, reading: Reading, members: Sequence[Member], bounds: FileBounds | None
+    ) -> None:
+        super().__init__(reading)
+        self._members = members
+        self.bounds = bounds
+
+    @property
+    def members(self) -> Sequence[Member]:
+        return self._members
+
+
+def rows_as_text(rows: MemberRows) -> str:
+    """Which files have rows, and how they are read. Cost: the snapshot is planned."""
+    reading = rows.reading
+    deletes: dict[str, int] = {}
+    described: list[dict[str, Any]] = []
+    for member in rows.members:
+        for file in member.deletes:
+            if file.path not in deletes:
+                deletes[file.path] = len(described)
+                described.append(_plain_file(file))
+    files = [
+        _plain_file(member.file) | {"deletes": [deletes[file.path] for file in member.deletes]}
+        for member in rows.members
+    ]
+    specs = {member.file.spec_id for member in rows.members}
+    ends = None if rows.bounds is None else [keys.to_pylist() for keys in rows.bounds.keys]
+    return json.dumps(
+        {
+            "name": reading.name,
+            "schema": _text(reading.schema.serialize()),
+            "cluster_by": pack_sort_keys(reading.cluster_by),
+            "primary_key": list(reading.primary_key),
+            "defaults": _packed_defaults(reading.defaults),
+            "names": [[list(path), number] for path, number in reading.names.items()],
+            "specs": {
+                str(number): [
+                    [item.source_id, item.field_id, item.name, item.transform]
+                    for item in reading.specs(number)
+                ]
+                for number in sorted(specs)
+            },
+            "files": files,
+            "deletes": described,
+            "bounds": None if ends is None else [[_text(key) for key in keys] for keys in ends],
+        }
+    )
+
+
+def rows_of_text(text: str) -> ShippedRows:
+    """The rows of :func:`rows_as_text`; no file is opened.
+
+    Raises:
+        InvalidArgumentError: the text is none of its results.
+    """
+    try:
+        found = json.loads(text)
+        specs = {
+            int(number): [
+                PartitionField(
+                    source_id=int(source), field_id=int(number_), name=str(name), transform=str(how)
+                )
+                for source, number_, name, how in items
+            ]
+            for number, items in found["specs"].items()
+        }
+        reading = Reading(
+            name=str(found["name"]),
+            schema=pa.ipc.read_schema(pa.py_buffer(_octets(found["schema"]))),
+            cluster_by=unpack_sort_keys(found["cluster_by"]),
+            primary_key=tuple(map(str, found["primary_key"])),
+            defaults=_unpacked_defaults(found["defaults"]),
+            specs=specs.__getitem__,
+            names={tuple(map(str, path)): int(number) for path, number in found["names"]},
+        )
+        deletes = [_file(item, Metrics()) for item in found["deletes"]]
+        members = [
+            member_of(_file(item, Metrics()), [deletes[int(at)] for at in item["deletes"]])
+            for item in found["files"]
+        ]
+        bounds = None
+        if found["bounds"] is not None:
+            lower, upper = ([_octets(key) for key in keys] for keys in found["bounds"])
+            if not len(lower) == len(upper) == len(members):
+                raise ValueError("bounds of other files")
+            bounds = FileBounds(pa.array(lower, pa.binary()), pa.array(upper, pa.binary()))
+    except (LookupError, AttributeError, TypeError, ValueError, pa.ArrowException) as error:
+        raise InvalidArgumentError(f"description of a table's files: {error!r}") from error
+    return ShippedRows(reading, members, bounds)
+
+
+def _packed_defaults(defaults: Mapping[int, pa.Scalar]) -> str | None:
+    if not defaults:
+        return None
+    arrays = [pa.array([value.as_py()], value.type) for value in defaults.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[str(number) for number in defaults])
+    return _text(batch.schema.serialize()) + " " + _text(batch.serialize())
+
+
+def _unpacked_defaults(text: str | None) -> dict[int, pa.Scalar]:
+    if text is None:
+        return {}
+    schema_text, batch_text = text.split(" ")
+    schema = pa.ipc.read_schema(pa.py_buffer(_octets(schema_text)))
+    batch = pa.ipc.read_record_batch(pa.py_buffer(_octets(batch_text)), schema)
+    batch.validate(full=True)
+    return {int(name): batch.column(i)[0] for i, name in enumerate(schema.names)}

@@ -1,0 +1,1 @@
+"""What keeps a table fast and small: compaction, manifests, layouts, expiry, orphans, health."""

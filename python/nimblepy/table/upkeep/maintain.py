@@ -1,0 +1,382 @@
+"""Keeping a table small: old snapshots, files that nothing names, and a census of all files."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.io.location import is_uri, locate
+from nimblepy.io.log import logger
+from nimblepy.rows.arguments import at_least
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import Reference, Snapshot
+from nimblepy.table.base.places import readable_path, remove_file
+from nimblepy.table.upkeep.reachable import reachable_by_kind, reachable_files, unreachable
+from nimblepy.table.writing.settings import MAX_AGE, MIN_SNAPSHOTS, number_property
+
+_log = logger(__name__)
+
+Age = datetime.timedelta | datetime.datetime
+
+_DEFAULT_AGE = datetime.timedelta(days=5)
+# Snapshots that commits leave, and how many more there may be before they go, at once.
+KEPT_SNAPSHOTS = 100
+_AT_ONCE = 20
+# Younger ones stay, for what is still reading them; but no more than that many.
+YOUNG = datetime.timedelta(hours=1)
+_MOST_SNAPSHOTS = 500
+# Files that are removed at the same time, how often each is tried, and the first wait in seconds.
+_REMOVED_AT_ONCE = 16
+_TRIES = 3
+# Orphans that are removed before the table is asked again whether it has got one of them.
+_ASKED_AT_ONCE = 256
+_WAIT = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What was removed of a table's past, or would be.
+
+    Attributes:
+        snapshots: ids of snapshots that are forgotten.
+        files: paths of files that are removed.
+        bytes: of these files.
+    """
+
+    snapshots: tuple[int, ...] = ()
+    files: tuple[str, ...] = ()
+    bytes: int = 0
+
+
+def instant_ms(age: Age, what: str) -> int:
+    """The instant that an age or an aware datetime means, in milliseconds since 1970."""
+    if isinstance(age, datetime.timedelta):
+        if age < datetime.timedelta(0):
+            raise InvalidArgumentError(f"{what}: an age below zero: {age}")
+        return int((time.time() - age.total_seconds()) * 1000)
+    if isinstance(age, datetime.datetime):
+        if age.tzinfo is None:
+            raise InvalidArgumentError(
+                f"{what}: {age} has no time zone; give it one, as in datetime(..., tzinfo=UTC)"
+            )
+        return int(age.timestamp() * 1000)
+    raise InvalidArgumentError(
+        f"{what}: expected a datetime with a zone, or a timedelta for an age, got {age!r}"
+    )
+
+
+def expire(
+    metadata: ice.Metadata,
+    reload: Callable[[], ice.Metadata],
+    keep: int | None,
+    older_than: Age | None,
+    *,
+    dry_run: bool = False,
+) -> Removal:
+    """Forgets snapshots, and removes the files that only they name."""
+    while True:
+        gone = _expired(metadata, keep, older_than)
+        if not gone:
+            return Removal()
+        if dry_run:
+            return _described(unreachable(metadata, metadata, gone), gone)
+        try:
+            after = ice.remove_snapshots(metadata, gone)
+        except ice.SwapLost:
+            metadata = reload()
+            continue
+        # What was committed meanwhile may name files of before, but none of these.
+        return _removed(unreachable(metadata, after, gone), gone)
+
+
+def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -> list[int]:
+    properties = metadata.properties
+    wanted = 1 if keep is None else at_least("keep", keep, 1)
+    age: Age = older_than if older_than is not None else _DEFAULT_AGE
+    latest = instant_ms(age, "older_than")
+    if older_than is None and keep is not None:
+        latest = 1 << 62
+    now = int(time.time() * 1000)
+    least = number_property(properties, MIN_SNAPSHOTS, 1)
+    longest = number_property(properties, MAX_AGE, None)
+
+    def limit(age_ms: int | None) -> int:
+        return latest if age_ms is None else min(latest, now - age_ms)
+
+    kept: set[int] = set()
+    judged: set[int] = set()  # of branches, which may say how long theirs stay
+    for name, reference in metadata.references.items():
+        head = metadata.snapshot(reference.snapshot)
+        if head is None or _is_over(name, reference, head, now):
+            continue
+        if reference.kind == "tag":
+            kept.add(head.id)
+            continue
+        ours = least if reference.least_snapshots is None else reference.least_snapshots
+        since = limit(longest if reference.snapshot_age_ms is None else reference.snapshot_age_ms)
+        for i, snapshot in enumerate(metadata.ancestors(head)):
+            judged.add(snapshot.id)
+            if i < max(wanted, ours) or snapshot.timestamp_ms >= since:
+                kept.add(snapshot.id)
+    return [
+        snapshot.id
+        for snapshot in metadata.snapshots
+        if snapshot.id not in kept
+        and (snapshot.id in judged or snapshot.timestamp_ms < limit(longest))
+    ]
+
+
+def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
+    """Whether a tag or branch has been there for as long as it was to be."""
+    age = reference.age_ms
+    return age is not None and name != ice.MAIN and now - head.timestamp_ms > age
+
+
+def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
+    """Keeps the history of a table short, so that commits stay cheap; the young stay for readers.
+
+    A failure is logged, and no concern of the commit that it comes after, whose caller would make
+    it again: files that are left are orphans.
+    """
+    keep, older_than = _by_default(metadata)
+    if keep is None:
+        return metadata
+    try:
+        if expire(metadata, reload, keep, older_than).snapshots:
+            newest = reload()
+            if newest.head() == metadata.head():
+                return newest
+    except Exception as error:
+        _log.warning("%s: old snapshots were not expired: %s", ".".join(metadata.name), error)
+    return metadata
+
+
+def _by_default(metadata: ice.Metadata) -> tuple[int | None, Age | None]:
+    """What :func:`expire` is told after a commit; no number: there is nothing to expire yet."""
+    snapshots = metadata.snapshots
+    if len(snapshots) >= _MOST_SNAPSHOTS + _AT_ONCE:
+        return _MOST_SNAPSHOTS, None
+    return (KEPT_SNAPSHOTS, YOUNG) if superfluous(metadata) >= _AT_ONCE else (None, None)
+
+
+def superfluous(metadata: ice.Metadata) -> int:
+    """Snapshots beyond the newest that commits leave, without young ones."""
+    limit = instant_ms(YOUNG, "older_than")
+    older = metadata.snapshots[:-KEPT_SNAPSHOTS]
+    return sum(snapshot.timestamp_ms < limit for snapshot in older)
+
+
+def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
+    files = tuple(map(readable_path, paths))
+    size = sum(_size(path) or 0 for path in files)
+    return Removal(snapshots=tuple(snapshots), files=files, bytes=size)
+
+
+def _removed(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
+    """Removes files, some at a time.
+
+    Raises:
+        OSError: some cannot be removed; all others are.
+    """
+    done = _described(paths, snapshots)
+    outcomes = _remove_all(done.files, None)
+    _raise_first([item for item in outcomes if isinstance(item, OSError)], len(done.files))
+    _log.info("removed %d snapshots, %d files", len(done.snapshots), len(done.files))
+    return done
+
+
+def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSError]:
+    """Removes files, some at a time: of each whether it was, or why not.
+
+    Args:
+        limit_ms: one that was changed after this instant stays.
+    """
+    with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
+        return list(pool.map(lambda path: _remove(path, limit_ms), paths))
+
+
+def _raise_first(errors: Sequence[OSError], count: int) -> None:
+    if errors:
+        raise OSError(
+            f"{len(errors)} of {count} files could not be removed, which "
+            f"remove_orphans() finds again: {errors[0]}"
+        ) from errors[0]
+
+
+def _changed_ms(path: str) -> float:
+    return os.stat(path).st_mtime * 1000
+
+
+def _remove(path: str, limit_ms: int | None) -> bool | OSError:
+    for attempt in range(_TRIES):
+        try:
+            # Right before: it may have become part of the table since it was listed.
+            if limit_ms is not None and not is_uri(path) and _changed_ms(path) > limit_ms:
+                return False
+            remove_file(path)
+            break
+        except FileNotFoundError:
+            break
+        except OSError as error:
+            if attempt == _TRIES - 1:
+                return error
+            time.sleep(_WAIT * 2**attempt)
+    return True
+
+
+def _size(path: str) -> int | None:
+    place = locate(readable_path(path))
+    try:
+        return os.stat(place.path).st_size if place.is_local else None
+    except FileNotFoundError:
+        return None
+
+
+def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run: bool) -> Removal:
+    """Removes files below the table's location that no snapshot names."""
+    limit = instant_ms(older_than, "older_than")
+    # Listed first: what is committed after that is not in the list.
+    there = _files_below(reload().location)
+    named = _Named(there)
+    named.learn(reload())
+    sizes = {
+        path: size
+        for path, size, changed in there
+        if changed * 1000 <= limit and not named.has(path)
+    }
+    if dry_run:
+        return Removal(files=tuple(sizes), bytes=sum(sizes.values()))
+    # A commit may have made old files part of the table meanwhile. So before some are removed the
+    # table is asked again, and each file whether it is still old: `add_files` makes its own young.
+    done: list[str] = []
+    errors: list[OSError] = []
+    orphans = list(sizes)
+    for first in range(0, len(orphans), _ASKED_AT_ONCE):
+        named.learn(reload())
+        some = [path for path in orphans[first : first + _ASKED_AT_ONCE] if not named.has(path)]
+        outcomes = _remove_all(some, limit)
+        done += [path for path, outcome in zip(some, outcomes, strict=True) if outcome is True]
+        errors += [outcome for outcome in outcomes if isinstance(outcome, OSError)]
+    _raise_first(errors, len(sizes))
+    return Removal(files=tuple(done), bytes=sum(sizes[path] for path in done))
+
+
+class _Named:
+    """Which files of a listing the metadata of a table names, through symbolic links too."""
+
+    def __init__(self, listing: Iterable[tuple[str, int, float]]) -> None:
+        self._listed = pa.array([path for path, _, _ in listing], pa.string())
+        self._known: set[int] = set()
+        self._metadata_file = ""
+        self._paths: set[str] = set()
+        # Where the links among the files lead, and those that are named by other paths.
+        self._real: set[str] = {
+            os.path.realpath(path) for path, _, _ in listing if os.path.islink(path)
+        }
+
+    def learn(self, metadata: ice.Metadata) -> None:
+        """Adds what a version of the table names. Cost: reads what the last one did not name."""
+        if metadata.metadata_file == self._metadata_file:
+            return
+        for locations in reachable_files(metadata, self._known):
+            paths = pa.array([_absolute(location) for location in locations.to_pylist()])
+            listed = pc.is_in(paths, value_set=self._listed) if len(paths) else pa.array([])
+            self._paths.update(paths.filter(listed).to_pylist() if len(paths) else ())
+            others = paths.filter(pc.invert(listed)).to_pylist() if len(paths) else ()
+            self._real.update(map(_real, others))
+        self._known.update(snapshot.id for snapshot in metadata.snapshots)
+        self._metadata_file = metadata.metadata_file
+
+    def has(self, path: str) -> bool:
+        return path in self._paths or (bool(self._real) and _real(path) in self._real)
+
+
+def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
+    """Every file below the location, and every one that a snapshot names."""
+    there = {path: size for path, size, _ in _files_below(reload().location)}
+    rows: list[dict[str, object]] = []
+    for kind, files in reachable_by_kind(reload()).items():
+        for location, snapshots in files.items():
+            path = _absolute(location)
+            size = there.pop(path, None)
+            rows.append(
+                {
+                    "path": path,
+                    "bytes": _size(path) if size is None else size,
+                    "kind": kind,
+                    "reachable": True,
+                    "snapshots": snapshots,
+                }
+            )
+    for path, size in there.items():
+        rows.append(
+            {
+                "path": path,
+                "bytes": size,
+                "kind": _kind_of(path),
+                "reachable": False,
+                "snapshots": [],
+            }
+        )
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["path"])), schema=_CENSUS)
+
+
+_CENSUS = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("reachable", pa.bool_(), nullable=False),
+        pa.field("snapshots", pa.list_(pa.int64()), nullable=False),
+    ]
+)
+
+
+def _kind_of(path: str) -> str:
+    name = os.path.basename(path)
+    if name.endswith(".metadata.json"):
+        return "metadata"
+    if name.startswith("plan-"):
+        return "plan index"
+    if name.endswith(".avro"):
+        return "manifest list" if name.startswith("snap-") else "manifest"
+    if name.endswith(".puffin"):
+        return "cubes"
+    return "deletes" if name.startswith("deletes-") else "data"
+
+
+def _absolute(location: str) -> str:
+    path = readable_path(location)
+    return os.path.abspath(path) if locate(path).is_local else path
+
+
+def _real(path: str) -> str:
+    """A path or URI as it is called only once: a local file may be named through symbolic links."""
+    return path if is_uri(path) else os.path.realpath(path)
+
+
+def _files_below(location: str) -> list[tuple[str, int, float]]:
+    """(path, bytes, seconds since 1970 of the last change) of all files of a table."""
+    root = readable_path(location)
+    place = locate(root)
+    if not place.is_local:
+        below = root.rstrip("/")
+        return [(f"{below}/{name}", size, changed) for name, size, changed in place.files()]
+    found = []
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(os.path.abspath(folder), name)
+            try:
+                facts = os.stat(path)
+            except FileNotFoundError:
+                continue
+            found.append((path, facts.st_size, facts.st_mtime))
+    return found

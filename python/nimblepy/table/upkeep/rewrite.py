@@ -1,0 +1,284 @@
+"""Rewriting manifests: few, each of neighbouring partitions, with a plan index over all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import PLAN_INDEX, Manifest, Snapshot
+from nimblepy.table.base.places import remove_file
+from nimblepy.table.iceberg.manifests import Numbers
+from nimblepy.table.reading import plan_index
+from nimblepy.table.reading.plan import decoded
+from nimblepy.table.reading.plan_index import (
+    Layout,
+    clustered,
+    index_rows,
+    layout_of,
+    tail,
+    write_index,
+)
+from nimblepy.table.writing.commit import Change, run
+
+# Entries of a manifest: most of them, and what is worth being left as it is.
+MOST_ENTRIES = 4096
+_ENOUGH = MOST_ENTRIES // 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestRewrite:
+    """What a rewrite of manifests did.
+
+    Attributes:
+        snapshot: the snapshot that it made; the one that was there where nothing was to be done.
+        manifests_before, manifests_after: of data files, in the snapshots before and after.
+        rewritten: manifests that were replaced.
+        files: data files that the plan index describes.
+        retries: how often another commit was first.
+        seconds: from the call to the end of the commit.
+    """
+
+    snapshot: int | None
+    manifests_before: int = 0
+    manifests_after: int = 0
+    rewritten: int = 0
+    files: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+
+
+def rewrite_manifests(
+    metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
+) -> tuple[ice.Metadata, ManifestRewrite]:
+    """See :meth:`nimblepy.table.table.Table.rewrite_manifests`."""
+    begin = time.perf_counter()
+    change = _Rewrite()
+    done = run(change, metadata, reload) if change.plan(metadata) else None
+    head = metadata.head()
+    if done is None:
+        snapshot = None if head is None else head.id
+        return metadata, ManifestRewrite(
+            snapshot=snapshot,
+            manifests_before=change.before,
+            manifests_after=change.before,
+            seconds=time.perf_counter() - begin,
+        )
+    newest, retries = done
+    return newest, ManifestRewrite(
+        snapshot=change.commit.snapshot,
+        manifests_before=change.before,
+        manifests_after=change.before - len(change.commit.replaced) + len(change.commit.made),
+        rewritten=len(change.commit.replaced),
+        files=change.files,
+        retries=retries,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+class _Rewrite(Change):
+    """Manifests that are replaced by others with the same files, and the index over all."""
+
+    commit: ice.ManifestsCommit
+
+    def __init__(self) -> None:
+        self.commit = ice.ManifestsCommit("replace")
+        self.before = 0
+        self.files = 0
+        self._part: str | None = None  # of the index, which is new
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        """Writes new manifests and the index; false: all is well as it is."""
+        self.commit = ice.ManifestsCommit("replace")
+        head = metadata.head()
+        if head is None:
+            return False
+        known = metadata.partition_types()
+        manifests = [
+            item for item in metadata.manifests(head) if item.files and not item.deletes
+        ]  # fmt: skip
+        self.before = len(manifests)
+        bad = _to_rewrite(manifests, metadata)
+        parts = plan_index.parts_of(metadata, head)
+        there = [item for item in manifests if item.spec_id in known]
+        _, beside = plan_index.covered(parts, there)
+        if not bad and (not beside or len(manifests) < 2):
+            return False
+        layout = layout_of(metadata)
+        self.commit.replaced = {item.path for item in bad}
+        try:
+            made = self._write_manifests(metadata, layout, bad)
+            kept = [item for item in there if item.path not in self.commit.replaced]
+            answering, beside = plan_index.covered(parts, kept)
+            live = [sum(item.files for item in mine) for mine in answering]
+            new = sum(rows.num_rows for rows in made) + sum(item.files for item in beside)
+            again = plan_index.merged_parts(parts, live, new)
+            self.files = new + sum(live)
+            for mine, merged in zip(answering, again, strict=True):
+                beside += mine if merged else []
+            tables = [*made, *_kept_rows(metadata, head, layout, beside, len(made))]
+            rows = pa.concat_tables(tables).combine_chunks()
+            self._part = write_index(metadata, layout, rows, [*self.commit.made, *beside])
+            left = [part.path for part, merged in zip(parts, again, strict=True) if not merged]
+        except BaseException:
+            self.commit.abandon(metadata)
+            raise
+        self.commit.summary = {
+            "engine-name": "nimblepy",
+            "nimblepy.user": ice.who(),
+            "manifests-created": str(len(self.commit.made)),
+            "manifests-replaced": str(len(bad)),
+            "manifests-kept": str(len(manifests) - len(bad)),
+            PLAN_INDEX: plan_index.summary_of([*left, self._part]),
+        }
+        return True
+
+    def _write_manifests(
+        self, metadata: ice.Metadata, layout: Layout, bad: list[Manifest]
+    ) -> list[pa.Table]:
+        """Rows of the index for each new manifest, in their order."""
+        found: list[pa.Table] = []
+        for spec_id in sorted({item.spec_id for item in bad}):
+            parts, entries = [], []
+            for manifest in bad:
+                if manifest.spec_id == spec_id:
+                    files, encoded = metadata.encoded_entries(manifest)
+                    parts.append(index_rows(files, layout))
+                    entries += encoded
+            rows = pa.concat_tables(parts).combine_chunks()
+            order = clustered(rows, layout)
+            rows, places = rows.take(order), order.to_numpy()
+            names = [f"p{number}" for number, _ in layout.partitions[spec_id]]
+            for first, last in _cuts(_changes(rows, names), rows.num_rows):
+                mine = rows.slice(first, last - first)
+                self.commit.write(
+                    metadata,
+                    spec_id,
+                    [entries[place] for place in places[first:last]],
+                    partitions=_partitions(mine, layout, spec_id),
+                    rows=pc.sum(mine.column("rows")).as_py(),
+                    sequence=pc.min(mine.column("sequence")).as_py(),
+                )
+                number = pa.array(np.full(last - first, len(found), np.int32))
+                found.append(mine.append_column("manifest", number))
+        return found
+
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        head = newest.head()
+        there = set() if head is None else {item.path for item in newest.manifests(head)}
+        if self.commit.replaced <= there:
+            # Files that were added since are in manifests of their own. So it always is where an
+            # attempt is in doubt: the head is still that of the base.
+            return True
+        self.commit.abandon(newest)
+        self.discard()
+        return self.plan(newest)
+
+    def discard(self) -> None:
+        if self._part is not None and not self.commit.doubtful:
+            with contextlib.suppress(OSError):
+                remove_file(self._part)
+
+
+def _kept_rows(
+    metadata: ice.Metadata,
+    head: Snapshot,
+    layout: Layout,
+    kept: list[Manifest],
+    first: int,
+) -> list[pa.Table]:
+    """Rows of the index for manifests that stay, which are counted from ``first``."""
+    numbers = {item.path: first + i for i, item in enumerate(kept)}
+    found = []
+    parts, rest = plan_index.indexed_files(metadata, head, kept)
+    for part in parts:
+        new = np.array([numbers.get(path, -1) for path in part.manifest_paths], dtype=np.int32)
+        mine = new[part.manifest_numbers]
+        found.append(index_rows(part, layout).append_column("manifest", pa.array(mine)))
+    for item in rest:
+        rows = index_rows(decoded(metadata, item), layout)
+        mine = np.full(rows.num_rows, numbers[item.path], np.int32)
+        found.append(rows.append_column("manifest", pa.array(mine)))
+    return found
+
+
+def _to_rewrite(manifests: list[Manifest], metadata: ice.Metadata) -> list[Manifest]:
+    """Those that are small, next to each other, or have partitions that others have as well."""
+    kinds = metadata.partition_types()
+    found: list[Manifest] = []
+    for spec_id, fields in kinds.items():
+        mine = [item for item in manifests if item.spec_id == spec_id]
+        little = [item for item in mine if item.files < _ENOUGH]
+        little.sort(key=lambda item: -item.files)
+        merged = tail([item.files for item in little[:-1]], little[-1].files, 4) if little else 0
+        small = {item.path for item in little[-1 - merged :]}
+        if len(small) == 1 and len(mine) == 1:
+            small = set()
+        shared = _overlapping(mine, metadata) if fields else set()
+        bad = [item for item in mine if item.path in small or item.path in shared]
+        # One small one beside others that are well is the rest of the last rewrite.
+        found += bad if len(bad) > 1 else []
+    return found
+
+
+def _overlapping(manifests: list[Manifest], metadata: ice.Metadata) -> set[str]:
+    """Paths of those that share more than the end of their range with another."""
+    ends = []
+    for item in manifests:
+        lower, upper = metadata.first_partition_range(item)
+        if lower is None or upper is None:
+            continue
+        ends.append((lower, upper, item.path))
+    ends.sort(key=lambda end: (end[0], end[1]))
+    found: set[str] = set()
+    reach: Any = None
+    holder = ""
+    for lower, upper, path in ends:
+        if reach is not None and lower < reach:
+            found |= {path, holder}
+        if reach is None or upper > reach:
+            reach, holder = upper, path
+    return found
+
+
+def _changes(rows: pa.Table, names: list[str]) -> Numbers:
+    """Rows at which another partition begins; the rows are ordered by partition."""
+    changed = np.zeros(rows.num_rows, dtype=np.bool_)
+    for name in names:
+        column = rows.column(name).combine_chunks().dictionary_encode("encode")
+        codes = column.indices.to_numpy(zero_copy_only=False)
+        changed[1:] |= codes[1:] != codes[:-1]
+    return np.flatnonzero(changed)
+
+
+def _cuts(changes: Numbers, count: int) -> list[tuple[int, int]]:
+    """Ranges of rows for manifests: cut between partitions where that leaves them large enough."""
+    found = []
+    begin = 0
+    while begin < count:
+        end = min(begin + MOST_ENTRIES, count)
+        if end < count:
+            at = int(np.searchsorted(changes, end, side="right")) - 1
+            if at >= 0 and changes[at] - begin >= MOST_ENTRIES // 2:
+                end = int(changes[at])
+        found.append((begin, end))
+        begin = end
+    return found
+
+
+def _partitions(rows: pa.Table, layout: Layout, spec_id: int) -> list[tuple[Any, ...]]:
+    """Partitions that occur, as Iceberg keeps their values in memory."""
+    fields = layout.partitions[spec_id]
+    if not fields:
+        return []
+    names = [f"p{number}" for number, _ in fields]
+    unique = rows.select(names).group_by(names).aggregate([]).to_pylist()
+    kinds = [kind for _, kind in fields]
+    return [tuple(map(plan_index.python_value, row.values(), kinds)) for row in unique]

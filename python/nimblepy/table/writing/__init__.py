@@ -1,0 +1,1 @@
+"""From rows to files, and the attempts of a commit."""

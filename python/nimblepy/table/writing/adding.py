@@ -1,0 +1,166 @@
+"""Files that exist, described so that a table can have them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
+from nimblepy.file.open import open as open_file
+from nimblepy.files.mapped import MappedRows
+from nimblepy.files.parquet_rows import ParquetRows
+from nimblepy.io.location import is_uri, locate
+from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.request import Where
+from nimblepy.schema.field_ids import (
+    field_id_at,
+    field_id_of,
+    has_field_ids,
+    with_field_ids,
+)
+from nimblepy.table.base.model import FILE_FORMATS, DataFile, DataFormat
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.base.types import Conformer
+from nimblepy.table.writing.metrics import MetricsCollector
+from nimblepy.table.writing.write import Target, partition_of
+
+_BATCH_ROWS = 1 << 17
+
+
+def describe_files(
+    paths: Sequence[str],
+    target: Target,
+    names: Mapping[tuple[str, ...], int],
+    defaults: Mapping[int, pa.Scalar],
+) -> list[DataFile]:
+    """Files as a manifest lists them.
+
+    Args:
+        names: field ids by path, for files that have none.
+        defaults: what columns are read as in files that do not have them, by field id.
+
+    Raises:
+        InvalidArgumentError: a file cannot be one of the table; the message says why.
+    """
+    found = [path for item in paths for path in _listed(item)]
+    if not found:
+        raise InvalidArgumentError(f"add_files: no nimble or Parquet file in {paths}")
+    twice = next((path for path in found if found.count(path) > 1), None)
+    if twice is not None:
+        raise InvalidArgumentError(f"add_files: {twice} is given twice")
+    _make_young(found, target.location)
+    files = [_describe(path, target, names, defaults) for path in found]
+    _warn_of_other_tables(found, target.location)
+    return [file for file in files if file.rows]
+
+
+def _make_young(paths: Sequence[str], location: str) -> None:
+    """Files that lie in the table's own directory are no orphans for anybody who looks now.
+
+    Until the commit they are named by nothing, and they may be as old as what is removed.
+    """
+    own = os.path.realpath(readable_path(location))
+    for path in paths:
+        local = os.path.realpath(readable_path(path))
+        if local.startswith(own + os.sep):
+            with contextlib.suppress(OSError):  # one that is not there is reported when it is read
+                os.utime(local)
+
+
+def _warn_of_other_tables(paths: Sequence[str], location: str) -> None:
+    """A file of another table is removed when one of both expires it."""
+    own = os.path.realpath(readable_path(location))
+    seen: set[str] = set()
+    for path in paths:
+        place = locate(path)
+        folder = os.path.dirname(place.path)
+        while place.is_local and folder not in seen and folder != os.path.dirname(folder):
+            seen.add(folder)
+            metadata = os.path.join(folder, "metadata")
+            if os.path.isdir(metadata) and os.path.realpath(folder) != own:
+                if any(name.endswith(".metadata.json") for name in os.listdir(metadata)):
+                    warnings.warn(
+                        f"add_files: {path} lies in the table at {folder}; when either table "
+                        "expires it, the other loses it: add a copy, or drop one of the tables "
+                        "without purge",
+                        UserWarning,
+                        stacklevel=4,
+                    )
+                break
+            folder = os.path.dirname(folder)
+
+
+def _listed(path: str) -> Iterator[str]:
+    place = locate(path)
+    if not place.is_directory():
+        yield path if is_uri(path) else os.path.realpath(path)
+        return
+    for name in place.names():
+        if name.endswith((".nimble", ".parquet")):
+            inside = f"{path.rstrip('/')}/{name}"
+            yield inside if is_uri(path) else os.path.realpath(inside)
+
+
+def _describe(
+    path: str,
+    target: Target,
+    names: Mapping[tuple[str, ...], int],
+    defaults: Mapping[int, pa.Scalar],
+) -> DataFile:
+    def missing(field: pa.Field, place: str) -> pa.Scalar:
+        number = field_id_of(field)
+        known = None if number is None else defaults.get(number)
+        return pa.scalar(None, field.type) if known is None else known
+
+    kind: DataFormat = "parquet" if path.endswith(".parquet") else "nimble"
+    source: FixedRows
+    try:
+        source = ParquetRows(path) if kind == "parquet" else open_file(path)
+    except CorruptFileError as error:
+        raise InvalidArgumentError(f"add_files: {error}") from error
+    with source:
+        have = source.schema
+        if not has_field_ids(have):
+            have = with_field_ids(have, names)
+        try:
+            Conformer(source.schema, target.schema)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"add_files: {path}: {error}") from error
+        for field in have:
+            number, wanted = field_id_of(field), field_id_at(target.schema, (field.name,))
+            if number != wanted:
+                raise InvalidArgumentError(
+                    f"add_files: {path}: its column {field.name!r} has the field id {number}, the "
+                    f"table's {wanted}: it is a file of another table; append its rows"
+                )
+        rows = MappedRows(source, target.schema, missing=missing, have=have)
+        metrics = MetricsCollector(target.schema)
+        partitions = set()
+        everything = Where(None, rows.all_rows())
+        for batch in rows.filtered(everything, None, batch_rows=_BATCH_ROWS, threads=0):
+            metrics.add(batch)
+            partitions |= partition_of(pa.Table.from_batches([batch]), target)
+            for item, column in zip(target.schema, batch.columns, strict=True):
+                if not item.nullable and column.null_count:
+                    raise InvalidArgumentError(
+                        f"add_files: {path}: column {item.name!r} must have values, and has nulls"
+                    )
+            if len(partitions) > 1:
+                raise InvalidArgumentError(
+                    f"add_files: {path} has rows of more than one partition; append its rows"
+                )
+        place = locate(path)
+        size = os.stat(place.path).st_size if place.is_local else source.size_bytes
+        return DataFile(
+            path=path if is_uri(path) else f"file://{path}",
+            format=FILE_FORMATS[kind],
+            rows=source.num_rows,
+            bytes=size,
+            spec_id=target.spec_id,
+            partition=next(iter(partitions), ()),
+            metrics=metrics.result(),
+        )

@@ -1,0 +1,127 @@
+"""Commits: one compare-and-swap, tried again after what won is looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nimblepy.errors import ConflictError
+from nimblepy.io.log import logger
+from nimblepy.table import iceberg as ice
+
+_log = logger(__name__)
+
+_FIRST_WAIT = 0.005
+_LONGEST_WAIT = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What a change of a table did.
+
+    Attributes:
+        snapshot: the snapshot that it made; the one that was there where nothing was to be done.
+        rows_inserted, rows_updated, rows_deleted: rows of the table, not of files: a row that is
+            moved to a new file is none of them.
+        files_added, files_removed: data files.
+        bytes_written: of the new data files.
+        retries: how often another commit was first.
+        seconds: from the call to the end of the commit.
+    """
+
+    snapshot: int | None
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_written: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+
+
+class Change(ABC):
+    """A change of a table on its way to a commit."""
+
+    commit: ice.SnapshotCommit
+
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        """Whether it has been made before, and is not to be made again."""
+        return False
+
+    @abstractmethod
+    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
+        """Makes the change one of ``newest``; false: nothing is left to be done.
+
+        Raises:
+            ConflictError: what was committed since ``base`` does not allow it.
+        """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Removes the files that were written for it, unless its commit is ``doubtful``."""
+
+
+def run(
+    change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
+) -> tuple[ice.Metadata, int] | None:
+    """Commits a change made for ``metadata``: the new metadata, and how often it lost.
+
+    Raises:
+        ConflictError: it cannot be made any more, or lost every time. Nothing is left behind but
+            what an attempt may name of which the catalog did not say whether it took effect.
+    """
+    retries = 0
+    try:
+        while True:
+            try:
+                return change.commit.attempt(metadata), retries
+            except (ice.SwapLost, ice.FilesGone):
+                retries += 1
+            wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
+            time.sleep(random.uniform(0, wait))
+            # Read once: what landed before it is seen here, and never taken for another's commit.
+            newest = reload()
+            if change.commit.has_landed(metadata, newest):
+                return newest, retries
+            _log.info(
+                "%s: another commit was first, %d times now", ".".join(metadata.name), retries
+            )
+            base = metadata.head(change.commit.branch)
+            if retries >= ice.MOST_ATTEMPTS:
+                winner = newest.head(change.commit.branch)
+                raise ConflictError(
+                    f"{'.'.join(metadata.name)}: {retries} attempts lost to other commits",
+                    kind="attempts",
+                    base=None if base is None else base.id,
+                    winner=None if winner is None else winner.id,
+                )
+            if change.is_done(newest):
+                change.commit.abandon(newest)
+                change.discard()
+                return None
+            if not change.rebase(metadata, newest):
+                change.commit.abandon(newest)
+                return None
+            metadata = newest
+    except ice.NoSuchTable:
+        _give_up(change, metadata, reload)
+        raise ConflictError(f"{'.'.join(metadata.name)}: it was dropped", kind="table") from None
+    except BaseException:
+        _give_up(change, metadata, reload)
+        raise
+
+
+def _give_up(change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> None:
+    """Removes what was written, unless the commit took effect or that cannot be known.
+
+    It cannot where the table is not found: it may have been renamed after the commit.
+    """
+    with contextlib.suppress(Exception):
+        if not change.commit.has_landed(metadata, reload()):
+            change.commit.abandon(metadata)
+            change.discard()

@@ -1,0 +1,234 @@
+"""What a table remembers for its writers, as properties of the table: format, indexes, options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar, cast, get_args
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import SortKey
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.arguments import texts_by_name
+from nimblepy.table.base.model import DataFormat
+from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
+from nimblepy.table.writing.write import Target
+
+_FORMAT = "nimblepy.data-format"
+_INDEXES = "nimblepy.indexes"
+_OPTIONS = "nimblepy.write-options"
+_TARGET = "write.target-file-size-bytes"
+_TARGET_BYTES = 256 << 20
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
+MAX_AGE = "history.expire.max-snapshot-age-ms"
+# Bits for each primary key of a file, so that a file without a key says so at once.
+_BLOOM_BITS = 10.0
+# Properties that are whole numbers, and the least that each may be.
+_NUMBERS = {
+    _TARGET: 1,
+    MIN_SNAPSHOTS: 1,
+    MAX_AGE: 0,
+    "write.metadata.previous-versions-max": 1,
+    "commit.retry.num-retries": 0,
+    "commit.retry.min-wait-ms": 0,
+    "commit.retry.max-wait-ms": 0,
+    "commit.retry.total-timeout-ms": 0,
+    "commit.manifest.target-size-bytes": 1,
+    "commit.manifest.min-count-to-merge": 0,
+}
+# Metadata files that are kept of a table, and many tries of commits beside many writers.
+_DEFAULTS = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.retry.num-retries": "20",
+}
+
+Index = HashIndex | SortedIndex
+D = TypeVar("D")
+
+
+def settings(
+    data_format: DataFormat, options: WriteOptions | None, properties: Mapping[str, str] | None
+) -> dict[str, str]:
+    """The properties of a new table."""
+    found = {**_DEFAULTS, **format_property(data_format)}
+    if options is not None:
+        found[_OPTIONS] = json.dumps(_changed(options))
+    for name, value in texts_by_name(properties or {}, "properties").items():
+        check_property(name, value)
+        found[name] = value
+    return found
+
+
+def check_property(name: object, value: object) -> None:
+    """Refuses properties that are no text, or that nimblepy keeps for itself."""
+    if not isinstance(name, str) or not isinstance(value, str) or not name:
+        raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
+    if name in (_FORMAT, _INDEXES, _OPTIONS, LAYOUT) or name == "format-version":
+        raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
+    if name == ice.NAME_MAPPING:
+        ice.check_name_mapping(value)
+    elif name in _NUMBERS:
+        try:
+            right = int(value) >= _NUMBERS[name]
+        except ValueError:
+            right = False
+        if not right:
+            raise InvalidArgumentError(
+                f"properties: {name}: expected a whole number of at least {_NUMBERS[name]}, "
+                f"got {value!r}"
+            )
+
+
+def number_property(properties: Mapping[str, str], name: str, default: D) -> int | D:
+    """A property that is a whole number; where others wrote nonsense, the default."""
+    try:
+        return max(int(properties[name]), _NUMBERS[name])
+    except (KeyError, ValueError):
+        return default
+
+
+def _changed(options: WriteOptions) -> dict[str, Any]:
+    plain = WriteOptions()
+    found = {item.name: getattr(options, item.name) for item in fields(options)}
+    return {name: value for name, value in found.items() if value != getattr(plain, name)}
+
+
+def index_property(schema: pa.Schema, indexes: Sequence[Index]) -> dict[str, str]:
+    """The property that keeps the indexes of every file, by field id."""
+    if isinstance(indexes, (HashIndex, SortedIndex)):
+        indexes = (indexes,)
+    kept: list[dict[str, Any]] = []
+    for index in indexes:
+        if isinstance(index, HashIndex):
+            kept.append(
+                {
+                    "kind": "hash",
+                    "columns": [_number(schema, name) for name in index.columns],
+                    "load_factor": index.load_factor,
+                    "bloom_bits_per_key": index.bloom_bits_per_key,
+                }
+            )
+        elif isinstance(index, SortedIndex):
+            kept.append(
+                {
+                    "kind": "sorted",
+                    "columns": [
+                        [_number(schema, k.column), k.descending, k.nulls_first]
+                        for k in index.columns
+                    ],
+                }
+            )
+        else:
+            raise InvalidArgumentError(
+                f"indexes: expected nb.HashIndex or nb.SortedIndex, got {index!r}"
+            )
+    return {_INDEXES: json.dumps(kept)} if kept else {}
+
+
+def _number(schema: pa.Schema, name: ColumnName) -> int:
+    return field_id_at(schema, resolve_column(schema, name).path)
+
+
+def _indexes(metadata: ice.Metadata) -> list[Index]:
+    """Those whose columns are all still there."""
+    found: list[Index] = []
+    for item in json.loads(metadata.properties.get(_INDEXES, "[]")):
+        if item["kind"] == "hash":
+            names = [metadata.column_name(number) for number in item["columns"]]
+            if all(names):
+                found.append(
+                    HashIndex(
+                        cast(list[str], names),
+                        load_factor=item["load_factor"],
+                        bloom_bits_per_key=item["bloom_bits_per_key"],
+                    )
+                )
+            continue
+        keys = [(metadata.column_name(n), down, first) for n, down, first in item["columns"]]
+        if all(name for name, _, _ in keys):
+            found.append(
+                SortedIndex(
+                    [
+                        SortKey(cast(str, name), descending=down, nulls_first=first)
+                        for name, down, first in keys
+                    ]
+                )
+            )
+    return found
+
+
+def data_format_of(metadata: ice.Metadata) -> DataFormat:
+    """The format of new files; of tables that others made, Parquet."""
+    found = metadata.properties.get(_FORMAT, "parquet")
+    return "nimble" if found == "nimble" else "parquet"
+
+
+def format_property(data_format: DataFormat) -> dict[str, str]:
+    """The properties by which new files have a format."""
+    if data_format not in get_args(DataFormat):
+        raise InvalidArgumentError(
+            f"data_format: expected 'nimble' or 'parquet', got {data_format!r}"
+        )
+    return {_FORMAT: data_format, "write.format.default": "parquet"}
+
+
+def target_of(metadata: ice.Metadata) -> Target:
+    """What new files of a table are like."""
+    primary, cluster = metadata.primary_key(), tuple(metadata.cluster_by())
+    names = [key.column for key in cluster]
+    indexes = _indexes(metadata)
+    if primary and set(names[: len(primary)]) != set(primary):
+        known = [index.columns for index in indexes if isinstance(index, HashIndex)]
+        if tuple(primary) not in known:
+            indexes.append(HashIndex(primary))
+    stored = json.loads(metadata.properties.get(_OPTIONS, "{}"))
+    layout = layout_of(metadata.properties, metadata.column_name)
+    spaces = metadata.cubes(metadata.head()).spaces if isinstance(layout, OTree) else []
+    for name, value in stored.items():
+        if isinstance(value, list):
+            stored[name] = tuple(value)
+    unique = bool(primary) and set(names) == set(primary)
+    if unique:  # an upsert asks each file that can have its keys for all of them
+        stored.setdefault("cluster_bloom_bits_per_key", _BLOOM_BITS)
+    return Target(
+        location=metadata.location,
+        schema=metadata.schema(),
+        data_format=data_format_of(metadata),
+        cluster_by=cluster,
+        unique=unique,
+        spec_id=metadata.spec_id,
+        spec=tuple(metadata.spec()),
+        sort_order_id=metadata.sort_order_id,
+        indexes=tuple(indexes),
+        options=WriteOptions(**stored),
+        target_bytes=number_property(metadata.properties, _TARGET, _TARGET_BYTES),
+        layout=layout,
+        space=spaces[-1] if spaces else None,
+        rows_before=_rows_before(metadata),
+    )
+
+
+def rewriting_target(metadata: ice.Metadata) -> Target:
+    """What the files are like that rows of the table are written to anew.
+
+    Rows keep their weights, also where the table has no OTree any more: which files are written
+    anew depends on them, so that new ones would make samples wrong.
+    """
+    target = target_of(metadata)
+    weighted = isinstance(target.layout, OTree) or metadata.has_cubes(metadata.head())
+    return replace(target, rows_before=0, weighted=weighted)
+
+
+def _rows_before(metadata: ice.Metadata) -> int:
+    """Rows of the newest snapshot, as far as it says."""
+    head = metadata.head()
+    said = "" if head is None else head.summary.get("total-records", "")
+    return int(said) if said.isdigit() else 0

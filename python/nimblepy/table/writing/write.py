@@ -1,0 +1,490 @@
+"""Rows to data files: split by partition, ordered by the cluster key, described with statistics."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError, KeyOrderError
+from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.write import Writer
+from nimblepy.files.source import key_order
+from nimblepy.input.tabular import as_reader
+from nimblepy.io.location import locate
+from nimblepy.io.progress import Progress, ProgressArg
+from nimblepy.rows.rowset import RowNumbers
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import Path
+from nimblepy.schema.types import SortKey
+from nimblepy.table.base.model import (
+    DELETED_PATH_ID,
+    FILE_FORMATS,
+    SUFFIXES,
+    DataFile,
+    DataFormat,
+    FileCubes,
+    Metrics,
+    PartitionField,
+)
+from nimblepy.table.base.places import readable_path, remove_file
+from nimblepy.table.base.transforms import Apply, column_at, split_rows, transform
+from nimblepy.table.base.types import Conformer
+from nimblepy.table.base.values import internal_value
+from nimblepy.table.otree.arrange import CubeRows, Whole, in_cubes, in_order
+from nimblepy.table.otree.blocks import CUBES
+from nimblepy.table.otree.layouts import WEIGHT_FIELD, Layout, OTree
+from nimblepy.table.reading.deletes import deletes_table
+from nimblepy.table.writing.metrics import MetricsCollector
+
+# Arrow bytes that are collected before they are split by partition.
+_SPLIT_BYTES = 64 << 20
+# Files that are written at the same time; of more partitions, the one longest without rows ends.
+_MOST_OPEN = 32
+_TARGET_BYTES = 256 << 20
+# Steps in which a file of a layout is filled: it ends with the one that reaches the target.
+_STEPS = 8
+_ROW_GROUP_ROWS = 1 << 17
+# Arrow bytes for each byte of a file that are counted upon before any is written.
+_LEAST_PACKING = 1.5
+# Row groups of a Parquet file in the order of weights, of which samples read the first ones.
+_GROUPS_BY_WEIGHT, _LEAST_GROUP = 16, 1 << 13
+# Of a delete file, which is read whole: nothing of it is ever searched for.
+_DELETES = WriteOptions(statistics=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """What new files of a table are like. It pickles: processes that write files get it.
+
+    Attributes:
+        schema: the table's columns, with field ids.
+        unique: no cluster key may occur twice in a file.
+        rows_before: rows of the table that new ones come to, of which an OTree takes account.
+        space: how the newest rows of an OTree became places.
+        weighted: rows come with weights of an OTree as the last column, and keep them.
+        whole: the table that rows of an OTree are part of, where they are written anew.
+    """
+
+    location: str
+    schema: pa.Schema
+    data_format: DataFormat
+    cluster_by: tuple[SortKey, ...]
+    unique: bool
+    spec_id: int
+    spec: tuple[PartitionField, ...]
+    sort_order_id: int
+    indexes: tuple[HashIndex | SortedIndex, ...] = ()
+    options: WriteOptions = field(default_factory=WriteOptions)
+    target_bytes: int = _TARGET_BYTES
+    layout: Layout | None = None
+    rows_before: int = 0
+    space: str | None = None
+    weighted: bool = False
+    whole: Whole | None = None
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of the files: those of the table, and the weights of an OTree."""
+        weighted = self.weighted or isinstance(self.layout, OTree)
+        return self.schema.append(WEIGHT_FIELD) if weighted else self.schema
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The columns that rows come with."""
+        return self.file_schema if self.weighted else self.schema
+
+    def new_path(self, kind: str = "data") -> str:
+        """The path of a file that there has not been."""
+        name = f"{kind}-{uuid.uuid4().hex}{SUFFIXES[self.data_format]}"
+        path = f"{self.location}/data/{name}"
+        place = locate(readable_path(path))
+        if place.is_local:
+            os.makedirs(os.path.dirname(place.path), exist_ok=True)
+        return path
+
+
+def write_rows(
+    data: Any, target: Target, *, presorted: bool = False, progress: ProgressArg = None
+) -> list[DataFile]:
+    """Writes rows to new files, which are part of no table yet.
+
+    Args:
+        data: tabular data with the table's columns, in any order; nullable ones may be missing.
+        presorted: rows arrive in the order of the cluster key, which is verified; of no use where
+            a layout brings them into an order of its own.
+
+    Returns:
+        The files, none of them empty.
+
+    Raises:
+        InvalidArgumentError: the data do not fit the columns.
+        KeyOrderError: ``presorted`` rows are not in order.
+        OSError: a file cannot be written. No file is left behind after any error.
+
+    Cost: memory is bounded by the sort memory of the write options and some batches.
+    """
+    reader, total = as_reader(data)
+    writing = _Writing(target, presorted and target.layout is None, Progress(progress, total))
+    try:
+        pieces = _pieces(reader, Conformer(reader.schema, target.row_schema))
+        memory = target.options.sort_memory_bytes
+        if isinstance(target.layout, OTree):
+            for found in in_cubes(
+                pieces,
+                target.layout,
+                memory,
+                rows_before=target.rows_before,
+                file_bytes=round(target.target_bytes * _LEAST_PACKING),
+                space=target.space,
+                whole=target.whole,
+            ):
+                writing.add_file(found)
+        else:
+            if target.layout is not None:
+                step = min(_SPLIT_BYTES, target.target_bytes // _STEPS)
+                pieces = in_order(pieces, target.layout, memory, step_bytes=step)
+            for table in pieces:
+                writing.add(table)
+        return writing.finish()
+    except (pa.ArrowInvalid, OverflowError, UnicodeDecodeError) as error:
+        writing.abort()
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(
+            f"data: a value that columns, partitions or statistics cannot have: {error}"
+        ) from error
+    except BaseException:
+        writing.abort()
+        raise
+
+
+def _pieces(reader: pa.RecordBatchReader, conform: Conformer) -> Iterator[pa.Table]:
+    """The rows in tables of some size."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in reader:
+        if batch.num_rows:
+            held.append(conform(batch))
+            size += held[-1].nbytes
+        if size >= _SPLIT_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+class _Writing:
+    """The files that one call writes."""
+
+    def __init__(self, target: Target, presorted: bool, progress: Progress) -> None:
+        self._target = target
+        self._presorted = presorted
+        self._progress = progress
+        self._open: OrderedDict[tuple[Any, ...], _NimbleFile | _ParquetFile] = OrderedDict()
+        self._done: list[DataFile] = []
+        # Arrow bytes for each byte of a file, as far as is known.
+        self._packing = 2.0
+        self._split = _Splitter(target)
+
+    def add(self, table: pa.Table) -> None:
+        for partition, rows in self._split.parts(table):
+            self._file(partition).add(rows)
+            file = self._open[partition]
+            if file.arrow_bytes >= self._target.target_bytes * self._packing:
+                self._close(partition)
+        self._progress.advance(table.num_rows)
+
+    def add_file(self, found: CubeRows) -> None:
+        """Writes a file of its own."""
+        kind = _NimbleFile if self._target.data_format == "nimble" else _ParquetFile
+        file = self._open[()] = kind(self._target, False, shared=False, cubes=found.cubes)
+        file.add(found.rows)
+        self._close(())
+        self._progress.advance(found.rows.num_rows)
+
+    def _file(self, partition: tuple[Any, ...]) -> _NimbleFile | _ParquetFile:
+        file = self._open.get(partition)
+        if file is None:
+            while len(self._open) >= _MOST_OPEN:
+                self._close(next(iter(self._open)))
+            kind = _NimbleFile if self._target.data_format == "nimble" else _ParquetFile
+            file = self._open[partition] = kind(
+                self._target, self._presorted, shared=self._split.is_partitioned
+            )
+        self._open.move_to_end(partition)
+        return file
+
+    def _close(self, partition: tuple[Any, ...]) -> None:
+        file = self._open[partition]
+        written = file.finish(partition)
+        del self._open[partition]
+        self._done.append(written)
+        self._packing = max(0.5, file.arrow_bytes / max(1, written.bytes))
+
+    def finish(self) -> list[DataFile]:
+        for partition in list(self._open):
+            self._close(partition)
+        self._progress.finish()
+        return self._done
+
+    def abort(self) -> None:
+        for file in self._open.values():
+            file.abort()
+        discard(self._done)
+        self._progress.finish()
+
+
+class _Splitter:
+    """Splits rows by the partition that they belong to."""
+
+    def __init__(self, target: Target) -> None:
+        by_id = _columns_by_id(target.schema) if target.spec else {}
+        self._transforms: list[tuple[Path, Apply]] = []
+        for item in target.spec:
+            path, kind = by_id[item.source_id]
+            self._transforms.append((path, transform(item.transform, kind)))
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self._transforms)
+
+    def parts(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+        """(partition, its rows) for each partition that occurs."""
+        for partition, rows in self.places(table):
+            yield partition, table if rows is None else table.take(rows)
+
+    def places(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Array | None]]:
+        """(partition, positions of its rows; ``None``: all) for each partition that occurs."""
+        if not self._transforms:
+            yield (), None
+            return
+        keys = [apply(column_at(table, path).combine_chunks()) for path, apply in self._transforms]
+        groups = split_rows([_array(key) for key in keys])
+        for scalars, rows in groups:
+            values = tuple(internal_value(scalar.type, scalar) for scalar in scalars)
+            yield values, None if len(groups) == 1 else rows
+
+
+def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def partition_sources(target: Target) -> list[tuple[Path, str, pa.DataType]]:
+    """(column, transform, type of the column) of each partition field."""
+    by_id = _columns_by_id(target.schema) if target.spec else {}
+    found = [(by_id.get(item.source_id), item.transform) for item in target.spec]
+    return [(column[0], how, column[1]) for column, how in found if column is not None]
+
+
+def partition_rows(
+    table: pa.Table, target: Target
+) -> Iterator[tuple[tuple[Any, ...], RowNumbers | None]]:
+    """(partition, positions of its rows; ``None``: all) for each that rows belong to."""
+    for partition, rows in _Splitter(target).places(table):
+        yield partition, None if rows is None else rows.to_numpy().astype(np.uint64)
+
+
+def partition_of(table: pa.Table, target: Target) -> set[tuple[Any, ...]]:
+    """The partitions that rows belong to."""
+    return {partition for partition, _ in _Splitter(target).parts(table)}
+
+
+def discard(files: Sequence[DataFile]) -> None:
+    """Removes files that are part of no table."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            remove_file(file.path)
+
+
+def _columns_by_id(schema: pa.Schema) -> dict[int, tuple[tuple[str, ...], pa.DataType]]:
+    """(path, type) of all columns and struct fields by field id."""
+    from nimblepy.schema.columns import column_paths
+    from nimblepy.schema.field_ids import field_id_at
+
+    return {
+        field_id_at(schema, path): (path, resolve_column(schema, path).type)
+        for path in column_paths(schema)
+    }
+
+
+class _NimbleFile:
+    """A nimble file that is being written."""
+
+    def __init__(
+        self, target: Target, presorted: bool, *, shared: bool, cubes: FileCubes | None = None
+    ) -> None:
+        self._target = target
+        self._cubes = cubes
+        self._path = target.new_path()
+        self.arrow_bytes = 0
+        self._metrics = MetricsCollector(target.schema)
+        options = target.options
+        if shared:  # with other files that are written at the same time
+            least = min(16 << 20, options.sort_memory_bytes)
+            options = replace(options, sort_memory_bytes=max(least, options.sort_memory_bytes // 8))
+        self._writer = Writer(
+            readable_path(self._path),
+            target.file_schema,
+            cluster_by=list(target.cluster_by) or None,
+            unique=target.unique,
+            presorted=presorted and bool(target.cluster_by),
+            indexes=target.indexes,
+            options=options,
+            metadata=None if cubes is None else {CUBES: cubes.to_json()},
+        )
+
+    def add(self, table: pa.Table) -> None:
+        self.arrow_bytes += table.nbytes
+        _collect(self._metrics, table, self._target)
+        self._writer.write(table)
+
+    def finish(self, partition: tuple[Any, ...]) -> DataFile:
+        metrics = self._metrics.result()  # may fail, and then the writer still can be aborted
+        summary = self._writer.close()
+        return DataFile(
+            path=self._path,
+            format=FILE_FORMATS["nimble"],
+            rows=summary.num_rows,
+            bytes=summary.size_bytes,
+            spec_id=self._target.spec_id,
+            partition=partition,
+            metrics=metrics,
+            sort_order_id=self._target.sort_order_id,
+            cubes=self._cubes,
+        )
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+class _ParquetFile:
+    """A Parquet file: its rows are held, ordered and then written."""
+
+    def __init__(
+        self, target: Target, presorted: bool, *, shared: bool, cubes: FileCubes | None = None
+    ) -> None:
+        self._target = target
+        self._cubes = cubes
+        self._presorted = presorted
+        self._path = target.new_path()
+        self.arrow_bytes = 0
+        self._metrics = MetricsCollector(target.schema)
+        self._tables: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        self.arrow_bytes += table.nbytes
+        _collect(self._metrics, table, self._target)
+        self._tables.append(table)
+
+    def finish(self, partition: tuple[Any, ...]) -> DataFile:
+        table = sorted_rows(
+            pa.concat_tables(self._tables), self._target.cluster_by, presorted=self._presorted
+        )
+        group_rows = _ROW_GROUP_ROWS
+        if self._cubes is not None:
+            more = {**(table.schema.metadata or {}), CUBES: self._cubes.to_json()}
+            table = table.replace_schema_metadata(more)
+            group_rows = min(group_rows, max(_LEAST_GROUP, table.num_rows // _GROUPS_BY_WEIGHT))
+        size = write_parquet(table, self._path, group_rows)
+        return DataFile(
+            path=self._path,
+            format=FILE_FORMATS["parquet"],
+            rows=table.num_rows,
+            bytes=size,
+            spec_id=self._target.spec_id,
+            partition=partition,
+            metrics=self._metrics.result(),
+            sort_order_id=self._target.sort_order_id,
+            cubes=self._cubes,
+        )
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            remove_file(self._path)
+
+
+def key_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
+    """The columns of a key in its order, named by numbers."""
+    columns = [column_at(table, resolve_column(table.schema, key.column).path) for key in keys]
+    return pa.table(columns, names=[str(i) for i in range(len(keys))])
+
+
+def _collect(metrics: MetricsCollector, table: pa.Table, target: Target) -> None:
+    """Takes statistics of the table's columns, without those that files alone have."""
+    for batch in table.to_batches():
+        metrics.add(batch.select(range(len(target.schema))))
+
+
+def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = False) -> pa.Table:
+    """Rows in the order of a key; equal keys keep theirs.
+
+    Raises:
+        KeyOrderError: ``presorted``, and they are not.
+    """
+    if not keys or table.num_rows < 2:
+        return table
+    order = key_order(key_table(table, keys), keys, False)
+    ordered = order == np.arange(len(order))
+    if ordered.all():
+        return table
+    if presorted:
+        at = int(np.flatnonzero(~ordered)[0])
+        raise KeyOrderError(f"row {at} of the rows of a file is not in the order of the key")
+    return table.take(pa.array(order))
+
+
+def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS) -> int:
+    """Writes a Parquet file, and gives its size in bytes."""
+    from pyarrow import parquet
+
+    place = locate(readable_path(path))
+    if place.is_local:
+        with open(place.path, "wb") as sink:
+            parquet.write_table(table, sink, compression="zstd", row_group_size=group_rows)
+            sink.flush()
+            os.fsync(sink.fileno())
+            return sink.tell()
+    buffer = pa.BufferOutputStream()
+    parquet.write_table(table, buffer, compression="zstd", row_group_size=group_rows)
+    octets = buffer.getvalue()
+    sink = place.sink()
+    sink.write(octets)
+    sink.commit()
+    return int(octets.size)
+
+
+def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ...]) -> DataFile:
+    """Writes one delete file, which is part of no table yet.
+
+    Args:
+        rows: ascending rows of each data file of one partition.
+    """
+    table = deletes_table(rows)
+    path = target.new_path("deletes")
+    if target.data_format == "nimble":
+        with Writer(readable_path(path), table.schema, options=_DELETES) as writer:
+            writer.write(table)
+        size = writer.summary.size_bytes
+    else:
+        size = write_parquet(table, path)
+    paths = sorted(path for path, positions in rows.items() if len(positions))
+    return DataFile(
+        path=path,
+        format=FILE_FORMATS[target.data_format],
+        rows=table.num_rows,
+        bytes=size,
+        content="position deletes",
+        spec_id=target.spec_id,
+        partition=partition,
+        metrics=Metrics(
+            lower={DELETED_PATH_ID: paths[0].encode()}, upper={DELETED_PATH_ID: paths[-1].encode()}
+        ),
+    )
