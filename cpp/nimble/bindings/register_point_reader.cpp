@@ -244,7 +244,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   void fill(const RowLocation& at, size_t begin, size_t end, PyObject* key,
             PyObject* out) const {
     FlatPlace places[kAhead];
-    std::optional<ListValue> lists[kAhead];
+    std::vector<std::optional<ListValue>> lists;  // empty where none is one
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
       if (g.flat && known_part(g, key) == nullptr) {
@@ -253,6 +253,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
           fail(std::move(s), i);
         place.prefetch_decoders();
       } else if (g.list) {
+        lists.resize(end - begin);
         ListValue& list = lists[i - begin].emplace();
         if (Status s = list.find(at, *g.list); !s) fail(std::move(s), i);
         list.prefetch_decoders();
@@ -260,9 +261,11 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     }
     for (size_t i = 0; i < end - begin; ++i) {
       if (places[i].values.decoder != nullptr) places[i].prefetch();
-      if (lists[i]) lists[i]->prefetch();
     }
-    for (size_t i = begin; i < end; ++i) {
+    for (std::optional<ListValue>& list : lists) {
+      if (list) list->prefetch();
+    }
+    for (size_t i = begin; i < begin + lists.size(); ++i) {
       const Getter& g = getters_[i];
       if (!g.list) continue;
       if (Status s = lists[i - begin]->find_items(at, *g.list); !s)
