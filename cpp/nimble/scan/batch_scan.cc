@@ -156,15 +156,18 @@ BatchScan::Task BatchScan::claim_ranges() {
 
 Status BatchScan::read_ranges(const std::vector<RowRange>& part,
                               Batches* out) const {
-  Column column = reader_->make_output();
-  // One range inside one stripe may be handed out where it lies.
-  column.set_wants_views(part.size() == 1 &&
-                         in_one_stripe(reader_->file(), part[0]));
-  Status status = reader_->read_ranges(part, column_threads_, &column);
-  if (status) {
-    ArrowArray array{};
-    status = std::move(column).export_array(&array);
-    if (status) out->arrays.push_back(array);
+  Status status;
+  {
+    Column column = reader_->make_output();
+    // One range inside one stripe may be handed out where it lies.
+    column.set_wants_views(part.size() == 1 &&
+                           in_one_stripe(reader_->file(), part[0]));
+    status = reader_->read_ranges(part, column_threads_, &column);
+    if (status) {
+      ArrowArray array{};
+      status = std::move(column).export_array(&array);
+      if (status) out->arrays.push_back(array);
+    }
   }
   if (status) return status;
   const uint64_t rows = count_rows(part);

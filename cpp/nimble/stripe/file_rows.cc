@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "nimble/column/column_keep.h"
+
 namespace nimble {
 namespace {
 
@@ -84,6 +86,7 @@ Status take_file_rows(std::span<const RowReader* const> readers,
     *out = std::move(read);
     return Status::ok();
   }
+  NIMBLE_RETURN_IF_ERROR(fits_offsets(read));
   for (size_t c = 0; c < out->children.size(); ++c) {
     out->children[c].append_rows(read.children[c], places.data(), n);
   }

@@ -137,9 +137,10 @@ void reserve_values(std::span<const RowRange> ranges, Column* out) {
     const Layout layout = column.field().layout;
     if (layout != Layout::kFixed && layout != Layout::kDictionary) continue;
     const uint64_t width = column.field().width;
-    if (width == 0 || rows > kMostBytes / width) continue;
     // The holes of a piece are decoded as well.
-    column.values.reserve((column.length() + rows + Pieces::kRows) * width);
+    const uint64_t room = column.length() + rows + Pieces::kRows;
+    if (width == 0 || room > kMostBytes / width) continue;
+    column.values.reserve(room * width);
   }
 }
 
@@ -484,6 +485,7 @@ Status RowReader::take_placed(const PlacedRows& wanted,
   NIMBLE_RETURN_IF_ERROR(read_ascending(wanted.rows, known, threads, &read));
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (!known.empty() && known[i] != 0) continue;
+    NIMBLE_RETURN_IF_ERROR(fits_offsets(read.children[i]));
     out->children[i].append_rows(read.children[i], places.data(),
                                  places.size());
   }

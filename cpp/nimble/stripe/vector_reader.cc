@@ -59,6 +59,7 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
   AlignedBuffer values;
   size_t asked = 0;
   for (size_t i = 0; i < order.size();) {
+    asked = std::max(asked, i);
     for (; asked < std::min(order.size(), i + kAhead); ++asked) {
       NIMBLE_RETURN_IF_ERROR(locate(row_of[order[asked]], &ahead));
       StreamValue first;
@@ -74,7 +75,7 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
         const uint8_t* plain,
         first.decoder->view(first.body, first.row, first.row + 1));
     size_t n = 1;
-    if (plain != nullptr) {
+    if (plain != nullptr && first.decoder->size() - first.row >= v.size) {
       Output to;
       to.data = out + order[i] * v.bytes;
       const uint64_t begin = at.row() * v.size;
