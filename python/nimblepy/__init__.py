@@ -53,7 +53,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Catalog": "table.catalog",
     "connect": "table.catalog",
-    "Commit": "table.commit",
+    "Commit": "table.writing.commit",
     "Table": "table.table",
     "ConflictError": "errors",
     "CorruptFileError": "errors",

@@ -13,7 +13,7 @@ from tests.table.test_pruning import _KINDS, _value, random_table
 
 import nimblepy as nb
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.table import iceberg as ice
+from nimblepy.table.base.values import constant
 from nimblepy.table.reading import plan
 
 
@@ -34,7 +34,7 @@ def test_files_are_those_that_the_library_leaves_in(
         if not any(field.type == kind for kind in _KINDS):
             continue
         values = [_value(field.type, rng) for _ in range(rng.choice([1, 3, 30]))]
-        keys = pa.array([ice.constant(field.type, v).as_py() for v in values], field.type)
+        keys = pa.array([constant(field.type, v).as_py() for v in values], field.type)
         found = table.files_for_keys(keys, on=field.name)
         evaluator = ice_visitors._InclusiveMetricsEvaluator(
             metadata.ice.schema(), In(field.name, values)

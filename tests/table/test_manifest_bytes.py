@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.manifest import read_manifest_list
 from tests.table.test_pruning import random_table
 
@@ -74,7 +75,7 @@ def _damaged(whole: bytes, rng: random.Random) -> Iterator[bytes]:
 
 def _unpacked(whole: bytes) -> tuple[dict[str, str], str, bytes, int]:
     """Header, schema, records and their number: damage behind the compression."""
-    found = read_container(whole, ice.new_decoder, ice._decompressor, "")
+    found = read_container(whole, new_decoder, ice._decompressor, "")
     header = {k: v.decode() for k, v in found.metadata.items() if not k.startswith("avro.")}
     return header, found.metadata["avro.schema"].decode(), found.records, found.count
 

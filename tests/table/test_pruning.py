@@ -20,6 +20,7 @@ from nimblepy.errors import CorruptFileError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, Metrics
+from nimblepy.table.base.values import constant
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.table import Table
 
@@ -60,7 +61,7 @@ def _value(kind: pa.DataType, rng: random.Random) -> Any:
 
 
 def _scalar(kind: pa.DataType, value: Any) -> pa.Scalar:
-    return ice.constant(kind, value)
+    return constant(kind, value)
 
 
 def _metrics(kinds: dict[int, pa.DataType], rows: int, rng: random.Random) -> Metrics:

@@ -146,3 +146,15 @@ def test_a_batch_that_is_done_leaves_what_the_table_has(lake: nb.Catalog) -> Non
     assert table.commit_files([*first, *new], batch=("q", 1)).rows_inserted == 0
     assert table.to_table().num_rows == 7
     assert orphans(table) == 0
+
+
+def test_files_that_were_rolled_back_come_again(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(range(3), 1))
+    before = table.snapshot
+    files = write_rows(rows(range(5, 9), 2), table.write_target())
+    table.commit_files(files)
+    table.rollback(before)
+    assert table.commit_files(files).rows_inserted == 4
+    assert table.num_rows == 7
+    with pytest.raises(nb.InvalidArgumentError, match="given twice"):
+        table.commit_files([*files, *files])

@@ -15,6 +15,7 @@ from pyiceberg.transforms import parse_transform
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.transforms import murmur, parse_partition, split_rows, transform
+from nimblepy.table.base.values import internal_value
 
 _I32, _I64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 _STAMPS = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))
@@ -49,9 +50,9 @@ def test_a_transform_is_that_of_the_library(
     array = pa.array(data.draw(st.lists(st.none() | values, max_size=12)), kind)
     source = ice.to_iceberg(pa.schema([pa.field("c", kind)])).fields[0].field_type
     one = parse_transform(text).transform(source)
-    wanted = [one(ice.internal_value(kind, scalar)) for scalar in array]
+    wanted = [one(internal_value(kind, scalar)) for scalar in array]
     found = transform(text, kind)(array)
-    assert [ice.internal_value(found.type, scalar) for scalar in found] == wanted
+    assert [internal_value(found.type, scalar) for scalar in found] == wanted
 
 
 def test_known_hashes() -> None:

@@ -40,6 +40,7 @@ _SHOWN = 8
 # Files that are decoded by one thread each, beside each other.
 _SMALL_ROWS = 1 << 18
 _SMALL_BYTES = 16 << 20
+_SMALL_VALUES = 4 << 20
 # Values of a scan for which threads are started.
 _WORTH_VALUES = 4 << 20
 # Files that are opened ahead.
@@ -555,7 +556,8 @@ class FilesSource(FixedRows):
     def _values(self, file: int, width: int) -> int | None:
         """Of some columns of a file; ``None``: too many for one thread."""
         rows = self.stored_rows(file)
-        small = rows <= _SMALL_ROWS and self.child(file).size_bytes <= _SMALL_BYTES
+        small = rows <= _SMALL_ROWS and rows * width <= _SMALL_VALUES
+        small = small and self.child(file).size_bytes <= _SMALL_BYTES
         return rows * width if small else None
 
     # ------------------------------------------------------------------ one file alone

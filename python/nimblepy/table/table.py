@@ -631,8 +631,8 @@ class Table(VersionedRows[FileSet]):
     ) -> Commit:
         """Commits files that other processes have written for this table, in one step.
 
-        A caller who does not know whether the table took them may commit the same files again:
-        they are part of it once.
+        A caller who does not know whether the table took them may commit just the same files
+        again: as long as the snapshot is kept that took them, they are part of it once.
 
         Args:
             files: what :func:`nimblepy.table.writing.write.write_rows` gave there.
@@ -652,6 +652,8 @@ class Table(VersionedRows[FileSet]):
         """
         begin = time.perf_counter()
         files = list(files)
+        if len({file.path for file in files}) < len(files):
+            raise InvalidArgumentError("commit_files: a file is given twice")
         try:
             metadata = self._newest()
             if were_staged(metadata, files):

@@ -102,7 +102,7 @@ class RowChange(Change):
 
     def remove(self, files: Sequence[DataFile]) -> None:
         """Removes files that were written for it, unless its commit is ``doubtful``."""
-        if not self.commit.doubtful:
+        if files and not self.commit.doubtful:
             known = () if self.named is None else self.named()
             discard([file for file in files if file.path not in known])
 
@@ -253,7 +253,8 @@ class Replacement(RowChange):
         """One delete file for each partition; those of an attempt that lost are kept if right."""
         if _same_rows(groups, self._named):
             return
-        self.remove(self._deletes)
+        if not self.commit.doubtful:
+            discard(self._deletes)  # nobody else knows them
         self._deletes, self._named = [], {}
         for (spec_id, partition), positions_of in groups.items():
             target = replace(self.target, spec_id=spec_id)

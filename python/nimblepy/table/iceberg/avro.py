@@ -83,6 +83,11 @@ class Source:
         if self.tell() != self._size:
             raise ValueError(f"{self._size - self.tell()} bytes after the last record")
 
+    @property
+    def size(self) -> int:
+        """Of all bytes, read or not."""
+        return self._size
+
     def count(self, count: int) -> int:
         """Items of a block of an array or map, of which ``count`` was read; bytes may follow."""
         if count < 0:
@@ -361,7 +366,10 @@ def _items(read: Reader, make: Callable[[list[Any]], Any], source: Source) -> Re
     def items() -> Any:
         found: list[Any] = []
         while count := source.read_int():
-            for _ in range(source.count(count)):
+            count = source.count(count)
+            if len(found) + count > source.size:  # of items that take no bytes
+                raise EOFError(f"{len(found) + count} items in {source.size} bytes")
+            for _ in range(count):
                 found.append(read())
                 source.check()
         return make(found)

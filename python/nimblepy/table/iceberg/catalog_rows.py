@@ -6,6 +6,7 @@ The tables of the database are those of Iceberg's JDBC catalogs; pyiceberg and J
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -252,6 +253,8 @@ def _parsed(uri: str) -> tuple[str, float]:
     timeout = given.pop("timeout", str(_TIMEOUT))
     if place.startswith("sqlite:///"):
         path = place.removeprefix("sqlite:///")
+        if path not in _MEMORY:
+            path = os.path.abspath(path)  # the process may go elsewhere
     elif place == "sqlite://":
         path = ""
     else:

@@ -573,6 +573,10 @@ _ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION].fields
 _FILE = DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields
 
 
+# Counts of files and rows, which lists of version 1 of the format may leave out.
+_NO_COUNTS = frozenset({504, 505, 506, 512, 513, 514})
+
+
 class _Fields:
     """Takes the fields of the specification from records of a file, whose own fields may differ."""
 
@@ -605,7 +609,7 @@ class _Fields:
             value = None if place is None else record[place]
             if value is None:
                 value = item.initial_default
-                if value is None and item.required:
+                if value is None and item.required and item.field_id not in _NO_COUNTS:
                     raise ValueError(f"{item.name} is missing")
             elif type(value) is not kind or (kind is dict and not _is_map(item, value)):
                 raise ValueError(f"{item.name} is {value!r}, expected {item.field_type}")

@@ -257,8 +257,9 @@ def _keep(known: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None
 def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
     """The cubes of some blobs, as far as these can be read. Cost: each is read once."""
     key = tuple(paths)
-    if key in _kept:
-        return _kept[key]
+    known = _kept.get(key)
+    if known is not None:
+        return known
     parts = []
     for path in paths:
         found = _kept.get(path)

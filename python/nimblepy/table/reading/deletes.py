@@ -126,7 +126,7 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
     names = _with_codes(table.column("file_path"))
     if names.null_count or table.column("pos").null_count:
         raise CorruptFileError(f"{path}: a delete without a path or a position")
-    codes = names.indices.to_numpy()
+    codes = names.indices.to_numpy().astype(np.int64)  # differences of unsigned ones wrap around
     rows_of = table.column("pos").cast(pa.int64()).to_numpy()
     if len(rows_of) and int(rows_of.min()) < 0:
         raise CorruptFileError(f"{path}: position {int(rows_of.min())}, which is below 0")

@@ -248,7 +248,7 @@ class MemberRows(FilesSource):
         known = self._children.get(file)
         if known is None:
             known = self.reading.child(self.members[file].file)
-            if self.num_files <= MOST_OPEN_FILES:
+            if self.num_files <= MOST_OPEN_FILES // 8:  # they stay open as long as this does
                 self._children[file] = known
             return known
         self.reading.open_files.check_open()

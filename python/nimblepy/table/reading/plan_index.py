@@ -450,7 +450,8 @@ class IndexFiles(FileColumns):
         """
         missing = tuple(name for name in names if name not in self._columns)
         if missing:
-            self._columns |= self._read(self._rows, missing)
+            # Others may look through those that are there.
+            self._columns = {**self._columns, **self._read(self._rows, missing)}
 
     def _read(self, rows: RowSet, names: tuple[str, ...]) -> dict[str, pa.Array]:
         found = self._index.file.current.read(rows, names)
@@ -464,8 +465,11 @@ class IndexFiles(FileColumns):
         return made
 
     def column(self, name: str) -> pa.Array:
-        self.load((name,))
-        return self._columns[name]
+        known = self._columns.get(name)
+        if known is None:
+            known = self._read(self._rows, (name,))[name]
+            self._columns = {**self._columns, name: known}
+        return known
 
     def _known(self, name: str) -> pa.Array | None:
         """A column of statistics; one that cannot be read says nothing."""
@@ -559,13 +563,14 @@ class IndexFiles(FileColumns):
         if not first <= file < first + len(rows):
             first = file - file % _WINDOW
             places = RowSet(self._rows.expand().begin[first : first + _WINDOW])
-            names = [n for n in self._index.file.schema.names if n not in self._columns]
+            there = self._columns
+            names = [n for n in self._index.file.schema.names if n not in there]
             try:
                 read = self._read(places, tuple(names))
             except (OSError, NimbleError):
                 # Statistics that cannot be read are not known.
                 read = self._read(places, tuple(n for n in self._described if n in names))
-            known = {n: c.slice(first, _WINDOW) for n, c in self._columns.items()}
+            known = {n: c.slice(first, _WINDOW) for n, c in there.items()}
             rows = pa.table(known | read).to_pylist()
             self._window = first, rows
         return rows[file - first]

@@ -51,9 +51,10 @@ def staged_summary(files: Iterable[DataFile]) -> dict[str, str]:
 
 
 def were_staged(metadata: ice.Metadata, files: Iterable[DataFile]) -> bool:
-    """Whether just these files were committed by a snapshot that is kept.
+    """Whether just these files were committed by the newest snapshot or one before it.
 
     Cost: none beyond the metadata that is in memory.
     """
     wanted = staged_summary(files)[_STAGED]
-    return any(snapshot.summary.get(_STAGED) == wanted for snapshot in metadata.snapshots)
+    before = metadata.ancestors(metadata.head())
+    return any(snapshot.summary.get(_STAGED) == wanted for snapshot in before)

@@ -90,9 +90,10 @@ def check_property(name: object, value: object) -> None:
 def number_property(properties: Mapping[str, str], name: str, default: D) -> int | D:
     """A property that is a whole number; where others wrote nonsense, the default."""
     try:
-        return max(int(properties[name]), _NUMBERS[name])
+        found = int(properties[name])
     except (KeyError, ValueError):
         return default
+    return found if found >= _NUMBERS[name] else default
 
 
 def _changed(options: WriteOptions) -> dict[str, Any]:
