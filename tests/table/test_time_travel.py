@@ -194,7 +194,7 @@ def test_a_time_in_a_log_that_another_writer_filtered(
     table.tag("first")
     times = _instants(table, 3)
     monkeypatch.setattr(
-        ice, "_log_after", lambda log, gone: [e for e in log if e.snapshot_id not in gone]
+        ice.catalogs, "_log_after", lambda log, gone: [e for e in log if e.snapshot_id not in gone]
     )
     table.expire(keep=2)
     assert len(table._metadata.ice.metadata.snapshot_log) == 3
