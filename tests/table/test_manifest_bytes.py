@@ -98,7 +98,7 @@ def test_damage_is_an_error(lake: nb.Catalog, part: str) -> None:
         plan.clear_caches()
         if part == "list":
             found = metadata.manifests(head)
-            pruner = metadata.pruner((), None)
+            pruner = ice.Pruner(metadata, (), None)
             for item in found:
                 pruner.manifest(item)
                 metadata.first_partition_range(item)

@@ -187,7 +187,7 @@ def test_windows_are_circles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seeds", "least"), [(10, 6), pytest.param(16, 11, marks=pytest.mark.slow)]
+    ("seeds", "least"), [(10, 4), pytest.param(16, 11, marks=pytest.mark.slow)]
 )
 def test_intervals_have_the_truth(tmp_path: Any, seeds: int, least: int) -> None:
     table = make(tmp_path, OTREE)

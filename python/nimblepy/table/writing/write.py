@@ -474,7 +474,10 @@ def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ..
             writer.write(table)
         size = writer.summary.size_bytes
     else:
-        size = write_parquet(table, path)
+        # Parquet has dictionaries of its own; as Arrow's the column is no text to some readers.
+        paths_of = table.field("file_path").with_type(pa.string())
+        plain = table.column("file_path").cast(pa.string())
+        size = write_parquet(table.set_column(0, paths_of, plain), path)
     paths = sorted(path for path, positions in rows.items() if len(positions))
     return DataFile(
         path=path,
