@@ -1,5 +1,6 @@
 #include "nimble/encoding/strings/numbered_text.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "encoding/text_samples.h"
@@ -36,7 +37,7 @@ Result<std::string> only_string(const SegmentBuilder& segment) {
   context.body_size = segment.body.size();
   NIMBLE_ASSIGN_OR_RETURN(const auto decoder, open_decoder(&head, context));
   AlignedBuffer body(segment.body.size());
-  std::memcpy(body.data(), segment.body.data(), segment.body.size());
+  std::copy_n(segment.body.data(), segment.body.size(), body.data());
   BytesSink sink;
   Output out;
   out.bytes = &sink;
