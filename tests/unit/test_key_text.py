@@ -46,7 +46,7 @@ def test_text_spells_times(tmp_path: Path, kind: Any, value: Any, text: str) -> 
             file.lookup([bad])
 
 
-def test_text_spells_uuids_of_uuid_columns_alone(tmp_path: Path) -> None:
+def test_text_spells_uuids(tmp_path: Path) -> None:
     one = uuid.UUID("12345678-0000-0000-0000-000000000005")
     file = write(tmp_path, "k", k=pa.array([one.bytes], pa.uuid()))
     for text in (str(one), one.hex, f"{{{one}}}"):
@@ -56,6 +56,11 @@ def test_text_spells_uuids_of_uuid_columns_alone(tmp_path: Path) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="'x' is not a UUID"):
         file.get("x")
     file = write(tmp_path, "k", k=pa.array([one.bytes], pa.binary(16)))
+    assert file.get(str(one)) == file.get(one) == {"k": one.bytes}  # as tables have them
+    for text in ("x", one.hex):
+        with pytest.raises(nb.InvalidArgumentError):
+            file.get(text)
+    file = write(tmp_path, "k", k=pa.array([one.bytes], pa.binary()))
     with pytest.raises(nb.InvalidArgumentError):
         file.get(str(one))
 

@@ -1089,7 +1089,7 @@ class Table(VersionedRows[FileSet]):
         }
         return {item.action: actions[item.action]() for item in self.health().advice}
 
-    def files_for_keys(self, keys: Any, *, on: ColumnName | None = None) -> pa.Table:
+    def files_for_keys(self, keys: ManyKeys, *, on: ColumnName | None = None) -> pa.Table:
         """Which data files of the newest snapshot can hold some keys, as their statistics say.
 
         ``path``, ``rows``, ``bytes``, and how many of the ``keys`` each can hold, ordered by path.
@@ -1108,7 +1108,7 @@ class Table(VersionedRows[FileSet]):
         metadata, wanted = self.asked_for_keys(keys, on)
         return files_for_keys(metadata, data_manifests(metadata), wanted)
 
-    def asked_for_keys(self, keys: Any, on: ColumnName | None) -> tuple[ice.Metadata, KeysOf]:
+    def asked_for_keys(self, keys: ManyKeys, on: ColumnName | None) -> tuple[ice.Metadata, KeysOf]:
         """The newest metadata, and what :meth:`files_for_keys` looks for in it."""
         if on is None and not self.cluster_by:
             raise InvalidArgumentError(f"{self.name}: no cluster key; say which column with on=")
