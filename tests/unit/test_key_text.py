@@ -60,9 +60,6 @@ def test_text_spells_uuids(tmp_path: Path) -> None:
     for text in ("x", one.hex):
         with pytest.raises(nb.InvalidArgumentError):
             file.get(text)
-    file = write(tmp_path, "k", k=pa.array([one.bytes], pa.binary()))
-    with pytest.raises(nb.InvalidArgumentError):
-        file.get(str(one))
 
 
 def test_text_for_a_number_is_refused(tmp_path: Path) -> None:

@@ -66,7 +66,10 @@ def parse_text(data_type: pa.DataType, text: str) -> object:
     if is_uuid(data_type):
         return uuid_of(text)
     if is_uuid_size(data_type):
-        return spelled_uuid(data_type, text) or text
+        found = spelled_uuid(data_type, text)
+        if found is None:
+            raise InvalidArgumentError(f"type mismatch: {text!r} is neither bytes nor a UUID")
+        return found
     data_type = value_type(data_type)
     kind = family(data_type)
     if kind == "text":
