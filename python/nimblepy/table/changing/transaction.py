@@ -17,7 +17,7 @@ from nimblepy.errors import (
     InvalidArgumentError,
 )
 from nimblepy.expr.filter import Filter as Parsed
-from nimblepy.expr.filter import parse_filter
+from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
@@ -321,9 +321,12 @@ class Transaction(VersionedRows[_ReadRows]):
         else:
             self._apply(rows, {}, write_rows(data, self._target, progress=progress))
 
-    def delete(self, filter: Filter = None, *, keys: ManyKeys | None = None) -> None:
+    def delete(
+        self, filter: Filter = None, *, keys: ManyKeys | None = None, params: Parameters = None
+    ) -> None:
         """As ``Table.delete``. What passes a filter is read, keys are not."""
         rows = self.current.rows
+        filter = with_params(filter, params)
         if (filter is None) == (keys is None):
             raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
         if keys is not None:
