@@ -66,3 +66,20 @@ def test_an_error_comes_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(OSError, match="two"):
         next(results)
+
+
+@pytest.mark.parametrize("together", [1, 100])
+def test_a_part_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    """Those before it are given first, so that who stops early never hears of it."""
+    monkeypatch.setattr(ahead, "_TASK_VALUES", together)
+    seen: list[tuple[int, int]] = []
+
+    def parts() -> Iterable[tuple[int | None, ahead.Decode[tuple[int, int]]]]:
+        for i in range(3):
+            yield 1, partial(decode, i, seen)
+        raise OSError("gone")
+
+    results = in_turn(parts(), 2)
+    assert [next(results) for _ in range(6)] == [(i, j) for i in range(3) for j in range(2)]
+    with pytest.raises(OSError, match="gone"):
+        next(results)

@@ -28,18 +28,27 @@ def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iter
     Cost: for each thread the results of some parts of few values are held.
     """
     count = threads or os.cpu_count() or 1
+    ahead = 1  # more with each that is asked for: who stops early has little done for nothing
+    failed: Exception | None = None
     left = _tasks(parts)
     pool = ThreadPoolExecutor(count, thread_name_prefix="nimblepy-scan")
     waiting: deque[Future[list[T]] | Decode[T]] = deque()
     try:
         while True:
-            while len(waiting) <= count and (task := next(left, None)) is not None:
-                if isinstance(task, list):
-                    waiting.append(pool.submit(_decoded, task))
-                else:
-                    waiting.append(task)
+            while failed is None and len(waiting) <= ahead:
+                try:
+                    task = next(left, None)
+                except Exception as error:  # its turn is behind what waits
+                    failed = error
+                    break
+                if task is None:
+                    break
+                waiting.append(pool.submit(_decoded, task) if isinstance(task, list) else task)
             if not waiting:
+                if failed is not None:
+                    raise failed
                 return
+            ahead = min(2 * ahead, count)
             first = waiting.popleft()
             yield from first.result() if isinstance(first, Future) else first(threads)
     finally:
@@ -50,15 +59,20 @@ def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decod
     """Parts of few values together, others alone."""
     together: list[Decode[T]] = []
     total = 0
-    for values, decode in parts:
-        if values is not None:
-            together.append(decode)
-            total += values
-        if together and (values is None or total >= _TASK_VALUES):
+    try:
+        for values, decode in parts:
+            if values is not None:
+                together.append(decode)
+                total += values
+            if together and (values is None or total >= _TASK_VALUES):
+                yield together
+                together, total = [], 0
+            if values is None:
+                yield decode
+    except Exception:  # of opening a part, behind those before it
+        if together:
             yield together
-            together, total = [], 0
-        if values is None:
-            yield decode
+        raise
     if together:
         yield together
 
