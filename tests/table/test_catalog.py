@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import TableAlreadyExistsError
 
 import nimblepy as nb
 
@@ -185,3 +186,14 @@ def test_importing_nimblepy_imports_no_pyiceberg() -> None:
     code = "import nimblepy, sys; nimblepy.File; print('pyiceberg' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_metadata_is_registered_again(lake: nb.Catalog) -> None:
+    """As pyiceberg's catalogs do it: instead of the table's metadata, where that is asked for."""
+    table = lake.create_table("a.b", ROWS)
+    old = lake.iceberg.load_table(("a", "b")).metadata_location
+    table.append(ROWS)
+    with pytest.raises(TableAlreadyExistsError):
+        lake.iceberg.register_table(("a", "b"), old)
+    lake.iceberg.register_table(("a", "b"), old, overwrite=True)
+    assert lake.table("a.b").num_rows == ROWS.num_rows

@@ -41,9 +41,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.config import Config
 
-from nimblepy.errors import (
-    InvalidArgumentError,
-)
+from nimblepy.errors import InvalidArgumentError, UnsupportedVersionError
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.recent import Recent
@@ -128,14 +126,14 @@ class SqliteCatalog(MetastoreCatalog):
     def register_table(
         self, identifier: Any, metadata_location: str, overwrite: bool = False
     ) -> IceTable:
-        if overwrite:
-            raise NotImplementedError("register_table: overwrite")
         namespace, name = _split(identifier)
         self._check_namespace(namespace)
         try:
             self._rows.add(namespace, name, metadata_location)
         except NameTaken:
-            raise TableAlreadyExistsError(f"{namespace}.{name} already exists") from None
+            old = self._rows.location(namespace, name) if overwrite else None
+            if old is None or not self._rows.swap(namespace, name, old, metadata_location):
+                raise TableAlreadyExistsError(f"{namespace}.{name} already exists") from None
         return self.load_table(identifier)
 
     def drop_table(self, identifier: Any) -> None:
@@ -294,7 +292,7 @@ class SqliteCatalog(MetastoreCatalog):
         raise NoSuchViewError(f"View does not exist: {identifier}")
 
     def register_view(self, identifier: Any, metadata_location: str) -> Any:
-        raise NotImplementedError("views")
+        raise UnsupportedVersionError("the catalog of a directory has tables and no views")
 
     def drop_view(self, identifier: Any) -> None:
         raise NoSuchViewError(f"View does not exist: {identifier}")
