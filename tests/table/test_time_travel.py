@@ -150,6 +150,8 @@ def test_properties_ask_for_more_history(table: nb.Table) -> None:
 def test_orphans(table: nb.Table) -> None:
     stray = Path(table.location.removeprefix("file://")) / "data" / "data-stray.nimble"
     stray.write_bytes(b"x" * 10)
+    no_text = Path(os.fsdecode(os.fsencode(stray) + b"-\xff"))
+    no_text.write_bytes(b"y")
     assert table.remove_orphans().files == ()
     found = table.remove_orphans(older_than=dt.timedelta(0), dry_run=True)
     assert str(stray) in found.files
@@ -158,6 +160,7 @@ def test_orphans(table: nb.Table) -> None:
     done = table.remove_orphans(older_than=dt.timedelta(0))
     assert set(done.files) == set(found.files)
     assert not stray.exists()
+    assert not no_text.exists()
     assert files(table) == reachable(table)
     assert table.refresh().num_rows == 15
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri, locate
@@ -273,7 +272,7 @@ class _Named:
     """Which files of a listing the metadata of a table names, through symbolic links too."""
 
     def __init__(self, listing: Iterable[tuple[str, int, float]]) -> None:
-        self._listed = pa.array([path for path, _, _ in listing], pa.string())
+        self._listed = {path for path, _, _ in listing}
         self._known: set[int] = set()
         self._metadata_file = ""
         self._paths: set[str] = set()
@@ -287,11 +286,9 @@ class _Named:
         if metadata.metadata_file == self._metadata_file:
             return
         for locations in reachable_files(metadata, self._known):
-            paths = pa.array([_absolute(location) for location in locations.to_pylist()])
-            listed = pc.is_in(paths, value_set=self._listed) if len(paths) else pa.array([])
-            self._paths.update(paths.filter(listed).to_pylist() if len(paths) else ())
-            others = paths.filter(pc.invert(listed)).to_pylist() if len(paths) else ()
-            self._real.update(map(_real, others))
+            paths = set(map(_absolute, locations.to_pylist()))
+            self._paths |= paths & self._listed
+            self._real.update(map(_real, paths - self._listed))
         self._known.update(snapshot.id for snapshot in metadata.snapshots)
         self._metadata_file = metadata.metadata_file
 
@@ -319,7 +316,8 @@ def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
     for path, size in there.items():
         rows.append(
             {
-                "path": path,
+                # of a name that is no text, what can be shown
+                "path": path.encode(errors="surrogateescape").decode(errors="backslashreplace"),
                 "bytes": size,
                 "kind": _kind_of(path),
                 "reachable": False,
