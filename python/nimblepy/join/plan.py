@@ -124,7 +124,7 @@ def plan_join(
         IndexUnavailableError: no index on the build side's columns.
     """
     if how not in HOWS:
-        hint = "; swap the sides for those" if how in ("right", "full", "outer") else ""
+        hint = "; swap the sides and ask for left" if how == "right" else ""
         raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}{hint}")
     pairs = join_pairs(on, between)
     for probe_name, build_name in pairs:

@@ -42,7 +42,7 @@ def steps(metadata: ice.Metadata, since: int | None, until: int | None) -> list[
         if number is not None and metadata.snapshot(number) is None:
             raise InvalidArgumentError(
                 f"changes: {name}: there is no snapshot {number!r}: it has expired, or never was; "
-                "snapshots() lists those that there are"
+                "snapshots() lists the ids; that of a tag is at(tag=...).snapshot"
             )
     found: list[Snapshot] = []
     last = None if until is None else metadata.snapshot(until)
