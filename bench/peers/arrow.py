@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.peers.peer import NoGoodAnswer, Peer, as_values, synced
+from bench.peers.peer import NoGoodAnswer, Peer, as_values
+from nimblepy.io.sync import sync_path
 
 
 class ArrowMapped(Peer):
@@ -33,7 +34,7 @@ class ArrowMapped(Peer):
         whole = table.combine_chunks()
         with pa.ipc.new_file(str(self.path), whole.schema) as out:
             out.write_table(whole)
-        synced(self.path)
+        sync_path(self.path)
 
     def open(self) -> None:
         self.source = pa.memory_map(str(self.path))

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.peers.peer import NoGoodAnswer, Peer, synced
+from bench.peers.peer import NoGoodAnswer, Peer
+from nimblepy.io.sync import sync_path
 
 
 class Lance(Peer):
@@ -88,11 +89,11 @@ class Vortex(Peer):
 
     def build(self, table: pa.Table) -> None:
         self.vx.io.write(table, str(self.path))
-        synced(self.path)
+        sync_path(self.path)
 
     def write_compact(self, table: pa.Table) -> None:
         self.vx.io.VortexWriteOptions.compact().write(table, str(self.path))
-        synced(self.path)
+        sync_path(self.path)
 
     def open(self) -> None:
         self.file = self.vx.open(str(self.path), memory_map=True)

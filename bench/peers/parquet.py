@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from bench.peers.peer import NoGoodAnswer, Peer, all_of, as_values, synced
+from bench.peers.peer import NoGoodAnswer, Peer, all_of, as_values
+from nimblepy.io.sync import sync_path
 
 
 class Parquet(Peer):
@@ -32,7 +33,7 @@ class Parquet(Peer):
             row_group_size=self.row_group_rows,
             write_page_index=self.row_group_rows is not None,
         )
-        synced(self.path)
+        sync_path(self.path)
 
     def open(self) -> None:
         self.file = pq.ParquetFile(self.path, memory_map=True)

@@ -9,13 +9,11 @@ Each peer runs in a process of its own (worker.py), so imports of packages wait 
 
 from __future__ import annotations
 
-import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,32 +161,23 @@ def between(fields: list[Any], lower: tuple[Any, ...], upper: tuple[Any, ...]) -
     return outer & begun & ((first < high) | (last < high_last))
 
 
-def synced(path: Path) -> None:
-    """What nimblepy does when it finishes a file: peers pay for a durable write too."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 # name -> module and class; the order is that of the report
 _HOMES = {
-    "nimblepy": ("peers_nimble", "Nimble"),
-    "nimblepy_bloom": ("peers_nimble", "NimbleBloom"),
-    "nimblepy_sorted": ("peers_nimble", "NimbleSorted"),
-    "parquet": ("peers_parquet", "Parquet"),
-    "parquet_8k": ("peers_parquet", "SmallGroups"),
-    "lmdb": ("peers_kv", "Lmdb"),
-    "rocksdb": ("peers_kv", "RocksDb"),
-    "sqlite": ("peers_sqlite", "Sqlite"),
-    "duckdb": ("peers_engines", "DuckDb"),
-    "duckdb_parquet": ("peers_engines", "DuckDbParquet"),
-    "polars": ("peers_engines", "Polars"),
-    "lance": ("peers_formats", "Lance"),
-    "vortex": ("peers_formats", "Vortex"),
-    "vortex_take": ("peers_formats", "VortexTake"),
-    "arrow_mmap": ("peers_arrow", "ArrowMapped"),
+    "nimblepy": ("nimble", "Nimble"),
+    "nimblepy_bloom": ("nimble", "NimbleBloom"),
+    "nimblepy_sorted": ("nimble", "NimbleSorted"),
+    "parquet": ("parquet", "Parquet"),
+    "parquet_8k": ("parquet", "SmallGroups"),
+    "lmdb": ("kv", "Lmdb"),
+    "rocksdb": ("kv", "RocksDb"),
+    "sqlite": ("sqlite", "Sqlite"),
+    "duckdb": ("engines", "DuckDb"),
+    "duckdb_parquet": ("engines", "DuckDbParquet"),
+    "polars": ("engines", "Polars"),
+    "lance": ("formats", "Lance"),
+    "vortex": ("formats", "Vortex"),
+    "vortex_take": ("formats", "VortexTake"),
+    "arrow_mmap": ("arrow", "ArrowMapped"),
 }
 NAMES = tuple(_HOMES)
 KEY_VALUE = ("lmdb", "rocksdb", "sqlite")
@@ -200,7 +189,7 @@ COLUMNAR = tuple(
 
 def peer_class(name: str) -> type[Peer]:
     module, cls = _HOMES[name]
-    return getattr(import_module(f"bench.{module}"), cls)
+    return getattr(import_module(f"bench.peers.{module}"), cls)
 
 
 def installed_version(name: str) -> str | None:

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from bench import packed
-from bench.peers.peer import Peer, as_values, synced
+from bench.peers.peer import Peer, as_values
+from nimblepy.io.sync import sync_path
 
 INSERT_ROWS = 1 << 16
 
@@ -60,7 +61,7 @@ class Sqlite(Peer):
             for batch in table.to_batches(INSERT_ROWS):
                 connection.executemany(f"INSERT INTO t VALUES ({marks})", self.rows(batch))
         connection.close()
-        synced(self.path)
+        sync_path(self.path)
 
     def rows(self, batch: pa.RecordBatch) -> Any:
         columns = []

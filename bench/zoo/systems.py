@@ -14,8 +14,9 @@ from bench.datasets import Dataset
 from bench.peers.formats import Lance, Vortex
 from bench.peers.nimble import Nimble
 from bench.peers.parquet import Parquet
-from bench.peers.peer import NoGoodAnswer, Peer, synced
+from bench.peers.peer import NoGoodAnswer, Peer
 from bench.zoo.registry import Column
+from nimblepy.io.sync import sync_path
 
 KEY = "row"
 
@@ -60,7 +61,7 @@ class ParquetColumn(Parquet):
 
     def build(self, table: pa.Table) -> None:
         pq.write_table(table, self.path, compression="zstd", compression_level=self.level)
-        synced(self.path)
+        sync_path(self.path)
 
     def get(self, key: Any) -> dict[str, Any] | None:
         raise NoGoodAnswer

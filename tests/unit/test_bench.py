@@ -17,6 +17,7 @@ from bench.indexes import data as index_data
 from bench.indexes import sizes as indexes
 from bench.peers import peer as peers
 from bench.run import Results, summary, workload_of
+from bench.tables import upserts
 from bench.workloads import BY_NAME
 from bench.zoo import measure, registry
 from bench.zoo import report as zoo_report
@@ -214,6 +215,19 @@ def test_the_steps_of_a_suite_ask_for_what_there_is(name: str) -> None:
         assert set(step.workloads) <= set(BY_NAME)
         assert set(step.writers) <= written
         assert set(step.without) <= set(peers.NAMES)
+
+
+@pytest.mark.parametrize("name", peers.NAMES)
+def test_a_peer_is_where_it_is_said_to_be(name: str) -> None:
+    """Also one whose package is not installed: it says so by having no version."""
+    assert issubclass(peers.peer_class(name), peers.Peer)
+    assert peers.installed_version(name) or not name.startswith("nimblepy")
+
+
+def test_stages_of_an_upsert_are_functions_that_there_are() -> None:
+    spent: dict[str, float] = {}
+    with upserts.stages(spent):
+        assert not spent
 
 
 def test_the_readmes_table_names_what_it_has() -> None:
