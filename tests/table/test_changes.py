@@ -71,6 +71,9 @@ def test_kinds_of_changes(lake: nb.Catalog, data_format: Any) -> None:
     assert sorted(row["t"] for row in reader.read_all().to_pylist()) == ["5", "new 4"]
     old = table.at(snapshot=second)
     assert changed(old, first) == found[:5]
+    lake.table("a.b").tag("seen", second)
+    assert changed(table, "seen") == found[5:]  # the handle is older than the tag
+    assert changed(table, first, "seen") == found[:5]
     assert changed(lake.table("a.b").at(snapshot=first), first, third) == found
 
 
@@ -135,6 +138,8 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
     table.append(rows([3]))
     with pytest.raises(nb.InvalidArgumentError, match="since: there is no snapshot 7"):
         table.changes(7)
+    with pytest.raises(nb.InvalidArgumentError, match="since: there is no tag 'v2'; tags: none"):
+        table.changes("v2")
     with pytest.raises(nb.InvalidArgumentError, match="until: there is no snapshot 7"):
         table.changes(first, 7)
     with pytest.raises(nb.InvalidArgumentError, match="nowhere"):

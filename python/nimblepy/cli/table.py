@@ -108,17 +108,9 @@ def print_changes(
     print_rows(reader, reader.schema, output)
 
 
-def _snapshot(table: Table, text: str) -> int:
+def _snapshot(table: Table, text: str) -> int | str:
     """A snapshot by its id or a tag."""
-    if text in table.tags:
-        return table.tags[text]
-    try:
-        return int(text)
-    except ValueError:
-        known = ", ".join(table.tags) or "none"
-        raise InvalidArgumentError(
-            f"snapshot {text!r}: expected an id or a tag; tags: {known}"
-        ) from None
+    return int(text) if text.isdecimal() and text not in table.tags else text
 
 
 def run_compact(

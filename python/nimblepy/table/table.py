@@ -796,7 +796,7 @@ class Table(VersionedRows[FileSet]):
     # ------------------------------------------------------------------ what changed
 
     def changes(
-        self, since: int | None, until: int | None = None, *, columns: Columns = None
+        self, since: int | str | None, until: int | str | None = None, *, columns: Columns = None
     ) -> pa.RecordBatchReader:
         """Rows that were inserted, updated and deleted between two snapshots.
 
@@ -808,7 +808,8 @@ class Table(VersionedRows[FileSet]):
         the columns of this handle.
 
         Args:
-            since: the id of a snapshot; the changes after it. ``None``: from the very first one.
+            since: the id of a snapshot, or a tag; the changes after it. ``None``: from the very
+                first one.
             until: the last snapshot whose changes are wanted; ``None``: that of this handle.
             columns: those of the table that are read; ``None``: all.
 
@@ -825,8 +826,8 @@ class Table(VersionedRows[FileSet]):
             ...     follow(batch)
         """
         metadata = self._metadata
-        wanted = [number for number in (since, until) if number is not None]
-        if any(metadata.snapshot(number) is None for number in wanted):
+        wanted = [given for given in (since, until) if given is not None]
+        if any(metadata.named(given) is None for given in wanted):
             metadata = self._reload()
         found = steps(metadata, since, self.snapshot if until is None else until)
         rows = self.current

@@ -293,6 +293,13 @@ class Metadata:
         found = self.ice.metadata.snapshot_by_id(number)
         return None if found is None else _plain_snapshot(found)
 
+    def named(self, given: int | str) -> Snapshot | None:
+        """A snapshot by its id or its tag."""
+        if not isinstance(given, str):
+            return self.snapshot(given)
+        tag = self.references.get(given)
+        return None if tag is None or tag.kind != "tag" else self.snapshot(tag.snapshot)
+
     @property
     def references(self) -> dict[str, Reference]:
         """Tags and branches by name; ``main`` is one."""

@@ -28,40 +28,53 @@ _BATCH_ROWS = 1 << 16
 _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 
 
-def steps(metadata: ice.Metadata, since: int | None, until: int | None) -> list[Snapshot]:
+def steps(
+    metadata: ice.Metadata, since: int | str | None, until: int | str | None
+) -> list[Snapshot]:
     """The snapshots after ``since``, up to and with ``until``, oldest first.
 
     Args:
-        since: ``None`` is before the first one.
-        until: ``None`` is before the first one, too: a table that never had rows.
+        since: an id or a tag; ``None`` is before the first one.
+        until: an id or a tag; ``None`` is before the first one, too: a table that never had rows.
 
     Raises:
         InvalidArgumentError: one of them is not known, or does not come before the other.
     """
-    for name, number in (("since", since), ("until", until)):
-        if number is not None and metadata.snapshot(number) is None:
-            raise InvalidArgumentError(
-                f"changes: {name}: there is no snapshot {number!r}: it has expired, or never was; "
-                "snapshots() lists the ids; that of a tag is at(tag=...).snapshot"
-            )
+    start = _known(metadata, "since", since)
+    last = _known(metadata, "until", until)
     found: list[Snapshot] = []
-    last = None if until is None else metadata.snapshot(until)
     for snapshot in metadata.ancestors(last):
-        if snapshot.id == since:
+        if start is not None and snapshot.id == start.id:
             return found[::-1]
         found.append(snapshot)
     # The oldest that is left may have had a parent, which the metadata does not say any more.
-    if since is None and (not found or found[-1].sequence <= 1):
+    if start is None and (not found or found[-1].sequence <= 1):
         return found[::-1]
-    if since is None:
+    if start is None:
         raise InvalidArgumentError(
             f"changes: the snapshots before {found[-1].id} have expired; give since="
         )
-    start = metadata.snapshot(since)
-    reverse = any(snapshot.id == until for snapshot in metadata.ancestors(start))
+    reverse = last is not None and any(
+        snapshot.id == last.id for snapshot in metadata.ancestors(start)
+    )
     raise InvalidArgumentError(
         f"changes: snapshot {since} is no ancestor of {until}"
         + (", but comes after it" if reverse else "; or snapshots between them have expired")
+    )
+
+
+def _known(metadata: ice.Metadata, name: str, given: int | str | None) -> Snapshot | None:
+    found = None if given is None else metadata.named(given)
+    if found is not None or given is None:
+        return found
+    if not isinstance(given, str):
+        raise InvalidArgumentError(
+            f"changes: {name}: there is no snapshot {given!r}: it has expired, or never was; "
+            "snapshots() lists the ids"
+        )
+    tags = (tag for tag, reference in metadata.references.items() if reference.kind == "tag")
+    raise InvalidArgumentError(
+        f"changes: {name}: there is no tag {given!r}; tags: {', '.join(sorted(tags)) or 'none'}"
     )
 
 
