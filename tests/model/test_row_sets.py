@@ -287,5 +287,5 @@ def test_an_index_in_some_files_only_is_no_index_of_the_dataset(tmp_path: Path) 
     nb.drop_index(tmp_path / "2.nimble", "v")
     for i in (0, 1, 3):
         nb.drop_index(tmp_path / f"{i}.nimble", "v")
-    with pytest.raises(nb.IndexUnavailableError, match=r"indexes of this file: cluster \(k\)"):
+    with pytest.raises(nb.IndexUnavailableError, match=r"v\); indexes: cluster \(k\)"):
         nb.open_dataset(tmp_path).lookup([1], on="v")

@@ -160,9 +160,9 @@ def choose(indexes: Sequence[Index], schema: pa.Schema, on: OnKeys, *, ordered: 
         if indexes and indexes[0].is_cluster:
             return indexes[0]
         if not indexes:
-            raise IndexUnavailableError("this file has no index; scan with a filter instead")
+            raise IndexUnavailableError("there is no index; scan with a filter instead")
         raise IndexUnavailableError(
-            f"this file has no cluster key; pass on= with the columns of one of {names_of(indexes)}"
+            f"there is no cluster key; pass on= with the columns of one of {names_of(indexes)}"
         )
     names = tuple(map(column_of, on))
     for name in names:
@@ -178,7 +178,7 @@ def choose(indexes: Sequence[Index], schema: pa.Schema, on: OnKeys, *, ordered: 
         raise IndexUnavailableError(
             f"no index on ({show_names(names)})"
             + (" with an order" if ordered else "")
-            + f"; indexes of this file: {names_of(indexes)}"
+            + f"; indexes: {names_of(indexes)}"
         )
     rank = {"cluster": 0, "hash": 1, "sorted": 2}
     return min(able, key=lambda i: (rank[i.kind], len(i.keys), i.number))
