@@ -31,8 +31,8 @@ if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 option(NIMBLEPY_PCH "Precompile headers, compile some bindings as one" ${_pch})
 
-# For builds that nobody edits in: those under sanitizers. The other one proves
-# that every file compiles alone.
+# For builds that nobody edits in: those under sanitizers and CI's. The one that
+# people edit in proves that every file compiles alone.
 set(_unity OFF)
 if(NIMBLEPY_SANITIZE)
   set(_unity ON)
