@@ -7,6 +7,7 @@ import tempfile
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from layout_cases import HARMS, Harm, LayoutCase, check_samples, harm_blobs, layouts
 
 import nimblepy as nb
 
@@ -45,21 +47,27 @@ class Tables(RuleBasedStateMachine):
         self.rows: list[dict[str, Any]] = []  # by role
         self.past: dict[int, tuple[list[dict[str, Any]], dict[str, str]]] = {}
         self.number = 0
+        self.layout: LayoutCase | None = None
+        self.partitioned = False
 
     def teardown(self) -> None:
         shutil.rmtree(self.directory)
 
-    @initialize(partition=_PARTITIONS)
-    def create(self, partition: tuple[str, ...]) -> None:
+    @initialize(partition=_PARTITIONS, layout=st.none() | layouts(), clustered=st.booleans())
+    def create(
+        self, partition: tuple[str, ...], layout: LayoutCase | None, clustered: bool
+    ) -> None:
         schema = pa.schema({"k": pa.int32(), "s": pa.string(), "x": pa.float64()})
         self.table = self.lake.create_table(
             "a.b",
             schema,
-            cluster_by="k",
-            partition_by=partition,
+            cluster_by="k" if clustered else None,
+            partition_by=() if layout else partition,
+            layout=layout[1](self.names) if layout else None,
             data_format=self.data_format,
             properties={"write.target-file-size-bytes": "100000"},
         )
+        self.layout, self.partitioned = layout, bool(partition) and not layout
 
     def _data(self, rows: list[tuple[Any, ...]]) -> tuple[list[dict[str, Any]], pa.Table]:
         found = [
@@ -86,6 +94,21 @@ class Tables(RuleBasedStateMachine):
         assert self.table.append(data).rows_inserted == len(found)
         self.rows += found
         self._remember()
+
+    @rule(rows=st.integers(50, 300), seed=st.integers(0, 99))
+    def append_many(self, rows: int, seed: int) -> None:
+        """Enough for inner cubes."""
+        rng = np.random.default_rng(seed)
+        texts = ["a", "bb", "ccc", None]
+        values = [None, float("nan"), 0.5, -1.5]
+        self.append(
+            [
+                (int(k), texts[i % 4], values[i // 4] if i < 16 else float(x))
+                for i, (k, x) in enumerate(
+                    zip(rng.integers(-6, 30, rows), rng.normal(size=rows), strict=True)
+                )
+            ]
+        )
 
     def _test(self, low: int, text: str | None) -> tuple[str, Any]:
         name = self.names["k"]
@@ -131,6 +154,10 @@ class Tables(RuleBasedStateMachine):
                 for row in self.rows:
                     row[new] = default
             elif what == 2 and "x" in self.names:
+                if self.layout and "x" in self.layout[0]:
+                    with pytest.raises(nb.InvalidArgumentError, match="is part of the layout"):
+                        a.drop_column(self.names["x"])
+                    return
                 a.drop_column(self.names.pop("x"))
                 for row in self.rows:
                     row.pop("x")
@@ -141,15 +168,50 @@ class Tables(RuleBasedStateMachine):
 
     @rule(partition=_PARTITIONS)
     def partition(self, partition: tuple[str, ...]) -> None:
+        fields = [
+            text.replace("k", self.names["k"]).replace("s", self.names["s"])
+            if "(" not in text
+            else f"{text.partition('(')[0]}({self._inside(text)})"
+            for text in partition
+        ]
         with self.table.alter() as a:
-            a.partition_by(
-                *(
-                    text.replace("k", self.names["k"]).replace("s", self.names["s"])
-                    if "(" not in text
-                    else f"{text.partition('(')[0]}({self._inside(text)})"
-                    for text in partition
-                )
-            )
+            if self.layout and fields:
+                with pytest.raises(nb.InvalidArgumentError, match="has a layout"):
+                    a.partition_by(*fields)
+                return
+            a.partition_by(*fields)
+        self.partitioned = bool(fields)
+
+    @rule(data=st.data())
+    def lay_out(self, data: st.DataObject) -> None:
+        layout = data.draw(st.none() | layouts("".join(set(self.names) & set("ksx"))))
+        with self.table.alter() as a:
+            if layout and self.partitioned:
+                with pytest.raises(nb.InvalidArgumentError, match="takes the place of"):
+                    a.layout(layout[1](self.names))
+                a.partition_by()
+                self.partitioned = False
+            a.layout(layout[1](self.names) if layout else None)
+        self.layout = layout
+
+    @rule(where_needed=st.booleans())
+    def compact(self, where_needed: bool) -> None:
+        self.table.compact(where_needed=where_needed)
+        self._remember()
+
+    @rule(budget=st.none() | st.integers(1, 50_000))
+    def optimize(self, budget: int | None) -> None:
+        self.table.optimize_layout(budget_bytes=budget)
+        self._remember()
+
+    @rule(harm=HARMS)
+    def lose_blobs(self, harm: Harm) -> None:
+        harm_blobs(self.table, harm)
+        self.table = nb.connect(f"{self.directory}/lake").table("a.b")
+
+    @rule(fraction=st.floats(0, 1), seed=st.integers(0, 99), low=_KEYS)
+    def sample(self, fraction: float, seed: int, low: int) -> None:
+        check_samples(self.table, fraction, seed, self._test(low, None)[0])
 
     def _inside(self, text: str) -> str:
         width, _, role = text.partition("(")[2][:-1].partition(", ")
@@ -164,6 +226,7 @@ class Tables(RuleBasedStateMachine):
         old = self.table.at(snapshot=number)
         assert old.num_rows == len(rows)
         assert len(old.to_table()) == len(rows)
+        assert len(old.sample(1, seed=1)) == len(rows)
 
     @invariant()
     def reads(self) -> None:
@@ -171,27 +234,12 @@ class Tables(RuleBasedStateMachine):
             return
         shown = [{name: row[role] for role, name in self.names.items()} for row in self.rows]
         key = self.names["k"]
+        assert self.table.layout_by == (self.layout[1](self.names) if self.layout else None)
         wanted = self._sorted(shown)
         found = self.table.to_table()
         assert sorted(found.schema.names) == sorted(self.names.values())
         assert self._sorted(found.to_pylist()) == wanted
         assert self.table.num_rows == self.table.count_rows() == len(shown)
-        asked = [-3, 0, 4, 4, 25, 99]
-        counts = [sum(row[key] == k for row in shown) for k in asked]
-        assert self.table.count(asked).to_pylist() == counts
-        assert self.table.lookup(asked, probe_row="p").column("p").to_pylist() == [
-            i for i, n in enumerate(counts) for _ in range(n)
-        ]
-        for k in (0, 4):
-            mine = [row for row in shown if row[key] == k]
-            got = self.table.get(k)
-            assert (got in mine) if mine else got is None
-        assert self.table.range(-2, 12).column(key).to_pylist() == sorted(
-            row[key] for row in shown if -2 <= row[key] < 12
-        )
-        backwards = self.table.range(None, 12, reverse=True, limit=4, columns=[key])
-        below = sorted((row[key] for row in shown if row[key] < 12), reverse=True)
-        assert backwards.column(key).to_pylist() == below[:4]
         sql, passes = self._test(3, "a")
         assert self.table.count_rows(sql) == sum(bool(passes(row)) for row in self.rows)
         assert self._sorted(self.table.to_table(filter=sql).to_pylist()) == self._sorted(
@@ -201,6 +249,26 @@ class Tables(RuleBasedStateMachine):
                 if passes(row)
             ]
         )
+        if self.table.cluster_by:
+            self._read_by_key(shown, key)
+
+    def _read_by_key(self, shown: list[dict[str, Any]], key: str) -> None:
+        asked = [-3, 0, 4, 4, 25, 99]
+        counts = [sum(row[key] == k for row in shown) for k in asked]
+        assert self.table.count(asked).to_pylist() == counts
+        assert self.table.lookup(asked, probe_row="p").column("p").to_pylist() == [
+            i for i, n in enumerate(counts) for _ in range(n)
+        ]
+        for k in (0, 4):
+            mine = self._sorted([row for row in shown if row[key] == k])
+            got = self.table.get(k)
+            assert (self._sorted([got])[0] in mine) if got is not None else not mine
+        assert self.table.range(-2, 12).column(key).to_pylist() == sorted(
+            row[key] for row in shown if -2 <= row[key] < 12
+        )
+        backwards = self.table.range(None, 12, reverse=True, limit=4, columns=[key])
+        below = sorted((row[key] for row in shown if row[key] < 12), reverse=True)
+        assert backwards.column(key).to_pylist() == below[:4]
         joined = self.table.index_join(pa.table({"q": asked}), on={"q": key}, how="anti")
         assert joined.num_rows == counts.count(0)
 
@@ -210,12 +278,13 @@ class Tables(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("data_format", ["nimble", "parquet"])
-def test_random_changes(data_format: Any) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.slow)])
+def test_random_changes(data_format: Any, examples: int) -> None:
     machine = type("Of" + data_format, (Tables,), {"data_format": data_format})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=8,
+            max_examples=examples,
             stateful_step_count=10,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from layout_cases import check_samples, harm_blobs
 
 import nimblepy as nb
 
@@ -34,6 +35,10 @@ STEPS = st.lists(
         st.tuples(st.just("rename"), BATCH, VALUES),
         st.tuples(st.just("add column"), BATCH, VALUES),
         st.tuples(st.just("partition"), BATCH, VALUES),
+        st.tuples(st.just("many"), BATCH, VALUES),
+        st.tuples(st.just("lay out"), BATCH, VALUES),
+        st.tuples(st.just("optimize"), BATCH, VALUES),
+        st.tuples(st.just("lose blobs"), BATCH, VALUES),
         st.tuples(st.just("rollback"), BATCH, VALUES),
     ),
     min_size=1,
@@ -41,10 +46,22 @@ STEPS = st.lists(
 )
 
 
+# Layouts by the name of the column of values.
+LAYOUTS: list[Callable[[str], Any]] = [
+    lambda v: nb.OTree(["k", v], cube_rows=16),
+    lambda v: nb.OTree([v, "s"], cube_rows=30, transforms={"s": "hash"}),
+    lambda v: nb.ZOrder(["k", v]),
+    lambda v: nb.Sorted([v]),
+]
+MANY = range(1000, 1200)
+
+
 class Model:
     """The table, and what it should be."""
 
-    def __init__(self, directory: str, data_format: Any, cluster_by: Any, partition: Any) -> None:
+    def __init__(
+        self, directory: str, data_format: Any, cluster_by: Any, partition: Any, layout: int | None
+    ) -> None:
         self.value = "v"
         schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
         lake = nb.connect(Path(directory) / "lake")
@@ -53,9 +70,13 @@ class Model:
             schema,
             primary_key="k",
             cluster_by=cluster_by,
-            partition_by=partition,
+            partition_by=() if layout is not None else partition,
+            layout=None if layout is None else LAYOUTS[layout]("v"),
             data_format=data_format,
         )
+        self.lake = lake
+        self.partitioned = bool(partition) and layout is None
+        self.layout = layout
         self.rows: Rows = {}
         self.past: list[tuple[int, Rows]] = []
         self.added = 0
@@ -143,8 +164,29 @@ class Model:
             self.past.clear()
             self.added += 1
         elif what == "partition":
+            fields = ["bucket(3, k)"] if value > 0 else [self.value] if value else []
             with table.alter() as a:
-                a.partition_by(*(["bucket(3, k)"] if value > 0 else [self.value] if value else []))
+                if fields and self.layout is not None:
+                    a.layout(None)
+                    self.layout = None
+                a.partition_by(*fields)
+            self.partitioned = bool(fields)
+        elif what == "many":
+            spread = pa.array([(key * 7 + value) % 90 for key in MANY], pa.int64())
+            table.upsert(pa.table({"k": list(MANY), self.value: spread}))
+            for key, spread_value in zip(MANY, spread.to_pylist(), strict=True):
+                self.rows[key] = self.blank(key) | {self.value: spread_value}
+        elif what == "lay out":
+            self.layout = abs(value) if value < len(LAYOUTS) - 1 else None
+            with table.alter() as a:
+                a.partition_by()
+                a.layout(None if self.layout is None else LAYOUTS[self.layout](self.value))
+            self.partitioned = False
+        elif what == "optimize":
+            table.optimize_layout(budget_bytes=1 << (value + 12))
+        elif what == "lose blobs":
+            harm_blobs(table, "gone" if value > 0 else "cut" if value else "flipped")
+            self.table = self.lake.table("a.b")
         elif what == "rollback" and self.past:
             snapshot, rows = self.past[value % len(self.past)]
             table.rollback(snapshot)
@@ -202,7 +244,7 @@ class Model:
             {name: row[name] for name in columns} for row in wanted
         ]
         assert table.num_rows == len(wanted) == table.count_rows()
-        asked = list(range(-1, 26, 2))
+        asked = [*range(-1, 26, 2), MANY[3], MANY[100]]
         found = [self.rows[key] for key in asked if key in self.rows]
         assert [row["k"] for row in table.lookup(asked).to_pylist()] == [r["k"] for r in found]
         assert table.contains(asked).to_pylist() == [key in self.rows for key in asked]
@@ -224,16 +266,22 @@ class Model:
             assert last == [row["k"] for row in wanted[::-1][:3]]
         joined = table.index_join(pa.table({"k": [3, 4, 99]}), on="k", columns=["s"])
         assert joined["k"].to_pylist() == [key for key in (3, 4) if key in self.rows]
+        layout = None if self.layout is None else LAYOUTS[self.layout](self.value)
+        assert table.layout_by == layout
+        check_samples(table, 0.4, len(wanted), filter)
         for snapshot, rows in self.past[-3:]:
+            assert table.at(snapshot=snapshot).sample(1, seed=2).num_rows == len(rows)
             then = table.at(snapshot=snapshot).to_table(["k", "s"]).to_pylist()
             assert sorted((row["k"], row["s"] or "") for row in then) == sorted(
                 (row["k"], row["s"] or "") for row in rows.values()
             )
 
 
-def _check(data_format: str, cluster_by: Any, partition: Any, steps: list[Any]) -> None:
+def _check(
+    data_format: str, cluster_by: Any, partition: Any, layout: int | None, steps: list[Any]
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        model = Model(directory, data_format, cluster_by, partition)
+        model = Model(directory, data_format, cluster_by, partition, layout)
         for what, keys, value in steps:
             model.step(what, keys, value)
         model.check()
@@ -243,6 +291,7 @@ EXAMPLES = {
     "data_format": st.sampled_from(["nimble", "parquet"]),
     "cluster_by": st.sampled_from([None, ["v"], ["v", "k"], ["s"]]),
     "partition": st.sampled_from([(), ("bucket(3, k)",), ("v",)]),
+    "layout": st.none() | st.integers(0, len(LAYOUTS) - 1),
     "steps": STEPS,
 }
 _NEVER_MIND = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -250,13 +299,17 @@ _NEVER_MIND = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @settings(max_examples=12, deadline=None, suppress_health_check=_NEVER_MIND)
 @given(**EXAMPLES)
-def test_changes_by_key(data_format: str, cluster_by: Any, partition: Any, steps: Any) -> None:
-    _check(data_format, cluster_by, partition, steps)
+def test_changes_by_key(
+    data_format: str, cluster_by: Any, partition: Any, layout: int | None, steps: Any
+) -> None:
+    _check(data_format, cluster_by, partition, layout, steps)
 
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=_NEVER_MIND,
           phases=[Phase.generate, Phase.shrink])  # fmt: skip
 @given(**EXAMPLES)
-def test_many_changes_by_key(data_format: str, cluster_by: Any, partition: Any, steps: Any) -> None:
-    _check(data_format, cluster_by, partition, steps)
+def test_many_changes_by_key(
+    data_format: str, cluster_by: Any, partition: Any, layout: int | None, steps: Any
+) -> None:
+    _check(data_format, cluster_by, partition, layout, steps)
