@@ -18,9 +18,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from layout_cases import HARMS, Harm, LayoutCase, check_samples, harm_blobs, layouts
 
 import nimblepy as nb
+from layout_cases import HARMS, Harm, LayoutCase, check_samples, harm_blobs, layouts
 
 pytest.importorskip("pyiceberg")
 
@@ -206,8 +206,10 @@ class Tables(RuleBasedStateMachine):
 
     @rule(harm=HARMS)
     def lose_blobs(self, harm: Harm) -> None:
+        before = self._sorted(self.table.sample(0.3, seed=1).to_pylist())
         harm_blobs(self.table, harm)
         self.table = nb.connect(f"{self.directory}/lake").table("a.b")
+        assert self._sorted(self.table.sample(0.3, seed=1).to_pylist()) == before
 
     @rule(fraction=st.floats(0, 1), seed=st.integers(0, 99), low=_KEYS)
     def sample(self, fraction: float, seed: int, low: int) -> None:

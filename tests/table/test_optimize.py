@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import nimblepy as nb
 from nimblepy.cli.main import app
 from nimblepy.expr.filter import parse_filter
+from nimblepy.table.base.model import FileCubes
 from nimblepy.table.upkeep.recluster import Extents, choose
 
 
@@ -101,6 +102,67 @@ def test_other_tables_are_compacted(tmp_path: Any) -> None:
         table.append(part(number))
     table.optimize_layout()
     assert table.current.num_files == 1
+
+
+def inner(table: nb.Table) -> list[int]:
+    """Rows of the files of inner cubes, which have low weights alone."""
+    found = []
+    for child in table.current.children():
+        (cube,) = FileCubes.from_json(child.metadata["nimblepy.otree"]).cubes
+        if cube.most < 0:
+            found.append(cube.rows)
+    return found
+
+
+def test_compacting_leaves_cubes(tmp_path: Any) -> None:
+    """They are small beside other files, and where they belong."""
+    data = pa.concat_tables([part(number) for number in range(6)])
+    table = nb.connect(tmp_path).create_table(
+        "a.b", data, layout=nb.OTree(["price", "name"], cube_rows=100)
+    )
+    files = table.current.num_files
+    assert files > 20
+    assert table.compact().files_removed == 0
+    assert not table.health().advice
+    done = table.compact(where_needed=False)
+    assert (done.files_removed, done.rows_inserted, done.rows_deleted) == (files, 0, 0)
+    assert abs(table.current.num_files - files) < files / 4
+    assert inner(table) == [100]
+    again = nb.connect(tmp_path).table("a.b")
+    again.sample(0.01)
+    assert again.current.reading.with_weights().open_files.opened <= 2
+
+
+def test_compacting_puts_rows_into_cubes_of_all(tmp_path: Any) -> None:
+    table = appended(tmp_path)
+    drawn = sorted(table.sample(0.2, seed=3)["id"].to_pylist())
+    before, files = read(table), table.current.num_files
+    few = table.compact(filter="price < 10", where_needed=False)
+    assert 0 < few.files_removed < files
+    assert table.compact().files_removed
+    assert read(table) < 0.8 * before
+    assert table.current.num_files < files
+    table.delete("id % 5 = 0")
+    assert table.compact().files_removed, "deleted rows go"
+    live = [member.file.path for member in table.current.members]
+    assert set(live) <= set(table._metadata.cubes(table._snapshot).files)
+    assert sorted(table.sample(0.2, seed=3)["id"].to_pylist()) == [i for i in drawn if i % 5]
+    assert sum(member.file.rows for member in table.current.members) < 1.15 * table.num_rows
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_files_of_before_the_layout_are_laid_out(tmp_path: Any, parts: int) -> None:
+    table = nb.connect(tmp_path).create_table("a.b", part(0).schema)
+    for number in range(parts):
+        table.append(pa.concat_tables(part(10 * number + i) for i in range(6 // parts)))
+    before = read(table)
+    with table.alter() as a:
+        a.layout(nb.OTree(["price", "name"], cube_rows=100))
+    assert "optimize_layout" in [item.action for item in table.health().advice]
+    assert table.compact().files_removed == parts
+    assert read(table) < before / 2
+    assert all(child.metadata.get("nimblepy.otree") for child in table.current.children())
+    assert table.num_rows == table.sample(1).num_rows == 3600
 
 
 def extents(boxes: list[list[float]], commits: list[int], staying: int = 0) -> Extents:

@@ -49,7 +49,7 @@ from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.reading.sample import checked_fraction
 from nimblepy.table.reading.sample import sample as draw_sample
-from nimblepy.table.upkeep.compact import Compacting, compact
+from nimblepy.table.upkeep.compact import Compacting
 from nimblepy.table.upkeep.health import Health, health
 from nimblepy.table.upkeep.maintain import (
     KEPT_SNAPSHOTS,
@@ -64,7 +64,7 @@ from nimblepy.table.upkeep.maintain import (
 )
 from nimblepy.table.upkeep.plot_layout import plot
 from nimblepy.table.upkeep.reachable import reachable_files
-from nimblepy.table.upkeep.recluster import optimize
+from nimblepy.table.upkeep.recluster import compact, optimize
 from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.writing.adding import describe_files
 from nimblepy.table.writing.batches import Batch, batch_is_done, checked_batch, were_staged
@@ -499,6 +499,9 @@ class Table(VersionedRows[FileSet]):
         and partitions of before the last change of ``partition_by`` go. Another commit is never
         refused for it: what was changed meanwhile is changed in the new files as well, or left for
         another time.
+
+        Files of an :class:`nimblepy.OTree` stay those of cubes, which are as large as the layout
+        says: what is needed there is what :meth:`optimize_layout` does.
 
         Args:
             filter: only files that may have rows that pass; they are replaced whole.

@@ -93,10 +93,7 @@ def choose(
         where_needed: only small files, files with many deleted rows, and such that overlap.
     """
     members = list(rows.members)
-    wanted: Sequence[int] = range(len(members))
-    if filter is not None:
-        parsed = parse_filter(filter, rows.schema)
-        wanted = [] if parsed.matches_nothing else rows.prune(parsed.conjuncts)
+    wanted = may_pass(rows, filter)
     lower = upper = [b""] * len(members)
     if rows.cluster_by and members:
         lower, upper = (ends.to_pylist() for ends in key_ends(rows.reading, rows.members))
@@ -114,6 +111,14 @@ def choose(
         for part in parts if where_needed else [set(range(len(files)))]:
             groups += _cut(everything, sorted(part), target_bytes, ordered=bool(rows.cluster_by))
     return groups
+
+
+def may_pass(rows: FileSet, filter: Filter) -> Sequence[int]:
+    """Numbers of the files that may have rows that pass."""
+    if filter is None:
+        return range(len(rows.members))
+    parsed = parse_filter(filter, rows.schema)
+    return [] if parsed.matches_nothing else rows.prune(parsed.conjuncts)
 
 
 def _needed(files: Group, target_bytes: int, *, ordered: bool) -> list[set[int]]:
@@ -421,7 +426,7 @@ def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str,
 
 @dataclass(frozen=True, kw_only=True)
 class Compacting:
-    """What :func:`compact` is told by the caller.
+    """What the caller says of a compaction.
 
     Attributes:
         filter: files that may have rows that pass; ``None``: all.
@@ -435,16 +440,11 @@ class Compacting:
     progress: ProgressArg
 
 
-def compact(
-    wanted: Compacting,
-    newest: Callable[[], ice.Metadata],
-    files_of: FilesOf,
-    commit: Callable[[RowChange], Commit],
-) -> Commit:
-    """Compacts a table; what was given up for the sake of other commits is tried again."""
+def repeated(prepare: Callable[[], Compaction], commit: Callable[[RowChange], Commit]) -> Commit:
+    """Commits what is prepared, and again what was given up, as one commit."""
     done: Commit | None = None
     for _ in range(_MOST_PASSES):
-        change = _prepared(wanted, newest(), files_of)
+        change = prepare()
         now = commit(change)
         done = now if done is None else _sum(done, now)
         if not change.given_up:
@@ -453,7 +453,8 @@ def compact(
     return done
 
 
-def _prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
+def prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
+    """Files of a table written anew, by their sizes and keys."""
     rows = files_of(metadata)
     target = replace(rewriting_target(metadata), target_bytes=wanted.target_bytes)
     groups = choose(
@@ -463,17 +464,29 @@ def _prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> 
         wanted.target_bytes,
         where_needed=wanted.where_needed,
     )
-    progress = Progress(wanted.progress, sum(map(Group.live_rows, groups)), stage="compacting")
     change = Compaction(groups, files_of, target)
+    write_all(change, groups, rows, target, wanted.progress, "compacting")
+    return change
+
+
+def write_all(
+    change: Compaction,
+    groups: Sequence[Group],
+    rows: FileSet,
+    target: Target,
+    progress: ProgressArg,
+    stage: str,
+) -> None:
+    """Writes the new files of groups; after an error none of them is left."""
+    shown = Progress(progress, sum(map(Group.live_rows, groups)), stage=stage)
     try:
         for group in groups:
-            write(group, rows, target, progress)
+            write(group, rows, target, shown)
     except BaseException:
         change.discard()
         raise
     finally:
-        progress.finish()
-    return change
+        shown.finish()
 
 
 def _sum(one: Commit, other: Commit) -> Commit:

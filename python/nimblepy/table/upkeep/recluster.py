@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.io.progress import Progress, ProgressArg
+from nimblepy.io.progress import ProgressArg
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.table import iceberg as ice
@@ -22,9 +22,19 @@ from nimblepy.table.otree.space import Floats, fit, interleaved
 from nimblepy.table.otree.tree import BITS, LEAST_SHARE, Estimate, Numbers, Places, Tree, grow
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.sample import known_cubes, sample
-from nimblepy.table.upkeep.compact import MOST_DELETED, Compaction, Group, write
+from nimblepy.table.upkeep.compact import (
+    MOST_DELETED,
+    Compacting,
+    Compaction,
+    Group,
+    may_pass,
+    prepared,
+    repeated,
+    write_all,
+)
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import rewriting_target
+from nimblepy.table.writing.write import Target
 
 # The part of all rows that a typical box has, by rank.
 BOX_SHARE = 0.01
@@ -49,7 +59,7 @@ class Extents:
     Attributes:
         lower, upper: coordinates, one row for each file and one column for each axis.
         rows, sizes: of each file, in rows and bytes.
-        commits: by which each was written.
+        commits: by which each was laid out; below 0 of files that no commit did.
         staying: rows that are where they belong however wide the file is: those of inner cubes.
         least: the part of typical boxes that would meet a leaf there, if all rows lay in cubes.
     """
@@ -69,9 +79,11 @@ class Extents:
     @property
     def is_mixed(self) -> bool:
         """Whether they were not laid out together, as one commit does."""
-        _, commit = np.unique(self.commits, return_inverse=True)
-        most = float(np.bincount(commit, self.rows).max(initial=0))
-        return most <= _MOST_OF_ONE * float(self.rows.sum()) and len(self.rows) > 1
+        mine = self.commits >= 0
+        _, commit = np.unique(self.commits[mine], return_inverse=True)
+        most = float(np.bincount(commit, self.rows[mine]).max(initial=0))
+        several = len(self.rows) > 1 or not mine.all()
+        return several and most <= _MOST_OF_ONE * float(self.rows.sum())
 
     def take(self, files: Numbers) -> Extents:
         return Extents(*(getattr(self, field.name)[files] for field in fields(self)))
@@ -194,14 +206,18 @@ def _in_cubes(
     return [(gain, group) for _, gain, group in found]
 
 
-def _with_deleted(
-    rows: FileSet, files: Extents, groups: list[Numbers], budget: int
+def _worth(
+    rows: FileSet, files: Extents, some: Numbers, cube_rows: int, budget: int | None
 ) -> list[Numbers]:
-    """These groups, and one of the other files many of whose rows are deleted."""
-    left = budget - sum(int(files.sizes[group].sum()) for group in groups)
+    """Groups among some of the files, and one of those many of whose rows are deleted."""
+    part = files.take(some)
+    left = int(part.sizes.sum()) if budget is None else budget
+    groups = [some[group] for group in choose(part, cube_rows, left)]
+    left -= sum(int(files.sizes[group].sum()) for group in groups)
     taken = {int(i) for group in groups for i in group}
     more = []
-    for i, member in enumerate(rows.members):
+    for i in some.tolist():
+        member = rows.members[i]
         gone = member.deleted() if i not in taken and member.file.bytes <= left else None
         if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
             more.append(i)
@@ -268,10 +284,12 @@ def extents(rows: FileSet, layout: OTree, found: Survey, cubes: Blocks) -> Exten
     low, high = np.stack(lower, axis=1), np.stack(upper, axis=1)
     high = np.maximum(low, high)
     commits = files.gather([part.sequences for part in files.parts], np.int64)
+    numbers = cubes.find(files.paths)
+    commits[numbers < 0] = -1
     tree = found.tree(layout)
     places, bits = _places(low, high, 1.0)
     inside = tree.bounds(places, bits)
-    weights = cubes.weights_at(cubes.find(files.paths))
+    weights = cubes.weights_at(numbers)
     below = np.clip(np.minimum(inside - 1, weights[1]) - weights[0] + 1, 0, None)
     return Extents(
         low,
@@ -379,8 +397,7 @@ def drift(rows: FileSet, layout: OTree, blobs: Blocks) -> Drift | None:
         return None
     cubes, _ = known_cubes(rows.members, rows.reading, blobs)
     found = extents(rows, layout, survey(rows, layout, cubes), cubes)
-    budget = int(found.sizes.sum())
-    worth = _with_deleted(rows, found, choose(found, layout.cube_rows, budget), budget)
+    worth = _worth(rows, found, np.arange(len(found.rows)), layout.cube_rows, None)
     stored = max(1, int(found.rows.sum()))
     ideal = (found.rows - found.staying) @ found.least + found.staying @ _met(found.sides)
     return Drift(
@@ -414,34 +431,61 @@ def optimize(
     """
     metadata = newest()
     target = rewriting_target(metadata)
-    layout = target.layout
-    if not isinstance(layout, OTree):
+    if not isinstance(target.layout, OTree):
         raise InvalidArgumentError(
-            f"optimize: the layout of {'.'.join(metadata.name)} is {layout!r}, no nb.OTree"
+            f"optimize: the layout of {'.'.join(metadata.name)} is {target.layout!r}, no nb.OTree"
         )
+    wanted = Compacting(
+        filter=None, target_bytes=target.target_bytes, where_needed=True, progress=progress
+    )
+    return commit(_prepared(wanted, metadata, files_of, target, target.layout, budget))
+
+
+def compact(
+    wanted: Compacting,
+    newest: Callable[[], ice.Metadata],
+    files_of: FilesOf,
+    commit: Callable[[RowChange], Commit],
+) -> Commit:
+    """Compacts a table; what was given up for the sake of other commits is tried again.
+
+    Files of an OTree stay those of cubes: what is needed is what :func:`optimize` does, and all
+    files together are laid out as if they were written at once.
+    """
+
+    def prepare() -> Compaction:
+        metadata = newest()
+        target = rewriting_target(metadata)
+        if isinstance(target.layout, OTree):
+            return _prepared(wanted, metadata, files_of, target, target.layout, None)
+        return prepared(wanted, metadata, files_of)
+
+    return repeated(prepare, commit)
+
+
+def _prepared(
+    wanted: Compacting,
+    metadata: ice.Metadata,
+    files_of: FilesOf,
+    target: Target,
+    layout: OTree,
+    budget: int | None,
+) -> Compaction:
     rows = files_of(metadata)
-    groups: list[Group] = []
+    some = np.array(may_pass(rows, wanted.filter), np.int64)
+    target = replace(target, target_bytes=wanted.target_bytes)
+    chosen: list[Numbers] = [some] if len(some) else []
     again = Blocks.of_files(())
-    if len(rows.members):
-        blobs = metadata.cubes(metadata.head())
-        cubes, again = known_cubes(rows.members, rows.reading, blobs)
+    # All files make a tree of their own; some are put into that of all rows.
+    if len(some) and (wanted.where_needed or len(some) < len(rows.members)):
+        cubes, again = known_cubes(rows.members, rows.reading, metadata.cubes(metadata.head()))
         seen = survey(rows, layout, cubes)
         target = replace(target, whole=seen.whole)
-        found = extents(rows, layout, seen, cubes)
-        most = int(found.sizes.sum()) if budget is None else budget
-        groups = [
-            Group([rows.members[int(i)] for i in group])
-            for group in _with_deleted(rows, found, choose(found, layout.cube_rows, most), most)
-        ]
-    shown = Progress(progress, sum(map(Group.live_rows, groups)), stage="optimizing")
+        if wanted.where_needed:
+            found = extents(rows, layout, seen, cubes)
+            chosen = _worth(rows, found, some, layout.cube_rows, budget)
+    groups = [Group([rows.members[int(i)] for i in group]) for group in chosen]
     change = Compaction(groups, files_of, target)
     change.commit.rebuilt = again
-    try:
-        for group in groups:
-            write(group, rows, target, shown)
-    except BaseException:
-        change.discard()
-        raise
-    finally:
-        shown.finish()
-    return commit(change)
+    write_all(change, groups, rows, target, wanted.progress, "optimizing")
+    return change
