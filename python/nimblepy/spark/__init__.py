@@ -25,6 +25,7 @@ from nimblepy.spark.join import explain_join, index_join, index_join_rdd
 from nimblepy.spark.lookup import lookup_expr, register_lookup
 from nimblepy.spark.metadata import files_for_keys
 from nimblepy.spark.source import NimbleDataSource, register, scan
+from nimblepy.spark.table_merge import merge
 from nimblepy.spark.write import write
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "index_join",
     "index_join_rdd",
     "lookup_expr",
+    "merge",
     "register",
     "register_lookup",
     "scan",

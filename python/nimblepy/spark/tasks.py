@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,10 @@ from nimblepy.spark.inputs import SparkInput, open_cached
 from nimblepy.spark.schemas import conform, conform_array
 
 if TYPE_CHECKING:
-    from nimblepy.table.base.model import DataFile
+    from nimblepy.table.changing.merge_plan import MergePlan
+    from nimblepy.table.changing.shared_merge import Part
     from nimblepy.table.reading.holding import KeysOf, MetadataFile
+    from nimblepy.table.reading.members import MemberRows
     from nimblepy.table.writing.write import Target
 
 # Rows that one lookup answers: more of them touch each block of the file once.
@@ -143,15 +145,73 @@ def written_files(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterat
     from nimblepy.table.writing.write import write_rows
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        batches = iter(batches)
-        first = next(batches, None)
-        files: list[DataFile] = []
-        if first is not None:
-            rows = chain([first], batches)
-            files = write_rows(pa.RecordBatchReader.from_batches(first.schema, rows), target)
+        rows = _reader(batches)
+        files = [] if rows is None else write_rows(rows, target)
         yield pa.RecordBatch.from_pydict({"files": [files_as_text(files)]})
 
     return run
+
+
+def saved_parts(
+    plan: MergePlan, target: Target
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of the source of a merge to the part that they are saved as."""
+    from nimblepy.table.changing.shared_merge import part_rows, save_part
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = _reader(batches)
+        part = None if rows is None else save_part(rows, plan, target)
+        if part is not None:
+            yield part_rows(part)
+
+    return run
+
+
+def merged_parts(
+    parts: list[Part], plan: MergePlan, files: SparkInput, target: Target
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Numbers of parts of a merge to what they make of the rows of a table."""
+    from nimblepy.table.changing.shared_merge import outcome, outcome_rows
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            done = outcome(parts[number], plan, _members(files), target)
+            yield outcome_rows(number, done)
+
+    return run
+
+
+def parts_with_keys(
+    parts: list[Part], plan: MergePlan, files: SparkInput
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Numbers of parts of a merge to whether rows of a table have keys of theirs."""
+    from nimblepy.table.changing.shared_merge import holds
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            held = holds(parts[number], plan, _members(files))
+            yield pa.RecordBatch.from_pydict({"part": [number], "holds": [held]})
+
+    return run
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _members(files: SparkInput) -> MemberRows:
+    """The rows of a table's files, open already where an earlier task had them."""
+    return cast("MemberRows", open_cached(files))
+
+
+def _reader(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader | None:
+    """Batches as a reader; ``None``: there are none."""
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:
+        return None
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
 
 
 def holding_files(

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -27,12 +27,13 @@ from nimblepy.table.base.model import DataFile, DataFormat, Snapshot
 from nimblepy.table.base.transforms import partition_text
 from nimblepy.table.changing.key_positions import given_keys
 from nimblepy.table.changing.keyed_rows import Duplicates
-from nimblepy.table.changing.merge import Merge
+from nimblepy.table.changing.merge_plan import Merge, On
 from nimblepy.table.changing.row_changes import (
     Append,
     Conversion,
     DeleteKeys,
     DeleteWhere,
+    FilesOf,
     NewKeys,
     RowChange,
 )
@@ -381,11 +382,11 @@ class Table(VersionedRows[FileSet]):
             with ``update`` alone. Memory beyond that of a file being written: 16 bytes for each
             row that is replaced.
         """
-        return self._change(
-            lambda metadata: upsert_change(
+        return self.commit_change(
+            lambda metadata, files_of: upsert_change(
                 data,
                 metadata,
-                self._current_files,
+                files_of,
                 update=update,
                 when_matched=when_matched,
                 duplicates=duplicates,
@@ -395,7 +396,7 @@ class Table(VersionedRows[FileSet]):
     def merge(
         self,
         data: Tabular,
-        on: str | Sequence[str] | Mapping[str, str] | None = None,
+        on: On = None,
         *,
         duplicates: Duplicates = "error",
     ) -> Merge:
@@ -422,7 +423,15 @@ class Table(VersionedRows[FileSet]):
             ...     .execute()
             ... )
         """
-        return Merge(self._change, self._current_files, data, on, duplicates)
+
+        def execute(merge: Merge) -> Commit:
+            def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
+                plan = merge.plan(metadata)
+                return plan.change(plan.keyed(data, duplicates), files_of)
+
+            return self.commit_change(made)
+
+        return Merge(execute, on)
 
     def overwrite(
         self,
@@ -740,10 +749,14 @@ class Table(VersionedRows[FileSet]):
         """
         return Transaction(self._newest(), self._current_files, self._commit)
 
-    def _change(self, make: Callable[[ice.Metadata], RowChange]) -> Commit:
-        """Makes a change for the newest metadata, and commits it."""
+    def commit_change(self, make: Callable[[ice.Metadata, FilesOf], RowChange]) -> Commit:
+        """Makes a change for the newest metadata, and commits it.
+
+        Args:
+            make: gets the metadata, and what gives the rows of the newest snapshot of any.
+        """
         begin = time.perf_counter()
-        return self._commit(make(self._newest()), begin)
+        return self._commit(make(self._newest(), self._current_files), begin)
 
     def _commit(self, change: RowChange, begin: float) -> Commit:
         """Commits a change, planned for what is the newest now: its files may have taken long."""

@@ -15,7 +15,7 @@ from nimblepy.rows.rowset import Positions, RowNumbers, RowSet, ascending_once
 from nimblepy.rows.search import search_keys
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
-from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import MemberRows
 
 # (number of its first key, some keys), the same ones at every call.
 Chunks = Callable[[], Iterator[tuple[int, pa.Table]]]
@@ -38,7 +38,7 @@ class KeyPositions:
         # By path: delete files that were applied, and rows with the numbers of their keys.
         self._known: dict[str, tuple[frozenset[str], RowSet]] = {}
 
-    def find(self, rows: FileSet) -> dict[int, RowSet]:
+    def find(self, rows: MemberRows) -> dict[int, RowSet]:
         """By number of the file, its live rows that have one of the keys, by number of the key.
 
         Cost: a lookup of all keys in the files that were not asked before; 16 bytes of memory for
@@ -65,7 +65,7 @@ class KeyPositions:
             if len((found := known[member.file.path][1]).begin)
         }
 
-    def _ask(self, rows: FileSet) -> Iterator[tuple[str, tuple[frozenset[str], RowSet]]]:
+    def _ask(self, rows: MemberRows) -> Iterator[tuple[str, tuple[frozenset[str], RowSet]]]:
         names = key_names(rows.schema, self.columns)
         parts: dict[int, list[RowSet]] = {}
         for first, chunk in self.chunks():
@@ -113,7 +113,7 @@ def _ids(schema: pa.Schema) -> dict[str, int]:
     return {".".join(path): field_id_at(schema, path) for path in column_paths(schema)}
 
 
-def _searched(rows: FileSet, request: Keys) -> RowSet:
+def _searched(rows: MemberRows, request: Keys) -> RowSet:
     """The rows that have one of some keys where no index is on them: every key is looked at."""
     parts = []
     for number in range(rows.num_files):
@@ -134,7 +134,7 @@ def ascending(found: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
     return {number: ascending_once(rows.begin) for number, rows in found.items()}
 
 
-def given_keys(rows: FileSet, keys: Any, names: Sequence[str]) -> KeyPositions:
+def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPositions:
     """The live rows that have keys of the caller, who may give them in any form of a lookup."""
     request = rows.keys_request(keys, names)
     table = pa.Table.from_arrays(list(request.values), list(request.names))

@@ -14,7 +14,7 @@ from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.key_positions import KeyPositions, numbers
 from nimblepy.table.changing.keyed_rows import KeyedRows
 from nimblepy.table.changing.row_changes import FilesOf, Replacement
-from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.writing.write import Target
 
 # Rows of the source with a key by number of the file.
@@ -44,16 +44,19 @@ class KeyedChange(Replacement):
         """Whether the new rows are the same whatever the table has."""
         return False
 
-    def plan_in(self, rows: FileSet, target: Target) -> dict[int, RowNumbers | None]:
+    def plan_in(self, rows: MemberRows, target: Target) -> dict[int, RowNumbers | None]:
         """Writes the new rows for rows that are not committed; gives those that go of them."""
         self.target = target
         return self.gone(rows)
 
     @abstractmethod
-    def written(self, rows: FileSet, found: Found) -> list[DataFile]:
+    def gone(self, rows: MemberRows) -> dict[int, RowNumbers | None]: ...
+
+    @abstractmethod
+    def written(self, rows: MemberRows, found: Found) -> list[DataFile]:
         """Writes the new rows; ``found``: those of the table that have keys of the source."""
 
-    def match(self, rows: FileSet) -> Found:
+    def match(self, rows: MemberRows) -> Found:
         """Finds the keys, and writes new rows if need be."""
         found = self.positions.find(rows)
         matches = {rows.members[number].file.path: some for number, some in found.items()}
@@ -63,6 +66,11 @@ class KeyedChange(Replacement):
             self.added = self.written(rows, found)
         self._matches = matches
         return found
+
+    @property
+    def matches(self) -> dict[str, RowSet]:
+        """Rows with keys of the source by path of their file, once they were looked for."""
+        return self._matches or {}
 
     def source_fields(self, schema: pa.Schema) -> tuple[list[str], list[pa.Field]]:
         """Columns of the source, and what the table of ``schema`` calls them.

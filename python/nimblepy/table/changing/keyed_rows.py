@@ -28,6 +28,8 @@ Duplicates: TypeAlias = Literal["error", "last"]
 MEMORY_BYTES = 128 << 20
 # Arrow bytes of one chunk of such a file.
 CHUNK_BYTES = 32 << 20
+# Of files that are read soon, once or twice.
+_SAVED = WriteOptions(compression="fast", statistics=False)
 
 
 class KeyedRows:
@@ -40,6 +42,7 @@ class KeyedRows:
         schema: the columns that there may be.
         key: names of the key's columns.
         duplicates: what is done where a key comes twice: an error, or its last row is taken.
+        numbered: the caller knows the rows by their numbers, so that errors say them.
 
     Attributes:
         schema: the columns that there are.
@@ -57,6 +60,7 @@ class KeyedRows:
         key: Sequence[str],
         *,
         duplicates: Duplicates = "error",
+        numbered: bool = True,
     ) -> None:
         if duplicates not in ("error", "last"):
             raise InvalidArgumentError(
@@ -78,13 +82,39 @@ class KeyedRows:
             held.append(batch)
             size += batch.nbytes
             if size > MEMORY_BYTES:
-                self._rows: _Held | _Spilled = _Spilled(self.schema, self.key, held, batches)
+                self._rows: _Held | _Sorted = _Spilled(self.schema, self.key, held, batches)
                 break
         else:
             self._rows = _Held(pa.Table.from_batches(held, self.schema), self.key)
-        self._again = self._find_again(duplicates)
+        self._again = self._find_again(duplicates, numbered)
 
-    def _find_again(self, duplicates: Duplicates) -> Positions:
+    @classmethod
+    def saved(cls, path: str, key: Sequence[str], arrow_bytes: int) -> KeyedRows:
+        """The rows that :meth:`save` wrote.
+
+        Args:
+            arrow_bytes: what they have in memory, as ``save`` gave it.
+        """
+        found = cls.__new__(cls)
+        found.key = tuple(key)
+        file = open_file(path)
+        found.schema = file.schema
+        found._rows = _Sorted(file, file.schema.names, file.num_rows, arrow_bytes)
+        found._again = np.empty(0, dtype=np.int64)
+        return found
+
+    def save(self, path: str) -> int:
+        """Writes the rows to a file; gives the bytes that they have in memory."""
+        size = 0
+        with Writer(
+            path, self.schema, cluster_by=list(self.key), presorted=True, options=_SAVED
+        ) as writer:
+            for _, chunk in self.chunks():
+                size += chunk.nbytes
+                writer.write(chunk)
+        return size
+
+    def _find_again(self, duplicates: Duplicates, numbered: bool) -> Positions:
         """Places of rows whose key comes again later."""
         found: list[Positions] = []
         last: pa.Table | None = None
@@ -93,8 +123,10 @@ class KeyedRows:
             at = np.flatnonzero(_same_as_next(table)) + (first if last is None else first - 1)
             if len(at) and duplicates == "error":
                 place = int(at[0])
-                one, other = self._rows.origin(place), self._rows.origin(place + 1)
                 shown = show_key(self._rows.read(place, place + 1, self.key))
+                if not numbered:
+                    raise DuplicateKeyError(f"the key {shown} is in two rows of the data")
+                one, other = self._rows.origin(place), self._rows.origin(place + 1)
                 raise DuplicateKeyError(
                     f"the key {shown} is in row {one} and in row {other} of the data"
                 )
@@ -163,46 +195,14 @@ class _Held:
         return int(self._order.item(place))
 
 
-class _Spilled:
-    """Rows in a sorted file, of which some are read at a time."""
+class _Sorted:
+    """Rows in a file in the order of the key, of which some are read at a time."""
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        key: Sequence[str],
-        held: list[pa.RecordBatch],
-        more: Iterator[pa.RecordBatch],
-    ) -> None:
-        self._names = schema.names
-        self._number = "row"
-        while self._number in self._names:
-            self._number += "_"
-        numbered = schema.append(pa.field(self._number, pa.int64(), False))
-        descriptor, path = tempfile.mkstemp(suffix=".nimble", prefix="upsert-")
-        os.close(descriptor)
-        size = 0
-        try:
-            options = WriteOptions(compression="fast", statistics=False)
-            with Writer(path, numbered, cluster_by=list(key), options=options) as writer:
-                count = 0
-                while held:
-                    size += held[0].nbytes
-                    count = self._write(writer, held.pop(0), count)
-                for batch in more:
-                    size += batch.nbytes
-                    count = self._write(writer, batch, count)
-            self._file: File = open_file(path)
-        finally:
-            os.unlink(path)
+    def __init__(self, file: File, names: Sequence[str], count: int, arrow_bytes: int) -> None:
+        self._file = file
+        self._names = list(names)
         self.num_rows = count
-        self._chunk = max(1, min(count, CHUNK_BYTES * count // max(size, 1)))
-
-    def _write(self, writer: Writer, batch: pa.RecordBatch, count: int) -> int:
-        number = pa.array(np.arange(count, count + batch.num_rows))
-        field = pa.field(self._number, pa.int64(), False)
-        writer.write(batch.append_column(field, number))
-        done: int = count + batch.num_rows
-        return done
+        self._chunk = max(1, min(count, CHUNK_BYTES * count // max(arrow_bytes, 1)))
 
     def chunks(self, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.Table]]:
         for begin in range(0, self.num_rows, self._chunk):
@@ -211,6 +211,49 @@ class _Spilled:
     def read(self, begin: int, end: int, columns: Sequence[str] | None) -> pa.Table:
         names = self._names if columns is None else list(columns)
         return self._file.scan(names, row_range=(begin, end)).to_table()
+
+    def origin(self, place: int) -> int:
+        """Where the row was in the data, as far as that is known."""
+        return place
+
+
+class _Spilled(_Sorted):
+    """Rows that were sorted in a file, each with its number."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        key: Sequence[str],
+        held: list[pa.RecordBatch],
+        more: Iterator[pa.RecordBatch],
+    ) -> None:
+        self._number = "row"
+        while self._number in schema.names:
+            self._number += "_"
+        numbered = schema.append(pa.field(self._number, pa.int64(), False))
+        descriptor, path = tempfile.mkstemp(suffix=".nimble", prefix="upsert-")
+        os.close(descriptor)
+        size = 0
+        try:
+            with Writer(path, numbered, cluster_by=list(key), options=_SAVED) as writer:
+                count = 0
+                while held:
+                    size += held[0].nbytes
+                    count = self._write(writer, held.pop(0), count)
+                for batch in more:
+                    size += batch.nbytes
+                    count = self._write(writer, batch, count)
+            file = open_file(path)
+        finally:
+            os.unlink(path)
+        super().__init__(file, schema.names, count, size)
+
+    def _write(self, writer: Writer, batch: pa.RecordBatch, count: int) -> int:
+        number = pa.array(np.arange(count, count + batch.num_rows))
+        field = pa.field(self._number, pa.int64(), False)
+        writer.write(batch.append_column(field, number))
+        done: int = count + batch.num_rows
+        return done
 
     def origin(self, place: int) -> int:
         found: int = self._file.take([place], [self._number]).column(0)[0].as_py()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,22 +14,18 @@ from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import make_filter, parse_filter
 from nimblepy.expr.nodes import And, Compare, In, IsNull, IsValid, Node, Or, StartsWith, all_of
-from nimblepy.input.tabular import as_reader
-from nimblepy.rows.arguments import column_names
 from nimblepy.rows.gather import gather_array
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_of
-from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
-from nimblepy.table.changing.key_positions import key_ids, numbers
+from nimblepy.table.changing.key_positions import numbers
 from nimblepy.table.changing.keyed_change import Found, KeyedChange
-from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows
+from nimblepy.table.changing.keyed_rows import KeyedRows
 from nimblepy.table.changing.row_changes import FilesOf, NewKeys
-from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.writing.commit import Commit
+from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.writing.write import write_rows
 
 if TYPE_CHECKING:
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
 
 # Columns to take from the source: all that it has, some, or what SQL over source and target gives.
 Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
-On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
 
 _Made = TypeVar("_Made")
 
@@ -91,8 +86,8 @@ class MergeChange(KeyedChange):
         self._figures = (0, 0)  # rows inserted, rows updated
         self._fitted = False  # to the columns of the table, once
 
-    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
-        without = self._fit(lambda: [_WithoutSource(c.condition, rows) for c in self._by_source])
+    def gone(self, rows: MemberRows) -> dict[int, RowNumbers | None]:
+        without = self._fit(lambda: WithoutSource(self._by_source, rows))
         found = self.match(rows)
         self._fitted = True
         going: dict[int, RowNumbers | None] = {
@@ -100,11 +95,8 @@ class MergeChange(KeyedChange):
             for number, member in enumerate(rows.members)
             if (positions := self._going.get(member.file.path)) is not None
         }
-        if without:
-            _add_without_source(rows, found, without, going)
-        if self._primary and self.added:
-            tables = [rows.reading.child(file).to_table(self._primary) for file in self.added]
-            NewKeys(self._primary, pa.concat_tables(tables)).refuse_kept(rows, going)
+        without.add(found, going)
+        refuse_kept(self._primary, self.added, rows, going)
         return going
 
     def count(self, gone: int) -> None:
@@ -114,7 +106,7 @@ class MergeChange(KeyedChange):
 
     # ------------------------------------------------------------------ rows that match, or are new
 
-    def written(self, rows: FileSet, found: Found) -> list[DataFile]:
+    def written(self, rows: MemberRows, found: Found) -> list[DataFile]:
         step = self._fit(lambda: _Step(self, rows, self._clauses, self._inserts))
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -142,28 +134,52 @@ class MergeChange(KeyedChange):
             ) from error
 
 
-def _add_without_source(
-    rows: FileSet,
-    found: Found,
-    conditions: Sequence[_WithoutSource],
+def refuse_kept(
+    primary: Sequence[str],
+    added: Sequence[DataFile],
+    rows: MemberRows,
     going: dict[int, RowNumbers | None],
 ) -> None:
-    """Adds the rows that no row of the source matches."""
-    for number in range(rows.num_files):
-        asked = [condition for condition in conditions if number in condition.files]
-        if not asked:
-            continue
-        left, deleted = rows.child(number).all_rows(), rows.deleted(number)
-        if deleted is not None:
-            left = left.minus(deleted)
-        if number in found:
-            left = left.minus(RowSet(np.unique(found[number].begin)))
-        before = going.get(number)
-        parts = [] if before is None else [before]
-        parts += [condition.passing(number, left) for condition in asked]
-        some = np.unique(np.concatenate(parts))
-        if len(some):
-            going[number] = some
+    """Raises DuplicateKeyError if new rows have a primary key twice, or that of a row that stays.
+
+    Args:
+        primary: columns of the key; empty where nothing is to be checked.
+        going: the rows that do not stay.
+    """
+    if primary and added:
+        tables = [rows.reading.child(file).to_table(primary) for file in added]
+        NewKeys(primary, pa.concat_tables(tables)).refuse_kept(rows, going)
+
+
+class WithoutSource:
+    """Clauses for rows of the table that no row of the source matches."""
+
+    def __init__(self, clauses: Sequence[Delete], rows: MemberRows) -> None:
+        self._rows = rows
+        self._conditions = [_WithoutSource(clause.condition, rows) for clause in clauses]
+
+    def add(self, found: Found, going: dict[int, RowNumbers | None]) -> None:
+        """Adds the rows that go.
+
+        Args:
+            found: rows that match.
+        """
+        rows = self._rows
+        for number in range(rows.num_files if self._conditions else 0):
+            asked = [condition for condition in self._conditions if number in condition.files]
+            if not asked:
+                continue
+            left, deleted = rows.child(number).all_rows(), rows.deleted(number)
+            if deleted is not None:
+                left = left.minus(deleted)
+            if number in found:
+                left = left.minus(RowSet(np.unique(found[number].begin)))
+            before = going.get(number)
+            parts = [] if before is None else [before]
+            parts += [condition.passing(number, left) for condition in asked]
+            some = np.unique(np.concatenate(parts))
+            if len(some):
+                going[number] = some
 
 
 class _WithoutSource:
@@ -173,7 +189,7 @@ class _WithoutSource:
         files: those that may have rows for which it holds.
     """
 
-    def __init__(self, condition: Filter, rows: FileSet) -> None:
+    def __init__(self, condition: Filter, rows: MemberRows) -> None:
         self._rows = rows
         self._pruning: Parsed | None = None
         self._condition: Parsed | None = None
@@ -282,7 +298,7 @@ class _Step:
     def __init__(
         self,
         change: KeyedChange,
-        rows: FileSet,
+        rows: MemberRows,
         matched: Sequence[Update | Delete],
         inserts: Sequence[Insert],
     ) -> None:
@@ -451,165 +467,3 @@ def _table_batch(table: pa.Table) -> pa.RecordBatch:
         for column in table.columns
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
-
-
-class Merge:
-    """A merge that is being put together; :meth:`execute` does it. Made by ``Table.merge``.
-
-    Conditions are pyarrow expressions or SQL text over the columns ``source.x`` and ``target.x``.
-    Of each kind the first clause that applies to a row wins; rows to which none does stay, or are
-    left out.
-
-    Example:
-        >>> merge = table.merge(changes)  # doctest: +SKIP
-        >>> merge.when_matched(delete=True, condition="source.op = 'd'")  # doctest: +SKIP
-        >>> merge.when_matched(update=["v"]).when_not_matched().execute()  # doctest: +SKIP
-    """
-
-    def __init__(
-        self,
-        commit: Callable[[Callable[[ice.Metadata], MergeChange]], Commit],
-        files_of: FilesOf,
-        data: Any,
-        on: On,
-        duplicates: Duplicates,
-    ) -> None:
-        self._commit = commit
-        self._files_of = files_of
-        self._data = data
-        self._on = on
-        self._duplicates = duplicates
-        self._matched: list[Update | Delete] = []
-        self._not_matched: list[Insert] = []
-        self._by_source: list[Delete] = []
-
-    def when_matched(
-        self, *, update: Assigned = False, delete: bool = False, condition: Filter = None
-    ) -> Self:
-        """What is done with a row of the table that has the key of one of the source.
-
-        Args:
-            update: ``True`` takes all columns that the source has; or a list of these; or a dict
-                from columns of the table to SQL over ``source`` and ``target``.
-            delete: the row goes.
-
-        Raises:
-            InvalidArgumentError: neither or both are given.
-        """
-        if bool(update) == bool(delete):
-            raise InvalidArgumentError("when_matched: give update= or delete=True, and not both")
-        self._matched.append(
-            Delete(condition) if delete else Update(_assigned("update", update), condition)
-        )
-        return self
-
-    def when_not_matched(self, *, insert: Assigned = True, condition: Filter = None) -> Self:
-        """What is done with a row of the source whose key the table does not have.
-
-        Args:
-            insert: as ``update`` of :meth:`when_matched`, over ``source`` alone; columns that are
-                not given are null.
-        """
-        if not insert:
-            raise InvalidArgumentError("when_not_matched: without insert= there is nothing to do")
-        self._not_matched.append(Insert(_assigned("insert", insert), condition))
-        return self
-
-    def when_not_matched_by_source(self, *, delete: bool = True, condition: Filter = None) -> Self:
-        """Rows of the table whose keys the source does not have go.
-
-        Cost: without a condition every row of the table; with one, a scan with it.
-        """
-        if delete is not True:
-            raise InvalidArgumentError("when_not_matched_by_source: only delete=True is known")
-        self._by_source.append(Delete(condition))
-        return self
-
-    def execute(self) -> Commit:
-        """Does the merge in one commit.
-
-        Raises:
-            InvalidArgumentError: no clause, a column that there is not, a condition or value that
-                is not understood, data that do not fit.
-            DuplicateKeyError: the source has a key twice; or a new row has the primary key of one
-                that stays.
-            ConflictError: a column that it names was dropped or renamed meanwhile; the table was
-                dropped, or every attempt lost. After any error the table is as it was.
-
-        Cost: as ``Table.upsert``; of rows that match, the columns that conditions name and those
-            that are kept are read.
-        """
-        if not (self._matched or self._not_matched or self._by_source):
-            raise InvalidArgumentError("merge: no clause; call when_matched() or another first")
-        return self._commit(self._made)
-
-    def _made(self, metadata: ice.Metadata) -> MergeChange:
-        name, schema, primary = ".".join(metadata.name), metadata.schema(), metadata.primary_key()
-        on = _on_columns(self._on, primary, name)
-        for target in on.values():
-            resolve_column(schema, target)
-        reader, _ = as_reader(self._data)
-        clauses = [c for c in (*self._matched, *self._not_matched) if not isinstance(c, Delete)]
-        taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
-        everything = any(c.columns is True for c in clauses)
-        wanted = []
-        for field in reader.schema:
-            if field.name in on:
-                wanted.append(
-                    schema.field(on[field.name]).with_name(field.name).with_nullable(True)
-                )
-            elif field.name in schema.names and (everything or field.name in taken):
-                wanted.append(schema.field(field.name).with_nullable(True))
-            else:
-                wanted.append(_plain(field))
-        source = KeyedRows(reader, pa.schema(wanted), list(on), duplicates=self._duplicates)
-        by_key = set(on.values()) == set(primary) and all(k == v for k, v in on.items())
-        direct = all(c.columns is True for c in self._not_matched) and not any(
-            set(primary) & set(c.columns) for c in clauses if not isinstance(c.columns, bool)
-        )
-        return MergeChange(
-            source,
-            key_ids(schema, list(on.values())),
-            self._files_of,
-            self._matched,
-            self._not_matched,
-            self._by_source,
-            () if by_key and direct else primary,
-        )
-
-
-def _assigned(what: str, columns: Assigned) -> Assigned:
-    """Checks the columns of a clause."""
-    if isinstance(columns, (bool, Mapping)):
-        return columns
-    return _names(what, columns)
-
-
-def _names(what: str, columns: Sequence[str]) -> tuple[str, ...]:
-    names = column_names(columns)
-    if names is None or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"{what}: expected names of columns, got {columns!r}")
-    return tuple(str(name) for name in names)
-
-
-def _on_columns(on: On, primary: Sequence[str], table: str) -> dict[str, str]:
-    """Columns of the table by those of the source."""
-    if on is None:
-        if not primary:
-            raise InvalidArgumentError(f"merge: {table} has no primary key; give on=")
-        return {name: name for name in primary}
-    if isinstance(on, Mapping):
-        found = dict(on)
-    else:
-        found = {name: name for name in _names("on", [on] if isinstance(on, str) else on)}
-    if not found:
-        raise InvalidArgumentError("on: no column given")
-    return found
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    """A column that only conditions and values read."""
-    kind = field.type
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    return pa.field(field.name, kind)

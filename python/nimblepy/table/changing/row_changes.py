@@ -24,7 +24,7 @@ from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.key_positions import KeyPositions, ascending
 from nimblepy.table.changing.keyed_rows import show_key
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.reading.members import Member
+from nimblepy.table.reading.members import Member, MemberRows
 from nimblepy.table.writing.batches import (
     Batch,
     batch_is_done,
@@ -188,7 +188,7 @@ class NewKeys:
                 + "; upsert() replaces rows"
             )
 
-    def refuse_kept(self, rows: FileSet, gone: Mapping[int, RowNumbers | None]) -> None:
+    def refuse_kept(self, rows: MemberRows, gone: Mapping[int, RowNumbers | None]) -> None:
         """Raises DuplicateKeyError if any of the keys is that of a row that stays."""
         if not self.table.num_rows:
             return

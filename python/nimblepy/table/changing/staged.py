@@ -26,8 +26,7 @@ from nimblepy.table.changing.row_changes import (
 )
 from nimblepy.table.changing.upsert import Upsert
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.reading.members import MemberRows, Reading, member_of
-from nimblepy.table.reading.shipped import ShippedRows
+from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import Target, partition_rows, partition_sources
 
@@ -72,7 +71,7 @@ def staged_change(
     """
     check_mode(mode, filter, partition_overwrite)
     if mode == "upsert":
-        written = ShippedRows(reading, [member_of(file) for file in files], None)
+        written = SomeRows(reading, [member_of(file) for file in files])
         return staged_upsert(files, written, metadata, files_of)
     keys = new_keys(metadata, files)
     if mode == "append":
@@ -113,7 +112,7 @@ class StagedUpsert(Upsert):
         super().__init__(source, columns, files_of, refuses=False)
         self._files = list(files)
 
-    def written(self, rows: FileSet, found: Found) -> list[DataFile]:
+    def written(self, rows: MemberRows, found: Found) -> list[DataFile]:
         return self._files
 
     def discard(self) -> None:

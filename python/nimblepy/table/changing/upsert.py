@@ -20,7 +20,7 @@ from nimblepy.table.changing.keyed_change import Found, KeyedChange
 from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows, show_key
 from nimblepy.table.changing.merge import Insert, MergeChange, Update
 from nimblepy.table.changing.row_changes import FilesOf
-from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.writing.write import write_rows
 
 WhenMatched: TypeAlias = Literal["update", "ignore", "error"]
@@ -41,7 +41,7 @@ class Upsert(KeyedChange):
     def is_blind(self) -> bool:
         return True
 
-    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+    def gone(self, rows: MemberRows) -> dict[int, RowNumbers | None]:
         found = self.match(rows)
         if self._refuses and found:
             self._refuse(rows, found)
@@ -55,7 +55,7 @@ class Upsert(KeyedChange):
         self.deleted = gone - self._matched  # of keys that another writer gave to several rows
         self.commit.operation = "overwrite" if gone else "append"
 
-    def _refuse(self, rows: FileSet, found: Found) -> None:
+    def _refuse(self, rows: MemberRows, found: Found) -> None:
         number, some = next(iter(found.items()))
         shown = show_key(rows.child(number).read(some.entries(slice(1)), rows.reading.primary_key))
         count = sum(len(rows.begin) for rows in found.values())
@@ -64,7 +64,7 @@ class Upsert(KeyedChange):
             + (f", and {count - 1} more" if count > 1 else "")
         )
 
-    def written(self, rows: FileSet, found: Found) -> list[DataFile]:
+    def written(self, rows: MemberRows, found: Found) -> list[DataFile]:
         if not self.source.num_rows:
             return []
         names, fields = self.source_fields(rows.schema)

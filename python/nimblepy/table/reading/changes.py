@@ -18,7 +18,7 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, Entry, Snapshot
 from nimblepy.table.reading.deletes import check_readable, merged, positions
-from nimblepy.table.reading.members import Member, MemberRows, Reading
+from nimblepy.table.reading.members import Member, Reading, SomeRows
 from nimblepy.table.reading.plan import SnapshotPlan
 
 CHANGE = "_change"
@@ -123,18 +123,6 @@ def changes(
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class _Some(MemberRows):
-    """Some files, with all rows that they ever had."""
-
-    def __init__(self, reading: Reading, members: Sequence[Member]) -> None:
-        super().__init__(reading)
-        self._members = members
-
-    @property
-    def members(self) -> Sequence[Member]:
-        return self._members
-
-
 @dataclass(frozen=True, eq=False)
 class _Part:
     """Some rows of one file, ascending; ``None``: all."""
@@ -236,7 +224,7 @@ class _Places:
 
     def __init__(self, reading: Reading, parts: Sequence[_Part]) -> None:
         members = [Member(Entry(part.file, 0, "")) for part in parts]
-        self._files = _Some(reading, members)
+        self._files = SomeRows(reading, members)
         counts = [part.num_rows for part in parts]
         self._file = np.repeat(np.arange(len(parts), dtype=np.int64), counts)
         self._row = np.concatenate([part.row_numbers() for part in parts])

@@ -42,7 +42,6 @@ class FileSet(MemberRows):
         self._known_ends: dict[ColumnName, tuple[pa.DataType, Numbers, Numbers] | None] = {}
 
     def part(self, files: Sequence[int]) -> FileSet:
-        """Some of the files, by number."""
         return FileSet(self.reading, self.plan, self.members.take(files))
 
     @cached_property

@@ -19,6 +19,7 @@ from nimblepy import _core
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from nimblepy.file.file import File
 from nimblepy.file.open import open as open_file
+from nimblepy.files.bounds import FileBounds
 from nimblepy.files.mapped import MappedRows, fits_as_it_is
 from nimblepy.files.open_files import OpenFiles
 from nimblepy.files.parquet_rows import ParquetRows
@@ -207,6 +208,10 @@ class MemberRows(FilesSource):
     def members(self) -> Sequence[Member]:
         """The files in the order in which they are read."""
 
+    @abstractmethod
+    def part(self, files: Sequence[int]) -> MemberRows:
+        """Some of the files, by number."""
+
     @property
     def num_files(self) -> int:  # type: ignore[override]
         return len(self.members)
@@ -325,3 +330,25 @@ class MemberRows(FilesSource):
 
     def close(self) -> None:
         self.release()
+
+
+class SomeRows(MemberRows):
+    """Rows of files that were named, or that another process has planned."""
+
+    def __init__(
+        self, reading: Reading, members: Sequence[Member], bounds: FileBounds | None = None
+    ) -> None:
+        super().__init__(reading)
+        self._members = members
+        self.bounds = bounds
+
+    @property
+    def members(self) -> Sequence[Member]:
+        return self._members
+
+    def part(self, files: Sequence[int]) -> SomeRows:
+        bounds = self.bounds
+        if bounds is not None:
+            lower, upper = (keys.take(pa.array(files, pa.int64())) for keys in bounds.keys)
+            bounds = FileBounds(lower, upper)
+        return SomeRows(self.reading, [self._members[i] for i in files], bounds)

@@ -27,7 +27,7 @@ from nimblepy.table.base.model import (
     Metrics,
     PartitionField,
 )
-from nimblepy.table.reading.members import Member, MemberRows, Reading, member_of
+from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
 
 _COUNTS = ("values", "nulls", "nans", "column_bytes")
 _BOUNDS = ("lower", "upper")
@@ -154,21 +154,6 @@ def _octets(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-class ShippedRows(MemberRows):
-    """Rows of files that another process has planned."""
-
-    def __init__(
-        self, reading: Reading, members: Sequence[Member], bounds: FileBounds | None
-    ) -> None:
-        super().__init__(reading)
-        self._members = members
-        self.bounds = bounds
-
-    @property
-    def members(self) -> Sequence[Member]:
-        return self._members
-
-
 def rows_as_text(rows: MemberRows) -> str:
     """Which files have rows, and how they are read. Cost: the snapshot is planned."""
     reading = rows.reading
@@ -207,7 +192,7 @@ def rows_as_text(rows: MemberRows) -> str:
     )
 
 
-def rows_of_text(text: str) -> ShippedRows:
+def rows_of_text(text: str) -> SomeRows:
     """The rows of :func:`rows_as_text`; no file is opened.
 
     Raises:
@@ -246,7 +231,7 @@ def rows_of_text(text: str) -> ShippedRows:
             bounds = FileBounds(pa.array(lower, pa.binary()), pa.array(upper, pa.binary()))
     except (LookupError, AttributeError, TypeError, ValueError, pa.ArrowException) as error:
         raise InvalidArgumentError(f"description of a table's files: {error!r}") from error
-    return ShippedRows(reading, members, bounds)
+    return SomeRows(reading, members, bounds)
 
 
 def _packed_defaults(defaults: Mapping[int, pa.Scalar]) -> str | None:

@@ -8,7 +8,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -297,7 +297,12 @@ def partition_of(table: pa.Table, target: Target) -> set[tuple[Any, ...]]:
     return {partition for partition, _ in _Splitter(target).parts(table)}
 
 
-def discard(files: Sequence[DataFile]) -> None:
+class _Placed(Protocol):
+    @property
+    def path(self) -> str: ...
+
+
+def discard(files: Sequence[_Placed]) -> None:
     """Removes files that are part of no table."""
     for file in files:
         with contextlib.suppress(OSError):

@@ -1,0 +1,239 @@
+"""Merges that are put together clause by clause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.input.tabular import as_reader
+from nimblepy.rows.arguments import column_names
+from nimblepy.rows.source import Filter
+from nimblepy.schema.columns import resolve_column
+from nimblepy.table import iceberg as ice
+from nimblepy.table.changing.key_positions import key_ids
+from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows
+from nimblepy.table.changing.merge import Assigned, Delete, Insert, MergeChange, Update
+from nimblepy.table.changing.row_changes import FilesOf
+from nimblepy.table.writing.commit import Commit
+
+On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
+
+
+class Merge:
+    """A merge that is being put together; :meth:`execute` does it. Made by ``Table.merge``.
+
+    Conditions are pyarrow expressions or SQL text over the columns ``source.x`` and ``target.x``.
+    Of each kind the first clause that applies to a row wins; rows to which none does stay, or are
+    left out.
+
+    Example:
+        >>> merge = table.merge(changes)  # doctest: +SKIP
+        >>> merge.when_matched(delete=True, condition="source.op = 'd'")  # doctest: +SKIP
+        >>> merge.when_matched(update=["v"]).when_not_matched().execute()  # doctest: +SKIP
+    """
+
+    def __init__(self, execute: Callable[[Merge], Commit], on: On) -> None:
+        self._execute = execute
+        self._on = on
+        self._matched: list[Update | Delete] = []
+        self._not_matched: list[Insert] = []
+        self._by_source: list[Delete] = []
+
+    def when_matched(
+        self, *, update: Assigned = False, delete: bool = False, condition: Filter = None
+    ) -> Self:
+        """What is done with a row of the table that has the key of one of the source.
+
+        Args:
+            update: ``True`` takes all columns that the source has; or a list of these; or a dict
+                from columns of the table to SQL over ``source`` and ``target``.
+            delete: the row goes.
+
+        Raises:
+            InvalidArgumentError: neither or both are given.
+        """
+        if bool(update) == bool(delete):
+            raise InvalidArgumentError("when_matched: give update= or delete=True, and not both")
+        self._matched.append(
+            Delete(condition) if delete else Update(_assigned("update", update), condition)
+        )
+        return self
+
+    def when_not_matched(self, *, insert: Assigned = True, condition: Filter = None) -> Self:
+        """What is done with a row of the source whose key the table does not have.
+
+        Args:
+            insert: as ``update`` of :meth:`when_matched`, over ``source`` alone; columns that are
+                not given are null.
+        """
+        if not insert:
+            raise InvalidArgumentError("when_not_matched: without insert= there is nothing to do")
+        self._not_matched.append(Insert(_assigned("insert", insert), condition))
+        return self
+
+    def when_not_matched_by_source(self, *, delete: bool = True, condition: Filter = None) -> Self:
+        """Rows of the table whose keys the source does not have go.
+
+        Cost: without a condition every row of the table; with one, a scan with it.
+        """
+        if delete is not True:
+            raise InvalidArgumentError("when_not_matched_by_source: only delete=True is known")
+        self._by_source.append(Delete(condition))
+        return self
+
+    def execute(self) -> Commit:
+        """Does the merge in one commit.
+
+        Raises:
+            InvalidArgumentError: no clause, a column that there is not, a condition or value that
+                is not understood, data that do not fit.
+            DuplicateKeyError: the source has a key twice; or a new row has the primary key of one
+                that stays.
+            ConflictError: a column that it names was dropped or renamed meanwhile; the table was
+                dropped, or every attempt lost. After any error the table is as it was.
+
+        Cost: as ``Table.upsert``; of rows that match, the columns that conditions name and those
+            that are kept are read.
+        """
+        if not (self._matched or self._not_matched or self._by_source):
+            raise InvalidArgumentError("merge: no clause; call when_matched() or another first")
+        return self._execute(self)
+
+    def plan(self, metadata: ice.Metadata) -> MergePlan:
+        """What is to be done with rows of the source, in a table of today.
+
+        Raises:
+            InvalidArgumentError: the columns of ``on`` are none of the table.
+        """
+        name, schema, primary = ".".join(metadata.name), metadata.schema(), metadata.primary_key()
+        on = _on_columns(self._on, primary, name)
+        for target in on.values():
+            resolve_column(schema, target)
+        return MergePlan(
+            schema=schema,
+            primary=tuple(primary),
+            on=on,
+            matched=tuple(self._matched),
+            not_matched=tuple(self._not_matched),
+            by_source=tuple(self._by_source),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergePlan:
+    """What a merge does, for the columns of a table and without the rows of its source.
+
+    It pickles: processes that work on parts of a source get it.
+
+    Attributes:
+        schema: the table's columns.
+        primary: its primary key.
+        on: columns of the table by those of the source.
+        matched, not_matched, by_source: the clauses.
+    """
+
+    schema: pa.Schema
+    primary: tuple[str, ...]
+    on: dict[str, str]
+    matched: tuple[Update | Delete, ...]
+    not_matched: tuple[Insert, ...]
+    by_source: tuple[Delete, ...]
+
+    @property
+    def key_ids(self) -> list[int]:
+        """Field ids of the table's columns of ``on``."""
+        return key_ids(self.schema, list(self.on.values()))
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The primary key, where new rows may have that of one that stays; else nothing."""
+        on, primary = self.on, set(self.primary)
+        clauses = self._assigning
+        by_key = set(on.values()) == primary and all(k == v for k, v in on.items())
+        direct = all(c.columns is True for c in self.not_matched) and not any(
+            primary & set(c.columns) for c in clauses if not isinstance(c.columns, bool)
+        )
+        return () if by_key and direct else self.primary
+
+    @property
+    def _assigning(self) -> list[Update | Insert]:
+        clauses = (*self.matched, *self.not_matched)
+        return [clause for clause in clauses if not isinstance(clause, Delete)]
+
+    def keyed(
+        self, data: Any, duplicates: Duplicates = "error", *, numbered: bool = True
+    ) -> KeyedRows:
+        """The rows of the source by key; see :class:`KeyedRows`."""
+        reader, _ = as_reader(data)
+        schema, on, clauses = self.schema, self.on, self._assigning
+        taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
+        everything = any(c.columns is True for c in clauses)
+        wanted = []
+        for field in reader.schema:
+            if field.name in on:
+                wanted.append(
+                    schema.field(on[field.name]).with_name(field.name).with_nullable(True)
+                )
+            elif field.name in schema.names and (everything or field.name in taken):
+                wanted.append(schema.field(field.name).with_nullable(True))
+            else:
+                wanted.append(_plain(field))
+        key = list(on)
+        return KeyedRows(reader, pa.schema(wanted), key, duplicates=duplicates, numbered=numbered)
+
+    def change(self, source: KeyedRows, files_of: FilesOf) -> MergeChange:
+        """The change that does all of it."""
+        return MergeChange(
+            source,
+            self.key_ids,
+            files_of,
+            self.matched,
+            self.not_matched,
+            self.by_source,
+            self.checked,
+        )
+
+    def change_of_part(self, source: KeyedRows, files_of: FilesOf) -> MergeChange:
+        """What can be done knowing only some rows of the source."""
+        return MergeChange(source, self.key_ids, files_of, self.matched, self.not_matched)
+
+
+def _assigned(what: str, columns: Assigned) -> Assigned:
+    """Checks the columns of a clause."""
+    if isinstance(columns, (bool, Mapping)):
+        return columns
+    return _names(what, columns)
+
+
+def _names(what: str, columns: Sequence[str]) -> tuple[str, ...]:
+    names = column_names(columns)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"{what}: expected names of columns, got {columns!r}")
+    return tuple(str(name) for name in names)
+
+
+def _on_columns(on: On, primary: Sequence[str], table: str) -> dict[str, str]:
+    """Columns of the table by those of the source."""
+    if on is None:
+        if not primary:
+            raise InvalidArgumentError(f"merge: {table} has no primary key; give on=")
+        return {name: name for name in primary}
+    if isinstance(on, Mapping):
+        found = dict(on)
+    else:
+        found = {name: name for name in _names("on", [on] if isinstance(on, str) else on)}
+    if not found:
+        raise InvalidArgumentError("on: no column given")
+    return found
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """A column that only conditions and values read."""
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return pa.field(field.name, kind)
