@@ -194,6 +194,26 @@ def test_strategy_auto_and_its_reason(spark: Any, tmp_path: Path) -> None:
     assert ns.index_join(all_keys, path, on="k", strategy="auto").count() == n
 
 
+def test_statistics_of_a_table_say_how_many_rows_have_a_key(spark: Any, tmp_path: Path) -> None:
+    n = 200_000
+    more = {name: np.arange(n) for name in "vwxy"}
+    data = pa.table({"k": np.repeat(np.arange(n // 100), 100), **more})
+    table = nb.connect(tmp_path).create_table("a.b", data, cluster_by="k")
+    probe = spark.range(n // 100).withColumnRenamed("id", "k")
+    before = ns.explain_join(probe, table, on="k", probe_rows=n // 100)
+    assert (before.strategy, before.matches) == ("index", None)
+    table.analyze()
+    after = ns.explain_join(probe, table, on="k", probe_rows=n // 100)
+    assert after.matches == 100  # 2,000 keys are counted exactly
+    assert after.strategy == "scan"
+    assert after.index_seconds > before.index_seconds
+    assert "100 of a key" in str(after)
+    few = ns.explain_join(probe, table, on="k", probe_rows=10)
+    assert few.strategy == "index"
+    keyed = nb.connect(tmp_path).create_table("a.c", data.slice(0, 10), primary_key="v")
+    assert ns.explain_join(probe, keyed, on={"k": "v"}).matches == 1
+
+
 def test_rdd_join_gives_pairs(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "dim.nimble")
     nb.write(pa.table({"k": [1, 1, 2], "v": ["a", "b", "c"]}), path, cluster_by="k")

@@ -123,6 +123,9 @@ def test_others_read_our_parquet_tables(lake: nb.Catalog) -> None:
     check("overwritten")
     table.delete("ts < TIMESTAMP '1970-01-01'")
     check("days deleted")
+    table.analyze()
+    assert table.iceberg.metadata.statistics
+    check("analyzed")
     table.rollback(table.snapshots().column("snapshot_id")[0].as_py())
     check("rolled back")
 

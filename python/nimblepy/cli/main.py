@@ -529,6 +529,18 @@ def table_health(
     show_health(table, plot, as_json=json)
 
 
+@tables.command("analyze")
+def table_analyze(
+    table: TableArgument,
+    columns: Annotated[str | None, typer.Option("--columns", "-c", help="Only these: a,b.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Find out about how many different values columns have, and keep it with the table."""
+    from nimblepy.cli.table import run_analyze
+
+    run_analyze(table, columns, as_json=json)
+
+
 @tables.command("remove-orphans")
 def table_orphans(
     table: TableArgument,

@@ -169,6 +169,16 @@ def run_expire(
     _print_removal(done, as_json=as_json)
 
 
+def run_analyze(text: str, columns: str | None, *, as_json: bool) -> None:
+    done = open_table(text).analyze(None if columns is None else split_names(columns))
+    if as_json:
+        print_json(asdict(done))
+        return
+    width = max(map(len, done.distinct), default=0)
+    for name, count in done.distinct.items():
+        typer.echo(f"{name:{width}}  {count:,}")
+
+
 def run_orphans(text: str, older_than: str, dry_run: bool, *, as_json: bool) -> None:
     done = open_table(text).remove_orphans(older_than=_age(older_than), dry_run=dry_run)
     _print_removal(done, as_json=as_json)

@@ -122,6 +122,10 @@ class FilesSource(FixedRows):
         """
         return None
 
+    def distinct_keys(self, names: Sequence[ColumnName]) -> float | None:
+        """About how many different keys these columns have, without reading; ``None``: unknown."""
+        return None
+
     def always_finds(self, names: Sequence[ColumnName]) -> bool:
         """Whether keys of these columns are found in every file, also where there are none."""
         return False

@@ -29,6 +29,7 @@ from nimblepy.spark.arguments import JoinArguments
 # Microseconds of processor time.
 PROBE_COST = 1.5  # one key looked up, with its way to Python and back
 PROBE_COLUMN_COST = 0.13  # each column fetched for it
+MATCH_COLUMN_COST = 0.25  # each column of a match beyond the first of a probe
 SCAN_COST = 0.18  # one row of the files into the JVM
 SCAN_COLUMN_COST = 0.036  # each column of it, those of the key too
 HASH_COST = 0.07  # one row against a broadcast table
@@ -49,6 +50,8 @@ class JoinEstimate:
         strategy: ``"index"`` or ``"scan"``.
         probe_rows: rows of the probe side; ``None`` where Spark does not know.
         build_rows: rows of the files.
+        matches: rows of the files with one key, on average, as the table's statistics say; without
+            any it counts as one.
         index_seconds, broadcast_seconds, sort_merge_seconds: ``None`` where it is not known.
         reason: the choice in one sentence.
     """
@@ -56,6 +59,7 @@ class JoinEstimate:
     strategy: str
     probe_rows: int | None
     build_rows: int
+    matches: float | None
     index_seconds: float | None
     broadcast_seconds: float | None
     sort_merge_seconds: float | None
@@ -68,7 +72,9 @@ class JoinEstimate:
         rows = "?" if self.probe_rows is None else f"{self.probe_rows:,}"
         return "\n".join(
             [
-                f"join of {rows} probe rows with {self.build_rows:,} rows: {self.strategy}",
+                f"join of {rows} probe rows with {self.build_rows:,} rows"
+                + ("" if self.matches is None else f", {self.matches:,.3g} of a key")
+                + f": {self.strategy}",
                 f"  index join                 {shown(self.index_seconds)}",
                 f"  scan and broadcast probe   {shown(self.broadcast_seconds)}",
                 f"  scan and sort-merge        {shown(self.sort_merge_seconds)}",
@@ -86,24 +92,28 @@ def estimate_join(
     num_keys = len(join.pairs)
     num_columns = len(join.added([], dataset.schema))
     build_rows = dataset.num_rows
+    keys = dataset.distinct_keys([name for _, name in join.pairs])
+    matches = max(1.0, build_rows / keys) if keys else None
     if rows is None:
         return JoinEstimate(
             strategy="index",
             probe_rows=None,
             build_rows=build_rows,
+            matches=matches,
             index_seconds=None,
             broadcast_seconds=None,
             sort_merge_seconds=None,
             reason="Spark does not know how many rows the probe has; pass probe_rows=...",
         )
-    index = rows * (PROBE_COST + PROBE_COLUMN_COST * num_columns) / 1e6
+    further = ((matches or 1) - 1) * MATCH_COLUMN_COST
+    index = rows * (PROBE_COST + (PROBE_COLUMN_COST + further) * num_columns) / 1e6
     scan = build_rows * (SCAN_COST + SCAN_COLUMN_COST * (num_columns + num_keys)) / 1e6
     broadcast = scan + build_rows * HASH_COST / 1e6 + rows * HASH_COST / 1e6
     merge = scan + (rows + build_rows) * MERGE_COST / 1e6
     small = size is not None and size <= BROADCAST_BYTES
     own = min(broadcast, merge) if small else merge
     strategy = "index" if index <= own else "scan"
-    share = rows / max(1, build_rows)
+    share = rows * (matches or 1) / max(1, build_rows)
     reason = f"{share:.2%} of the files' rows are looked up: " + (
         "fewer than a scan pays for" if strategy == "index" else "a scan costs less"
     )
@@ -111,6 +121,7 @@ def estimate_join(
         strategy=strategy,
         probe_rows=rows,
         build_rows=build_rows,
+        matches=matches,
         index_seconds=index,
         broadcast_seconds=broadcast if small else None,
         sort_merge_seconds=merge,

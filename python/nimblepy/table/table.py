@@ -50,6 +50,7 @@ from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.reading.sample import checked_fraction
 from nimblepy.table.reading.sample import sample as draw_sample
+from nimblepy.table.upkeep.analyze import Analysis, analyze
 from nimblepy.table.upkeep.compact import Compacting
 from nimblepy.table.upkeep.health import Health, health
 from nimblepy.table.upkeep.maintain import (
@@ -1087,6 +1088,30 @@ class Table(VersionedRows[FileSet]):
         metadata = self._reload()
         return health(self._current_files(metadata), metadata)
 
+    def analyze(self, columns: Sequence[ColumnName] | None = None) -> Analysis:
+        """Finds out about how many different values columns have, and keeps that with the table.
+
+        The figures are theta sketches in a Puffin file of statistics of the newest snapshot, as
+        Iceberg has them: other engines read them, and theirs are read. :meth:`health` shows them,
+        and ``nimblepy.spark.explain_join`` counts with them.
+
+        Args:
+            columns: the default is all that have single values, members of structs too.
+
+        Raises:
+            InvalidArgumentError: an unknown column, or one of lists or maps.
+            ConflictError: the snapshot expired meanwhile, or every attempt lost to other commits.
+
+        Cost: reads these columns of all rows; where rows were only added since the last call for
+            them, of the new files alone. Some 0.1 us of processor time a value, and 32 KiB a
+            column in the file.
+        """
+        metadata = self._newest()
+        rows = self._current_files(metadata)
+        newest, found = analyze(rows, metadata, self._reload, columns)
+        self._move(newest)
+        return found
+
     def optimize(self, *, budget_bytes: int | None = None) -> dict[str, Any]:
         """Does what :meth:`health` advises: each action's name, with what it returned.
 
@@ -1094,8 +1119,8 @@ class Table(VersionedRows[FileSet]):
             budget_bytes: as for :meth:`optimize_layout`.
 
         Raises:
-            As :meth:`compact`, :meth:`optimize_layout`, :meth:`rewrite_manifests` and
-            :meth:`expire`.
+            As :meth:`compact`, :meth:`optimize_layout`, :meth:`rewrite_manifests`,
+            :meth:`expire` and :meth:`analyze`.
         """
         target = target_of(self._newest()).target_bytes
         actions: dict[str, Callable[[], Any]] = {
@@ -1103,6 +1128,7 @@ class Table(VersionedRows[FileSet]):
             "optimize_layout": lambda: self.optimize_layout(budget_bytes=budget_bytes),
             "rewrite_manifests": self.rewrite_manifests,
             "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS, older_than=YOUNG),
+            "analyze": self.analyze,
         }
         return {item.action: actions[item.action]() for item in self.health().advice}
 

@@ -164,6 +164,18 @@ class Snapshot:
     manifest_list: str
 
 
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """About how many different values a column had.
+
+    Attributes:
+        snapshot: id of the snapshot that was looked at.
+    """
+
+    values: int
+    snapshot: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionField:
     """One field of a partition spec: a transform of a column.

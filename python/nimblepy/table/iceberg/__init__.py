@@ -32,6 +32,7 @@ from nimblepy.table.iceberg.commits import (
     remove_reference,
     remove_snapshots,
     set_reference,
+    set_statistics,
     swap,
     who,
 )
@@ -48,6 +49,14 @@ from nimblepy.table.iceberg.metadata import (
 )
 from nimblepy.table.iceberg.pruner import Pruner
 from nimblepy.table.iceberg.schemas import bound_bytes, fresh, to_arrow, to_iceberg
+from nimblepy.table.iceberg.statistics import (
+    SKETCH,
+    distinct_values,
+    moved_statistics,
+    read_sketches,
+    sketch_blob,
+    write_statistics,
+)
 
 self_test()
 
@@ -55,6 +64,7 @@ __all__ = [
     "MAIN",
     "MOST_ATTEMPTS",
     "NAME_MAPPING",
+    "SKETCH",
     "Evolution",
     "FilesGone",
     "ManifestsCommit",
@@ -68,6 +78,7 @@ __all__ = [
     "check_name_mapping",
     "create_namespace",
     "create_table",
+    "distinct_values",
     "drop_namespace",
     "drop_table",
     "forget_lists",
@@ -78,16 +89,21 @@ __all__ = [
     "load_table",
     "local_path",
     "metadata_at",
+    "moved_statistics",
     "open_directory",
     "open_sqlite",
     "open_uri",
+    "read_sketches",
     "register_table",
     "remove_reference",
     "remove_snapshots",
     "rename_table",
     "set_reference",
+    "set_statistics",
+    "sketch_blob",
     "swap",
     "to_arrow",
     "to_iceberg",
     "who",
+    "write_statistics",
 ]

@@ -40,6 +40,7 @@ from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
 )
 from pyiceberg.typedef import Record
 
@@ -65,6 +66,7 @@ from nimblepy.table.iceberg.metadata import (
     manifest_form,
     plain_manifest,
 )
+from nimblepy.table.iceberg.statistics import moved_statistics
 from nimblepy.table.otree.blocks import (
     BLOBS,
     MOST_BLOBS,
@@ -649,8 +651,34 @@ class _SameReferences:
             raise CommitFailedException("tags or branches have changed")
 
 
+def set_statistics(metadata: Metadata, described: Any) -> Metadata:
+    """Makes a file of statistics, as :func:`write_statistics` describes it, that of its snapshot.
+
+    Raises:
+        SwapLost: another commit was first, which may have removed the snapshot.
+    """
+    checks: list[Any] = [AssertTableUUID(uuid=metadata.ice.metadata.table_uuid)]
+    if isinstance(metadata.ice.catalog, MetastoreCatalog):
+        checks.append(_HasSnapshot(described.snapshot_id))
+    else:  # a server knows no such requirement
+        head = metadata.head()
+        checks.append(AssertRefSnapshotId(ref=MAIN, snapshot_id=None if head is None else head.id))
+    return swap(metadata, tuple(checks), (SetStatisticsUpdate(statistics=described),))
+
+
+class _HasSnapshot:
+    """A requirement that is checked here: a snapshot has not expired."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def validate(self, base_metadata: Any) -> None:
+        if base_metadata is None or base_metadata.snapshot_by_id(self._number) is None:
+            raise CommitFailedException("the snapshot has expired")
+
+
 def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
-    """Forgets snapshots that no reference names.
+    """Forgets snapshots that no reference names; the newest sketches of ``main`` stay.
 
     Raises:
         SwapLost: a reference is not what it was: removing a snapshot removes those that name it.
@@ -662,11 +690,11 @@ def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
     else:  # a server is told of each; of new ones there is no requirement
         for name, reference in metadata.references.items():
             checks.append(AssertRefSnapshotId(ref=name, snapshot_id=reference.snapshot))
-    return swap(
-        metadata,
-        tuple(checks),
-        (RemoveSnapshotsUpdate(snapshot_ids=list(numbers)),),
-    )
+    updates: list[Any] = [RemoveSnapshotsUpdate(snapshot_ids=list(numbers))]
+    moved = moved_statistics(metadata, set(numbers))
+    if moved is not None:
+        updates.append(SetStatisticsUpdate(statistics=moved))
+    return swap(metadata, tuple(checks), tuple(updates))
 
 
 class SameProperties:

@@ -406,7 +406,7 @@ class Metadata:
 
     def _raw_entries(self, manifest: Manifest) -> list[ManifestEntry]:
         """All files of a manifest, removed ones too, as the library has them."""
-        data = self._read(manifest.path)
+        data = self.read(manifest.path)
         spec = self.ice_spec(manifest.spec_id)
         with decoding(manifest.path, "manifest"):
             return list(_entries(data, manifest.raw, spec))
@@ -434,7 +434,7 @@ class Metadata:
         Their descriptions are copied as they are, where they are of the form that is written now.
         """
         raw: list[RawEntry] = []
-        files, schema = self._decoded(manifest, self._read(manifest.path), raw)
+        files, schema = self._decoded(manifest, self.read(manifest.path), raw)
         if schema != json.loads(entry_schema(self, manifest.spec_id)):
             entries = self.entries(manifest)
             return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
@@ -488,9 +488,10 @@ class Metadata:
     def cubes(self, snapshot: Snapshot | None) -> Blocks:
         """The cubes of a snapshot's files, as far as blobs have them; some files may be gone."""
         names = blob_names(self.ancestors(snapshot))
-        return read_blobs([self.blob_path(name) for name in names], self._read)
+        return read_blobs([self.blob_path(name) for name in names], self.read)
 
-    def _read(self, path: str) -> bytes:
+    def read(self, path: str) -> bytes:
+        """A whole file of the table."""
         self.reads += 1
         return self._content(path)
 

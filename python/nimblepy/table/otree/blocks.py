@@ -7,8 +7,6 @@ order, so that a commit that lost a race names its own again beside those of the
 
 from __future__ import annotations
 
-import json
-import struct
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.table.base.model import Cube, DataFile, FileCubes, Snapshot
+from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 
 # Where a snapshot's summary names the Puffin files, which lie beside the metadata.
@@ -29,8 +28,6 @@ MOST_BLOBS = 20
 # Where the footer of a file repeats its cubes.
 CUBES = "nimblepy.otree"
 _KIND = "nimblepy-otree-v1"
-_MAGIC = b"PFA1"
-_TAIL = struct.Struct("<i4s4s")
 # Blobs that a process keeps.
 _KEPT = 64
 # Footers that it remembers.
@@ -158,18 +155,8 @@ class Blocks:
     def to_bytes(self) -> bytes:
         """A Puffin file with one blob."""
         payload = b"".join(map(_stream, (self.table, _texts(self.files), _texts(self.spaces))))
-        blob = {
-            "type": _KIND,
-            "fields": [],
-            "snapshot-id": -1,
-            "sequence-number": -1,
-            "offset": len(_MAGIC),
-            "length": len(payload),
-            "properties": {"crc32": str(zlib.crc32(payload))},
-        }
-        footer = json.dumps({"blobs": [blob], "properties": {"created-by": "nimblepy"}}).encode()
-        tail = _TAIL.pack(len(footer), bytes(4), _MAGIC)
-        return b"".join([_MAGIC, payload, _MAGIC, footer, tail])
+        properties = {"crc32": str(zlib.crc32(payload))}
+        return puffin_bytes([Blob(kind=_KIND, payload=payload, properties=properties)])[0]
 
     @classmethod
     def from_bytes(cls, octets: bytes) -> Blocks:
@@ -180,23 +167,16 @@ class Blocks:
         """
         try:
             return cls._from_bytes(octets)
-        except (ValueError, TypeError, KeyError, struct.error, OSError) as error:
+        except (ValueError, TypeError, KeyError, OSError) as error:
             raise ValueError(f"no blob of cubes, or damaged: {error}") from error
 
     @classmethod
     def _from_bytes(cls, octets: bytes) -> Blocks:
-        end = len(octets) - _TAIL.size
-        if end < 2 * len(_MAGIC) or not octets.startswith(_MAGIC):
-            raise ValueError("not a Puffin file")
-        size, flags, magic = _TAIL.unpack(octets[end:])
-        if magic != _MAGIC or any(flags) or not 0 <= size <= end - 2 * len(_MAGIC):
-            raise ValueError("its footer is not as expected")
-        (blob,) = json.loads(octets[end - size : end])["blobs"]
-        begin, length = int(blob["offset"]), int(blob["length"])
-        if blob["type"] != _KIND or not len(_MAGIC) <= begin <= begin + length <= end - size:
-            raise ValueError(f"a blob of type {blob['type']!r} that lies at {begin}")
-        payload = octets[begin : begin + length]
-        if zlib.crc32(payload) != int(blob["properties"]["crc32"]):
+        (blob,) = read_puffin(octets)
+        if blob.kind != _KIND:
+            raise ValueError(f"a blob of type {blob.kind!r}")
+        payload = blob.payload
+        if zlib.crc32(payload) != int(blob.properties["crc32"]):
             raise ValueError("its checksum is another")
         source = pa.BufferReader(payload)
         table, files, spaces = (pa.ipc.open_stream(source).read_all() for _ in range(3))

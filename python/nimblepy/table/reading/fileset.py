@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -126,6 +127,18 @@ class FileSet(MemberRows):
                 columns.append(pc.fill_null(bound.cast(pa.int64()), missing).to_numpy())
         found: Numbers = self.members.files.gather(columns, np.int64)
         return found
+
+    def distinct_keys(self, names: Sequence[ColumnName]) -> float | None:
+        """Of several columns, as if their values had nothing to do with each other."""
+        exactly = super().distinct_keys(names)
+        if exactly is not None:
+            return exactly
+        known = self.plan.distinct_values
+        columns = (resolve_column(self.schema, name) for name in names)
+        found = [known.get(field_id_at(self.schema, column.path)) for column in columns]
+        if None in found or not found:
+            return None
+        return float(min(math.prod(item.values for item in found if item), self.num_rows))
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
         """See above; and the metadata files that were read for this version of the table so far."""

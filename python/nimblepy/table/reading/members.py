@@ -315,6 +315,10 @@ class MemberRows(FilesSource):
 
     # ------------------------------------------------------------------ keys
 
+    def distinct_keys(self, names: Sequence[ColumnName]) -> float | None:
+        primary = self.reading.primary_key
+        return float(self.num_rows) if primary and set(primary) <= set(names) else None
+
     def always_finds(self, names: Sequence[ColumnName]) -> bool:
         return bool(names) and set(names) == set(self.reading.primary_key)
 

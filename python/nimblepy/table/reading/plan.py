@@ -15,7 +15,14 @@ from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Node
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.table import iceberg as ice
-from nimblepy.table.base.model import DELETED_PATH_ID, DataFile, Entry, Manifest, Snapshot
+from nimblepy.table.base.model import (
+    DELETED_PATH_ID,
+    DataFile,
+    Distinct,
+    Entry,
+    Manifest,
+    Snapshot,
+)
 from nimblepy.table.iceberg.manifests import FileColumns, ManifestFiles, Numbers, Selection
 from nimblepy.table.iceberg.pruning import Mask, may_match, partition_passes
 from nimblepy.table.reading import plan_index
@@ -224,6 +231,11 @@ class SnapshotPlan:
             return None
         pruner = ice.Pruner(self._metadata, filter.conjuncts, self._schema_id)
         return pruner.whole if pruner.exact else None
+
+    @cached_property
+    def distinct_values(self) -> dict[int, Distinct]:
+        """About how many different values columns have, by field id, where statistics say it."""
+        return ice.distinct_values(self._metadata, self._snapshot)
 
     def delete_files(self) -> list[Entry]:
         """All delete files of the snapshot."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from nimblepy.schema.types import format_bytes
 from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import Distinct
 from nimblepy.table.iceberg.manifests import FileColumns, Numbers
 from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.reading import plan_index
@@ -21,13 +22,17 @@ from nimblepy.table.upkeep.maintain import superfluous
 from nimblepy.table.upkeep.recluster import Drift, drift
 from nimblepy.table.writing.settings import target_of
 
-Action = Literal["compact", "optimize_layout", "rewrite_manifests", "expire"]
+Action = Literal["compact", "optimize_layout", "rewrite_manifests", "expire", "analyze"]
 
 # A file for each of these is advised to be merged.
 _MANY_SMALL = 0.25
 # Manifests and files beside the plan index, which are read one by one.
 _MOST_UNCOVERED, _MOST_UNCOVERED_FILES = 16, 20_000
 _MOST_A_PARTITION = 4
+# How many rows may have come or gone since columns were analyzed, as a share of all.
+_MOST_CHANGED = 0.2
+# Columns whose different values are shown.
+_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,8 @@ class Health:
             where the layout is no OTree.
         metadata_bytes: of the newest snapshot's metadata, manifests and plan index.
         next_commit_bytes: of the metadata that a commit of one file writes.
+        distinct: about how many different values columns have, as the newest statistics say, by
+            name; empty where the table was not analyzed.
         plans: what typical plans cost.
         advice: what to do, the most useful first.
     """
@@ -118,6 +125,7 @@ class Health:
     advice: tuple[Advice, ...]
     boxes_read: float | None = None
     boxes_ideal: float | None = None
+    distinct: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         lines = [
@@ -141,6 +149,10 @@ class Health:
                 f"  a box of 1 % reads   {self.boxes_read:.1%} of the rows, "
                 f"{self.boxes_ideal:.1%} if they were written at once"
             )
+        if self.distinct:
+            shown = [f"{name} {count:,}" for name, count in self.distinct.items()]
+            rest = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+            lines.append(f"  different values     {', '.join(shown[:_SHOWN])}{rest}")
         for plan in self.plans:
             lines.append(f"  plan of {plan.what}: {plan.files:,} files, {plan.reads:,} reads")
         lines += [f"  -> {item.action}(): {item.why}" for item in self.advice]
@@ -188,6 +200,8 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     else:
         most = int(np.max(_per(codes), initial=0))
         advised = {"compact": _compaction(len(files), small, share, depth, most)}
+    counts_of = ice.distinct_values(metadata, head)
+    names = {number: metadata.column_name(number) for number in counts_of}
     found = advised | {
         "rewrite_manifests": _rewriting(
             len(manifests), per_partition, per_manifest, len(beside), sum(b.files for b in beside)
@@ -195,6 +209,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         "expire": None
         if not superfluous(metadata)
         else f"{kept:,} snapshots are kept; each makes the metadata larger, and holds its files",
+        "analyze": _analysis(metadata, counts_of.values(), total_rows),
     }
     return Health(
         name=".".join(metadata.name),
@@ -222,6 +237,9 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         ),
         boxes_read=None if drifted is None else drifted.read,
         boxes_ideal=None if drifted is None else drifted.ideal,
+        distinct={
+            name: counts_of[number].values for number, name in names.items() if name is not None
+        },
     )
 
 
@@ -332,6 +350,20 @@ def _rewriting(
     if beside > _MOST_UNCOVERED or files > _MOST_UNCOVERED_FILES:
         why.append(f"{beside:,} manifests with {files:,} files are read for plans one by one")
     return "; ".join(why) or None
+
+
+def _analysis(metadata: ice.Metadata, known: Iterable[Distinct], rows: int) -> str | None:
+    """Where the table was analyzed, and is no longer what it was then."""
+    then = [metadata.snapshot(number) for number in {item.snapshot for item in known}]
+    counts = [
+        int(snapshot.summary["total-records"])
+        for snapshot in then
+        if snapshot is not None and snapshot.summary.get("total-records", "").isdecimal()
+    ]
+    changed = max((abs(rows - count) for count in counts), default=0)
+    if changed <= _MOST_CHANGED * rows:
+        return None
+    return f"{changed:,} rows came or went since the different values of columns were counted"
 
 
 # ------------------------------------------------------------------ picture

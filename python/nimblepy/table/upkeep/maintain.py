@@ -346,6 +346,8 @@ def _kind_of(path: str) -> str:
         return "plan index"
     if name.endswith(".avro"):
         return "manifest list" if name.startswith("snap-") else "manifest"
+    if name.endswith(".stats"):
+        return "statistics"
     if name.endswith(".puffin"):
         return "cubes"
     return "deletes" if name.startswith("deletes-") else "data"

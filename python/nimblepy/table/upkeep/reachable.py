@@ -113,6 +113,9 @@ def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]
         for path, number in after.statistics_files()
         if after is not before or number not in gone
     }
+    moved = ice.moved_statistics(before, gone)
+    if moved is not None:
+        described.add(moved.statistics_path)
     lost_too = dict.fromkeys(path for path, number in before.statistics_files() if number in gone)
     found += [path for path in lost_too if path not in described]
     if after is not before:

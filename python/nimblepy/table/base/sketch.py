@@ -1,0 +1,245 @@
+"""Theta sketches: about how many different values a column has, from its least hashes.
+
+Iceberg's ``apache-datasketches-theta-v1``: a value is hashed as its single-value serialization,
+with 64 bits of Murmur 3 and the seed of Apache DataSketches, and the sketch is stored in the
+compact form of that library. So sketches of any engine can be merged with these.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+_Octets: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+_Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+# Hashes that a sketch keeps: the standard error is one of the square root of as many, 1.6 %.
+MOST = 4096
+_SEED = 9001
+_SEED_HASH = 0x93CC  # 16 bits of the seed's own hash
+_LARGEST = (1 << 63) - 1  # hashes have 63 bits, and 0 is none
+
+# Values whose hashes are computed together: what is made of them stays in a near cache.
+_AT_ONCE = 1 << 14
+# Longer values are hashed one by one.
+_LONG = 256
+_C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
+# Of a word, the bytes that a value has in it.
+_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
+
+_HEAD = struct.Struct("<BBBBBBH")
+_COUNT = struct.Struct("<If")
+_THETA = struct.Struct("<Q")
+_VERSION, _COMPACT = 3, 3
+_BIG_ENDIAN, _READ_ONLY, _EMPTY, _IS_COMPACT, _ORDERED, _SINGLE = (1 << i for i in range(6))
+
+
+class Sketch:
+    """The least hashes of some values. Immutable.
+
+    Attributes:
+        hashes: ascending, each once.
+        theta: all hashes of the values that are below this are in ``hashes``.
+    """
+
+    __slots__ = ("hashes", "theta")
+
+    def __init__(self, hashes: Hashes | None = None, theta: int = _LARGEST) -> None:
+        self.hashes: Hashes = np.zeros(0, np.uint64) if hashes is None else hashes
+        self.theta = theta
+
+    def with_values(self, values: pa.Array) -> Sketch:
+        """Of these values too; null is none. Cost: some 80 ns a number, 160 ns a short text."""
+        made = self
+        for first in range(0, len(values), _AT_ONCE):
+            found = hashes_of(values.slice(first, _AT_ONCE))
+            least = found[(found < np.uint64(made.theta)) & (found > 0)]
+            made = made._with(least, made.theta)
+        return made
+
+    @staticmethod
+    def merged(parts: Sequence[Sketch]) -> Sketch:
+        """Of the values of all ``parts``."""
+        theta = min((part.theta for part in parts), default=_LARGEST)
+        together = np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)])
+        return Sketch(theta=theta)._with(together[together < np.uint64(theta)], theta)
+
+    def _with(self, more: Hashes, theta: int) -> Sketch:
+        if not len(more):
+            return self
+        found = np.union1d(self.hashes, more)
+        if len(found) > MOST:
+            found, theta = found[:MOST].copy(), int(found[MOST])
+        return Sketch(found, theta)
+
+    @property
+    def estimate(self) -> int:
+        """About how many different values there were; exact up to ``MOST``."""
+        return round(len(self.hashes) * (_LARGEST / self.theta))
+
+    def to_bytes(self) -> bytes:
+        """As Apache DataSketches has compact sketches, ordered."""
+        count, flags = len(self.hashes), _READ_ONLY | _IS_COMPACT | _ORDERED
+        exact = self.theta == _LARGEST
+        if exact and count <= 1:
+            flags |= _SINGLE if count else _EMPTY
+            head = _HEAD.pack(1, _VERSION, _COMPACT, 0, 0, flags, _SEED_HASH)
+            return head + self.hashes.astype("<u8").tobytes()
+        words = 2 if exact else 3
+        parts = [
+            _HEAD.pack(words, _VERSION, _COMPACT, 0, 0, flags, _SEED_HASH),
+            _COUNT.pack(count, 1.0),
+            b"" if exact else _THETA.pack(self.theta),
+            self.hashes.astype("<u8").tobytes(),
+        ]
+        return b"".join(parts)
+
+    @classmethod
+    def from_bytes(cls, octets: bytes) -> Sketch:
+        """What :meth:`to_bytes` made, or another engine.
+
+        Raises:
+            ValueError: it is something else, or damaged.
+        """
+        if len(octets) < _HEAD.size:
+            raise ValueError(f"a theta sketch of {len(octets)} bytes")
+        words, version, family, _, _, flags, seed = _HEAD.unpack_from(octets)
+        words &= 0x3F
+        if version != _VERSION or family != _COMPACT or flags & _BIG_ENDIAN:
+            raise ValueError(f"a sketch of version {version}, family {family}, flags {flags:#x}")
+        if flags & _EMPTY:
+            return cls()
+        if seed != _SEED_HASH or not 1 <= words <= 3:
+            raise ValueError(f"a theta sketch of {words} words, and a seed of hash {seed:#x}")
+        at, count, theta = _HEAD.size, 1, _LARGEST
+        if len(octets) < 8 * words:
+            raise ValueError(f"a theta sketch of {len(octets)} bytes")
+        if words > 1:
+            count, _ = _COUNT.unpack_from(octets, at)
+            at += _COUNT.size
+        if words > 2:
+            (theta,) = _THETA.unpack_from(octets, at)
+            at += _THETA.size
+        if not 0 < theta <= _LARGEST or count != (len(octets) - at) / 8:
+            raise ValueError(f"{count} hashes below {theta} in {len(octets)} bytes")
+        found = np.unique(np.frombuffer(octets, "<u8", offset=at).astype(np.uint64))
+        if len(found) != count or (count and not 0 < int(found[0]) <= int(found[-1]) < theta):
+            raise ValueError(f"hashes that are not {count} different ones below {theta}")
+        return cls(found, theta)
+
+
+# ------------------------------------------------------------------ hashes
+
+
+def hashes_of(values: pa.Array) -> Hashes:
+    """A hash of 63 bits of each value that is not null, in any order.
+
+    Args:
+        values: of a type that columns of tables have, not nested.
+    """
+    data, starts, lengths = _serialized(values.drop_null())
+    if len(lengths) and (lengths != lengths[0]).any():
+        order = np.argsort(-lengths, kind="stable")
+        starts, lengths = starts[order], lengths[order]
+    long = int(np.searchsorted(-lengths, -_LONG))
+    pairs = zip(starts[:long].tolist(), lengths[:long].tolist(), strict=True)
+    one_by_one = [
+        mmh3.hash64(data[at : at + size].tobytes(), _SEED, signed=False)[0] for at, size in pairs
+    ]
+    found = np.empty(len(lengths), np.uint64)
+    found[:long] = one_by_one
+    found[long:] = _murmur(data, starts[long:], lengths[long:])
+    return found >> np.uint64(1)
+
+
+def _serialized(values: pa.Array) -> tuple[_Octets, _Numbers, _Numbers]:
+    """The bytes of values without nulls as Iceberg serializes them: where each is, and how long."""
+    kind = values.type
+    count = len(values)
+    if pt.is_string(kind) or pt.is_binary(kind):
+        _, ends, text = values.buffers()
+        if not count or text is None:
+            return np.zeros(0, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        offsets = np.frombuffer(ends, np.int32)[values.offset : values.offset + count + 1]
+        data = np.frombuffer(text, np.uint8)[offsets[0] : offsets[-1]]
+        starts = offsets.astype(np.int64) - int(offsets[0])
+        return data, starts[:-1], np.diff(starts)
+    if pt.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    elif pt.is_floating(kind):
+        # Of the many bit patterns that are no number, one.
+        numbers = values.to_numpy()
+        values = pa.array(np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers))
+    width = values.type.bit_width // 8
+    stored = np.frombuffer(values.buffers()[1], np.uint8) if count else np.zeros(0, np.uint8)
+    data = stored[values.offset * width : (values.offset + count) * width]
+    starts = np.arange(count, dtype=np.int64) * width
+    lengths = np.full(count, width, dtype=np.int64)
+    if not pt.is_decimal(kind):
+        return data, starts, lengths
+    # Unscaled, big-endian, in as few bytes as its sign can be told from.
+    table = data.reshape(count, width)[:, ::-1]
+    sign = np.where(table[:, :1] >= 128, 255, 0).astype(np.uint8)
+    spare = (table[:, :-1] == sign) & ((table[:, 1:] ^ sign) < 128)
+    left = np.cumprod(spare, axis=1, dtype=np.int64).sum(axis=1)
+    return np.ascontiguousarray(table).reshape(-1), starts + left, lengths - left
+
+
+def _murmur(data: _Octets, starts: _Numbers, lengths: _Numbers) -> Hashes:
+    """The first half of Murmur 3 (x64, 128 bits) of values, the longest of which come first."""
+    padded = np.zeros(len(data) + 16, np.uint8)
+    padded[: len(data)] = data
+    # A word of eight bytes from every byte on.
+    words = np.ndarray((len(data) + 9,), np.dtype("<u8"), padded, strides=(1,))
+    first = np.full(len(starts), _SEED, np.uint64)
+    second = first.copy()
+    blocks = lengths // 16
+    for block in range(int(blocks[0]) if len(blocks) else 0):
+        active = int(np.searchsorted(-blocks, -block))  # those with more blocks than that
+        at = starts[:active] + 16 * block
+        one, two = first[:active], second[:active]
+        one ^= _mixed_first(words[at])
+        one[:] = (_turned(one, 27) + two) * np.uint64(5) + np.uint64(0x52DCE729)
+        two ^= _mixed_second(words[at + 8])
+        two[:] = (_turned(two, 31) + one) * np.uint64(5) + np.uint64(0x38495AB5)
+    rest = lengths & 15
+    at = starts + (lengths - rest)
+    if (rest > 8).any():
+        second ^= _mixed_second(words[np.minimum(at + 8, len(data))] & _bytes(rest - 8))
+    first ^= _mixed_first(words[at] & _bytes(rest))
+    size = lengths.astype(np.uint64)
+    first ^= size
+    second ^= size
+    first += second
+    second += first
+    return _finished(first) + _finished(second)
+
+
+def _bytes(count: _Numbers) -> Hashes:
+    found: Hashes = _FIRST_BYTES[np.clip(count, 0, 8)]
+    return found
+
+
+def _turned(words: Hashes, bits: int) -> Hashes:
+    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+
+
+def _mixed_first(words: Hashes) -> Hashes:
+    return _turned(words * _C1, 31) * _C2
+
+
+def _mixed_second(words: Hashes) -> Hashes:
+    return _turned(words * _C2, 33) * _C1
+
+
+def _finished(words: Hashes) -> Hashes:
+    for factor in (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)):
+        words = (words ^ (words >> np.uint64(33))) * factor
+    return words ^ (words >> np.uint64(33))
