@@ -26,11 +26,13 @@ from nimblepy.spark.lookup import lookup_expr, register_lookup
 from nimblepy.spark.metadata import files_for_keys
 from nimblepy.spark.source import NimbleDataSource, register, scan
 from nimblepy.spark.table_merge import merge
+from nimblepy.spark.table_upkeep import compact
 from nimblepy.spark.write import write
 
 __all__ = [
     "JoinEstimate",
     "NimbleDataSource",
+    "compact",
     "explain_join",
     "files_for_keys",
     "index_join",

@@ -7,10 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle as _cloudpickle
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as _functions
 from pyspark.sql.types import DataType
 
 from nimblepy.spark import bootstrap
+from nimblepy.spark.errors import own_errors
+from nimblepy.spark.schemas import spark_schema
 
 # Without the annotations that PySpark leaves out.
 cloudpickle: Any = _cloudpickle
@@ -29,6 +32,20 @@ class ShippedByValue:
 def iterator_function(kind: str, *arguments: Any) -> Callable[[Any], Any]:
     """For ``mapInArrow`` and ``mapPartitions``."""
     return bootstrap.over_items(kind, cloudpickle.dumps(arguments))
+
+
+def run_numbered(
+    spark: SparkSession, kind: str, schema: pa.Schema, count: int, *arguments: Any
+) -> pa.Table:
+    """The rows that an iterator function gives for the numbers below ``count``, each in a task.
+
+    Raises:
+        Errors of ours that a task failed with, and what Spark raises.
+    """
+    tasks = iterator_function(kind, *arguments)
+    numbers = spark.range(0, count, 1, count)
+    with own_errors():
+        return numbers.mapInArrow(tasks, spark_schema(schema)).toArrow()
 
 
 def array_udf(kind: str, num_arguments: int, result: DataType, *arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import own_errors
 from nimblepy.spark.inputs import InputTable, is_table
 from nimblepy.spark.schemas import arrow_schema, spark_schema
-from nimblepy.spark.shipping import iterator_function
+from nimblepy.spark.shipping import iterator_function, run_numbered
 
 if TYPE_CHECKING:
     from nimblepy.table import iceberg as ice
@@ -143,7 +143,5 @@ class _Tasks:
         self, kind: str, schema: pa.Schema, parts: Sequence[Part], rows: MemberRows, *more: Any
     ) -> pa.Table:
         files = InputTable(self.name, rows=rows)
-        tasks = iterator_function(kind, list(parts), self.plan, files, *more)
-        numbers = self.spark.range(0, len(parts), 1, len(parts))
-        with own_errors():
-            return numbers.mapInArrow(tasks, spark_schema(schema)).toArrow()
+        given = (list(parts), self.plan, files, *more)
+        return run_numbered(self.spark, kind, schema, len(parts), *given)

@@ -195,6 +195,21 @@ def parts_with_keys(
     return run
 
 
+def written_groups(
+    groups: list[str], target: Target
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Numbers of groups of files to descriptions of the files that take their place."""
+    from nimblepy.table.reading.shipped import files_as_text
+    from nimblepy.table.upkeep.shipped_groups import written_group
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            text = files_as_text(written_group(groups[number], target))
+            yield pa.RecordBatch.from_pydict({"part": [number], "files": [text]})
+
+    return run
+
+
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()

@@ -531,19 +531,13 @@ class Table(VersionedRows[FileSet]):
             of the cluster key are merged, some batches of each in memory; others are sorted.
         """
         target_bytes = at_least("target_bytes", target_bytes, 1)
-        begin = time.perf_counter()
         wanted = Compacting(
             filter=filter,
             target_bytes=target_bytes,
             where_needed=where_needed,
             progress=progress,
         )
-        return compact(
-            wanted,
-            self._newest,
-            self._current_files,
-            lambda change: self._commit(change, begin),
-        )
+        return compact(wanted, self.commit_change)
 
     def optimize_layout(
         self, *, budget_bytes: int | None = None, progress: ProgressArg = None
@@ -568,14 +562,7 @@ class Table(VersionedRows[FileSet]):
         most = None if budget_bytes is None else at_least("budget_bytes", budget_bytes, 1)
         if not isinstance(self.layout_by, OTree):
             return self.compact(progress=progress)
-        begin = time.perf_counter()
-        return optimize(
-            self._newest,
-            self._current_files,
-            lambda change: self._commit(change, begin),
-            budget=most,
-            progress=progress,
-        )
+        return optimize(self.commit_change, budget=most, progress=progress)
 
     def draw_layout(self, columns: Sequence[ColumnName] | None = None) -> str:
         """A picture of where the files lie, as SVG: by the ranks of two columns, the tree of an

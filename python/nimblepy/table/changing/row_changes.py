@@ -32,7 +32,7 @@ from nimblepy.table.writing.batches import (
     staged_summary,
     were_staged,
 )
-from nimblepy.table.writing.commit import Change
+from nimblepy.table.writing.commit import Change, Commit
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import discard, write_deletes
 
@@ -105,6 +105,10 @@ class RowChange(Change):
         if files and not self.commit.doubtful:
             known = () if self.named is None else self.named()
             discard([file for file in files if file.path not in known])
+
+
+# Makes a change for the newest metadata, and commits it.
+CommitChange = Callable[[Callable[[ice.Metadata, FilesOf], RowChange]], Commit]
 
 
 class Append(RowChange):

@@ -21,12 +21,12 @@ from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
-from nimblepy.table.changing.row_changes import FilesOf, RowChange
+from nimblepy.table.changing.row_changes import CommitChange, FilesOf, RowChange
 from nimblepy.table.otree.arrange import new_weights
 from nimblepy.table.reading.deletes import merged as merged_rows
 from nimblepy.table.reading.deletes import positions
 from nimblepy.table.reading.fileset import FileSet, key_ends
-from nimblepy.table.reading.members import Member
+from nimblepy.table.reading.members import Member, MemberRows
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.merging import Run, merged
 from nimblepy.table.writing.settings import rewriting_target
@@ -201,8 +201,11 @@ def _cut(files: Group, part: Sequence[int], target_bytes: int, *, ordered: bool)
 # ------------------------------------------------------------------ writing
 
 
-def write(group: Group, rows: FileSet, target: Target, progress: Progress) -> None:
+def write(group: Group, rows: MemberRows, target: Target, progress: Progress) -> None:
     """Writes the new files of a group.
+
+    Args:
+        rows: how the files of the table are read.
 
     Cost: reads its files once; sorted files are merged, others are sorted, on disk if need be.
     """
@@ -232,6 +235,18 @@ def write(group: Group, rows: FileSet, target: Target, progress: Progress) -> No
     group.added = _written(batches, target, presorted=False)
 
 
+def write_each(
+    groups: Sequence[Group], rows: MemberRows, target: Target, progress: Progress
+) -> None:
+    """Writes the new files of groups, one after another."""
+    for group in groups:
+        write(group, rows, target, progress)
+
+
+# Has the new files of groups written.
+Writing = Callable[[Sequence[Group], MemberRows, Target, Progress], None]
+
+
 def _written(
     batches: Iterator[pa.RecordBatch], target: Target, *, presorted: bool
 ) -> list[DataFile]:
@@ -239,7 +254,7 @@ def _written(
     return write_rows(reader, target, presorted=presorted)
 
 
-def _is_sorted(member: Member, rows: FileSet) -> bool:
+def _is_sorted(member: Member, rows: MemberRows) -> bool:
     """Whether the rows of a file are in the order of the cluster key, as far as is known."""
     if member.file.format == "NIMBLEPY":
         return rows.reading.child(member.file).cluster_by == rows.cluster_by
@@ -259,7 +274,7 @@ def _batch_rows(group: Group) -> int:
 
 
 def _live(
-    member: Member, rows: FileSet, target: Target, batch_rows: int, progress: Progress
+    member: Member, rows: MemberRows, target: Target, batch_rows: int, progress: Progress
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of a file, in its order; with weights if the target wants them."""
     reading = rows.reading.with_weights() if target.weighted else rows.reading
@@ -432,22 +447,31 @@ class Compacting:
         filter: files that may have rows that pass; ``None``: all.
         target_bytes: of a new file.
         where_needed: see :func:`choose`.
+        write: who writes.
     """
 
     filter: Filter
     target_bytes: int
     where_needed: bool
-    progress: ProgressArg
+    progress: ProgressArg = None
+    write: Writing = write_each
 
 
-def repeated(prepare: Callable[[], Compaction], commit: Callable[[RowChange], Commit]) -> Commit:
+def repeated(
+    prepare: Callable[[ice.Metadata, FilesOf], Compaction], commit: CommitChange
+) -> Commit:
     """Commits what is prepared, and again what was given up, as one commit."""
     done: Commit | None = None
+    made: list[Compaction] = []
+
+    def make(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
+        made.append(prepare(metadata, files_of))
+        return made[-1]
+
     for _ in range(_MOST_PASSES):
-        change = prepare()
-        now = commit(change)
+        now = commit(make)
         done = now if done is None else _sum(done, now)
-        if not change.given_up:
+        if not made.pop().given_up:
             break
     assert done is not None
     return done
@@ -465,7 +489,7 @@ def prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> C
         where_needed=wanted.where_needed,
     )
     change = Compaction(groups, files_of, target)
-    write_all(change, groups, rows, target, wanted.progress, "compacting")
+    write_all(change, groups, rows, target, wanted, "compacting")
     return change
 
 
@@ -474,14 +498,13 @@ def write_all(
     groups: Sequence[Group],
     rows: FileSet,
     target: Target,
-    progress: ProgressArg,
+    wanted: Compacting,
     stage: str,
 ) -> None:
     """Writes the new files of groups; after an error none of them is left."""
-    shown = Progress(progress, sum(map(Group.live_rows, groups)), stage=stage)
+    shown = Progress(wanted.progress, sum(map(Group.live_rows, groups)), stage=stage)
     try:
-        for group in groups:
-            write(group, rows, target, shown)
+        wanted.write(groups, rows, target, shown)
     except BaseException:
         change.discard()
         raise

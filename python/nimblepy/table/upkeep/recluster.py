@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from nimblepy.io.progress import ProgressArg
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.table import iceberg as ice
-from nimblepy.table.changing.row_changes import FilesOf, RowChange
+from nimblepy.table.changing.row_changes import CommitChange, FilesOf
 from nimblepy.table.iceberg.pruning import Mask, original
 from nimblepy.table.otree.arrange import Whole, new_weights
 from nimblepy.table.otree.blocks import Blocks
@@ -409,9 +409,7 @@ def drift(rows: FileSet, layout: OTree, blobs: Blocks) -> Drift | None:
 
 
 def optimize(
-    newest: Callable[[], ice.Metadata],
-    files_of: FilesOf,
-    commit: Callable[[RowChange], Commit],
+    commit: CommitChange,
     *,
     budget: int | None = None,
     progress: ProgressArg = None,
@@ -421,40 +419,35 @@ def optimize(
     It gives way to every other commit, as a compaction does.
 
     Args:
-        newest: gives the newest metadata.
-        files_of: gives the rows of some metadata.
-        commit: commits a change, planned for what is the newest then.
         budget: most bytes of files that are written anew; ``None``: as many as are worth it.
 
     Raises:
         InvalidArgumentError: the layout of the table is no OTree.
     """
-    metadata = newest()
-    target = rewriting_target(metadata)
-    if not isinstance(target.layout, OTree):
-        raise InvalidArgumentError(
-            f"optimize: the layout of {'.'.join(metadata.name)} is {target.layout!r}, no nb.OTree"
+
+    def prepare(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
+        target = rewriting_target(metadata)
+        if not isinstance(target.layout, OTree):
+            name = ".".join(metadata.name)
+            raise InvalidArgumentError(
+                f"optimize: the layout of {name} is {target.layout!r}, no nb.OTree"
+            )
+        wanted = Compacting(
+            filter=None, target_bytes=target.target_bytes, where_needed=True, progress=progress
         )
-    wanted = Compacting(
-        filter=None, target_bytes=target.target_bytes, where_needed=True, progress=progress
-    )
-    return commit(_prepared(wanted, metadata, files_of, target, target.layout, budget))
+        return _prepared(wanted, metadata, files_of, target, target.layout, budget)
+
+    return commit(prepare)
 
 
-def compact(
-    wanted: Compacting,
-    newest: Callable[[], ice.Metadata],
-    files_of: FilesOf,
-    commit: Callable[[RowChange], Commit],
-) -> Commit:
+def compact(wanted: Compacting, commit: CommitChange) -> Commit:
     """Compacts a table; what was given up for the sake of other commits is tried again.
 
     Files of an OTree stay those of cubes: what is needed is what :func:`optimize` does, and all
     files together are laid out as if they were written at once.
     """
 
-    def prepare() -> Compaction:
-        metadata = newest()
+    def prepare(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
         target = rewriting_target(metadata)
         if isinstance(target.layout, OTree):
             return _prepared(wanted, metadata, files_of, target, target.layout, None)
@@ -487,5 +480,5 @@ def _prepared(
     groups = [Group([rows.members[int(i)] for i in group]) for group in chosen]
     change = Compaction(groups, files_of, target)
     change.commit.rebuilt = again
-    write_all(change, groups, rows, target, wanted.progress, "optimizing")
+    write_all(change, groups, rows, target, wanted, "optimizing")
     return change

@@ -1,0 +1,91 @@
+"""Upkeep of tables whose work is shared out over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.rows.arguments import at_least
+from nimblepy.rows.source import Filter
+from nimblepy.spark.inputs import is_table
+from nimblepy.spark.shipping import run_numbered
+
+if TYPE_CHECKING:
+    from nimblepy.io.progress import Progress
+    from nimblepy.table.reading.members import MemberRows
+    from nimblepy.table.table import Table
+    from nimblepy.table.upkeep.compact import Group
+    from nimblepy.table.writing.commit import Commit
+    from nimblepy.table.writing.write import Target
+
+# Bytes of files up to which the driver writes them anew alone: tasks take longer to begin.
+ALONE_BYTES = 64 << 20
+
+_WRITTEN = pa.schema([pa.field("part", pa.int64(), False), pa.field("files", pa.string(), False)])
+
+
+def compact(
+    spark: SparkSession,
+    table: Table,
+    *,
+    filter: Filter = None,
+    target_bytes: int = 256 << 20,
+    where_needed: bool = True,
+) -> Commit:
+    """:meth:`nimblepy.Table.compact`, with the groups of files that it chooses written in tasks.
+
+    The driver chooses the groups and commits; each task writes the new files of a group. Another
+    commit is never refused for it, as there: of what was changed meanwhile, the rest is kept.
+
+    Args:
+        filter, target_bytes, where_needed: as there.
+
+    Raises:
+        As ``Table.compact``; and what Spark raises for tasks that failed. The table is as it was
+        then, and files of tasks that had ended are for ``remove_orphans()``.
+
+    Cost: as there; a group has up to eight times ``target_bytes``, or what lies over the same keys.
+        Up to 64 MiB of files the driver writes anew itself.
+    """
+    from nimblepy.table.upkeep.compact import Compacting
+    from nimblepy.table.upkeep.recluster import compact
+
+    if not is_table(table):
+        raise InvalidArgumentError(f"compact: expected a Table, got {table!r}")
+    wanted = Compacting(
+        filter=filter,
+        target_bytes=at_least("target_bytes", target_bytes, 1),
+        where_needed=where_needed,
+        write=_Tasks(spark),
+    )
+    return compact(wanted, table.commit_change)
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """Has each group written in a task, the largest first."""
+
+    spark: SparkSession
+
+    def __call__(
+        self, groups: Sequence[Group], rows: MemberRows, target: Target, progress: Progress
+    ) -> None:
+        from nimblepy.table.reading.shipped import files_of_text
+        from nimblepy.table.upkeep.compact import write_each
+        from nimblepy.table.upkeep.shipped_groups import group_as_text
+
+        if sum(group.bytes for group in groups) <= ALONE_BYTES:
+            write_each(groups, rows, target, progress)
+            return
+        ordered = sorted(groups, key=lambda group: -group.bytes)
+        texts = [group_as_text(group, rows) for group in ordered]
+        found = run_numbered(
+            self.spark, "written_groups", _WRITTEN, len(texts), texts, target
+        ).to_pydict()
+        for number, text in zip(found["part"], found["files"], strict=True):
+            ordered[number].added = files_of_text(text)
