@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any, TypeAlias, cast
@@ -21,7 +22,7 @@ from nimblepy.table.iceberg.avro import (
     fields_by_id,
     reader_of,
 )
-from nimblepy.table.iceberg.maps import Maps, MapsReader
+from nimblepy.table.iceberg.maps import Maps, MapsReader, skipper_of
 from nimblepy.table.iceberg.pruning import Counts, End, comparable, partition_array
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -267,27 +268,29 @@ def _decoded(
     maps = {number: MapsReader(_KINDS[what]) for what, number in _MAPS.items()}
     wanted = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER}
     columns: dict[int, list[Any]] = {}
+    forget = deque[Any](maxlen=0).append
     file_readers: list[tuple[Reader, Callable[[Any], None]]] = []
     for number, kind in fields_by_id(fields[place][1]):
         if number in maps:
-            file_readers.append((maps[number].reader_of(kind, source), maps[number].end))
+            file_readers.append(maps[number].reader_of(kind, source))
         elif number in wanted:
             columns[number] = []
             file_readers.append((reader_of(kind, source), columns[number].append))
         else:
-            other = MapsReader(pa.int64())
-            file_readers.append((other.reader_of(kind, source), other.forget))
+            file_readers.append((skipper_of(kind, source), forget))
     sequences: list[int] = []
     live: list[bool] = []
+    tell, size, records = source.tell, source.size, container.records
     for _ in range(container.count):
         head = {number: read() for number, read in before}
-        begin = source.tell()
+        begin = tell()
         for read, keep in file_readers:
             keep(read())
-        end = source.tell()
+        end = tell()
         if after:
             head |= {number: read() for number, read in after}
-        source.check()
+        if end > size or after:
+            source.check()
         status = head[_STATUS]
         live.append(status != _DELETED)
         found = head.get(_SEQUENCE)
@@ -297,7 +300,7 @@ def _decoded(
         if raw is not None and live[-1]:
             same = head.get(_FILE_SEQUENCE)
             own = found if same is None else same
-            raw.append((head.get(_SNAPSHOT), found, own, container.records[begin:end]))
+            raw.append((head.get(_SNAPSHOT), found, own, records[begin:end]))
     source.at_end()
     metrics = {what: maps[number].result(container.count) for what, number in _MAPS.items()}
     order = np.array(sequences, dtype=np.int64)

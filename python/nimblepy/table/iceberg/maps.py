@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.table.iceberg.avro import Reader, Source, map_items, reader_of, union_reader
+from nimblepy.table.iceberg.avro import Reader, Source, map_items, reader_of, without_null
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -97,7 +97,7 @@ class Maps:
 
 
 class MapsReader:
-    """Reads maps of Avro files one after another into columns; each :meth:`end` ends one."""
+    """Reads maps of Avro files one after another into columns."""
 
     def __init__(self, kind: pa.DataType) -> None:
         """``kind``: int64 or binary, of the values."""
@@ -107,36 +107,26 @@ class MapsReader:
         self._values: list[Any] = []
         self._numbers: list[int] = []  # keys and values by turns, where both are numbers
 
-    def reader_of(self, schema: Any, source: Source) -> Reader:
-        """A reader for :meth:`end`: its value is the items it has kept, or a map."""
-        if isinstance(schema, list):
-            readers = [self.reader_of(item, source) for item in schema]
-            return union_reader(readers, schema, source)
-        kinds = map_items(schema)
-        if kinds in (["int", "long"], ["int", "int"]) and pa.types.is_integer(self._kind):
-            numbers, ints_into = self._numbers, source.ints_into
-            return _blocks(source, lambda count: ints_into(2 * count, numbers))
+    def reader_of(self, schema: Any, source: Source) -> tuple[Reader, Callable[[Any], None]]:
+        """What reads a map, and what is told the result of that."""
+        kinds = map_items(without_null(schema))
+        if _is_counts(kinds) and pa.types.is_integer(self._kind):
+            numbers, ints = self._numbers, source.ints
+            read = _blocks(schema, source, lambda count: numbers.extend(ints(2 * count)))
+            return read, self._counts.append
         if kinds == ["int", "bytes"] and pa.types.is_binary(self._kind):
             keys, values, pairs_into = self._keys, self._values, source.pairs_into
-            return _blocks(source, lambda count: pairs_into(count, keys, values))
-        return reader_of(schema, source)
+            read = _blocks(schema, source, lambda count: pairs_into(count, keys, values))
+            return read, self._counts.append
+        return reader_of(schema, source), self._end
 
-    def end(self, value: Any) -> None:
-        """Ends a map, of which ``value`` was read."""
-        if isinstance(value, int):
-            self._counts.append(value)
-            return
+    def _end(self, value: Any) -> None:
         found = value or {}
-        if not isinstance(found, dict) or (found and self._numbers):
+        if not isinstance(found, dict):
             raise ValueError(f"{found!r}, expected a map")
         self._counts.append(len(found))
         self._keys += found
         self._values += found.values()
-
-    def forget(self, value: Any) -> None:
-        """Ends a map that nobody asks for."""
-        for items in (self._keys, self._values, self._numbers):
-            items.clear()
 
     def result(self, count: int) -> Maps:
         """Maps of ``count`` files; where none was read, they are empty."""
@@ -152,16 +142,46 @@ class MapsReader:
         return Maps(counts, keys, values)
 
 
-def _blocks(source: Source, read: Callable[[int], None]) -> Reader:
-    """Reads the blocks of a map: how many items there were."""
+def skipper_of(schema: Any, source: Source) -> Reader:
+    """What reads a value that nobody asks for."""
+    if _is_counts(map_items(without_null(schema))):
+        ints = source.ints
+        return _blocks(schema, source, lambda count: ints(2 * count))
+    return reader_of(schema, source)
+
+
+def _is_counts(kinds: list[Any] | None) -> bool:
+    return kinds in (["int", "long"], ["int", "int"])
+
+
+def _blocks(schema: Any, source: Source, read: Callable[[int], object]) -> Reader:
+    """Reads the blocks of a map, which may be null: how many items there were.
+
+    Args:
+        read: reads so many, which it checks.
+    """
     read_int, checked = source.read_int, source.count
 
     def blocks() -> int:
         total = 0
         while count := read_int():
-            count = checked(count)
+            if count < 0:
+                count = checked(count)
             read(count)
             total += count
         return total
 
-    return blocks
+    if not isinstance(schema, list):
+        return blocks
+    there = next(i for i, item in enumerate(schema) if item != "null")
+    null = schema.index("null") if "null" in schema else None
+
+    def optional() -> int:
+        branch = read_int()
+        if branch == there:
+            return blocks()
+        if branch != null:
+            raise ValueError(f"branch {branch} of a union of {len(schema)}")
+        return 0
+
+    return optional
