@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import multiprocessing
 import os
+import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from typer.testing import CliRunner
 
 import nimblepy as nb
 from nimblepy.cli.main import app
+from nimblepy.table import iceberg as ice
 from nimblepy.table.reading import plan
 from nimblepy.table.table import Table
 from nimblepy.table.upkeep import maintain
@@ -163,8 +167,9 @@ def test_files_that_cannot_be_removed_are_found_again(
     monkeypatch.undo()
     table.refresh()
     assert table.snapshots().num_rows == 1
-    found = table.remove_orphans(older_than=datetime.timedelta(0))
-    assert len(found.files) == 4
+    again = table.expire(keep=1)
+    assert (again.snapshots, len(again.files)) == ((), 4)
+    assert _below(table) == _reachable(table)
     assert table.num_rows == 3
 
 
@@ -236,3 +241,81 @@ def test_expiry_beside_writers(lake: nb.Catalog) -> None:
     again.expire(keep=1)
     reachable = _reachable(lake.table("a.b"))
     assert _below(table) == reachable
+
+
+def _expire_and_die(directory: str, moment: str, removals: int) -> None:
+    """Expires, and is killed: before or after the snapshots go, or while files are removed."""
+    die = partial(os.kill, os.getpid(), signal.SIGKILL)
+    plain, swap = maintain.remove_file, ice.remove_snapshots
+    left = [removals]
+
+    def remove(path: str) -> None:
+        if not left[0]:
+            die()
+        left[0] -= 1
+        plain(path)
+
+    def swapped(*arguments: Any) -> Any:
+        if moment == "before":
+            die()
+        done = swap(*arguments)
+        if moment == "after":
+            die()
+        return done
+
+    maintain.remove_file, ice.remove_snapshots = remove, swapped  # type: ignore[assignment]
+    maintain._REMOVED_AT_ONCE = 1  # type: ignore[misc]
+    nb.connect(directory).table("a.b").expire(keep=1)
+
+
+@pytest.mark.parametrize(
+    ("moment", "removals"), [("before", 0), ("after", 0), *(("while", n) for n in (0, 1, 15))]
+)
+def test_an_expiry_that_was_killed_is_resumed(
+    lake: nb.Catalog, tmp_path: Path, moment: str, removals: int
+) -> None:
+    table = _table(lake, 8)
+    table.analyze()
+    table.tag("kept", table.snapshots()["snapshot_id"][2].as_py())
+    table.overwrite(_rows(0))
+    expected = table.expire(keep=1, dry_run=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_expire_and_die, args=(str(tmp_path / "lake"), moment, removals)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    table.refresh()
+    stopped = table.snapshots().num_rows
+    assert stopped == (10 - 1 if moment == "before" else 2)
+    left = [path for path in expected.files if os.path.exists(path)]
+    assert len(left) >= len(expected.files) - removals
+    (noted,) = [r for r in table.census().to_pylist() if r["kind"] == "expiry"]
+    table.append(_rows(30))  # others need not wait
+    table.expire(keep=2)
+    if moment == "before":  # it may still be about to go on; later it is known not to be
+        assert os.path.exists(noted["path"])
+        os.utime(noted["path"], (0, 0))
+        table.expire(keep=2)
+    assert _below(table) == _reachable(table)
+    assert (table.num_rows, table.at(tag="kept").num_rows) == (6, 9)
+
+
+def test_what_became_part_of_the_table_again_is_not_removed(lake: nb.Catalog) -> None:
+    table = _table(lake, 2)
+    paths = [path.removeprefix("file://") for path in table.current.members.files.paths.to_pylist()]
+    table.overwrite(_rows(0))
+    newest = table._metadata
+    listed = maintain._write_list(newest, [1], [*paths, *newest.metadata_files()])
+    listed = listed.removeprefix("file://")
+    os.utime(listed, (time.time() - 60,) * 2)
+    os.utime(paths[0], (time.time() - 120,) * 2)
+    table.expire(keep=1, dry_run=True)
+    assert os.path.exists(listed)
+    done = table.expire(keep=10)
+    assert done.files == ()  # all is named, or younger than the list
+    assert not os.path.exists(listed)
+    for text in ("", "{}", '{"snapshots": 3, "files": []}', '{"snapshots": [], "files": [3]}'):
+        Path(listed).write_text(text)
+        assert table.expire(keep=10).files == ()
+    assert table.num_rows == 3

@@ -1021,8 +1021,8 @@ class Table(VersionedRows[FileSet]):
             dry_run: only says what would go.
 
         Raises:
-            OSError: files cannot be removed. The snapshots are forgotten all the same, and
-                :meth:`remove_orphans` finds these files again.
+            OSError: files cannot be removed. The snapshots are forgotten all the same, and the
+                next call finds these files again, as it does if this one is stopped.
 
         Cost: reads the manifest lists of all snapshots; of manifests those that only forgotten
             snapshots name, and if there are any, those that are left or the plan index.
@@ -1150,7 +1150,7 @@ class Table(VersionedRows[FileSet]):
         """Every file below the table's location and every file that its snapshots name.
 
         ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, plan index, metadata,
-        cubes, statistics), ``reachable``, and the ids of the ``snapshots`` that name it.
+        cubes, statistics, expiry), ``reachable``, and the ids of the ``snapshots`` that name it.
         """
         return census(self._reload)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,6 +37,8 @@ _MOST_SNAPSHOTS = 500
 # Files that are removed at the same time, how often each is tried, and the first wait in seconds.
 _REMOVED_AT_ONCE = 16
 _TRIES = 3
+# What files are called that say which files an expiry removes.
+_LIST = "expire-"
 # Orphans that are removed before the table is asked again whether it has got one of them.
 _ASKED_AT_ONCE = 256
 _WAIT = 0.1
@@ -80,20 +84,87 @@ def expire(
     *,
     dry_run: bool = False,
 ) -> Removal:
-    """Forgets snapshots, and removes the files that only they name."""
+    """Forgets snapshots, and removes the files that only they name.
+
+    Which these are is written down before the snapshots go, so that the next call can remove what
+    this one did not get to.
+    """
+    if dry_run:
+        gone = _expired(metadata, keep, older_than)
+        return _described(unreachable(metadata, gone) if gone else (), gone)
+    left = _removed_of_lists(metadata)
     while True:
         gone = _expired(metadata, keep, older_than)
         if not gone:
-            return Removal()
-        if dry_run:
-            return _described(unreachable(metadata, metadata, gone), gone)
+            return left
+        files = unreachable(metadata, gone)
+        listed = _write_list(metadata, gone, files)
         try:
             after = ice.remove_snapshots(metadata, gone)
+        except ice.SwapInDoubt:
+            metadata = reload()
+            continue
         except ice.SwapLost:
+            remove_file(listed)
             metadata = reload()
             continue
         # What was committed meanwhile may name files of before, but none of these.
-        return _removed(unreachable(metadata, after, gone), gone)
+        there = set(after.metadata_files())
+        old = [path for path in metadata.metadata_files() if path not in there]
+        done = _removed([*files, *old], gone)
+        remove_file(listed)
+        return Removal(
+            snapshots=done.snapshots,
+            files=(*left.files, *done.files),
+            bytes=left.bytes + done.bytes,
+        )
+
+
+def _write_list(metadata: ice.Metadata, gone: Sequence[int], files: Sequence[str]) -> str:
+    """Writes down what an expiry is to remove: where that is."""
+    path = f"{metadata.location}/metadata/{_LIST}{uuid.uuid4()}.json"
+    text = json.dumps({"snapshots": list(gone), "files": list(files)})
+    with metadata.ice.io.new_output(path).create() as sink:
+        sink.write(text.encode())
+    return path
+
+
+def _removed_of_lists(metadata: ice.Metadata) -> Removal:
+    """Removes what expiries that were stopped have left.
+
+    Cost: lists the directory of the metadata; where there is such a list, reads the metadata of all
+        snapshots.
+    """
+    names: list[str] = []
+    size = 0
+    for path, _, changed in _files_below(f"{metadata.location}/metadata"):
+        if not os.path.basename(path).startswith(_LIST):
+            continue
+        try:
+            said = json.loads(metadata.read(path))
+            snapshots, files = set(said["snapshots"]), list(map(_absolute, said["files"]))
+        except FileNotFoundError:
+            continue  # the one who wrote it has come to the end
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            _log.warning("%s: not a list of files to be removed: %s", path, error)
+            continue
+        if any(snapshot.id in snapshots for snapshot in metadata.snapshots):
+            # They are there still: somebody is about to forget them, or never came to that.
+            if time.time() - changed > YOUNG.total_seconds():
+                remove_file(path)
+            continue
+        named = _Named([(name, 0, 0.0) for name in files])
+        named.learn(metadata)
+        wanted = [name for name in files if not named.has(name)]
+        sizes = {name: found for name in wanted if (found := _size(name)) is not None}
+        # What was changed since may have become part of the table again.
+        outcomes = _remove_all(wanted, int(changed * 1000))
+        _raise_first([item for item in outcomes if isinstance(item, OSError)], len(wanted))
+        gone = [name for name, done in zip(wanted, outcomes, strict=True) if done and name in sizes]
+        names += gone
+        size += sum(sizes[name] for name in gone)
+        remove_file(path)
+    return Removal(files=tuple(names), bytes=size)
 
 
 def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -> list[int]:
@@ -205,8 +276,8 @@ def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSErr
 def _raise_first(errors: Sequence[OSError], count: int) -> None:
     if errors:
         raise OSError(
-            f"{len(errors)} of {count} files could not be removed, which "
-            f"remove_orphans() finds again: {errors[0]}"
+            f"{len(errors)} of {count} files could not be removed, which the next call "
+            f"finds again: {errors[0]}"
         ) from errors[0]
 
 
@@ -340,6 +411,8 @@ _CENSUS = pa.schema(
 
 def _kind_of(path: str) -> str:
     name = os.path.basename(path)
+    if name.startswith(_LIST) and name.endswith(".json"):
+        return "expiry"
     if name.endswith(".metadata.json"):
         return "metadata"
     if name.startswith("plan-"):

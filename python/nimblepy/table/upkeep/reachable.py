@@ -79,54 +79,44 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
     }
 
 
-def unreachable(before: ice.Metadata, after: ice.Metadata, gone: Collection[int]) -> list[str]:
-    """Files that only snapshots name that are gone, metadata of them included.
-
-    Args:
-        after: the metadata without them; or ``before``, to see what it would be.
+def unreachable(metadata: ice.Metadata, gone: Collection[int]) -> list[str]:
+    """Files that only some snapshots name, which are to go, and files that are about them.
 
     Cost: reads the manifest lists of all snapshots. Manifests that all snapshots share are not
         read; where one is named by snapshots that are gone alone, those that are left are, or the
         plan index in their place.
     """
-    left = [snapshot for snapshot in after.snapshots if snapshot.id not in gone]
-    lost = [snapshot for snapshot in before.snapshots if snapshot.id in gone]
-    kept = {item.path: item for snapshot in left for item in after.manifests(snapshot)}
+    left = [snapshot for snapshot in metadata.snapshots if snapshot.id not in gone]
+    lost = [snapshot for snapshot in metadata.snapshots if snapshot.id in gone]
+    kept = {item.path: item for snapshot in left for item in metadata.manifests(snapshot)}
     dropped: dict[str, Manifest] = {}
     for snapshot in lost:
         # What another process that expires snapshots has removed already is no concern of ours.
         with contextlib.suppress(FileNotFoundError):
-            named = before.manifests(snapshot)
+            named = metadata.manifests(snapshot)
             dropped |= {item.path: item for item in named if item.path not in kept}
     found = list(dict.fromkeys(snapshot.manifest_list for snapshot in lost))
     lists = {snapshot.manifest_list for snapshot in left}
     found = [path for path in found if path not in lists]
     found += dropped
-    indexes = {path for snapshot in left for path in named_parts(before, snapshot)}
-    parts = dict.fromkeys(path for snapshot in lost for path in named_parts(before, snapshot))
+    indexes = {path for snapshot in left for path in named_parts(metadata, snapshot)}
+    parts = dict.fromkeys(path for snapshot in lost for path in named_parts(metadata, snapshot))
     found += [path for path in parts if path not in indexes]
     blobs = {name for snapshot in left for name in named_blobs(snapshot)}
     ours = dict.fromkeys(name for snapshot in lost for name in named_blobs(snapshot))
-    found += [before.blob_path(name) for name in ours if name not in blobs]
-    described = {
-        path
-        for path, number in after.statistics_files()
-        if after is not before or number not in gone
-    }
-    moved = ice.moved_statistics(before, gone)
+    found += [metadata.blob_path(name) for name in ours if name not in blobs]
+    described = {path for path, number in metadata.statistics_files() if number not in gone}
+    moved = ice.moved_statistics(metadata, gone)
     if moved is not None:
         described.add(moved.statistics_path)
-    lost_too = dict.fromkeys(path for path, number in before.statistics_files() if number in gone)
+    lost_too = dict.fromkeys(path for path, number in metadata.statistics_files() if number in gone)
     found += [path for path in lost_too if path not in described]
-    if after is not before:
-        there = set(after.metadata_files())
-        found += [path for path in before.metadata_files() if path not in there]
     files = []
     for item in dropped.values():
         with contextlib.suppress(FileNotFoundError):
-            files.append(decoded(before, item).paths)
+            files.append(decoded(metadata, item).paths)
     candidates = pc.unique(pa.chunked_array(files, pa.string()))
-    for paths in _named(after, list(kept.values())) if len(candidates) else ():
+    for paths in _named(metadata, list(kept.values())) if len(candidates) else ():
         candidates = candidates.filter(pc.invert(pc.is_in(candidates, value_set=paths)))
     found += candidates.to_pylist()
     return found
