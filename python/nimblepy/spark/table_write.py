@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -14,9 +14,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from nimblepy.expr.filter import parse_filter
+from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import Path
 from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import own_errors
+from nimblepy.spark.layout_write import by_curve, whole_cubes
 from nimblepy.spark.options import refuse_others
 from nimblepy.spark.schemas import arrow_schema
 from nimblepy.spark.shipping import ShippedByValue, array_udf, iterator_function
@@ -51,12 +53,15 @@ def write_table(
     if batch is not None and table.has_batch(batch):
         return Commit(snapshot=table.refresh().snapshot)
     target = _checked_target(table, df.schema, filter)
+    if mode == "overwrite" and filter is None and partition_overwrite == "static":
+        target = replace(target, rows_before=0)
+    rows, target = _distributed(df, target, files)
     tasks = iterator_function("written_files", target)
-    described = _distributed(df, target, files).mapInArrow(tasks, "files string")
     with own_errors():
-        texts = [row[0] for row in described.collect()]
+        texts = [row[0] for row in rows.mapInArrow(tasks, "files string").collect()]
+    written = [file for text in texts for file in files_of_text(text)]
     return table.commit_files(
-        [file for text in texts for file in files_of_text(text)],
+        whole_cubes(df.sparkSession, written, target),
         mode=mode,
         filter=filter,
         partition_overwrite=partition_overwrite,
@@ -75,22 +80,30 @@ def _checked_target(table: Table, schema: StructType, filter: Any) -> Target:
     return target
 
 
-def _distributed(df: DataFrame, target: Target, files: int | None) -> DataFrame:
-    """Rows of a partition, and neighbours in the order of the files, in one task if possible."""
+def _distributed(df: DataFrame, target: Target, files: int | None) -> tuple[DataFrame, Target]:
+    """Rows of a partition, and neighbours in the order of the files, in one task if possible.
+
+    And what the tasks write.
+    """
+    from nimblepy.table.otree.layouts import Sorted
     from nimblepy.table.writing.write import partition_sources
 
+    if target.layout is not None and not isinstance(target.layout, Sorted):
+        return by_curve(df, target, target.layout, files)
     order: list[Any] = []
     for path, transform, kind in partition_sources(target):
         if path[0] in df.columns:
             order.append(_partition_column(path, transform, kind))
-    for key in target.cluster_by:
-        path = (key.column,) if isinstance(key.column, str) else key.column
+    laid_out = () if target.layout is None else target.layout.columns
+    for key in (*laid_out, *target.cluster_by):
+        path = resolve_column(target.schema, key.column).path
         if path[0] in df.columns:
             column = F.col(quoted(*path))
             order.append(column.desc() if key.descending else column.asc())
     if not order:
-        return df.repartition(files) if files else df
-    return df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
+        return (df.repartition(files) if files else df), target
+    ranged = df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
+    return ranged, target
 
 
 def _partition_column(path: Path, transform: str, kind: pa.DataType) -> Column:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
+from nimblepy.spark import layout_tasks
 from nimblepy.spark.inputs import SparkInput, open_cached
 from nimblepy.spark.schemas import conform, conform_array
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from nimblepy.table.reading.holding import KeysOf, MetadataFile
     from nimblepy.table.reading.members import MemberRows
     from nimblepy.table.writing.write import Target
+
+curve_parts = layout_tasks.curve_parts
+joined_pieces = layout_tasks.joined_pieces
+merged_samples = layout_tasks.merged_samples
+sampled_rows = layout_tasks.sampled_rows
 
 # Rows that one lookup answers: more of them touch each block of the file once.
 LOOKUP_ROWS = 65_536

@@ -456,7 +456,10 @@ class Table(VersionedRows[FileSet]):
         metadata = self._newest()
         if filter is not None:
             parse_filter(filter, metadata.schema())
-        files = write_rows(data, target_of(metadata), progress=progress)
+        target = target_of(metadata)
+        if filter is None:  # none of the rows before stays
+            target = replace(target, rows_before=0)
+        files = write_rows(data, target, progress=progress)
         try:
             keys = self._new_keys(metadata, files)
             change = DeleteWhere("overwrite", files, self._current_files, filter)

@@ -21,20 +21,19 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table.base.model import Cube, FileCubes
 from nimblepy.table.base.transforms import column_at
 from nimblepy.table.otree.layouts import WEIGHT, WEIGHT_FIELD, OTree, Sorted, ZOrder
-from nimblepy.table.otree.space import Space, fit, space_columns
+from nimblepy.table.otree.planned import Planned
+from nimblepy.table.otree.space import SPACE_ROWS, Space, fit, space_columns
 from nimblepy.table.otree.tree import (
     LEAF_SHARE,
     LEAST_WEIGHT,
-    WEIGHTS,
     Estimate,
     Numbers,
     Tree,
     Weights,
     grow,
+    new_weights,
 )
 
-# Rows from which the space of a commit is found.
-_SAMPLED = 1 << 16
 # Arrow arrays of text end at 2 GiB.
 _MOST_MEMORY = 1 << 30
 
@@ -113,7 +112,7 @@ def _gathered(pieces: Iterable[pa.Table], memory: int) -> Pieces:
 
 def _sample(pieces: Pieces, take: Callable[[pa.Table], pa.Table], rng: Any) -> pa.Table:
     """Some rows, each with the same probability."""
-    share = min(1.0, _SAMPLED / max(1, pieces.rows))
+    share = min(1.0, SPACE_ROWS / max(1, pieces.rows))
     found = []
     for piece in pieces:
         some = np.flatnonzero(rng.random(piece.num_rows) < share) if share < 1.0 else None
@@ -296,11 +295,6 @@ class Whole:
     estimate: Estimate
 
 
-def new_weights(rows: int, generator: np.random.Generator) -> Weights:
-    """Weights at random."""
-    return generator.integers(LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS, rows, dtype=np.int32)
-
-
 def in_cubes(
     pieces: Iterable[pa.Table],
     layout: OTree,
@@ -310,6 +304,7 @@ def in_cubes(
     file_bytes: int,
     space: str | None = None,
     whole: Whole | None = None,
+    planned: Planned | None = None,
 ) -> Iterator[CubeRows]:
     """All rows with weights, by the cubes of the tree that fits them.
 
@@ -321,11 +316,15 @@ def in_cubes(
         file_bytes: most Arrow bytes of a file.
         space: that of the newest rows of the table, which is kept where it fits these.
         whole: the table that the rows are part of, in whose space and tree they are laid out.
+        planned: the cubes, where they were planned for more rows than these.
     """
     held = _gathered(pieces, memory)
     try:
         if len(held):
-            yield from _in_cubes(held, layout, memory, rows_before, file_bytes, space, whole)
+            most_rows = max(1, file_bytes * held.rows // max(1, held.bytes))
+            yield from _in_cubes(
+                held, layout, memory, rows_before, most_rows, space, whole, planned
+            )
     finally:
         held.close()
 
@@ -335,13 +334,17 @@ def _in_cubes(
     layout: OTree,
     memory: int,
     rows_before: int,
-    file_bytes: int,
+    most_rows: int,
     known: str | None,
     whole: Whole | None,
+    planned: Planned | None,
 ) -> Iterator[CubeRows]:
     rng = np.random.default_rng(secrets.randbits(128))
     paths = [resolve_column(held[0].schema, name).path for name in layout.names]
-    space = _fitted(layout, held, paths, rng, known) if whole is None else whole.space
+    if planned is not None:
+        space = planned.space
+    else:
+        space = _fitted(layout, held, paths, rng, known) if whole is None else whole.space
     estimate = Estimate()
     new = held[0].schema.names[-1] != WEIGHT
     facts: list[tuple[Any, Weights]] = []
@@ -349,12 +352,15 @@ def _in_cubes(
         places = space.places(space_columns(piece, paths))
         given = piece.column(piece.num_columns - 1)
         weights = new_weights(piece.num_rows, rng) if new else given.to_numpy()
-        estimate.add(places, weights)
+        if planned is None:
+            estimate.add(places, weights)
         facts.append((places, weights))
-    most_rows = max(1, file_bytes * held.rows // max(1, held.bytes))
-    share = held.rows / (held.rows + rows_before)
-    around = None if whole is None else whole.estimate
-    tree = grow(estimate, len(paths), layout.cube_rows, most_rows, share, around, new=new)
+    if planned is not None:
+        tree = planned.tree
+    else:
+        share = held.rows / (held.rows + rows_before)
+        around = None if whole is None else whole.estimate
+        tree = grow(estimate, len(paths), layout.cube_rows, most_rows, share, around, new=new)
     ceiling = min(most_rows, round(1.5 * LEAF_SHARE * layout.cube_rows))
     text = space.to_json()
     for cube, rows in _by_cube(held, facts, tree, memory):

@@ -22,6 +22,8 @@ from nimblepy.table.otree.tree import BITS, Places, mixed
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+# Rows from which the space of a commit is found.
+SPACE_ROWS = 1 << 16
 _KNOTS = 256
 # Rows that lie no further than this from those before have their space.
 _MOST_DRIFT = 0.05

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from nimblepy.table.otree.thinned import Draws, Mask, Thinned
+
 # Bits of a place, and rows that an estimate keeps at most.
 BITS = 60
 _MOST_HELD = 1 << 22
@@ -36,6 +38,11 @@ def weight_of(fraction: float) -> int:
     return LEAST_WEIGHT + min(WEIGHTS, max(0, round(fraction * WEIGHTS)))
 
 
+def new_weights(rows: int, generator: np.random.Generator) -> Weights:
+    """Weights at random."""
+    return generator.integers(LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS, rows, dtype=np.int32)
+
+
 def step_of(columns: int) -> int:
     """Bits by which a cube is longer than the one above it: whole halvings of all columns."""
     return columns * max(1, round(4 / columns))
@@ -50,53 +57,29 @@ def mixed(numbers: Places) -> Places:
         return x ^ (x >> np.uint64(31))
 
 
-class Estimate:
-    """Where rows lie: the places and weights of all, or of some that depend on chance alone.
-
-    Estimates of parts of the rows are merged in any order.
-    """
+class Estimate(Thinned[tuple[Places, Weights]]):
+    """Where rows lie: the places and weights of all, or of some that depend on chance alone."""
 
     def __init__(self, most: int = _MOST_HELD) -> None:
-        self.rows = 0
-        self._most = most
-        # Of all rows one in two to this power is kept.
-        self._halvings = 0
-        self._held = 0
-        self._parts: list[tuple[Places, Weights]] = []
+        super().__init__(most)
 
     def add(self, places: Places, weights: Weights) -> None:
-        self.rows += len(places)
-        self._take(places, weights)
-        self._thin()
+        self.add_part((places, weights), len(places))
 
-    def merge(self, other: Estimate) -> None:
-        """Adds what another one has seen."""
-        self.rows += other.rows
-        self._halvings = max(self._halvings, other._halvings)
-        parts, self._parts, self._held = [*self._parts, *other._parts], [], 0
-        for places, weights in parts:
-            self._take(places, weights)
-        self._thin()
+    def draws(self, part: tuple[Places, Weights]) -> Draws:
+        places, weights = part
+        return mixed(places ^ weights.astype(np.uint64))
 
-    def _take(self, places: Places, weights: Weights) -> None:
-        if self._halvings:
-            drawn = mixed(places ^ weights.astype(np.uint64))
-            kept = drawn < np.uint64(1 << (64 - self._halvings))
-            places, weights = places[kept], weights[kept]
-        self._parts.append((places, weights))
-        self._held += len(places)
+    def some(self, part: tuple[Places, Weights], kept: Mask) -> tuple[Places, Weights]:
+        return part[0][kept], part[1][kept]
 
-    def _thin(self) -> None:
-        while self._held > self._most:
-            self._halvings += 1
-            parts, self._parts, self._held = self._parts, [], 0
-            for places, weights in parts:
-                self._take(places, weights)
+    def count(self, part: tuple[Places, Weights]) -> int:
+        return len(part[0])
 
     def found(self) -> tuple[Places, Weights, float]:
         """Ascending places, the weights that belong to them, and how many rows each stands for."""
-        places = np.concatenate([part for part, _ in self._parts] or [np.empty(0, np.uint64)])
-        weights = np.concatenate([part for _, part in self._parts] or [np.empty(0, np.int32)])
+        places = np.concatenate([part for part, _ in self.parts] or [np.empty(0, np.uint64)])
+        weights = np.concatenate([part for _, part in self.parts] or [np.empty(0, np.int32)])
         order = np.argsort(places)
         return places[order], weights[order], self.rows / max(1, len(places))
 

@@ -22,7 +22,7 @@ from nimblepy.rows.source import Filter
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.row_changes import CommitChange, FilesOf, RowChange
-from nimblepy.table.otree.arrange import new_weights
+from nimblepy.table.otree.tree import new_weights
 from nimblepy.table.reading.deletes import merged as merged_rows
 from nimblepy.table.reading.deletes import positions
 from nimblepy.table.reading.fileset import FileSet, key_ends

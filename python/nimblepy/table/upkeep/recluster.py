@@ -15,11 +15,20 @@ from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.table import iceberg as ice
 from nimblepy.table.changing.row_changes import CommitChange, FilesOf
 from nimblepy.table.iceberg.pruning import Mask, original
-from nimblepy.table.otree.arrange import Whole, new_weights
+from nimblepy.table.otree.arrange import Whole
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.otree.space import Floats, fit, interleaved
-from nimblepy.table.otree.tree import BITS, LEAST_SHARE, Estimate, Numbers, Places, Tree, grow
+from nimblepy.table.otree.tree import (
+    BITS,
+    LEAST_SHARE,
+    Estimate,
+    Numbers,
+    Places,
+    Tree,
+    grow,
+    new_weights,
+)
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.sample import known_cubes, sample
 from nimblepy.table.upkeep.compact import (

@@ -41,6 +41,7 @@ from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.arrange import CubeRows, Whole, in_cubes, in_order
 from nimblepy.table.otree.blocks import CUBES
 from nimblepy.table.otree.layouts import WEIGHT_FIELD, Layout, OTree
+from nimblepy.table.otree.planned import Planned
 from nimblepy.table.reading.deletes import deletes_table
 from nimblepy.table.writing.metrics import MetricsCollector
 
@@ -71,6 +72,7 @@ class Target:
         space: how the newest rows of an OTree became places.
         weighted: rows come with weights of an OTree as the last column, and keep them.
         whole: the table that rows of an OTree are part of, where they are written anew.
+        planned: where rows go that several processes write, each a part of the curve.
     """
 
     location: str
@@ -89,6 +91,7 @@ class Target:
     space: str | None = None
     weighted: bool = False
     whole: Whole | None = None
+    planned: Planned | None = None
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -145,6 +148,7 @@ def write_rows(
                 file_bytes=round(target.target_bytes * _LEAST_PACKING),
                 space=target.space,
                 whole=target.whole,
+                planned=target.planned,
             ):
                 writing.add_file(found)
         else:
