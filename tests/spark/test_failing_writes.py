@@ -14,14 +14,15 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and all of 127.0.0.0/8")
-def test_lost_attempts_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["failing_writes.py", "failing_table_writes.py"])
+def test_lost_attempts_change_nothing(what: str, tmp_path: Path) -> None:
     paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, str(HERE / "failing_writes.py"), str(tmp_path / "cluster")],
+        [sys.executable, str(HERE / what), str(tmp_path / "cluster")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
         check=False,
     )
     assert "all is well" in done.stdout, done.stdout + done.stderr[-4000:]
