@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nimblepy as nb
-from nimblepy.table.reading import members
+from nimblepy.table.reading import members, shared_changes
 
 SCHEMA = pa.schema({"k": pa.int64(), "g": pa.int32(), "t": pa.string()})
 
@@ -245,3 +246,30 @@ def test_replayed(tmp_path_factory: Any, data_format: Any, seed: int) -> None:
                         if found[row]["_change"] == "update_before":
                             assert found[row + 1]["_change"] == "update_after"
                             assert found[row + 1]["k"] == found[row]["k"]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_shares_have_all_changes_together(
+    lake: nb.Catalog, key: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_changes, "_FILES_OF_SHARE", 1)
+    table = lake.create_table("a.b", SCHEMA, primary_key=key, partition_by="bucket(5, k)")
+    table.append(rows(range(40)))
+    table.tag("start")
+    with table.alter() as a:
+        a.rename_column("t", "note")
+        a.add_column("n", pa.int32(), default=7)
+    table.overwrite(
+        pa.table({"k": list(range(10, 50)), "note": ["x"] * 40}), filter="k BETWEEN 10 AND 39"
+    )
+    table.delete("k = 3")
+    table.compact()
+    for since, columns in ((None, None), ("start", ["note", "k"])):
+        wanted = table.asked_for_changes(since, None, columns)
+        shares = pickle.loads(pickle.dumps(wanted.shares()))
+        assert len(shares) > len(wanted.snapshots)
+        found = [batch for share in shares for batch in share.batches()]
+        one, other = pa.Table.from_batches(found, wanted.schema), wanted.reader().read_all()
+        assert sorted(one.to_pylist(), key=repr) == sorted(other.to_pylist(), key=repr)
+        assert one.num_rows > 40
+    assert table.asked_for_changes(table.snapshot, None, None).shares() == []

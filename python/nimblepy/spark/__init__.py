@@ -25,6 +25,7 @@ from nimblepy.spark.join import explain_join, index_join, index_join_rdd
 from nimblepy.spark.lookup import lookup_expr, register_lookup
 from nimblepy.spark.metadata import files_for_keys
 from nimblepy.spark.source import NimbleDataSource, register, scan
+from nimblepy.spark.table_changes import changes
 from nimblepy.spark.table_merge import merge
 from nimblepy.spark.table_upkeep import compact
 from nimblepy.spark.write import write
@@ -32,6 +33,7 @@ from nimblepy.spark.write import write
 __all__ = [
     "JoinEstimate",
     "NimbleDataSource",
+    "changes",
     "compact",
     "explain_join",
     "files_for_keys",

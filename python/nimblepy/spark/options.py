@@ -170,11 +170,11 @@ def parse_keys(text: str) -> tuple[SortKey, ...]:
 
 
 def refuse_others(options: Mapping[str, str], known: Sequence[str], what: str) -> None:
-    """Refuses options that a write does not heed: without them it would do something else.
+    """Refuses options that are not heeded: without them something else would be done.
 
     Args:
         known: names; one that ends in a dot stands for all that begin so.
-        what: is written to, as errors say it.
+        what: is done, as errors say it.
 
     Raises:
         InvalidArgumentError: there is another one; it is named.
@@ -183,7 +183,7 @@ def refuse_others(options: Mapping[str, str], known: Sequence[str], what: str) -
         if not any(name == one or (one[-1] == "." and name.startswith(one)) for one in known):
             public = [one + "NAME" * (one[-1] == ".") for one in known if one not in _INTERNAL]
             raise InvalidArgumentError(
-                f"option {name!r}: a write to {what} has no such option; it takes "
+                f"option {name!r}: {what} has no such option; it takes "
                 f"{', '.join(map(repr, public))}"
             )
 

@@ -28,6 +28,12 @@ from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, parse_pa
 from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
+from nimblepy.spark.table_changes import (
+    ChangesReader,
+    ChangesStream,
+    are_changes,
+    changes_columns,
+)
 from nimblepy.spark.table_write import TableWriter
 from nimblepy.spark.tables import table_of_options
 from nimblepy.spark.write import NimbleWriter
@@ -43,7 +49,9 @@ class NimbleDataSource(DataSource):
     Options of a read: ``columns`` ("a, b"), ``filter`` (SQL text), ``parts`` (how many partitions).
     Of a table instead of a path: ``catalog`` (as for :func:`nimblepy.connect`; its properties as
     ``catalog.NAME``), ``table``, and at most one of ``snapshot``, ``tag``, ``branch`` and ``time``
-    (ISO 8601 with its zone).
+    (ISO 8601 with its zone). With ``since`` (a snapshot id, a tag, or ``beginning``) and maybe
+    ``until`` it is what changed between two snapshots, as :meth:`nimblepy.Table.changes` has it; so
+    is a stream, which goes on with each new snapshot.
     Options of a write: see :mod:`nimblepy.spark.write`; to a table ``catalog``, ``table``, and with
     the mode ``overwrite`` also ``filter`` or ``partition_overwrite``. Others are refused.
     """
@@ -53,13 +61,20 @@ class NimbleDataSource(DataSource):
         return "nimble"
 
     def schema(self) -> StructType:
+        if are_changes(self.options):
+            return changes_columns(self.options)
         dataset = _scanned(self.options)["files"].dataset
         return spark_schema(
             dataset.projected(column_names(parse_names(self.options.get("columns"))))
         )
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if are_changes(self.options):
+            return ChangesReader(schema, dict(self.options))
         return NimbleReader(schema, dict(self.options))
+
+    def streamReader(self, schema: StructType) -> ChangesStream:
+        return ChangesStream(schema, dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> NimbleWriter | TableWriter:
         if "table" in self.options:

@@ -136,7 +136,7 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
         from nimblepy.table.changing.staged import check_mode
 
-        refuse_others(options, _OPTIONS, "a table")
+        refuse_others(options, _OPTIONS, "a write to a table")
         self._options = options
         self._mode: Mode = "overwrite" if overwrite else "append"
         self._filter = options.get("filter")

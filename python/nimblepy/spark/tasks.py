@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nimblepy.table.changing.shared_merge import Part
     from nimblepy.table.reading.holding import KeysOf, MetadataFile
     from nimblepy.table.reading.members import MemberRows
+    from nimblepy.table.reading.shared_changes import ChangesShare
     from nimblepy.table.writing.write import Target
 
 curve_parts = layout_tasks.curve_parts
@@ -212,6 +213,19 @@ def written_groups(
         for number in _numbers(batches):
             text = files_as_text(written_group(groups[number], target))
             yield pa.RecordBatch.from_pydict({"part": [number], "files": [text]})
+
+    return run
+
+
+def changed_rows(
+    shares: list[ChangesShare], target: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Numbers of shares to the changes that they have, with the types of ``target``."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            for batch in shares[number].batches():
+                yield conform(batch, target)
 
     return run
 

@@ -77,7 +77,7 @@ class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
     """One write job. It is made once on the driver; tasks and commit get copies of it."""
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
-        refuse_others(options, _OPTIONS, "a directory")
+        refuse_others(options, _OPTIONS, "a write to a directory")
         self._directory = _target(options)
         self._overwrite = overwrite
         versions = manifest_versions(self._directory, None)

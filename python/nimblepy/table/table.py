@@ -43,13 +43,14 @@ from nimblepy.table.changing.upsert import WhenMatched, upsert_change
 from nimblepy.table.evolve import Alter
 from nimblepy.table.otree.estimate import Estimate, estimate, parsed
 from nimblepy.table.otree.layouts import Layout, OTree, layout_of
-from nimblepy.table.reading.changes import changes, changes_schema, steps
-from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.changes import changes_schema, steps
+from nimblepy.table.reading.fileset import FileSet, reading_of
 from nimblepy.table.reading.holding import KeysOf, data_manifests, files_for_keys, keys_of
 from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.reading.sample import checked_fraction
 from nimblepy.table.reading.sample import sample as draw_sample
+from nimblepy.table.reading.shared_changes import WantedChanges
 from nimblepy.table.upkeep.analyze import Analysis, analyze
 from nimblepy.table.upkeep.compact import Compacting
 from nimblepy.table.upkeep.health import Health, health
@@ -112,26 +113,21 @@ class Table(VersionedRows[FileSet]):
 
     def _files_at(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> FileSet:
         """The rows of a snapshot; those of a pinned one have the schema of their day."""
-        schema_id = metadata.schema_id
-        if self._pinned and snapshot is not None and snapshot.schema_id is not None:
-            schema_id = snapshot.schema_id
+        schema_id = self._schema_id(metadata, snapshot)
         return FileSet(
             self._reading(metadata, schema_id), SnapshotPlan(metadata, snapshot, schema_id)
         )
+
+    def _schema_id(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
+        if self._pinned and snapshot is not None and snapshot.schema_id is not None:
+            return snapshot.schema_id
+        return metadata.schema_id
 
     def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
         key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping)
         known = self._readings.get(key)
         if known is None:
-            known = self._readings[key] = Reading(
-                name=".".join(metadata.name),
-                schema=metadata.schema(schema_id),
-                cluster_by=tuple(metadata.cluster_by(schema_id)),
-                primary_key=tuple(metadata.primary_key(schema_id)),
-                defaults=metadata.defaults(schema_id),
-                specs=metadata.spec,
-                names=metadata.mapped_names(),
-            )
+            known = self._readings[key] = reading_of(metadata, schema_id)
         known.specs = metadata.spec
         return known
 
@@ -832,16 +828,25 @@ class Table(VersionedRows[FileSet]):
             >>> for batch in table.changes(last_seen):  # doctest: +SKIP
             ...     follow(batch)
         """
+        return self.asked_for_changes(since, until, columns).reader()
+
+    def asked_for_changes(
+        self, since: int | str | None, until: int | str | None, columns: Columns
+    ) -> WantedChanges:
+        """What :meth:`changes` reads; nothing is read of it yet."""
         metadata = self._metadata
-        wanted = [given for given in (since, until) if given is not None]
-        if any(metadata.named(given) is None for given in wanted):
+        given = [name for name in (since, until) if name is not None]
+        if any(metadata.named(name) is None for name in given):
             metadata = self._reload()
-        found = steps(metadata, since, self.snapshot if until is None else until)
-        rows = self.current
-        names = column_names(columns)
-        schema = changes_schema(rows.reading, rows.projected(names))
-        batches = changes(metadata, rows.reading, found, names, schema)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        rows, names = self.current, column_names(columns)
+        return WantedChanges(
+            metadata,
+            self._schema_id(self._metadata, self._snapshot),
+            rows.reading,
+            steps(metadata, since, self.snapshot if until is None else until),
+            names,
+            changes_schema(rows.reading, rows.projected(names)),
+        )
 
     # ------------------------------------------------------------------ columns and partitions
 

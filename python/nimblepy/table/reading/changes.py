@@ -102,8 +102,12 @@ def changes(
     snapshots: Sequence[Snapshot],
     columns: Projected,
     schema: pa.Schema,
+    share: tuple[int, int] = (0, 1),
 ) -> Iterator[pa.RecordBatch]:
     """The rows that some snapshots changed, one after another.
+
+    Args:
+        share: (i, n): only the i-th of n shares of the files of each snapshot.
 
     Cost: of each snapshot, the manifests that it added; the files that it added or removed; of
         files that it deleted rows of, these rows, for which the manifests before it are read. With
@@ -113,7 +117,7 @@ def changes(
         if snapshot.operation == "replace":
             continue  # the same rows in other files
         step = _Step(metadata, reading, snapshot)
-        for kind, batch in step.changes(columns):
+        for kind, batch in step.changes(columns, *share):
             count = batch.num_rows
             arrays = [
                 *batch.columns,
@@ -160,17 +164,24 @@ class _Step:
             self.deleted = list(_deleted(before, gone, named))
         self.inserted = [part for part in self.inserted if part.num_rows]
 
-    def changes(self, columns: Projected) -> Iterator[tuple[str | pa.Array, pa.RecordBatch]]:
-        """(what happened to each row or all of them, rows)."""
+    def changes(
+        self, columns: Projected, number: int = 0, shares: int = 1
+    ) -> Iterator[tuple[str | pa.Array, pa.RecordBatch]]:
+        """(what happened to each row or all of them, rows).
+
+        Rows that are looked for among each other are all in the first share.
+        """
         inserted, deleted = self.inserted, self.deleted
         if self._reading.primary_key and inserted and deleted:
+            if number:
+                return
             old, new = self._matched()
             yield from self._rows("delete", _left(deleted, old), columns)
             yield from self._updates(old, new, columns)
             yield from self._rows("insert", _left(inserted, new), columns)
         else:
-            yield from self._rows("delete", deleted, columns)
-            yield from self._rows("insert", inserted, columns)
+            yield from self._rows("delete", deleted[number::shares], columns)
+            yield from self._rows("insert", inserted[number::shares], columns)
 
     def _rows(
         self, kind: str, parts: Sequence[_Part], columns: Projected

@@ -21,6 +21,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
+from nimblepy.table import iceberg as ice
 from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
 from nimblepy.table.iceberg.pruning import End, Mask, comparable, original, storage
 from nimblepy.table.reading.members import MemberRows, Reading
@@ -183,6 +184,19 @@ def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: M
     group = np.cumsum(np.append(True, ~same))[equal]
     paths = members.files.paths_of(order[equal])
     order[equal] = order[equal][_order([pa.array(group), paths])]
+
+
+def reading_of(metadata: ice.Metadata, schema_id: int) -> Reading:
+    """How files are read with one of the schemas of a table."""
+    return Reading(
+        name=".".join(metadata.name),
+        schema=metadata.schema(schema_id),
+        cluster_by=tuple(metadata.cluster_by(schema_id)),
+        primary_key=tuple(metadata.primary_key(schema_id)),
+        defaults=metadata.defaults(schema_id),
+        specs=metadata.spec,
+        names=metadata.mapped_names(),
+    )
 
 
 _Fields = Sequence[tuple[SortKey, pa.DataType, int]]

@@ -1,0 +1,157 @@
+"""Changes of tables between snapshots, as DataFrames and as streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.spark.inputs import is_table
+from nimblepy.spark.options import parse_names, refuse_others
+from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
+from nimblepy.spark.shipping import ShippedByValue, iterator_function
+from nimblepy.spark.tables import named_table
+
+if TYPE_CHECKING:
+    from nimblepy.table.reading.shared_changes import ChangesShare, WantedChanges
+    from nimblepy.table.table import Table
+
+# The value of the option `since` from before the first snapshot on.
+_BEGINNING = "beginning"
+_STREAM = ("catalog", "catalog.", "table", "since", "columns")
+
+
+def changes(
+    spark: SparkSession,
+    table: Table,
+    since: int | str | None,
+    until: int | str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """:meth:`nimblepy.Table.changes` as a DataFrame, each commit read by tasks of its own.
+
+    It has the rows of these snapshots, for ever; each is in the order in which ``Table.changes``
+    has its changes only as far as one task reads them, so order by ``_snapshot`` what needs it.
+
+    Args:
+        since, until, columns: as there.
+
+    Raises:
+        InvalidArgumentError: as there, now and not in a task.
+
+    Cost: as there; a commit that added many files is read by up to 64 tasks, unless it also
+        removed rows of a table with a primary key, which are matched in one.
+    """
+    if not is_table(table):
+        raise InvalidArgumentError(f"changes: expected a Table, got {table!r}")
+    wanted = table.asked_for_changes(since, until, columns)
+    shares, schema = wanted.shares(), spark_schema(wanted.schema)
+    tasks = iterator_function("changed_rows", shares, arrow_schema(schema))
+    return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(tasks, schema)
+
+
+def are_changes(options: Mapping[str, str]) -> bool:
+    """Whether options of the data source ask for changes."""
+    return "since" in options or "until" in options
+
+
+def changes_columns(options: Mapping[str, str]) -> StructType:
+    """The columns of the changes that options ask for."""
+    return spark_schema(_wanted(options, parse_names(options.get("columns"))).schema)
+
+
+class _Share(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, share: ChangesShare | None) -> None:
+        super().__init__(None)
+        self.share = share
+
+
+class _Changes(ShippedByValue):
+    """Reads exactly the columns of the schema that it is given."""
+
+    def __init__(self, schema: StructType, options: dict[str, str], known: Sequence[str]) -> None:
+        refuse_others(options, known, "a read of changes")
+        self._options = options
+        self._names = schema.names
+        self._target = arrow_schema(schema)
+
+    def shares(self, since: int | str | None, until: int | str | None) -> list[_Share]:
+        from nimblepy.table.reading.changes import CHANGE, SNAPSHOT
+
+        names = [name for name in self._names if name not in (CHANGE, SNAPSHOT)]
+        wanted = named_table(self._options).asked_for_changes(since, until, names)
+        return [_Share(share) for share in wanted.shares()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Share)
+        if partition.share is not None:
+            for batch in partition.share.batches():
+                yield conform(batch.select(self._names), self._target)
+
+
+class ChangesReader(_Changes, DataSourceReader):
+    """A batch: ``spark.read`` with the options ``since``, and maybe ``until``."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        super().__init__(schema, options, (*_STREAM, "until"))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        since, until = _given(self._options, "since"), _given(self._options, "until")
+        return self.shares(since, until) or [_Share(None)]
+
+
+class ChangesStream(_Changes, DataSourceStreamReader):
+    """A stream: ``spark.readStream`` with the option ``since``. An offset is a snapshot.
+
+    What a batch has depends on its two snapshots alone, so that one which Spark does again, from
+    its checkpoint, has the same rows.
+    """
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        super().__init__(schema, options, _STREAM)
+
+    def initialOffset(self) -> dict[str, str]:
+        since = _given(self._options, "since")
+        table = named_table(self._options)
+        return _offset(table.at(tag=since).snapshot if isinstance(since, str) else since)
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, str]:
+        return _offset(named_table(self._options).snapshot)
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        since, until = _snapshot(start), _snapshot(end)
+        return [] if since == until else self.shares(since, until)
+
+
+def _offset(snapshot: int | None) -> dict[str, str]:
+    return {"snapshot": "" if snapshot is None else str(snapshot)}
+
+
+def _snapshot(offset: Mapping[str, str]) -> int | None:
+    return int(offset["snapshot"]) if offset["snapshot"] else None
+
+
+def _given(options: Mapping[str, str], name: str) -> int | str | None:
+    """A snapshot as an option names it: an id, or a tag."""
+    text = options.get(name)
+    if text is None and name == "since":
+        raise InvalidArgumentError(
+            "option 'since': changes need it: a snapshot id, a tag, or 'beginning'"
+        )
+    if text is None or text == _BEGINNING:
+        return None
+    return int(text) if text.isdecimal() else text
+
+
+def _wanted(options: Mapping[str, str], columns: Sequence[str] | None) -> WantedChanges:
+    """What options ask for; of a stream, what there is by now."""
+    since, until = _given(options, "since"), _given(options, "until")
+    return named_table(options).asked_for_changes(since, until, columns)
