@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from nimblepy.schema.names import Path
+from nimblepy.spark.inputs import InputTable, open_cached
+from nimblepy.spark.schemas import conform
 
 if TYPE_CHECKING:
     from nimblepy.table.base.types import Conformer
     from nimblepy.table.otree.planned import Planned
+    from nimblepy.table.reading.sample import SamplePlan, Taking, Window
     from nimblepy.table.writing.write import Target
 
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class SampleSpec:
+    """A sample as it travels to the workers.
+
+    Attributes:
+        files: those that have rows of it, in the order of ``taking``.
+        parts: the files that each task reads.
+        target: Spark's Arrow types of the columns of the result.
+    """
+
+    files: InputTable
+    fraction: float
+    window: Window
+    seed: int | None
+    taking: tuple[Taking, ...]
+    parts: tuple[tuple[int, ...], ...]
+    columns: tuple[str, ...]
+    filter: Any
+    target: pa.Schema
+
+    def plan(self) -> SamplePlan:
+        """The plan, with the files as a worker opens them."""
+        from nimblepy.table.reading.members import MemberRows
+        from nimblepy.table.reading.sample import SamplePlan
+
+        rows = open_cached(self.files)
+        assert isinstance(rows, MemberRows)
+        return SamplePlan(
+            rows.reading, self.fraction, self.window, self.seed, rows.members, self.taking
+        )
 
 
 def sampled_rows(schema: pa.Schema, paths: Sequence[Path], most: int) -> Batches:
@@ -66,6 +102,21 @@ def curve_parts(
             batch = pa.RecordBatch.from_arrays(list(arrays), names=list(names))
             rows = pa.Table.from_batches([Conformer(batch.schema, schema)(batch)])
             yield pa.array(planned.part(rows, paths), pa.int32())
+
+    return run
+
+
+def sampled_parts(spec: SampleSpec) -> Batches:
+    """Numbers of parts of a sample to their rows."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plan = spec.plan()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for file in spec.parts[number]:
+                    for rows in plan.read(file, spec.filter, spec.columns, threads=1):
+                        if rows.num_rows:
+                            yield conform(rows, spec.target)
 
     return run
 

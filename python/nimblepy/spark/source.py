@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +23,9 @@ from nimblepy.files.source import FilesSource
 from nimblepy.rows.arguments import Inclusive, column_names
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
-from nimblepy.spark.inputs import InputPath, SparkInput, find_input, open_cached
+from nimblepy.spark.inputs import InputPath, SparkInput, find_input, is_table, open_cached
 from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, parse_parts, unpack_scan
+from nimblepy.spark.sample import sample_table
 from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
 from nimblepy.spark.splits import RowSlice, ScanSpec, few_rows, plan_parts, read_slice
@@ -37,6 +38,9 @@ from nimblepy.spark.table_changes import (
 from nimblepy.spark.table_write import TableWriter
 from nimblepy.spark.tables import table_of_options
 from nimblepy.spark.write import NimbleWriter
+
+if TYPE_CHECKING:
+    from nimblepy.table.table import Table
 
 # Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
 # without a job. More are one partition, which is grouped, sorted and summed without a shuffle.
@@ -143,6 +147,8 @@ def scan(
     params: Parameters = None,
     key_range: tuple[object, object] | tuple[object, object, Inclusive] | None = None,
     keys: object = None,
+    sample: float | None = None,
+    seed: int | None = None,
 ) -> DataFrame:
     """A DataFrame over some columns and rows of files; index and zone maps find the rows.
 
@@ -154,6 +160,9 @@ def scan(
             :meth:`nimblepy.File.range`.
         keys: keys to look up, in any form that :meth:`nimblepy.File.lookup` takes; each matching
             row is returned once.
+        sample: of a table, the probability with which each row is taken: the rows are those of
+            :meth:`nimblepy.Table.sample`, and about that share of an OTree is read.
+        seed: of the sample; another one takes other rows.
 
     Where index and zone maps leave few rows, they are read now, and the DataFrame has them; it
     needs no Python worker. Otherwise tasks read stripes.
@@ -161,9 +170,15 @@ def scan(
     Raises:
         InvalidArgumentError, IndexUnavailableError, OSError, CorruptFileError: now, not in a task.
     """
+    asked = with_params(filter, params)
+    if sample is not None or seed is not None:
+        if not is_table(path) or sample is None:
+            raise InvalidArgumentError("seed: of a sample=, and sample: of a table")
+        if keys is not None or key_range is not None:
+            raise InvalidArgumentError("scan: give a sample or keys, not both")
+        return sample_table(spark, cast("Table", path), sample, seed, columns, asked)
     files = find_input(path)
     dataset = files.dataset
-    asked = with_params(filter, params)
     if asked is not None:
         parse_filter(asked, dataset.schema)
         if keys is None and key_range is None:

@@ -82,7 +82,7 @@ def plan_parts(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]:
     stored = sum(dataset.stored_rows(i) for i in range(dataset.num_files))
     size_bytes = dataset.size_bytes * rows / max(1, stored)
     size_bytes *= len(spec.columns) / max(1, len(dataset.schema))
-    wanted = spec.parts or max(_processors(), math.ceil(size_bytes / PART_BYTES))
+    wanted = spec.parts or max(processors(), math.ceil(size_bytes / PART_BYTES))
     most = rows if spec.parts else max(LEAST_ROWS, math.ceil(rows / wanted))
     size = max(1, math.ceil(rows / wanted)) if spec.parts else most
     exact = dataset.num_files <= MOST_OPENED
@@ -188,7 +188,7 @@ def _parts_of_keys(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]
     count = rows.num_rows
     if not count:
         return []
-    wanted = spec.parts or min(2 * _processors(), math.ceil(count / LEAST_ROWS))
+    wanted = spec.parts or min(2 * processors(), math.ceil(count / LEAST_ROWS))
     edges = [count * i // wanted for i in range(wanted + 1)]
     return [
         [RowSlice(0, 0, end - begin, rows.slice(begin, end))]
@@ -255,5 +255,5 @@ def _packed(slices: Sequence[RowSlice], size: int) -> list[list[RowSlice]]:
     return parts
 
 
-def _processors() -> int:
+def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 curve_parts = layout_tasks.curve_parts
 joined_pieces = layout_tasks.joined_pieces
 merged_samples = layout_tasks.merged_samples
+sampled_parts = layout_tasks.sampled_parts
 sampled_rows = layout_tasks.sampled_rows
 
 # Rows that one lookup answers: more of them touch each block of the file once.

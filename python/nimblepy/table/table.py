@@ -48,7 +48,7 @@ from nimblepy.table.reading.fileset import FileSet, reading_of
 from nimblepy.table.reading.holding import KeysOf, data_manifests, files_for_keys, keys_of
 from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
-from nimblepy.table.reading.sample import checked_fraction
+from nimblepy.table.reading.sample import SamplePlan, checked_fraction, plan_sample
 from nimblepy.table.reading.sample import sample as draw_sample
 from nimblepy.table.reading.shared_changes import WantedChanges
 from nimblepy.table.upkeep.analyze import Analysis, analyze
@@ -222,6 +222,13 @@ class Table(VersionedRows[FileSet]):
         cubes = self._metadata.cubes(self._snapshot)
         asked = with_params(filter, params)
         return draw_sample(self.current, cubes, share, seed, columns, asked)
+
+    def plan_sample(
+        self, fraction: float, *, seed: int | None = None, filter: Filter = None
+    ) -> SamplePlan:
+        """Which rows of which files :meth:`sample` takes, for other processes that read them."""
+        cubes = self._metadata.cubes(self._snapshot)
+        return plan_sample(self.current, cubes, checked_fraction(fraction), seed, filter)
 
     def estimate(
         self,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.filter import Filter as ParsedFilter
 from nimblepy.expr.filter import make_filter, parse_filter
 from nimblepy.expr.nodes import Node, all_of
 from nimblepy.files.mapped import MappedRows
@@ -19,18 +18,20 @@ from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, column_names, generator_seed
 from nimblepy.rows.gather import rows_without_columns
 from nimblepy.rows.request import Where
-from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Filter, RowSource
+from nimblepy.rows.rowset import RowNumbers, RowSet
+from nimblepy.rows.source import Filter, Projected
 from nimblepy.schema.field_ids import field_id_of
 from nimblepy.table.iceberg.pruning import Mask
 from nimblepy.table.otree.blocks import Blocks, rebuilt
 from nimblepy.table.otree.layouts import WEIGHT, WEIGHT_ID
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.reading.members import Reading
+from nimblepy.table.reading.members import Member, Reading
 from nimblepy.table.reading.plan import Members
 
 _BATCH_ROWS = 1 << 16
+# How the rows of a file are taken.
+Taking: TypeAlias = Literal["weights", "all", "draws"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,83 @@ def checked_fraction(fraction: float) -> float:
     return float(fraction)
 
 
+@dataclass(frozen=True)
+class SamplePlan:
+    """The files of a sample, and which of their rows are taken; rows are read file by file.
+
+    Attributes:
+        fraction: the probability of each row.
+        window: the weights of the rows that are taken.
+        seed: of the draws of rows that have no weights.
+        members: files some of whose rows may be taken.
+        taking: by which rows of each are taken: their weights, draws, or not at all because all
+            their weights are in the window.
+    """
+
+    reading: Reading
+    fraction: float
+    window: Window
+    seed: int | None
+    members: Sequence[Member]
+    taking: Sequence[Taking]
+
+    def read(
+        self,
+        file: int,
+        filter: Filter,
+        columns: Projected,
+        *,
+        threads: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one file that are taken and pass.
+
+        Args:
+            columns: those of the result; ``None``: all of the table.
+        """
+        member, taking, reading = self.members[file], self.taking[file], self.reading
+        parsed = None if filter is None else parse_filter(filter, reading.schema)
+        wanted = columns
+        if taking == "weights":
+            if wanted is None:
+                wanted = tuple((name,) for name in reading.schema.names)
+            reading = reading.with_weights()
+            test = self.window.node(reading.schema)
+            node = test if parsed is None else all_of(parsed.node, test)
+            parsed = make_filter(node, reading.schema)
+        child, gone = reading.child(member.file), member.deleted()
+        rows = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
+        if taking == "draws":
+            rows = rows.pick(self._drawn(member, rows.num_rows))
+        yield from child.filtered(
+            Where(parsed, rows), wanted, batch_rows=_BATCH_ROWS, threads=threads
+        )
+
+    def _drawn(self, member: Member, rows: int) -> RowNumbers:
+        """Which live rows of a file are taken, by a generator of its own."""
+        name = hashlib.sha256(member.file.path.encode()).digest()
+        seed = None if self.seed is None else [self.seed, *name[:16]]
+        drawn = np.random.default_rng(seed).random(rows) < self.fraction
+        return np.flatnonzero(drawn).astype(np.uint64)
+
+
+def plan_sample(
+    rows: FileSet, cubes: Blocks, fraction: float, seed: int | None, filter: Filter
+) -> SamplePlan:
+    """Which rows of which files are taken, each with the same probability.
+
+    Args:
+        cubes: those of the files, as far as they are known.
+    """
+    seed = generator_seed(seed)
+    parsed = None if filter is None else parse_filter(filter, rows.schema)
+    window = Window.of(fraction, seed)
+    members, taking = rows.members.take(np.zeros(0, np.int64)), list[Taking]()
+    if fraction:
+        members = rows.members if parsed is None else rows.plan.members(parsed.conjuncts)
+        members, taking = _taken(members, rows.reading.with_weights(), cubes, window)
+    return SamplePlan(rows.reading, fraction, window, seed, members, taking)
+
+
 def sample(
     rows: FileSet,
     cubes: Blocks,
@@ -103,38 +181,11 @@ def sample(
     Args:
         cubes: those of the files, as far as they are known.
     """
-    seed = generator_seed(seed)
     names = column_names(columns)
     schema = rows.projected(names)
-    parsed = None if filter is None else parse_filter(filter, rows.schema)
-    if fraction == 0:
-        return schema.empty_table()
-    rows = rows.for_filter(filter)
-    by_weight = rows.reading.with_weights()
-    members = rows.plan.members(parsed.conjuncts) if parsed is not None else rows.members
-    window = Window.of(fraction, seed)
-    known, whole, drawn = _with_weights(members, by_weight, cubes, window)
-    tables = []
-    if len(known):
-        test = window.node(by_weight.schema)
-        node = test if parsed is None else all_of(parsed.node, test)
-        taken = make_filter(node, by_weight.schema)
-        for i, member in enumerate(known):
-            child, gone = by_weight.child(member.file), member.deleted()
-            live = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
-            tables.append(_read(child, Where(parsed if whole[i] else taken, live), schema, names))
-    for i in range(len(drawn)):
-        part = FileSet(rows.reading, rows.plan, drawn.take([i]))
-        tables.append(_read(part, _drawn(part, parsed, fraction, seed), schema, names))
+    plan = plan_sample(rows, cubes, fraction, seed, filter)
+    found = (batch for file in range(len(plan.members)) for batch in plan.read(file, filter, names))
     if not len(schema):
-        return pa.Table.from_batches([rows_without_columns(sum(t.num_rows for t in tables))])
-    return pa.concat_tables([schema.empty_table(), *tables])
-
-
-def _read(rows: RowSource, where: Where, schema: pa.Schema, names: Any) -> pa.Table:
-    wanted = tuple((name,) for name in schema.names) if names is None else names
-    found = rows.filtered(where, wanted, batch_rows=_BATCH_ROWS, threads=0)
-    if not wanted:
         return pa.Table.from_batches([rows_without_columns(sum(b.num_rows for b in found))])
     return pa.Table.from_batches((batch.cast(schema) for batch in found), schema=schema)
 
@@ -150,10 +201,10 @@ def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Bloc
     return (Blocks.merged([again, cubes]) if len(again) else cubes), again
 
 
-def _with_weights(
+def _taken(
     members: Members, by_weight: Reading, cubes: Blocks, window: Window
-) -> tuple[Members, Mask, Members]:
-    """(files with weights, some of which may be taken; of which all are; files without any)."""
+) -> tuple[Members, list[Taking]]:
+    """The files some of whose rows may be taken: first those with weights, then the others."""
     paths = members.files.paths
     numbers = cubes.find(paths)
     if len(numbers) and int(numbers.min()) < 0:
@@ -166,7 +217,9 @@ def _with_weights(
     for i in np.flatnonzero(numbers < 0).tolist():
         mine = known if _has_weights(by_weight.child(members[i].file)) else drawn
         mine[i] = True
-    return members.take(np.flatnonzero(known)), whole[known], members.take(np.flatnonzero(drawn))
+    taking: list[Taking] = ["all" if all_of_it else "weights" for all_of_it in whole[known]]
+    taking += ["draws"] * int(drawn.sum())
+    return members.take(np.append(np.flatnonzero(known), np.flatnonzero(drawn))), taking
 
 
 def _opened(child: FixedRows) -> FixedRows:
@@ -176,12 +229,3 @@ def _opened(child: FixedRows) -> FixedRows:
 
 def _has_weights(child: FixedRows) -> bool:
     return any(field_id_of(field) == WEIGHT_ID for field in _opened(child).schema)
-
-
-def _drawn(files: FileSet, parsed: ParsedFilter | None, fraction: float, seed: int | None) -> Where:
-    """Live rows of one file, drawn by a generator of its own."""
-    rows = files.num_rows
-    name = hashlib.sha256(files.members[0].file.path.encode()).digest()
-    generator = np.random.default_rng(None if seed is None else [seed, *name[:16]])
-    taken = np.flatnonzero(generator.random(rows) < fraction).astype(np.uint64)
-    return Where(parsed, files.all_rows().pick(taken))
