@@ -7,6 +7,7 @@ minute or two, and measures plans, lookups and commits of it, in processor time 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import random
@@ -148,7 +149,7 @@ def encoded_file(location: str, day: int, k: int, per_day: int) -> bytes:
     )
 
 
-def write_file(table: Table, day: int, k: int, per_day: int) -> tuple[int, int]:
+def write_file(table: Table, day: int, k: int, per_day: int) -> tuple[int, datetime.datetime]:
     """Makes one of the data files real; returns a key that is in it."""
     first, last = users_of(k, per_day)
     users = sorted(random.sample(range(first, last + 1), ROWS))
@@ -170,7 +171,8 @@ def write_file(table: Table, day: int, k: int, per_day: int) -> tuple[int, int]:
     path = path_of(table.location, day, k).removeprefix("file://")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     nb.write(rows, path, cluster_by=["user_id", "event_ts"])
-    return users[ROWS // 2], stamps[ROWS // 2]
+    at = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=stamps[ROWS // 2])
+    return users[ROWS // 2], at
 
 
 def _measured(name: str, action: Callable[[], Any], times: int = 5) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,3 +81,50 @@ def test_threads_change_no_answer(
     reader = table.scan(threads=2).to_reader()
     reader.read_next_batch()
     reader.close()
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_get_asks_files_that_all_columns_of_a_key_leave(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: Any
+) -> None:
+    """Files overlap in the first column of the key, and some in both."""
+    schema = pa.schema({"k": pa.int64(), "day": pa.date32(), "v": pa.int64()})
+    table = lake.create_table("a.b", schema, cluster_by=["k", "day"], data_format=data_format)
+    days = [datetime.date(2024, 1, 1 + i) for i in range(12)]
+    for i, day in enumerate(days):
+        ends = [day, days[-1]] if i >= 6 else [day]  # of these one key cannot tell
+        rows = [(k, d, 100 * i + k) for k in range(20) for d in ends]
+        table.append(pa.table(dict(zip(schema.names, zip(*rows, strict=True), strict=True))))
+    table.append(pa.table({"k": [None, 3], "day": [days[0], None], "v": [-1, -2]}))
+    table.delete("v = 307")
+    table = lake.table("a.b")
+    opened: set[str] = set()
+    child = members.Reading.child
+    monkeypatch.setattr(
+        members.Reading, "child", lambda self, file: opened.add(file.path) or child(self, file)
+    )
+    for _ in range(2):
+        for i, day in enumerate(days[:6]):
+            opened.clear()
+            expected = None if i == 3 else {"k": 7, "day": day, "v": 100 * i + 7}
+            assert table.get((7, day)) == expected
+            assert table.get((7, day.isoformat())) == expected
+            assert len(opened) <= 2  # that of the day, and the one with nulls
+            assert table.get((7, day), columns=["v"], default=0) == (
+                {"v": 100 * i + 7} if expected else 0
+            )
+            assert table.get((21, day)) is None
+        last = table.lookup([(7, days[-1])]).to_pylist()
+        assert len(last) == 7
+        assert table.get((7, days[-1])) == last[0]
+        assert table.get((3, None)) is None
+        assert table.get((3, None), null_equals=True) == {"k": 3, "day": None, "v": -2}
+        assert table.get((None, days[0]), null_equals=True)["v"] == -1
+    with pytest.raises(nb.InvalidArgumentError):
+        table.get(("x", days[0]))
+    with pytest.raises(nb.InvalidArgumentError):
+        table.get(7)
+    monkeypatch.setattr(source, "_KEPT_GETTERS", 2)
+    assert [table.get((k, days[k % 3]))["v"] for k in range(20)] == [
+        100 * (k % 3) + k for k in range(20)
+    ]

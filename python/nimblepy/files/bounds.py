@@ -16,6 +16,9 @@ from nimblepy import _core
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import successor
 
+# Files of which only the last key of all is kept: a running maximum of a million keys takes long.
+_BLOCK = 256
+
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -143,18 +146,24 @@ class FileBounds:
         _, reach, _ = self._cut_to(low.width)
         lower, _, _ = self._cut_to(high.width)
         first = np.searchsorted(reach, low.fixed(), side="left")
+        if not self.disjoint:
+            first *= _BLOCK  # some too many, which do not reach the key
         last = np.searchsorted(lower, high.fixed(), side="right")
         return first.astype(np.int64), last.astype(np.int64)
 
     def _cut_to(self, width: int) -> tuple[Any, Any, Any]:
-        """Bounds cut to the width of the keys asked for: a cut key equals all that begin so."""
+        """Bounds cut to the width of the keys asked for: a cut key equals all that begin so.
+
+        Where files overlap, how far they reach is that of all blocks of files up to each.
+        """
         found = self._cut.get(width)
         if found is None:
             lower, upper = (_fixed(array, self._width) for array in self._arrays)
             reach = upper
-            if not self.disjoint:  # not kept as objects, of which there may be very many
-                reached = accumulate(self._arrays[1].to_pylist(), max)
-                reach = np.array(list(reached), dtype=upper.dtype)
+            if not self.disjoint:
+                last = self._arrays[1]
+                ends = [pc.max(last.slice(i, _BLOCK)).as_py() for i in range(0, len(last), _BLOCK)]
+                reach = np.array(list(accumulate(ends, max)), dtype=upper.dtype)
             found = self._cut[width] = (_cut(lower, width), _cut(reach, width), _cut(upper, width))
         return found
 

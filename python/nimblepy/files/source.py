@@ -49,6 +49,9 @@ _PREPARED = 32
 _READ_TOGETHER = 512
 # Rows that are gathered from several files at once.
 _GATHERED_ROWS = 1 << 20
+# Files that are asked for one key one by one, and how many are kept ready for that.
+_ASKED_ALONE = 4
+_KEPT_GETTERS = 64
 # Pairs of a key and a file whose statistics are looked at.
 _MOST_PAIRS = 1 << 20
 
@@ -580,13 +583,13 @@ class FilesSource(FixedRows):
         asked = in_order if names is None else names
         if bounds is None or set(asked) != set(in_order):
             return no_getter
-        if len(in_order) > 1 and not bounds.disjoint:
-            return no_getter  # statistics of the other columns may rule files out
 
         def point_reader(file: int) -> _core.PointReader | None:
             self.prepare((file,))
             return self.child(file).point_reader(columns, asked, self.deleted(file))
 
+        if len(in_order) > 1 and not bounds.disjoint:
+            return partial(self._first_row, columns, asked, point_reader, {})
         types = key_columns(self.schema, cluster).types
         reader = _core.FilesPointReader(
             pa.RecordBatch.from_arrays(
@@ -598,6 +601,41 @@ class FilesSource(FixedRows):
             point_reader,
         )
         return reader.getter()
+
+    def _first_row(
+        self,
+        columns: Projected,
+        names: tuple[ColumnName, ...],
+        point_reader: Callable[[int], _core.PointReader | None],
+        getters: dict[int, Getter],
+        key: Any,
+    ) -> dict[str, Any] | None:
+        """What a getter answers, from files that the statistics of all columns of the key leave.
+
+        Args:
+            getters: of files that were asked before.
+        """
+        keys = self.keys_request([key], names, False, one=True)
+        if any(values.null_count for values in keys.values):
+            return NotImplemented
+        asked = self._asked_at_once(keys)
+        for file in asked.files.tolist() if len(asked.files) <= _ASKED_ALONE else ():
+            getter = getters.get(file)
+            if getter is None:
+                reader = point_reader(file)
+                if len(getters) >= _KEPT_GETTERS:
+                    getters.clear()
+                getter = getters[file] = no_getter if reader is None else reader.getter()
+            row: dict[str, Any] | None = getter(key)
+            if row is NotImplemented:
+                break
+            if row is not None:
+                return row
+        else:
+            if len(asked.files) <= _ASKED_ALONE:
+                return None
+        found = self._read_asked(asked, keys, columns, first=True)[0]
+        return found.slice(0, 1).to_pylist()[0] if found.num_rows else None
 
     def quick_range(
         self,
@@ -624,14 +662,18 @@ class FilesSource(FixedRows):
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         if keys.between is None and self._by_cluster(keys.names):
-            asked = self._asked_at_once(keys)
-            file = int(asked.files[0]) if len(asked.files) == 1 else None
-            if file is not None and self.deleted(file) is None:
-                return self.child(file).find_and_read(keys, columns, first=first)
-            rows = self.observed(keys, columns, asked.find()).expand()
-            assert rows.probe is not None
-            return self.read(rows, columns), rows.probe
+            return self._read_asked(self._asked_at_once(keys), keys, columns, first=first)
         return super().find_and_read(keys, columns, first=first)
+
+    def _read_asked(
+        self, asked: AskedKeys, keys: Keys, columns: Projected, *, first: bool
+    ) -> tuple[pa.Table, Positions]:
+        file = int(asked.files[0]) if len(asked.files) == 1 else None
+        if file is not None and self.deleted(file) is None:
+            return self.child(file).find_and_read(keys, columns, first=first)
+        rows = self.observed(keys, columns, asked.find()).expand()
+        assert rows.probe is not None
+        return self.read(rows, columns), rows.probe
 
     def count_matches(self, keys: Keys) -> Positions:
         if keys.between is None and self._by_cluster(keys.names):
