@@ -609,7 +609,7 @@ class FilesSource(FixedRows):
         point_reader: Callable[[int], _core.PointReader | None],
         getters: dict[int, Getter],
         key: Any,
-    ) -> dict[str, Any] | None:
+    ) -> Any:
         """What a getter answers, from files that the statistics of all columns of the key leave.
 
         Args:
@@ -626,7 +626,7 @@ class FilesSource(FixedRows):
                 if len(getters) >= _KEPT_GETTERS:
                     getters.clear()
                 getter = getters[file] = no_getter if reader is None else reader.getter()
-            row: dict[str, Any] | None = getter(key)
+            row = getter(key)
             if row is NotImplemented:
                 break
             if row is not None:
