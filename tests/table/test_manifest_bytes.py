@@ -75,7 +75,7 @@ def _damaged(whole: bytes, rng: random.Random) -> Iterator[bytes]:
 
 def _unpacked(whole: bytes) -> tuple[dict[str, str], str, bytes, int]:
     """Header, schema, records and their number: damage behind the compression."""
-    found = read_container(whole, new_decoder, ice.metadata._decompressor, "")
+    found = read_container(whole, new_decoder, "")
     header = {k: v.decode() for k, v in found.metadata.items() if not k.startswith("avro.")}
     return header, found.metadata["avro.schema"].decode(), found.records, found.count
 

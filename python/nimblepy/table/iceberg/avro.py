@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from nimblepy.errors import CorruptFileError
+from nimblepy.table.iceberg.codecs import decompressed
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -36,9 +37,16 @@ class Decoder(Protocol):
 MakeDecoder = Callable[[bytes], Decoder]
 # Reads the next value.
 Reader = Callable[[], Any]
-# Fields of the records of a schema, nested ones included, that are read without a look where the
-# bytes end; each takes a byte there.
-_MOST_FIELDS = 1 << 12
+# Types within a schema, nested ones included: each of them is read at most once without a look
+# where the bytes end, and takes no more than 16 bytes behind it.
+_MOST_TYPES = 1 << 12
+# Types within a schema whose values take no bytes of their own: so the work of reading is at most
+# so many times the bytes that are read. Manifests have about a dozen, which are records.
+_MOST_EMPTY = 1 << 6
+# What the records of a file may have once they are decompressed: so many bytes, and more only
+# where the file itself has a fraction of that. Records of manifests seldom shrink to a hundredth.
+_FREE_BYTES = 1 << 28
+_MOST_SHRUNK = 1 << 7
 # Numbers that are read together so; behind the end there is no second count of them but 0.
 _FEW = 1 << 13
 # What reading bytes that are not what they should be raises, besides CorruptFileError.
@@ -50,7 +58,7 @@ BAD_BYTES: tuple[type[Exception], ...] = (
     LookupError,
     TypeError,
     AttributeError,
-    OverflowError,
+    ArithmeticError,
     RecursionError,
     NotImplementedError,
     StopIteration,
@@ -67,7 +75,7 @@ class Source:
 
     def __init__(self, data: bytes, decoder: MakeDecoder) -> None:
         self._size = len(data)
-        made = decoder(data + bytes(len(data) + _FEW + 16 * _MOST_FIELDS))
+        made = decoder(data + bytes(len(data) + _FEW + 16 * _MOST_TYPES))
         self._read, self._read_ints = made.read, made.read_ints
         self.read_int = made.read_int
         self.read_boolean = made.read_boolean
@@ -128,6 +136,9 @@ class Source:
         self._has(count)
         return self._read(count)
 
+    def read_null(self) -> None:
+        """Takes no bytes."""
+
     def read_bytes(self) -> bytes:
         return self.read(self.read_int())
 
@@ -141,7 +152,7 @@ class Container:
 
     Attributes:
         metadata: the header's entries; ``avro.schema`` and ``avro.codec`` are among them.
-        schema: the schema of a record.
+        schema: the schema of a record, without uses of names: see :func:`whole_schema`.
         records: all records, decompressed, one after another.
         count: of the records.
     """
@@ -152,31 +163,19 @@ class Container:
     count: int
 
 
-def read_container(
-    data: bytes,
-    decoder: MakeDecoder,
-    decompress: Callable[[str], Callable[[bytes], bytes] | None],
-    name: str,
-) -> Container:
+def read_container(data: bytes, decoder: MakeDecoder, name: str) -> Container:
     """Takes a container file apart.
-
-    Args:
-        decompress: what undoes a codec; ``None`` where there is nothing to undo.
 
     Raises:
         CorruptFileError: it is cut short, or no such file.
     """
     try:
-        return _container(data, decoder, decompress)
+        return _container(data, decoder)
     except BAD_BYTES as error:
         raise CorruptFileError(f"{name}: not a whole Avro file: {error!r}") from error
 
 
-def _container(
-    data: bytes,
-    decoder: MakeDecoder,
-    decompress: Callable[[str], Callable[[bytes], bytes] | None],
-) -> Container:
+def _container(data: bytes, decoder: MakeDecoder) -> Container:
     if data[:4] != _MAGIC:
         raise ValueError(f"it begins with {data[:4]!r}")
     source = Source(data, decoder)
@@ -187,28 +186,96 @@ def _container(
             key = source.read_utf8()
             metadata[key] = source.read_bytes()
     sync = source.read(_SYNC_BYTES)
-    undo = decompress(metadata.get("avro.codec", b"null").decode())
+    codec = metadata.get("avro.codec", b"null").decode()
+    schema = whole_schema(json.loads(metadata["avro.schema"]))
     parts = []
     total = 0
+    left = max(_FREE_BYTES, _MOST_SHRUNK * len(data))
     while source.tell() < len(data):
         count = source.read_int()
         part = source.read_bytes()
         if count < 0 or source.read(_SYNC_BYTES) != sync:
             raise ValueError(f"a block ends at {source.tell()} without the file's marker")
-        parts.append(part if undo is None else _undone(undo, part))
+        parts.append(decompressed(codec, part, left))
+        left -= len(parts[-1])
         total += count
-    schema = json.loads(metadata["avro.schema"])
     records = b"".join(parts)
     if total > len(records):
         raise ValueError(f"{total} records in {len(records)} bytes")
     return Container(metadata, schema, records, total)
 
 
-def _undone(undo: Callable[[bytes], bytes], part: bytes) -> bytes:
-    try:
-        return undo(part)
-    except Exception as error:  # each codec has its own
-        raise ValueError(f"a block does not decompress: {error}") from error
+def whole_schema(schema: Any) -> Any:
+    """A schema in which each use of a name is replaced by what the name means.
+
+    Names are those of records, enums and fixed types. Avro has them defined once; many writers
+    define one again where they use it again, and each use means the definition before it.
+
+    Raises:
+        ValueError: it uses a name that is not defined, or has too many types, or too many whose
+            values take no bytes; the last two are refused since they cost memory and time that has
+            nothing to do with the bytes of the file.
+    """
+    return _Whole().of(schema, "")[0]
+
+
+class _Whole:
+    def __init__(self) -> None:
+        self._named: dict[str, tuple[Any, str]] = {}
+        self._types = 0
+        self._empty = 0
+
+    def of(self, schema: Any, space: str) -> tuple[Any, int]:
+        """A schema within a namespace without names, and the least bytes that a value takes."""
+        if isinstance(schema, str) and schema not in _PRIMITIVES:
+            known = self._named.get(_full_name(schema, space))
+            if known is None:
+                raise ValueError(f"the Avro type {schema!r}")
+            return self.of(*known)
+        self._types += 1
+        if self._types > _MOST_TYPES:
+            raise ValueError(f"more than {_MOST_TYPES} types in one schema")
+        if isinstance(schema, list):
+            return [s if s == "null" else self.of(s, space)[0] for s in schema], 1
+        if isinstance(schema, str):
+            return schema, self._counted(0 if schema == "null" else 1)
+        kind = schema["type"]
+        if kind in ("record", "enum", "fixed") and "name" in schema:
+            name = _full_name(schema["name"], schema.get("namespace", space))
+            self._named[name] = schema, space
+            space = name.rpartition(".")[0]
+        if kind == "record":
+            self._counted(0)
+            fields, least = [], 0
+            for item in schema["fields"]:
+                whole, size = self.of(item["type"], space)
+                fields.append({**item, "type": whole})
+                least += size
+            return {**schema, "fields": fields}, least
+        if kind in ("array", "map"):
+            inner = "items" if kind == "array" else "values"
+            whole, size = self.of(schema[inner], space)
+            if kind == "array" and size == 0:
+                raise ValueError("an array of items that take no bytes")
+            return {**schema, inner: whole}, 1
+        if kind == "fixed":
+            return schema, self._counted(int(schema["size"]))
+        if kind == "enum":
+            return schema, 1
+        whole, size = self.of(kind, space)
+        return {**schema, "type": whole}, size
+
+    def _counted(self, size: int) -> int:
+        """A type whose values take so many bytes of their own at least."""
+        if size <= 0:
+            self._empty += 1
+            if self._empty > _MOST_EMPTY:
+                raise ValueError(f"more than {_MOST_EMPTY} types of values that take no bytes")
+        return size
+
+
+def _full_name(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
 
 
 def encoded_long(value: int) -> bytes:
@@ -261,8 +328,9 @@ def records_of(container: Container, source: Source) -> Iterator[Any]:
     """
     read = reader_of(container.schema, source)
     for _ in range(container.count):
-        yield read()
+        record = read()
         source.check()
+        yield record
     source.at_end()
 
 
@@ -278,6 +346,9 @@ def reader_of(schema: Any, source: Source) -> Reader:
     """What reads the next value of a schema as Iceberg keeps values in memory.
 
     Maps whose keys are field ids are dicts, whichever of Avro's ways they are written in.
+
+    Args:
+        schema: part of that of a container, without uses of names.
     """
     if isinstance(schema, list):
         return union_reader([reader_of(item, source) for item in schema], schema, source)
@@ -301,20 +372,22 @@ def reader_of(schema: Any, source: Source) -> Reader:
     return reader_of(kind, source)
 
 
+# Avro's types that have no other types within them, and how a source reads them.
+_PRIMITIVES = {
+    "null": "read_null",
+    "boolean": "read_boolean",
+    "int": "read_int",
+    "long": "read_int",
+    "float": "read_float",
+    "double": "read_double",
+    "bytes": "read_bytes",
+    "string": "read_utf8",
+}
+
+
 def _primitive(name: str, source: Source) -> Reader:
-    known: dict[str, Reader] = {
-        "null": lambda: None,
-        "boolean": source.read_boolean,
-        "int": source.read_int,
-        "long": source.read_int,
-        "float": source.read_float,
-        "double": source.read_double,
-        "bytes": source.read_bytes,
-        "string": source.read_utf8,
-    }
-    if name not in known:
-        raise ValueError(f"the Avro type {name!r}")
-    return known[name]
+    reader: Reader = getattr(source, _PRIMITIVES[name])
+    return reader
 
 
 def union_reader(readers: Sequence[Reader], schema: Sequence[Any], source: Source) -> Reader:
@@ -345,8 +418,6 @@ def union_reader(readers: Sequence[Reader], schema: Sequence[Any], source: Sourc
 
 
 def _record(readers: list[Reader]) -> Reader:
-    if len(readers) > _MOST_FIELDS:
-        raise ValueError(f"a record of {len(readers)} fields")
     if len(readers) == 1:
         only = readers[0]
         return lambda: (only(),)
@@ -371,10 +442,7 @@ def _items(read: Reader, make: Callable[[list[Any]], Any], source: Source) -> Re
     def items() -> Any:
         found: list[Any] = []
         while count := source.read_int():
-            count = source.count(count)
-            if len(found) + count > source.size:  # of items that take no bytes
-                raise EOFError(f"{len(found) + count} items in {source.size} bytes")
-            for _ in range(count):
+            for _ in range(source.count(count)):
                 found.append(read())
                 source.check()
         return make(found)

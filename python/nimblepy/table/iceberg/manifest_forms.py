@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import chain, count
 from typing import Any
 
 from pyiceberg.avro.encoder import BinaryEncoder
@@ -64,12 +65,34 @@ class Records:
 
     def __init__(self, name: str, file_schema: Schema, record_schema: Schema) -> None:
         self._writer = resolve_writer(record_schema=record_schema, file_schema=file_schema)
-        self.schema = json.dumps(AvroSchemaConversion().iceberg_to_avro(file_schema, name))
+        schema = AvroSchemaConversion().iceberg_to_avro(file_schema, name)
+        self.schema = json.dumps(_with_own_names(schema, set()))
 
     def encode(self, record: Any) -> bytes:
         octets = io.BytesIO()
         self._writer.write(BinaryEncoder(octets), record)
         return octets.getvalue()
+
+
+def _with_own_names(schema: Any, used: set[str]) -> Any:
+    """An Avro schema whose named types each have a name of their own.
+
+    Avro has a name defined once. The library names decimals, UUIDs and fixed types by what they
+    are, and does not read types that are used by their name.
+    """
+    if isinstance(schema, list):
+        return [_with_own_names(item, used) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    if made.get("type") == "fixed":
+        others = (f"{made['name']}_{i}" for i in count(2))
+        made["name"] = next(name for name in chain([made["name"]], others) if name not in used)
+        used.add(made["name"])
+    for inner in ("type", "items", "values", "fields"):
+        if inner in made:
+            made[inner] = _with_own_names(made[inner], used)
+    return made
 
 
 class ManifestForm:

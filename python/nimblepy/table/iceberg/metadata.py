@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import (
@@ -79,6 +78,7 @@ from nimblepy.table.iceberg.avro import (
     fields_by_id,
     read_container,
     records_of,
+    whole_schema,
     without_null,
 )
 from nimblepy.table.iceberg.local_io import is_here
@@ -435,7 +435,7 @@ class Metadata:
         """
         raw: list[RawEntry] = []
         files, schema = self._decoded(manifest, self.read(manifest.path), raw)
-        if schema != json.loads(entry_schema(self, manifest.spec_id)):
+        if schema != whole_schema(json.loads(entry_schema(self, manifest.spec_id))):
             entries = self.entries(manifest)
             return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
         heads: dict[tuple[int | None, int, int], bytes] = {}
@@ -453,7 +453,7 @@ class Metadata:
     def _decoded(
         self, manifest: Manifest, data: bytes, raw: list[RawEntry] | None
     ) -> tuple[ManifestFiles, Any]:
-        container = read_container(data, new_decoder, _decompressor, manifest.path)
+        container = read_container(data, new_decoder, manifest.path)
         with decoding(manifest.path, "manifest"):
             fields = dict(fields_by_id(dict(fields_by_id(container.schema))[2]))[102]["fields"]
             if len(fields) != len(self.ice_spec(manifest.spec_id).fields):
@@ -536,14 +536,6 @@ def plain_manifest(item: ManifestFile) -> Manifest:
     )
 
 
-def _decompressor(name: str) -> Callable[[bytes], bytes] | None:
-    """What undoes a codec of Avro; ``None``: nothing is to be undone."""
-    if name not in KNOWN_CODECS:
-        raise ValueError(f"the codec {name!r}; pyiceberg has {', '.join(KNOWN_CODECS)}")
-    codec = KNOWN_CODECS[name]
-    return None if codec is None else codec.decompress
-
-
 @contextlib.contextmanager
 def decoding(path: str, what: str) -> Iterator[None]:
     """Bytes that are not what their schema says, or what Iceberg says, are damaged."""
@@ -555,7 +547,7 @@ def decoding(path: str, what: str) -> Iterator[None]:
 
 def _records(data: bytes, path: str) -> tuple[Any, Iterator[Any]]:
     """The schema of the records of an Avro file, and these."""
-    container = read_container(data, new_decoder, _decompressor, path)
+    container = read_container(data, new_decoder, path)
     return container.schema, records_of(container, Source(container.records, new_decoder))
 
 

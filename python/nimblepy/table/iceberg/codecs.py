@@ -1,0 +1,87 @@
+"""What undoes the compression of the blocks of Avro files, up to a number of bytes."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+
+_CHUNK = 1 << 20
+_CRC_BYTES = 4
+
+
+def decompressed(codec: str, block: bytes, most: int) -> bytes:
+    """The bytes of a block.
+
+    Args:
+        codec: as the header of an Avro file names it.
+
+    Raises:
+        ValueError: there is no such codec, the block is damaged, or has more than ``most`` bytes.
+    """
+    undo = _CODECS.get(codec)
+    if undo is None:
+        raise ValueError(f"the codec {codec!r}, expected one of {', '.join(_CODECS)}")
+    try:
+        found = undo(block, most)
+    except (zlib.error, OSError, EOFError) as error:
+        raise ValueError(f"a block does not decompress: {error}") from error
+    if len(found) > most:
+        raise ValueError(f"a block of {len(block)} bytes has more than {most} once decompressed")
+    return found
+
+
+def _same(block: bytes, most: int) -> bytes:
+    return block
+
+
+def _deflate(block: bytes, most: int) -> bytes:
+    unpacker = zlib.decompressobj(-15)
+    found = unpacker.decompress(block, most + 1)
+    if not unpacker.eof and len(found) <= most:
+        raise EOFError("it is cut short")
+    return found
+
+
+def _snappy(block: bytes, most: int) -> bytes:
+    packed, said = block[:-_CRC_BYTES], block[-_CRC_BYTES:]
+    size = _snappy_size(packed)
+    if size > most:
+        raise ValueError(f"a block of {len(block)} bytes says that it has {size}")
+    found = bytes(pa.decompress(packed, size, "snappy", asbytes=True))
+    if zlib.crc32(found) != int.from_bytes(said, "big"):
+        raise ValueError("the checksum of a block is another")
+    return found
+
+
+def _snappy_size(packed: bytes) -> int:
+    """What the first bytes say: seven bits each, the low ones first."""
+    size = 0
+    for i, octet in enumerate(packed[:5]):
+        size |= (octet & 0x7F) << 7 * i
+        if octet < 0x80:
+            return size
+    raise ValueError("a block does not say how many bytes it has")
+
+
+def _streamed(name: str) -> Callable[[bytes, int], bytes]:
+    def undo(block: bytes, most: int) -> bytes:
+        found = bytearray()
+        with pa.CompressedInputStream(io.BytesIO(block), name) as source:
+            while len(found) <= most and (part := source.read(_CHUNK)):
+                found += part
+        return bytes(found)
+
+    return undo
+
+
+# Of a block and of the most bytes that are wanted; more may be found.
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": _same,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "zstandard": _streamed("zstd"),
+    "bzip2": _streamed("bz2"),
+}
