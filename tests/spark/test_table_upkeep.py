@@ -54,6 +54,30 @@ def test_compactions_are_those_of_one_machine(
         ns.compact(spark, tasks, target_bytes=0)
 
 
+def test_analyses_are_those_of_one_machine(
+    spark: Any, lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, tasks = stock(lake, "plain"), stock(lake, "shared")
+    monkeypatch.setattr(upkeep, "ALONE_BYTES", 0)
+    monkeypatch.setattr(upkeep, "PART_BYTES", tasks.size_bytes // 3)
+    jobs = []
+    run = upkeep.run_numbered
+    monkeypatch.setattr(upkeep, "run_numbered", lambda *a: jobs.append(a[3]) or run(*a))
+    for _ in range(2):
+        wanted, done = one.analyze(), ns.analyze(spark, tasks)
+        assert (done.distinct, done.rows_read) == (wanted.distinct, wanted.rows_read)
+        # Where rows were only added, the new files alone are read.
+        for table in (one, tasks):
+            first = table.num_rows * 100
+            table.append(pa.table([range(first, first + 10), [7] * 10], schema=SCHEMA))
+    assert jobs[0] == 4
+    assert len(jobs) == 2
+    done = ns.analyze(spark, tasks, ["g"])
+    assert done.distinct == {"g": 4}
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column 'nope'"):
+        ns.analyze(spark, tasks, ["nope"])
+
+
 def test_a_compaction_gives_way(
     spark: Any, lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

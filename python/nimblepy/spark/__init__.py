@@ -27,12 +27,13 @@ from nimblepy.spark.metadata import files_for_keys
 from nimblepy.spark.source import NimbleDataSource, register, scan
 from nimblepy.spark.table_changes import changes
 from nimblepy.spark.table_merge import merge
-from nimblepy.spark.table_upkeep import compact
+from nimblepy.spark.table_upkeep import analyze, compact
 from nimblepy.spark.write import write
 
 __all__ = [
     "JoinEstimate",
     "NimbleDataSource",
+    "analyze",
     "changes",
     "compact",
     "explain_join",

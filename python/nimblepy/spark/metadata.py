@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Manifests of a task at least: fewer are read in less time than a task takes to begin.
 _LEAST = 16
+# Tasks at most, as Spark Connect does not say how many run.
+_MOST = 256
 
 
 def files_for_keys(
@@ -38,7 +40,7 @@ def files_for_keys(
         return holding.files_for_keys(metadata, manifests, wanted)
     numbers = {item.path: i for i, item in enumerate(manifests)}
     rest = [numbers[item.path] for item in beside]
-    tasks = min(len(rest) // _LEAST, 4 * spark.sparkContext.defaultParallelism)
+    tasks = min(len(rest) // _LEAST, _MOST)
     asked = spark.createDataFrame([(number,) for number in rest], "manifest int").repartition(tasks)
     file = holding.MetadataFile(metadata.metadata_file, metadata.io_properties)
     found = asked.mapInArrow(

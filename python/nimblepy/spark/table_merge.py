@@ -17,6 +17,7 @@ from nimblepy.spark.errors import own_errors
 from nimblepy.spark.inputs import InputTable, is_table
 from nimblepy.spark.schemas import arrow_schema, spark_schema
 from nimblepy.spark.shipping import iterator_function, run_numbered
+from nimblepy.spark.table_write import partition_column
 
 if TYPE_CHECKING:
     from nimblepy.table import iceberg as ice
@@ -111,9 +112,17 @@ def _execute(
 def _saved(df: DataFrame, plan: MergePlan, target: Target, files: int | None) -> list[Part]:
     """The DataFrame in parts, each of which has all rows of its keys."""
     from nimblepy.table.changing.shared_merge import PARTS, parts_of
+    from nimblepy.table.writing.write import partition_sources
 
-    # By ranges, so that a part asks few files of a table that is ordered by the key.
-    keys = [F.col(quoted(name)) for name in plan.on]
+    # By ranges, so that a part asks few files of a table that is ordered by the key; and first by
+    # partitions that the key says, so that it writes to few.
+    columns = {(target,): source for source, target in plan.on.items()}
+    keys = [
+        partition_column((columns[path],), transform, kind)
+        for path, transform, kind in partition_sources(target)
+        if path in columns
+    ]
+    keys += [F.col(quoted(name)) for name in plan.on]
     ranged = df.repartitionByRange(files, *keys) if files else df.repartitionByRange(*keys)
     tasks = iterator_function("saved_parts", plan, target)
     with own_errors():

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.rows.arguments import at_least
 from nimblepy.rows.source import Filter
+from nimblepy.schema.names import ColumnName, Path
 from nimblepy.spark.inputs import is_table
 from nimblepy.spark.shipping import run_numbered
 
 if TYPE_CHECKING:
     from nimblepy.io.progress import Progress
+    from nimblepy.table.base.sketch import Sketch
     from nimblepy.table.reading.members import MemberRows
     from nimblepy.table.table import Table
+    from nimblepy.table.upkeep.analyze import Analysis
     from nimblepy.table.upkeep.compact import Group
     from nimblepy.table.writing.commit import Commit
     from nimblepy.table.writing.write import Target
 
 # Bytes of files up to which the driver writes them anew alone: tasks take longer to begin.
 ALONE_BYTES = 64 << 20
+# Bytes of files that a task reads, and the most tasks, as Spark Connect does not say how many run.
+PART_BYTES = 64 << 20
+_MOST_PARTS = 1024
 
+_SKETCHES = pa.schema(
+    [
+        pa.field("sketches", pa.list_(pa.binary()), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+    ]
+)
 _WRITTEN = pa.schema([pa.field("part", pa.int64(), False), pa.field("files", pa.string(), False)])
 
 
@@ -64,6 +77,52 @@ def compact(
         write=_Tasks(spark),
     )
     return compact(wanted, table.commit_change)
+
+
+def analyze(
+    spark: SparkSession, table: Table, columns: Sequence[ColumnName] | None = None
+) -> Analysis:
+    """:meth:`nimblepy.Table.analyze`, with the values looked at in tasks. The result is the same.
+
+    Args:
+        columns: as there.
+
+    Raises:
+        As there; and what Spark raises for tasks that failed. The table is as it was then.
+
+    Cost: as there; each task sends 32 KiB a column. Up to 64 MiB of files the driver reads itself.
+    """
+    if not is_table(table):
+        raise InvalidArgumentError(f"analyze: expected a Table, got {table!r}")
+
+    def looking(rows: MemberRows, paths: Sequence[Path]) -> tuple[list[Sketch], int]:
+        from nimblepy.table.base.sketch import Sketch
+        from nimblepy.table.reading.shipped import rows_as_text
+        from nimblepy.table.upkeep.analyze import look
+
+        if rows.size_bytes <= ALONE_BYTES:
+            return look(rows, paths)
+        most = min(rows.size_bytes // PART_BYTES + 1, _MOST_PARTS)
+        parts = [rows_as_text(rows.part(some)) for some in _cut(rows, most)]
+        found = run_numbered(spark, "column_sketches", _SKETCHES, len(parts), parts, list(paths))
+        columns_of = zip(*found.column("sketches").to_pylist(), strict=True)
+        sketches = [Sketch.merged(list(map(Sketch.from_bytes, some))) for some in columns_of]
+        return sketches, sum(found.column("rows").to_pylist())
+
+    return table.analyze_by(looking, columns)
+
+
+def _cut(rows: MemberRows, most: int) -> list[list[int]]:
+    """The numbers of all files, in at most some parts of about as many bytes."""
+    sizes = np.array([member.file.bytes for member in rows.members], dtype=np.int64)
+    before = np.cumsum(sizes) - sizes
+    part = before * most // max(1, int(sizes.sum()))
+    return [found.tolist() for found in np.split(np.arange(len(sizes)), _steps(part))]
+
+
+def _steps(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Places at which ascending numbers change."""
+    return np.flatnonzero(np.diff(numbers)) + 1
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def _distributed(df: DataFrame, target: Target, files: int | None) -> tuple[Data
     order: list[Any] = []
     for path, transform, kind in partition_sources(target):
         if path[0] in df.columns:
-            order.append(_partition_column(path, transform, kind))
+            order.append(partition_column(path, transform, kind))
     laid_out = () if target.layout is None else target.layout.columns
     for key in (*laid_out, *target.cluster_by):
         path = resolve_column(target.schema, key.column).path
@@ -106,7 +106,7 @@ def _distributed(df: DataFrame, target: Target, files: int | None) -> tuple[Data
     return ranged, target
 
 
-def _partition_column(path: Path, transform: str, kind: pa.DataType) -> Column:
+def partition_column(path: Path, transform: str, kind: pa.DataType) -> Column:
     """The value of a partition field."""
     from nimblepy.table.base.transforms import transform as transform_of
 

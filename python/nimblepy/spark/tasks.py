@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
+from nimblepy.schema.names import Path
 from nimblepy.spark import layout_tasks
 from nimblepy.spark.inputs import SparkInput, open_cached
 from nimblepy.spark.schemas import conform, conform_array
@@ -214,6 +215,22 @@ def written_groups(
         for number in _numbers(batches):
             text = files_as_text(written_group(groups[number], target))
             yield pa.RecordBatch.from_pydict({"part": [number], "files": [text]})
+
+    return run
+
+
+def column_sketches(
+    parts: list[str], columns: list[Path]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Numbers of parts of a table to sketches of their columns, and how many rows they have."""
+    from nimblepy.table.reading.shipped import rows_of_text
+    from nimblepy.table.upkeep.analyze import look
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            sketches, count = look(rows_of_text(parts[number]), columns, threads=1)
+            octets = [sketch.to_bytes() for sketch in sketches]
+            yield pa.RecordBatch.from_pydict({"sketches": [octets], "rows": [count]})
 
     return run
 

@@ -51,7 +51,7 @@ from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.reading.sample import SamplePlan, checked_fraction, plan_sample
 from nimblepy.table.reading.sample import sample as draw_sample
 from nimblepy.table.reading.shared_changes import WantedChanges
-from nimblepy.table.upkeep.analyze import Analysis, analyze
+from nimblepy.table.upkeep.analyze import Analysis, Looking, analyze, look
 from nimblepy.table.upkeep.compact import Compacting
 from nimblepy.table.upkeep.health import Health, health
 from nimblepy.table.upkeep.maintain import (
@@ -1108,9 +1108,13 @@ class Table(VersionedRows[FileSet]):
             them, of the new files alone. Some 0.1 us of processor time a value, and 32 KiB a
             column in the file.
         """
+        return self.analyze_by(look, columns)
+
+    def analyze_by(self, looking: Looking, columns: Sequence[ColumnName] | None) -> Analysis:
+        """:meth:`analyze`, whose values others look at."""
         metadata = self._newest()
         rows = self._current_files(metadata)
-        newest, found = analyze(rows, metadata, self._reload, columns)
+        newest, found = analyze(rows, metadata, self._reload, columns, looking)
         self._move(newest)
         return found
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.rows.request import Where
@@ -21,6 +19,7 @@ from nimblepy.table.base.places import remove_file
 from nimblepy.table.base.puffin import Blob
 from nimblepy.table.base.sketch import Sketch
 from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import MemberRows, SomeRows, member_of
 
 _BATCH_ROWS = 1 << 16
 
@@ -43,11 +42,27 @@ class Analysis:
     seconds: float = 0.0
 
 
+# Gives a sketch of each of some columns, and how many rows there are.
+Looking = Callable[[MemberRows, Sequence[Path]], tuple[list[Sketch], int]]
+
+
+def look(rows: MemberRows, paths: Sequence[Path], threads: int = 0) -> tuple[list[Sketch], int]:
+    """Looks at some columns of all live rows."""
+    sketches, count = [Sketch() for _ in paths], 0
+    where = Where(None, rows.all_rows())
+    for batch in rows.filtered(where, tuple(paths), batch_rows=_BATCH_ROWS, threads=threads):
+        count += batch.num_rows
+        pairs = zip(sketches, batch.columns, strict=True)
+        sketches = [sketch.with_values(column) for sketch, column in pairs]
+    return sketches, count
+
+
 def analyze(
     rows: FileSet,
     metadata: ice.Metadata,
     reload: Callable[[], ice.Metadata],
     columns: Sequence[ColumnName] | None,
+    looking: Looking = look,
 ) -> tuple[ice.Metadata, Analysis]:
     """See :meth:`nimblepy.table.table.Table.analyze`."""
     begin = time.perf_counter()
@@ -59,11 +74,13 @@ def analyze(
     sketches, added = _seen_before(metadata, head, known, asked)
     if all(number in known and known[number].snapshot == head.id for number in asked):
         added = []
+    # In files that were only added since, all rows are live.
+    new = rows if added is None else SomeRows(rows.reading, [member_of(file) for file in added])
     count = 0
-    for batch in _rows(rows, list(asked.values()), added):
-        count += batch.num_rows
-        for number, column in zip(asked, batch.columns, strict=True):
-            sketches[number] = sketches[number].with_values(column)
+    if len(new.members):
+        found, count = looking(new, list(asked.values()))
+        for number, sketch in zip(asked, found, strict=True):
+            sketches[number] = Sketch.merged([sketches[number], sketch])
     # Of other columns what was known before stays, with the snapshot that it is of.
     there = metadata.leaf_types()
     blobs = [blob for number, blob in known.items() if number not in asked and number in there]
@@ -136,22 +153,6 @@ def _seen_before(
         }, added
     except ValueError:
         return nothing
-
-
-def _rows(
-    rows: FileSet, paths: Sequence[Path], added: Sequence[DataFile] | None
-) -> Iterator[pa.RecordBatch]:
-    """Some columns of the rows of some files, or of all live rows."""
-    wanted = tuple(paths)
-    if added is None:
-        yield from rows.filtered(
-            Where(None, rows.all_rows()), wanted, batch_rows=_BATCH_ROWS, threads=0
-        )
-        return
-    for file in added:
-        child = rows.reading.child(file)
-        where = Where(None, child.all_rows())
-        yield from child.filtered(where, wanted, batch_rows=_BATCH_ROWS, threads=0)
 
 
 def _committed(
