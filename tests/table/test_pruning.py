@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,7 @@ from nimblepy.expr.filter import parse_filter
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, Metrics
 from nimblepy.table.base.values import constant
+from nimblepy.table.reading import plan
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.table import Table
 
@@ -292,3 +293,84 @@ def test_the_last_day_there_is(lake: nb.Catalog, kind: pa.DataType, transform: s
         ("d = DATE '9999-12-31' AND d > DATE '2024-01-01'", 1),
     ]:
         assert table.count_rows(text) == expected, text
+
+
+_PLACES = pa.schema(
+    {
+        "id": pa.int64(),
+        "place": pa.struct(
+            {"region": pa.string(), "at": pa.struct({"x": pa.int64(), "y": pa.float64()})}
+        ),
+        "tags": pa.list_(pa.struct({"name": pa.string()})),
+    }
+)
+
+
+def _place(i: int) -> tuple[int | None, float | None]:
+    """Of the row with this number: x and y, which are null where what they are in is."""
+    return (None, None) if i % 1000 == 7 else (i, None if i % 10 == 3 else -float(i))
+
+
+def _places(region: str, numbers: range) -> pa.Table:
+    x, y = zip(*map(_place, numbers), strict=True)
+    kind = _PLACES.field("place").type
+    mask = pa.array([value is None for value in x])
+    at = pa.StructArray.from_arrays(
+        [pa.array(x), pa.array(y)], fields=list(kind[1].type), mask=mask
+    )
+    place = pa.StructArray.from_arrays([pa.array([region] * len(x)), at], fields=list(kind))
+    tags = pa.array([[{"name": "t"}]] * len(x), _PLACES.field("tags").type)
+    return pa.Table.from_arrays([pa.array(numbers), place, tags], schema=_PLACES)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_members_of_structs_prune_manifests_files_and_blocks(
+    lake: nb.Catalog, data_format: Any, indexed: bool
+) -> None:
+    table = lake.create_table(
+        "a.b",
+        _PLACES,
+        partition_by=["place.region"],
+        cluster_by=["place.at.x"],
+        data_format=data_format,
+    )
+    parts = [
+        (r, range(100_000 * i, 100_000 * i + 20_000)) for r in ("ap", "eu", "us") for i in range(3)
+    ]
+    for region, numbers in parts:
+        table.append(_places(region, numbers))
+    if indexed:
+        table.rewrite_manifests()
+    places = [(i, region, *_place(i)) for region, numbers in parts for i in numbers]
+    cases: list[tuple[str, Callable[..., bool], int, int, int | None]] = [
+        ("place.region = 'us'", lambda r, x, y: r == "us", 3, 3, 60_000),
+        ("place.at.x = 100005", lambda r, x, y: x == 100_005, 9, 3, 3),
+        (
+            "place.at.x > 200000 AND place.region = 'eu'",
+            lambda r, x, y: r == "eu" and x is not None and x > 200_000,
+            3, 1, 19_999,
+        ),
+        (
+            "place.at.y <= -219000",
+            lambda r, x, y: y is not None and y <= -219_000,
+            9, 3, 3 * 2 * 4096,
+        ),
+        ("place.at.y = 1.0", lambda r, x, y: False, 9, 0, 0),
+        ("place.at.x IS NULL", lambda r, x, y: x is None, 9, 9, None),
+        ("place.at.x IS NULL AND place.at.x = 3", lambda r, x, y: False, 9, 3, 0),
+    ]  # fmt: skip
+    for filter, passes, manifests, files, looked_at in cases:
+        plan.clear_caches()
+        one = lake.table("a.b")
+        one._metadata.reads = 0
+        found = one.scan(["id"], filter=filter).to_table()["id"].to_pylist()
+        assert sorted(found) == sorted(i for i, *place in places if passes(*place)), filter
+        # The manifest list, and the index in the place of all manifests.
+        assert one._metadata.reads == 1 + (1 if indexed else manifests), filter
+        explained = one.scan(filter=filter).explain()
+        assert dict(explained.details)["files opened"] == files, filter
+        if data_format == "nimble" and looked_at is not None:
+            counts = [dict(child.details).get("rows to look at", 0) for child in explained.children]
+            assert sum(counts) <= looked_at, filter
+    assert table.get(100_005)["id"] == 100_005

@@ -80,8 +80,11 @@ class MetricsCollector:
 
 
 def _leaves(field: pa.Field, column: pa.Array) -> Iterator[tuple[pa.Field, pa.Array, bool]]:
-    """Columns that have values, below structs, lists and maps; with bounds if not in a list."""
-    kind = column.type
+    """Columns that have values, below structs, lists and maps; with bounds if not in a list.
+
+    The ids of what is nested are those of the types of ``field``; the rows' own need not have any.
+    """
+    kind = field.type
     if pt.is_struct(kind):
         for i, child in enumerate(column.flatten()):
             yield from _leaves(kind.field(i), child)
@@ -89,7 +92,8 @@ def _leaves(field: pa.Field, column: pa.Array) -> Iterator[tuple[pa.Field, pa.Ar
         for leaf, values, _ in _leaves(kind.value_field, column.flatten()):
             yield leaf, values, False
     elif pt.is_map(kind):
-        entries = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))).flatten()
+        pairs = pa.struct([column.type.key_field, column.type.item_field])
+        entries = column.cast(pa.list_(pairs)).flatten()
         for part, values in zip((kind.key_field, kind.item_field), entries.flatten(), strict=True):
             for leaf, inner, _ in _leaves(part, values):
                 yield leaf, inner, False
