@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.files import ahead
 from nimblepy.files.ahead import in_turn
 
@@ -54,18 +56,36 @@ def test_two_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(in_turn([(1, partial(meet, i)) for i in range(4)], 2)) == [0, 1, 2, 3]
 
 
-def test_an_error_comes_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_TASK_VALUES", 1)
+@pytest.mark.parametrize("together", [1, 100])
+def test_an_error_comes_in_its_turn(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    monkeypatch.setattr(ahead, "_TASK_VALUES", together)
 
-    def fail(number: int, threads: int) -> list[int]:
+    def fail(number: int, threads: int) -> Iterable[tuple[int, int]]:
+        yield number, 0
         if number == 2:
             raise OSError("two")
-        return [number]
+        yield number, 1
 
     results = in_turn([(1, partial(fail, i)) for i in range(9)], 3)
-    assert [next(results), next(results)] == [0, 1]
+    assert [next(results) for _ in range(5)] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
     with pytest.raises(OSError, match="two"):
         next(results)
+
+
+def test_a_child_of_fork_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that decode are not in it, so it used to wait for ever."""
+    monkeypatch.setattr(ahead, "_TASK_VALUES", 1)
+    results = in_turn([(1, partial(decode, i, [])) for i in range(9)], 2)
+    assert next(results) == (0, 0)
+    child = os.fork()
+    if child == 0:
+        try:
+            list(results)
+        except InvalidArgumentError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert len(list(results)) == 17
 
 
 @pytest.mark.parametrize("together", [1, 100])

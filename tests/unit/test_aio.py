@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from pathlib import Path
@@ -98,3 +99,14 @@ def test_the_loop_goes_on_while_reads_wait(path: Path) -> None:
 def test_bad_concurrency_is_refused(path: Path, bad: Any) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="concurrency"):
         nb.aio(path, concurrency=bad)
+
+
+def test_a_child_of_fork_is_answered(path: Path) -> None:
+    """Its threads are not in the child, which used to wait for them for ever."""
+    rows = nb.aio(path)
+    wanted = asyncio.run(rows.get(7))
+    child = os.fork()
+    if child == 0:
+        found = asyncio.run(asyncio.wait_for(rows.get(7), 30))
+        os._exit(7 if found == wanted else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

@@ -6,12 +6,16 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
+
+from nimblepy.errors import InvalidArgumentError
 
 T = TypeVar("T")
 
 # Turns one part into results, with some threads.
 Decode = Callable[[int], Iterable[T]]
+# What came of some parts, and the error that ended them.
+_Decoded: TypeAlias = tuple[list[T], Exception | None]
 # Values that one thread decodes before it hands them on: some milliseconds of work.
 _TASK_VALUES = 1 << 21
 
@@ -32,9 +36,12 @@ def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iter
     failed: Exception | None = None
     left = _tasks(parts)
     pool = ThreadPoolExecutor(count, thread_name_prefix="nimblepy-scan")
-    waiting: deque[Future[list[T]] | Decode[T]] = deque()
+    process = os.getpid()
+    waiting: deque[Future[_Decoded[T]] | Decode[T]] = deque()
     try:
         while True:
+            if os.getpid() != process:  # its threads are not in the child of a fork
+                raise InvalidArgumentError("a scan that was begun before fork(): begin it again")
             while failed is None and len(waiting) <= ahead:
                 try:
                     task = next(left, None)
@@ -50,9 +57,16 @@ def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iter
                 return
             ahead = min(2 * ahead, count)
             first = waiting.popleft()
-            yield from first.result() if isinstance(first, Future) else first(threads)
+            if not isinstance(first, Future):
+                yield from first(threads)
+                continue
+            found, ended = first.result()
+            yield from found
+            if ended is not None:
+                raise ended
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        if os.getpid() == process:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decode[T]] | Decode[T]]:
@@ -77,5 +91,11 @@ def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decod
         yield together
 
 
-def _decoded(task: Sequence[Decode[T]]) -> list[T]:
-    return [found for decode in task for found in decode(1)]
+def _decoded(task: Sequence[Decode[T]]) -> _Decoded[T]:
+    found: list[T] = []
+    try:
+        for decode in task:
+            found.extend(decode(1))  # keeps what comes before an error
+    except Exception as error:
+        return found, error
+    return found, None

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.resolve import Source, as_rows
+from nimblepy.io.fork import renew_after_fork
 from nimblepy.rows.arguments import at_least
 from nimblepy.rows.rows import Rows
 
@@ -33,7 +34,12 @@ class AsyncRows:
 
     def __init__(self, rows: Rows, concurrency: int) -> None:
         self.rows = rows
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="nimble-aio")
+        self._concurrency = concurrency
+        self.renew_after_fork()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="nimble-aio")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _AWAITED:
