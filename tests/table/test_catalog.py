@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import TableAlreadyExistsError
 
 import nimblepy as nb
+from nimblepy.table import iceberg as ice
 
 ROWS = pa.table({"id": pa.array([3, 1, 2], pa.int64()), "v": ["c", "a", "b"]})
 
@@ -197,3 +200,42 @@ def test_metadata_is_registered_again(lake: nb.Catalog) -> None:
         lake.iceberg.register_table(("a", "b"), old)
     lake.iceberg.register_table(("a", "b"), old, overwrite=True)
     assert lake.table("a.b").num_rows == ROWS.num_rows
+
+
+def test_metadata_files_of_others_stay(lake: nb.Catalog, tmp_path: Path) -> None:
+    """Those that the log names are deleted as it grows; it used to be whatever it named."""
+    few = {"write.metadata.previous-versions-max": "2"}
+    theirs = lake.create_table("a.b", ROWS, properties=few)
+    theirs.append(ROWS)
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    newest = Path(ice.local_path(theirs.metadata_location) or "")
+    newest = Path(ice.local_path(theirs.metadata_location) or "")
+    text = json.loads(newest.read_text())
+    text["metadata-log"][0]["metadata-file"] = str(mine)
+    given = newest.with_name(f"00009-{uuid.uuid4()}.metadata.json")
+    given.write_text(json.dumps(text))
+    other = nb.connect(tmp_path / "other")
+    table = other.register("c.d", given)
+    for _ in range(5):
+        table.append(ROWS)
+    assert mine.read_text() == "mine"
+    assert lake.table("a.b").num_rows == 2 * ROWS.num_rows
+    # Of its own, but for the newest, only the two that the log still names.
+    made = [path.name for path in given.parent.glob("*.metadata.json")]
+    assert sorted(name[:5] for name in made if name > given.name) == ["00012", "00013", "00014"]
+
+
+def test_what_is_no_metadata_gets_no_name(lake: nb.Catalog, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.metadata.json"
+    wrong.write_bytes(b"no metadata")
+    with pytest.raises(nb.CorruptFileError, match=r"wrong\.metadata\.json: not a metadata file"):
+        lake.register("a.b", wrong)
+    assert lake.tables() == []
+    table = lake.create_table("a.b", ROWS)
+    Path(ice.local_path(table.metadata_location) or "").write_bytes(b"no metadata")
+    again = nb.connect(tmp_path / "lake")
+    with pytest.raises(nb.CorruptFileError, match="not a metadata file"):
+        again.table("a.b")
+    again.drop_table("a.b")
+    assert again.tables() == []

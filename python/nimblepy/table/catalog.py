@@ -275,8 +275,8 @@ class Catalog:
         from nimblepy.table.upkeep.reachable import reachable_files
 
         parts = parse_name(name)
-        metadata = self.load(parts)
-        files = pa.chunked_array(reachable_files(metadata) if purge else [], pa.string())
+        found = reachable_files(self.load(parts)) if purge else []
+        files = pa.chunked_array(found, pa.string())
         try:
             ice.drop_table(self.iceberg, parts)
         except ice.NoSuchTable:
@@ -309,8 +309,12 @@ class Catalog:
     def register(self, name: str, metadata_file: str | os.PathLike[str]) -> Table:
         """Adds an Iceberg table that exists, by its metadata file. Nothing is copied.
 
+        Its files are those of the table that was: where another catalog has that still, change it
+        through one of the two only, as each removes what its own snapshots do not name any more.
+
         Raises:
             InvalidArgumentError: there is a table of this name, or no such file.
+            CorruptFileError: the file is no metadata of a table.
         """
         parts = parse_name(name)
         text = os.fspath(metadata_file)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import cast
 from urllib.parse import parse_qsl
 
@@ -34,6 +36,8 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
     PRIMARY KEY (catalog_name, namespace, property_key)
 );
 """
+# The catalog whose property the mark of a database is: none has this name.
+_MARK = "nimblepy.mark"
 _MEMORY = ("", ":memory:")
 # Seconds that a statement waits for other processes.
 _TIMEOUT = 60.0
@@ -106,6 +110,22 @@ class CatalogRows:
     def _asked(self, statement: str, *values: str) -> list[tuple[str, ...]]:
         with self._connected() as database:
             return database.execute(statement, values).fetchall()
+
+    @cached_property
+    def mark(self) -> str:
+        """Twelve hexadecimal digits, of this database only: made once, and kept in it."""
+        place = (_MARK, "", "mark")
+        self._changed(
+            "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
+            *place,
+            secrets.token_hex(6),
+        )
+        ((found,),) = self._asked(
+            "SELECT property_value FROM iceberg_namespace_properties "
+            "WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
+            *place,
+        )
+        return found
 
     # ------------------------------------------------------------------ tables
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import pyarrow as pa
@@ -47,7 +48,7 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table.base.recent import Recent
 from nimblepy.table.iceberg.catalog_rows import CatalogRows, NameTaken
 from nimblepy.table.iceberg.local_io import OwnIO, local_path
-from nimblepy.table.iceberg.metadata import KEPT_METADATA, Metadata
+from nimblepy.table.iceberg.metadata import KEPT_METADATA, Metadata, decoding
 from nimblepy.table.iceberg.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.iceberg.schemas import field_id, new_sort_order, to_iceberg
 
@@ -78,11 +79,7 @@ class SqliteCatalog(MetastoreCatalog):
         location = self._rows.location(namespace, name)
         if not location:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        metadata = self._known.get(location)
-        if metadata is None:
-            file = self._load_file_io(location=location).new_input(location)
-            metadata = FromInputFile.table_metadata(file)
-            self._known.put(location, metadata)
+        metadata = self._metadata_at(location)
         return IceTable(
             identifier=(*namespace.split("."), name),
             metadata=metadata,
@@ -90,6 +87,15 @@ class SqliteCatalog(MetastoreCatalog):
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
+
+    def _metadata_at(self, location: str) -> Any:
+        metadata = self._known.get(location)
+        if metadata is None:
+            file = self._load_file_io(location=location).new_input(location)
+            with decoding(location, "metadata file"):
+                metadata = FromInputFile.table_metadata(file)
+            self._known.put(location, metadata)
+        return metadata
 
     def create_table(
         self,
@@ -115,7 +121,7 @@ class SqliteCatalog(MetastoreCatalog):
 
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
         """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
-        location = _metadata_location(metadata, 0)
+        location = self._metadata_location(metadata, 0)
         with self._written(metadata, location):
             try:
                 self._rows.add(namespace, name, location)
@@ -128,6 +134,7 @@ class SqliteCatalog(MetastoreCatalog):
     ) -> IceTable:
         namespace, name = _split(identifier)
         self._check_namespace(namespace)
+        self._metadata_at(metadata_location)  # what is no metadata gets no name
         try:
             self._rows.add(namespace, name, metadata_location)
         except NameTaken:
@@ -175,11 +182,30 @@ class SqliteCatalog(MetastoreCatalog):
         metadata = _updated(current.metadata, updates, before)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=before)
-        location = _metadata_location(metadata, self._parse_metadata_version(before) + 1)
+        location = self._metadata_location(metadata, self._parse_metadata_version(before) + 1)
         with self._written(metadata, location):
             if not self._rows.swap(namespace, name, before, location):
                 raise CommitFailedException(f"{namespace}.{name} was updated by another process")
         return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+    def _metadata_location(self, metadata: Any, version: int) -> str:
+        """Where a new metadata file of a table lies; its name tells that this catalog made it."""
+        places = load_location_provider(metadata.location, metadata.properties)
+        found = str(places.new_table_metadata_file_location(version))
+        folder, _, name = found.rpartition("/")
+        number, _, unique = name.partition("-")
+        return f"{folder}/{number}-{unique[: -len(self._ending)]}{self._ending}"
+
+    def has_made(self, path: str) -> bool:
+        """Whether this is a metadata file that a commit to this catalog wrote.
+
+        Another catalog may name tables of the same files.
+        """
+        return path.endswith(self._ending)
+
+    @cached_property
+    def _ending(self) -> str:
+        return f"{self._rows.mark}.metadata.json"
 
     @contextlib.contextmanager
     def _written(self, metadata: Any, location: str) -> Iterator[None]:
@@ -304,12 +330,6 @@ def _split(identifier: Any) -> tuple[str, str]:
         Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
         Catalog.table_name_from(identifier),
     )
-
-
-def _metadata_location(metadata: Any, version: int) -> str:
-    """Where a new metadata file of a table lies."""
-    places = load_location_provider(metadata.location, metadata.properties)
-    return str(places.new_table_metadata_file_location(version))
 
 
 def _updated(base: Any, updates: Any, location: str) -> Any:

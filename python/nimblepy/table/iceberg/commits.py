@@ -594,12 +594,25 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
             catalog=ice.catalog,
         )
     )
-    wanted = newer.properties.get(_DELETE_METADATA, "false").lower() == "true"
-    if wanted or isinstance(ice.catalog, SqliteCatalog):
-        for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
+    for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
+        if _goes(path, newer):
             with contextlib.suppress(Exception):  # the commit took effect, whatever this does
                 ice.io.delete(path)
     return newer
+
+
+def _goes(path: str, newer: Metadata) -> bool:
+    """Whether a metadata file is deleted once the log does not name it any more.
+
+    The log is what somebody wrote: only metadata files beside the newest one go, and where the
+    catalog can tell which it made, only those.
+    """
+    folder, _, name = path.rpartition("/")
+    if folder != newer.metadata_file.rpartition("/")[0] or not name.endswith(".metadata.json"):
+        return False
+    if isinstance(newer.ice.catalog, SqliteCatalog):
+        return newer.ice.catalog.has_made(path)
+    return newer.properties.get(_DELETE_METADATA, "false").lower() == "true"
 
 
 def set_reference(
