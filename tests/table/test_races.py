@@ -126,6 +126,46 @@ def test_a_commit_in_doubt_took_effect(lake: nb.Catalog, monkeypatch: pytest.Mon
     assert keys(lake) == [1, 2]
 
 
+@pytest.mark.parametrize("raised", [TimeoutError("read timed out"), OSError("broken pipe")])
+def test_a_commit_took_effect_and_its_answer_was_lost(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, raised: Exception
+) -> None:
+    """Who is told of an error tries again, and has the rows twice."""
+    table = lake.create_table("a.b", rows(1))
+    commit = type(lake.iceberg).commit_table
+
+    def lost(*arguments: Any) -> Any:
+        commit(*arguments)
+        raise raised
+
+    monkeypatch.setattr(type(lake.iceberg), "commit_table", lost)
+    done = table.append(rows(2))
+    assert (done.rows_inserted, done.snapshot) == (1, table.snapshot)
+    assert keys(lake) == [1, 2]
+
+
+def _renamed(table: nb.Table) -> None:
+    with table.alter() as alter:
+        alter.rename_column("k", "l")
+
+
+@pytest.mark.parametrize("gone", ["dropped", "renamed"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda t: t.append(rows(50)), lambda t: t.delete("k = 3"), lambda t: t.compact(), _renamed],
+)
+def test_a_table_goes_before_the_swap(
+    lake: nb.Catalog, between: Between, change: Callable[[nb.Table], Any], gone: str
+) -> None:
+    table = four_rows(lake)
+    if gone == "dropped":
+        between(lambda: lake.drop_table("a.b"))
+    else:
+        between(lambda: lake.rename_table("a.b", "a.c"))
+    with pytest.raises(nb.ConflictError, match=r"a\.b: it was dropped or renamed"):
+        change(table)
+
+
 class Late:
     """The first commit is in doubt, and takes effect when :meth:`land` is called."""
 

@@ -20,6 +20,7 @@ from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import table_type, widens
 from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
+from nimblepy.table.writing.commit import reloaded
 from nimblepy.table.writing.settings import check_property
 
 _LONGEST_WAIT = 0.2
@@ -195,7 +196,7 @@ class Alter:
                 return
             except ice.SwapLost:
                 time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.005 * 2 ** min(attempt, 10))))
-            newest = self._reload()
+            newest = reloaded(metadata, self._reload)
             base, winner = metadata.head(), newest.head()
             evolution = ice.Evolution(newest)
             try:

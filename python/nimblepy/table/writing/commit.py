@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nimblepy.errors import ConflictError
+from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.io.log import logger
 from nimblepy.table import iceberg as ice
 
@@ -74,6 +74,7 @@ def run(
     Raises:
         ConflictError: it cannot be made any more, or lost every time. Nothing is left behind but
             what an attempt may name of which the catalog did not say whether it took effect.
+        Exception: of the catalog. A commit that took effect all the same is none.
     """
     retries = 0
     try:
@@ -85,7 +86,7 @@ def run(
             wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
             time.sleep(random.uniform(0, wait))
             # Read once: what landed before it is seen here, and never taken for another's commit.
-            newest = reload()
+            newest = reloaded(metadata, reload)
             if change.commit.has_landed(metadata, newest):
                 return newest, retries
             _log.info(
@@ -110,18 +111,46 @@ def run(
             metadata = newest
     except ice.NoSuchTable:
         _give_up(change, metadata, reload)
-        raise ConflictError(f"{'.'.join(metadata.name)}: it was dropped", kind="table") from None
-    except BaseException:
-        _give_up(change, metadata, reload)
-        raise
+        raise _dropped(metadata) from None
+    except BaseException as error:
+        landed = _give_up(change, metadata, reload)
+        if landed is None or not isinstance(error, Exception):
+            raise
+        _log.warning("%s: it was committed, despite %r", ".".join(metadata.name), error)
+        return landed, retries
 
 
-def _give_up(change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> None:
+def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
+    """The newest metadata after a lost attempt.
+
+    Raises:
+        ConflictError: the table is no longer there.
+    """
+    try:
+        return reload()
+    except InvalidArgumentError:
+        raise _dropped(metadata) from None
+
+
+def _dropped(metadata: ice.Metadata) -> ConflictError:
+    name = ".".join(metadata.name)
+    return ConflictError(f"{name}: it was dropped or renamed", kind="table")
+
+
+def _give_up(
+    change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
+) -> ice.Metadata | None:
     """Removes what was written, unless the commit took effect or that cannot be known.
 
     It cannot where the table is not found: it may have been renamed after the commit.
+
+    Returns:
+        The newest metadata, if the commit took effect.
     """
     with contextlib.suppress(Exception):
-        if not change.commit.has_landed(metadata, reload()):
-            change.commit.abandon(metadata)
-            change.discard()
+        newest = reload()
+        if change.commit.has_landed(metadata, newest):
+            return newest
+        change.commit.abandon(metadata)
+        change.discard()
+    return None
