@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib.util
 import re
+import time
 import warnings
 from decimal import Decimal
 from pathlib import Path
@@ -185,6 +186,34 @@ def test_others_refuse_nimble_tables(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", ROWS, cluster_by="k")
     with pytest.raises(Exception, match="NIMBLEPY"):
         by_duckdb(table)
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_what_expired_of_version_1(tmp_path: Path, upgraded: bool) -> None:
+    """Its snapshots have no numbers, so that one which is missing shows by nothing else."""
+    theirs = load_catalog(
+        "x", type="sql", uri=f"sqlite:///{tmp_path}/x.db", warehouse=f"file://{tmp_path}/wh"
+    )
+    theirs.create_namespace("n")
+    made = theirs.create_table("n.t", ROWS.schema, properties={"format-version": "1"})
+    for _ in range(4):
+        made.append(ROWS)
+        time.sleep(0.005)
+    if upgraded:
+        with made.transaction() as tx:
+            tx.upgrade_table_version(2)
+    lake = nb.connect(catalog=theirs)
+    assert lake.table("n.t").changes(None).read_all().num_rows == 240
+    first, second, third, _ = made.metadata.snapshots
+    between = dt.datetime.fromtimestamp((second.timestamp_ms + 1) / 1000, dt.UTC)
+    assert lake.table("n.t").at(time=between).num_rows == 120
+    made.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    with pytest.raises(nb.InvalidArgumentError, match="have expired; give since="):
+        lake.table("n.t").changes(None)
+    made.maintenance.expire_snapshots().by_id(second.snapshot_id).commit()
+    with pytest.raises(nb.InvalidArgumentError):
+        lake.table("n.t").at(time=between)
+    assert lake.table("n.t").changes(third.snapshot_id).read_all().num_rows == 60
 
 
 def test_versions_that_are_not_written(tmp_path: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, UUIDType
 
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
@@ -61,6 +66,24 @@ def test_partitions_are_overwritten(lake: nb.Catalog, data_format: Any, before: 
     # Nothing to write overwrites nothing.
     assert table.commit_files([], mode="overwrite", partition_overwrite="dynamic").rows_deleted == 0
     assert orphans(table) == 0
+
+
+def test_partitions_of_uuids_are_overwritten(lake: nb.Catalog) -> None:
+    """Manifests give them back as bytes, which is how new files have them."""
+    one, other = uuid.UUID(int=1), uuid.UUID(int=2)
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "u"))  # type: ignore[call-arg]
+    schema = Schema(NestedField(1, "u", UUIDType()), NestedField(2, "v", LongType()))
+    lake.iceberg.create_namespace("a")
+    lake.iceberg.create_table("a.b", schema, partition_spec=spec)
+    table = lake.table("a.b")
+
+    def of(u: uuid.UUID, v: list[int]) -> pa.Table:
+        return pa.table([pa.array([u.bytes] * len(v), pa.binary(16)), v], schema=table.schema)
+
+    table.append(of(one, [1, 2]))
+    table.append(of(other, [3]))
+    staged(table, of(one, [10]), mode="overwrite", partition_overwrite="dynamic")
+    assert sorted(table.to_table(["v"]).column("v").to_pylist()) == [3, 10]
 
 
 def test_upsert(lake: nb.Catalog) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -456,8 +455,6 @@ def _fixed(schema: Any, source: Source) -> Reader:
     if kind == "decimal":
         scale = int(schema.get("scale", 0))
         return lambda: _decimal(source.read(size), scale)
-    if kind == "uuid":
-        return lambda: uuid.UUID(bytes=source.read(size))
     return lambda: source.read(size)
 
 

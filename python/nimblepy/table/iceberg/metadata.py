@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     DEFAULT_READ_VERSION,
@@ -339,14 +340,24 @@ class Metadata:
     def _none_gone_since(self, snapshot: Snapshot) -> bool:
         """Whether all snapshots that were committed after one are still there."""
         metadata = self.ice.metadata
-        if metadata.format_version < 2:
-            return False  # they have no sequence numbers
+        if not snapshot.sequence:
+            return False  # of version 1, which has no such numbers, also where it was upgraded
         later = sum((item.sequence_number or 0) > snapshot.sequence for item in metadata.snapshots)
         return bool(later == metadata.last_sequence_number - snapshot.sequence)
 
     def ancestors(self, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-        """A snapshot and those before it, newest first, as far as they are known."""
+        """A snapshot and those before it, newest first, as far as they are known.
+
+        Raises:
+            CorruptFileError: one of them comes before itself.
+        """
+        passed: set[int] = set()
         while snapshot is not None:
+            if snapshot.id in passed:
+                raise CorruptFileError(
+                    f"{self.metadata_file}: snapshot {snapshot.id} is its own ancestor"
+                )
+            passed.add(snapshot.id)
             yield snapshot
             snapshot = None if snapshot.parent is None else self.snapshot(snapshot.parent)
 
@@ -541,7 +552,7 @@ def decoding(path: str, what: str) -> Iterator[None]:
     """Bytes that are not what their schema says, or what Iceberg says, are damaged."""
     try:
         yield
-    except BAD_BYTES as error:
+    except (*BAD_BYTES, ValidationError) as error:
         raise CorruptFileError(f"{path}: not a {what}: {error!r}") from error
 
 

@@ -48,7 +48,7 @@ def steps(
             return found[::-1]
         found.append(snapshot)
     # The oldest that is left may have had a parent, which the metadata does not say any more.
-    if start is None and (not found or found[-1].sequence <= 1):
+    if start is None and (not found or _is_first(found[-1])):
         return found[::-1]
     if start is None:
         raise InvalidArgumentError(
@@ -61,6 +61,16 @@ def steps(
         f"changes: snapshot {since} is no ancestor of {until}"
         + (", but comes after it" if reverse else "; or snapshots between them have expired")
     )
+
+
+def _is_first(snapshot: Snapshot) -> bool:
+    """Whether none came before; those of version 1 have no numbers, so their figures must tell."""
+    if snapshot.sequence:
+        return snapshot.sequence == 1
+    said = snapshot.summary
+    added = said.get("added-records")
+    gone = {"deleted-records", "deleted-data-files"} & set(said)
+    return added is not None and added == said.get("total-records") and not gone
 
 
 def _known(metadata: ice.Metadata, name: str, given: int | str | None) -> Snapshot | None:
