@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+import math
 import os
 import random
 from collections.abc import Callable
@@ -138,6 +140,33 @@ def _set(name: str, change: Callable[[list[Any]], list[Any]]) -> _Change:
         return rows.set_column(at, field, pa.array(change(rows[name].to_pylist()), field.type))
 
     return changed
+
+
+_HEADERS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "deep": lambda said: "[" * 100_000,
+    "no end": lambda said: json.dumps(
+        {**said, "manifests": [[path, math.inf, *rest] for path, _, *rest in said["manifests"]]}
+    ),
+    "a number": lambda said: json.dumps({**said, "manifests": 5}),
+    "a list": lambda said: "[]",
+}
+
+
+@pytest.mark.parametrize("lie", _HEADERS)
+def test_an_index_whose_header_is_none_is_not_believed(lake: nb.Catalog, lie: str) -> None:
+    table = _many(lake)
+    table.rewrite_manifests()
+    path = _index_path(table)
+    expected = _planned(_unindexed(table))
+    with nb.open(path) as file:
+        rows, said = file.to_table(), json.loads(file.metadata["nimblepy.plan-index"])
+    nb.write(rows, path, metadata={"nimblepy.plan-index": _HEADERS[lie](said)})
+    plan.clear_caches()
+    again = lake.table("a.b")
+    assert _planned(again) == expected
+    assert plan_index.parts_of(again._metadata, again._metadata.head()) == []
+    again.rewrite_manifests()
+    assert _planned(again) == expected
 
 
 _LIES: dict[str, _Change] = {

@@ -257,6 +257,28 @@ def test_a_damaged_manifest_is_an_error(lake: nb.Catalog) -> None:
             list(metadata.columns([manifest]))
 
 
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_bounds_of_fixed_length_are_cut(lake: nb.Catalog, data_format: Any) -> None:
+    kind = pa.binary(32)
+    schema = pa.schema([("k", kind), ("v", pa.int64())])
+    table = lake.create_table("a.b", schema, cluster_by="k", data_format=data_format)
+    ends = [(i, j) for i in (0, 1, 9, 254, 255) for j in (0, 9, 255)]
+    keys = [bytes([i]) * 31 + bytes([j]) for i, j in ends]
+    for i in range(3):
+        mine = keys[i::3]
+        table.append(pa.table({"k": pa.array(mine, kind), "v": range(i, 15, 3)}, schema))
+    assert {len(m.file.metrics.lower[1]) for m in table.current.members} == {16}
+    plan.clear_caches()
+    table = lake.table("a.b")
+    assert sorted(table.to_table()["k"].to_pylist()) == keys
+    for i, key in enumerate(keys):
+        assert table.get(key) == {"k": key, "v": i}
+        at_most = table.to_table(filter=pc.field("k") <= pa.scalar(key, kind))
+        assert sorted(at_most["v"].to_pylist()) == list(range(i + 1))
+    assert table.compact().files_removed == 3
+    assert table.to_table()["k"].to_pylist() == keys
+
+
 LONG = [Decimal("12345678901234567890123456789012345601"), Decimal(10) ** 37]
 
 

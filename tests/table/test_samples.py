@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import math
+import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
-from nimblepy.table.otree.blocks import BLOBS, MOST_BLOBS, Blocks
+from nimblepy.table.otree.blocks import BLOBS, CUBES, MOST_BLOBS, Blocks, rebuilt
 from nimblepy.table.otree.layouts import WEIGHT
 from nimblepy.table.reading.sample import Window
 from nimblepy.table.reading.shipped import files_as_text, files_of_text
@@ -383,6 +384,20 @@ def test_windows_that_hold_whole_files() -> None:
         ]
         assert window.holds(least, most).tolist() == inside
         assert (window.meets(least, most) | ~window.holds(least, most)).all()
+
+
+@pytest.mark.parametrize(
+    "footer",
+    [b"[" * 100_000, b'{"blobs":[{"offset":Infinity,"length":1,"type":"nimblepy-otree-v1"}]}'],
+)
+def test_footers_that_are_none_cost_speed_only(footer: bytes) -> None:
+    octets = b"PFA1PFA1" + footer + struct.pack("<i4s4s", len(footer), bytes(4), b"PFA1")
+    with pytest.raises(ValueError, match="no blob of cubes"):
+        Blocks.from_bytes(octets)
+    for text in ("[" * 100_000, '{"space":"s","cubes":[[1e999,0,0,0,1]]}',
+                 '{"space":"s","cubes":[[999,0,0,0,1]]}'):  # fmt: skip
+        found = rebuilt(Blocks.of_files([]), pa.array([text]), lambda i, text=text: {CUBES: text})
+        assert len(found) == 0
 
 
 def test_footers_repeat_the_cubes(tmp_path: Any) -> None:

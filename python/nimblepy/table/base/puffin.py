@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from nimblepy.table.base.damage import BAD_BYTES
+
 _MAGIC = b"PFA1"
 _TAIL = struct.Struct("<i4s4s")
 # What a blob may have once it is decompressed.
@@ -70,14 +72,7 @@ def read_puffin(octets: bytes) -> list[Blob]:
     """
     try:
         return _blobs(octets)
-    except (
-        TypeError,
-        LookupError,
-        AttributeError,
-        OSError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
+    except BAD_BYTES as error:
         raise ValueError(f"no Puffin file, or damaged: {error!r}") from error
 
 

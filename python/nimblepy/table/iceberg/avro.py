@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from nimblepy.errors import CorruptFileError
+from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.iceberg.codecs import decompressed
 
 _MAGIC = b"Obj\x01"
@@ -48,20 +48,6 @@ _FREE_BYTES = 1 << 28
 _MOST_SHRUNK = 1 << 7
 # Numbers that are read together so; behind the end there is no second count of them but 0.
 _FEW = 1 << 13
-# What reading bytes that are not what they should be raises, besides CorruptFileError.
-BAD_BYTES: tuple[type[Exception], ...] = (
-    ValueError,
-    struct.error,
-    OSError,
-    EOFError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    NotImplementedError,
-    StopIteration,
-)
 
 
 class Source:

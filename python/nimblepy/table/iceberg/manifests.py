@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError
+from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Content, DataFile, Entry, Metrics
 from nimblepy.table.iceberg.avro import (
-    BAD_BYTES,
     Container,
     MakeDecoder,
     Reader,

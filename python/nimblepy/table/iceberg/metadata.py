@@ -61,6 +61,7 @@ from nimblepy.io.remote_file import at_once, connections
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.types import SortKey
+from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import (
     DataFile,
     Entry,
@@ -73,7 +74,6 @@ from nimblepy.table.base.model import (
 from nimblepy.table.base.recent import Recent
 from nimblepy.table.base.values import constant
 from nimblepy.table.iceberg.avro import (
-    BAD_BYTES,
     Source,
     encoded_long,
     fields_by_id,
@@ -718,7 +718,7 @@ def mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
 
     try:
         visit(json.loads(mapping or "[]"), ())
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except BAD_BYTES as error:
         raise CorruptFileError(
             f"the property {NAME_MAPPING} of the table is no name mapping: {mapping!r}; "
             "alter().set_properties() replaces it"

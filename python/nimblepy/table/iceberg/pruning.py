@@ -161,15 +161,27 @@ def comparable(kind: pa.DataType, stored: pa.Array) -> pa.Array:
     raise ValueError(f"bounds of {least} to {most} bytes of a column of {kind}")
 
 
-def original(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values as :func:`comparable` gives them as values of their type."""
+def original(bounds: pa.Array, kind: pa.DataType, end: End) -> pa.Array:
+    """Bounds as :func:`comparable` gives them as values of their type.
+
+    Writers may cut bounds of bytes, those of fixed length too, which here get their length back.
+    """
     if pt.is_boolean(kind) or pt.is_decimal(kind):
-        return values.cast(kind)
+        return bounds.cast(kind)
     if pt.is_string(kind):
         return pa.Array.from_buffers(
-            kind, len(values), values.buffers(), values.null_count, values.offset
+            kind, len(bounds), bounds.buffers(), bounds.null_count, bounds.offset
         )
-    return values.cast(kind)
+    if pt.is_fixed_size_binary(kind):
+        return _of_length(bounds, kind.byte_width, b"\0" if end == "lower" else b"\xff").cast(kind)
+    return bounds.cast(kind)
+
+
+def _of_length(values: pa.Array, width: int, rest: bytes) -> pa.Array:
+    if pc.all(pc.equal(pc.binary_length(values), width)).as_py():
+        return values
+    filled = (None if v is None else v[:width].ljust(width, rest) for v in values.to_pylist())
+    return pa.array(filled, pa.binary())
 
 
 def _fixed_values(stored: pa.Array, kind: pa.DataType) -> pa.Array:

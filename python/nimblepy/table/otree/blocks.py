@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Cube, DataFile, FileCubes, Snapshot
 from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
@@ -167,7 +168,7 @@ class Blocks:
         """
         try:
             return cls._from_bytes(octets)
-        except (ValueError, TypeError, KeyError, OSError) as error:
+        except BAD_BYTES as error:
             raise ValueError(f"no blob of cubes, or damaged: {error}") from error
 
     @classmethod
@@ -279,10 +280,14 @@ def rebuilt(
 
 def _in_footer(said: Mapping[str, Any] | None) -> FileCubes | None:
     text = None if said is None else said.get(CUBES)
-    try:
-        return None if text is None else FileCubes.from_json(text)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    if text is None:
         return None
+    try:
+        found = FileCubes.from_json(text)
+        Blocks.of_files([("", found)])  # whose columns may be too narrow
+    except BAD_BYTES:
+        return None
+    return found
 
 
 def forget_blobs() -> None:

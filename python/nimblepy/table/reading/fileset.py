@@ -255,7 +255,8 @@ def _ends(
     if nulls is None:
         return pa.nulls(count, kind), nothing
     wants_least = first != key.descending
-    bound = files.bound("lower" if wants_least else "upper", number, kind)
+    end: End = "lower" if wants_least else "upper"
+    bound = files.bound(end, number, kind)
     if bound is None:
         bound = pa.nulls(count, comparable(kind, pa.nulls(0, pa.binary())).type)
     has_bound = ~_truth(bound.is_null())
@@ -280,7 +281,7 @@ def _ends(
         bound = pc.if_else(pa.array(some_null), pa.scalar(None, bound.type), bound)
     known &= _truth(nulls.is_valid())
     bound = pc.if_else(pa.array(known), bound, pa.scalar(None, bound.type))
-    return original(bound, kind), known
+    return original(bound, kind, end), known
 
 
 def _truth(array: pa.Array) -> Mask:

@@ -37,6 +37,7 @@ from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
+from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import PLAN_INDEX, DataFile, Entry, Manifest, Metrics, Snapshot
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
@@ -600,6 +601,10 @@ def python_value(value: Any, kind: pa.DataType) -> Any:
     return value.decode() if pt.is_string(kind) else value
 
 
+# What is raised where a part cannot be opened.
+_UNUSABLE: tuple[type[Exception], ...] = (NimbleError, *BAD_BYTES)
+
+
 class _Parts:
     """Open parts by path; ``None``: one that cannot be used. Thread-safe."""
 
@@ -618,7 +623,7 @@ class _Parts:
                 return self._known[path]
         try:
             found: IndexPart | None = IndexPart(path, table)
-        except (OSError, NimbleError, ValueError, LookupError, TypeError, AttributeError):
+        except _UNUSABLE:
             found = None
         with self._lock:
             self._known[path] = found

@@ -14,7 +14,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.table import iceberg as ice
 from nimblepy.table.changing.row_changes import CommitChange, FilesOf
-from nimblepy.table.iceberg.pruning import Mask, original
+from nimblepy.table.iceberg.pruning import End, Mask, original
 from nimblepy.table.otree.arrange import Whole
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.layouts import OTree
@@ -279,14 +279,18 @@ def extents(rows: FileSet, layout: OTree, found: Survey, cubes: Blocks) -> Exten
     upper: list[Floats] = []
     for axis, name in zip(space.axes, layout.columns, strict=True):
         kind = resolve_column(rows.schema, name).type
-        for end, ends, unknown in (("lower", lower, 0.0), ("upper", upper, 1.0)):
+        sides: list[tuple[End, list[Floats], float]] = [
+            ("lower", lower, 0.0),
+            ("upper", upper, 1.0),
+        ]
+        for end, ends, unknown in sides:
             known = np.full(len(files), unknown)
-            bounds = [part.bound(end, axis.column, kind) for part in files.parts]  # type: ignore[arg-type]
+            bounds = [part.bound(end, axis.column, kind) for part in files.parts]
             for i, bound in enumerate(bounds):
                 mine = np.flatnonzero(files.part == i)
                 if bound is None or axis.transform == "hash" or not len(mine):
                     continue
-                values = original(bound.take(pa.array(files.row[mine])), kind)
+                values = original(bound.take(pa.array(files.row[mine])), kind, end)
                 there = values.is_valid().to_numpy(zero_copy_only=False)
                 known[mine[there]] = axis.coordinates(values.drop_null())
             ends.append(known)
