@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nimblepy as nb
 from nimblepy.expr.filter import parse_filter
 from nimblepy.table.otree.arrange import in_cubes, in_order
 from nimblepy.table.otree.layouts import WEIGHT
-from nimblepy.table.otree.space import fit, interleaved, space_columns
-from nimblepy.table.otree.tree import BITS, LEAST_WEIGHT, WEIGHTS, Estimate, grow
+from nimblepy.table.otree.space import fit, interleaved, interpolated, space_columns
+from nimblepy.table.otree.tree import BITS, LEAST_WEIGHT, WEIGHTS, Estimate, Tree, grow
 
 ROWS = 10_000
 SMALL = {"write.target-file-size-bytes": "40000"}
@@ -318,6 +320,30 @@ def test_order_of_values_is_kept() -> None:
         assert found.min() >= 0
         assert found.max() <= 1
         assert len(np.unique((found * 64).astype(int))) > 50
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40, unique=True),
+    st.lists(st.floats(), min_size=1, max_size=60),
+)
+def test_interpolation_is_that_of_numpy(knots: list[float], asked: list[float]) -> None:
+    """Of many numbers too, which a table of stretches answers."""
+    ends = np.sort(np.array(knots))
+    ranks = np.linspace(0.0, 1.0, len(ends))
+    few = np.array([*asked, *ends, *np.nextafter(ends, np.inf), *np.nextafter(ends, -np.inf)])
+    many = np.tile(few, (1 << 15) // len(few) + 1)
+    found, wanted = interpolated(many, ends, ranks), np.interp(many, ends, ranks)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15)
+
+
+@given(st.lists(st.integers(0, (1 << 60) - 1), min_size=1, max_size=60), st.integers(0, 60))
+def test_leaves_of_places(edges: list[int], shift: int) -> None:
+    leaves = np.unique(np.array([0, *edges], np.uint64) >> np.uint64(shift))
+    some = np.concatenate([leaves, leaves + np.uint64(1), leaves - np.uint64(1), leaves * 3])
+    places = np.tile(some & np.uint64((1 << 60) - 1), (1 << 15) // len(some) + 1)
+    weights = np.zeros(len(places), np.int32)
+    found = Tree([], leaves).assign(places, weights)
+    assert found.tolist() == (np.searchsorted(leaves, places, side="right") - 1).tolist()
 
 
 @pytest.mark.parametrize("columns", range(1, 9))

@@ -25,13 +25,13 @@ from nimblepy.table.otree.planned import Planned
 from nimblepy.table.otree.space import SPACE_ROWS, Space, fit, space_columns
 from nimblepy.table.otree.tree import (
     LEAF_SHARE,
-    LEAST_WEIGHT,
     Estimate,
     Numbers,
     Tree,
     Weights,
     grow,
     new_weights,
+    rows_held,
 )
 
 # Arrow arrays of text end at 2 GiB.
@@ -262,14 +262,22 @@ def _split(
     split = _Split(Pieces(memory), [])
     try:
         for piece in pieces:
-            numbers = part_of(piece)
-            order = np.argsort(numbers, kind="stable")
+            order, bounds = _in_turn(part_of(piece), parts)
             split.pieces.add(piece.take(pa.array(order)))
-            split.bounds.append(np.searchsorted(numbers[order], np.arange(parts + 1)))
+            split.bounds.append(bounds)
     except BaseException:
         split.close()
         raise
     return split
+
+
+def _in_turn(numbers: Numbers, count: int) -> tuple[Order, Numbers]:
+    """Rows by the number of their part, and where each part begins."""
+    # Numbers of two bytes are sorted by counting them.
+    small = numbers.astype(np.uint16) if count <= 1 << 16 else numbers
+    edges = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(numbers, minlength=count), out=edges[1:])
+    return np.argsort(small, kind="stable"), edges
 
 
 # ------------------------------------------------------------------ rows in cubes
@@ -345,7 +353,7 @@ def _in_cubes(
         space = planned.space
     else:
         space = _fitted(layout, held, paths, rng, known) if whole is None else whole.space
-    estimate = Estimate()
+    estimate = Estimate(rows_held(held.rows, layout.cube_rows))
     new = held[0].schema.names[-1] != WEIGHT
     facts: list[tuple[Any, Weights]] = []
     for piece in held:
@@ -381,12 +389,12 @@ def _by_cube(
     if held.in_memory:
         places, weights = facts.pop()
         cubes = tree.assign(places, weights)
-        order = _cube_order(cubes, weights)
-        edges = np.searchsorted(cubes[order], np.arange(tree.cubes + 1))
+        order, edges = _in_turn(cubes, tree.cubes)
         table = held[0]
         for cube, (begin, end) in enumerate(pairwise(edges.tolist())):
             if begin < end:
                 mine = order[begin:end]
+                mine = mine[np.argsort(weights[mine])]
                 yield cube, _weighted(table.take(pa.array(mine)), weights[mine])
         return
     facts.reverse()
@@ -411,12 +419,6 @@ def _by_cube(
                 yield cube, rows.take(pa.array(order))
     finally:
         split.close()
-
-
-def _cube_order(cubes: Numbers, weights: Weights) -> Order:
-    """Rows by cube, then by weight."""
-    keys = (cubes << 32) | (weights.astype(np.int64) - LEAST_WEIGHT)
-    return np.argsort(keys)
 
 
 def _weighted(table: pa.Table, weights: Weights) -> pa.Table:

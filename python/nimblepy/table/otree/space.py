@@ -18,6 +18,7 @@ from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import Path
 from nimblepy.table.base.transforms import column_at
 from nimblepy.table.otree.layouts import OTree, Transform, ZOrder, transform_of
+from nimblepy.table.otree.stretches import CELLS, MANY, edges_below
 from nimblepy.table.otree.tree import BITS, Places, mixed
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -57,9 +58,10 @@ class Axis:
             found = _hashed(values) / 2.0**64
         else:
             numbers = _numbers(values, self.prefix)
-            found = np.interp(numbers, self.knots, self.ranks)
+            found = interpolated(numbers, self.knots, self.ranks)
             found[np.isnan(numbers)] = 1.0
-        found = self.nulls + (1.0 - self.nulls) * found
+        if self.nulls:
+            found = self.nulls + (1.0 - self.nulls) * found
         if values.null_count:
             found[values.is_null().to_numpy(zero_copy_only=False)] = 0.0
         return found
@@ -237,14 +239,16 @@ def interleaved(coordinates: Sequence[Floats]) -> Places:
     """Places from coordinates: binary digits in turns, those of the first axis first."""
     count = len(coordinates)
     bits = min(30, BITS // count)
+    rest = BITS - bits * count
     spread = _spread(count)
     found = np.zeros(len(coordinates[0]), np.uint64)
     for i, axis in enumerate(coordinates):
-        cells = np.clip(axis * (1 << bits), 0, (1 << bits) - 1).astype(np.uint64)
+        cells = (axis * (1 << bits)).astype(np.int64)
+        np.clip(cells, 0, (1 << bits) - 1, out=cells)
         for low in range(0, bits, _CHUNK):
-            part = spread[(cells >> np.uint64(low)) & np.uint64((1 << _CHUNK) - 1)]
-            found |= part << np.uint64(low * count + count - 1 - i)
-    return found << np.uint64(BITS - bits * count)
+            part = spread << np.uint64(low * count + count - 1 - i + rest)
+            found |= part[(cells >> low) & ((1 << _CHUNK) - 1)]
+    return found
 
 
 def _spread(count: int) -> Places:
@@ -255,6 +259,38 @@ def _spread(count: int) -> Places:
         if bit * count < 64:
             found |= ((numbers >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * count)
     return found
+
+
+# ------------------------------------------------------------------ numbers between knots
+
+
+def interpolated(numbers: Floats, knots: Floats, ranks: Floats) -> Floats:
+    """What ``np.interp`` gives; of many numbers in half of the time."""
+    with np.errstate(over="ignore"):
+        widths = np.diff(knots)
+    if len(numbers) < MANY or not len(widths) or not np.isfinite(widths).all():
+        return np.interp(numbers, knots, ranks)
+    with np.errstate(over="ignore", invalid="ignore"):  # far away, and NaN
+        at = _segments(numbers, knots[1:-1])
+        found: Floats = numbers - knots[at]
+        found *= (np.diff(ranks) / widths)[at]
+        found += ranks[at]
+        np.clip(found, ranks[0], ranks[-1], out=found)
+    return found
+
+
+def _segments(numbers: Floats, inner: Floats) -> Any:
+    """How many of these ascending numbers are no greater than each."""
+    width = inner[-1] - inner[0] if len(inner) else 0.0
+    if not 0.0 < width < np.inf or not np.isfinite(CELLS / width):
+        return np.searchsorted(inner, numbers, side="right")
+
+    def cells(values: Floats) -> Any:
+        found = (values - inner[0]) * ((CELLS - 1) / width)
+        np.fmin(found, CELLS - 1, out=found)
+        return np.fmax(found, 0.0, out=found).astype(np.int64)
+
+    return edges_below(numbers, inner, cells, np.nan)
 
 
 # ------------------------------------------------------------------ values as numbers

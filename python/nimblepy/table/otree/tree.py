@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from nimblepy.table.otree.stretches import CELLS, edges_below
 from nimblepy.table.otree.thinned import Draws, Mask, Thinned
 
-# Bits of a place, and rows that an estimate keeps at most.
+# Bits of a place; rows that an estimate keeps for each cube, and those of all that it keeps.
 BITS = 60
-_MOST_HELD = 1 << 22
+_OF_A_CUBE = 1 << 12
+_LEAST_HELD, _MOST_HELD = 1 << 17, 1 << 22
 # An inner cube holds at most this part of the rows that come to it.
 _LEAST_FILLS = 8
 # Rows of a leaf, as parts of a cube: most of them; the least for which a leaf is split, where rows
@@ -57,6 +59,11 @@ def mixed(numbers: Places) -> Places:
         return x ^ (x >> np.uint64(31))
 
 
+def rows_held(rows: int, cube_rows: int) -> int:
+    """Rows that an estimate should keep, so that inner cubes are filled within some per cent."""
+    return min(max(_LEAST_HELD, _OF_A_CUBE * rows // cube_rows), _MOST_HELD)
+
+
 class Estimate(Thinned[tuple[Places, Weights]]):
     """Where rows lie: the places and weights of all, or of some that depend on chance alone."""
 
@@ -84,6 +91,11 @@ class Estimate(Thinned[tuple[Places, Weights]]):
         return places[order], weights[order], self.rows / max(1, len(places))
 
 
+def _cells(places: Places) -> Numbers:
+    """Stretches of the curve."""
+    return (places >> np.uint64(BITS - (CELLS - 1).bit_length())).astype(np.int64)
+
+
 @dataclass
 class Tree:
     """The cubes of the rows of one commit.
@@ -104,7 +116,8 @@ class Tree:
     def assign(self, places: Places, weights: Weights) -> Numbers:
         """The number of each row's cube: inner cubes level by level, then leaves."""
         first = sum(len(prefixes) for _, prefixes, _ in self.inner)
-        found = first - 1 + np.searchsorted(self.leaves, places, side="right")
+        found: Numbers = edges_below(places, self.leaves, _cells, np.uint64((1 << 64) - 1))
+        found += first - 1
         for bits, prefixes, bounds in reversed(self.inner):
             first -= len(prefixes)
             mine = places >> np.uint64(BITS - bits)
