@@ -104,16 +104,24 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
   return Status::ok();
 }
 
-// Does a stripe with one of the ascending rows have nulls?
-Result<bool> has_nulls(const OpenFile& file, uint32_t node,
+// Do the stripes of the ascending rows have nulls? Those of them that are to be
+// copied have all of the rows' numbers, else they are corrupt.
+Result<bool> has_nulls(const OpenFile& file, uint32_t node, const Vectors& v,
                        std::span<const uint64_t> rows) {
   const SchemaNode& n = file.plan().node(node);
   const uint32_t items = file.plan().node(n.children[0]).validity;
   RowLocation at;
   for (const uint64_t row : rows) {
-    if (at.move_to(row)) continue;
-    NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(file, row));
-    if (at.has_values(n.validity) || at.has_values(items)) return true;
+    if (!at.move_to(row)) {
+      NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(file, row));
+      if (at.has_values(n.validity) || at.has_values(items)) return true;
+    }
+    if (at.row() < at.num_values(v.values) / v.size) continue;
+    return Status::corrupt("stream " + std::to_string(v.values) + " has " +
+                           std::to_string(at.num_values(v.values)) +
+                           " numbers, too few for vector " +
+                           std::to_string(at.row()) + " of " +
+                           std::to_string(v.size));
   }
   return false;
 }
@@ -136,7 +144,7 @@ Result<bool> take_vectors(const OpenFile& file, uint32_t node,
                           std::span<const uint64_t> places, uint32_t threads,
                           Column* out) {
   const Vectors v(file, node);
-  NIMBLE_ASSIGN_OR_RETURN(const bool nulls, has_nulls(file, node, rows));
+  NIMBLE_ASSIGN_OR_RETURN(const bool nulls, has_nulls(file, node, v, rows));
   const uint64_t count = places.empty() ? rows.size() : places.size();
   if (nulls || count == 0 || out->length() > 0) return false;
   // Rows of the result by their place in the file.

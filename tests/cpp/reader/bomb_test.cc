@@ -206,6 +206,22 @@ TEST(Bombs, WideValuesThatAreNotThere) {
   CHECK(!take(file, {0, 99}));
 }
 
+TEST(Bombs, VectorsThatAreNotThere) {
+  // Two rows would take 32 GB.
+  const Field vectors = not_null("+w:2000000000", {not_null("g")});
+  const SegmentBuilder same = constant_of(
+      fixed_sample(ValueType::floating(8), 1, [](uint32_t, uint8_t*) {}));
+  const Reader file = Bomb(struct_of({vectors}), 100)
+                          .no_values()
+                          .no_values()
+                          .no_values()
+                          .stream(100, same)
+                          .open();
+  CHECK(!take(file, {0, 99}));
+  CHECK(!take(file, {99, 0}));
+  CHECK(!read(file, {0, 100}));
+}
+
 // ---- run-end encoded arrays
 
 Field runs_of(const char* ends, Field values) {
