@@ -1,6 +1,7 @@
 #include "nimble/encoding/strings/zstd_blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -17,8 +18,11 @@ constexpr uint64_t kChecksumBytes = 8;
 constexpr uint32_t kMaxBlockStrings = 8192;
 // Frames cannot give more: blocks of 128 KiB take four bytes each at least.
 constexpr uint64_t kMaxRatio = 32768;
+// Blocks that a thread keeps: a column may have several parts of such blocks,
+// numbers of log lines for example, that are read in turns.
+constexpr size_t kKeptBlocks = 8;
 // A buffer that grew beyond this is not kept for the thread's next block.
-constexpr size_t kKeptScratch = 1u << 20;
+constexpr size_t kKeptScratch = 1u << 17;
 
 struct ZstdBlock {
   const uint8_t* packed = nullptr;  // lengths
@@ -41,16 +45,23 @@ struct Scratch {
   RawBlock raw;
   AlignedBuffer ends;  // uint64_t
 
-  ~Scratch() {
-    if (raw.bytes.capacity() <= kKeptScratch) std::swap(raw, kept());
+  // Decoders that were opened one after the other have places of their own.
+  explicit Scratch(uint64_t decoder) : kept_(&kept()[decoder % kKeptBlocks]) {
+    std::swap(raw, *kept_);
   }
-  Scratch() { std::swap(raw, kept()); }
+  ~Scratch() {
+    if (raw.bytes.capacity() <= kKeptScratch) std::swap(raw, *kept_);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
 
  private:
-  static RawBlock& kept() {
-    thread_local RawBlock block;
-    return block;
+  static std::array<RawBlock, kKeptBlocks>& kept() {
+    thread_local std::array<RawBlock, kKeptBlocks> blocks;
+    return blocks;
   }
+
+  RawBlock* kept_;
 };
 
 // Numbers are not used again, as addresses are.
@@ -239,7 +250,7 @@ Status ZstdBlocksDecoder::decompress(const ZstdBlock& block,
 Status ZstdBlocksDecoder::decode(const SegmentBody& body, uint32_t begin,
                                  uint32_t end, const Output& out) const {
   if (begin >= end) return Status::ok();
-  Scratch scratch;
+  Scratch scratch(number_);
   uint64_t at = 0;
   if (is_bytes()) {
     at = out.bytes->add_values(end - begin);
@@ -303,7 +314,7 @@ Status ZstdBlocksDecoder::decode_fixed(const ZstdBlock& block, uint32_t from,
 
 Status ZstdBlocksDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                                  size_t count, const Output& out) const {
-  Scratch scratch;
+  Scratch scratch(number_);
   const uint64_t first = is_bytes() ? out.bytes->add_values(count) : 0;
   const uint64_t width = type().width;
   for (size_t i = 0; i < count;) {
