@@ -79,6 +79,30 @@ NIMBLE_ALWAYS_INLINE void unpack_block(uint32_t width,
   }
 }
 
+template <class T, class Out>
+NIMBLE_ALWAYS_INLINE void extract_values(uint32_t width,
+                                         const uint8_t* __restrict packed,
+                                         T base, const uint32_t* rows, size_t n,
+                                         uint8_t* __restrict out) {
+  constexpr uint32_t kBits = sizeof(T) * 8;
+  if (width == 0) {
+    for (size_t i = 0; i < n; ++i) {
+      store(out + i * sizeof(Out), static_cast<Out>(base));
+    }
+    return;
+  }
+  const T mask = static_cast<T>(low_bits(width));
+  for (size_t i = 0; i < n; ++i) {
+    const auto [byte, shift] = packed_place<T>(width, rows[i] % kPackValues);
+    // No branch: where one word holds the value, the mask cuts the other off.
+    const size_t next = shift + width > kBits ? kRowBytes : 0;
+    const T low = load<T>(packed + byte) >> shift;
+    const T high = load<T>(packed + byte + next) << 1 << (kBits - 1 - shift);
+    store(out + i * sizeof(Out),
+          static_cast<Out>(((low | high) & mask) + base));
+  }
+}
+
 template <class T>
 void pack_stream(uint32_t width, const uint8_t* values, uint32_t n, T base,
                  uint8_t* out) {
@@ -123,6 +147,30 @@ NIMBLE_CLONES void unpack32(uint32_t width, const uint8_t* __restrict packed,
 NIMBLE_CLONES void unpack64(uint32_t width, const uint8_t* __restrict packed,
                             uint64_t base, uint8_t* __restrict out) {
   unpack_block<uint64_t>(width, packed, base, out);
+}
+
+NIMBLE_CLONES void extract_rows32(uint32_t width,
+                                  const uint8_t* __restrict packed,
+                                  uint32_t base, const uint32_t* rows, size_t n,
+                                  uint32_t value_bytes,
+                                  uint8_t* __restrict out) {
+  switch (value_bytes) {
+    case 1:
+      return extract_values<uint32_t, uint8_t>(width, packed, base, rows, n,
+                                               out);
+    case 2:
+      return extract_values<uint32_t, uint16_t>(width, packed, base, rows, n,
+                                                out);
+    default:
+      return extract_values<uint32_t, uint32_t>(width, packed, base, rows, n,
+                                                out);
+  }
+}
+NIMBLE_CLONES void extract_rows64(uint32_t width,
+                                  const uint8_t* __restrict packed,
+                                  uint64_t base, const uint32_t* rows, size_t n,
+                                  uint8_t* __restrict out) {
+  extract_values<uint64_t, uint64_t>(width, packed, base, rows, n, out);
 }
 
 void pack_tail32(uint32_t width, const uint8_t* __restrict values, uint32_t n,

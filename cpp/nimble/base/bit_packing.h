@@ -51,6 +51,15 @@ void unpack_tail32(uint32_t width, const uint8_t* packed, uint32_t n,
 void unpack_tail64(uint32_t width, const uint8_t* packed, uint32_t n,
                    uint64_t base, uint8_t* out);
 
+// Values rows[i] % 1024 of a full block, for few of its rows: the base is
+// added, and the low `value_bytes` bytes of value i are stored behind each
+// other.
+void extract_rows32(uint32_t width, const uint8_t* packed, uint32_t base,
+                    const uint32_t* rows, size_t n, uint32_t value_bytes,
+                    uint8_t* out);
+void extract_rows64(uint32_t width, const uint8_t* packed, uint64_t base,
+                    const uint32_t* rows, size_t n, uint8_t* out);
+
 // Where value i of a full block begins: the byte of its word, and the bit in
 // that. What the word does not hold is 128 bytes further on.
 struct PackedPlace {

@@ -35,10 +35,14 @@ struct StripeRows {
            size_t* at) {
     stripe = &group.view().stripe_of(from[*at]);
     is_first = true;
-    const uint64_t end = stripe->first_row + stripe->rows;
-    for (; *at < from.size() && from[*at] < end; ++*at) {
-      rows.push_back(from[*at] - stripe->first_row);
+    const auto begin = from.begin() + static_cast<ptrdiff_t>(*at);
+    const auto end =
+        std::lower_bound(begin, from.end(), stripe->first_row + stripe->rows);
+    rows.resize(static_cast<size_t>(end - begin));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = from[*at + i] - stripe->first_row;
     }
+    *at += rows.size();
   }
 };
 
@@ -145,8 +149,14 @@ void reserve_values(std::span<const RowRange> ranges, Column* out) {
 }
 
 bool is_ascending(std::span<const uint64_t> rows) {
-  return std::adjacent_find(rows.begin(), rows.end(),
-                            std::greater_equal<uint64_t>()) == rows.end();
+  constexpr size_t kTogether = 256;  // without a branch for each
+  for (size_t i = 1; i < rows.size();) {
+    const size_t end = std::min(rows.size(), i + kTogether);
+    bool falls = false;
+    for (; i < end; ++i) falls |= rows[i] <= rows[i - 1];
+    if (falls) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -445,13 +455,13 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
 
 Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
                        Column* out) const {
-  for (const uint64_t r : rows) {
-    if (r < file_->num_rows()) continue;
+  const PlacedRows wanted = place_rows(rows);
+  if (!wanted.rows.empty() && wanted.rows.back() >= file_->num_rows()) {
     return Status::invalid_argument(
-        "row " + std::to_string(r) + " of a file of " +
+        "row " + std::to_string(wanted.rows.back()) + " of a file of " +
         std::to_string(file_->num_rows()) + " rows");
   }
-  return take_placed(place_rows(rows), {}, threads, out);
+  return take_placed(wanted, {}, threads, out);
 }
 
 Result<std::vector<uint8_t>> RowReader::take_wide(

@@ -254,10 +254,13 @@ Status StripeReader::gather_values(uint32_t stream, const uint64_t* rows,
   for (uint64_t i = 0; i < count;) {
     const auto index = static_cast<uint32_t>(rows[i] / kSegmentValues);
     const uint64_t base = uint64_t{index} * kSegmentValues;
-    local.clear();
-    for (; i < count && rows[i] < base + kSegmentValues; ++i) {
-      local.push_back(static_cast<uint32_t>(rows[i] - base));
+    const uint64_t* const end =
+        std::lower_bound(rows + i, rows + count, base + kSegmentValues);
+    local.resize(static_cast<size_t>(end - (rows + i)));
+    for (size_t k = 0; k < local.size(); ++k) {
+      local[k] = static_cast<uint32_t>(rows[i + k] - base);
     }
+    i += local.size();
     NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));
     const SegmentRef ref = segment_ref(stream, index);
     SegmentBody body{nullptr, ref.size, true, &file_.stats()->touches};

@@ -10,8 +10,11 @@
 
 namespace nimble {
 
+// One a processor, counted once: that asks the system.
 inline uint32_t default_threads() {
-  return std::max(1u, std::thread::hardware_concurrency());
+  static const uint32_t count =
+      std::max(1u, std::thread::hardware_concurrency());
+  return count;
 }
 
 // Starts up to `n` threads that run `work`, which must not throw, and says how

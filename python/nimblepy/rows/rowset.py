@@ -185,7 +185,7 @@ class RowSet:
         if self.end is None:
             return self.entries(numbers.astype(np.int64))
         if len(self.begin) == 1 and self.probe is None and self.file is None:
-            return RowSet(numbers + self.begin[0])
+            return RowSet(numbers + self.begin[0] if self.begin[0] else numbers)
         ends = np.cumsum(self.sizes).astype(np.uint64)
         entry = np.searchsorted(ends, numbers, side="right")
         rows = self.end[entry] - (ends[entry] - numbers)

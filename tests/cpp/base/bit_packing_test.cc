@@ -36,6 +36,61 @@ void check_blocks(uint32_t width, T base, Pack pack, Unpack unpack) {
   }
 }
 
+// Rows of a block, in any order and more than once.
+std::vector<uint32_t> some_rows() {
+  std::vector<uint32_t> rows{0, 0, 1, kPackValues - 1, 5 * kPackValues + 17};
+  for (uint32_t i = 0; i < 200; ++i) {
+    rows.push_back(static_cast<uint32_t>(random_bits(i)));
+  }
+  return rows;
+}
+
+TEST(BitPacking, FewRowsOfEveryWidth) {
+  const std::vector<uint32_t> rows = some_rows();
+  for (uint32_t w = 0; w <= 64; ++w) {
+    std::vector<uint64_t> words(kPackValues);
+    for (uint32_t i = 0; i < kPackValues; ++i) {
+      words[i] = (random_bits(i) & low_bits(w)) + 99;
+    }
+    std::vector<uint8_t> packed(128 * w);  // exact: for sanitizers
+    pack64(w, reinterpret_cast<const uint8_t*>(words.data()), 99,
+           packed.data());
+    std::vector<uint64_t> out(rows.size());
+    extract_rows64(w, packed.data(), 99, rows.data(), rows.size(),
+                   reinterpret_cast<uint8_t*>(out.data()));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      CHECK_EQ(out[i], words[rows[i] % kPackValues]);
+    }
+  }
+}
+
+template <class T>
+void check_few_rows32(uint32_t width) {
+  const std::vector<uint32_t> rows = some_rows();
+  std::vector<uint32_t> words(kPackValues);
+  for (uint32_t i = 0; i < kPackValues; ++i) {
+    words[i] = static_cast<uint32_t>((random_bits(i) & low_bits(width)) + 99);
+  }
+  std::vector<uint8_t> packed(128 * width);
+  pack32(width, reinterpret_cast<const uint8_t*>(words.data()), 99,
+         packed.data());
+  std::vector<T> out(rows.size() + 1, T{7});
+  extract_rows32(width, packed.data(), 99, rows.data(), rows.size(), sizeof(T),
+                 reinterpret_cast<uint8_t*>(out.data()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    CHECK_EQ(out[i], static_cast<T>(words[rows[i] % kPackValues]));
+  }
+  CHECK_EQ(out.back(), T{7});
+}
+
+TEST(BitPacking, FewRowsOfSmallValues) {
+  for (uint32_t w = 0; w <= 32; ++w) {
+    check_few_rows32<uint8_t>(w);
+    check_few_rows32<uint16_t>(w);
+    check_few_rows32<uint32_t>(w);
+  }
+}
+
 TEST(BitPacking, BlocksOfEveryWidth) {
   for (uint32_t w = 0; w <= 32; ++w)
     check_blocks<uint32_t>(w, 0xfffffff0u, pack32, unpack32);

@@ -13,6 +13,23 @@ uint64_t bits_bytes(uint32_t block, uint32_t num_values) {
   return div_ceil(block_rows(block, num_values), 8);
 }
 
+// Bits rows[i] of a block to bits `at` + i, byte by byte.
+void gather_bits(const uint8_t* bits, const uint32_t* rows, size_t n,
+                 uint8_t* out, uint64_t at) {
+  uint8_t* to = out + at / 8;
+  uint32_t filled = static_cast<uint32_t>(at % 8);
+  uint32_t byte = *to & ((1u << filled) - 1);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t bit = get_bit(bits, rows[i] % kBlockValues) ? 1 : 0;
+    byte |= bit << filled;
+    if (++filled < 8) continue;
+    *to++ = static_cast<uint8_t>(byte);
+    byte = filled = 0;
+  }
+  if (filled == 0) return;
+  *to = static_cast<uint8_t>(byte | (*to & ~0u << filled));
+}
+
 class BitmapDecoder final : public Decoder {
  public:
   BitmapDecoder(const DecodeContext& context, Part part)
@@ -46,10 +63,7 @@ class BitmapDecoder final : public Decoder {
         rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
           const uint8_t* bits = nullptr;
           NIMBLE_RETURN_IF_ERROR(read(body, block, &bits));
-          for (size_t i = first; i < first + n; ++i) {
-            put_bit(out.data, out.bit_offset + i,
-                    get_bit(bits, rows[i] % kBlockValues));
-          }
+          gather_bits(bits, rows + first, n, out.data, out.bit_offset + first);
           return Status::ok();
         });
   }

@@ -61,22 +61,15 @@ class SparseBitsDecoder final : public Decoder {
     fill_bits(out.data, out.bit_offset, count, common_);
     return for_row_groups(
         rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
-          if (n <= kExtractRows) {
-            for (size_t i = first; i < first + n; ++i) {
-              uint32_t place = 0;
-              NIMBLE_RETURN_IF_ERROR(
-                  rare_.find(body, block, rows[i] % kBlockValues, &place));
-              if (place == PatchPositions::kNone) continue;
-              put_bit(out.data, out.bit_offset + i, !common_);
-            }
-            return Status::ok();
-          }
-          uint16_t rare[kBlockValues];
-          NIMBLE_RETURN_IF_ERROR(rare_.read(body, block, rare));
-          uint16_t* end = rare + count_in(block);
-          for (size_t i = first; i < first + n; ++i) {
-            if (std::binary_search(rare, end, rows[i] % kBlockValues)) {
-              put_bit(out.data, out.bit_offset + i, !common_);
+          constexpr size_t kTogether = 256;
+          for (const size_t end = first + n; first < end; first += kTogether) {
+            const size_t some = std::min(end - first, kTogether);
+            uint32_t places[kTogether];
+            NIMBLE_RETURN_IF_ERROR(
+                rare_.find(body, block, rows + first, some, places));
+            for (size_t i = 0; i < some; ++i) {
+              if (places[i] == PatchPositions::kNone) continue;
+              put_bit(out.data, out.bit_offset + first + i, !common_);
             }
           }
           return Status::ok();

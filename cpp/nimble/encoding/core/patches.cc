@@ -135,20 +135,27 @@ Status PatchPositions::read(const SegmentBody& body, uint32_t block,
 }
 
 Status PatchPositions::find(const SegmentBody& body, uint32_t block,
-                            uint32_t row, uint32_t* place) const {
-  *place = kNone;
-  const uint32_t n = count_in(block);
-  if (n == 0) return Status::ok();
+                            const uint32_t* rows, size_t n,
+                            uint32_t* places) const {
+  const uint32_t count = count_in(block);
+  if (count == 0) {
+    std::fill(places, places + n, kNone);
+    return Status::ok();
+  }
   const uint8_t* p = nullptr;
   NIMBLE_RETURN_IF_ERROR(check(body, block, &p));
   uint32_t low = 0;
-  for (uint32_t left = n; left > 0;) {
-    const uint32_t half = left / 2;
-    const bool is_before = load<uint16_t>(p + 2 * (low + half)) < row;
-    low = is_before ? low + half + 1 : low;
-    left = is_before ? left - half - 1 : half;
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t row = rows[i] % kBlockValues;
+    for (uint32_t left = count - low; left > 0;) {
+      const uint32_t half = left / 2;
+      const bool is_before = load<uint16_t>(p + 2 * (low + half)) < row;
+      low = is_before ? low + half + 1 : low;
+      left = is_before ? left - half - 1 : half;
+    }
+    const bool is_found = low < count && load<uint16_t>(p + 2 * low) == row;
+    places[i] = is_found ? low : kNone;
   }
-  if (low < n && load<uint16_t>(p + 2 * low) == row) *place = low;
   return Status::ok();
 }
 
@@ -194,6 +201,32 @@ void Patches::append_ranges(uint32_t begin, uint32_t end,
 }
 
 namespace {
+
+// Rows that are asked for together, and exceptions.
+constexpr size_t kGathered = 256;
+
+// Value i to place at[i] of `data`.
+void put_values(const uint8_t* values, uint32_t width, const uint32_t* at,
+                size_t n, uint8_t* data) {
+  const auto put = [&]<class T>(T) {
+    for (size_t i = 0; i < n; ++i) {
+      store(data + uint64_t{at[i]} * sizeof(T),
+            load<T>(values + i * sizeof(T)));
+    }
+  };
+  switch (width) {
+    case 2:
+      return put(uint16_t{});
+    case 4:
+      return put(uint32_t{});
+    case 8:
+      return put(uint64_t{});
+    default:
+      for (size_t i = 0; i < n; ++i) {
+        std::memcpy(data + uint64_t{at[i]} * width, values + i * width, width);
+      }
+  }
+}
 
 // Reads a child's values in ascending order, decoding a block of them at a
 // time: many blocks of rows with few exceptions each cost one decode.
@@ -258,42 +291,39 @@ Status Patches::apply(const SegmentBody& body, uint32_t begin, uint32_t end,
 
 Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
                              size_t count, uint8_t* data) const {
-  uint16_t rows[kBlockValues];
-  return for_row_groups(
+  // Exceptions that were found, and which of the wanted rows they are: read
+  // together.
+  uint32_t found[kGathered], at[kGathered];
+  size_t n_found = 0;
+  alignas(64) uint8_t values[kGathered * kMaxWidth + AlignedBuffer::kSlack];
+  const auto put_found = [&]() -> Status {
+    if (n_found == 0) return Status::ok();
+    Output out;
+    out.data = values;
+    NIMBLE_RETURN_IF_ERROR(values_.gather(body, found, n_found, out));
+    put_values(values, width_, at, n_found, data);
+    n_found = 0;
+    return Status::ok();
+  };
+  NIMBLE_RETURN_IF_ERROR(for_row_groups(
       wanted, count, [&](uint32_t block, size_t first, size_t n) -> Status {
         const uint32_t start = positions_.start(block);
-        const uint32_t exceptions = positions_.start(block + 1) - start;
-        if (exceptions == 0) return Status::ok();
-        const auto put = [&](size_t i, uint32_t place) -> Status {
-          const uint32_t index = start + place;
-          alignas(8) uint8_t value[kMaxWidth + AlignedBuffer::kSlack];
-          Output out;
-          out.data = value;
-          NIMBLE_RETURN_IF_ERROR(values_.gather(body, &index, 1, out));
-          std::memcpy(data + i * width_, value, width_);
-          return Status::ok();
-        };
-        if (n <= kExtractRows) {
-          for (size_t i = first; i < first + n; ++i) {
-            uint32_t place = 0;
-            NIMBLE_RETURN_IF_ERROR(
-                positions_.find(body, block, wanted[i] % kBlockValues, &place));
-            if (place == PatchPositions::kNone) continue;
-            NIMBLE_RETURN_IF_ERROR(put(i, place));
+        if (positions_.start(block + 1) == start) return Status::ok();
+        for (const size_t end = first + n; first < end; first += kGathered) {
+          const size_t some = std::min<size_t>(end - first, kGathered);
+          uint32_t places[kGathered];
+          NIMBLE_RETURN_IF_ERROR(
+              positions_.find(body, block, wanted + first, some, places));
+          if (n_found + some > kGathered) NIMBLE_RETURN_IF_ERROR(put_found());
+          for (size_t i = 0; i < some; ++i) {
+            found[n_found] = start + places[i];
+            at[n_found] = static_cast<uint32_t>(first + i);
+            n_found += places[i] != PatchPositions::kNone ? 1 : 0;
           }
-          return Status::ok();
-        }
-        NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
-        uint16_t* found = rows;
-        for (size_t i = first; i < first + n; ++i) {
-          const uint32_t row = wanted[i] % kBlockValues;
-          found = std::lower_bound(found, rows + exceptions, row);
-          if (found == rows + exceptions) break;
-          if (*found != row) continue;
-          NIMBLE_RETURN_IF_ERROR(put(i, static_cast<uint32_t>(found - rows)));
         }
         return Status::ok();
-      });
+      }));
+  return put_found();
 }
 
 Status Patches::apply_filter(const SegmentBody& body, const Predicate& test,

@@ -40,11 +40,12 @@ class PatchPositions {
   // The start(block + 1) - start(block) rows inside `block`, verified and
   // ascending. `rows` has room for kBlockValues.
   Status read(const SegmentBody& body, uint32_t block, uint16_t* rows) const;
-  // Which of them `row` of the block is; kNone where it is none of them. Looks
-  // at the bytes where they lie: for few rows of a block.
+  // Which of them ascending rows are, counted from the segment's or block's
+  // first: places[i] is of rows[i], kNone where it is none of them. Looks at
+  // the bytes where they lie.
   static constexpr uint32_t kNone = UINT32_MAX;
-  Status find(const SegmentBody& body, uint32_t block, uint32_t row,
-              uint32_t* place) const;
+  Status find(const SegmentBody& body, uint32_t block, const uint32_t* rows,
+              size_t n, uint32_t* places) const;
   // Asks for what find() of a row of the segment needs.
   void prefetch(const SegmentBody& body, uint32_t row) const;
   size_t memory_bytes() const {

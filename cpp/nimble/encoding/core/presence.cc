@@ -1,8 +1,11 @@
 #include "nimble/encoding/core/presence.h"
 
 #include <algorithm>
+#include <bit>
 
+#include "nimble/base/bit_packing.h"
 #include "nimble/base/bitmap.h"
+#include "nimble/base/compiler.h"
 #include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
@@ -91,30 +94,46 @@ Result<Presence::Own> Presence::read(const SegmentBody& body, uint32_t begin,
   return Own{static_cast<uint32_t>(first), static_cast<uint32_t>(count)};
 }
 
+namespace {
+
+// Of n ascending rows of one block, of which `words` says who has a value and
+// `before` values come first: what Presence::find() gives, with bits of `has`
+// from `at` on.
+NIMBLE_CLONES uint32_t find_in_block(const uint64_t* words, uint32_t before,
+                                     const uint32_t* rows, size_t n, size_t at,
+                                     uint64_t* has, uint32_t* places) {
+  uint32_t found = 0, word = 0;
+  for (size_t i = 0; i < n; ++i, ++at) {
+    const uint32_t row = rows[i] % kBlockValues;
+    for (; word < row / 64; ++word) {
+      before += static_cast<uint32_t>(std::popcount(words[word]));
+    }
+    const uint64_t own = words[word] >> (row % 64) & 1;
+    places[found] =
+        before +
+        static_cast<uint32_t>(std::popcount(words[word] & low_bits(row % 64)));
+    found += static_cast<uint32_t>(own);
+    has[at / 64] |= own << (at % 64);
+  }
+  return found;
+}
+
+}  // namespace
+
 Result<uint32_t> Presence::find(const SegmentBody& body, const uint32_t* rows,
                                 uint32_t n, uint64_t* has,
                                 uint32_t* places) const {
   uint32_t found = 0;
-  const auto find_in_block = [&](uint32_t block, size_t at,
-                                 size_t some) -> Status {
-    const uint32_t* const group = rows + at;
-    uint64_t words[kSelectionWords];
-    NIMBLE_ASSIGN_OR_RETURN(const Own own, read(body, block * kBlockValues,
-                                                group[some - 1] + 1, words));
-    const auto* bits = reinterpret_cast<const uint8_t*>(words);
-    uint64_t place = own.first;
-    uint32_t seen = 0;
-    for (size_t i = 0; i < some; ++i) {
-      const uint32_t row = group[i] % kBlockValues;
-      place += count_bits(bits, seen, row - seen);
-      seen = row;
-      if (!get_bit(bits, row)) continue;
-      set_bit(reinterpret_cast<uint8_t*>(has), at + i);
-      places[found++] = static_cast<uint32_t>(place);
-    }
-    return Status::ok();
-  };
-  NIMBLE_RETURN_IF_ERROR(for_row_groups(rows, n, find_in_block));
+  NIMBLE_RETURN_IF_ERROR(for_row_groups(
+      rows, n, [&](uint32_t block, size_t at, size_t some) -> Status {
+        const uint32_t end = rows[at + some - 1] + 1;
+        uint64_t words[kSelectionWords];
+        NIMBLE_ASSIGN_OR_RETURN(const Own own,
+                                read(body, block * kBlockValues, end, words));
+        found += find_in_block(words, own.first, rows + at, some, at, has,
+                               places + found);
+        return Status::ok();
+      }));
   return found;
 }
 

@@ -1,9 +1,13 @@
 #include "nimble/encoding/ints/bit_packed.h"
 
+#include <numeric>
+
 namespace nimble {
 namespace {
 
 constexpr uint32_t kFields = 1;  // base
+// Up to so many rows of a block are taken without decoding the others.
+constexpr size_t kFewRows = 64;
 
 // Packs one block given as 64-bit or 32-bit words.
 void pack_words(uint32_t word_bytes, const uint8_t* words, uint32_t n,
@@ -228,6 +232,25 @@ void BitPackedDecoder::unpack(const uint8_t* fields, uint32_t block,
   if (type().width < 4) narrow_ints32(words, n, type().width, out);
 }
 
+void BitPackedDecoder::extract_few(const uint8_t* fields, uint32_t block,
+                                   const uint32_t* rows, size_t n,
+                                   uint8_t* out) const {
+  if (blocks_.rows(block) < kBlockValues) {
+    for (size_t i = 0; i < n; ++i) {
+      store_int(type().width, extract(fields, block, rows[i] % kBlockValues),
+                out + i * type().width);
+    }
+    return;
+  }
+  const uint32_t width = blocks_.width(block);
+  const uint64_t base = load<uint64_t>(fields);
+  if (type().width == 8) {
+    return extract_rows64(width, fields + 8, base, rows, n, out);
+  }
+  extract_rows32(width, fields + 8, static_cast<uint32_t>(base), rows, n,
+                 type().width, out);
+}
+
 Status BitPackedDecoder::decode(const SegmentBody& body, uint32_t begin,
                                 uint32_t end, const Output& out) const {
   uint8_t* to = out.data;
@@ -238,10 +261,14 @@ Status BitPackedDecoder::decode(const SegmentBody& body, uint32_t begin,
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
     if (until - from == blocks_.rows(block)) {
       unpack(fields, block, to);
-    } else if (until - from <= kExtractRows) {
+    } else if (blocks_.rows(block) < kBlockValues) {
       for (uint32_t i = from; i < until; ++i) {
         store_int(width, extract(fields, block, i), to + (i - from) * width);
       }
+    } else if (until - from <= kFewRows) {
+      uint32_t rows[kFewRows];
+      std::iota(rows, rows + (until - from), from);
+      extract_few(fields, block, rows, until - from, to);
     } else {
       uint8_t scratch[kBlockValues * 8];
       unpack(fields, block, scratch);
@@ -271,11 +298,8 @@ Status BitPackedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     const uint8_t* fields = nullptr;
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
     uint8_t* to = out.data + first * width;
-    if (n <= kExtractRows) {
-      for (size_t i = 0; i < n; ++i, to += width) {
-        store_int(width, extract(fields, block, rows[first + i] % kBlockValues),
-                  to);
-      }
+    if (n <= kFewRows) {
+      extract_few(fields, block, rows + first, n, to);
       return Status::ok();
     }
     uint8_t scratch[kBlockValues * 8];

@@ -91,6 +91,9 @@ class BitPackedDecoder final : public Decoder {
   }
   // All rows of a verified block to `out`, room for kBlockValues values.
   void unpack(const uint8_t* fields, uint32_t block, uint8_t* out) const;
+  // Few rows of a verified block, before patches.
+  void extract_few(const uint8_t* fields, uint32_t block, const uint32_t* rows,
+                   size_t n, uint8_t* out) const;
   Status patch_one(const SegmentBody& body, uint32_t row,
                    uint64_t* value) const;
 

@@ -2,6 +2,7 @@
 
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/packed_blocks.h"
+#include "nimble/encoding/core/running_sums.h"
 
 namespace nimble {
 namespace {
@@ -133,6 +134,9 @@ class DeltaDecoder final : public Decoder {
   Status read_words(const SegmentBody& body, uint32_t block, uint32_t n,
                     uint8_t* out) const;
 
+  // Few rows of a block that has a width.
+  Status gather_few(const SegmentBody& body, uint32_t block,
+                    const uint32_t* rows, size_t n, uint8_t* out) const;
   Status gather_even(const SegmentBody& body, uint32_t block,
                      const uint32_t* rows, size_t n, uint8_t* out) const;
 
@@ -208,6 +212,34 @@ Status DeltaDecoder::gather_even(const SegmentBody& body, uint32_t block,
   return Status::ok();
 }
 
+Status DeltaDecoder::gather_few(const SegmentBody& body, uint32_t block,
+                                const uint32_t* rows, size_t n,
+                                uint8_t* out) const {
+  const uint8_t* fields = nullptr;
+  NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
+  const uint64_t first = load<uint64_t>(fields);
+  const uint64_t min = load<uint64_t>(fields + 8);
+  return with_word(type(), [&](auto word) {
+    using Word = decltype(word);
+    uint8_t words[kBlockValues * sizeof(Word)];
+    unpack_differences(fields + 16, blocks_.rows(block), blocks_.width(block),
+                       static_cast<Word>(min), words);
+    // The first difference is the smallest, unless the file is damaged.
+    const uint64_t before = first - min + load<Word>(words);
+    if (type().width == sizeof(Word)) {
+      running_sums_at(sizeof(Word), before, words, rows, n, out);
+      return Status::ok();
+    }
+    Word sums[kFewSums];
+    running_sums_at(sizeof(Word), before, words, rows, n,
+                    reinterpret_cast<uint8_t*>(sums));
+    if constexpr (!kIs64<Word>) {
+      narrow_ints32(sums, static_cast<uint32_t>(n), type().width, out);
+    }
+    return Status::ok();
+  });
+}
+
 Status DeltaDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                             size_t count, const Output& out) const {
   const auto ask = [&](uint32_t row) { DeltaDecoder::prefetch(body, row); };
@@ -217,6 +249,10 @@ Status DeltaDecoder::gather(const SegmentBody& body, const uint32_t* rows,
         if (blocks_.width(block) == 0) {
           return gather_even(body, block, rows + first, n,
                              out.data + first * type().width);
+        }
+        if (n <= kFewSums) {
+          return gather_few(body, block, rows + first, n,
+                            out.data + first * type().width);
         }
         uint8_t scratch[kBlockValues * 8];
         const uint32_t last = rows[first + n - 1] % kBlockValues;

@@ -268,7 +268,9 @@ Status DictionaryDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   if (count == 0) return Status::ok();
   const DecodedValues* values = decoded_.load(std::memory_order_acquire);
   // Decoding all of a dictionary for a few rows would cost more than the rows.
-  const bool is_few = values == nullptr && count * 8 < values_.size();
+  // A number taken alone costs what it takes to decode many of them.
+  const size_t alone = type().kind == ValueKind::kBytes ? 8 : 64;
+  const bool is_few = values == nullptr && count * alone < values_.size();
   if (!is_few) NIMBLE_RETURN_IF_ERROR(load_values(body, &values));
   Scratch codes;
   return for_chunks(count, [&](size_t first, uint32_t n) -> Status {

@@ -1,9 +1,12 @@
 #include "nimble/encoding/ints/differences.h"
 
+#include <algorithm>
+
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
+#include "nimble/encoding/core/running_sums.h"
 
 namespace nimble {
 namespace {
@@ -17,6 +20,19 @@ void add_up(uint64_t first, uint32_t n, uint8_t* values) {
   for (uint32_t i = 1; i < n; ++i) {
     sum = static_cast<T>(sum + load<T>(values + i * sizeof(T)));
     store(values + i * sizeof(T), sum);
+  }
+}
+
+void add_up(uint32_t width, uint64_t first, uint32_t n, uint8_t* values) {
+  switch (width) {
+    case 1:
+      return add_up<uint8_t>(first, n, values);
+    case 2:
+      return add_up<uint16_t>(first, n, values);
+    case 4:
+      return add_up<uint32_t>(first, n, values);
+    default:
+      return add_up<uint64_t>(first, n, values);
   }
 }
 
@@ -36,34 +52,50 @@ class DifferencesDecoder final : public Decoder {
   }
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override {
-    uint8_t* to = out.data;
     const uint32_t width = type().width;
-    return for_blocks(
-        begin, end,
-        [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
-          if (from == 0) {
-            NIMBLE_RETURN_IF_ERROR(read_block(body, block, until, to));
-          } else {
-            Scratch scratch;
-            NIMBLE_RETURN_IF_ERROR(
-                read_block(body, block, until, scratch.output().data));
-            std::memcpy(to, scratch.as<uint8_t>() + from * width,
-                        (until - from) * width);
-          }
-          to += (until - from) * width;
-          return Status::ok();
-        });
+    Output to = out;
+    if (begin < end && begin % kBlockValues != 0) {
+      const uint32_t block = begin / kBlockValues;
+      const uint32_t from = begin % kBlockValues;
+      const uint32_t until = std::min(end - block * kBlockValues, kBlockValues);
+      Scratch values;
+      NIMBLE_RETURN_IF_ERROR(read_blocks(body, block * kBlockValues,
+                                         block * kBlockValues + until,
+                                         values.output()));
+      std::memcpy(to.data, values.as<uint8_t>() + from * width,
+                  (until - from) * width);
+      to.data += uint64_t{until - from} * width;
+      begin += until - from;
+    }
+    return begin < end ? read_blocks(body, begin, end, to) : Status::ok();
   }
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override {
+    if (count == 0) return Status::ok();
+    const uint32_t width = type().width;
+    Scratch firsts;
+    NIMBLE_RETURN_IF_ERROR(read_firsts(body, rows, count, &firsts));
+    size_t group = 0;
     return for_row_groups(
-        rows, count, [&](uint32_t block, size_t first, size_t n) -> Status {
-          Scratch scratch;
-          const uint32_t last = rows[first + n - 1] % kBlockValues;
+        rows, count, [&](uint32_t block, size_t at, size_t n) -> Status {
+          const uint64_t first =
+              load_int(type(), firsts.as<uint8_t>(), group++);
+          Scratch steps;
+          const uint32_t begin = block * kBlockValues;
+          const uint32_t last = rows[at + n - 1] % kBlockValues;
+          // A whole block needs no copy, and more of it may not be there.
+          const uint32_t read =
+              body.stable ? block_rows(block, size()) : last + 1;
           NIMBLE_RETURN_IF_ERROR(
-              read_block(body, block, last + 1, scratch.output().data));
-          pick_values(scratch.as<uint8_t>(), type().width, rows + first, n,
-                      block * kBlockValues, out.data + first * type().width);
+              steps_.decode(body, begin, begin + read, steps.output()));
+          uint8_t* const values = steps.output().data;
+          uint8_t* const to = out.data + at * width;
+          if (n <= kFewSums) {
+            running_sums_at(width, first, values, rows + at, n, to);
+            return Status::ok();
+          }
+          add_up(width, first, last + 1, values);
+          pick_values(values, width, rows + at, n, begin, to);
           return Status::ok();
         });
   }
@@ -81,31 +113,32 @@ class DifferencesDecoder final : public Decoder {
   }
 
  private:
-  // The first n > 0 rows of a block to `out`, with room for slack.
-  Status read_block(const SegmentBody& body, uint32_t block, uint32_t n,
-                    uint8_t* out) const {
-    alignas(8) uint8_t bytes[8 + AlignedBuffer::kSlack] = {};
-    Output to;
-    to.data = bytes;
-    NIMBLE_RETURN_IF_ERROR(firsts_.gather(body, &block, 1, to));
-    const uint64_t first = load<uint64_t>(bytes);
-    const uint32_t begin = block * kBlockValues;
-    to.data = out;
-    NIMBLE_RETURN_IF_ERROR(steps_.decode(body, begin, begin + n, to));
-    switch (type().width) {
-      case 1:
-        add_up<uint8_t>(first, n, out);
-        break;
-      case 2:
-        add_up<uint16_t>(first, n, out);
-        break;
-      case 4:
-        add_up<uint32_t>(first, n, out);
-        break;
-      default:
-        add_up<uint64_t>(first, n, out);
-    }
-    return Status::ok();
+  // The first value of each block that has some of the rows.
+  Status read_firsts(const SegmentBody& body, const uint32_t* rows,
+                     size_t count, Scratch* firsts) const {
+    uint32_t blocks[kSegmentValues / kBlockValues];
+    size_t n = 0;
+    NIMBLE_RETURN_IF_ERROR(
+        for_row_groups(rows, count, [&](uint32_t block, size_t, size_t) {
+          blocks[n++] = block;
+          return Status::ok();
+        }));
+    return firsts_.gather(body, blocks, n, firsts->output());
+  }
+  // Rows [begin, end), not none, of which the first is a block's.
+  Status read_blocks(const SegmentBody& body, uint32_t begin, uint32_t end,
+                     const Output& out) const {
+    const uint32_t width = type().width;
+    const uint32_t block = begin / kBlockValues;
+    Scratch firsts;
+    NIMBLE_RETURN_IF_ERROR(firsts_.decode(
+        body, block, (end - 1) / kBlockValues + 1, firsts.output()));
+    NIMBLE_RETURN_IF_ERROR(steps_.decode(body, begin, end, out));
+    return for_blocks(begin, end, [&](uint32_t b, uint32_t, uint32_t n) {
+      add_up(width, load_int(type(), firsts.as<uint8_t>(), b - block), n,
+             out.data + uint64_t{b - block} * kBlockValues * width);
+      return Status::ok();
+    });
   }
 
   Child firsts_;

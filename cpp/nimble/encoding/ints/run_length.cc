@@ -7,6 +7,7 @@
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/dictionary.h"
+#include "nimble/memory/scratch.h"
 
 namespace nimble {
 
@@ -127,6 +128,10 @@ namespace {
 
 // --------------------------------------------------------------------- decode
 
+// Up to so many rows of a block are searched for one by one; for more, all ends
+// of the block's runs are decoded.
+constexpr size_t kSearchedRows = 2;
+
 // Appends n copies of a string.
 void append_copies(const uint8_t* data, uint64_t size, uint32_t n,
                    BytesSink* sink) {
@@ -203,21 +208,22 @@ class RunWriter {
     sink_ = BytesSink{};
     sink_.wide = true;
     to.bytes = &sink_;
-    data_.resize(type_.kind == ValueKind::kBool
-                     ? kBlockValues / 8
-                     : uint64_t{end - begin} * type_.width);
-    to.data = data_.data();
+    data_->resize(type_.kind == ValueKind::kBool
+                      ? kBlockValues / 8
+                      : uint64_t{end - begin} * type_.width);
+    to.data = data_->data();
     return values.decode(body, begin, end, to);
   }
   // Value i of the loaded ones, n times, for rows from `row` of the output.
   void repeat(uint32_t i, uint32_t n, uint64_t row) {
+    const uint8_t* const values = data_->data();
     if (type_.kind == ValueKind::kBytes) {
       append_copies(sink_.data.data() + sink_.begin_of(i),
                     sink_.end_of(i) - sink_.begin_of(i), n, out_.bytes);
     } else if (type_.kind == ValueKind::kBool) {
-      fill_bits(out_.data, out_.bit_offset + row, n, get_bit(data_.data(), i));
+      fill_bits(out_.data, out_.bit_offset + row, n, get_bit(values, i));
     } else {
-      fill_value(data_.data() + uint64_t{i} * type_.width, type_.width, n,
+      fill_value(values + uint64_t{i} * type_.width, type_.width, n,
                  out_.data + row * type_.width);
     }
   }
@@ -225,7 +231,7 @@ class RunWriter {
  private:
   ValueType type_;
   Output out_;
-  AlignedBuffer data_;
+  ThreadScratch<AlignedBuffer, RunWriter> data_;
   BytesSink sink_;
 };
 
@@ -261,7 +267,7 @@ Status RunLengthDecoder::find_runs(const SegmentBody& body, uint32_t block,
                                    uint32_t* runs) const {
   const uint32_t first = first_runs_[block];
   const uint32_t limit = run_limit(block);
-  if (n <= kExtractRows) {
+  if (n <= kSearchedRows) {
     for (size_t i = 0; i < n; ++i) {
       NIMBLE_RETURN_IF_ERROR(packed_ends().search(
           ends_.body(body), first, limit, uint64_t{rows[i]} + 1, &runs[i]));

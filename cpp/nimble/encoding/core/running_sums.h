@@ -1,0 +1,19 @@
+// Running sums of differences, for encodings that keep these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nimble {
+
+// Up to so many rows of a block are summed up to one after the other; of more,
+// every row's sum is made.
+inline constexpr size_t kFewSums = 64;
+
+// Value rows[i] % kBlockValues of a block of unsigned words of `width` bytes,
+// to value i of `out`, rows ascending: `first` and all differences from the
+// second of the block's to the row's. Sums wrap.
+void running_sums_at(uint32_t width, uint64_t first, const uint8_t* differences,
+                     const uint32_t* rows, size_t n, uint8_t* out);
+
+}  // namespace nimble
