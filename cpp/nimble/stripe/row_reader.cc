@@ -487,9 +487,15 @@ Result<std::vector<uint8_t>> RowReader::take_wide(
 Status RowReader::take_placed(const PlacedRows& wanted,
                               std::span<const uint8_t> known_before,
                               uint32_t threads, Column* out) const {
+  const std::span<const uint64_t> places = wanted.places;
+  const std::vector<uint64_t>& rows = wanted.rows;
+  if (known_before.empty() && places.empty() && rows.size() > 1 &&
+      rows.back() - rows.front() == rows.size() - 1) {
+    const RowRange all{rows.front(), rows.back() + 1};
+    return read_ranges({&all, 1}, threads, out);
+  }
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> known,
                           take_wide(wanted, known_before, threads, out));
-  const std::span<const uint64_t> places = wanted.places;
   if (places.empty()) return read_ascending(wanted.rows, known, threads, out);
   Column read = make_output();
   NIMBLE_RETURN_IF_ERROR(read_ascending(wanted.rows, known, threads, &read));

@@ -75,11 +75,18 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
         const uint8_t* plain,
         first.decoder->view(first.body, first.row, first.row + 1));
     size_t n = 1;
-    if (plain != nullptr && first.decoder->size() - first.row >= v.size) {
+    const uint64_t left = (first.decoder->size() - first.row) / v.size;
+    if (plain != nullptr && left > 0) {
+      // Neighbours that stay neighbours are one copy.
+      while (i + n < order.size() && n < left &&
+             row_of[order[i + n]] == row + n && order[i + n] == order[i] + n) {
+        ++n;
+      }
       Output to;
       to.data = out + order[i] * v.bytes;
       const uint64_t begin = at.row() * v.size;
-      NIMBLE_RETURN_IF_ERROR(at.decode(v.values, begin, begin + v.size, to));
+      NIMBLE_RETURN_IF_ERROR(
+          at.decode(v.values, begin, begin + n * v.size, to));
     } else {
       // Decoders may write behind their values, where other rows' places are.
       const uint64_t most =

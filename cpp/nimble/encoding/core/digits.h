@@ -16,15 +16,13 @@ inline uint64_t decimal_digits(uint64_t v) {
   return (tens | (pairs - tens * 10) << 8) + 0x3030303030303030ull;
 }
 
-// The 8 * kWords lowest decimal digits of v at `out`.
-template <int kWords>
-inline void put_decimal(uint64_t v, uint8_t* out) {
-  constexpr uint64_t kBase = 100000000;
-  for (int w = kWords - 1; w > 0; --w) {
-    store(out + 8 * w, decimal_digits(v % kBase));
-    v /= kBase;
-  }
-  store(out, decimal_digits(v % kBase));
+// Four decimal digits of v < 10^4 in the same way: a loop of these is vector
+// code, where 64-bit products are not.
+inline uint32_t four_digits(uint32_t v) {
+  const uint32_t hundreds = (v * 10486) >> 20;
+  const uint32_t pairs = hundreds | (v - hundreds * 100) << 16;
+  const uint32_t tens = ((pairs * 103) >> 10) & 0x000f000fu;
+  return (tens | (pairs - tens * 10) << 8) + 0x30303030u;
 }
 
 // The eight lowest hexadecimal digits of v, the first in the lowest byte.

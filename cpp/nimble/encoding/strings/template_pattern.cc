@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/base/compiler.h"
 #include "nimble/encoding/core/digits.h"
 
 namespace nimble {
@@ -268,38 +269,65 @@ void TemplateFormatter::add_pieces(const TemplatePattern& pattern) {
   }
 }
 
+namespace {
+
+// Rows that are formatted together.
+constexpr size_t kRows = 32;
+
+// Eight decimal digits each of n numbers below 10^8.
+NIMBLE_CLONES void eight_digits(const uint32_t* numbers, size_t n,
+                                uint64_t* digits) {
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t high = numbers[i] / 10000;
+    const uint32_t low = numbers[i] - high * 10000;
+    digits[i] = four_digits(high) | uint64_t{four_digits(low)} << 32;
+  }
+}
+
+}  // namespace
+
+void TemplateFormatter::put_decimals(const Field& field, const uint64_t* values,
+                                     size_t n, uint8_t* to) const {
+  constexpr uint64_t kBase = 100000000;
+  uint64_t left[kRows];
+  std::copy(values, values + n, left);
+  for (uint32_t w = field.words; w-- > 0;) {
+    uint32_t numbers[kRows];
+    uint64_t digits[kRows];
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t rest = w > 0 ? left[i] / kBase : 0;
+      numbers[i] = static_cast<uint32_t>(left[i] - rest * kBase);
+      left[i] = rest;
+    }
+    eight_digits(numbers, n, digits);
+    for (size_t i = 0; i < n; ++i) {
+      store(to + i * row_digits_ + 8 * w, digits[i]);
+    }
+  }
+}
+
 bool TemplateFormatter::write_digits(const Field& field, const uint64_t* values,
                                      size_t n, uint8_t* digits) const {
-  uint64_t bad = 0;
+  bool bad = false;
+  for (size_t i = 0; i < n; ++i) bad |= values[i] > field.limit - 1;
+  if (bad) return false;
   uint8_t* to = digits + field.from;
-  const auto each = [&](auto&& put) {
-    for (size_t i = 0; i < n; ++i, to += row_digits_) {
-      bad |= static_cast<uint64_t>(values[i] > field.limit - 1);
-      put(values[i], to);
-    }
-  };
   if (field.limb.kind == DigitKind::kDecimal) {
-    if (field.words == 1) each(put_decimal<1>);
-    if (field.words == 2) each(put_decimal<2>);
-    if (field.words == 3) each(put_decimal<3>);
-    return bad == 0;
+    put_decimals(field, values, n, to);
+    return true;
   }
   const uint64_t letters = field.limb.kind == DigitKind::kHexLower ? 39 : 7;
-  if (field.words == 1) {
-    each([=](uint64_t v, uint8_t* p) { store(p, hex_digits(v, letters)); });
-  } else {
-    each([=](uint64_t v, uint8_t* p) {
-      store(p, hex_digits(v >> 32, letters));
-      store(p + 8, hex_digits(v, letters));
-    });
+  for (size_t i = 0; i < n; ++i, to += row_digits_) {
+    const uint64_t v = values[i];
+    if (field.words == 2) store(to, hex_digits(v >> 32, letters));
+    store(to + 8 * (field.words - 1), hex_digits(v, letters));
   }
-  return bad == 0;
+  return true;
 }
 
 bool TemplateFormatter::format(const uint64_t* values, size_t stride, size_t n,
                                uint8_t* out) const {
   // Digits first, then the copies: they need not wait for each other's stores.
-  constexpr size_t kRows = 32;
   uint8_t digits[kRows * kMaxTemplateLength * 8 + 16];
   for (size_t row = 0; row < n; row += kRows) {
     const size_t rows = std::min(kRows, n - row);

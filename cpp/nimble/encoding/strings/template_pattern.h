@@ -72,6 +72,8 @@ class TemplateFormatter {
   };
 
   void add_pieces(const TemplatePattern& pattern);
+  void put_decimals(const Field& field, const uint64_t* values, size_t n,
+                    uint8_t* to) const;
   bool write_digits(const Field& field, const uint64_t* values, size_t n,
                     uint8_t* digits) const;
 
