@@ -132,6 +132,9 @@ function(nimble_unity target)
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON
                                              UNITY_BUILD_MODE GROUP)
+  # a name of one file is nothing to a local one of another
+  target_compile_options(${target} PRIVATE
+    $<IF:$<COMPILE_LANG_AND_ID:CXX,GNU>,-Wshadow=local,-Wno-shadow>)
 endfunction()
 
 # Test code is compiled more often than it is run.
