@@ -193,3 +193,27 @@ def test_no_name_is_defined_twice(lake: nb.Catalog) -> None:
     assert names == ["decimal_9_2", "decimal_9_2_2"]
     (task,) = table._metadata.ice.scan().plan_files()
     assert list(task.file.partition) == [Decimal("1.00"), Decimal("2.00")]
+
+
+def test_partition_fields_are_found_by_their_ids(lake: nb.Catalog) -> None:
+    table, path = _partitioned(lake)
+    header, schema, records = _stored_schema(path)
+    fields = _partition_fields(schema)
+    fields.reverse()
+    values = [b"\x02" + value.to_bytes(4, "big") for value in (100, 200)]
+    assert records.count(b"".join(values)) == 1
+    records = records.replace(b"".join(values), b"".join(reversed(values)))
+    path.write_bytes(container(json.dumps(schema), header, [records]))
+    plan.clear_caches()
+    again = lake.table("n.t")
+    assert again.to_table(filter="a = 1")["v"].to_pylist() == [1]
+    assert again.to_table(filter="a = 2")["v"].to_pylist() == []
+    (member,) = again.current.members
+    assert member.file.partition == (Decimal("1.00"), Decimal("2.00"))
+    again.rewrite_manifests()
+    assert lake.table("n.t").to_table(filter="b = 2")["v"].to_pylist() == [1]
+    fields[0]["field-id"] = 77
+    path.write_bytes(container(json.dumps(schema), header, [records]))
+    plan.clear_caches()
+    with pytest.raises(CorruptFileError, match="avro"):
+        table.to_table(filter="a = 1")

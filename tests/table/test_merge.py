@@ -76,6 +76,31 @@ def test_the_first_clause_that_applies_wins(
     assert [table.get(k) is not None for k in (1, 3, 20)] == [False, True, True]
 
 
+@pytest.mark.parametrize("spilled", [False, True])
+def test_conditions_read_columns_of_any_text(
+    lake: nb.Catalog, spilled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if spilled:
+        monkeypatch.setattr("nimblepy.table.changing.keyed_rows.MEMORY_BYTES", 1)
+    codes = pa.array([0, 1, 2, 1], pa.uint8())
+    for op in (
+        pa.DictionaryArray.from_arrays(codes, pa.array(["d", "u", "i"])),
+        pa.DictionaryArray.from_arrays(codes, pa.array(["d", "u", "i"], pa.large_string())),
+        pa.array(["d", "u", "i", "u"], pa.string_view()),
+    ):
+        table = stock(lake)
+        table.merge(pa.table({"op": op, "id": [1, 2, 20, 21], "n": [5, 6, 7, 8]})).when_matched(
+            delete=True, condition="source.op = 'd'"
+        ).when_matched(update=["n"], condition="source.op = 'u'").when_not_matched(
+            insert=["id", "n"], condition="source.op = 'i'"
+        ).execute()
+        assert contents(table) == {k: v for k, v in OLD.items() if k != 1} | {
+            2: (6, "old", 0),
+            20: (7, None, None),
+        }
+        lake.drop_table("a.b")
+
+
 def test_rows_that_the_source_does_not_have(lake: nb.Catalog) -> None:
     table = stock(lake)
     source = pa.table({"id": [1, 2, 30], "n": [1, 2, 3]})

@@ -1242,7 +1242,7 @@ def _history_row(snapshot: Snapshot) -> dict[str, Any]:
     summary = snapshot.summary
 
     def number(*names: str) -> int | None:
-        found = [int(summary[name]) for name in names if summary.get(name, "").isdigit()]
+        found = [count for name in names if (count := snapshot.figure(name)) is not None]
         return sum(found) if found else None
 
     return {

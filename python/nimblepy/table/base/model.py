@@ -145,6 +145,10 @@ class Manifest:
     raw: Any
 
 
+# Of a number that 64 bits hold, with its sign.
+_MOST_DIGITS = 19
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One committed state of a table.
@@ -162,6 +166,11 @@ class Snapshot:
     summary: Mapping[str, str]
     schema_id: int | None
     manifest_list: str
+
+    def figure(self, name: str) -> int | None:
+        """A number of the summary; ``None``: it does not have it, or what it has is none."""
+        text = self.summary.get(name, "")
+        return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
 
 
 @dataclass(frozen=True, slots=True)

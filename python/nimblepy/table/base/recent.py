@@ -36,3 +36,8 @@ class Recent(Generic[T]):
             self._values.move_to_end(key)
             while len(self._values) > self._most:
                 self._values.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forgets all of them."""
+        with self._lock:
+            self._values.clear()

@@ -236,4 +236,6 @@ def _plain(field: pa.Field) -> pa.Field:
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     return pa.field(field.name, kind)

@@ -442,9 +442,10 @@ class SnapshotCommit:
         partitions = {(file.spec_id, file.partition) for file in (*added, *removed)}
         made["changed-partition-count"] = str(len(partitions))
         for name, (more, less) in _TOTALS.items():
-            if parent is None or name in before:
-                total = int(before.get(name, 0)) + counts[more] - counts[less]
-                made[name] = str(max(total, 0))
+            # Where another writer has not counted, or said no number, it is not known any more.
+            total = 0 if parent is None else parent.figure(name)
+            if total is not None:
+                made[name] = str(max(total + counts[more] - counts[less], 0))
         if PLAN_INDEX in before:
             made[PLAN_INDEX] = before[PLAN_INDEX]
         made.update({k: v for k, v in before.items() if k.startswith(BATCH_PREFIX)})

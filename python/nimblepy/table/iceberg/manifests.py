@@ -21,6 +21,7 @@ from nimblepy.table.iceberg.avro import (
     Source,
     fields_by_id,
     reader_of,
+    without_null,
 )
 from nimblepy.table.iceberg.maps import Maps, MapsReader, skipper_of
 from nimblepy.table.iceberg.pruning import Counts, End, comparable, partition_array
@@ -230,12 +231,16 @@ def manifest_files(
     *,
     path: str,
     spec_id: int,
+    partition: Sequence[int],
+    deletes: bool,
     sequence: int | None,
     raw: list[RawEntry] | None = None,
 ) -> ManifestFiles:
     """Decodes a manifest.
 
     Args:
+        partition: field ids of the partition spec.
+        deletes: whether it lists delete files, and not files with rows.
         sequence: of the manifest, which files that it has added inherit.
         raw: gets the live entries, in the order of the files.
 
@@ -246,7 +251,10 @@ def manifest_files(
     """
     try:
         source = Source(container.records, decoder)
-        return _decoded(container, source, path, spec_id, sequence or 0, raw)
+        found, columns, metrics = _decoded(container, source, sequence or 0, raw)
+        _check_contents(columns, deletes)
+        _by_spec(columns, container.schema, partition)
+        return ManifestFiles(path, spec_id, found, columns, metrics)
     except BAD_BYTES as error:
         raise CorruptFileError(f"{path}: not a manifest: {error!r}") from error
 
@@ -254,11 +262,10 @@ def manifest_files(
 def _decoded(
     container: Container,
     source: Source,
-    path: str,
-    spec_id: int,
     inherited: int,
     raw: list[RawEntry] | None,
-) -> ManifestFiles:
+) -> tuple[Numbers, dict[int, list[Any]], dict[str, Maps]]:
+    """Sequence numbers, and what ``ManifestFiles`` is made of."""
     fields = fields_by_id(container.schema)
     place = next((i for i, (number, _) in enumerate(fields) if number == _DATA_FILE), None)
     if place is None:
@@ -308,7 +315,22 @@ def _decoded(
         columns = {number: list(compress(values, live)) for number, values in columns.items()}
         metrics = {what: item.filter(np.array(live)) for what, item in metrics.items()}
         order = order[live]
-    return ManifestFiles(path, spec_id, order, columns, metrics)
+    return order, columns, metrics
+
+
+def _check_contents(columns: dict[int, list[Any]], deletes: bool) -> None:
+    wrong = set(columns.get(_CONTENT, ())) - ({1, 2} if deletes else {0})
+    if wrong:
+        raise ValueError(f"content {wrong} in a manifest of {'deletes' if deletes else 'data'}")
+
+
+def _by_spec(columns: dict[int, list[Any]], schema: Any, partition: Sequence[int]) -> None:
+    """Puts the values of partition fields, which a file has in any order, in that of a spec."""
+    record = without_null(dict(fields_by_id(dict(fields_by_id(schema))[_DATA_FILE]))[_PARTITION])
+    places = {number: i for i, (number, _) in enumerate(fields_by_id(record))}
+    order = [places[number] for number in partition]
+    if order != list(range(len(places))):
+        columns[_PARTITION] = [tuple(values[i] for i in order) for values in columns[_PARTITION]]
 
 
 class Selection:

@@ -465,15 +465,13 @@ class Metadata:
         self, manifest: Manifest, data: bytes, raw: list[RawEntry] | None
     ) -> tuple[ManifestFiles, Any]:
         container = read_container(data, new_decoder, manifest.path)
-        with decoding(manifest.path, "manifest"):
-            fields = dict(fields_by_id(dict(fields_by_id(container.schema))[2]))[102]["fields"]
-            if len(fields) != len(self.ice_spec(manifest.spec_id).fields):
-                raise ValueError(f"{len(fields)} partition fields, of spec {manifest.spec_id}")
         files = manifest_files(
             container,
             new_decoder,
             path=manifest.path,
             spec_id=manifest.spec_id,
+            partition=[item.field_id for item in self.ice_spec(manifest.spec_id).fields],
+            deletes=manifest.deletes,
             sequence=manifest.raw.sequence_number,
             raw=raw,
         )
@@ -530,8 +528,7 @@ kept_lists: Recent[list[Manifest]] = Recent(KEPT_METADATA)
 
 def forget_lists() -> None:
     """Forgets lists of manifests, so that they are read again."""
-    global kept_lists
-    kept_lists = Recent(KEPT_METADATA)
+    kept_lists.clear()
 
 
 def plain_manifest(item: ManifestFile) -> Manifest:
@@ -671,6 +668,8 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
         made.status = ManifestEntryStatus(made.status)
         file = IceDataFile(*described(fields.of(record, 2)))
         file[0] = DataFileContent(file.content)
+        if (file.content == DataFileContent.DATA) != (manifest.content == ManifestContent.DATA):
+            raise ValueError(f"content {file.content} in a manifest of {manifest.content}")
         file[2] = FileFormat(file.file_format)
         values = described.of(fields.of(record, 2), 102)
         file[3] = Record(*(partition.of(values, item.field_id) for item in spec.fields))

@@ -113,21 +113,26 @@ def check_readable(file: DataFile, table: str) -> None:
 
 def _read(file: DataFile) -> dict[str, RowNumbers]:
     path = readable_path(file.path)
-    if file.format == "NIMBLEPY":
-        with open_file(path) as opened:
-            table = opened.to_table(["file_path", "pos"])
-    else:
-        with ParquetRows(path) as rows:
-            table = rows.to_table(["file_path", "pos"])
+    with open_file(path) if file.format == "NIMBLEPY" else ParquetRows(path) as rows:
+        kinds = {field.name: field.type for field in rows.schema}
+        if "file_path" not in kinds or not pa.types.is_integer(kinds.get("pos", pa.null())):
+            raise CorruptFileError(
+                f"{path}: a delete file without file_path, or without numbers pos"
+            )
+        table = rows.to_table(["file_path", "pos"])
     if table.num_rows != file.rows:
         raise CorruptFileError(
             f"{path}: {table.num_rows} deletes, the table's metadata says {file.rows}"
         )
-    names = _with_codes(table.column("file_path"))
-    if names.null_count or table.column("pos").null_count:
+    try:
+        names = _with_codes(table.column("file_path"))
+        numbers = table.column("pos").cast(pa.int64())
+    except pa.ArrowException as error:
+        raise CorruptFileError(f"{path}: not a file of position deletes: {error}") from error
+    if names.null_count or numbers.null_count:
         raise CorruptFileError(f"{path}: a delete without a path or a position")
     codes = names.indices.to_numpy().astype(np.int64)  # differences of unsigned ones wrap around
-    rows_of = table.column("pos").cast(pa.int64()).to_numpy()
+    rows_of = numbers.to_numpy()
     if len(rows_of) and int(rows_of.min()) < 0:
         raise CorruptFileError(f"{path}: position {int(rows_of.min())}, which is below 0")
     files_apart, rows_apart = np.diff(codes), np.diff(rows_of)

@@ -48,8 +48,7 @@ class WantedChanges:
         file = MetadataFile(self.metadata.metadata_file, self.metadata.io_properties)
         found = []
         for snapshot in self.snapshots:
-            added = snapshot.summary.get("added-data-files", "0")
-            many = int(added) // _FILES_OF_SHARE if added.isdigit() else 1
+            many = (snapshot.figure("added-data-files") or 0) // _FILES_OF_SHARE
             count = min(max(many, 1), _MOST_SHARES)
             for i in range(count):
                 share = (snapshot.id, (i, count))

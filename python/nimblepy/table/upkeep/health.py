@@ -356,9 +356,9 @@ def _analysis(metadata: ice.Metadata, known: Iterable[Distinct], rows: int) -> s
     """Where the table was analyzed, and is no longer what it was then."""
     then = [metadata.snapshot(number) for number in {item.snapshot for item in known}]
     counts = [
-        int(snapshot.summary["total-records"])
+        count
         for snapshot in then
-        if snapshot is not None and snapshot.summary.get("total-records", "").isdecimal()
+        if snapshot is not None and (count := snapshot.figure("total-records")) is not None
     ]
     changed = max((abs(rows - count) for count in counts), default=0)
     if changed <= _MOST_CHANGED * rows:

@@ -231,5 +231,4 @@ def rewriting_target(metadata: ice.Metadata) -> Target:
 def _rows_before(metadata: ice.Metadata) -> int:
     """Rows of the newest snapshot, as far as it says."""
     head = metadata.head()
-    said = "" if head is None else head.summary.get("total-records", "")
-    return int(said) if said.isdigit() else 0
+    return 0 if head is None else head.figure("total-records") or 0
