@@ -16,6 +16,7 @@ import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -106,8 +107,20 @@ def _counts(value: int) -> bytes:
 
 
 def _bounds(values: list[bytes]) -> bytes:
-    items = [encoded_long(i) + encoded_bytes(value) for i, value in enumerate(values, 1)]
-    return b"\x02" + encoded_long(len(values)) + b"".join(items) + b"\x00"
+    parts = [_bounds_head(len(values))]
+    for i, value in enumerate(values, 1):
+        parts += (_bound_head(i, len(value)), value)
+    return b"".join([*parts, b"\x00"])
+
+
+@cache
+def _bounds_head(count: int) -> bytes:
+    return b"\x02" + encoded_long(count)
+
+
+@cache
+def _bound_head(number: int, size: int) -> bytes:
+    return encoded_long(number) + encoded_long(size)
 
 
 _STATISTICS = (
