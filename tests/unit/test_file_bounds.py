@@ -24,7 +24,7 @@ def _encoded(pairs: list[tuple[int, ...]]) -> EncodedKeys:
     st.lists(st.tuples(_PAIR, _PAIR), min_size=1, max_size=40),
     st.lists(_PAIR, min_size=1, max_size=5),
     st.integers(1, 2),
-    st.sampled_from([1, 3, 8, 256]),
+    st.sampled_from([1, 3, 8, 1024]),
 )
 def test_candidates(
     ends: list[tuple[tuple[int, int], tuple[int, int]]],

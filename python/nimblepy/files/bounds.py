@@ -17,7 +17,7 @@ from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import successor
 
 # Files of which only the last key of all is kept: a running maximum of a million keys takes long.
-_BLOCK = 256
+_BLOCK = 1024
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
