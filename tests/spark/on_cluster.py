@@ -14,6 +14,7 @@ import pyarrow as pa
 import nimblepy as nb
 import nimblepy.spark as ns
 from conftest import builder
+from nimblepy.spark import table_merge, table_upkeep
 
 
 def session(kind: str) -> Any:
@@ -46,8 +47,26 @@ def main(kind: str, folder: str) -> None:
     ns.write(probe, os.path.join(folder, "out"), cluster_by="k")
     assert nb.open_dataset(os.path.join(folder, "out")).num_rows == 5
     assert ns.scan(spark, os.path.join(folder, "out"), keys=[3]).count() == 1
+    change_table(spark, os.path.join(folder, "lake"))
     spark.stop()
     print("all is well")
+
+
+def change_table(spark: Any, folder: str) -> None:
+    """Everything that changes a table, in tasks however little there is to do."""
+    table_merge.ALONE_BYTES = table_upkeep.ALONE_BYTES = 0
+    lake = nb.connect(folder)
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64(), "v": pa.int64()}), primary_key="k")
+    some = spark.range(0, 40, 1, 2).selectExpr("id AS k", "id AS v")
+    ns.write(some, table, mode="append")
+    first = table.snapshot
+    ns.write(some.selectExpr("k + 30 AS k", "-v AS v"), table, mode="upsert")
+    merge = ns.merge(some.selectExpr("k + 65 AS k", "v"), table)
+    merge.when_matched(delete=True).when_not_matched().execute()
+    assert ns.changes(spark, table, first).count() == 20 + 30 + 5 + 35
+    assert ns.analyze(spark, table, ["k"]).distinct == {"k": table.num_rows}
+    assert ns.compact(spark, table, where_needed=False).files_added
+    assert sorted(table.to_table()["k"].to_pylist()) == [*range(65), *range(70, 105)]
 
 
 if __name__ == "__main__":

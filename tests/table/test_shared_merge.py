@@ -180,7 +180,7 @@ def test_only_parts_that_another_commit_touched_are_worked_on_again(lake: nb.Cat
     assert orphans(table) == 0
 
 
-@pytest.mark.parametrize("what", ["elsewhere", "delete", "compact", "rollback", "rename"])
+@pytest.mark.parametrize("what", ["elsewhere", "delete", "compact", "rollback", "rename", "change"])
 def test_commits_that_come_first(lake: nb.Catalog, what: str) -> None:
     table = stock(lake, "a.b")
     beside = lake.table("a.b")
@@ -192,12 +192,19 @@ def test_commits_that_come_first(lake: nb.Catalog, what: str) -> None:
             a.rename_column("g", "h")
         beside.append(pa.table({"k": [200], "v": [1], "h": [1]}))
 
+    def change() -> None:
+        rename()
+        beside.upsert(pa.table({"k": [3], "v": [1000], "h": [5]}))
+        with beside.alter() as a:
+            a.partition_by("bucket(2, k)")
+
     others: dict[str, Any] = {
         "elsewhere": lambda: beside.append(pa.table({"k": [200], "v": [1], "g": [1]})),
         "delete": lambda: beside.delete("k = 3"),
         "compact": lambda: beside.compact(where_needed=False),
         "rollback": lambda: beside.rollback(first),
         "rename": rename,
+        "change": change,
     }
     merge, done = shared(table, DATA, cuts=[20, 40, 60], between=[others[what]])
     upsert(merge).execute()
@@ -205,7 +212,7 @@ def test_commits_that_come_first(lake: nb.Catalog, what: str) -> None:
     assert worked == {"elsewhere": [4], "rename": [4], "compact": [4, 2]}.get(what, [4, 1]), worked
     found = {k: table.get(k)["v"] for k in (3, 25, 45, 99)}
     wanted = {3: 31, 25: 252, 45: 3, 99: 4}
-    wanted |= {"delete": {3: 1}, "rollback": {45: 453}}.get(what, {})
+    wanted |= {"delete": {3: 1}, "rollback": {45: 453}, "change": {3: 1001}}.get(what, {})
     assert found == wanted
     assert orphans(table) == 0
 
