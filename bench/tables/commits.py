@@ -84,9 +84,7 @@ def appends(folder: Path, asked: argparse.Namespace) -> None:
 
 def upserts(folder: Path, asked: argparse.Namespace) -> None:
     lake = nb.connect(folder)
-    table = lake.create_table(
-        "bench.tables.upserts", batch(np.arange(0), 0).schema, primary_key="key"
-    )
+    table = lake.create_table("bench.upserts", batch(np.arange(0), 0).schema, primary_key="key")
     table.append(batch(np.arange(asked.base, dtype=np.int64) * 2, 0))
     ends = 2 * max(asked.base, asked.commits * asked.rows)  # new keys for every commit
     last = np.full(ends, -1, dtype=np.int64)  # the commit of each key

@@ -132,7 +132,7 @@ def upserts(rows: int, files: int, times: int, apart: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         lake = nb.connect(f"{folder}/lake")
         after = table_of(lake, "upserts", parts(rows, files, apart))
-        before = lake.table("bench.tables.upserts")  # stays at its snapshot
+        before = lake.table("bench.upserts")  # stays at its snapshot
         rng = np.random.default_rng(4)
         for _ in range(10):
             keys = 2 * rng.permutation(rows)[:BATCH]

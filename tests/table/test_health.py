@@ -214,6 +214,22 @@ def test_commits_keep_young_snapshots_up_to_a_number(
     assert table.snapshots().num_rows == 3
 
 
+def test_links_that_lead_nowhere_are_listed(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"n": [1]}))
+    folder = Path(table.current.members[0].file.path.removeprefix("file://")).parent
+    links = {str(folder / "loop"): "loop", str(folder / "dangling"): "/nonexistent"}
+    for path, target in links.items():
+        os.symlink(target, path)
+    known = {row["path"]: row for row in table.census().to_pylist()}
+    for path, target in links.items():
+        assert (known[path]["reachable"], known[path]["bytes"]) == (False, len(target))
+    orphan = folder / "orphan"
+    orphan.write_bytes(b"")
+    assert table.remove_orphans(older_than=datetime.timedelta(0)).files == (str(orphan),)
+    assert all(map(os.path.islink, links))  # as all links are left
+    assert table.to_table().num_rows == 1
+
+
 def test_expiry_beside_writers(lake: nb.Catalog) -> None:
     table = _table(lake, 6)
     failures: list[BaseException] = []

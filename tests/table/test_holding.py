@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,29 @@ def test_how_many_keys_each_file_can_hold(lake: nb.Catalog) -> None:
     ]
     assert table.files_for_keys([]).num_rows == 0
     assert lake.create_table("a.c", table.schema).files_for_keys([1], on="n").num_rows == 0
+
+
+def test_keys_are_those_that_get_takes(lake: nb.Catalog) -> None:
+    ids = [uuid.UUID(int=i << 100 | 7) for i in range(4)]
+    kind = pa.binary(16)
+    rows = pa.table({"u": pa.array([item.bytes for item in ids], kind), "n": range(4)})
+    table = lake.create_table("a.b", rows.schema, cluster_by="u")
+    for i in range(4):
+        table.append(rows.slice(i, 1))
+    one, two = ids[1], ids[2]
+    for keys in (
+        [one, two],
+        [str(one), two.bytes],
+        [str(one).upper(), str(two)],
+        pa.array([str(one), str(two)]),
+        pa.chunked_array([[one.bytes], [two.bytes]], kind),
+    ):
+        assert table.files_for_keys(keys)["keys"].to_pylist() == [1, 1]
+    assert table.files_for_keys([1, 2.0, 1 << 70], on="n")["keys"].to_pylist() == [1, 1]
+    assert table.files_for_keys(pa.array([3, 9], pa.uint64()), on="n").num_rows == 1
+    for wrong in (["x"], [str(one)[:-1]], [2.5]):
+        with pytest.raises(InvalidArgumentError):
+            table.files_for_keys(wrong)
 
 
 @pytest.mark.parametrize(

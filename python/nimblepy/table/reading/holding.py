@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
-from nimblepy.schema.names import ColumnName
+from nimblepy.schema.key_values import exact_keys
+from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Manifest
 from nimblepy.table.iceberg.manifests import FileColumns
@@ -57,15 +58,12 @@ def keys_of(keys: Any, column: ColumnName, schema: pa.Schema) -> KeysOf:
     found = resolve_column(schema, column)
     if pa.types.is_nested(found.type):
         raise InvalidArgumentError(f"files_for_keys: {column!r} is {found.type}, not one value")
-    try:
-        given = pa.chunked_array(keys) if isinstance(keys, pa.ChunkedArray) else pa.array(keys)
-        values = given.cast(found.type) if len(given) else pa.array([], found.type)
-    except (pa.ArrowException, TypeError) as error:
-        raise InvalidArgumentError(f"files_for_keys: keys of {column!r}: {error}") from error
+    values, beyond = exact_keys(output_name(column), found.type, keys)
+    if beyond is not None:  # what the type does not have is in no file
+        values = values.filter(pa.array(~beyond))
     if values.null_count:
         raise InvalidArgumentError(f"files_for_keys: {values.null_count} keys are null")
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return KeysOf(field_id_at(schema, found.path), found.type, pc.unique(whole))
+    return KeysOf(field_id_at(schema, found.path), found.type, pc.unique(values))
 
 
 def holding(parts: Iterable[FileColumns], keys: KeysOf) -> Iterator[pa.Table]:

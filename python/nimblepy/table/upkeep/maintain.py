@@ -282,7 +282,21 @@ def _raise_first(errors: Sequence[OSError], count: int) -> None:
 
 
 def _changed_ms(path: str) -> float:
-    return os.stat(path).st_mtime * 1000
+    return _facts(path).st_mtime * 1000
+
+
+def _facts(path: str) -> os.stat_result:
+    """Of a file; of a symbolic link that leads nowhere, or to itself, those of the link.
+
+    Raises:
+        FileNotFoundError: there is neither.
+    """
+    try:
+        return os.stat(path)
+    except OSError:
+        if not os.path.islink(path):
+            raise
+        return os.lstat(path)
 
 
 def _remove(path: str, limit_ms: int | None) -> bool | OSError:
@@ -305,7 +319,7 @@ def _remove(path: str, limit_ms: int | None) -> bool | OSError:
 def _size(path: str) -> int | None:
     place = locate(readable_path(path))
     try:
-        return os.stat(place.path).st_size if place.is_local else None
+        return _facts(place.path).st_size if place.is_local else None
     except FileNotFoundError:
         return None
 
@@ -448,7 +462,7 @@ def _files_below(location: str) -> list[tuple[str, int, float]]:
         for name in names:
             path = os.path.join(os.path.abspath(folder), name)
             try:
-                facts = os.stat(path)
+                facts = _facts(path)
             except FileNotFoundError:
                 continue
             found.append((path, facts.st_size, facts.st_mtime))
