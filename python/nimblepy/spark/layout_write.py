@@ -4,7 +4,8 @@ Of an OTree or a Z-order a first job samples the columns of the layout and the d
 cubes; a shuffle brings the rows of a part of the curve together, and tasks write their cubes. Where
 a row goes depends on its values alone, and its weight is drawn where it is written: so a task that
 runs again loses and repeats nothing, whatever order its rows come in. What tasks have of the cubes
-that lie in several parts, those near the root, a last small job puts together.
+that lie in several parts, those near the root, is put together in the end: by the driver where
+it is little.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nimblepy.schema.names import Path
 from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import own_errors
 from nimblepy.spark.shipping import array_udf, iterator_function, run_numbered
+from nimblepy.spark.table_upkeep import ALONE_BYTES
 
 if TYPE_CHECKING:
     from nimblepy.table.base.model import DataFile
@@ -91,18 +93,25 @@ def _sampled(
 def whole_cubes(spark: Any, files: list[DataFile], target: Target) -> list[DataFile]:
     """These files, with one in place of those that have a part of the same cube."""
     from nimblepy.table.reading.shipped import files_as_text, files_of_text
+    from nimblepy.table.writing.pieces import join_pieces
     from nimblepy.table.writing.write import discard
 
     groups = [] if target.planned is None else target.planned.pieces(files)
     if not groups:
         return files
-    texts = [files_as_text(group) for group in groups]
+    alone = sum(file.bytes for group in groups for file in group) <= ALONE_BYTES
+    joined: list[DataFile] = []
     try:
-        made = run_numbered(spark, "joined_pieces", _JOINED, len(texts), texts, target)
+        if alone:
+            for group in groups:
+                joined += join_pieces(group, target)
+        else:
+            texts = [files_as_text(group) for group in groups]
+            made = run_numbered(spark, "joined_pieces", _JOINED, len(texts), texts, target)
+            joined = [file for text in made["files"].to_pylist() for file in files_of_text(text)]
     except BaseException:
-        discard(files)
+        discard([*files, *joined])
         raise
     pieces = {file.path: file for group in groups for file in group}
     discard(list(pieces.values()))
-    joined = [file for text in made["files"].to_pylist() for file in files_of_text(text)]
     return [*(file for file in files if file.path not in pieces), *joined]
