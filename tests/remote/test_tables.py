@@ -22,6 +22,7 @@ pytest.importorskip("pyiceberg")
 import nimblepy as nb
 from nimblepy.io.location import locate
 from nimblepy.table.reading.plan import clear_caches
+from nimblepy.table.upkeep import maintain
 
 MANIFESTS = 10
 
@@ -68,8 +69,10 @@ def test_a_table_in_a_store(connected: Callable[[], nb.Catalog]) -> None:
     table.delete("id < 3")
     with table.alter() as a:
         a.rename_column("s", "text")
+    assert table.analyze(["id"]).distinct == {"id": 102}
     table.rewrite_manifests()
     table.expire(keep=1)
+    assert connected().table("a.b").health().distinct == {"id": 102}
     other = connected().table("a.b")
     assert other.num_rows == 102
     assert other.to_table(["id"], filter="id < 5").column("id").to_pylist() == [3, 4]
@@ -88,6 +91,28 @@ def test_a_table_in_a_store(connected: Callable[[], nb.Catalog]) -> None:
     assert connected().tables() == []
     with pytest.raises(FileNotFoundError):
         other.to_table(filter="id = 50")
+
+
+def test_an_expiry_in_a_store_is_resumed(
+    connected: Callable[[], nb.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = written(connected(), 3, primary_key="id")
+    table.overwrite(rows(0, 5))
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(maintain, "_removed", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        table.expire(keep=1)
+    monkeypatch.undo()
+    again = connected().table("a.b")
+    assert not all(again.census()["reachable"].to_pylist())
+    done = again.expire(keep=1)
+    assert done.files
+    assert done.snapshots == ()
+    assert all(again.census()["reachable"].to_pylist())
+    assert again.num_rows == 5
 
 
 @pytest.mark.parametrize("count", [100, 150_000])

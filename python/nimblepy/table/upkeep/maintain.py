@@ -156,13 +156,15 @@ def _removed_of_lists(metadata: ice.Metadata) -> Removal:
         named = _Named([(name, 0, 0.0) for name in files])
         named.learn(metadata)
         wanted = [name for name in files if not named.has(name)]
-        sizes = {name: found for name in wanted if (found := _size(name)) is not None}
+        # Of files in a store neither their sizes are known, nor which are gone already.
+        sizes = {name: _size(name) for name in wanted}
+        sizes = {name: n for name, n in sizes.items() if n is not None or is_uri(name)}
         # What was changed since may have become part of the table again.
         outcomes = _remove_all(wanted, int(changed * 1000))
         _raise_first([item for item in outcomes if isinstance(item, OSError)], len(wanted))
         gone = [name for name, done in zip(wanted, outcomes, strict=True) if done and name in sizes]
         names += gone
-        size += sum(sizes[name] for name in gone)
+        size += sum(sizes[name] or 0 for name in gone)
         remove_file(path)
     return Removal(files=tuple(names), bytes=size)
 
