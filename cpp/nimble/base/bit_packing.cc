@@ -5,7 +5,7 @@
 // vector code, and one branch a row is all that specialising would save.
 // Measured against kernels specialised for each width: 7 against 10 Gvalues/s
 // for 8-byte values, both above what memory takes, for 17 KB of code against
-// 500 KB (bench/micro/bit_packing_bench.cc).
+// 500 KB.
 
 namespace nimble {
 namespace {

@@ -79,7 +79,7 @@ from nimblepy.table.iceberg.avro import (
     fields_by_id,
     read_container,
     records_of,
-    whole_schema,
+    schema_of,
     without_null,
 )
 from nimblepy.table.iceberg.local_io import is_here
@@ -446,7 +446,7 @@ class Metadata:
         """
         raw: list[RawEntry] = []
         files, schema = self._decoded(manifest, self.read(manifest.path), raw)
-        if schema != whole_schema(json.loads(entry_schema(self, manifest.spec_id))):
+        if schema != schema_of(entry_schema(self, manifest.spec_id)):
             entries = self.entries(manifest)
             return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
         heads: dict[tuple[int | None, int, int], bytes] = {}
