@@ -57,6 +57,35 @@ def test_they_are_read_as_by_the_library(
                 assert one.data_file.spec_id == other.data_file.spec_id
 
 
+@pytest.mark.parametrize("make", [_history, lambda lake: random_table(lake, random.Random(3))])
+def test_what_a_commit_wrote_is_kept_as_it_would_be_read(
+    lake: nb.Catalog, make: Callable[[nb.Catalog], Table]
+) -> None:
+    metadata = make(lake)._metadata
+    head = metadata.head()
+    assert head is not None
+    manifests = [item for item in metadata.manifests(head) if item.files]
+    before = metadata.reads
+    kept = list(ice.decoded(metadata, manifests))
+    told = metadata.reads - before
+    plan.clear_caches()
+    read = list(ice.decoded(metadata, manifests))
+    assert told < metadata.reads - before - told
+    kinds, partitions = metadata.leaf_types(), metadata.partition_types()
+    for mine, other in zip(kept, read, strict=True):
+        assert mine.spec_id == other.spec_id
+        assert mine.sequences.tolist() == other.sequences.tolist()
+        for i in range(other.num_files):
+            one, two = mine.entry(i), other.entry(i)
+            assert one.file == two.file
+            assert (one.sequence, one.manifest) == (two.sequence, two.manifest)
+        for number, kind in kinds.items():
+            assert str(mine.bound("lower", number, kind)) == str(other.bound("lower", number, kind))
+            assert mine.counts("nulls", number) == other.counts("nulls", number)
+        for place, (_, kind) in enumerate(partitions[mine.spec_id]):
+            assert str(mine.partition(place, kind)) == str(other.partition(place, kind))
+
+
 def _local(location: str) -> Path:
     path = ice.local_path(location)
     assert path is not None

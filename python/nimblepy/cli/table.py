@@ -79,7 +79,7 @@ def print_files(text: str, output: OutputFormat) -> None:
             "format": member.file.format,
             "rows": member.file.rows,
             "bytes": member.file.bytes,
-            "deleted": 0 if (gone := member.deleted()) is None else len(gone),
+            "deleted": 0 if (gone := member.gone()) is None else len(gone),
             "partition": ", ".join(map(str, member.file.partition)),
         }
         for member in table.current.members

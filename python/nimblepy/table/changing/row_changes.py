@@ -306,11 +306,12 @@ def _same_rows(one: Groups, other: Groups) -> bool:
 
 def _useless_deletes(members: Sequence[Member], removed: set[str]) -> set[str]:
     """Delete files that name only files that are removed, as far as that is seen."""
+    if not removed:
+        return set()
     used: set[str] = set()
     useless: set[str] = set()
     for member in members:
-        paths = {file.path for file in member.deletes}
-        (useless if member.file.path in removed else used).update(paths)
+        (useless if member.file.path in removed else used).update(member.delete_paths)
     return useless - used
 
 

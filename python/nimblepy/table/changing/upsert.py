@@ -45,8 +45,10 @@ class Upsert(KeyedChange):
         found = self.match(rows)
         if self._refuses and found:
             self._refuse(rows, found)
-        probes = [numbers(some) for some in found.values()]
-        self._matched = len(np.unique(np.concatenate(probes))) if probes else 0
+        matched = np.zeros(self.source.num_rows, dtype=np.bool_)
+        for some in found.values():
+            matched[numbers(some)] = True
+        self._matched = int(np.count_nonzero(matched))
         return ascending(found)
 
     def count(self, gone: int) -> None:

@@ -39,6 +39,7 @@ from nimblepy.table.iceberg.commits import (
 )
 from nimblepy.table.iceberg.compatibility import self_test
 from nimblepy.table.iceberg.evolution import Evolution
+from nimblepy.table.iceberg.kept_manifests import decoded, forget_manifests, live_files
 from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.metadata import (
     MAIN,
@@ -46,7 +47,6 @@ from nimblepy.table.iceberg.metadata import (
     NAME_MAPPING,
     Metadata,
     check_name_mapping,
-    forget_lists,
 )
 from nimblepy.table.iceberg.pruner import Pruner
 from nimblepy.table.iceberg.schemas import bound_bytes, fresh, to_arrow, to_iceberg
@@ -80,14 +80,16 @@ __all__ = [
     "check_name_mapping",
     "create_namespace",
     "create_table",
+    "decoded",
     "distinct_values",
     "drop_namespace",
     "drop_table",
-    "forget_lists",
+    "forget_manifests",
     "fresh",
     "is_catalog",
     "list_namespaces",
     "list_tables",
+    "live_files",
     "load_table",
     "local_path",
     "metadata_at",

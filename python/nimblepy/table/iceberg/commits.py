@@ -57,8 +57,10 @@ from nimblepy.table.iceberg.avro import (
     container,
 )
 from nimblepy.table.iceberg.catalogs import NoSuchTable, SqliteCatalog, load_table
+from nimblepy.table.iceberg.kept_manifests import keep_manifest
 from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.manifest_forms import Records, ice_file
+from nimblepy.table.iceberg.manifests import new_files
 from nimblepy.table.iceberg.metadata import (
     MAIN,
     Metadata,
@@ -81,7 +83,8 @@ _DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
 _KEPT_RECORDS = 20_000
 
 
-# Manifests with as few files are written again as one, where files of them are removed.
+# Manifests with as few files are written again as one, where files of them are removed; and of
+# new ones what they say is kept.
 _SHORT_MANIFEST = 64
 
 
@@ -138,7 +141,8 @@ class SnapshotCommit:
         self._attempts = 0
         self._kept: list[str] = []  # metadata files of all attempts
         self._passing: list[str] = []  # those of the last one alone
-        self._written: dict[int, list[Manifest]] = {}
+        self._written: list[Manifest] = []
+        self._files: dict[str, list[DataFile]] = {}  # of the manifests of new files
         self._blob = ""
         self.doubtful = False
 
@@ -225,6 +229,10 @@ class SnapshotCommit:
                 self.doubtful = True
             raise
         kept_lists.put(path, numbered)
+        for item in numbered:
+            files = self._files.get(item.path, ())
+            if 0 < len(files) <= _SHORT_MANIFEST:
+                keep_manifest(new_files(files, item.spec_id, item.path, sequence))
         return done
 
     def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
@@ -283,10 +291,8 @@ class SnapshotCommit:
 
     def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
         """One manifest of new files for each spec and kind; those written before are kept."""
-        known = len(self._written.get(-1, ()))
-        done = self._written.setdefault(-1, [])
-        if known:
-            return done
+        if self._written:
+            return self._written
         groups: dict[tuple[bool, int], list[DataFile]] = {}
         for file in self.added:
             groups.setdefault((file.content != "data", file.spec_id), []).append(file)
@@ -301,14 +307,17 @@ class SnapshotCommit:
                 )
                 for file in files
             ]
-            done.append(self._manifest(metadata, deletes, spec_id, entries, self._kept))
-        return done
+            made = self._manifest(metadata, deletes, spec_id, entries, self._kept)
+            self._written.append(made)
+            self._files[made.path] = files
+        return self._written
 
     def added_again(self, metadata: Metadata) -> None:
         """The new files are others now: their manifests are written anew."""
         if not self.doubtful:
             self._forget(metadata.ice.io, self._kept)
         self._written.clear()
+        self._files.clear()
         self._blob = ""
 
     def _manifest(
@@ -411,10 +420,10 @@ class SnapshotCommit:
     def _cube_blobs(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
         """Names the blobs with the cubes of all files; that of the new ones is written once."""
         names = blob_names(metadata.ancestors(parent))
-        new = Blocks.merged([self.rebuilt, new_blocks(self.added)])
-        if len(new) and not self._blob:
+        added = new_blocks(self.added)
+        if (len(added) or len(self.rebuilt)) and not self._blob:
             self._blob = f"otree-{self.id}-{self._attempts}-new.puffin"
-            self._write_blob(metadata, self._blob, new, self._kept)
+            self._write_blob(metadata, self._blob, Blocks.merged([self.rebuilt, added]), self._kept)
         if len(names) >= MOST_BLOBS:
             found = metadata.cubes(parent)
             live = {

@@ -40,6 +40,8 @@ _ADDED, _DELETED = 1, 2
 # Snapshot that added it, its sequence number, that of the file, the description of the file.
 RawEntry: TypeAlias = tuple[int | None, int, int, bytes]
 _CONTENTS: tuple[Content, ...] = ("data", "position deletes", "equality deletes")
+# Descriptions of files that the columns of a manifest keep.
+_KEPT_ENTRIES = 64
 
 
 class FileColumns(ABC):
@@ -137,6 +139,7 @@ class ManifestFiles(FileColumns):
         self._codes = np.array(codes, dtype=np.int32)
         self._metrics = metrics
         self._bounds: dict[tuple[str, int, pa.DataType], pa.Array] = {}
+        self._entries: dict[int, Entry] = {}
         self.derived = {}
 
     @property
@@ -181,6 +184,14 @@ class ManifestFiles(FileColumns):
         return partition_array(values, kind).take(pa.array(self._codes))
 
     def entry(self, file: int) -> Entry:
+        known = self._entries.get(file)
+        if known is None:
+            known = self._entry(file)
+            if len(self._entries) < _KEPT_ENTRIES:
+                self._entries[file] = known
+        return known
+
+    def _entry(self, file: int) -> Entry:
         metrics: dict[str, Any] = {what: maps.of(file) for what, maps in self._metrics.items()}
         described = DataFile(
             path=self._paths[file].as_py(),
@@ -209,7 +220,13 @@ _NEVER = 1 << 62
 
 def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFiles:
     """Files with rows of one partition spec that no snapshot has yet, as columns."""
+    return new_files(files, spec_id, "", _NEVER)
+
+
+def new_files(files: Sequence[DataFile], spec_id: int, path: str, sequence: int) -> ManifestFiles:
+    """Files of one partition spec as the manifest at ``path`` describes them, which adds them."""
     columns: dict[int, list[Any]] = {
+        _CONTENT: [_CONTENTS.index(file.content) for file in files],
         _PATH: [file.path for file in files],
         _FORMAT: [file.format for file in files],
         _PARTITION: [file.partition for file in files],
@@ -217,12 +234,12 @@ def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFil
         _BYTES: [file.bytes for file in files],
         _SORT_ORDER: [file.sort_order_id for file in files],
     }
-    sequences = np.full(len(files), _NEVER, dtype=np.int64)
+    sequences = np.full(len(files), sequence, dtype=np.int64)
     metrics = {
         what: Maps.from_dicts([getattr(file.metrics, what) for file in files], kind)
         for what, kind in _KINDS.items()
     }
-    return ManifestFiles("", spec_id, sequences, columns, metrics)
+    return ManifestFiles(path, spec_id, sequences, columns, metrics)
 
 
 def manifest_files(

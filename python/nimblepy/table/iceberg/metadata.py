@@ -71,7 +71,7 @@ from nimblepy.table.base.model import (
     Reference,
     Snapshot,
 )
-from nimblepy.table.base.recent import Recent
+from nimblepy.table.base.recent import MadeOf, Recent
 from nimblepy.table.base.values import constant
 from nimblepy.table.iceberg.avro import (
     Source,
@@ -115,6 +115,10 @@ _LONGEST_WAIT = 0.2
 KEPT_METADATA = 16
 
 
+# Snapshots and schemas that are kept in memory as plain values.
+_KEPT_SNAPSHOTS, _KEPT_SCHEMAS = 2048, 256
+
+
 class Metadata:
     """One version of a table's metadata. Immutable.
 
@@ -126,7 +130,6 @@ class Metadata:
     def __init__(self, ice: IceTable) -> None:
         self.ice = ice
         self.reads = 1
-        self._schemas: dict[int, pa.Schema] = {}
 
     @property
     def name(self) -> tuple[str, ...]:
@@ -168,11 +171,7 @@ class Metadata:
 
     def schema(self, schema_id: int | None = None) -> pa.Schema:
         """The Arrow schema; ``None`` is the current one."""
-        wanted = self.schema_id if schema_id is None else schema_id
-        known = self._schemas.get(wanted)
-        if known is None:
-            known = self._schemas[wanted] = to_arrow(self.ice_schema(wanted))
-        return known
+        return _arrow_schema(self.ice_schema(schema_id))
 
     def ice_schema(self, schema_id: int | None) -> Schema:
         metadata = self.ice.metadata
@@ -287,12 +286,10 @@ class Metadata:
     @property
     def snapshots(self) -> list[Snapshot]:
         """All that were not expired, in the order of their commits."""
-        found = [_plain_snapshot(item) for item in self.ice.metadata.snapshots]
-        return sorted(found, key=lambda item: item.sequence)
+        return sorted(_snapshots(self.ice.metadata).values(), key=lambda item: item.sequence)
 
     def snapshot(self, number: int) -> Snapshot | None:
-        found = self.ice.metadata.snapshot_by_id(number)
-        return None if found is None else _plain_snapshot(found)
+        return _snapshots(self.ice.metadata).get(number)
 
     def named(self, given: int | str) -> Snapshot | None:
         """A snapshot by its id or its tag."""
@@ -316,8 +313,8 @@ class Metadata:
         }
 
     def head(self, branch: str = MAIN) -> Snapshot | None:
-        found = self.references.get(branch)
-        return None if found is None else self.snapshot(found.snapshot)
+        found = self.ice.metadata.refs.get(branch)
+        return None if found is None else self.snapshot(found.snapshot_id)
 
     def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:
         """The snapshot that ``main`` was at this time; ``None``: it had none yet, or that expired.
@@ -737,6 +734,15 @@ def _plain_snapshot(item: IceSnapshot) -> Snapshot:
         schema_id=item.schema_id,
         manifest_list=item.manifest_list,
     )
+
+
+# What later metadata shares with that of before is made once.
+_plain = MadeOf(_KEPT_SNAPSHOTS, _plain_snapshot)
+_arrow_schema = MadeOf(_KEPT_SCHEMAS, to_arrow)
+# Of the metadata of a table: its snapshots by number.
+_snapshots: MadeOf[dict[int, Snapshot]] = MadeOf(
+    KEPT_METADATA, lambda metadata: {item.snapshot_id: _plain(item) for item in metadata.snapshots}
+)
 
 
 def _plain_file(item: IceDataFile) -> DataFile:

@@ -10,7 +10,7 @@ import numpy as np
 from nimblepy import _core
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.reading.members import Member, Reading
+from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import Members, SnapshotPlan
 
 
@@ -53,7 +53,7 @@ class ChangedRows(FileSet):
 
 def with_rows(gone: _core.RowBitmap | None, rows: RowNumbers) -> _core.RowBitmap:
     """Deleted rows, and some more."""
-    return _core.RowBitmap(rows if gone is None else np.concatenate((gone.rows(), rows)))
+    return _core.RowBitmap(rows) if gone is None else gone.plus(rows)
 
 
 def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRows]:
@@ -68,7 +68,7 @@ def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRo
         other = new.get(path)
         if other is None:
             gone[path] = number, _live(before, number)
-        elif _deletes(before.members[number]) != _deletes(after.members[other]):
+        elif before.members[number].delete_paths != after.members[other].delete_paths:
             here, there = _live(before, number), _live(after, other)
             if (left := here.minus(there)).num_rows:
                 gone[path] = number, left
@@ -98,7 +98,3 @@ def _only(rows: FileSet, shown: Mapping[str, tuple[int, RowSet]]) -> ChangedRows
 def _live(rows: FileSet, number: int) -> RowSet:
     everything, gone = RowSet.of_range(0, rows.stored_rows(number)), rows.deleted(number)
     return everything if gone is None else everything.minus(gone)
-
-
-def _deletes(member: Member) -> frozenset[str]:
-    return frozenset(file.path for file in member.deletes)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from nimblepy.file.open import open as open_file
 from nimblepy.files.parquet_rows import ParquetRows
@@ -60,7 +61,7 @@ class _Cache:
     """Positions by delete file: they never change. Thread-safe."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[str, dict[str, RowNumbers]] = OrderedDict()
+        self._files: OrderedDict[str, Mapping[str, RowNumbers]] = OrderedDict()
         self._bytes = 0
         renew_after_fork(self)
         self.renew_after_fork()
@@ -68,38 +69,46 @@ class _Cache:
     def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, file: DataFile) -> dict[str, RowNumbers]:
+    def get(self, file: DataFile) -> Mapping[str, RowNumbers]:
         with self._lock:
             known = self._files.get(file.path)
             if known is not None:
                 self._files.move_to_end(file.path)
                 return known
         found = _read(file)
+        self.put(file.path, found)
+        return found
+
+    def put(self, path: str, found: Mapping[str, RowNumbers]) -> None:
         with self._lock:
-            if file.path not in self._files:
-                self._files[file.path] = found
+            if path not in self._files:
+                self._files[path] = found
                 self._bytes += _size(found)
             while self._bytes > _KEPT_BYTES and len(self._files) > 1:
                 self._bytes -= _size(self._files.popitem(last=False)[1])
-        return found
 
 
-def _size(positions: dict[str, RowNumbers]) -> int:
+def _size(positions: Mapping[str, RowNumbers]) -> int:
     return sum(rows.nbytes for rows in positions.values())
 
 
 _cache = _Cache()
 
 
-def positions(file: DataFile) -> dict[str, RowNumbers]:
+def positions(file: DataFile) -> Mapping[str, RowNumbers]:
     """Ascending rows of each data file that a delete file names.
 
     Raises:
         UnsupportedVersionError: it is of a kind that nimblepy does not read.
 
-    Cost: the file is read once in a process.
+    Cost: the file is read once in a process, and not by the one that wrote it.
     """
     return _cache.get(file)
+
+
+def keep_positions(path: str, rows: Mapping[str, RowNumbers]) -> None:
+    """Keeps what a delete file that was written says, so that it is not read."""
+    _cache.put(path, {name: some for name, some in rows.items() if len(some)})
 
 
 def check_readable(file: DataFile, table: str) -> None:
@@ -166,26 +175,33 @@ def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
     return ascending_once(np.concatenate(parts))
 
 
-# By data file: delete files, and the rows of it that they name.
-_deleted: Recent[tuple[frozenset[str], RowNumbers]] = Recent(_KEPT_FILES)
+# By data file: paths of delete files, and the rows of it that they name.
+_deleted: Recent[tuple[frozenset[str], _core.RowBitmap | None]] = Recent(_KEPT_FILES)
 
 
-def deleted_rows(path: str, deletes: Sequence[DataFile]) -> RowNumbers | None:
-    """Ascending rows of a data file that delete files name; ``None``: they name none.
+def deleted_rows(
+    path: str, deletes: Sequence[DataFile], names: frozenset[str]
+) -> _core.RowBitmap | None:
+    """The rows of a data file that delete files name; ``None``: they name none.
+
+    Args:
+        names: paths of the delete files.
 
     Cost: delete files are read once in a process; what an earlier snapshot had is not merged again.
     """
     if not deletes:
         return None
-    known = _deleted.get(path)
-    names = frozenset(file.path for file in deletes)
-    if known is None or not known[0] <= names:
-        known = frozenset(), _NONE
-    new = [rows for d in deletes if d.path not in known[0] if len(rows := _rows_of(d, path))]
-    rows = merged([known[1], *new]) if new and len(known[1]) else merged(new) if new else known[1]
-    if names != known[0]:
-        _deleted.put(path, (names, rows))
-    return rows if len(rows) else None
+    known, gone = _deleted.get(path) or (frozenset(), None)
+    if known == names:
+        return gone
+    if not known <= names:
+        known, gone = frozenset(), None
+    new = [rows for d in deletes if d.path not in known and len(rows := _rows_of(d, path))]
+    if new:
+        rows = new[0] if len(new) == 1 else np.concatenate(new)
+        gone = _core.RowBitmap(rows) if gone is None else gone.plus(rows)
+    _deleted.put(path, (names, gone))
+    return gone
 
 
 def _rows_of(file: DataFile, path: str) -> RowNumbers:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
@@ -107,7 +108,7 @@ class FileSet(MemberRows):
             column = resolve_column(self.schema, name)
             kept = storage(column.type)
             found = None
-            if pa.types.is_signed_integer(kept):
+            if pt.is_signed_integer(kept):
                 number = field_id_at(self.schema, column.path)
                 least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
                 ends = [
@@ -259,12 +260,15 @@ def _ends(
     bound = files.bound(end, number, kind)
     if bound is None:
         bound = pa.nulls(count, comparable(kind, pa.nulls(0, pa.binary())).type)
+    plain = not (bound.null_count or nulls.null_count or pt.is_floating(kind))
+    if plain and not nulls.to_numpy().any():
+        return original(bound, kind), np.ones(count, dtype=np.bool_)
     has_bound = ~_truth(bound.is_null())
     known = has_bound.copy()
     values = files.counts("values", number)
     all_null = nothing if values is None else _truth(pc.equal(nulls, values))
     known |= all_null & ~has_bound
-    if pa.types.is_floating(kind):
+    if pt.is_floating(kind):
         nans = files.counts("nans", number)
         some_nan = nothing if nans is None else _truth(pc.greater(nans, 0))
         if wants_least:

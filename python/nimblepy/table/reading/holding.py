@@ -22,7 +22,6 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Manifest
 from nimblepy.table.iceberg.manifests import FileColumns
 from nimblepy.table.iceberg.pruning import SortedValues, key_hits
-from nimblepy.table.reading.plan import decoded
 from nimblepy.table.reading.plan_index import covered, indexed_files, parts_of
 
 HOLDING = pa.schema(
@@ -81,7 +80,7 @@ def files_for_keys(metadata: ice.Metadata, manifests: Sequence[Manifest], keys: 
     """Of the files of some manifests those that can hold a key, ordered by path."""
     parts, rest = indexed_files(metadata, metadata.head(), manifests)
     found = [HOLDING.empty_table(), *holding(parts, keys)]
-    found += holding((decoded(metadata, item) for item in rest), keys)
+    found += holding(ice.decoded(metadata, rest), keys)
     return pa.concat_tables(found).sort_by("path").combine_chunks()
 
 

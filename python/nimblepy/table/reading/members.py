@@ -55,7 +55,7 @@ def _most_open_files() -> int:
 MOST_OPEN_FILES = _most_open_files()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Member:
     """A data file of a snapshot.
 
@@ -66,13 +66,23 @@ class Member:
     entry: Entry
     deletes: tuple[DataFile, ...] = ()
 
+    @cached_property
+    def delete_paths(self) -> frozenset[str]:
+        """Paths of the delete files."""
+        return frozenset(file.path for file in self.deletes)
+
     @property
     def file(self) -> DataFile:
         return self.entry.file
 
+    def gone(self) -> _core.RowBitmap | None:
+        """The rows that are gone; ``None``: none is. Cost: delete files are read once."""
+        return deleted_rows(self.file.path, self.deletes, self.delete_paths)
+
     def deleted(self) -> RowNumbers | None:
-        """Ascending rows that are gone; ``None``: none is. Cost: delete files are read once."""
-        return deleted_rows(self.file.path, self.deletes)
+        """The same rows, ascending."""
+        gone = self.gone()
+        return None if gone is None else gone.rows()
 
 
 def member_of(file: DataFile, deletes: Sequence[DataFile] = ()) -> Member:
@@ -262,13 +272,13 @@ class MemberRows(FilesSource):
     def deleted(self, file: int) -> _core.RowBitmap | None:
         if file not in self._deleted:
             member = self.members[file]
-            rows = member.deleted()
-            if rows is not None and len(rows) and int(rows[-1]) >= member.file.rows:
+            gone = member.gone()
+            if gone is not None and gone.last >= member.file.rows:
                 raise CorruptFileError(
-                    f"{member.file.path}: row {int(rows[-1])} is deleted, but there are "
+                    f"{member.file.path}: row {gone.last} is deleted, but there are "
                     f"{member.file.rows}"
                 )
-            self._deleted[file] = None if rows is None else _core.RowBitmap(rows)
+            self._deleted[file] = gone
         return self._deleted[file]
 
     def prepare(self, files: Sequence[int]) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import overload
 
@@ -13,7 +11,6 @@ import numpy as np
 
 from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Node
-from nimblepy.io.fork import renew_after_fork
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import (
     DELETED_PATH_ID,
@@ -23,14 +20,12 @@ from nimblepy.table.base.model import (
     Manifest,
     Snapshot,
 )
-from nimblepy.table.iceberg.manifests import FileColumns, ManifestFiles, Numbers, Selection
+from nimblepy.table.iceberg.manifests import FileColumns, Numbers, Selection
 from nimblepy.table.iceberg.pruning import Mask, may_match, partition_passes
 from nimblepy.table.reading import plan_index
 from nimblepy.table.reading.deletes import check_readable
 from nimblepy.table.reading.members import Member
 
-# Bytes of decoded manifests that a process keeps.
-_KEPT_BYTES = 256 << 20
 # Descriptions of files that a list of them keeps.
 _KEPT_MEMBERS = 4096
 
@@ -76,58 +71,9 @@ class Members(Sequence[Member]):
         return Members(self.files.beside(part), self._deletes)
 
 
-class _Manifests:
-    """Decoded manifests by path: a manifest never changes. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, ManifestFiles] = OrderedDict()
-        self._bytes = 0
-        renew_after_fork(self)
-        self.renew_after_fork()
-
-    def renew_after_fork(self) -> None:
-        self._lock = threading.Lock()
-
-    def get(self, metadata: ice.Metadata, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
-        """Each of some manifests; those that are not known are asked for before this returns."""
-        known = [self._known(item.path) for item in manifests]
-        missing = [item for item, there in zip(manifests, known, strict=True) if there is None]
-        read = metadata.columns(missing)
-        return (
-            self._keep(item.path, next(read)) if there is None else there
-            for item, there in zip(manifests, known, strict=True)
-        )
-
-    def _known(self, path: str) -> ManifestFiles | None:
-        with self._lock:
-            known = self._kept.get(path)
-            if known is not None:
-                self._kept.move_to_end(path)
-            return known
-
-    def _keep(self, path: str, found: ManifestFiles) -> ManifestFiles:
-        with self._lock:
-            if path not in self._kept:
-                self._kept[path] = found
-                self._bytes += found.num_bytes
-            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1].num_bytes
-        return found
-
-
-_manifests = _Manifests()
-
-
-def decoded(metadata: ice.Metadata, manifest: Manifest) -> ManifestFiles:
-    """The live files of a manifest. Cost: one read, where it is not known."""
-    return next(_manifests.get(metadata, [manifest]))
-
-
 def clear_caches() -> None:
     """Forgets what was read of manifests, so that it is read again."""
-    global _manifests
-    _manifests = _Manifests()
-    ice.forget_lists()
+    ice.forget_manifests()
     plan_index.clear_cache()
 
 
@@ -194,12 +140,12 @@ class SnapshotPlan:
         # They are wanted next, where there are files; waiting for them then would cost a round.
         beside = (others or any(answering)) and self._metadata.distant
         deletes = [item for item in self.manifests if item.deletes] if beside else []
-        found = _manifests.get(self._metadata, [*others, *deletes])
+        found = ice.decoded(self._metadata, [*others, *deletes])
         indexed, unread = plan_index.files_of(self._metadata, index, answering, pruner)
         parts += indexed
         rows += [np.arange(part.num_files, dtype=np.int32) for part in indexed]
         if unread:
-            found = itertools.chain(_manifests.get(self._metadata, unread), found)
+            found = itertools.chain(ice.decoded(self._metadata, unread), found)
         for part in itertools.islice(found, len(unread) + len(others)):
             left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
             if len(left):
@@ -242,7 +188,7 @@ class SnapshotPlan:
         name = ".".join(self._metadata.name)
         found = []
         manifests = [manifest for manifest in self.manifests if manifest.deletes]
-        for part in _manifests.get(self._metadata, manifests):
+        for part in ice.decoded(self._metadata, manifests):
             found += [part.entry(i) for i in range(part.num_files)]
         for entry in found:
             check_readable(entry.file, name)

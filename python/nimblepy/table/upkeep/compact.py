@@ -74,7 +74,7 @@ class Group:
         return sum(member.file.bytes for member in self.members)
 
     def live_rows(self) -> int:
-        gone = (member.deleted() for member in self.members)
+        gone = (member.gone() for member in self.members)
         deleted = sum(0 if rows is None else len(rows) for rows in gone)
         return sum(member.file.rows for member in self.members) - deleted
 
@@ -129,7 +129,7 @@ def _needed(files: Group, target_bytes: int, *, ordered: bool) -> list[set[int]]
     parts = _by_size(files, small)
     rest: set[int] = set()
     for i, member in enumerate(files.members):
-        gone = member.deleted()
+        gone = member.gone()
         if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
             rest.add(i)
     if ordered:
@@ -279,8 +279,8 @@ def _live(
     """The live rows of a file, in its order; with weights if the target wants them."""
     reading = rows.reading.with_weights() if target.weighted else rows.reading
     child = reading.child(member.file)
-    gone = member.deleted()
-    live = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
+    gone = member.gone()
+    live = child.all_rows() if gone is None else child.all_rows().minus(gone)
     where = Where(None, live)
     generator = np.random.default_rng()
     for batch in child.filtered(where, None, batch_rows=batch_rows, threads=1):

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Manifest
 from nimblepy.table.otree.blocks import named_blobs
-from nimblepy.table.reading.plan import decoded
 from nimblepy.table.reading.plan_index import indexed_files, named_parts
 
 
@@ -35,7 +34,7 @@ def reachable_files(metadata: ice.Metadata, besides: Container[int] = ()) -> Ite
         yield pa.array([item.path for item in manifests], pa.string())
         for item in manifests:
             if item.files:
-                yield decoded(metadata, item).paths
+                yield ice.live_files(metadata, item).paths
 
 
 def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]:
@@ -54,7 +53,9 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
             manifests.setdefault(manifest.path, []).append(snapshot.id)
             if manifest.path not in known:
                 kind = "deletes" if manifest.deletes else "data"
-                paths = decoded(metadata, manifest).paths.to_pylist() if manifest.files else []
+                paths = (
+                    ice.live_files(metadata, manifest).paths.to_pylist() if manifest.files else []
+                )
                 known[manifest.path] = [(kind, path) for path in paths]
             for kind, path in known[manifest.path]:
                 files[kind].setdefault(path, []).append(snapshot.id)
@@ -114,7 +115,7 @@ def unreachable(metadata: ice.Metadata, gone: Collection[int]) -> list[str]:
     files = []
     for item in dropped.values():
         with contextlib.suppress(FileNotFoundError):
-            files.append(decoded(metadata, item).paths)
+            files.append(ice.live_files(metadata, item).paths)
     candidates = pc.unique(pa.chunked_array(files, pa.string()))
     for paths in _named(metadata, list(kept.values())) if len(candidates) else ():
         candidates = candidates.filter(pc.invert(pc.is_in(candidates, value_set=paths)))
@@ -130,4 +131,4 @@ def _named(metadata: ice.Metadata, manifests: list[Manifest]) -> Iterator[pa.Arr
     manifests = [*rest, *(item for item in manifests if item.deletes)]
     for item in manifests:
         if item.files:
-            yield decoded(metadata, item).paths
+            yield ice.live_files(metadata, item).paths

@@ -227,7 +227,7 @@ def _worth(
     more = []
     for i in some.tolist():
         member = rows.members[i]
-        gone = member.deleted() if i not in taken and member.file.bytes <= left else None
+        gone = member.gone() if i not in taken and member.file.bytes <= left else None
         if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
             more.append(i)
             left -= member.file.bytes

@@ -17,7 +17,6 @@ from nimblepy.table.base.model import PLAN_INDEX, Manifest, Snapshot
 from nimblepy.table.base.places import remove_file
 from nimblepy.table.iceberg.manifests import Numbers
 from nimblepy.table.reading import plan_index
-from nimblepy.table.reading.plan import decoded
 from nimblepy.table.reading.plan_index import (
     Layout,
     clustered,
@@ -203,7 +202,7 @@ def _kept_rows(
         mine = new[part.manifest_numbers]
         found.append(index_rows(part, layout).append_column("manifest", pa.array(mine)))
     for item in rest:
-        rows = index_rows(decoded(metadata, item), layout)
+        rows = index_rows(ice.live_files(metadata, item), layout)
         mine = np.full(rows.num_rows, numbers[item.path], np.int32)
         found.append(rows.append_column("manifest", pa.array(mine)))
     return found

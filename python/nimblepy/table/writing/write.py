@@ -42,7 +42,7 @@ from nimblepy.table.otree.arrange import CubeRows, Whole, in_cubes, in_order
 from nimblepy.table.otree.blocks import CUBES
 from nimblepy.table.otree.layouts import WEIGHT_FIELD, Layout, OTree
 from nimblepy.table.otree.planned import Planned
-from nimblepy.table.reading.deletes import deletes_table
+from nimblepy.table.reading.deletes import deletes_table, keep_positions
 from nimblepy.table.writing.metrics import MetricsCollector
 
 # Arrow bytes that are collected before they are split by partition.
@@ -487,6 +487,7 @@ def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ..
         paths_of = table.field("file_path").with_type(pa.string())
         plain = table.column("file_path").cast(pa.string())
         size = write_parquet(table.set_column(0, paths_of, plain), path)
+    keep_positions(path, rows)
     paths = sorted(path for path, positions in rows.items() if len(positions))
     return DataFile(
         path=path,
