@@ -183,10 +183,7 @@ class SharedMerge(Replacement):
 
     def _work(self, rows: FileSet) -> None:
         """Has the parts worked on that have not been, or not for these rows."""
-        states = {
-            member.file.path: frozenset(file.path for file in member.deletes)
-            for member in rows.members
-        }
+        states = {member.file.path: member.delete_paths for member in rows.members}
         again = self._touched(rows, states) if self._outcomes else list(range(len(self._parts)))
         if again:
             found = self._workers.outcomes([self._parts[i] for i in again], rows, self.target)
