@@ -269,7 +269,7 @@ def test_bounds_of_fixed_length_are_cut(lake: nb.Catalog, data_format: Any) -> N
         mine = keys[i::3]
         table.append(pa.table({"k": pa.array(mine, kind), "v": range(i, 15, 3)}, schema))
     assert {len(m.file.metrics.lower[1]) for m in table.current.members} == {16}
-    plan.clear_caches()
+    clear_caches()
     table = lake.table("a.b")
     assert sorted(table.to_table()["k"].to_pylist()) == keys
     for i, key in enumerate(keys):
