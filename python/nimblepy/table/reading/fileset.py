@@ -262,7 +262,7 @@ def _ends(
         bound = pa.nulls(count, comparable(kind, pa.nulls(0, pa.binary())).type)
     plain = not (bound.null_count or nulls.null_count or pt.is_floating(kind))
     if plain and not nulls.to_numpy().any():
-        return original(bound, kind), np.ones(count, dtype=np.bool_)
+        return original(bound, kind, end), np.ones(count, dtype=np.bool_)
     has_bound = ~_truth(bound.is_null())
     known = has_bound.copy()
     values = files.counts("values", number)
