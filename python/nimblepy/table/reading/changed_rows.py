@@ -53,7 +53,7 @@ class ChangedRows(FileSet):
 
 def with_rows(gone: _core.RowBitmap | None, rows: RowNumbers) -> _core.RowBitmap:
     """Deleted rows, and some more."""
-    return _core.RowBitmap(rows) if gone is None else gone.plus(rows)
+    return _core.RowBitmap(rows if gone is None else np.concatenate((gone.rows(), rows)))
 
 
 def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRows]:
