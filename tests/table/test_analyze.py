@@ -255,6 +255,35 @@ def test_a_column_that_was_widened_is_hashed_anew(lake: nb.Catalog) -> None:
     assert (found.distinct, found.rows_read) == ({"k": 15}, 20)
 
 
+def test_a_column_that_was_widened_in_the_same_snapshot(lake: nb.Catalog) -> None:
+    rows = pa.table({"k": pa.array(range(10), pa.int32()), "s": ["a", "b"] * 5})
+    table = lake.create_table("a.b", rows)
+    table.analyze()
+    with table.alter() as a:
+        a.widen("k", pa.int64())
+    found = table.analyze()
+    assert (found.distinct, found.rows_read) == ({"k": 10, "s": 2}, 10)
+    assert table.health().distinct == {"k": 10, "s": 2}
+    table.append(pa.table({"k": range(5, 15), "s": ["c"] * 10}))
+    assert table.analyze().distinct == {"k": 15, "s": 3}
+
+
+def test_a_sketch_of_the_same_snapshot_that_cannot_be_read(table: nb.Table) -> None:
+    table.analyze()
+    (path,) = _stats(table)
+    octets = bytearray(Path(path).read_bytes())
+    octets[octets.index(bytes([2, 3, 3])) + 1] = 4  # the version that newer libraries write
+    Path(path).write_bytes(octets)
+    found = table.analyze()
+    assert (found.distinct, found.rows_read) == ({"k": 2000, "s": 37, "inside.x": 11}, 2000)
+    assert table.analyze().rows_read == 0
+
+
+def test_no_columns(table: nb.Table) -> None:
+    found = table.analyze([])
+    assert (found.distinct, found.rows_read) == ({}, 0)
+
+
 def test_wrong_columns(table: nb.Table) -> None:
     for columns, match in ((["x"], "x"), (["inside"], "single value"), ("k", "list of names")):
         with pytest.raises(nb.InvalidArgumentError, match=match):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
@@ -72,8 +72,6 @@ def analyze(
         return metadata, Analysis(snapshot=None, distinct={})
     known = {blob.fields[0]: blob for blob in ice.read_sketches(metadata, head)}
     sketches, added = _seen_before(metadata, head, known, asked)
-    if all(number in known and known[number].snapshot == head.id for number in asked):
-        added = []
     # In files that were only added since, all rows are live.
     new = rows if added is None else SomeRows(rows.reading, [member_of(file) for file in added])
     count = 0
@@ -117,13 +115,15 @@ def _asked(metadata: ice.Metadata, columns: Sequence[ColumnName] | None) -> dict
 
 
 def _seen_before(
-    metadata: ice.Metadata, head: Snapshot, known: Mapping[int, Blob], asked: Iterable[int]
+    metadata: ice.Metadata, head: Snapshot, known: Mapping[int, Blob], asked: Collection[int]
 ) -> tuple[dict[int, Sketch], list[DataFile] | None]:
     """Sketches of an earlier snapshot, and the files that were added since.
 
     Without files: all rows are to be looked at, since some have gone, or no such sketches are
-    known.
+    known, or they are of values of another type.
     """
+    if not asked:
+        return {}, []
     nothing = {number: Sketch() for number in asked}, None
     blobs = [known.get(number) for number in asked]
     snapshots = {None if blob is None else blob.snapshot for blob in blobs}
