@@ -18,6 +18,7 @@ from nimblepy.io.location import is_uri, locate
 from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import iceberg as ice
+from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Reference, Snapshot
 from nimblepy.table.base.places import readable_path, remove_file
 from nimblepy.table.upkeep.reachable import reachable_by_kind, reachable_files, unreachable
@@ -39,6 +40,8 @@ _REMOVED_AT_ONCE = 16
 _TRIES = 3
 # What files are called that say which files an expiry removes.
 _LIST = "expire-"
+# How long the files of such a list are tried.
+_GIVEN_UP = datetime.timedelta(days=7)
 # Orphans that are removed before the table is asked again whether it has got one of them.
 _ASKED_AT_ONCE = 256
 _WAIT = 0.1
@@ -92,65 +95,99 @@ def expire(
     if dry_run:
         gone = _expired(metadata, keep, older_than)
         return _described(unreachable(metadata, gone) if gone else (), gone)
-    left = _removed_of_lists(metadata)
-    while True:
-        gone = _expired(metadata, keep, older_than)
-        if not gone:
-            return left
+    done = Removal()
+    errors: list[OSError] = []
+    own = ""
+    while gone := _expired(metadata, keep, older_than):
         files = unreachable(metadata, gone)
-        listed = _write_list(metadata, gone, files)
+        own = _write_list(metadata, gone, files)
         try:
             after = ice.remove_snapshots(metadata, gone)
-        except ice.SwapInDoubt:
-            metadata = reload()
-            continue
-        except ice.SwapLost:
-            remove_file(listed)
-            metadata = reload()
-            continue
+        except Exception as error:
+            after = reload()
+            known = not isinstance(error, ice.SwapLost) or isinstance(error, ice.SwapInDoubt)
+            if not known or any(after.snapshot(number) is not None for number in gone):
+                if not isinstance(error, ice.SwapLost):
+                    raise
+                if not known:
+                    remove_file(own)
+                metadata = after
+                continue
         # What was committed meanwhile may name files of before, but none of these.
         there = set(after.metadata_files())
         old = [path for path in metadata.metadata_files() if path not in there]
-        done = _removed([*files, *old], gone)
-        remove_file(listed)
-        return Removal(
-            snapshots=done.snapshots,
-            files=(*left.files, *done.files),
-            bytes=left.bytes + done.bytes,
-        )
+        done, errors = _removed([*files, *old], gone)
+        if not errors:
+            remove_file(own)
+        metadata = after
+        break
+    left, more = _removed_of_lists(metadata, own)
+    _raise_first([*errors, *more])
+    return Removal(
+        snapshots=done.snapshots,
+        files=(*left.files, *done.files),
+        bytes=left.bytes + done.bytes,
+    )
 
 
 def _write_list(metadata: ice.Metadata, gone: Sequence[int], files: Sequence[str]) -> str:
     """Writes down what an expiry is to remove: where that is."""
     path = f"{metadata.location}/metadata/{_LIST}{uuid.uuid4()}.json"
-    text = json.dumps({"snapshots": list(gone), "files": list(files)})
+    said = {"table": metadata.uuid, "snapshots": list(gone), "files": list(files)}
     with metadata.ice.io.new_output(path).create() as sink:
-        sink.write(text.encode())
+        sink.write(json.dumps(said).encode())
     return path
 
 
-def _removed_of_lists(metadata: ice.Metadata) -> Removal:
-    """Removes what expiries that were stopped have left.
+def _read_list(metadata: ice.Metadata, path: str) -> tuple[set[int], list[str]]:
+    """(snapshots, files) of what :func:`_write_list` wrote.
+
+    Of the files only those below the table's location: whoever writes there can remove those, and
+    no others.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    said = json.loads(metadata.read(path))
+    table, snapshots, files = (said.get(name) for name in ("table", "snapshots", "files"))
+    if table != metadata.uuid or not isinstance(snapshots, list) or not isinstance(files, list):
+        raise ValueError("it is not of this table")
+    if not snapshots or not all(type(number) is int for number in snapshots):
+        raise ValueError("it names no snapshots")
+    if not all(isinstance(name, str) for name in files):
+        raise ValueError("files that are no texts")
+    below = f"{_real(_absolute(metadata.location)).rstrip('/')}/"
+    names = map(_absolute, files)
+    return set(snapshots), [name for name in names if _real(name).startswith(below)]
+
+
+def _removed_of_lists(metadata: ice.Metadata, own: str) -> tuple[Removal, list[OSError]]:
+    """Removes what expiries that were stopped have left: what that was, and what did not go.
+
+    Args:
+        own: the list of the expiry that asks, whose files were just removed.
 
     Cost: lists the directory of the metadata; where there is such a list, reads the metadata of all
         snapshots.
     """
     names: list[str] = []
+    errors: list[OSError] = []
     size = 0
     for path, _, changed in _files_below(f"{metadata.location}/metadata"):
-        if not os.path.basename(path).startswith(_LIST):
+        name = os.path.basename(path)
+        if not name.startswith(_LIST) or name == os.path.basename(own):
             continue
+        age = time.time() - changed
         try:
-            said = json.loads(metadata.read(path))
-            snapshots, files = set(said["snapshots"]), list(map(_absolute, said["files"]))
+            snapshots, files = _read_list(metadata, path)
         except FileNotFoundError:
             continue  # the one who wrote it has come to the end
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except BAD_BYTES as error:
             _log.warning("%s: not a list of files to be removed: %s", path, error)
             continue
         if any(snapshot.id in snapshots for snapshot in metadata.snapshots):
             # They are there still: somebody is about to forget them, or never came to that.
-            if time.time() - changed > YOUNG.total_seconds():
+            if age > YOUNG.total_seconds():
                 remove_file(path)
             continue
         named = _Named([(name, 0, 0.0) for name in files])
@@ -161,12 +198,19 @@ def _removed_of_lists(metadata: ice.Metadata) -> Removal:
         sizes = {name: n for name, n in sizes.items() if n is not None or is_uri(name)}
         # What was changed since may have become part of the table again.
         outcomes = _remove_all(wanted, int(changed * 1000))
-        _raise_first([item for item in outcomes if isinstance(item, OSError)], len(wanted))
-        gone = [name for name, done in zip(wanted, outcomes, strict=True) if done and name in sizes]
+        gone = [
+            name
+            for name, done in zip(wanted, outcomes, strict=True)
+            if done is True and name in sizes
+        ]
         names += gone
         size += sum(sizes[name] or 0 for name in gone)
-        remove_file(path)
-    return Removal(files=tuple(names), bytes=size)
+        failed = [item for item in outcomes if isinstance(item, OSError)]
+        if failed and age < _GIVEN_UP.total_seconds():
+            errors += failed
+        else:
+            remove_file(path)  # what stays is an orphan
+    return Removal(files=tuple(names), bytes=size), errors
 
 
 def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -> list[int]:
@@ -252,17 +296,12 @@ def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
     return Removal(snapshots=tuple(snapshots), files=files, bytes=size)
 
 
-def _removed(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
-    """Removes files, some at a time.
-
-    Raises:
-        OSError: some cannot be removed; all others are.
-    """
+def _removed(paths: Iterable[str], snapshots: Iterable[int]) -> tuple[Removal, list[OSError]]:
+    """Removes files, some at a time: what was to go, and why some did not."""
     done = _described(paths, snapshots)
     outcomes = _remove_all(done.files, None)
-    _raise_first([item for item in outcomes if isinstance(item, OSError)], len(done.files))
     _log.info("removed %d snapshots, %d files", len(done.snapshots), len(done.files))
-    return done
+    return done, [item for item in outcomes if isinstance(item, OSError)]
 
 
 def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSError]:
@@ -275,11 +314,11 @@ def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSErr
         return list(pool.map(lambda path: _remove(path, limit_ms), paths))
 
 
-def _raise_first(errors: Sequence[OSError], count: int) -> None:
+def _raise_first(errors: Sequence[OSError]) -> None:
     if errors:
         raise OSError(
-            f"{len(errors)} of {count} files could not be removed, which the next call "
-            f"finds again: {errors[0]}"
+            f"{len(errors)} files could not be removed, which the next call finds again: "
+            f"{errors[0]}"
         ) from errors[0]
 
 
@@ -351,7 +390,7 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
         outcomes = _remove_all(some, limit)
         done += [path for path, outcome in zip(some, outcomes, strict=True) if outcome is True]
         errors += [outcome for outcome in outcomes if isinstance(outcome, OSError)]
-    _raise_first(errors, len(sizes))
+    _raise_first(errors)
     return Removal(files=tuple(done), bytes=sum(sizes[path] for path in done))
 
 
