@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import uuid
@@ -226,6 +227,21 @@ def test_metadata_files_of_others_stay(lake: nb.Catalog, tmp_path: Path) -> None
     assert sorted(name[:5] for name in made if name > given.name) == ["00012", "00013", "00014"]
 
 
+@pytest.mark.parametrize("copied", [True, False])
+def test_metadata_that_a_copy_names_stays(lake: nb.Catalog, tmp_path: Path, copied: bool) -> None:
+    few = {"write.metadata.previous-versions-max": "1"}
+    table = lake.create_table("a.b", ROWS, properties=few)
+    table.append(ROWS)
+    if copied:
+        shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+        other = nb.connect(tmp_path / "copy").table("a.b")
+    else:
+        other = lake.register("a.c", table.metadata_location)
+    for _ in range(4):
+        other.append(ROWS)
+    assert nb.connect(tmp_path / "lake").table("a.b").num_rows == 2 * ROWS.num_rows
+
+
 def test_what_is_no_metadata_gets_no_name(lake: nb.Catalog, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.metadata.json"
     wrong.write_bytes(b"no metadata")
@@ -236,6 +252,9 @@ def test_what_is_no_metadata_gets_no_name(lake: nb.Catalog, tmp_path: Path) -> N
     Path(ice.local_path(table.metadata_location) or "").write_bytes(b"no metadata")
     again = nb.connect(tmp_path / "lake")
     with pytest.raises(nb.CorruptFileError, match="not a metadata file"):
+        again.table("a.b")
+    Path(ice.local_path(table.metadata_location) or "").unlink()
+    with pytest.raises(FileNotFoundError):
         again.table("a.b")
     again.drop_table("a.b")
     assert again.tables() == []

@@ -6,6 +6,7 @@ The tables of the database are those of Iceberg's JDBC catalogs; pyiceberg and J
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import sqlite3
@@ -113,19 +114,22 @@ class CatalogRows:
 
     @cached_property
     def mark(self) -> str:
-        """Twelve hexadecimal digits, of this database only: made once, and kept in it."""
+        """Twelve hexadecimal digits of this database: of a number in it, and of where it lies.
+
+        So a copy of the database has another one.
+        """
         place = (_MARK, "", "mark")
         self._changed(
             "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
             *place,
-            secrets.token_hex(6),
+            secrets.token_hex(8),
         )
         ((found,),) = self._asked(
             "SELECT property_value FROM iceberg_namespace_properties "
             "WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
             *place,
         )
-        return found
+        return hashlib.sha256(f"{found} {os.path.realpath(self._path)}".encode()).hexdigest()[:12]
 
     # ------------------------------------------------------------------ tables
 
@@ -138,6 +142,12 @@ class CatalogRows:
             name,
         )
         return found[0][0] if found else None
+
+    def has_location(self, location: str) -> bool:
+        """Whether this is the newest metadata of any table, of any catalog in the database."""
+        return bool(
+            self._asked("SELECT 1 FROM iceberg_tables WHERE metadata_location = ?", location)
+        )
 
     def add(self, namespace: str, name: str, location: str) -> None:
         """

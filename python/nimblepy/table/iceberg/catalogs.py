@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcePartitionField
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table import update as ice_update
@@ -92,8 +93,12 @@ class SqliteCatalog(MetastoreCatalog):
         metadata = self._known.get(location)
         if metadata is None:
             file = self._load_file_io(location=location).new_input(location)
+            with file.open() as source:
+                data = source.read()
             with decoding(location, "metadata file"):
-                metadata = FromInputFile.table_metadata(file)
+                metadata = FromByteStream.table_metadata(
+                    io.BytesIO(data), compression=Compressor.get_compressor(location)
+                )
             self._known.put(location, metadata)
         return metadata
 
@@ -197,11 +202,11 @@ class SqliteCatalog(MetastoreCatalog):
         return f"{folder}/{number}-{unique[: -len(self._ending)]}{self._ending}"
 
     def has_made(self, path: str) -> bool:
-        """Whether this is a metadata file that a commit to this catalog wrote.
+        """Whether this is a metadata file that a commit to this catalog wrote, and none's newest.
 
-        Another catalog may name tables of the same files.
+        Another catalog may name tables of the same files, and this one may under another name.
         """
-        return path.endswith(self._ending)
+        return path.endswith(self._ending) and not self._rows.has_location(path)
 
     @cached_property
     def _ending(self) -> str:
