@@ -338,6 +338,18 @@ def test_a_commit_in_between_loses_nothing(table: nb.Table, lake: nb.Catalog, be
     assert len(_stats(table)) == 1
 
 
+def test_calls_for_several_columns_at_a_time(
+    table: nb.Table, lake: nb.Catalog, between: Any
+) -> None:
+    between(lambda: lake.table("a.b").analyze(["s"]))
+    assert table.analyze(["k"]).distinct == {"k": 2000}
+    assert lake.table("a.b").health().distinct == {"k": 2000, "s": 37}
+    between(lambda: lake.table("a.b").analyze(["inside.x"]))
+    table.analyze(["k"])
+    assert lake.table("a.b").health().distinct == {"k": 2000, "s": 37, "inside.x": 11}
+    assert len(_stats(table)) == 1
+
+
 def test_a_snapshot_that_expires_meanwhile(table: nb.Table, lake: nb.Catalog, between: Any) -> None:
     def replace() -> None:
         other = lake.table("a.b")

@@ -678,26 +678,39 @@ def set_statistics(metadata: Metadata, described: Any) -> Metadata:
     """Makes a file of statistics, as :func:`write_statistics` describes it, that of its snapshot.
 
     Raises:
-        SwapLost: another commit was first, which may have removed the snapshot.
+        SwapLost: another commit was first, which may have removed the snapshot, or has given it
+            other statistics.
     """
     checks: list[Any] = [AssertTableUUID(uuid=metadata.ice.metadata.table_uuid)]
+    same = _SameStatistics(metadata, described.snapshot_id)
     if isinstance(metadata.ice.catalog, MetastoreCatalog):
-        checks.append(_HasSnapshot(described.snapshot_id))
-    else:  # a server knows no such requirement
+        checks.append(same)
+    else:  # a server knows no such requirement, so they are looked at just before
+        if not same.holds(load_table(metadata.ice.catalog, metadata.name).ice.metadata):
+            raise SwapLost
         head = metadata.head()
         checks.append(AssertRefSnapshotId(ref=MAIN, snapshot_id=None if head is None else head.id))
     return swap(metadata, tuple(checks), (SetStatisticsUpdate(statistics=described),))
 
 
-class _HasSnapshot:
-    """A requirement that is checked here: a snapshot has not expired."""
+class _SameStatistics:
+    """A requirement that is checked here: a snapshot is there, with the statistics that it had."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, metadata: Metadata, number: int) -> None:
         self._number = number
+        self._paths = self._paths_in(metadata.ice.metadata)
+
+    def _paths_in(self, metadata: Any) -> list[str]:
+        of = [item for item in metadata.statistics if item.snapshot_id == self._number]
+        return [item.statistics_path for item in of]
+
+    def holds(self, metadata: Any) -> bool:
+        there = metadata.snapshot_by_id(self._number) is not None
+        return there and self._paths_in(metadata) == self._paths
 
     def validate(self, base_metadata: Any) -> None:
-        if base_metadata is None or base_metadata.snapshot_by_id(self._number) is None:
-            raise CommitFailedException("the snapshot has expired")
+        if base_metadata is None or not self.holds(base_metadata):
+            raise CommitFailedException("the snapshot has expired, or has other statistics")
 
 
 def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:

@@ -79,10 +79,7 @@ def analyze(
         found, count = looking(new, list(asked.values()))
         for number, sketch in zip(asked, found, strict=True):
             sketches[number] = Sketch.merged([sketches[number], sketch])
-    # Of other columns what was known before stays, with the snapshot that it is of.
-    there = metadata.leaf_types()
-    blobs = [blob for number, blob in known.items() if number not in asked and number in there]
-    blobs += [
+    blobs = [
         ice.sketch_blob(number, sketch.estimate, sketch.to_bytes(), head)
         for number, sketch in sketches.items()
     ]
@@ -161,9 +158,8 @@ def _committed(
     snapshot: Snapshot,
     blobs: Sequence[Blob],
 ) -> ice.Metadata:
-    """The metadata with these sketches as the statistics of a snapshot."""
-    path = f"{metadata.location}/metadata/{snapshot.id}-{uuid.uuid4()}.stats"
-    described = ice.write_statistics(metadata, snapshot, path, blobs)
+    """The metadata with these sketches in the statistics of a snapshot."""
+    written: list[str] = []
     try:
         for _ in range(ice.MOST_ATTEMPTS):
             if metadata.snapshot(snapshot.id) is None:
@@ -173,13 +169,16 @@ def _committed(
                     kind="snapshot",
                     base=snapshot.id,
                 )
+            written.append(f"{metadata.location}/metadata/{snapshot.id}-{uuid.uuid4()}.stats")
+            kept = _of_other_columns(metadata, snapshot, blobs)
+            described = ice.write_statistics(metadata, snapshot, written[-1], [*kept, *blobs])
             replaced = {path for path, of in metadata.statistics_files() if of == snapshot.id}
             try:
                 made = ice.set_statistics(metadata, described)
             except ice.SwapLost:
                 metadata = reload()
                 continue
-            _forget(replaced - {path for path, _ in made.statistics_files()})
+            _forget({*replaced, *written} - _statistics_paths(made))
             return made
         raise ConflictError(
             f"{'.'.join(metadata.name)}: {ice.MOST_ATTEMPTS} attempts lost to other commits",
@@ -188,9 +187,23 @@ def _committed(
         )
     except BaseException:
         with contextlib.suppress(Exception):
-            if path not in {path for path, _ in reload().statistics_files()}:
-                _forget([path])
+            _forget(set(written) - _statistics_paths(reload()))
         raise
+
+
+def _of_other_columns(
+    metadata: ice.Metadata, snapshot: Snapshot, blobs: Sequence[Blob]
+) -> list[Blob]:
+    """What is known of columns that these sketches are not of, with the snapshot that it is of.
+
+    Another call may have looked at them meanwhile.
+    """
+    there = metadata.leaf_types().keys() - {blob.fields[0] for blob in blobs}
+    return [blob for blob in ice.read_sketches(metadata, snapshot) if blob.fields[0] in there]
+
+
+def _statistics_paths(metadata: ice.Metadata) -> set[str]:
+    return {path for path, _ in metadata.statistics_files()}
 
 
 def _forget(paths: Iterable[str]) -> None:
