@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,32 @@ def test_conditions_read_columns_of_any_text(
         lake.drop_table("a.b")
 
 
+@pytest.mark.parametrize("spilled", [False, True])
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+@pytest.mark.parametrize("again", [(math.nan, math.nan), (0.0, -0.0)])
+def test_keys_that_a_lookup_takes_for_one_are_one(
+    lake: nb.Catalog,
+    spilled: bool,
+    kind: pa.DataType,
+    again: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if spilled:
+        monkeypatch.setattr("nimblepy.table.changing.keyed_rows.MEMORY_BYTES", 1)
+        monkeypatch.setattr("nimblepy.table.changing.keyed_rows.CHUNK_BYTES", 1)
+    x = pa.array([1.0, math.nan, 0.0], kind)
+    table = lake.create_table("a.b", pa.table({"x": x, "y": ["a"] * 3, "v": [1, 2, 3]}))
+    twice = pa.table({"x": pa.array(again, kind), "y": ["a", "a"], "v": [21, 22]})
+    for on in ("x", ["y", "x"]):
+        with pytest.raises(nb.DuplicateKeyError, match=f"x={again[0]}"):
+            table.merge(twice, on=on).when_matched(update=["v"]).when_not_matched().execute()
+        merge = table.merge(twice, on=on, duplicates="last").when_matched(update=["v"])
+        assert merge.execute().rows_updated == 1
+        found = {repr(row["x"]): row["v"] for row in table.to_table().to_pylist()}
+        assert found == {"1.0": 1, "nan": 2, "0.0": 3} | {repr(again[0]): 22}
+        assert table.num_rows == 3
+
+
 def test_rows_that_the_source_does_not_have(lake: nb.Catalog) -> None:
     table = stock(lake)
     source = pa.table({"id": [1, 2, 30], "n": [1, 2, 3]})
@@ -196,6 +223,11 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
             merge.execute()
     with pytest.raises(nb.DuplicateKeyError, match="id=1 is in row 0 and in row 1"):
         table.merge(pa.table({"id": [1, 1]})).when_matched(delete=True).execute()
+    places = pa.table({"s": [{"k": 1}], "v": [1]})
+    with pytest.raises(nb.InvalidArgumentError, match=r"on: 's\.k' is a field of a struct"):
+        lake.create_table("a.s", places).merge(source, on={"id": "s.k"}).when_matched(
+            delete=True
+        ).execute()
     plain = lake.create_table("a.c", source)
     with pytest.raises(nb.InvalidArgumentError, match="no primary key; give on="):
         plain.merge(source).when_matched(delete=True).execute()

@@ -46,6 +46,13 @@ class EncodedKeys:
             pa.binary(), len(self), [None, offsets, pa.py_buffer(self._bytes)]
         )
 
+    def same_as_next(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Whether each key but the last is equal to the next. NaN is equal to NaN, 0.0 to -0.0."""
+        buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._bytes)]
+        keys = pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
+        same: np.ndarray[Any, np.dtype[np.bool_]] = np.array(pc.equal(keys[:-1], keys[1:]))
+        return same
+
     def to_list(self) -> list[bytes]:
         raw = self._bytes.tobytes()
         at = self._offsets.tolist()

@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nimblepy.errors import DuplicateKeyError, InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.file.open import open as open_file
 from nimblepy.file.options import WriteOptions
 from nimblepy.file.write import Writer
+from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.source import key_order
 from nimblepy.input.tabular import as_reader
 from nimblepy.rows.rowset import Positions
@@ -157,13 +157,14 @@ class KeyedRows:
 
 
 def _same_as_next(keys: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether each key but the last is equal to the next."""
-    same = np.ones(max(0, keys.num_rows - 1), dtype=np.bool_)
-    for column in keys.columns:
-        values = column.combine_chunks()
-        same &= pc.fill_null(pc.equal(values[:-1], values[1:]), False).to_numpy(
-            zero_copy_only=False
-        )
+    """Whether each key but the last is equal to the next, as a lookup has it; nulls never are."""
+    batch = pa.RecordBatch.from_arrays(
+        [column.combine_chunks() for column in keys.columns], keys.column_names
+    )
+    same = EncodedKeys(batch, [SortKey(name) for name in keys.column_names]).same_as_next()
+    for column in batch.columns:
+        if column.null_count:
+            same &= column.is_valid().to_numpy(zero_copy_only=False)[:-1]
     return same
 
 

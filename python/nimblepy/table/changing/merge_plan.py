@@ -112,7 +112,10 @@ class Merge:
         name, schema, primary = ".".join(metadata.name), metadata.schema(), metadata.primary_key()
         on = _on_columns(self._on, primary, name)
         for target in on.values():
-            resolve_column(schema, target)
+            if len(resolve_column(schema, target).path) > 1:
+                raise InvalidArgumentError(
+                    f"on: {target!r} is a field of a struct; a merge goes by whole columns"
+                )
         return MergePlan(
             schema=schema,
             primary=tuple(primary),
