@@ -180,6 +180,7 @@ class Late:
         self.requests = 0
         self.before_second: Callable[[], Any] = lambda: None
         self.while_asleep: Callable[[], Any] = lambda: None
+        self.lands_at_once = False
         monkeypatch.setattr(lake.iceberg, "commit_table", self._send)
         clock = SimpleNamespace(sleep=lambda _: self.while_asleep())
         monkeypatch.setattr(commit, "time", clock)
@@ -188,6 +189,8 @@ class Late:
         self.requests += 1
         if self.requests == 1:
             self._request = request
+            if self.lands_at_once:
+                self.land()
             raise self.error
         if self.requests == 2:
             self.before_second()
@@ -264,6 +267,100 @@ def test_a_commit_lands_after_it_was_given_up(
     late.land()
     clear_caches()
     assert keys(lake) == wanted
+
+
+def _altered(table: nb.Table) -> None:
+    with table.alter() as alter:
+        alter.add_column("x", pa.int32())
+        alter.partition_by("v")
+        alter.set_properties({"p": "1"})
+
+
+def _made(lake: nb.Catalog) -> dict[str, Any]:
+    table = lake.table("a.b")
+    return {
+        "columns": table.schema.names,
+        "specs": len(table.iceberg.specs()),
+        "property": table.properties.get("p"),
+        "tags": list(table.tags),
+        "branches": list(table.branches),
+        "rows": table.num_rows,
+        "distinct": table.health().distinct,
+    }
+
+
+OTHERS: dict[str, tuple[Callable[[nb.Table], Any], dict[str, Any]]] = {
+    "alter": (_altered, {"columns": ["k", "v", "x"], "specs": 2, "property": "1"}),
+    "rename": (_renamed, {"columns": ["l", "v"]}),
+    "tag": (lambda t: t.tag("one"), {"tags": ["one", "tagged"]}),
+    "branch": (lambda t: t.branch("one"), {"branches": ["main", "one"]}),
+    "drop": (lambda t: t.drop_reference("tagged"), {"tags": []}),
+    "rollback": (lambda t: t.rollback(t.tags["tagged"]), {"rows": 2}),
+    "analyze": (lambda t: t.analyze(), {"distinct": {"k": 4, "v": 1}}),
+}
+
+
+def _tagged(lake: nb.Catalog) -> nb.Table:
+    table = lake.create_table("a.b", rows(1, 2))
+    table.tag("tagged")
+    table.append(rows(3, 4))
+    return table
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("when", ["at once", "timeout", "asleep", "before the second"])
+def test_a_commit_without_rows_in_doubt_took_effect(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+) -> None:
+    table = _tagged(lake)
+    before = _made(lake)
+    late = Late(lake, monkeypatch, TimeoutError("read timed out") if when == "timeout" else None)
+    if when == "asleep":
+        late.while_asleep = late.land
+    elif when == "before the second":
+        late.before_second = late.land
+    else:
+        late.lands_at_once = True
+    change, made = OTHERS[kind]
+    change(table)
+    assert _made(lake) == {**before, **made}
+    assert table.schema.names == lake.table("a.b").schema.names
+    assert table.tags == lake.table("a.b").tags
+    assert late.requests == (2 if when == "before the second" else 1)
+    assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_commit_without_rows_that_did_not_take_effect(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = _tagged(lake)
+    before = _made(lake)
+    late = Late(lake, monkeypatch, TimeoutError("connect timed out"))
+    change, made = OTHERS[kind]
+    with pytest.raises(TimeoutError, match="connect timed out"):
+        change(table)
+    assert _made(lake) == before
+    assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()
+    change(table)
+    assert _made(lake) == {**before, **made}
+    assert late.requests == 2
+
+
+def test_columns_in_doubt_that_were_changed_again(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _tagged(lake)
+    late = Late(lake, monkeypatch)
+
+    def overtake() -> None:
+        late.land()
+        with lake.table("a.b").alter() as alter:
+            alter.add_column("y", pa.int32())
+
+    late.while_asleep = overtake
+    _renamed(table)
+    assert table.schema.names == lake.table("a.b").schema.names == ["l", "v", "y"]
 
 
 def test_a_commit_in_doubt_that_another_overtook_is_removed(

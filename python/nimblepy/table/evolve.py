@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -20,10 +18,9 @@ from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import table_type, widens
 from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
-from nimblepy.table.writing.commit import reloaded
+from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import check_property
 
-_LONGEST_WAIT = 0.2
 _Step = Callable[[ice.Evolution], None]
 
 
@@ -189,30 +186,36 @@ class Alter:
             self._commit()
 
     def _commit(self) -> None:
-        metadata, evolution = self._metadata, self._trial
-        for attempt in range(ice.MOST_ATTEMPTS):
-            try:
-                self._done(evolution.commit())
-                return
-            except ice.SwapLost:
-                time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.005 * 2 ** min(attempt, 10))))
-            newest = reloaded(metadata, self._reload)
-            base, winner = metadata.head(), newest.head()
-            evolution = ice.Evolution(newest)
-            try:
-                for step in self._steps:
-                    _apply(step, evolution)
-            except InvalidArgumentError as error:
-                raise ConflictError(
-                    f"{'.'.join(metadata.name)}: it was changed meanwhile: {error}",
-                    kind="schema",
-                    base=None if base is None else base.id,
-                    winner=None if winner is None else winner.id,
-                ) from error
-        raise ConflictError(
-            f"{'.'.join(metadata.name)}: {ice.MOST_ATTEMPTS} attempts lost to other commits",
-            kind="attempts",
+        tried: list[ice.Evolution] = []
+
+        def attempt(newest: ice.Metadata) -> ice.Metadata:
+            tried.append(self._trial if newest is self._metadata else self._on(newest))
+            return tried[-1].commit()
+
+        self._done(
+            swapped(
+                self._metadata,
+                self._reload,
+                attempt,
+                lambda newest: any(evolution.is_made(newest) for evolution in tried),
+            )
         )
+
+    def _on(self, newest: ice.Metadata) -> ice.Evolution:
+        """All steps, on what another commit has made."""
+        base, winner = self._metadata.head(), newest.head()
+        evolution = ice.Evolution(newest)
+        try:
+            for step in self._steps:
+                _apply(step, evolution)
+        except InvalidArgumentError as error:
+            raise ConflictError(
+                f"{'.'.join(newest.name)}: it was changed meanwhile: {error}",
+                kind="schema",
+                base=None if base is None else base.id,
+                winner=None if winner is None else winner.id,
+            ) from error
+        return evolution
 
 
 def _apply(step: _Step, evolution: ice.Evolution) -> None:

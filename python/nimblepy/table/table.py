@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import time
@@ -71,7 +70,7 @@ from nimblepy.table.upkeep.recluster import compact, optimize
 from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.writing.adding import describe_files
 from nimblepy.table.writing.batches import Batch, batch_is_done, checked_batch, were_staged
-from nimblepy.table.writing.commit import Commit, run
+from nimblepy.table.writing.commit import Commit, run, swapped
 from nimblepy.table.writing.settings import format_property, target_of
 from nimblepy.table.writing.write import Target, discard, write_rows
 
@@ -494,12 +493,15 @@ class Table(VersionedRows[FileSet]):
         return done
 
     def _set_property(self, properties: dict[str, str]) -> None:
-        while True:
-            evolution = ice.Evolution(self._reload())
+        def attempt(metadata: ice.Metadata) -> ice.Metadata:
+            evolution = ice.Evolution(metadata)
             evolution.set_properties(properties)
-            with contextlib.suppress(ice.SwapLost):
-                self._move(evolution.commit())
-                return
+            return evolution.commit()
+
+        def is_made(metadata: ice.Metadata) -> bool:
+            return properties.items() <= metadata.properties.items()
+
+        self._move(swapped(self._reload(), self._reload, attempt, is_made))
 
     def compact(
         self,
@@ -971,7 +973,12 @@ class Table(VersionedRows[FileSet]):
             self._known(metadata, wanted)
             return ice.set_reference(metadata, name, wanted, kind, None)
 
-        return self._change_references(change)
+        def is_made(metadata: ice.Metadata) -> bool:
+            known = metadata.references.get(name)
+            return known is not None and (known.kind, known.snapshot) == (kind, wanted)
+
+        self._metadata = swapped(self._newest(), self._reload, change, is_made)
+        return self
 
     def drop_reference(self, name: str) -> Table:
         """Forgets a tag or branch; its snapshot may expire then."""
@@ -982,18 +989,11 @@ class Table(VersionedRows[FileSet]):
                 raise InvalidArgumentError(f"{self.name} has no tag or branch {name!r} to drop")
             return ice.remove_reference(metadata, name, known.snapshot)
 
-        return self._change_references(change)
+        def is_made(metadata: ice.Metadata) -> bool:
+            return name not in metadata.references
 
-    def _change_references(self, change: Callable[[ice.Metadata], ice.Metadata]) -> Table:
-        metadata = self._newest()
-        while True:
-            try:
-                done = change(metadata)
-            except ice.SwapLost:
-                metadata = self._reload()
-                continue
-            self._metadata = done
-            return self
+        self._metadata = swapped(self._newest(), self._reload, change, is_made)
+        return self
 
     def rollback(self, snapshot: int) -> Table:
         """Makes an earlier snapshot the newest again; the schema stays as it is now.
@@ -1006,17 +1006,24 @@ class Table(VersionedRows[FileSet]):
         self._known(metadata, snapshot)
         head = metadata.head()
         assert head is not None
-        try:
-            done = ice.set_reference(metadata, ice.MAIN, snapshot, "branch", head.id)
-        except ice.SwapLost:
-            winner = self._reload().head()
-            raise ConflictError(
-                f"{self.name}: another commit was made while it was rolled back",
-                kind="reference",
-                base=head.id,
-                winner=None if winner is None else winner.id,
-            ) from None
-        self._move(done)
+
+        def change(newest: ice.Metadata) -> ice.Metadata:
+            winner = newest.head()
+            if winner is None or winner.id != head.id:
+                raise ConflictError(
+                    f"{self.name}: another commit was made while it was rolled back",
+                    kind="reference",
+                    base=head.id,
+                    winner=None if winner is None else winner.id,
+                )
+            self._known(newest, snapshot)
+            return ice.set_reference(newest, ice.MAIN, snapshot, "branch", head.id)
+
+        def is_made(newest: ice.Metadata) -> bool:
+            winner = newest.head()
+            return winner is not None and winner.id == snapshot
+
+        self._move(swapped(metadata, self._reload, change, is_made))
         return self
 
     # ------------------------------------------------------------------ keeping it small

@@ -145,6 +145,26 @@ class Evolution:
                 raise SwapLost
         return commits.swap(self._metadata, tuple(checks), self._transaction.updates)
 
+    def is_made(self, newest: Metadata) -> bool:
+        """Whether newer metadata has the changes, whoever made them.
+
+        Columns and partitions that came since may have been changed again; of properties only what
+        they are now is known.
+        """
+        base, wanted = self._metadata.ice.metadata, self._transaction.table_metadata
+        now = newest.ice.metadata
+        old = {schema.schema_id for schema in base.schemas}
+        schemas = [now.schema(), *(item for item in now.schemas if item.schema_id not in old)]
+        specs = [
+            now.spec(),
+            *(item for key, item in now.specs().items() if key not in base.specs()),
+        ]
+        return (
+            wanted.schema() in (base.schema(), *schemas)
+            and wanted.spec().fields in (item.fields for item in (base.spec(), *specs))
+            and wanted.properties.items() - base.properties.items() <= now.properties.items()
+        )
+
     def _change_spec(self, fields: list[tuple[str, str, str]]) -> None:
         metadata = self._transaction.table_metadata
         schema, spec = metadata.schema(), metadata.spec()

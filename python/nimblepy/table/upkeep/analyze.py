@@ -20,6 +20,7 @@ from nimblepy.table.base.puffin import Blob
 from nimblepy.table.base.sketch import Sketch
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import MemberRows, SomeRows, member_of
+from nimblepy.table.writing.commit import swapped
 
 _BATCH_ROWS = 1 << 16
 
@@ -159,36 +160,40 @@ def _committed(
     blobs: Sequence[Blob],
 ) -> ice.Metadata:
     """The metadata with these sketches in the statistics of a snapshot."""
-    written: list[str] = []
+    # An attempt in doubt may take effect later: its file stays.
+    written: set[str] = set()
+    doubtful: set[str] = set()
+    replaced: set[str] = set()
+
+    def attempt(newest: ice.Metadata) -> ice.Metadata:
+        if newest.snapshot(snapshot.id) is None:
+            raise ConflictError(
+                f"{'.'.join(newest.name)}: snapshot {snapshot.id} expired while it was analyzed",
+                kind="snapshot",
+                base=snapshot.id,
+            )
+        path = f"{newest.location}/metadata/{snapshot.id}-{uuid.uuid4()}.stats"
+        written.add(path)
+        kept = _of_other_columns(newest, snapshot, blobs)
+        described = ice.write_statistics(newest, snapshot, path, [*kept, *blobs])
+        replaced.update(path for path, of in newest.statistics_files() if of == snapshot.id)
+        try:
+            return ice.set_statistics(newest, described)
+        except ice.SwapInDoubt:
+            doubtful.add(path)
+            raise
+
+    def is_made(newest: ice.Metadata) -> bool:
+        return not written.isdisjoint(_statistics_paths(newest))
+
     try:
-        for _ in range(ice.MOST_ATTEMPTS):
-            if metadata.snapshot(snapshot.id) is None:
-                raise ConflictError(
-                    f"{'.'.join(metadata.name)}: snapshot {snapshot.id} expired while it was "
-                    "analyzed",
-                    kind="snapshot",
-                    base=snapshot.id,
-                )
-            written.append(f"{metadata.location}/metadata/{snapshot.id}-{uuid.uuid4()}.stats")
-            kept = _of_other_columns(metadata, snapshot, blobs)
-            described = ice.write_statistics(metadata, snapshot, written[-1], [*kept, *blobs])
-            replaced = {path for path, of in metadata.statistics_files() if of == snapshot.id}
-            try:
-                made = ice.set_statistics(metadata, described)
-            except ice.SwapLost:
-                metadata = reload()
-                continue
-            _forget({*replaced, *written} - _statistics_paths(made))
-            return made
-        raise ConflictError(
-            f"{'.'.join(metadata.name)}: {ice.MOST_ATTEMPTS} attempts lost to other commits",
-            kind="attempts",
-            base=snapshot.id,
-        )
+        done = swapped(metadata, reload, attempt, is_made)
     except BaseException:
         with contextlib.suppress(Exception):
-            _forget(set(written) - _statistics_paths(reload()))
+            _forget(written - doubtful - _statistics_paths(reload()))
         raise
+    _forget((replaced | written) - doubtful - _statistics_paths(done))
+    return done
 
 
 def _of_other_columns(

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.errors import ConflictError, InvalidArgumentError, NimbleError
 from nimblepy.io.log import logger
 from nimblepy.table import iceberg as ice
 
@@ -83,8 +83,7 @@ def run(
                 return change.commit.attempt(metadata), retries
             except (ice.SwapLost, ice.FilesGone):
                 retries += 1
-            wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
-            time.sleep(random.uniform(0, wait))
+            _wait(retries)
             # Read once: what landed before it is seen here, and never taken for another's commit.
             newest = reloaded(metadata, reload)
             if change.commit.has_landed(metadata, newest):
@@ -118,6 +117,58 @@ def run(
             raise
         _log.warning("%s: it was committed, despite %r", ".".join(metadata.name), error)
         return landed, retries
+
+
+def swapped(
+    metadata: ice.Metadata,
+    reload: Callable[[], ice.Metadata],
+    attempt: Callable[[ice.Metadata], ice.Metadata],
+    is_made: Callable[[ice.Metadata], bool],
+) -> ice.Metadata:
+    """Commits a change that makes no snapshot: the new metadata.
+
+    Args:
+        attempt: tries it for the newest metadata.
+        is_made: whether the newest metadata has what an attempt was to make. It is asked where the
+            catalog did not say whether one took effect, or failed in it.
+
+    Raises:
+        ConflictError: every attempt lost, or the table is no longer there.
+        Exception: of ``attempt``, unless it took effect.
+    """
+    doubtful = False
+    for retries in range(1, ice.MOST_ATTEMPTS + 1):
+        try:
+            return attempt(metadata)
+        except ice.SwapLost as error:
+            doubtful = doubtful or isinstance(error, ice.SwapInDoubt)
+        except ice.NoSuchTable:
+            raise _dropped(metadata) from None
+        except NimbleError:
+            raise  # the change is not possible, and nothing was sent
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                newest = reload()
+                if is_made(newest):
+                    _log.warning("%s: it was committed, despite %r", ".".join(metadata.name), error)
+                    return newest
+            raise
+        _wait(retries)
+        metadata = reloaded(metadata, reload)
+        if doubtful and is_made(metadata):
+            return metadata
+    head = metadata.head()
+    raise ConflictError(
+        f"{'.'.join(metadata.name)}: {ice.MOST_ATTEMPTS} attempts lost to other commits",
+        kind="attempts",
+        base=None if head is None else head.id,
+    )
+
+
+def _wait(retries: int) -> None:
+    """Lets others finish first."""
+    longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
+    time.sleep(random.uniform(0, longest))
 
 
 def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
