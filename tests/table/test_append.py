@@ -186,6 +186,21 @@ def test_forms_of_the_same_values_are_taken(lake: nb.Catalog) -> None:
     ]
     with pytest.raises(nb.InvalidArgumentError, match="int32"):
         table.append(pa.table({"i": [2**40]}))
+    fixed = lake.create_table("a.f", pa.schema({"u": pa.uuid(), "l": pa.list_(pa.binary(2))}))
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        fixed.append(pa.table({"u": pa.array([b"0123456789abcdef", None], kind)}))
+        for bad in (b"", b"0123456789abcde", b"0123456789abcdef0"):
+            with pytest.raises(nb.InvalidArgumentError, match=r"'u'.*fixed_size_binary\[16\]"):
+                fixed.append(pa.table({"u": pa.array([b"0123456789abcdef", bad], kind)}))
+        lists = pa.array([[b"ab", None], None], pa.list_(pa.binary()))
+        fixed.append(pa.table({"l": lists}))
+    with pytest.raises(nb.InvalidArgumentError, match=r"'l'\.element"):
+        fixed.append(pa.table({"l": pa.array([[b"abc"]], pa.list_(pa.binary()))}))
+    with pytest.raises(nb.InvalidArgumentError, match="'u' is string"):
+        fixed.append(pa.table({"u": ["0123456789abcdef"]}))
+    assert fixed.to_table()["u"].to_pylist().count(b"0123456789abcdef") == 3
+    assert fixed.to_table()["l"].to_pylist().count([b"ab", None]) == 3
+    assert fixed.num_rows == 12
     with pytest.raises(nb.InvalidArgumentError, match=r"unknown|expected|struct"):
         table.append(pa.table({"n": pa.array([1])}))
 

@@ -223,6 +223,8 @@ def _check(have: pa.DataType, wanted: pa.DataType, place: str) -> None:
         return
     if form is not None and pt.is_integer(form) and pt.is_integer(wanted):
         return  # each value is checked
+    if form is not None and pt.is_binary(form) and pt.is_fixed_size_binary(wanted):
+        return  # each length is checked; Spark has no other form of UUIDs and the like
     raise InvalidArgumentError(f"{place} is {have}, the table has {wanted}")
 
 
