@@ -228,3 +228,40 @@ def test_an_abort_leaves_files_of_a_commit_in_doubt(
     assert orphans(table) == 1
     writer.commit([other])
     assert values(table.refresh()) == dict.fromkeys(range(3), 1)
+
+
+@pytest.mark.parametrize("layout", [None, nb.OTree(["a.b", "v"], cube_rows=50)])
+def test_names_with_dots_and_columns_of_fixed_length(
+    spark: Any, lake: nb.Catalog, layout: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nimblepy.spark.table_merge.ALONE_BYTES", 0)
+    table = lake.create_table(
+        f"a.dots{layout is None}",
+        pa.schema({"a.b": pa.int64(), "c`.d": pa.uuid(), "v": pa.int64()}),
+        primary_key="c`.d",
+        **({"layout": layout} if layout else {"partition_by": ["bucket(2, c`.d)"]}),
+    )
+
+    def rows(first: int, last: int, text: str = "md5(CAST(id AS STRING))") -> Any:
+        made = spark.range(first, last).selectExpr("id", f"unhex({text}) AS u", "id * 2 AS v")
+        return made.toDF("a.b", "c`.d", "v")
+
+    assert ns.write(rows(0, 200), table, mode="append").rows_inserted == 200
+    done = ns.merge(rows(150, 250), table, files=2).when_matched(update={"v": "1"})
+    done = done.when_not_matched().execute()
+    assert (done.rows_updated, done.rows_inserted) == (50, 50)
+    wanted = rows(0, 250).toArrow().to_pylist()
+    for row in wanted[150:200]:
+        row["v"] = 1
+    assert sorted(table.to_table().to_pylist(), key=lambda row: row["a.b"]) == wanted
+    back = ns.scan(spark, table)
+    assert ns.write(back, table, mode="overwrite").rows_inserted == 250
+    for change in (
+        lambda some: ns.write(some, table, mode="append"),
+        lambda some: ns.merge(some, table, files=2).when_not_matched().execute(),
+    ):
+        with pytest.raises(nb.InvalidArgumentError, match=r"'c`\.d'.*fixed_size_binary\[16\]"):
+            change(rows(300, 310, "CASE WHEN id = 305 THEN 'ff' ELSE md5(CAST(id AS STRING)) END"))
+    assert table.num_rows == 250
+    changed = ns.changes(spark, table, None).toArrow()
+    assert set(changed.column_names) >= {"a.b", "c`.d", "v"}

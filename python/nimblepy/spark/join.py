@@ -24,7 +24,7 @@ from nimblepy.spark.estimate import JoinEstimate, estimate_join
 from nimblepy.spark.inputs import InputPath, SparkInput, find_input
 from nimblepy.spark.scan_join import OUTER, scan_join
 from nimblepy.spark.schemas import arrow_schema, spark_schema
-from nimblepy.spark.shipping import array_udf, iterator_function
+from nimblepy.spark.shipping import array_udf, iterator_function, map_in_arrow
 from nimblepy.spark.tasks import JoinSpec
 
 
@@ -268,8 +268,7 @@ def _result_type(join: PreparedJoin) -> StructType:
 
 def _map_in_arrow(probe: DataFrame, join: PreparedJoin) -> DataFrame:
     result = _result_type(join)
-    run = iterator_function("joined_batches", join.spec, arrow_schema(result))
-    return probe.mapInArrow(run, result)
+    return map_in_arrow(probe, "joined_batches", result, join.spec, arrow_schema(result))
 
 
 def _by_rdd(probe: DataFrame, join: PreparedJoin) -> DataFrame:

@@ -22,7 +22,7 @@ from pyspark.sql.types import IntegerType
 from nimblepy.schema.names import Path
 from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import own_errors
-from nimblepy.spark.shipping import array_udf, iterator_function, run_numbered
+from nimblepy.spark.shipping import array_udf, map_in_arrow, run_numbered
 from nimblepy.spark.table_upkeep import ALONE_BYTES
 
 if TYPE_CHECKING:
@@ -82,11 +82,10 @@ def _sampled(
     if not names:
         return None
     columns = df.select(*(F.col(quoted(name)) for name in names))
-    sampled = iterator_function("sampled_rows", schema, paths, _OF_A_TASK)
-    merged = iterator_function("merged_samples", _OF_ALL)
-    parts = columns.mapInArrow(sampled, "sample binary").repartition(1)
+    kind = "sample binary"
+    parts = map_in_arrow(columns, "sampled_rows", kind, schema, paths, _OF_A_TASK).repartition(1)
     with own_errors():
-        found = parts.mapInArrow(merged, "sample binary").collect()
+        found = map_in_arrow(parts, "merged_samples", kind, _OF_ALL).collect()
     return RowSample.from_bytes(bytes(found[0][0]), _OF_ALL) if found else None
 
 

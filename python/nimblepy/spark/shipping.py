@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle as _cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as _functions
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from nimblepy.spark import bootstrap
 from nimblepy.spark.errors import own_errors
@@ -32,6 +32,15 @@ class ShippedByValue:
 def iterator_function(kind: str, *arguments: Any) -> Callable[[Any], Any]:
     """For ``mapInArrow`` and ``mapPartitions``."""
     return bootstrap.over_items(kind, cloudpickle.dumps(arguments))
+
+
+def map_in_arrow(df: DataFrame, kind: str, result: StructType | str, *arguments: Any) -> DataFrame:
+    """``df.mapInArrow`` with the function ``kind``, whatever the columns are called.
+
+    Spark itself takes a dot in a name for a step into a struct, so they travel by number.
+    """
+    tasks = iterator_function("named_batches", df.columns, kind, arguments)
+    return df.toDF(*(f"c{i}" for i in range(len(df.columns)))).mapInArrow(tasks, result)
 
 
 def run_numbered(

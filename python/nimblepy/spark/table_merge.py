@@ -16,7 +16,7 @@ from nimblepy.spark.arguments import quoted
 from nimblepy.spark.errors import own_errors
 from nimblepy.spark.inputs import InputTable, is_table
 from nimblepy.spark.schemas import arrow_schema, spark_schema
-from nimblepy.spark.shipping import iterator_function, run_numbered
+from nimblepy.spark.shipping import map_in_arrow, run_numbered
 from nimblepy.spark.table_write import partition_column
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ def _saved(df: DataFrame, plan: MergePlan, target: Target, files: int | None) ->
     ]
     keys += [F.col(quoted(name)) for name in plan.on]
     ranged = df.repartitionByRange(files, *keys) if files else df.repartitionByRange(*keys)
-    tasks = iterator_function("saved_parts", plan, target)
+    saved = map_in_arrow(ranged, "saved_parts", spark_schema(PARTS), plan, target)
     with own_errors():
-        return parts_of(ranged.mapInArrow(tasks, spark_schema(PARTS)).toArrow())
+        return parts_of(saved.toArrow())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from nimblepy.spark.errors import own_errors
 from nimblepy.spark.layout_write import by_curve, whole_cubes
 from nimblepy.spark.options import refuse_others
 from nimblepy.spark.schemas import arrow_schema
-from nimblepy.spark.shipping import ShippedByValue, array_udf, iterator_function
+from nimblepy.spark.shipping import ShippedByValue, array_udf, map_in_arrow
 from nimblepy.spark.tables import named_table
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def write_table(
     if mode == "overwrite" and filter is None and partition_overwrite == "static":
         target = replace(target, rows_before=0)
     rows, target = _distributed(df, target, files)
-    tasks = iterator_function("written_files", target)
+    done = map_in_arrow(rows, "written_files", "files string", target)
     with own_errors():
-        texts = [row[0] for row in rows.mapInArrow(tasks, "files string").collect()]
+        texts = [row[0] for row in done.collect()]
     written = [file for text in texts for file in files_of_text(text)]
     return table.commit_files(
         whole_cubes(df.sparkSession, written, target),
@@ -114,9 +114,9 @@ def partition_column(path: Path, transform: str, kind: pa.DataType) -> Column:
     if transform in ("identity", "void"):
         return column
     result = transform_of(transform, kind)(pa.array([], kind)).type
-    made: Column = array_udf("partition_values", 1, from_arrow_type(result), transform, kind)(
-        column
-    )
+    field = pa.field(".".join(path), kind)
+    values = array_udf("partition_values", 1, from_arrow_type(result), transform, field)
+    made: Column = values(column)
     return made
 
 

@@ -148,6 +148,18 @@ def joined_rows(
     return run
 
 
+def named_batches(
+    names: list[str], kind: str, arguments: tuple[Any, ...]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function ``kind`` over batches whose columns get these names."""
+    function = globals()[kind](*arguments)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from function(batch.rename_columns(names) for batch in batches)
+
+    return run
+
+
 def written_files(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Rows of a table to descriptions of the files that they were written to."""
     from nimblepy.table.reading.shipped import files_as_text
@@ -284,16 +296,18 @@ def holding_files(
 
 
 def partition_values(
-    transform: str, kind: pa.DataType
+    transform: str, field: pa.Field
 ) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
     """Values of a column to those of a partition field."""
     from nimblepy.table.base.transforms import transform as transform_of
+    from nimblepy.table.base.types import Conformer
 
-    apply = transform_of(transform, kind)
+    apply, schema = transform_of(transform, field.type), pa.schema([field])
 
     def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
-        for (values,) in batches:
-            yield apply(values.cast(kind))
+        for arrays in batches:
+            batch = pa.RecordBatch.from_arrays(list(arrays), names=schema.names)
+            yield apply(Conformer(batch.schema, schema)(batch).column(0))
 
     return run
 
