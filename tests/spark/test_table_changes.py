@@ -13,7 +13,7 @@ import nimblepy as nb
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
 from nimblepy.spark.schemas import spark_schema
-from nimblepy.spark.table_changes import ChangesStream
+from nimblepy.spark.table_changes import ChangesReader, ChangesStream
 
 SCHEMA = pa.schema({"k": pa.int64(), "t": pa.string()})
 
@@ -67,6 +67,29 @@ def test_changes_are_those_of_one_process(spark: Any, tmp_path: Path) -> None:
             reading(spark, lake, table).option(name, value).load()
     with pytest.raises(Exception, match="option 'filter': a read of changes has no such option"):
         reading(spark, lake, table).option("since", "v1").option("filter", "k = 1").load().count()
+
+
+def test_a_tag_wins_over_what_else_its_name_could_mean(tmp_path: Path) -> None:
+    table = nb.connect(tmp_path / "lake").create_table("a.b", rows(range(3)), primary_key="k")
+    first = table.snapshot
+    options = {"catalog": str(tmp_path / "lake"), "table": "a.b"}
+
+    def count(**more: str) -> int:
+        reader = ChangesReader(spark_schema(SCHEMA), options | more)
+        return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
+
+    def start(since: str) -> dict[str, str]:
+        return ChangesStream(spark_schema(SCHEMA), options | {"since": since}).initialOffset()
+
+    assert (count(since="beginning"), start("beginning")) == (3, {"snapshot": ""})
+    table.append(rows(range(3, 5)))
+    for name in ("2024", "beginning"):
+        with pytest.raises(nb.InvalidArgumentError, match=name):
+            count(since=str(first), until=name)
+        table.tag(name, snapshot=first)
+        assert (count(since=name), start(name)) == (2, {"snapshot": str(first)})
+        assert count(since=str(first), until=name) == 0
+    assert count(since=str(first)) == 2
 
 
 def test_a_stream_has_each_snapshot_once(spark: Any, tmp_path: Path) -> None:

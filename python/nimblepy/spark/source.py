@@ -53,7 +53,7 @@ class NimbleDataSource(DataSource):
     Options of a read: ``columns`` ("a, b"), ``filter`` (SQL text), ``parts`` (how many partitions).
     Of a table instead of a path: ``catalog`` (as for :func:`nimblepy.connect`; its properties as
     ``catalog.NAME``), ``table``, and at most one of ``snapshot``, ``tag``, ``branch`` and ``time``
-    (ISO 8601 with its zone). With ``since`` (a snapshot id, a tag, or ``beginning``) and maybe
+    (ISO 8601 with its zone). With ``since`` (a tag, a snapshot id, or ``beginning``) and maybe
     ``until`` it is what changed between two snapshots, as :meth:`nimblepy.Table.changes` has it; so
     is a stream, which goes on with each new snapshot.
     Options of a write: see :mod:`nimblepy.spark.write`; to a table ``catalog``, ``table``, and with

@@ -83,11 +83,13 @@ class _Changes(ShippedByValue):
         self._names = schema.names
         self._target = arrow_schema(schema)
 
-    def shares(self, since: int | str | None, until: int | str | None) -> list[_Share]:
+    def shares(
+        self, table: Table, since: int | str | None, until: int | str | None
+    ) -> list[_Share]:
         from nimblepy.table.reading.changes import CHANGE, SNAPSHOT
 
         names = [name for name in self._names if name not in (CHANGE, SNAPSHOT)]
-        wanted = named_table(self._options).asked_for_changes(since, until, names)
+        wanted = table.asked_for_changes(since, until, names)
         return [_Share(share) for share in wanted.shares()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -104,8 +106,7 @@ class ChangesReader(_Changes, DataSourceReader):
         super().__init__(schema, options, (*_STREAM, "until"))
 
     def partitions(self) -> Sequence[InputPartition]:
-        since, until = _given(self._options, "since"), _given(self._options, "until")
-        return self.shares(since, until) or [_Share(None)]
+        return self.shares(*_asked(self._options)) or [_Share(None)]
 
 
 class ChangesStream(_Changes, DataSourceStreamReader):
@@ -119,8 +120,7 @@ class ChangesStream(_Changes, DataSourceStreamReader):
         super().__init__(schema, options, _STREAM)
 
     def initialOffset(self) -> dict[str, str]:
-        since = _given(self._options, "since")
-        table = named_table(self._options)
+        table, since, _ = _asked(self._options)
         return _offset(table.at(tag=since).snapshot if isinstance(since, str) else since)
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, str]:
@@ -128,7 +128,7 @@ class ChangesStream(_Changes, DataSourceStreamReader):
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         since, until = _snapshot(start), _snapshot(end)
-        return [] if since == until else self.shares(since, until)
+        return [] if since == until else self.shares(named_table(self._options), since, until)
 
 
 def _offset(snapshot: int | None) -> dict[str, str]:
@@ -139,19 +139,27 @@ def _snapshot(offset: Mapping[str, str]) -> int | None:
     return int(offset["snapshot"]) if offset["snapshot"] else None
 
 
-def _given(options: Mapping[str, str], name: str) -> int | str | None:
-    """A snapshot as an option names it: an id, or a tag."""
-    text = options.get(name)
-    if text is None and name == "since":
+def _asked(options: Mapping[str, str]) -> tuple[Table, int | str | None, int | str | None]:
+    """The table, and the snapshots that the options ``since`` and ``until`` name."""
+    if "since" not in options:
         raise InvalidArgumentError(
             "option 'since': changes need it: a snapshot id, a tag, or 'beginning'"
         )
-    if text is None or text == _BEGINNING:
-        return None
-    return int(text) if text.isdecimal() else text
+    table = named_table(options)
+    since = None if _is_beginning(table, options["since"]) else _named(table, options["since"])
+    return table, since, _named(table, options["until"]) if "until" in options else None
+
+
+def _is_beginning(table: Table, text: str) -> bool:
+    return text == _BEGINNING and text not in table.tags
+
+
+def _named(table: Table, text: str) -> int | str:
+    """A snapshot as an option names it: a tag, or an id."""
+    return int(text) if text.isdecimal() and text not in table.tags else text
 
 
 def _wanted(options: Mapping[str, str], columns: Sequence[str] | None) -> WantedChanges:
     """What options ask for; of a stream, what there is by now."""
-    since, until = _given(options, "since"), _given(options, "until")
-    return named_table(options).asked_for_changes(since, until, columns)
+    table, since, until = _asked(options)
+    return table.asked_for_changes(since, until, columns)
