@@ -135,7 +135,7 @@ function(nimble_unity target)
   # a name of one file is nothing to a local one of another, and what has no name
   # outside its file is no worse for being included
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wshadow=local -Wno-subobject-linkage>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-shadow -Wshadow=local -Wno-subobject-linkage>
     $<$<NOT:$<COMPILE_LANG_AND_ID:CXX,GNU>>:-Wno-shadow>)
 endfunction()
 
