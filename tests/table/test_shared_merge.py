@@ -234,6 +234,20 @@ def test_what_does_not_fit_any_more_is_a_conflict(lake: nb.Catalog) -> None:
     assert orphans(table) == 0
 
 
+def test_a_part_that_was_removed_is_a_conflict(lake: nb.Catalog) -> None:
+    table = stock(lake, "a.b")
+    before = contents(table)
+
+    def remove() -> None:
+        lake.table("a.b").append(pa.table({"k": [100], "v": [1], "g": [0]}))
+        lake.table("a.b").remove_orphans(older_than=dt.timedelta(0))
+
+    merge, _ = shared(table, pa.table({"k": [1, 100], "v": [5, 6]}), cuts=[50], between=[remove])
+    with pytest.raises(nb.ConflictError, match=r"saved source of the merge, .* was removed"):
+        merge.when_matched(update=["v"]).execute()
+    assert contents(table.refresh()) == sorted([*before, (100, 1, 0)], key=repr)
+
+
 def test_primary_keys_are_kept_across_parts(lake: nb.Catalog) -> None:
     table = stock(lake, "a.b")
     data = pa.table({"v": [30, 31, 250, 251], "k": [3, 500, 25, 500]})

@@ -42,8 +42,19 @@ class Part:
     bytes: int
 
     def keyed(self, plan: MergePlan) -> KeyedRows:
-        """Its rows."""
-        return KeyedRows.saved(readable_path(self.path), list(plan.on), self.bytes)
+        """Its rows.
+
+        Raises:
+            ConflictError: somebody removed the file.
+        """
+        try:
+            return KeyedRows.saved(readable_path(self.path), list(plan.on), self.bytes)
+        except FileNotFoundError as error:
+            raise ConflictError(
+                f"the saved source of the merge, {self.path}, was removed meanwhile, maybe by a "
+                "remove_orphans() that takes young files",
+                files=(self.path,),
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
