@@ -87,6 +87,11 @@ class _Cache:
             while self._bytes > _KEPT_BYTES and len(self._files) > 1:
                 self._bytes -= _size(self._files.popitem(last=False)[1])
 
+    def clear(self) -> None:
+        with self._lock:
+            self._files.clear()
+            self._bytes = 0
+
 
 def _size(positions: Mapping[str, RowNumbers]) -> int:
     return sum(rows.nbytes for rows in positions.values())
@@ -109,6 +114,12 @@ def positions(file: DataFile) -> Mapping[str, RowNumbers]:
 def keep_positions(path: str, rows: Mapping[str, RowNumbers]) -> None:
     """Keeps what a delete file that was written says, so that it is not read."""
     _cache.put(path, {name: some for name, some in rows.items() if len(some)})
+
+
+def forget_deletes() -> None:
+    """Forgets what delete files say, so that they are read again."""
+    _cache.clear()
+    _deleted.clear()
 
 
 def check_readable(file: DataFile, table: str) -> None:

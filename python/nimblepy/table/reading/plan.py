@@ -23,7 +23,7 @@ from nimblepy.table.base.model import (
 from nimblepy.table.iceberg.manifests import FileColumns, Numbers, Selection
 from nimblepy.table.iceberg.pruning import Mask, may_match, partition_passes
 from nimblepy.table.reading import plan_index
-from nimblepy.table.reading.deletes import check_readable
+from nimblepy.table.reading.deletes import check_readable, forget_deletes
 from nimblepy.table.reading.members import Member
 
 # Descriptions of files that a list of them keeps.
@@ -72,8 +72,9 @@ class Members(Sequence[Member]):
 
 
 def clear_caches() -> None:
-    """Forgets what was read of manifests, so that it is read again."""
+    """Forgets what was read of manifests and delete files, so that it is read again."""
     ice.forget_manifests()
+    forget_deletes()
     plan_index.clear_cache()
 
 
