@@ -149,7 +149,7 @@ def test_partitions_follow_stripes_and_the_number_wanted(
     small = plan_parts(ScanSpec(files, ("k",)), files.dataset)
     assert len(small) == 1  # too few rows for more than one task
     monkeypatch.setattr(splits, "LEAST_ROWS", 100)
-    monkeypatch.setattr(splits, "_processors", lambda: 2)
+    monkeypatch.setattr(splits, "processors", lambda: 2)
     size = files.dataset.size_bytes
     for columns, part_bytes, tasks in (("kv", size, 2), ("kv", size // 5, 5), ("k", size // 5, 3)):
         monkeypatch.setattr(splits, "PART_BYTES", part_bytes)
