@@ -86,7 +86,8 @@ def many_files(rows: int, files: int, times: int) -> None:
         half = np.where(np.arange(BATCH) % 2, keys, keys + 1)
         expected = rows_of(keys)
         for name, asked in made.items():
-            assert asked.lookup(keys).select(expected.column_names).equals(expected), name
+            found = asked.lookup(keys).select(expected.column_names)
+            assert found.columns == expected.columns, name
             assert asked.count(keys).to_pylist() == [1] * BATCH, name
         single = keys[:1000].tolist()
 
