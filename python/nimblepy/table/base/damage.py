@@ -15,6 +15,6 @@ BAD_BYTES: tuple[type[Exception], ...] = (
     AttributeError,
     ArithmeticError,
     RecursionError,
-    NotImplementedError,
+    NotImplementedError,  # raised by pyiceberg, of types that it does not know
     StopIteration,
 )
