@@ -43,3 +43,10 @@ def test_open_and_first_lookups_import_nothing_slow(tmp_path: Path) -> None:
     for read in reads:
         code = f"import nimblepy as nb\nf = nb.open({str(path)!r})\nassert {read}"
         assert _imported(code) == set(), read
+
+
+def test_connect_loads_no_table_library(tmp_path: Path) -> None:
+    code = f"import nimblepy as nb\nc = nb.connect({str(tmp_path / 'lake')!r})\nprint(c)"
+    ask = f"{code}\nimport sys\nassert not {{'pyiceberg', 'pyarrow.compute'}} & set(sys.modules)"
+    assert _imported(ask) >= {"<nimblepy.Catalog"}
+    assert (tmp_path / "lake" / "catalog.db").exists()

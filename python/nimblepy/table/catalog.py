@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -16,8 +17,8 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import text_of, texts_of
 from nimblepy.table.base.model import DataFormat
 from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
-from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import check_keys, table_schema
+from nimblepy.table.iceberg.catalog_rows import CatalogRows
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 
 # What reads and writes tables is loaded with the first table: `connect` does without.
@@ -46,14 +47,14 @@ def connect(
         InvalidArgumentError: neither or both are given, or it is nothing of that.
         MissingExtraError: pyiceberg is not installed (``nimblepy[table]``).
 
-    Cost: no table is read.
+    Cost: no table is read. Of a directory or ``sqlite:`` pyiceberg is loaded with the first table.
     """
     if (target is None) == (catalog is None):
         raise InvalidArgumentError("connect: give a directory or URI, or catalog=")
     if catalog is not None:
         if not ice.is_catalog(catalog):
             raise InvalidArgumentError(f"connect: no pyiceberg catalog: {catalog!r}")
-        return Catalog(catalog, None, {})
+        return Catalog(lambda: catalog, None, {})
     assert target is not None
     given = dict(properties or {})
     if not isinstance(target, (str, os.PathLike)):
@@ -62,20 +63,31 @@ def connect(
         )
     text = os.fspath(target)
     if text.startswith("sqlite:"):
-        return Catalog(_open_sqlite(text, given), text, given)
+        warehouse = given.get("warehouse") or _warehouse_of(text)
+        more = {name: value for name, value in given.items() if name != "warehouse"}
+        return Catalog(_sqlite(text, warehouse, more), text, given)
     if is_uri(text) or text.startswith("rest:"):
-        return Catalog(ice.open_uri(text, given), text, given)
-    return Catalog(ice.open_directory(checked_directory(text)), os.path.abspath(text), {})
+        found = ice.open_uri(text, given)
+        return Catalog(lambda: found, text, given)
+    directory = checked_directory(text)
+    os.makedirs(directory, exist_ok=True)
+    uri = f"sqlite:///{directory}/catalog.db?timeout=60"
+    return Catalog(_sqlite(uri, f"file://{directory}", {}), directory, {})
 
 
-def _open_sqlite(uri: str, properties: dict[str, str]) -> Any:
+def _sqlite(uri: str, warehouse: str, properties: Mapping[str, str]) -> Callable[[], Any]:
+    """Makes the database of a catalog where there is none, without pyiceberg, which the first
+    table needs: that is most of what a new process waits for.
+    """
+    rows = CatalogRows(uri, "nimble")
+    return lambda: ice.open_sqlite(rows, warehouse, **properties)
+
+
+def _warehouse_of(uri: str) -> str:
     path = uri.removeprefix("sqlite:///").partition("?")[0]
-    warehouse = properties.pop("warehouse", None)
-    if warehouse is None:
-        if not path or path == ":memory:":
-            raise InvalidArgumentError(f"connect {uri!r}: give the property 'warehouse'")
-        warehouse = f"file://{checked_directory(os.path.dirname(os.path.abspath(path)))}"
-    return ice.open_sqlite(uri, warehouse, **properties)
+    if not path or path == ":memory:":
+        raise InvalidArgumentError(f"connect {uri!r}: give the property 'warehouse'")
+    return f"file://{checked_directory(os.path.dirname(os.path.abspath(path)))}"
 
 
 def checked_directory(directory: str) -> str:
@@ -103,10 +115,16 @@ class Catalog:
         iceberg: the catalog as pyiceberg has it.
     """
 
-    def __init__(self, iceberg: Any, target: str | None, properties: Mapping[str, str]) -> None:
-        self.iceberg = iceberg
+    def __init__(
+        self, opened: Callable[[], Any], target: str | None, properties: Mapping[str, str]
+    ) -> None:
+        self._opened = opened
         self._target = target
         self._properties = dict(properties)
+
+    @cached_property
+    def iceberg(self) -> Any:
+        return self._opened()
 
     def create_table(
         self,
@@ -149,6 +167,7 @@ class Catalog:
                 not have; a name that cannot be one.
         """
         from nimblepy.input.tabular import as_reader
+        from nimblepy.table.base.transforms import parse_partition
         from nimblepy.table.writing.settings import index_property, settings
 
         parts = parse_name(name)

@@ -2,112 +2,25 @@
 
 What the rest of nimblepy sees are the plain values of :mod:`nimblepy.table.base.model`. pyiceberg
 writes and validates the metadata; the snapshots, their manifests and the retries of commits are
-made here, from its public classes. The few things that are not public are checked when the package
-is loaded, so that a version that moved them says so at once.
+made here, from its public classes. The few things that are not public are checked when it is
+loaded, so that a version that moved them says so at once.
+
+The names of :mod:`nimblepy.table.iceberg.public` are names of this package, loaded with the first
+that is used (PEP 562): pyiceberg is most of what a catalog of a directory takes to load.
 """
 
-from nimblepy.table.iceberg.catalogs import (
-    NoSuchTable,
-    TableExists,
-    create_namespace,
-    create_table,
-    drop_namespace,
-    drop_table,
-    is_catalog,
-    list_namespaces,
-    list_tables,
-    load_table,
-    metadata_at,
-    open_directory,
-    open_sqlite,
-    open_uri,
-    register_table,
-    rename_table,
-)
-from nimblepy.table.iceberg.commits import (
-    FilesGone,
-    ManifestsCommit,
-    SnapshotCommit,
-    SwapInDoubt,
-    SwapLost,
-    remove_reference,
-    remove_snapshots,
-    set_reference,
-    set_statistics,
-    swap,
-    who,
-)
-from nimblepy.table.iceberg.compatibility import self_test
-from nimblepy.table.iceberg.evolution import Evolution
-from nimblepy.table.iceberg.kept_manifests import decoded, forget_manifests, live_files
-from nimblepy.table.iceberg.local_io import local_path
-from nimblepy.table.iceberg.metadata import (
-    MAIN,
-    MOST_ATTEMPTS,
-    NAME_MAPPING,
-    Metadata,
-    check_name_mapping,
-)
-from nimblepy.table.iceberg.pruner import Pruner
-from nimblepy.table.iceberg.schemas import bound_bytes, fresh, to_arrow, to_iceberg
-from nimblepy.table.iceberg.statistics import (
-    SKETCH,
-    distinct_values,
-    moved_statistics,
-    read_sketches,
-    sketch_blob,
-    write_statistics,
-)
+from __future__ import annotations
 
-self_test()
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "MAIN",
-    "MOST_ATTEMPTS",
-    "NAME_MAPPING",
-    "SKETCH",
-    "Evolution",
-    "FilesGone",
-    "ManifestsCommit",
-    "Metadata",
-    "NoSuchTable",
-    "Pruner",
-    "SnapshotCommit",
-    "SwapInDoubt",
-    "SwapLost",
-    "TableExists",
-    "bound_bytes",
-    "check_name_mapping",
-    "create_namespace",
-    "create_table",
-    "decoded",
-    "distinct_values",
-    "drop_namespace",
-    "drop_table",
-    "forget_manifests",
-    "fresh",
-    "is_catalog",
-    "list_namespaces",
-    "list_tables",
-    "live_files",
-    "load_table",
-    "local_path",
-    "metadata_at",
-    "moved_statistics",
-    "open_directory",
-    "open_sqlite",
-    "open_uri",
-    "read_sketches",
-    "register_table",
-    "remove_reference",
-    "remove_snapshots",
-    "rename_table",
-    "set_reference",
-    "set_statistics",
-    "sketch_blob",
-    "swap",
-    "to_arrow",
-    "to_iceberg",
-    "who",
-    "write_statistics",
-]
+if TYPE_CHECKING:
+    from nimblepy.table.iceberg.public import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.public"), name)
+    globals()[name] = value
+    return value

@@ -66,6 +66,7 @@ class CatalogRows:
             InvalidArgumentError: the URI has another form.
             CorruptFileError, OSError: the database cannot be used.
         """
+        self.uri = uri
         self.catalog = catalog
         self._path, self._timeout = _parsed(uri)
         self._memory: sqlite3.Connection | None = None

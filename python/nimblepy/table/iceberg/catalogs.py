@@ -67,9 +67,9 @@ class SqliteCatalog(MetastoreCatalog):
     lost commit is not left behind.
     """
 
-    def __init__(self, name: str, **properties: str) -> None:
-        super().__init__(name, **properties)
-        self._rows = CatalogRows(properties["uri"], name)
+    def __init__(self, rows: CatalogRows, **properties: str) -> None:
+        super().__init__(rows.catalog, uri=rows.uri, **properties)
+        self._rows = rows
         self._known: Recent[Any] = Recent(KEPT_METADATA)
         self._texts = SnapshotTexts(KEPT_METADATA)
 
@@ -379,17 +379,11 @@ def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:
     return list(log[last + 1 :])
 
 
-def open_directory(directory: str) -> Catalog:
-    """The catalog that lies in a directory with its tables; made where there is none."""
-    os.makedirs(directory, exist_ok=True)
-    return open_sqlite(f"sqlite:///{directory}/catalog.db?timeout=60", f"file://{directory}")
-
-
-def open_sqlite(uri: str, warehouse: str, **properties: str) -> Catalog:
-    """The catalog in a SQLite database, which is made where there is none."""
+def open_sqlite(rows: CatalogRows, warehouse: str, **properties: str) -> Catalog:
+    """The catalog in a SQLite database."""
     if not any(name.startswith(_STORE_PROPERTIES) for name in properties):
         properties = {"py-io-impl": f"{OwnIO.__module__}.{OwnIO.__name__}", **properties}
-    return SqliteCatalog("nimble", uri=uri, warehouse=warehouse, **properties)
+    return SqliteCatalog(rows, warehouse=warehouse, **properties)
 
 
 def open_uri(uri: str, properties: Mapping[str, str]) -> Catalog:
