@@ -147,6 +147,28 @@ def test_cold_rounds(server: Server, connected: Callable[[], nb.Catalog], count:
     assert len(sizes) <= 3 + data
 
 
+def test_cold_rounds_of_a_large_file(server: Server, connected: Callable[[], nb.Catalog]) -> None:
+    """The end of such a file has no group's metadata; key chunks come with these."""
+    count = 1_200_000
+    keys = np.arange(count)
+    table = pa.table({"id": keys, "a": np.random.default_rng(1).random(count)})
+    connected().create_table("a.b", table, primary_key="id")
+
+    def cold_get(at: int) -> nb.Table:
+        clear_caches()
+        opened = connected().table("a.b")
+        assert opened.get(at)["id"] == at  # type: ignore[index]
+        return opened
+
+    # Metadata, manifest list, manifest, the end of the file, group and key chunk, columns.
+    assert len(rounds_of(server, partial(cold_get, 100_000))) == 6
+    clear_caches()
+    opened = connected().table("a.b")
+    assert opened.current.num_files == 1
+    assert len(rounds_of(server, lambda: opened.get(7))) == 3
+    assert len(rounds_of(server, lambda: opened.get(100_000))) == 1
+
+
 def test_files_of_one_question_are_opened_together(
     server: Server, connected: Callable[[], nb.Catalog]
 ) -> None:
