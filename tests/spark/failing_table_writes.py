@@ -162,6 +162,10 @@ def merge(spark: Any, table: nb.Table) -> Any:
     return merged.when_matched(update=["v"]).when_not_matched().execute()
 
 
+def upsert(spark: Any, table: nb.Table) -> Any:
+    return ns.write(frame(spark, 3, 1), table, mode="upsert", files=4)
+
+
 def compact(spark: Any, table: nb.Table) -> Any:
     return ns.compact(spark, table)
 
@@ -169,6 +173,7 @@ def compact(spark: Any, table: nb.Table) -> Any:
 NEW: dict[Any, Contents] = {
     append: OLD | dict.fromkeys(range(1, ROWS, 2), 1),
     merge: OLD | dict.fromkeys(range(1, ROWS, 3), 1),
+    upsert: OLD | dict.fromkeys(range(1, ROWS, 3), 1),
     compact: OLD,
 }
 
@@ -232,7 +237,7 @@ def main(folder: Path) -> None:
         spark = made.getOrCreate()
         for change, kind, troubles in (
             (append, "written_files", (dawdles, kills)),
-            (merge, "saved_parts", (kills,)),
+            (upsert, "saved_parts", (kills,)),
             (merge, "merged_parts", (dawdles, kills)),
             (compact, "written_groups", (dawdles, kills)),
         ):

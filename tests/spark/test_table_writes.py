@@ -14,6 +14,7 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
+from nimblepy.spark import table_merge
 from nimblepy.spark.schemas import spark_schema
 from nimblepy.spark.table_write import TableWriter
 from nimblepy.spark.write import NimbleWriter
@@ -100,8 +101,13 @@ def test_batches_are_added_once(spark: Any, lake: nb.Catalog, tmp_path: Path) ->
     assert table.num_rows == 42
 
 
-def test_upsert(spark: Any, lake: nb.Catalog) -> None:
-    table = lake.create_table("a.keyed", SCHEMA, primary_key="k", partition_by=["bucket(2, k)"])
+@pytest.mark.parametrize("where", ["driver", "tasks"])
+def test_upsert(spark: Any, lake: nb.Catalog, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if where == "tasks":
+        monkeypatch.setattr(table_merge, "ALONE_BYTES", 0)
+    table = lake.create_table(
+        f"a.keyed_{where}", SCHEMA, primary_key="k", partition_by=["bucket(2, k)"]
+    )
     ns.write(frame(spark, range(100), 1), table, mode="append")
     done = ns.write(frame(spark, range(90, 120), 2), table, mode="upsert")
     assert done is not None
@@ -113,7 +119,16 @@ def test_upsert(spark: Any, lake: nb.Catalog) -> None:
     twice = frame(spark, range(3), 9).union(frame(spark, range(2, 4), 9))
     with pytest.raises(nb.DuplicateKeyError, match=r"same key|k=2"):
         ns.write(twice, table, mode="upsert")
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column 'w'"):
+        ns.write(frame(spark, range(3), 9).selectExpr("k", "v AS w"), table, mode="upsert")
     assert table.refresh().snapshot == before
+    lacking = frame(spark, range(119, 122), 9).select("k")
+    for _ in range(2):  # the second is the same batch
+        ns.write(lacking, table, mode="upsert", batch=("some", 1))
+    assert table.num_rows == 122
+    assert [table.get(key) for key in (119, 121)] == [
+        dict.fromkeys(table.schema.names) | {"k": key} for key in (119, 121)
+    ]
 
 
 def test_failed_tasks_leave_nothing_that_is_reachable(spark: Any, lake: nb.Catalog) -> None:

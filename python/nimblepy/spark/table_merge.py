@@ -17,7 +17,7 @@ from nimblepy.spark.errors import own_errors
 from nimblepy.spark.inputs import InputTable, is_table
 from nimblepy.spark.schemas import arrow_schema, spark_schema
 from nimblepy.spark.shipping import map_in_arrow, run_numbered
-from nimblepy.spark.table_write import partition_column
+from nimblepy.spark.table_write import checked_target, partition_column
 
 if TYPE_CHECKING:
     from nimblepy.table import iceberg as ice
@@ -76,6 +76,23 @@ def merge(
     if files is not None:
         files = at_least("files", files, 1)
     return Merge(lambda merge: _execute(df, table, merge, files, batch), on)
+
+
+def upsert(df: DataFrame, table: Table, *, files: int | None, batch: Batch | None) -> Commit:
+    """A merge in which rows take the place of those with their keys; columns they lack are null.
+
+    Raises:
+        InvalidArgumentError: the table has no primary key, or other columns.
+    """
+    if not table.primary_key:
+        raise InvalidArgumentError(
+            f"upsert: {table.name} has no primary key, which rows are found by"
+        )
+    schema = checked_target(table, df.schema, None).schema
+    lacking = [F.lit(None).alias(name) for name in schema.names if name not in df.columns]
+    whole = df.select("*", *lacking) if lacking else df
+    done = merge(whole, table, files=files, batch=batch).when_matched(update=True)
+    return done.when_not_matched().execute()
 
 
 def _execute(

@@ -44,15 +44,13 @@ def write_table(
     batch: Batch | None = None,
     files: int | None = None,
 ) -> Commit:
-    """Writes a DataFrame to a table; :func:`nimblepy.spark.write` says how."""
-    from nimblepy.table.changing.staged import check_mode
+    """Appends a DataFrame to a table, or overwrites; :func:`nimblepy.spark.write` says how."""
     from nimblepy.table.reading.shipped import files_of_text
     from nimblepy.table.writing.commit import Commit
 
-    check_mode(mode, filter, partition_overwrite)
     if batch is not None and table.has_batch(batch):
         return Commit(snapshot=table.refresh().snapshot)
-    target = _checked_target(table, df.schema, filter)
+    target = checked_target(table, df.schema, filter)
     if mode == "overwrite" and filter is None and partition_overwrite == "static":
         target = replace(target, rows_before=0)
     rows, target = _distributed(df, target, files)
@@ -69,7 +67,7 @@ def write_table(
     )
 
 
-def _checked_target(table: Table, schema: StructType, filter: Any) -> Target:
+def checked_target(table: Table, schema: StructType, filter: Any) -> Target:
     """What new files are like. Says before any task runs what columns or filter do not fit."""
     from nimblepy.table.base.types import Conformer
 
@@ -142,7 +140,7 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
         self._filter = options.get("filter")
         self._partitions = cast("PartitionOverwrite", options.get("partition_overwrite", "static"))
         check_mode(self._mode, self._filter, self._partitions)
-        self._target = _checked_target(named_table(options), schema, self._filter)
+        self._target = checked_target(named_table(options), schema, self._filter)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         from nimblepy.spark.tasks import written_files

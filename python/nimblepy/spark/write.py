@@ -53,6 +53,7 @@ from nimblepy.spark.options import (
 )
 from nimblepy.spark.schemas import arrow_schema, conform
 from nimblepy.spark.shipping import ShippedByValue
+from nimblepy.spark.table_merge import upsert
 from nimblepy.spark.table_write import write_table
 
 if TYPE_CHECKING:
@@ -211,8 +212,8 @@ def write(
             replace (``ConflictError``). The dataset has not changed.
 
     Cost: one shuffle by key ranges, of a table by partitions and then key ranges; every task sorts
-        natively, on disk where memory is short. An upsert, and any write to a table with a primary
-        key, reads the new keys on the driver.
+        natively, on disk where memory is short. An upsert costs what :func:`merge` does; any other
+        write to a table with a primary key reads the new keys on the driver.
     """
     if files is not None:
         files = at_least("files", files, 1)
@@ -226,9 +227,15 @@ def write(
         wrong = [name for name, value in given.items() if value not in (None, ())]
         if wrong:
             raise InvalidArgumentError(f"{wrong[0]}: the table says this itself")
+        from nimblepy.table.changing.staged import check_mode
+
+        check_mode(mode, filter, partition_overwrite)
+        table = cast("Table", directory)
+        if mode == "upsert":
+            return upsert(df, table, files=files, batch=batch)
         return write_table(
             df,
-            cast("Table", directory),
+            table,
             mode=mode,
             filter=filter,
             partition_overwrite=partition_overwrite,
