@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -220,3 +221,22 @@ def test_whole_files_of_any_store(server: Server, tmp_path: Path, kind: str) -> 
     assert abs(found[2] - time.time()) < 3600
     with pytest.raises(FileNotFoundError):
         replace(place, path=f"{folder}/a/c").read()
+
+
+def test_a_location_by_another_scheme(connected: Callable[[], nb.Catalog]) -> None:
+    """All files were orphans of a table whose location says s3a, and whose files say s3."""
+    lake = connected()
+    table = written(lake, 5)
+    text = json.loads(locate(table.metadata_location).read())
+    text["location"] = text["location"].replace("s3://", "s3a://")
+    other = table.metadata_location.rpartition("/")[0] + "/00099-other.metadata.json"
+    locate(other).write(json.dumps(text).encode())
+    moved = lake.register("a.c", other)
+    time.sleep(1.1)  # the store knows whole seconds
+    removed = moved.remove_orphans(older_than=timedelta(0), dry_run=True)
+    # The newest metadata file of the table that it was is none of its own.
+    assert [path.rpartition("/")[2] for path in removed.files] == [
+        table.metadata_location.rpartition("/")[2]
+    ]
+    census = moved.census().to_pylist()
+    assert len(census) == len({row["path"].partition("://")[2] for row in census})

@@ -113,6 +113,16 @@ def test_rename_drop_and_purge(lake: nb.Catalog, tmp_path: Path) -> None:
     assert [name for _, _, names in os.walk(where) for name in names] == []
 
 
+def test_purge_goes_on_after_a_file_that_stays(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS)
+    first = Path(ice.local_path(table.iceberg.metadata.metadata_log[0].metadata_file) or "")
+    first.unlink()
+    first.mkdir()
+    with pytest.raises(OSError, match=r"a\.b was dropped, but 1 of its files"):
+        lake.drop_table("a.b", purge=True)
+    assert [names for _, _, names in os.walk(first.parent.parent) if names] == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

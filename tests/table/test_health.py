@@ -11,6 +11,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from nimblepy.table.reading import plan
 from nimblepy.table.table import Table
 from nimblepy.table.upkeep import maintain
 from nimblepy.table.upkeep.reachable import reachable_files
+from nimblepy.table.writing import commit
 
 _ORDER = [("k", "ascending"), ("g", "ascending")]
 
@@ -385,13 +387,88 @@ def test_an_expiry_in_doubt(
 ) -> None:
     table = _table(lake, 3)
     table.overwrite(_rows(0))
-    commit = type(lake.iceberg).commit_table
+    plain = type(lake.iceberg).commit_table
 
     def doubtful(*arguments: Any) -> Any:
-        commit(*arguments)
+        plain(*arguments)
         raise error
 
     monkeypatch.setattr(type(lake.iceberg), "commit_table", doubtful)
     done = table.expire(keep=1)
     assert len(done.snapshots) == 3
     assert _below(table) == _reachable(table)
+
+
+def test_an_expiry_that_stays_in_doubt_ends(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went on for ever, with a list on the disk for each attempt."""
+    table = _table(lake, 3)
+    asked = []
+
+    def doubtful(*_: Any) -> Any:
+        asked.append(1)
+        raise CommitStateUnknownException("500 Internal Server Error")
+
+    monkeypatch.setattr(type(lake.iceberg), "commit_table", doubtful)
+    monkeypatch.setattr(commit, "time", SimpleNamespace(sleep=lambda _: None))
+    with pytest.raises(nb.ConflictError, match="attempts lost"):
+        table.expire(keep=1)
+    assert len(asked) == ice.MOST_ATTEMPTS
+    assert len([row for row in table.census().to_pylist() if row["kind"] == "expiry"]) == 1
+    monkeypatch.undo()
+    assert len(table.expire(keep=1).snapshots) == 2
+
+
+def test_an_expiry_leaves_metadata_of_others_alone(lake: nb.Catalog, tmp_path: Path) -> None:
+    """It removed whatever its own commit dropped from the log."""
+    few = {"write.metadata.previous-versions-max": "1"}
+    table = lake.create_table("a.b", _rows(0), properties=few)
+    table.append(_rows(1))
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    newest = Path(ice.local_path(table.metadata_location) or "")
+    text = json.loads(newest.read_text())
+    text["metadata-log"][0]["metadata-file"] = str(mine)
+    given = newest.with_name("00009-a.metadata.json")
+    given.write_text(json.dumps(text))
+    nb.connect(tmp_path / "other").register("c.d", given).expire(keep=1)
+    assert mine.read_text() == "mine"
+    another = nb.connect(tmp_path / "another").register("c.d", table.metadata_location)
+    another.append(_rows(2))
+    another.expire(keep=2)
+    assert nb.connect(tmp_path / "lake").table("a.b").metadata_location == table.metadata_location
+
+
+def test_an_expiry_of_files_that_cannot_be_looked_at(lake: nb.Catalog, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    nb.write(_rows(1), outside / "x.nimble")
+    table = lake.create_table("a.b", _rows(0))
+    table.add_files(outside / "x.nimble")
+    table.overwrite(_rows(2))
+    (outside / "x.nimble").unlink()
+    outside.rmdir()
+    outside.write_text("a file where there was a directory")
+    assert len(table.expire(keep=1).snapshots) == 2
+    assert _below(table) == _reachable(table)
+
+
+@pytest.mark.parametrize("uri", [False, True])
+def test_orphans_of_a_table_above_others(tmp_path: Path, uri: bool) -> None:
+    """The files of the others were removed, and the catalog with them."""
+    target = f"sqlite:///{tmp_path}/lake/catalog.db" if uri else str(tmp_path / "lake")
+    (tmp_path / "lake").mkdir()
+    lake = nb.connect(target)
+    table = lake.create_table("a.b", _rows(0))
+    above = lake.iceberg.create_table(
+        ("a", "above"), table.iceberg.schema(), location=f"file://{tmp_path}/lake"
+    )
+    orphan = tmp_path / "lake" / "data" / "x.parquet"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"x")
+    removed = lake.table("a.above").remove_orphans(older_than=datetime.timedelta(0))
+    assert removed.files == (str(orphan),)
+    again = nb.connect(target)
+    assert again.table("a.b").to_table().equals(table.to_table())
+    assert again.table("a.above").metadata_location == above.metadata_location

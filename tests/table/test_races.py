@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
@@ -248,12 +249,10 @@ def test_a_commit_in_doubt_lands_late(
 def test_a_commit_lands_after_it_was_given_up(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
 ) -> None:
-    from nimblepy.table import iceberg
-
     table = four_rows(lake)
     late = Late(lake, monkeypatch, KeyboardInterrupt() if when == "sending" else None)
-    if when == "sending":  # a catalog that is a server
-        monkeypatch.setattr(iceberg.commits, "SqliteCatalog", type("AnotherCatalog", (), {}))
+    if when == "sending":
+        _as_of_a_server(monkeypatch)
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -267,6 +266,50 @@ def test_a_commit_lands_after_it_was_given_up(
     late.land()
     clear_caches()
     assert keys(lake) == wanted
+
+
+# What a client may raise of a commit that took effect: of a request that it sent twice, and of an
+# answer that is no JSON.
+SAID = [CommitFailedException("409 Conflict"), ValueError("Expecting value: line 1 column 1")]
+
+
+def _as_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nimblepy.table import iceberg
+
+    monkeypatch.setattr(iceberg.commits, "SqliteCatalog", type("AnotherCatalog", (), {}))
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("error", SAID, ids=["conflict", "no answer"])
+def test_a_commit_took_effect_that_is_said_to_be_lost(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, error: Exception
+) -> None:
+    """Its manifest list was removed, so that nothing could be read any more."""
+    table = four_rows(lake)
+    _as_of_a_server(monkeypatch)
+    late = Late(lake, monkeypatch, error)
+    late.lands_at_once = True
+    change, wanted = CHANGES[kind]
+    done = change(table)
+    clear_caches()
+    assert keys(lake) == wanted
+    assert done.snapshot == lake.table("a.b").snapshot
+    assert late.requests == 1
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_commit_that_lost_leaves_nothing_with_a_server(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table, other = four_rows(lake), lake.table("a.b")
+    _as_of_a_server(monkeypatch)
+    late = Late(lake, monkeypatch, CommitFailedException("409 Conflict"))
+    late.while_asleep = lambda: other.tag("first") if not other.tags else None
+    change, wanted = CHANGES[kind]
+    change(table)
+    clear_caches()
+    assert keys(lake) == wanted
+    assert lake.table("a.b").remove_orphans(older_than=dt.timedelta(0)).files == ()
 
 
 def _altered(table: nb.Table) -> None:
@@ -308,13 +351,22 @@ def _tagged(lake: nb.Catalog) -> nb.Table:
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-@pytest.mark.parametrize("when", ["at once", "timeout", "asleep", "before the second"])
+@pytest.mark.parametrize(
+    "when", ["at once", "timeout", "said to be lost", "no answer", "asleep", "before the second"]
+)
 def test_a_commit_without_rows_in_doubt_took_effect(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
 ) -> None:
     table = _tagged(lake)
     before = _made(lake)
-    late = Late(lake, monkeypatch, TimeoutError("read timed out") if when == "timeout" else None)
+    errors = {
+        "timeout": TimeoutError("read timed out"),
+        "said to be lost": SAID[0],
+        "no answer": SAID[1],
+    }
+    if when in ("said to be lost", "no answer"):
+        _as_of_a_server(monkeypatch)
+    late = Late(lake, monkeypatch, errors.get(when))
     if when == "asleep":
         late.while_asleep = late.land
     elif when == "before the second":
@@ -345,6 +397,20 @@ def test_a_commit_without_rows_that_did_not_take_effect(
     change(table)
     assert _made(lake) == {**before, **made}
     assert late.requests == 2
+
+
+def test_sketches_whose_commit_lands_after_a_timeout(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _tagged(lake)
+    _as_of_a_server(monkeypatch)
+    late = Late(lake, monkeypatch, TimeoutError("read timed out"))
+    with pytest.raises(TimeoutError):
+        table.analyze()
+    late.land()
+    files = lake.table("a.b").census().filter(pc.field("kind") == "statistics")
+    assert files.column("bytes").null_count == 0
+    assert files.column("reachable").to_pylist() == [True]
 
 
 def test_columns_in_doubt_that_were_changed_again(

@@ -16,7 +16,7 @@ from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import text_of, texts_of
 from nimblepy.table.base.model import DataFormat
-from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
+from nimblepy.table.base.places import check_part, new_location, parse_name
 from nimblepy.table.base.types import check_keys, table_schema
 from nimblepy.table.iceberg.catalog_rows import CatalogRows
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
@@ -290,7 +290,9 @@ class Catalog:
 
         Raises:
             InvalidArgumentError: there is none.
+            OSError: the table is gone, but not all of its files, which nothing names any more.
         """
+        from nimblepy.table.upkeep.maintain import remove_files
         from nimblepy.table.upkeep.reachable import reachable_files
 
         parts = parse_name(name)
@@ -300,8 +302,12 @@ class Catalog:
             ice.drop_table(self.iceberg, parts)
         except ice.NoSuchTable:
             raise InvalidArgumentError(self._no_table(parts)) from None
-        for path in files.unique().to_pylist():
-            remove_file(path)
+        errors = remove_files(files.unique().to_pylist())
+        if errors:
+            raise OSError(
+                f"{name} was dropped, but {len(errors)} of its files could not be removed: "
+                f"{errors[0]}"
+            ) from errors[0]
 
     def drop_namespace(self, namespace: str) -> None:
         """Forgets a namespace that has no tables."""

@@ -35,7 +35,7 @@ def remove_file(location: str) -> None:
             place.store.delete_file(place.path)
         else:
             place.store.delete(place.path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         pass
 
 

@@ -119,18 +119,19 @@ class CatalogRows:
 
         So a copy of the database has another one.
         """
-        place = (_MARK, "", "mark")
+        key = (_MARK, "", "mark")
         self._changed(
             "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
-            *place,
+            *key,
             secrets.token_hex(8),
         )
         ((found,),) = self._asked(
             "SELECT property_value FROM iceberg_namespace_properties "
             "WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
-            *place,
+            *key,
         )
-        return hashlib.sha256(f"{found} {os.path.realpath(self._path)}".encode()).hexdigest()[:12]
+        place = os.path.realpath(self._path)
+        return hashlib.sha256(f"{found} ".encode() + os.fsencode(place)).hexdigest()[:12]
 
     # ------------------------------------------------------------------ tables
 

@@ -397,6 +397,13 @@ def open_uri(uri: str, properties: Mapping[str, str]) -> Catalog:
         raise InvalidArgumentError(f"connect: {uri!r}: {error}") from error
 
 
+def database_of(metadata: Metadata) -> str | None:
+    """The file of the database that has the catalog of a table; ``None``: it is none here."""
+    uri = str(metadata.ice.catalog.properties.get("uri", ""))
+    path = uri.removeprefix("sqlite:///").partition("?")[0]
+    return os.path.realpath(path) if uri.startswith("sqlite:///") and path else None
+
+
 def is_catalog(value: object) -> bool:
     return isinstance(value, Catalog)
 

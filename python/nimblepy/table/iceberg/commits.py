@@ -105,11 +105,23 @@ def _write(output: OutputFile, octets: bytes) -> None:
 
 
 class SwapLost(Exception):
-    """Another commit was first."""
+    """Another commit was first.
+
+    Attributes:
+        certain: the swap has not taken effect. Otherwise the catalog said so, but a client that
+            sends a request again may lose to itself, and one may not understand the answer.
+    """
+
+    def __init__(self, *, certain: bool = True) -> None:
+        super().__init__()
+        self.certain = certain
 
 
 class SwapInDoubt(SwapLost):
-    """It may have taken effect all the same: what it names must stay."""
+    """It may have taken effect, or may do so later: what it names must stay."""
+
+    def __init__(self) -> None:
+        super().__init__(certain=False)
 
 
 @dataclass
@@ -140,7 +152,7 @@ class SnapshotCommit:
         self._manifests = 0
         self._attempts = 0
         self._kept: list[str] = []  # metadata files of all attempts
-        self._passing: list[str] = []  # those of the last one alone
+        self._passing: list[str] = []  # those of the last one alone, and of those in doubt
         self._written: list[Manifest] = []
         self._files: dict[str, list[DataFile]] = {}  # of the manifests of new files
         self._blob = ""
@@ -149,23 +161,20 @@ class SnapshotCommit:
     def attempt(self, metadata: Metadata) -> Metadata:
         """Tries to make this the newest snapshot after that of ``metadata``.
 
+        Files of the last attempt go first that this one does not use again. So between two the
+        caller asks whether one :meth:`has_landed`, whatever was said of it.
+
         Raises:
             SwapInDoubt: it is not known, and may take effect later; ``doubtful`` is set.
             SwapLost: another commit was first.
-            FilesGone: files that it removes are no longer there. Nothing is left of the attempt
-                but what the next one uses again.
+            FilesGone: files that it removes are no longer there.
         """
-        self._passing = []
-        self._sync_names()
-        try:
-            return self._attempt(metadata)
-        except SwapInDoubt:
-            self.doubtful = True
-            self._kept += self._passing
-            raise
-        except (SwapLost, FilesGone):
+        if not self.doubtful:
             self._forget(metadata.ice.io, self._passing)
-            raise
+        self._sync_names()
+        done = self._attempt(metadata)
+        self._passing = []
+        return done
 
     def _sync_names(self) -> None:
         """Puts the names of new Parquet files on the disk; those of nimble files are there."""
@@ -221,12 +230,8 @@ class SnapshotCommit:
         )
         try:
             done = swap(metadata, requirements, updates)
-        except (SwapLost, NoSuchTable):
-            raise
-        except BaseException:
-            # A timeout or Ctrl-C: a server may have the request, and do it after we have gone.
-            if not isinstance(ice.catalog, SqliteCatalog):
-                self.doubtful = True
+        except BaseException as error:
+            self.doubtful = self.doubtful or may_land_later(metadata, error)
             raise
         kept_lists.put(path, numbered)
         for item in numbered:
@@ -581,20 +586,22 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
         SwapInDoubt: the catalog does not know; the caller looks whether it took effect.
     """
     ice = metadata.ice
+    own = isinstance(ice.catalog, SqliteCatalog)
     try:
         done = ice.catalog.commit_table(ice, requirements, updates)
     except CommitFailedException:
-        raise SwapLost from None
+        raise SwapLost(certain=own) from None
     except CommitStateUnknownException:
         raise SwapInDoubt from None
     except NoSuchTableError:
         raise NoSuchTable from None
     except (ValueError, ValidationError):
-        # Updates are checked against the newest metadata: a snapshot may have expired since.
+        # Updates are checked against the newest metadata: a snapshot may have expired since. And
+        # the answer of a server that is no JSON is such an error, too.
         newest = load_table(ice.catalog, metadata.name)
         if newest.metadata_file == metadata.metadata_file:
             raise
-        raise SwapLost from None
+        raise SwapLost(certain=own) from None
     newer = Metadata(
         IceTable(
             identifier=ice.name(),
@@ -609,6 +616,16 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
             with contextlib.suppress(Exception):  # the commit took effect, whatever this does
                 ice.io.delete(path)
     return newer
+
+
+def may_land_later(metadata: Metadata, error: BaseException) -> bool:
+    """Whether a swap that ended with an error may still take effect, so that its files must stay.
+
+    After a timeout or Ctrl-C a server may have the request, and do it when we have gone.
+    """
+    if isinstance(error, (SwapLost, NoSuchTable)):
+        return isinstance(error, SwapInDoubt)
+    return not isinstance(metadata.ice.catalog, SqliteCatalog)
 
 
 def _goes(path: str, newer: Metadata) -> bool:

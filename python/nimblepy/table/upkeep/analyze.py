@@ -179,8 +179,9 @@ def _committed(
         replaced.update(path for path, of in newest.statistics_files() if of == snapshot.id)
         try:
             return ice.set_statistics(newest, described)
-        except ice.SwapInDoubt:
-            doubtful.add(path)
+        except BaseException as error:
+            if ice.may_land_later(newest, error):
+                doubtful.add(path)
             raise
 
     def is_made(newest: ice.Metadata) -> bool:

@@ -22,6 +22,7 @@ from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Reference, Snapshot
 from nimblepy.table.base.places import readable_path, remove_file
 from nimblepy.table.upkeep.reachable import reachable_by_kind, reachable_files, unreachable
+from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import MAX_AGE, MIN_SNAPSHOTS, number_property
 
 _log = logger(__name__)
@@ -91,37 +92,48 @@ def expire(
 
     Which these are is written down before the snapshots go, so that the next call can remove what
     this one did not get to.
+
+    Raises:
+        As :func:`swapped`; OSError: files cannot be removed.
     """
     if dry_run:
-        gone = _expired(metadata, keep, older_than)
-        return _described(unreachable(metadata, gone) if gone else (), gone)
-    done = Removal()
-    errors: list[OSError] = []
+        old = _expired(metadata, keep, older_than)
+        return _described(unreachable(metadata, old) if old else (), old)
+    gone: list[int] = []
     own = ""
-    while gone := _expired(metadata, keep, older_than):
-        files = unreachable(metadata, gone)
-        own = _write_list(metadata, gone, files)
+    listed: list[str] | None = None
+
+    def attempt(newest: ice.Metadata) -> ice.Metadata:
+        nonlocal gone, own, listed
+        before, gone = gone, _expired(newest, keep, older_than)
+        if not gone:
+            return newest
+        files = unreachable(newest, gone)
+        if not own or gone != before:
+            own = _write_list(newest, gone, files)
         try:
-            after = ice.remove_snapshots(metadata, gone)
-        except Exception as error:
-            after = reload()
-            known = not isinstance(error, ice.SwapLost) or isinstance(error, ice.SwapInDoubt)
-            if not known or any(after.snapshot(number) is not None for number in gone):
-                if not isinstance(error, ice.SwapLost):
-                    raise
-                if not known:
-                    remove_file(own)
-                metadata = after
-                continue
+            after = ice.remove_snapshots(newest, gone)
+        except ice.SwapLost as error:
+            if error.certain:
+                remove_file(own)
+                own = ""
+            raise
+        listed = files
+        return after
+
+    def is_made(newest: ice.Metadata) -> bool:
+        return bool(gone) and all(newest.snapshot(number) is None for number in gone)
+
+    after = swapped(metadata, reload, attempt, is_made)
+    done = Removal(snapshots=tuple(gone))
+    errors: list[OSError] = []
+    if listed is not None:
         # What was committed meanwhile may name files of before, but none of these.
-        there = set(after.metadata_files())
-        old = [path for path in metadata.metadata_files() if path not in there]
-        done, errors = _removed([*files, *old], gone)
+        done, errors = _removed(listed, gone)
         if not errors:
             remove_file(own)
-        metadata = after
-        break
-    left, more = _removed_of_lists(metadata, own)
+    # Where it is not known when the snapshots went, the list is read as those of others are.
+    left, more = _removed_of_lists(after, "" if listed is None else own)
     _raise_first([*errors, *more])
     return Removal(
         snapshots=done.snapshots,
@@ -299,9 +311,14 @@ def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
 def _removed(paths: Iterable[str], snapshots: Iterable[int]) -> tuple[Removal, list[OSError]]:
     """Removes files, some at a time: what was to go, and why some did not."""
     done = _described(paths, snapshots)
-    outcomes = _remove_all(done.files, None)
+    errors = remove_files(done.files)
     _log.info("removed %d snapshots, %d files", len(done.snapshots), len(done.files))
-    return done, [item for item in outcomes if isinstance(item, OSError)]
+    return done, errors
+
+
+def remove_files(paths: Sequence[str]) -> list[OSError]:
+    """Removes files, some at a time: why some did not go, each of which was tried some times."""
+    return [item for item in _remove_all(paths, None) if isinstance(item, OSError)]
 
 
 def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSError]:
@@ -361,7 +378,7 @@ def _size(path: str) -> int | None:
     place = locate(readable_path(path))
     try:
         return _facts(place.path).st_size if place.is_local else None
-    except FileNotFoundError:
+    except OSError:
         return None
 
 
@@ -369,7 +386,7 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
     """Removes files below the table's location that no snapshot names."""
     limit = instant_ms(older_than, "older_than")
     # Listed first: what is committed after that is not in the list.
-    there = _files_below(reload().location)
+    there = _without_others(_files_below(reload().location), reload())
     named = _Named(there)
     named.learn(reload())
     sizes = {
@@ -392,6 +409,36 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
         errors += [outcome for outcome in outcomes if isinstance(outcome, OSError)]
     _raise_first(errors)
     return Removal(files=tuple(done), bytes=sum(sizes[path] for path in done))
+
+
+def _without_others(
+    listing: list[tuple[str, int, float]], metadata: ice.Metadata
+) -> list[tuple[str, int, float]]:
+    """Without files of other tables, and of the catalog, where the location lies above them.
+
+    A table lies where its metadata files are.
+    """
+    location, own = _absolute(metadata.location), os.path.dirname(_absolute(metadata.metadata_file))
+    others = set()
+    for folder in {os.path.dirname(p) for p, _, _ in listing if p.endswith(".metadata.json")}:
+        root = os.path.dirname(folder) if os.path.basename(folder) == "metadata" else folder
+        if folder != own and root.startswith(f"{location.rstrip('/')}/"):
+            others.add(root)
+    if others:
+        _log.warning("%s: files of other tables lie below it, and stay", location)
+    database = ice.database_of(metadata)
+    name = os.path.basename(database or "")
+
+    def is_other(path: str) -> bool:
+        folder = path
+        while others and len(folder := os.path.dirname(folder)) > len(location):
+            if folder in others:
+                return True
+        # Beside the database itself there may be its journals.
+        is_like_it = database is not None and os.path.basename(path).startswith(name)
+        return is_like_it and _real(path).startswith(database or "")
+
+    return [item for item in listing if not is_other(item[0])]
 
 
 class _Named:
@@ -424,12 +471,12 @@ class _Named:
 
 def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
     """Every file below the location, and every one that a snapshot names."""
-    there = {path: size for path, size, _ in _files_below(reload().location)}
+    there = {_key(path): (path, size) for path, size, _ in _files_below(reload().location)}
     rows: list[dict[str, object]] = []
     for kind, files in reachable_by_kind(reload()).items():
         for location, snapshots in files.items():
             path = _absolute(location)
-            size = there.pop(path, None)
+            _, size = there.pop(_key(path), (path, None))
             rows.append(
                 {
                     "path": path,
@@ -439,7 +486,7 @@ def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
                     "snapshots": snapshots,
                 }
             )
-    for path, size in there.items():
+    for path, size in there.values():
         rows.append(
             {
                 # of a name that is no text, what can be shown
@@ -487,8 +534,19 @@ def _absolute(location: str) -> str:
 
 
 def _real(path: str) -> str:
-    """A path or URI as it is called only once: a local file may be named through symbolic links."""
-    return path if is_uri(path) else os.path.realpath(path)
+    """A path or URI as it is called only once.
+
+    A local file may be named through symbolic links, an object of S3 by the schemes of Hadoop.
+    """
+    if not is_uri(path):
+        return os.path.realpath(path)
+    scheme, _, rest = path.partition("://")
+    return f"s3://{rest}" if scheme in ("s3a", "s3n") else path
+
+
+def _key(path: str) -> str:
+    """As :func:`_real`, without a look at the files of this machine."""
+    return _real(path) if is_uri(path) else path
 
 
 def _files_below(location: str) -> list[tuple[str, int, float]]:

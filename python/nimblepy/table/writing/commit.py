@@ -141,7 +141,7 @@ def swapped(
         try:
             return attempt(metadata)
         except ice.SwapLost as error:
-            doubtful = doubtful or isinstance(error, ice.SwapInDoubt)
+            doubtful = doubtful or not error.certain
         except ice.NoSuchTable:
             raise _dropped(metadata) from None
         except NimbleError:
