@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from typer.testing import CliRunner
 
@@ -454,21 +455,25 @@ def test_an_expiry_of_files_that_cannot_be_looked_at(lake: nb.Catalog, tmp_path:
     assert _below(table) == _reachable(table)
 
 
-@pytest.mark.parametrize("uri", [False, True])
-def test_orphans_of_a_table_above_others(tmp_path: Path, uri: bool) -> None:
+@pytest.mark.parametrize("kind", ["directory", "sqlite", "pyiceberg"])
+def test_orphans_of_a_table_above_others(tmp_path: Path, kind: str) -> None:
     """The files of the others were removed, and the catalog with them."""
-    target = f"sqlite:///{tmp_path}/lake/catalog.db" if uri else str(tmp_path / "lake")
     (tmp_path / "lake").mkdir()
-    lake = nb.connect(target)
+    uri, warehouse = f"sqlite:///{tmp_path}/lake/catalog.db", f"file://{tmp_path}/lake"
+
+    def connected() -> nb.Catalog:
+        if kind == "pyiceberg":
+            return nb.connect(catalog=SqlCatalog("x", uri=uri, warehouse=warehouse))
+        return nb.connect(uri if kind == "sqlite" else tmp_path / "lake")
+
+    lake = connected()
     table = lake.create_table("a.b", _rows(0))
-    above = lake.iceberg.create_table(
-        ("a", "above"), table.iceberg.schema(), location=f"file://{tmp_path}/lake"
-    )
+    above = lake.iceberg.create_table(("a", "above"), table.iceberg.schema(), location=warehouse)
     orphan = tmp_path / "lake" / "data" / "x.parquet"
     orphan.parent.mkdir()
     orphan.write_bytes(b"x")
     removed = lake.table("a.above").remove_orphans(older_than=datetime.timedelta(0))
     assert removed.files == (str(orphan),)
-    again = nb.connect(target)
+    again = connected()
     assert again.table("a.b").to_table().equals(table.to_table())
     assert again.table("a.above").metadata_location == above.metadata_location

@@ -104,6 +104,11 @@ class CatalogRows:
         except sqlite3.DatabaseError as error:
             raise CorruptFileError(f"{self._path}: no catalog: {error}") from error
 
+    @property
+    def file(self) -> str | None:
+        """The file of the database; ``None``: it is in memory."""
+        return os.path.realpath(self._path) if self._memory is None else None
+
     def _changed(self, statement: str, *values: str | None) -> int:
         """How many rows a statement changed."""
         with self._connected() as database:

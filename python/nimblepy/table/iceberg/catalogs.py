@@ -73,6 +73,11 @@ class SqliteCatalog(MetastoreCatalog):
         self._known: Recent[Any] = Recent(KEPT_METADATA)
         self._texts = SnapshotTexts(KEPT_METADATA)
 
+    @property
+    def database(self) -> str | None:
+        """The file with the rows; ``None``: they are in memory."""
+        return self._rows.file
+
     # ---------------------------------------------------------------- tables
 
     def load_table(self, identifier: Any) -> IceTable:
@@ -399,7 +404,10 @@ def open_uri(uri: str, properties: Mapping[str, str]) -> Catalog:
 
 def database_of(metadata: Metadata) -> str | None:
     """The file of the database that has the catalog of a table; ``None``: it is none here."""
-    uri = str(metadata.ice.catalog.properties.get("uri", ""))
+    catalog = metadata.ice.catalog
+    if isinstance(catalog, SqliteCatalog):
+        return catalog.database
+    uri = str(catalog.properties.get("uri", ""))
     path = uri.removeprefix("sqlite:///").partition("?")[0]
     return os.path.realpath(path) if uri.startswith("sqlite:///") and path else None
 
