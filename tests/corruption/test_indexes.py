@@ -82,7 +82,7 @@ def test_undamaged_file_answers(content: bytes) -> None:
 @pytest.mark.parametrize("turn", range(4))
 def test_bit_flip_anywhere_is_an_error_or_the_right_rows(content: bytes, turn: int) -> None:
     silent = []
-    for at in range(turn, len(content), 4):
+    for at in range(turn, len(content), 4 * small_file.EVERY):
         flipped = bytearray(content)
         flipped[at] ^= 1 << ((at * 5 + turn) % 8)
         if not _noticed(bytes(flipped)) and content[at] != 0:
@@ -97,7 +97,7 @@ def test_truncation_anywhere_is_an_error(content: bytes) -> None:
 
 def test_random_damage_is_an_error_or_the_right_rows(content: bytes) -> None:
     rng = np.random.default_rng(7)
-    for _ in range(500):
+    for _ in range(500 // small_file.EVERY):
         damaged = bytearray(content)
         begin, size = int(rng.integers(0, len(content))), int(rng.integers(1, 60))
         damaged[begin : begin + size] = rng.bytes(len(damaged[begin : begin + size]))

@@ -22,6 +22,8 @@ from bench.workloads import BY_NAME
 from bench.zoo import measure, registry
 from bench.zoo import report as zoo_report
 
+pytestmark = pytest.mark.no_sanitizer  # of the benchmarks
+
 UTC = datetime.UTC
 
 

@@ -19,6 +19,8 @@ import nimblepy as nb
 from nimblepy.cli.main import app
 from nimblepy.cli.output import jsonable, plain_values, print_rows
 
+pytestmark = pytest.mark.no_sanitizer  # starts processes, prints
+
 needs_core = pytest.mark.skipif(
     find_spec("nimblepy._core") is None, reason="the compiled core is not built here"
 )

@@ -16,6 +16,8 @@ from typer.testing import CliRunner, Result
 import nimblepy as nb
 from nimblepy.cli.main import app
 
+pytestmark = pytest.mark.no_sanitizer  # starts processes, prints
+
 
 def run(*arguments: str | Path, **environment: str) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments], env=environment)

@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import nimblepy as nb
+
+pytestmark = pytest.mark.no_sanitizer  # other processes
 
 SLOW = ("pandas", "polars", "duckdb", "pyarrow.dataset", "pyarrow.parquet", "fsspec")
 

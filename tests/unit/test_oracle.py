@@ -15,6 +15,8 @@ import oracle
 from key_cases import KEY_TYPES, KeyType
 from oracle import Order
 
+pytestmark = pytest.mark.no_sanitizer  # of what tests are made with
+
 NAN = math.nan
 
 

@@ -14,6 +14,8 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter, parse_filter
 from nimblepy.expr.nodes import Compare, In, IsValid, Opaque, StartsWith
 
+pytestmark = pytest.mark.no_sanitizer  # Python alone
+
 EXAMPLES = settings.get_profile(settings._current_profile).max_examples * 5  # type: ignore[attr-defined]
 
 

@@ -22,6 +22,8 @@ from nimblepy.schema.columns import Column
 from nimblepy.schema.text import parse_text
 from nimblepy.schema.values import place
 
+pytestmark = pytest.mark.no_sanitizer  # Python alone
+
 OPS: dict[Op, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,

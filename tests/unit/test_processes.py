@@ -22,6 +22,10 @@ import pytest
 
 import nimblepy as nb
 
+# A sanitizer sees one process; and a child inherits the locks of ASan's allocator (gcc 12) as
+# another thread held them.
+pytestmark = pytest.mark.no_sanitizer
+
 N = 20_000
 LOOKUPS = 1_000
 # caches of less than a group: nearly every lookup loads one, under a lock
@@ -36,10 +40,6 @@ def table(mark: str) -> pa.Table:
             "d": pa.array([f"{mark} {i % 50}" for i in range(N)]).dictionary_encode(),
         }
     )
-
-
-# A child inherits the locks of ASan's allocator (gcc 12) as another thread held them.
-forks_beside_threads = pytest.mark.no_sanitizer
 
 
 def write(path: str, mark: str) -> None:
@@ -152,7 +152,6 @@ def running(work: Callable[[int], None], threads: int) -> Iterator[None]:
     assert not failed
 
 
-@forks_beside_threads
 @pytest.mark.parametrize("how", HOWS, ids=str)
 def test_handle_is_usable_in_children_forked_beside_reading_threads(
     written: str, how: dict[str, Any]
@@ -204,7 +203,6 @@ def test_child_forked_in_the_middle_of_a_read_does_not_wait_for_it(written: str)
         ask(file, 3, 5)
 
 
-@forks_beside_threads
 def test_first_use_of_everything_in_a_child_forked_while_the_parent_opens_it(written: str) -> None:
     # indexes, dictionaries and Bloom filters are opened under locks, once
     for _ in range(6):
@@ -213,7 +211,6 @@ def test_first_use_of_everything_in_a_child_forked_while_the_parent_opens_it(wri
             assert in_child(lambda file=file: ask(file, 8, 20)) == 0
 
 
-@forks_beside_threads
 def test_scan_begun_before_fork_ends_in_the_child_and_goes_on_in_the_parent(tmp_path: Path) -> None:
     rows = 150_000  # of text: enough that threads are worth starting
     path = tmp_path / "text.nimble"

@@ -13,6 +13,8 @@ from pyarrow import types as pat
 import strategies
 from exact import as_bits, assert_same_table
 
+pytestmark = pytest.mark.no_sanitizer  # of what tests are made with
+
 
 @pytest.mark.parametrize("type_", strategies.ALL_TYPES, ids=str)
 @pytest.mark.parametrize("null_rate", [0.0, 0.3, 1.0])

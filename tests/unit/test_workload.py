@@ -18,6 +18,8 @@ import nimblepy as nb
 from nimblepy.advise.workload import Question, read_workload
 from nimblepy.file import record
 
+pytestmark = pytest.mark.no_sanitizer  # Python, and other processes
+
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.struct([("d", pa.int32())]))])
 
 

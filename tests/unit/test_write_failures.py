@@ -173,6 +173,7 @@ with nb.open(path + "/a.nimble", verify="full") as file:
 """
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.parametrize("place", ["local", "remote"])
 @pytest.mark.parametrize("what", ["exit", "leave", "write", "abort", "core"])
 def test_child_of_fork_leaves_its_parents_file_alone(tmp_path: Path, what: str, place: str) -> None:
