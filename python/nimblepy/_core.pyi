@@ -251,8 +251,9 @@ class FilesPointReader:
     """The first row of a key in many files, which are sorted by their first keys.
 
     ``keys`` is a batch of the key columns, ``orders`` their (descending, nulls first), ``order``
-    as for :class:`PointReader`. All keys of a file lie between its encoded bounds, both included.
-    ``prepare`` gives the reader of a file, or ``None`` where it has to be asked in another way.
+    as for :class:`PointReader`. ``ends``: columns of the key, as their numbers in it, with the
+    least and the greatest value that each file may have there. ``prepare`` gives the readers of
+    files, ``None`` for those that have to be asked in another way.
     """
 
     def __init__(
@@ -260,9 +261,9 @@ class FilesPointReader:
         keys: object,
         orders: list[tuple[bool, bool]],
         order: list[int],
-        lower: list[bytes],
-        upper: list[bytes],
-        prepare: Callable[[int], PointReader | None],
+        bounds: KeyBounds,
+        ends: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]],
+        prepare: Callable[[list[int]], list[PointReader | None]],
     ) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
 

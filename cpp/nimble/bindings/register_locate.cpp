@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "nimble/bindings/index_handle.h"
+#include "nimble/bindings/key_bounds.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/values/key_batch.h"
@@ -53,37 +54,6 @@ py::tuple absent(const RowBitmap& bitmap, const Rows& begin, const Rows& end) {
   }
   return py::make_tuple(ranges_to_numpy(parts), to_numpy(of));
 }
-
-// The first and the last key that each file may have, encoded.
-class KeyBounds {
- public:
-  // A batch of two columns of byte strings without nulls.
-  explicit KeyBounds(const py::object& batch)
-      : batch_(ImportedArray::from_python(batch)) {
-    const ArrayView& view = batch_->view();
-    bool is_right = view.children().size() == 2;
-    for (const ArrayView& c : view.children()) {
-      is_right &= c.field().layout == Layout::kBytes;
-    }
-    if (!is_right) {
-      raise(Status::invalid_argument(
-          "bounds of keys: expected two columns of byte strings"));
-    }
-  }
-
-  size_t size() const { return static_cast<size_t>(batch_->view().length()); }
-  ByteSpan lower(size_t file) const { return bound(0, file); }
-  ByteSpan upper(size_t file) const { return bound(1, file); }
-
- private:
-  ByteSpan bound(size_t column, size_t file) const {
-    const ArrayView& view = batch_->view();
-    const auto row = view.child_row(static_cast<int64_t>(file));
-    return as_bytes(view.children()[column].bytes_at(row));
-  }
-
-  std::unique_ptr<ImportedArray> batch_;
-};
 
 std::vector<KeyColumnSpec> specs_of(const Orders& orders) {
   std::vector<KeyColumnSpec> specs;
@@ -208,7 +178,7 @@ void register_locate(py::module_& m) {
            })
       .def("contains", &contains, py::arg("rows"))
       .def("absent", &absent, py::arg("begin"), py::arg("end"));
-  py::class_<KeyBounds>(m, "KeyBounds")
+  py::class_<KeyBounds, std::shared_ptr<KeyBounds>>(m, "KeyBounds")
       .def(py::init<const py::object&>(), py::arg("bounds"));
   py::class_<Probes>(m, "KeyProbes")
       .def(py::init<const py::object&, const Orders&, bool,

@@ -2,12 +2,15 @@
 // values. Flat columns of mapped files and lists of flat items are decoded
 // value by value; the others, and all columns of other files, are read as a
 // batch of one row.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <new>
 #include <optional>
 
 #include "nimble/bindings/index_handle.h"
+#include "nimble/bindings/key_bounds.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/values/point_key.h"
@@ -357,32 +360,44 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   py::object import_array_;
 };
 
-// The same over many files: asks those whose bounds hold the key, in order.
+// The same over many files: asks those that can have the key, in order.
 class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
  public:
+  using Numbers = py::array_t<int64_t, py::array::c_style>;
+  // A column of the key, and its least and greatest value in each file, as
+  // they are stored.
+  using ColumnEnds = std::tuple<size_t, Numbers, Numbers>;
+
   // `keys`: a batch of the key columns; `orders` of each (descending, nulls
-  // first); `order` as in PointKey. Encoded keys of each file, which are sorted
-  // by the first ones: no key of a file lies outside of [lower, upper].
-  // prepare(file) gives the PointReader of a file, or None.
+  // first); `order` as in PointKey. Files are sorted by their first keys.
+  // prepare(files) gives the PointReader of each, or None.
   FilesPointReader(const py::object& keys,
                    const std::vector<std::pair<bool, bool>>& orders,
                    std::vector<size_t> order,
-                   const std::vector<py::bytes>& lower,
-                   const std::vector<py::bytes>& upper, py::function prepare)
+                   std::shared_ptr<const KeyBounds> bounds,
+                   std::vector<ColumnEnds> ends, py::function prepare)
       : encoder_(encoder_of(keys, orders)),
         key_(&encoder_, std::move(order)),
+        bounds_(std::move(bounds)),
+        ends_(std::move(ends)),
         prepare_(std::move(prepare)),
-        readers_(lower.size()) {
-    if (upper.size() != lower.size()) {
-      raise(Status::invalid_argument("bounds: as many upper as lower ones"));
+        readers_(bounds_->size()) {
+    const size_t count = bounds_->size();
+    for (const auto& [column, least, greatest] : ends_) {
+      if (column >= encoder_.columns().size() ||
+          static_cast<size_t>(least.size()) != count ||
+          static_cast<size_t>(greatest.size()) != count) {
+        raise(
+            Status::invalid_argument("ends: expected a column of the key, and "
+                                     "two values for each file"));
+      }
     }
-    std::string_view reach;
-    for (size_t i = 0; i < lower.size(); ++i) {
-      const std::string_view low = lower[i], high = upper[i];
-      reach = std::max(reach, high);
-      lower_.push_back(as_bytes(low));
-      upper_.push_back(as_bytes(high));
-      reach_.push_back(as_bytes(reach));
+    reach_.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (i % kBlock == 0) block_reach_.push_back(i);
+      keep_last(i, &block_reach_.back());
+      reach_.push_back(i);
+      if (i > 0) keep_last(reach_[i - 1], &reach_[i]);
     }
   }
 
@@ -392,6 +407,16 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
   friend class Getters<FilesPointReader>;
   // Files whose readers are kept, each of which keeps its file open.
   static constexpr size_t kMostKept = 256;
+  // Files that are opened together, before the first of them is asked.
+  static constexpr size_t kTogether = 16;
+  // Files that are passed over together where none of them reaches the key.
+  static constexpr size_t kBlock = 64;
+
+  // A key that is asked for, and what it has for each of `ends_`.
+  struct Asked {
+    ByteSpan encoded;
+    std::vector<std::optional<int64_t>> values;
+  };
 
   static KeyEncoder encoder_of(
       const py::object& keys,
@@ -407,16 +432,18 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
 
   py::object get(PyObject* key) const {
     PointKey::Memory memory;
-    const ByteSpan encoded = key_.encode(key, &memory);
-    if (encoded.empty()) return unknown();
-    for (size_t file = first_reaching(encoded);
-         file < readers_.size() &&
-         compare_bytes(lower_.key(file), encoded) <= 0;
-         ++file) {
-      if (compare_bytes(upper_.key(file), encoded) < 0) continue;
-      const std::shared_ptr<const PointReader> reader = reader_of(file);
+    Asked asked;
+    asked.encoded = key_.encode(key, &memory);
+    if (asked.encoded.empty()) return unknown();
+    for (const auto& [column, least, greatest] : ends_) {
+      asked.values.push_back(key_.integer(key, column));
+    }
+    for (std::optional<size_t> file = next(first_reaching(asked), asked); file;
+         file = next(*file + 1, asked)) {
+      std::shared_ptr<const PointReader> reader = readers_[*file];
+      if (reader == nullptr) reader = open(*file, asked);
       if (reader == nullptr) return unknown();
-      py::object found = reader->get_encoded(encoded, key);
+      py::object found = reader->get_encoded(asked.encoded, key);
       if (!found.is_none()) return found;
     }
     return py::none();
@@ -426,44 +453,91 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     return py::reinterpret_borrow<py::object>(Py_NotImplemented);
   }
 
-  // The first file that, or one before it, has keys up to this one.
-  size_t first_reaching(ByteSpan key) const {
-    size_t begin = 0, end = readers_.size();
-    while (begin < end) {
-      const size_t middle = begin + (end - begin) / 2;
-      if (compare_bytes(reach_.key(middle), key) < 0) {
-        begin = middle + 1;
-      } else {
-        end = middle;
-      }
+  // *last: the one of two files that reaches further.
+  void keep_last(size_t file, size_t* last) const {
+    if (compare_bytes(bounds_->upper(*last), bounds_->upper(file)) < 0) {
+      *last = file;
     }
-    return begin;
+  }
+  bool reaches(size_t file, const Asked& asked) const {
+    return compare_bytes(bounds_->upper(file), asked.encoded) >= 0;
   }
 
-  // Null where the file has to be asked in another way.
-  std::shared_ptr<const PointReader> reader_of(size_t file) const {
-    if (readers_[file] != nullptr) return readers_[file];
-    const py::object made = prepare_(file);
-    if (made.is_none()) return nullptr;
-    auto reader = made.cast<std::shared_ptr<const PointReader>>();
-    const auto& mine = encoder_.columns();
-    const auto& theirs = reader->encoder().columns();
-    if (!std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
-                    have_same_keys)) {
-      return nullptr;
+  // The first file that, or one before it, has keys up to this one.
+  size_t first_reaching(const Asked& asked) const {
+    return static_cast<size_t>(
+        std::partition_point(
+            reach_.begin(), reach_.end(),
+            [&](size_t file) { return !reaches(file, asked); }) -
+        reach_.begin());
+  }
+
+  // The first file from `file` on that can have the key.
+  std::optional<size_t> next(size_t file, const Asked& asked) const {
+    while (file < readers_.size() &&
+           compare_bytes(bounds_->lower(file), asked.encoded) <= 0) {
+      if (file % kBlock == 0 && !reaches(block_reach_[file / kBlock], asked)) {
+        file += kBlock;
+        continue;
+      }
+      if (reaches(file, asked) && can_have(file, asked)) return file;
+      ++file;
     }
-    if (num_kept_ == kMostKept) {
+    return std::nullopt;
+  }
+
+  bool can_have(size_t file, const Asked& asked) const {
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      const auto& [column, least, greatest] = ends_[i];
+      const std::optional<int64_t>& value = asked.values[i];
+      if (value &&
+          (*value < least.data()[file] || greatest.data()[file] < *value)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The reader of a file, and those of some that would be asked after it. Null
+  // where the file has to be asked in another way.
+  std::shared_ptr<const PointReader> open(size_t file,
+                                          const Asked& asked) const {
+    std::vector<size_t> files = {file};
+    for (std::optional<size_t> more = next(file + 1, asked);
+         more && files.size() < kTogether; more = next(*more + 1, asked)) {
+      if (readers_[*more] == nullptr) files.push_back(*more);
+    }
+    const auto made =
+        prepare_(files).cast<std::vector<std::shared_ptr<const PointReader>>>();
+    if (made.size() != files.size()) {
+      raise(Status::invalid_argument("not one reader for each file"));
+    }
+    if (num_kept_ + files.size() > kMostKept) {
       readers_.assign(readers_.size(), nullptr);
       num_kept_ = 0;
     }
-    ++num_kept_;
-    return readers_[file] = std::move(reader);
+    const auto& mine = encoder_.columns();
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (made[i] == nullptr) continue;
+      const auto& theirs = made[i]->encoder().columns();
+      if (!std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
+                      have_same_keys)) {
+        continue;
+      }
+      num_kept_ += readers_[files[i]] == nullptr ? 1 : 0;
+      readers_[files[i]] = made[i];
+    }
+    return readers_[file];
   }
 
   const KeyEncoder encoder_;
   const PointKey key_;
+  const std::shared_ptr<const KeyBounds> bounds_;
+  const std::vector<ColumnEnds> ends_;
   const py::function prepare_;
-  KeyBuffer lower_, upper_, reach_;
+  // Of each file, the one among it and those before it that reaches furthest;
+  // of each block of files, the one in it.
+  std::vector<size_t> reach_, block_reach_;
   // Changed with the GIL held.
   mutable std::vector<std::shared_ptr<const PointReader>> readers_;
   mutable size_t num_kept_ = 0;
@@ -488,10 +562,10 @@ void register_point_reader(py::module_& m) {
       m, "FilesPointReader")
       .def(
           py::init<const py::object&, const std::vector<std::pair<bool, bool>>&,
-                   std::vector<size_t>, const std::vector<py::bytes>&,
-                   const std::vector<py::bytes>&, py::function>(),
+                   std::vector<size_t>, std::shared_ptr<KeyBounds>,
+                   std::vector<FilesPointReader::ColumnEnds>, py::function>(),
           py::arg("keys"), py::arg("orders"), py::arg("order"),
-          py::arg("lower"), py::arg("upper"), py::arg("prepare"))
+          py::arg("bounds"), py::arg("ends"), py::arg("prepare"))
       .def("getter", &FilesPointReader::getter);
 }
 

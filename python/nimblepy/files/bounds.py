@@ -129,11 +129,6 @@ class FileBounds:
         order = np.argsort(files, kind="stable")
         return ranges[order], files[order]
 
-    @property
-    def ends(self) -> tuple[list[bytes], list[bytes]]:
-        """The first and the last key of each file."""
-        return self._lower, self._upper
-
     def between(self, low: bytes | None, high: bytes | None) -> range:
         """Files from the first that can hold a key >= ``low`` to the last that can hold <= high."""
         first = 0 if low is None else self._first(low)

@@ -34,6 +34,9 @@ from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_of
 
 T = TypeVar("T")
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+# The type of a column, and its least and greatest value in each file.
+ColumnEnds = tuple[pa.DataType, Positions, Positions]
 
 # Files whose plans are shown one by one.
 _SHOWN = 8
@@ -49,9 +52,6 @@ _PREPARED = 32
 _READ_TOGETHER = 512
 # Rows that are gathered from several files at once.
 _GATHERED_ROWS = 1 << 20
-# Files that are asked for one key one by one, and how many are kept ready for that.
-_ASKED_ALONE = 4
-_KEPT_GETTERS = 64
 # Pairs of a key and a file whose statistics are looked at.
 _MOST_PAIRS = 1 << 20
 
@@ -111,19 +111,37 @@ class FilesSource(FixedRows):
         """Files, ascending, that may have rows for which all ``conjuncts`` are true."""
         return range(self.num_files)
 
+    def column_ends(self, name: ColumnName) -> ColumnEnds | None:
+        """The least and the greatest value that a column may have in each file; ``None``: unknown.
+
+        Returns:
+            The column's type, which is a signed integer, a date or a time, and both values of each
+            file as they are stored.
+        """
+        return None
+
     def possible(
         self,
         names: Sequence[ColumnName],
         values: Sequence[pa.Array],
         keys: Positions,
         files: Positions,
-    ) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-        """Of pairs of a key and a file, which the file's statistics allow; ``None``: every one.
+    ) -> Mask | None:
+        """Of pairs of a key and a file, which :meth:`column_ends` allow; ``None``: every one.
 
         Args:
             values: of all keys, a column for each of ``names``.
         """
-        return None
+        found = None
+        for name, column in zip(names, values, strict=True):
+            ends = None if column.null_count else self.column_ends(name)
+            if ends is None or column.type != ends[0]:
+                continue
+            _, least, greatest = ends
+            wanted = column.view(f"int{column.type.bit_width}").to_numpy()[keys]
+            inside = (least[files] <= wanted) & (wanted <= greatest[files])
+            found = inside if found is None else found & inside
+        return found
 
     def distinct_keys(self, names: Sequence[ColumnName]) -> float | None:
         """About how many different keys these columns have, without reading; ``None``: unknown."""
@@ -584,58 +602,31 @@ class FilesSource(FixedRows):
         if bounds is None or set(asked) != set(in_order):
             return no_getter
 
-        def point_reader(file: int) -> _core.PointReader | None:
-            self.prepare((file,))
-            return self.child(file).point_reader(columns, asked, self.deleted(file))
-
-        if len(in_order) > 1 and not bounds.disjoint:
-            return partial(self._first_row, columns, asked, point_reader, {})
         types = key_columns(self.schema, cluster).types
+        ends = [
+            (column, *known[1:])
+            for column, name in enumerate(in_order)
+            if column
+            and not bounds.disjoint  # the bounds of files are of the first one
+            and (known := self.column_ends(name)) is not None
+            and known[0] == types[column]
+        ]
+
+        def point_readers(files: list[int]) -> list[_core.PointReader | None]:
+            self.prepare(files)
+            return [self.child(i).point_reader(columns, asked, self.deleted(i)) for i in files]
+
         reader = _core.FilesPointReader(
             pa.RecordBatch.from_arrays(
                 [pa.array([], kind) for kind in types], [output_name(name) for name in in_order]
             ),
             [(key.descending, key.nulls_first) for key in cluster],
             [asked.index(name) for name in in_order],
-            *bounds.ends,
-            point_reader,
+            bounds.core,
+            ends,
+            point_readers,
         )
         return reader.getter()
-
-    def _first_row(
-        self,
-        columns: Projected,
-        names: tuple[ColumnName, ...],
-        point_reader: Callable[[int], _core.PointReader | None],
-        getters: dict[int, Getter],
-        key: Any,
-    ) -> Any:
-        """What a getter answers, from files that the statistics of all columns of the key leave.
-
-        Args:
-            getters: of files that were asked before.
-        """
-        keys = self.keys_request([key], names, False, one=True)
-        if any(values.null_count for values in keys.values):
-            return NotImplemented
-        asked = self._asked_at_once(keys)
-        for file in asked.files.tolist() if len(asked.files) <= _ASKED_ALONE else ():
-            getter = getters.get(file)
-            if getter is None:
-                reader = point_reader(file)
-                if len(getters) >= _KEPT_GETTERS:
-                    getters.clear()
-                getter = getters[file] = no_getter if reader is None else reader.getter()
-            row = getter(key)
-            if row is NotImplemented:
-                break
-            if row is not None:
-                return row
-        else:
-            if len(asked.files) <= _ASKED_ALONE:
-                return None
-        found = self._read_asked(asked, keys, columns, first=True)[0]
-        return found.slice(0, 1).to_pylist()[0] if found.num_rows else None
 
     def quick_range(
         self,

@@ -48,6 +48,14 @@ ByteSpan PointKey::encode(PyObject* key, Memory* memory) const {
   return PyTuple_Check(key) ? ByteSpan{} : encode_tuple(key, memory);
 }
 
+std::optional<int64_t> PointKey::integer(PyObject* key, size_t column) const {
+  KeyScalar value;
+  const bool known =
+      to_key_scalar(encoder_->columns()[column], item(key, column), &value);
+  if (!known || value.kind != KeyScalar::Kind::kInt) return std::nullopt;
+  return value.i;
+}
+
 // The same for keys of any type and number of columns.
 ByteSpan PointKey::encode_tuple(PyObject* key, Memory* memory) const {
   struct TupleValues;
@@ -71,9 +79,7 @@ bool PointKey::values_of(PyObject* key, std::vector<KeyScalar>* values) const {
   }
   if (static_cast<size_t>(PyTuple_GET_SIZE(key)) != num_columns_) return false;
   for (size_t i = 0; i < num_columns_; ++i) {
-    PyObject* const item =
-        PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(order_[i]));
-    if (!to_key_scalar(columns[i], item, &(*values)[i])) return false;
+    if (!to_key_scalar(columns[i], item(key, i), &(*values)[i])) return false;
   }
   return true;
 }

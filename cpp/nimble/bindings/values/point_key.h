@@ -36,19 +36,24 @@ class PointKey {
   // The encoded form, in `memory`; empty where nimblepy/rows/keys.py has to
   // look at the key.
   ByteSpan encode(PyObject* key, Memory* memory) const;
+  // What a key that has been encoded has for a column of signed integers, dates
+  // or times, as it is stored; nothing for other columns.
+  std::optional<int64_t> integer(PyObject* key, size_t column) const;
   // What a key that has been encoded has for a column of integers or text, if
   // it is the object that the row would have; else null. Borrowed.
   PyObject* part(PyObject* key, size_t column) const {
-    PyObject* const part =
-        num_columns_ == 1
-            ? key
-            : PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(order_[column]));
+    PyObject* const part = item(key, column);
     // A numpy integer means the same value and is another object.
     const bool plain = PyLong_CheckExact(part) || PyUnicode_CheckExact(part);
     return plain ? part : nullptr;
   }
 
  private:
+  PyObject* item(PyObject* key, size_t column) const {
+    return num_columns_ == 1
+               ? key
+               : PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(order_[column]));
+  }
   ByteSpan encode_tuple(PyObject* key, Memory* memory) const;
   bool values_of(PyObject* key, std::vector<KeyScalar>* values) const;
 

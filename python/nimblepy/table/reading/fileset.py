@@ -15,6 +15,7 @@ from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.files.source import ColumnEnds
 from nimblepy.rows.plan import DetailValue
 from nimblepy.rows.rowset import Positions
 from nimblepy.rows.source import Filter
@@ -42,7 +43,7 @@ class FileSet(MemberRows):
         super().__init__(reading)
         self.plan = plan
         self._given = members
-        self._known_ends: dict[ColumnName, tuple[pa.DataType, Numbers, Numbers] | None] = {}
+        self._known_ends: dict[ColumnName, ColumnEnds | None] = {}
 
     def part(self, files: Sequence[int]) -> FileSet:
         return FileSet(self.reading, self.plan, self.members.take(files))
@@ -84,26 +85,7 @@ class FileSet(MemberRows):
     def deleted(self, file: int) -> _core.RowBitmap | None:
         return super().deleted(file) if self.plan.has_deletes else None
 
-    def possible(
-        self,
-        names: Sequence[ColumnName],
-        values: Sequence[pa.Array],
-        keys: Positions,
-        files: Positions,
-    ) -> Mask | None:
-        found = None
-        for name, column in zip(names, values, strict=True):
-            ends = self._ends_of(name)
-            if ends is None or column.null_count or column.type != ends[0]:
-                continue
-            _, lower, upper = ends
-            wanted = column.cast(storage(column.type)).to_numpy(zero_copy_only=False)[keys]
-            inside = (lower[files] <= wanted) & (wanted <= upper[files])
-            found = inside if found is None else found & inside
-        return found
-
-    def _ends_of(self, name: ColumnName) -> tuple[pa.DataType, Numbers, Numbers] | None:
-        """Type and bounds of a column of whole numbers or times, by file."""
+    def column_ends(self, name: ColumnName) -> ColumnEnds | None:
         if name not in self._known_ends:
             column = resolve_column(self.schema, name)
             kept = storage(column.type)
