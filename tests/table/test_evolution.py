@@ -413,3 +413,35 @@ def test_uuids_of_tables_as_text(lake: nb.Catalog) -> None:
     ]:
         assert table.count_rows(condition, params=params) == expected, condition
     assert table.delete(f"id <> '{text}'").rows_deleted == 3
+
+
+@pytest.mark.parametrize("cluster_by", [None, ["c", "a"]], ids=["by the key", "by other columns"])
+def test_the_order_of_a_primary_key_stays(lake: nb.Catalog, cluster_by: Any) -> None:
+    """Iceberg's identifier fields are a set, in which the library leaves them in any order."""
+    names = list("abcdef")
+    place = {"g": pa.struct([("x", pa.int64())])}  # numbered anew, after the columns
+    schema = pa.schema([*place.items(), *((name, pa.int64()) for name in names)])
+    key = ["f", "b", "e", "a", "d", "c"]
+    table = lake.create_table("a.b", schema, primary_key=key, cluster_by=cluster_by)
+    row = {name: i for i, name in enumerate(names)}
+    found = {"g": None, **row}
+    table.append(pa.Table.from_pylist([found], schema=schema))
+    for step in range(3):
+        with table.alter() as a:
+            a.add_column(f"n{step}", pa.int64())
+        found[f"n{step}"] = None
+        for opened in (table, lake.table("a.b")):
+            assert opened.primary_key == key
+            assert opened.get(tuple(row[name] for name in key)) == found
+            assert opened.get(tuple(row[name] for name in reversed(key))) is None
+            assert opened.lookup([tuple(row[name] for name in key)]).num_rows == 1
+    with table.alter() as a:
+        a.rename_column("e", "renamed")
+    assert lake.table("a.b").primary_key == ["f", "b", "renamed", "a", "d", "c"]
+    table.upsert(pa.table({("renamed" if n == "e" else n): [row[n]] for n in names}))
+    assert table.num_rows == 1
+    with table.alter() as a:
+        a.set_properties({"nimblepy.primary-key-order": "9,x"})  # of another table, say
+    sorted_by = cluster_by or ["f", "b", "renamed", "a", "d", "c"]
+    others = [name for name in ["a", "b", "c", "d", "renamed", "f"] if name not in sorted_by]
+    assert lake.table("a.b").primary_key == sorted_by + others

@@ -49,7 +49,13 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table.base.recent import Recent
 from nimblepy.table.iceberg.catalog_rows import CatalogRows, NameTaken
 from nimblepy.table.iceberg.local_io import OwnIO, local_path
-from nimblepy.table.iceberg.metadata import KEPT_METADATA, Metadata, decoding
+from nimblepy.table.iceberg.metadata import (
+    KEPT_METADATA,
+    PRIMARY_KEY_ORDER,
+    Metadata,
+    decoding,
+    to_places,
+)
 from nimblepy.table.iceberg.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.iceberg.schemas import field_id, new_sort_order, to_iceberg
 
@@ -540,6 +546,9 @@ def create_table(
         TableExists: there is one of this name.
     """
     ice = to_iceberg(schema, primary_key)
+    kept = dict(properties)
+    if len(primary_key) > 1:
+        kept[PRIMARY_KEY_ORDER] = to_places([field_id(ice, name) for name in primary_key])
     spec = PartitionSpec(
         *(
             IcePartitionField(
@@ -558,7 +567,7 @@ def create_table(
             location=location,
             partition_spec=spec,
             sort_order=new_sort_order(ice, cluster_by),
-            properties=dict(properties),
+            properties=kept,
         )
     except TableAlreadyExistsError:
         raise TableExists from None

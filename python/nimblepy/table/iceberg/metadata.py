@@ -99,6 +99,9 @@ MAIN = "main"
 
 
 NAME_MAPPING = "schema.name-mapping.default"
+# The property that says in which order the columns of a primary key stand: the place of each among
+# their field ids in ascending order. Names change, and catalogs number fields anew.
+PRIMARY_KEY_ORDER = "nimblepy.primary-key-order"
 
 
 # Retries of a commit that lost to another, and the waits between them in seconds.
@@ -117,6 +120,17 @@ KEPT_METADATA = 16
 
 # Snapshots and schemas that are kept in memory as plain values.
 _KEPT_SNAPSHOTS, _KEPT_SCHEMAS = 2048, 256
+
+
+def to_places(ids: Sequence[int]) -> str:
+    """The order of field ids as :data:`PRIMARY_KEY_ORDER` has it."""
+    return ",".join(str(sorted(ids).index(number)) for number in ids)
+
+
+def from_places(ids: Sequence[int], places: str) -> list[int] | None:
+    """Ascending ``ids`` in the order of :func:`to_places`; ``None``: it does not say of them."""
+    known = [int(place) for place in places.split(",") if place.isascii() and place.isdigit()]
+    return [ids[i] for i in known] if sorted(known) == list(range(len(ids))) else None
 
 
 class Metadata:
@@ -206,8 +220,18 @@ class Metadata:
         }
 
     def primary_key(self, schema_id: int | None = None) -> list[str]:
+        """The identifier fields, which Iceberg keeps as a set, in the order of the key.
+
+        Of a table of another engine it is that of the sort order, then that of the field ids.
+        """
         schema = self.ice_schema(schema_id)
-        names = (schema.find_column_name(number) for number in schema.identifier_field_ids)
+        ids = sorted(schema.identifier_field_ids)
+        ordered = from_places(ids, self.properties.get(PRIMARY_KEY_ORDER, ""))
+        if ordered is None:
+            clustered = [item.source_id for item in self.ice.metadata.sort_order().fields]
+            first = [number for number in clustered if number in ids]
+            ordered = list(dict.fromkeys(first + ids))
+        names = (schema.find_column_name(number) for number in ordered)
         return [name for name in names if name is not None]
 
     def cluster_by(self, schema_id: int | None = None) -> list[SortKey]:
