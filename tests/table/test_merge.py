@@ -158,6 +158,23 @@ def test_nothing_to_do(lake: nb.Catalog) -> None:
     assert contents(table) == OLD
 
 
+def test_a_key_that_the_source_calls_otherwise(lake: nb.Catalog) -> None:
+    """Its name was unknown in conditions; and a column of the table's name was in the way."""
+    table = stock(lake, primary_key="id")
+    source = pa.table({"k": [1, 2, 900], "id": ["x", "y", "z"], "n": [10, 20, 30]})
+    (
+        table.merge(source, on={"k": "id"})
+        .when_matched(delete=True, condition="source.k = 1 AND source.id = 'x'")
+        .when_matched(update={"n": "source.n + target.n", "note": "source.id"})
+        .when_not_matched(insert=True, condition="source.id = 'z'")
+        .execute()
+    )
+    wanted = {i: row for i, row in OLD.items() if i != 1}
+    wanted[2] = (OLD[2][0] + 20, "y", OLD[2][2])
+    wanted[900] = (30, None, None)
+    assert contents(table) == wanted
+
+
 @FORMATS
 def test_other_columns_than_the_key(lake: nb.Catalog, data_format: Any) -> None:
     table = stock(lake, data_format=data_format)

@@ -247,11 +247,15 @@ class _Clause:
         self,
         clause: Update | Delete | Insert,
         joined: pa.Schema,
-        names: Sequence[str],
+        names: Mapping[str, str],
         table: pa.Schema,
-        keep: Sequence[str],
+        keep: Collection[str],
     ) -> None:
-        """``keep``: columns that ``True`` leaves alone."""
+        """
+        Args:
+            names: columns of the source by what the table calls them.
+            keep: columns that ``True`` leaves alone.
+        """
         condition = clause.condition
         self.condition = None if condition is None else parse_filter(condition, joined)
         self.deletes = isinstance(clause, Delete)
@@ -270,13 +274,13 @@ class _Clause:
                 self.taken[name] = computed
                 self.reads |= set(computed.columns)
         elif columns is True:
-            self.taken = {n: n for n in names if n in table.names and n not in keep}
+            self.taken = {n: names[n] for n in table.names if n in names and n not in keep}
         else:
             assert not isinstance(columns, bool)
-            self.taken = {name: name for name in columns}
-            missing = [name for name in self.taken if name not in names]
+            missing = [name for name in columns if name not in names]
             if missing:
                 raise InvalidArgumentError(f"the source has no column {missing[0]!r}")
+            self.taken = {name: names[name] for name in columns}
         unknown = [name for name in self.taken if name not in table.names]
         if unknown:
             raise InvalidArgumentError(
@@ -304,19 +308,18 @@ class _Step:
     ) -> None:
         self._rows = rows
         self.names, fields = change.source_fields(rows.schema)
-        self._fields = fields
-        names = [field.name for field in fields]
-        source = pa.schema(fields)
+        both = list(zip(self.names, fields, strict=True))
         keys = dict(zip(change.source.key, change.positions.columns, strict=True))
+        # Where two of the source are meant, it is the one that the rows are found by.
+        names = {field.name: name for name, field in both}
+        names |= {field.name: name for name, field in both if name in keys}
         # What a match has the same already.
-        same = [
-            field.name
-            for name, field in zip(self.names, fields, strict=True)
-            if name in keys and keys[name] == field_id_of(field)
-        ]
-        both, alone = _joined_schema(source, rows.schema), _joined_schema(source, None)
-        self._matched = [_Clause(clause, both, names, rows.schema, same) for clause in matched]
-        self._inserts = [_Clause(clause, alone, names, rows.schema, ()) for clause in inserts]
+        same = {f.name for name, f in both if name in keys and keys[name] == field_id_of(f)}
+        self._source = pa.schema([field.with_name(name) for name, field in both])
+        joined = _joined_schema(self._source, rows.schema)
+        alone, table = _joined_schema(self._source, None), rows.schema
+        self._matched = [_Clause(clause, joined, names, table, same) for clause in matched]
+        self._inserts = [_Clause(clause, alone, names, table, ()) for clause in inserts]
         self._target = self._target_columns()
         self.going: dict[int, list[RowNumbers]] = {}
         self.inserted = self.updated = 0
@@ -334,11 +337,8 @@ class _Step:
 
     def made(self, found: Found, first: int, chunk: pa.Table) -> pa.Table:
         """The new rows that some rows of the source make."""
-        source = _table_batch(
-            pa.Table.from_arrays(
-                chunk.columns, schema=pa.schema([f.with_nullable(True) for f in self._fields])
-            )
-        )
+        fields = [field.with_nullable(True) for field in self._source]
+        source = _table_batch(pa.Table.from_arrays(chunk.columns, schema=pa.schema(fields)))
         probe, file, row = _pairs(found, first, chunk.num_rows)
         parts = [self._changed(source, probe, file, row)] if self._matched else []
         is_new = np.ones(chunk.num_rows, dtype=np.bool_)

@@ -26,7 +26,8 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
 class Merge:
     """A merge that is being put together; :meth:`execute` does it. Made by ``Table.merge``.
 
-    Conditions are pyarrow expressions or SQL text over the columns ``source.x`` and ``target.x``.
+    Conditions are pyarrow expressions or SQL text over the columns ``source.x`` and ``target.x``,
+    as the source and the table call them.
     Of each kind the first clause that applies to a row wins; rows to which none does stay, or are
     left out.
 
@@ -174,14 +175,16 @@ class MergePlan:
         reader, _ = as_reader(data)
         schema, on, clauses = self.schema, self.on, self._assigning
         taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
-        everything = any(c.columns is True for c in clauses)
+        if any(c.columns is True for c in clauses):
+            taken |= set(schema.names)
+        taken -= set(on.values())  # which comes from the column of `on`, whatever else there is
         wanted = []
         for field in reader.schema:
             if field.name in on:
                 wanted.append(
                     schema.field(on[field.name]).with_name(field.name).with_nullable(True)
                 )
-            elif field.name in schema.names and (everything or field.name in taken):
+            elif field.name in schema.names and field.name in taken:
                 wanted.append(schema.field(field.name).with_nullable(True))
             else:
                 wanted.append(_plain(field))
