@@ -64,6 +64,21 @@ def test_a_uri_finds_its_store(
         assert again.get(3) == file.get(3)
 
 
+def test_a_name_with_a_number_sign(
+    server: Server, data: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came after it was no part of the name: the second file replaced the first."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    for i in (1, 2):
+        nb.write(data.slice(i, 1), f"s3://{BUCKET}/sign/a#{i}.nimble")
+    for i in (1, 2):
+        assert nb.open(f"s3://{BUCKET}/sign/a#{i}.nimble").to_table().equals(data.slice(i, 1))
+        with nb.open(f"sign/a#{i}.nimble", filesystem=server.obstore()) as file:
+            assert file.num_rows == 1
+
+
 def test_a_directory_is_opened_through_the_store_of_its_files(
     server: Server, data: pa.Table, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

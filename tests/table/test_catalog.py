@@ -124,6 +124,22 @@ def test_purge_goes_on_after_a_file_that_stays(lake: nb.Catalog) -> None:
 
 
 @pytest.mark.parametrize(
+    "columns",
+    [
+        {"s.k": pa.int64(), "s": pa.struct({"k": pa.int64()})},
+        {"s": pa.struct([("k", pa.int64()), ("k", pa.int32())])},
+        {"l": pa.list_(pa.int64()), "l.element": pa.int64()},
+    ],
+)
+def test_names_that_iceberg_cannot_tell_apart(
+    lake: nb.Catalog, columns: dict[str, pa.DataType]
+) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=r"rename one: .* multiple fields for name"):
+        lake.create_table("a.b", pa.schema(columns))
+    assert lake.namespaces() == []
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"primary_key": "x"}, "no column 'x'"),

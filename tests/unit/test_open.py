@@ -173,3 +173,24 @@ def test_a_directory_is_refused_with_the_way_out(tmp_path: Path) -> None:
 def test_the_name_of_a_column_is_no_index(tmp_path: Path) -> None:
     with pytest.raises(nb.InvalidArgumentError, match=r"nb\.SortedIndex, got 'dest'"):
         nb.write({"dest": [1]}, tmp_path / "t.nimble", indexes="dest")  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_no_utf8_is_told(tmp_path: Path) -> None:
+    """It was a TypeError of the core, and a RuntimeError where it was written."""
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.nimble")
+    with pytest.raises(nb.InvalidArgumentError, match="is not UTF-8"):
+        nb.write(TABLE, path)
+    Path(path).write_bytes(b"x")
+    for given in (path, Path(path)):
+        with pytest.raises(nb.InvalidArgumentError, match="is not UTF-8"):
+            nb.open(given)
+
+
+@pytest.mark.parametrize("name", ["a#1.nimble", "a?1.nimble"])
+def test_what_would_end_a_uri_is_refused(tmp_path: Path, name: str) -> None:
+    """The file was written as `a`, in the place of any of that name."""
+    with pytest.raises(nb.InvalidArgumentError, match="%23 and %3F"):
+        nb.write(TABLE, f"file://{tmp_path}/{name}")
+    assert list(tmp_path.iterdir()) == []
+    nb.write(TABLE, f"file://{tmp_path}/a%231.nimble")
+    assert nb.open(tmp_path / "a#1.nimble").num_rows == 3

@@ -85,7 +85,7 @@ def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> An
         location = locate(source, filesystem)
         if location.is_local:
             _check_regular(location.path)
-            return _core.open_path(location.path, mmap, cache_bytes)
+            return _core.open_path(location.core_path, mmap, cache_bytes)
         return _core.open_python(location.open(), location.path, REMOTE_GAP, cache_bytes)
     if isinstance(source, (bytes, bytearray, memoryview, pa.Buffer)):
         return _core.open_buffer(source, cache_bytes)

@@ -64,6 +64,12 @@ def _resolve(path: str | os.PathLike[str], filesystem: FileSystem | None) -> tup
             return None, text
         if object_store.serves(text):
             return object_store.locate(text)
+        # What comes after these would be left out without a word.
+        ends = "#?" if text.startswith("file:") else "#"
+        if any(mark in text for mark in ends):
+            raise InvalidArgumentError(
+                f"path: {text!r}: '#' and '?' end the path of a URI; write %23 and %3F"
+            )
         import pyarrow.fs as pafs
 
         store, text = pafs.FileSystem.from_uri(text)
@@ -84,6 +90,21 @@ class Location:
     @property
     def is_local(self) -> bool:
         return self.store is None
+
+    @property
+    def core_path(self) -> str:
+        """The local path, as the core takes it.
+
+        Raises:
+            InvalidArgumentError: it is not UTF-8.
+        """
+        try:
+            self.path.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgumentError(
+                f"path: {self.path!r} is not UTF-8, as names of files have to be; rename it"
+            ) from None
+        return self.path
 
     @property
     def spill_folder(self) -> str:
@@ -184,7 +205,7 @@ class Location:
     def sink(self) -> Any:
         """What the core writes to: the path itself where it is local."""
         if self.is_local:
-            return self.path
+            return self.core_path
         if object_store.is_store(self.store):
             return ObjectSink(self.store, self.path)
         return RemoteSink(self.store, self.path)

@@ -43,8 +43,10 @@ def is_store(filesystem: Any) -> bool:
 def locate(uri: str) -> tuple[Any, str]:
     """(store, path in it) of a URI."""
     parts = urlsplit(uri)
-    store = _store(f"{parts.scheme}://{parts.netloc}", os.getpid())
-    return store, parts.path.lstrip("/")
+    root = f"{parts.scheme}://{parts.netloc}"
+    # Only of a web server is what comes after `#` no part of the name.
+    path = parts.path if parts.scheme in ("http", "https") else uri[len(root) :]
+    return _store(root, os.getpid()), path.lstrip("/")
 
 
 def names(store: ObjectStore, folder: str) -> list[str]:

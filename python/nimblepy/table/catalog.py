@@ -192,7 +192,7 @@ class Catalog:
         if comment is not None:
             kept["comment"] = text_of(comment, "comment")
         # Before anything is made: indexes of columns that there are not.
-        index_property(ice.to_arrow(ice.to_iceberg(schema)), indexes)
+        index_property(_with_ids(schema, primary), indexes)
         try:
             return self._make(parts, schema, primary, keys, fields, kept, indexes, layout, data)
         except ice.TableExists:
@@ -217,7 +217,7 @@ class Catalog:
         from nimblepy.table.writing.settings import index_property
 
         ice.create_namespace(self.iceberg, parts[:-1])
-        ids = ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
+        ids = _with_ids(schema, primary)
         properties |= index_property(ids, indexes)
         if layout is not None:
             properties |= layout_property(ids, layout)
@@ -364,6 +364,19 @@ class Catalog:
 
 def _connect_again(target: str, properties: dict[str, str]) -> Catalog:
     return connect(target, properties=properties)
+
+
+def _with_ids(schema: pa.Schema, primary: Sequence[str]) -> pa.Schema:
+    """The columns with the field ids that a new table gives them."""
+    try:
+        return ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
+    except InvalidArgumentError:
+        raise
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"columns: Iceberg has names with dots for what is in structs, lists and maps, each "
+            f"once; rename one: {error}"
+        ) from error
 
 
 def _check_primary(schema: pa.Schema, names: Sequence[str]) -> None:
