@@ -13,7 +13,7 @@ import nimblepy as nb
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
 from nimblepy.spark.schemas import spark_schema
-from nimblepy.spark.table_changes import ChangesReader, ChangesStream
+from nimblepy.spark.table_changes import ChangesReader, ChangesStream, changes_columns
 
 SCHEMA = pa.schema({"k": pa.int64(), "t": pa.string()})
 
@@ -64,7 +64,7 @@ def test_changes_are_those_of_one_process(spark: Any, tmp_path: Path) -> None:
         ("since", "v2", "there is no tag 'v2'"),
     ):
         with pytest.raises(Exception, match=message):
-            reading(spark, lake, table).option(name, value).load()
+            reading(spark, lake, table).option(name, value).load().count()
     with pytest.raises(Exception, match="option 'filter': a read of changes has no such option"):
         reading(spark, lake, table).option("since", "v1").option("filter", "k = 1").load().count()
 
@@ -90,6 +90,24 @@ def test_a_tag_wins_over_what_else_its_name_could_mean(tmp_path: Path) -> None:
         assert (count(since=name), start(name)) == (2, {"snapshot": str(first)})
         assert count(since=str(first), until=name) == 0
     assert count(since=str(first)) == 2
+
+
+@pytest.mark.parametrize("since", ["beginning", "first", "tag"])
+def test_a_stream_goes_on_when_its_beginning_has_expired(tmp_path: Path, since: str) -> None:
+    """It could not be begun again once a table had had a hundred commits."""
+    table = nb.connect(tmp_path / "lake").create_table("a.b", rows(range(3)), primary_key="k")
+    options = {"catalog": str(tmp_path / "lake"), "table": "a.b", "since": since}
+    if since == "first":
+        options["since"] = str(table.snapshot)
+    table.tag("tag")
+    table.append(rows(range(3, 5)))
+    seen = ChangesStream(changes_columns(options), options).latestOffset()
+    table.drop_reference("tag")
+    table.append(rows(range(10, 17)))
+    table.expire(keep=2)
+    again = ChangesStream(changes_columns(options), options)
+    parts = again.partitions(seen, again.latestOffset())
+    assert sum(batch.num_rows for part in parts for batch in again.read(part)) == 7
 
 
 def test_a_stream_has_each_snapshot_once(spark: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nimblepy.spark.shipping import ShippedByValue, iterator_function
 from nimblepy.spark.tables import named_table
 
 if TYPE_CHECKING:
-    from nimblepy.table.reading.shared_changes import ChangesShare, WantedChanges
+    from nimblepy.table.reading.shared_changes import ChangesShare
     from nimblepy.table.table import Table
 
 # The value of the option `since` from before the first snapshot on.
@@ -62,8 +62,14 @@ def are_changes(options: Mapping[str, str]) -> bool:
 
 
 def changes_columns(options: Mapping[str, str]) -> StructType:
-    """The columns of the changes that options ask for."""
-    return spark_schema(_wanted(options, parse_names(options.get("columns"))).schema)
+    """The columns of the changes that options ask for.
+
+    Whether the snapshots are there is no matter: a stream that is begun again goes on from its
+    checkpoint, and ``since`` may have expired.
+    """
+    _check_since(options)
+    table = named_table(options)
+    return spark_schema(table.changes_schema(parse_names(options.get("columns"))))
 
 
 class _Share(InputPartition):
@@ -141,13 +147,17 @@ def _snapshot(offset: Mapping[str, str]) -> int | None:
 
 def _asked(options: Mapping[str, str]) -> tuple[Table, int | str | None, int | str | None]:
     """The table, and the snapshots that the options ``since`` and ``until`` name."""
+    _check_since(options)
+    table = named_table(options)
+    since = None if _is_beginning(table, options["since"]) else _named(table, options["since"])
+    return table, since, _named(table, options["until"]) if "until" in options else None
+
+
+def _check_since(options: Mapping[str, str]) -> None:
     if "since" not in options:
         raise InvalidArgumentError(
             "option 'since': changes need it: a snapshot id, a tag, or 'beginning'"
         )
-    table = named_table(options)
-    since = None if _is_beginning(table, options["since"]) else _named(table, options["since"])
-    return table, since, _named(table, options["until"]) if "until" in options else None
 
 
 def _is_beginning(table: Table, text: str) -> bool:
@@ -157,9 +167,3 @@ def _is_beginning(table: Table, text: str) -> bool:
 def _named(table: Table, text: str) -> int | str:
     """A snapshot as an option names it: a tag, or an id."""
     return int(text) if text.isdecimal() and text not in table.tags else text
-
-
-def _wanted(options: Mapping[str, str], columns: Sequence[str] | None) -> WantedChanges:
-    """What options ask for; of a stream, what there is by now."""
-    table, since, until = _asked(options)
-    return table.asked_for_changes(since, until, columns)

@@ -847,15 +847,19 @@ class Table(VersionedRows[FileSet]):
         given = [name for name in (since, until) if name is not None]
         if any(metadata.named(name) is None for name in given):
             metadata = self._reload()
-        rows, names = self.current, column_names(columns)
         return WantedChanges(
             metadata,
             self._schema_id(self._metadata, self._snapshot),
-            rows.reading,
+            self.current.reading,
             steps(metadata, since, self.snapshot if until is None else until),
-            names,
-            changes_schema(rows.reading, rows.projected(names)),
+            column_names(columns),
+            self.changes_schema(columns),
         )
+
+    def changes_schema(self, columns: Columns = None) -> pa.Schema:
+        """The columns that :meth:`changes` has, whatever the snapshots."""
+        rows = self.current
+        return changes_schema(rows.reading, rows.projected(column_names(columns)))
 
     # ------------------------------------------------------------------ columns and partitions
 
