@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from pyiceberg.exceptions import TableAlreadyExistsError
 
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
+from nimblepy.table.iceberg.catalog_rows import CatalogRows
 
 ROWS = pa.table({"id": pa.array([3, 1, 2], pa.int64()), "v": ["c", "a", "b"]})
 
@@ -111,6 +114,35 @@ def test_rename_drop_and_purge(lake: nb.Catalog, tmp_path: Path) -> None:
     where = new.location.removeprefix("file://")
     lake.drop_table("c.d", purge=True)
     assert [name for _, _, names in os.walk(where) for name in names] == []
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_database_that_fails_in_a_commit(
+    lake: nb.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    """The metadata file of a commit that was not made was left behind."""
+    table = lake.create_table("a.b", ROWS)
+    for name in ("swap", "add"):
+        plain = getattr(CatalogRows, name)
+
+        def failing(*arguments: Any, plain: Any = plain) -> None:
+            if landed:
+                plain(*arguments)
+            raise OSError("disk I/O error")
+
+        monkeypatch.setattr(CatalogRows, name, failing)
+    if landed:
+        table.append(ROWS)
+    else:
+        with pytest.raises(OSError, match="disk I/O error"):
+            table.append(ROWS)
+    with pytest.raises(OSError, match="disk I/O error"):
+        lake.create_table("a.c", ROWS.schema)
+    again = nb.connect(tmp_path / "lake")
+    assert again.tables() == (["a.b", "a.c"] if landed else ["a.b"])
+    assert again.table("a.b").num_rows == ROWS.num_rows * (1 + landed)
+    assert again.table("a.b").remove_orphans(older_than=dt.timedelta(0)).files == ()
+    assert len(list(tmp_path.glob("lake/a/c-*/metadata/*"))) == landed
 
 
 def test_purge_goes_on_after_a_file_that_stays(lake: nb.Catalog) -> None:

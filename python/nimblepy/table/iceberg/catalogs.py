@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -43,7 +43,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.config import Config
 
-from nimblepy.errors import InvalidArgumentError, UnsupportedVersionError
+from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.recent import Recent
@@ -138,7 +138,7 @@ class SqliteCatalog(MetastoreCatalog):
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
         """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
         location = self._metadata_location(metadata, 0)
-        with self._written(metadata, location):
+        with self._written(metadata, location, lambda: not self._rows.location(namespace, name)):
             try:
                 self._rows.add(namespace, name, location)
             except NameTaken:
@@ -199,7 +199,11 @@ class SqliteCatalog(MetastoreCatalog):
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=before)
         location = self._metadata_location(metadata, self._parse_metadata_version(before) + 1)
-        with self._written(metadata, location):
+
+        def is_before() -> bool:
+            return self._rows.location(namespace, name) == before
+
+        with self._written(metadata, location, is_before):
             if not self._rows.swap(namespace, name, before, location):
                 raise CommitFailedException(f"{namespace}.{name} was updated by another process")
         return CommitTableResponse(metadata=metadata, metadata_location=location)
@@ -224,15 +228,23 @@ class SqliteCatalog(MetastoreCatalog):
         return f"{self._rows.mark}.metadata.json"
 
     @contextlib.contextmanager
-    def _written(self, metadata: Any, location: str) -> Iterator[None]:
-        """Writes a metadata file, which goes again where the commit that names it is refused."""
+    def _written(
+        self, metadata: Any, location: str, is_before: Callable[[], bool]
+    ) -> Iterator[None]:
+        """Writes a metadata file, which goes again where the commit that names it is refused.
+
+        Args:
+            is_before: whether the row is what it was, asked where the commit failed.
+        """
         io = self._load_file_io(metadata.properties, location)
         self._write_metadata(metadata, io, location)
         try:
             yield
-        except (CommitFailedException, TableAlreadyExistsError):
-            with contextlib.suppress(OSError):
-                io.delete(location)
+        except Exception as error:
+            with contextlib.suppress(OSError, CorruptFileError):
+                refused = isinstance(error, (CommitFailedException, TableAlreadyExistsError))
+                if refused or is_before():
+                    io.delete(location)
             raise
         self._known.put(location, metadata)
 
