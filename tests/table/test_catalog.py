@@ -300,6 +300,40 @@ def test_metadata_that_a_copy_names_stays(lake: nb.Catalog, tmp_path: Path, copi
     assert nb.connect(tmp_path / "lake").table("a.b").num_rows == 2 * ROWS.num_rows
 
 
+def test_a_copy_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
+    """A copy of a directory has tables that lie in the original, whose files it removed."""
+    table = lake.create_table("a.b", ROWS)
+    table.append(ROWS)
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    copy = nb.connect(tmp_path / "copy")
+    other = copy.table("a.b")
+    other.overwrite(ROWS.slice(0, 1))
+    table.append(ROWS)
+    now = dt.timedelta(0)
+    for remove in (
+        lambda: other.expire(keep=1),
+        lambda: other.remove_orphans(older_than=now),
+        lambda: copy.drop_table("a.b", purge=True),
+    ):
+        with pytest.raises(nb.InvalidArgumentError, match=r"is a copy of .*lake/catalog\.db"):
+            remove()
+    assert other.expire(keep=1, dry_run=True).snapshots
+    assert copy.tables() == ["a.b"]
+    assert nb.connect(tmp_path / "lake").table("a.b").to_table().num_rows == 3 * ROWS.num_rows
+    table.expire(keep=1)
+    copy.drop_table("a.b")
+    # One that was moved is none, nor one whose original is no catalog any more.
+    os.rename(tmp_path / "lake", tmp_path / "moved")
+    os.rename(tmp_path / "copy", tmp_path / "lake")
+    os.rename(tmp_path / "moved", tmp_path / "copy")
+    for name in ("lake", "copy", "copy"):
+        rows = CatalogRows(f"sqlite:///{tmp_path}/{name}/catalog.db", "nimble")
+        rows.mark  # noqa: B018
+        assert (rows.original() is None) == (name == "lake"), name
+    shutil.rmtree(tmp_path / "lake")
+    assert CatalogRows(f"sqlite:///{tmp_path}/copy/catalog.db", "nimble").original() is None
+
+
 def test_what_is_no_metadata_gets_no_name(lake: nb.Catalog, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.metadata.json"
     wrong.write_bytes(b"no metadata")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -296,7 +296,11 @@ class Catalog:
         from nimblepy.table.upkeep.reachable import reachable_files
 
         parts = parse_name(name)
-        found = reachable_files(self.load(parts)) if purge else []
+        found: Iterable[pa.Array] = []
+        if purge:
+            metadata = self.load(parts)
+            ice.check_may_remove(metadata)
+            found = reachable_files(metadata)
         files = pa.chunked_array(found, pa.string())
         try:
             ice.drop_table(self.iceberg, parts)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.io.fork import renew_after_fork
@@ -124,19 +124,52 @@ class CatalogRows:
 
         So a copy of the database has another one.
         """
-        key = (_MARK, "", "mark")
+        place = os.fsencode(os.path.realpath(self._path))
+        self._noted("place", quote(place))  # for `original`, in what is copied from now on
+        return hashlib.sha256(f"{self._number} ".encode() + place).hexdigest()[:12]
+
+    @property
+    def _number(self) -> str:
+        """A number of the database and its copies."""
+        return self._noted("mark", secrets.token_hex(8))
+
+    def _noted(self, name: str, value: str) -> str:
+        """What is noted of the database under a name; ``value``, if that is nothing yet."""
         self._changed(
             "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
-            *key,
-            secrets.token_hex(8),
+            *(_MARK, "", name, value),
         )
-        ((found,),) = self._asked(
-            "SELECT property_value FROM iceberg_namespace_properties "
-            "WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
-            *key,
-        )
-        place = os.path.realpath(self._path)
-        return hashlib.sha256(f"{found} ".encode() + os.fsencode(place)).hexdigest()[:12]
+        ((found,),) = self._asked(_NOTE, _MARK, "", name)
+        return found
+
+    def original(self) -> str | None:
+        """The file of the database that this is a copy of, if it is where it was.
+
+        Its tables have the same files as those of this one. A database that was moved is none.
+        """
+        own = self.file
+        if own is None:
+            return None
+        here = quote(os.fsencode(own))
+        there = self._noted("place", here)
+        first = os.fsdecode(unquote_to_bytes(there))
+        if there == here or not os.path.isfile(first):
+            found = None
+        else:
+            try:
+                with contextlib.closing(sqlite3.connect(first, timeout=self._timeout)) as database:
+                    found = database.execute(_NOTE, (_MARK, "", "mark")).fetchone()
+            except sqlite3.Error:
+                found = None
+        if found == (self._number,) and not os.path.samefile(first, own):
+            return first
+        if there != here:
+            self._changed(
+                "UPDATE iceberg_namespace_properties SET property_value = ? "
+                "WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
+                *(here, _MARK, "", "place"),
+            )
+        return None
 
     # ------------------------------------------------------------------ tables
 
@@ -280,6 +313,10 @@ class CatalogRows:
         )
 
 
+_NOTE = (
+    "SELECT property_value FROM iceberg_namespace_properties "
+    "WHERE catalog_name = ? AND namespace = ? AND property_key = ?"
+)
 _TABLE = "catalog_name = ? AND table_namespace = ? AND table_name = ?"
 
 

@@ -84,6 +84,10 @@ class SqliteCatalog(MetastoreCatalog):
         """The file with the rows; ``None``: they are in memory."""
         return self._rows.file
 
+    def original(self) -> str | None:
+        """The database that has the same tables, as this is a copy of it."""
+        return self._rows.original()
+
     # ---------------------------------------------------------------- tables
 
     def load_table(self, identifier: Any) -> IceTable:
@@ -428,6 +432,22 @@ def database_of(metadata: Metadata) -> str | None:
     uri = str(catalog.properties.get("uri", ""))
     path = uri.removeprefix("sqlite:///").partition("?")[0]
     return os.path.realpath(path) if uri.startswith("sqlite:///") and path else None
+
+
+def check_may_remove(metadata: Metadata) -> None:
+    """Refuses to remove files of a table whose catalog is a copy: they are the original's too.
+
+    Raises:
+        InvalidArgumentError: it is.
+    """
+    catalog = metadata.ice.catalog
+    original = catalog.original() if isinstance(catalog, SqliteCatalog) else None
+    if original is not None:
+        raise InvalidArgumentError(
+            f"{'.'.join(metadata.name)}: its catalog is a copy of {original}, whose tables have "
+            "the same files, so that none is removed here; connect to that one, or move it away "
+            "if nobody needs it"
+        )
 
 
 def is_catalog(value: object) -> bool:

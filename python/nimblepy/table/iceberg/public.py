@@ -3,6 +3,7 @@
 from nimblepy.table.iceberg.catalogs import (
     NoSuchTable,
     TableExists,
+    check_may_remove,
     create_namespace,
     create_table,
     database_of,
@@ -72,6 +73,7 @@ __all__ = [
     "SwapLost",
     "TableExists",
     "bound_bytes",
+    "check_may_remove",
     "check_name_mapping",
     "create_namespace",
     "create_table",

@@ -99,6 +99,7 @@ def expire(
     if dry_run:
         old = _expired(metadata, keep, older_than)
         return _described(unreachable(metadata, old) if old else (), old)
+    ice.check_may_remove(metadata)
     gone: list[int] = []
     own = ""
     listed: list[str] | None = None
@@ -396,6 +397,7 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
     }
     if dry_run:
         return Removal(files=tuple(sizes), bytes=sum(sizes.values()))
+    ice.check_may_remove(reload())
     # A commit may have made old files part of the table meanwhile. So before some are removed the
     # table is asked again, and each file whether it is still old: `add_files` makes its own young.
     done: list[str] = []
