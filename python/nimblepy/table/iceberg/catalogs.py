@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -44,6 +44,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.config import Config
 
 from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
+from nimblepy.io.log import logger
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.recent import Recent
@@ -58,6 +59,8 @@ from nimblepy.table.iceberg.metadata import (
 )
 from nimblepy.table.iceberg.metadata_json import SnapshotTexts, with_snapshots
 from nimblepy.table.iceberg.schemas import field_id, new_sort_order, to_iceberg
+
+_log = logger(__name__)
 
 # Properties by which pyiceberg is told of a store; ours is told by the environment.
 _STORE_PROPERTIES = ("py-io-impl", "s3.", "gcs.", "adls.", "hf.")
@@ -142,7 +145,7 @@ class SqliteCatalog(MetastoreCatalog):
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
         """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
         location = self._metadata_location(metadata, 0)
-        with self._written(metadata, location, lambda: not self._rows.location(namespace, name)):
+        with self._written(metadata, location, (namespace, name), None):
             try:
                 self._rows.add(namespace, name, location)
             except NameTaken:
@@ -203,11 +206,7 @@ class SqliteCatalog(MetastoreCatalog):
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=before)
         location = self._metadata_location(metadata, self._parse_metadata_version(before) + 1)
-
-        def is_before() -> bool:
-            return self._rows.location(namespace, name) == before
-
-        with self._written(metadata, location, is_before):
+        with self._written(metadata, location, (namespace, name), before):
             if not self._rows.swap(namespace, name, before, location):
                 raise CommitFailedException(f"{namespace}.{name} was updated by another process")
         return CommitTableResponse(metadata=metadata, metadata_location=location)
@@ -233,23 +232,32 @@ class SqliteCatalog(MetastoreCatalog):
 
     @contextlib.contextmanager
     def _written(
-        self, metadata: Any, location: str, is_before: Callable[[], bool]
+        self, metadata: Any, location: str, table: tuple[str, str], before: str | None
     ) -> Iterator[None]:
         """Writes a metadata file, which goes again where the commit that names it is refused.
 
+        A commit that the database has made is none that failed, whatever it said.
+
         Args:
-            is_before: whether the row is what it was, asked where the commit failed.
+            before: where the metadata of the table was; ``None``: there was no table.
         """
         io = self._load_file_io(metadata.properties, location)
         self._write_metadata(metadata, io, location)
         try:
             yield
-        except Exception as error:
-            with contextlib.suppress(OSError, CorruptFileError):
-                refused = isinstance(error, (CommitFailedException, TableAlreadyExistsError))
-                if refused or is_before():
-                    io.delete(location)
+        except (CommitFailedException, TableAlreadyExistsError):
+            with contextlib.suppress(OSError):
+                io.delete(location)
             raise
+        except (OSError, CorruptFileError) as error:
+            now: str | None = ""
+            with contextlib.suppress(OSError, CorruptFileError):
+                now = self._rows.location(*table)
+                if now == before:
+                    io.delete(location)
+            if now != location:
+                raise
+            _log.warning("%s: it was committed, despite %r", ".".join(table), error)
         self._known.put(location, metadata)
 
     def _write_metadata(self, metadata: Any, io: FileIO, metadata_path: str) -> None:
