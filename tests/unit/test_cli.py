@@ -98,6 +98,13 @@ def test_foreign_file_is_one_line(source: Path) -> None:
 
 
 @needs_core
+def test_a_condition_without_its_option_names_it(nimble: Path) -> None:
+    done = run("scan", nimble, "id = 1")
+    assert done.exit_code == 2
+    assert "--filter" in done.output
+
+
+@needs_core
 def test_bad_arguments_are_one_line(nimble: Path, source: Path) -> None:
     check_one_line(run("scan", nimble, "--filter", "nam = 1"), "did you mean 'name'")
     check_one_line(run("scan", nimble, "--json", "--csv"), "not both")

@@ -38,6 +38,17 @@ class _TakesNumbers(TyperCommand):
         return rest
 
 
+class _TakesFilter(TyperCommand):
+    """Says how a condition is given where there is one too many arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True
+        rest: list[str] = super().parse_args(ctx, args)
+        if rest:
+            ctx.fail(f"one argument too many: {rest[0]!r}; a condition is given as --filter")
+        return rest
+
+
 app = typer.Typer(
     cls=_Group,
     help="Columnar files with built-in indexes: inspect, convert, look up, scan and verify them.",
@@ -243,7 +254,7 @@ def range(
     run_range(file, bounds, query)
 
 
-@app.command()
+@app.command(cls=_TakesFilter)
 def scan(
     file: RowsArgument,
     filter: Annotated[
@@ -411,7 +422,7 @@ TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="CATALOG#NAMESPACE.NAME, as in lake#shop.events")
 ]
 tables.command("lookup", cls=_TakesNumbers)(lookup)
-tables.command("scan")(scan)
+tables.command("scan", cls=_TakesFilter)(scan)
 
 
 @tables.command("ls")
