@@ -289,7 +289,8 @@ class Catalog:
             purge: its files are removed as well, all that any of its snapshots names.
 
         Raises:
-            InvalidArgumentError: there is none.
+            InvalidArgumentError: there is none; with ``purge``, the catalog is a copy of another
+                one, which has the same files.
             OSError: the table is gone, but not all of its files, which nothing names any more.
         """
         from nimblepy.table.upkeep.maintain import remove_files

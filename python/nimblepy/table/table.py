@@ -1047,6 +1047,8 @@ class Table(VersionedRows[FileSet]):
             dry_run: only says what would go.
 
         Raises:
+            InvalidArgumentError: the catalog is a copy of another one, which has the same files.
+            ConflictError: every attempt lost to other commits.
             OSError: files cannot be removed. The snapshots are forgotten all the same, and the
                 next call finds these files again, as it does if this one is stopped.
 
@@ -1070,6 +1072,12 @@ class Table(VersionedRows[FileSet]):
                 Files of writers that have not committed yet are named by no snapshot, so an age
                 of zero destroys what is being written beside this.
             dry_run: only says which these are.
+
+        Files of other tables that lie below the location stay, and those of the catalog.
+
+        Raises:
+            InvalidArgumentError: the catalog is a copy of another one, which has the same files.
+            OSError: files cannot be removed.
         """
         self._newest()
         return remove_orphans(self._reload, older_than, dry_run)
