@@ -48,34 +48,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(warning))
 
 
+# Small partitions, no user interface, and a JVM that starts fast.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.log.level": "ERROR",
+    "spark.sql.warehouse.dir": "/nonexistent-warehouse",
+    # compiling a plan costs more than running it on rows as few as here
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
 def builder(master: str) -> Any:
-    """A session of small partitions and no user interface."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.session.timeZone": "Asia/Tokyo",
-        "spark.log.level": "ERROR",
-        "spark.sql.warehouse.dir": "/nonexistent-warehouse",
-        # compiling a plan costs more than running it on rows as few as here
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
     made = SparkSession.builder.master(master).appName("nimblepy tests")
-    for name, value in settings.items():
+    for name, value in SETTINGS.items():
         made = made.config(name, value)
     return made
+
+
+@pytest.fixture
+def spark_settings() -> dict[str, str]:
+    """For sessions of other processes."""
+    return SETTINGS
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import nimblepy as nb
 import nimblepy.spark as ns
-from conftest import builder
+from conftest import SETTINGS, builder
 from nimblepy.spark import table_merge, table_upkeep
 
 
@@ -22,8 +22,10 @@ def session(kind: str) -> Any:
 
     if kind == "connect":
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        made = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
-        return made.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+        made = SparkSession.builder.remote("local[2]")
+        for name, value in SETTINGS.items():
+            made = made.config(name, value)
+        return made.getOrCreate()
     made = builder("local-cluster[2,1,1024]").config("spark.executor.memory", "512m")
     return made.getOrCreate()
 

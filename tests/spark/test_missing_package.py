@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -91,11 +92,14 @@ def test_reader_and_writer_say_what_to_do(tmp_path: Path) -> None:
 
 
 WHERE_NOT_ACTIVATED = """
-import sys
+import json, sys
 from pyspark.sql import SparkSession
 import nimblepy.spark as ns
 
-session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+session = SparkSession.builder.master("local[1]")
+for name, value in json.loads(sys.argv[2]).items():
+    session = session.config(name, value)
+session = session.getOrCreate()
 rows = session.range(3).withColumnRenamed("id", "k")
 path = sys.argv[1]
 for ask in (
@@ -110,14 +114,14 @@ for ask in (
 
 
 def test_python_of_spark_that_is_not_the_drivers_is_explained(
-    tmp_path: Path, bare_python: str
+    tmp_path: Path, bare_python: str, spark_settings: dict[str, str]
 ) -> None:
     # as where `.venv/bin/python job.py` is run and the PATH has another python3
     nb.write(pa.table({"k": list(range(100_000))}), tmp_path / "dim.nimble", cluster_by="k")
     environment = {**os.environ, "PYSPARK_PYTHON": bare_python, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment.pop("PYSPARK_DRIVER_PYTHON", None)  # Spark would ask it for data sources
     done = subprocess.run(
-        [sys.executable, "-c", WHERE_NOT_ACTIVATED, str(tmp_path)],
+        [sys.executable, "-c", WHERE_NOT_ACTIVATED, str(tmp_path), json.dumps(spark_settings)],
         env=environment,
         capture_output=True,
         text=True,
