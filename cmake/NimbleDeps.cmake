@@ -132,14 +132,14 @@ else()
     target_compile_definitions(nimble_zstd PRIVATE ZSTD_LEGACY_SUPPORT=0 XXH_NAMESPACE=ZSTD_
                                $<$<STREQUAL:${_zasm},>:ZSTD_DISABLE_ASM=1>)
     target_compile_options(nimble_zstd PRIVATE -w)
-    set_source_files_properties(${_zc} PROPERTIES COMPILE_OPTIONS "-O2")
     if(NIMBLEPY_SANITIZE)
       # What compresses sees our own bytes only, and would be a sixth of the build.
       file(GLOB _own "${_z}/compress/*.c" "${_z}/dictBuilder/*.c")
-      set_source_files_properties(${_own} PROPERTIES
-                                  COMPILE_OPTIONS "-O2;-fno-sanitize=all")
+      set_source_files_properties(${_own} PROPERTIES COMPILE_OPTIONS "-fno-sanitize=all")
+    else()
+      set_source_files_properties(${_zc} PROPERTIES COMPILE_OPTIONS "-O2")
+      set_source_files_properties(${_zd} PROPERTIES COMPILE_OPTIONS "-O3")
     endif()
-    set_source_files_properties(${_zd} PROPERTIES COMPILE_OPTIONS "-O3")
     set_target_properties(nimble_zstd PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
     add_library(nimble::zstd ALIAS nimble_zstd)
   else()

@@ -34,6 +34,20 @@ function(nimble_floor name)
   endif()
 endfunction()
 
+# nimble_checked_floors(target): of an inline function the linker keeps the first
+# it meets, which is then one of the floors', with UBSan's checks, and not one of
+# the target, which is compiled without.
+function(nimble_checked_floors target)
+  if(NOT NIMBLEPY_SANITIZE OR APPLE)
+    return()
+  endif()
+  set(_floors base io types encoding key format index reader)
+  list(TRANSFORM _floors REPLACE "(.+)" "$<TARGET_FILE:nimble_\\1>")
+  list(JOIN _floors "," _floors)
+  target_link_options(${target} PRIVATE
+    "LINKER:--whole-archive,${_floors},--no-whole-archive")
+endfunction()
+
 # nimble_schemas(target): compiles every schemas/*.fbs into the build tree;
 # users of the target write #include "<schema>_generated.h".
 function(nimble_schemas target)

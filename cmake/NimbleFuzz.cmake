@@ -9,6 +9,7 @@ nimble_warnings(nimble_fuzz_targets)
 target_compile_options(nimble_fuzz_targets PRIVATE -Wno-conversion
                                                    -Wno-sign-conversion)
 nimble_test_code(nimble_fuzz_targets)
+nimble_precompile(nimble_fuzz_targets)
 # where tests find the inputs that are in the repository
 target_compile_definitions(nimble_fuzz_targets INTERFACE
                            NIMBLE_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
