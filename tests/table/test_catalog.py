@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,28 @@ def test_existing_tables(lake: nb.Catalog) -> None:
         lake.create_table("a.b", ROWS)
     same = lake.create_table("a.b", ROWS.schema, if_exists="ignore")
     assert same.snapshot == first.snapshot
+
+
+@pytest.mark.parametrize("interrupt", [False, True], ids=["an error", "Ctrl-C"])
+def test_a_table_of_rows_that_cannot_be_written_is_not_made(
+    lake: nb.Catalog, tmp_path: Path, interrupt: bool
+) -> None:
+    rows = pa.record_batch({"k": [1, 1]})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows
+        raise KeyboardInterrupt if interrupt else OSError("the source is gone")
+
+    reader = pa.RecordBatchReader.from_batches(rows.schema, batches())
+    with pytest.raises(KeyboardInterrupt if interrupt else OSError):
+        lake.create_table("a.b", reader)
+    with pytest.raises(nb.DuplicateKeyError):
+        lake.create_table("a.b", pa.table(rows.to_pydict()), primary_key="k")
+    assert lake.tables() == []
+    assert [p for p in (tmp_path / "lake").rglob("*") if p.is_file()] == [
+        tmp_path / "lake" / "catalog.db"
+    ]
+    assert lake.create_table("a.b", pa.table(rows.to_pydict())).num_rows == 2
 
 
 def test_rename_drop_and_purge(lake: nb.Catalog, tmp_path: Path) -> None:

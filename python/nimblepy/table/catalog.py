@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -16,7 +17,7 @@ from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import text_of, texts_of
 from nimblepy.table.base.model import DataFormat
-from nimblepy.table.base.places import check_part, new_location, parse_name
+from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
 from nimblepy.table.base.types import check_keys, table_schema
 from nimblepy.table.iceberg.catalog_rows import CatalogRows
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
@@ -235,8 +236,19 @@ class Catalog:
         )
         table = self._handle(metadata)
         if data is not None:
-            table.append(data[0])
+            try:
+                table.append(data[0])
+            except BaseException:
+                with contextlib.suppress(Exception):  # what went wrong first is what is told
+                    self._unmake(parts, metadata)
+                raise
         return table
+
+    def _unmake(self, parts: tuple[str, ...], made: ice.Metadata) -> None:
+        """Drops a table whose first rows could not be written, if nobody has changed it since."""
+        if self.load(parts).metadata_file == made.metadata_file:
+            ice.drop_table(self.iceberg, parts)
+            remove_file(made.metadata_file)
 
     def table(self, name: str) -> Table:
         """A table as it is now.
