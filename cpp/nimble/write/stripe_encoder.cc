@@ -30,9 +30,8 @@ constexpr uint64_t kVectorSaving = 6;
 
 class StreamCollector {
  public:
-  StreamCollector(const StreamPlan& plan, Effort effort,
-                  std::vector<Stream>* out)
-      : plan_(plan), effort_(effort), out_(*out) {
+  StreamCollector(const StreamPlan& plan, std::vector<Stream>* out)
+      : plan_(plan), out_(*out) {
     out_.resize(plan.num_streams());
   }
 
@@ -53,10 +52,9 @@ class StreamCollector {
       const size_t skip = layout == Layout::kList ? 1 : 0;
       put(n.ends, column, column.ends.size() - skip,
           reinterpret_cast<const uint8_t*>(column.ends.data() + skip));
-      // Of a list two ends side by side are wanted, which may cost a block
-      // where the user asked for the smallest; runs are searched.
-      out_[n.ends].random_access_only =
-          effort_ != Effort::kCompact || layout != Layout::kList;
+      // Of a list two ends side by side are wanted, which may cost a block;
+      // runs are searched.
+      out_[n.ends].random_access_only = layout != Layout::kList;
     }
     for (size_t c = 0; c < n.children.size(); ++c) {
       add(n.children[c], column.children[c]);
@@ -78,7 +76,6 @@ class StreamCollector {
   }
 
   const StreamPlan& plan_;
-  Effort effort_;
   std::vector<Stream>& out_;
 };
 
@@ -146,7 +143,7 @@ void run_task(const std::vector<Stream>& streams, Effort effort, Task* task,
 Status encode_stripe(const StreamPlan& plan, const Column& root, Effort effort,
                      uint32_t threads, EncodedStripe* out) {
   std::vector<Stream> streams;
-  StreamCollector(plan, effort, &streams).add(0, root);
+  StreamCollector(plan, &streams).add(0, root);
   std::vector<Task> tasks;
   std::vector<size_t> first_tasks;  // of each stream
   for (uint32_t s = 0; s < streams.size(); ++s) {

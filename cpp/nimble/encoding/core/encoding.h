@@ -66,7 +66,7 @@ struct SegmentBuilder {
 struct EncodeContext {
   Effort effort = Effort::kBalanced;
   int depth = 0;  // 0 for a column's own values, +1 a nesting
-  // Set for streams that are searched by position very often (list ends):
+  // Set for streams that are searched by position very often (ends of runs):
   // only encodings with O(1) access to a row.
   bool random_access_only = false;
 };
