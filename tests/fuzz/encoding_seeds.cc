@@ -16,6 +16,7 @@
 #include "nimble/encoding/ints/scaled.h"
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/numbered_text.h"
+#include "nimble/encoding/strings/phrases.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/zstd_blocks.h"
@@ -70,6 +71,9 @@ Status numbered(const Values& v, SegmentBuilder* out) {
   const std::optional<NumberedText> text = NumberedText::find(v);
   return text ? encode_numbered_text(v, *text, {}, out)
               : encode_plain_bytes(v, out);
+}
+Status of_phrases(const Values& v, SegmentBuilder* out) {
+  return encode_phrases(v, train_phrases(v), out);
 }
 // The first string does as a dictionary.
 Status trained(const Values& v, SegmentBuilder* out) {
@@ -174,6 +178,7 @@ void add_strings(Seeds* seeds) {
     seeds->add(sample, present);
     seeds->add(sample, trained);
     seeds->add(sample, numbered);
+    seeds->add(sample, of_phrases);
   };
   const char* const words[] = {"the ",   "quick ", "brown ", "fox ",
                                "jumps ", "over ",  "lazy ",  "dog "};

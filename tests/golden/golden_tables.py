@@ -291,6 +291,40 @@ def phrases() -> pa.Table:
     return pa.table({"text": text})
 
 
+def prose() -> pa.Table:
+    """Text of words that often stand together, more than its phrases take."""
+    words = [
+        "the",
+        "of",
+        "and",
+        "to",
+        "in",
+        "is",
+        "that",
+        "it",
+        "was",
+        "for",
+        "on",
+        "are",
+        "as",
+        "with",
+        "his",
+        "they",
+        "at",
+        "be",
+        "this",
+        "have",
+        "from",
+    ]
+    ends = ["", "s", "ing", "ed", "er"]
+    n = 2_500
+    text = []
+    for row, seed in enumerate(numbers(n, 10**9, 91)):
+        picked = [(seed // 7**k + row) % (21 * 5) for k in range(9)]
+        text.append(" ".join(words[p % 21] + ends[p // 21] for p in picked))
+    return pa.table({"text": text, "half": [t if i % 2 else None for i, t in enumerate(text)]})
+
+
 def lines() -> pa.Table:
     """Of a log: text with numbers."""
     n = 1_200
@@ -381,6 +415,7 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             strings_that_share(),
             {"options": nb.WriteOptions(compression=level, **one)},
         )
+    files["prose"] = (prose(), {"options": nb.WriteOptions(**one)})
     files["lines"] = (lines(), {"options": nb.WriteOptions(compression="compact", **one)})
     files["phrases"] = (phrases(), {"options": nb.WriteOptions(compression="compact", **one)})
     for level in ("balanced", "fast", "compact"):

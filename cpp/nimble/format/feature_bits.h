@@ -7,8 +7,16 @@ namespace nimble {
 
 // Some segments have encodings that the first version of the format has not.
 inline constexpr uint64_t kFeatureLaterEncodings = 2;
+// And some have phrases, which came after those.
+inline constexpr uint64_t kFeaturePhrases = 4;
 // Files with any other bit are refused.
 inline constexpr uint64_t kSupportedFeatures =
-    kKnownRequiredFeatures | kFeatureLaterEncodings;
+    kKnownRequiredFeatures | kFeatureLaterEncodings | kFeaturePhrases;
+
+// What a file has to say of an encoding with this id.
+constexpr uint64_t features_of_encoding(uint8_t id) {
+  return (id > 17 ? kFeatureLaterEncodings : 0) |
+         (id > 24 ? kFeaturePhrases : 0);
+}
 
 }  // namespace nimble

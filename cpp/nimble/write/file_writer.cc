@@ -218,10 +218,10 @@ Status FileWriter::write_encoded(const StreamPlan& plan,
       const auto n = static_cast<uint32_t>(
           std::min<uint64_t>(meta->values[s] - at, kSegmentValues));
       NIMBLE_ASSIGN_OR_RETURN(
-          const bool is_later,
-          has_later_encodings(b.head.span(),
-                              {plan.streams()[s], n, body.size(), 0}));
-      if (is_later) required_features_ |= kFeatureLaterEncodings;
+          const uint8_t latest,
+          latest_encoding(b.head.span(),
+                          {plan.streams()[s], n, body.size(), 0}));
+      required_features_ |= features_of_encoding(latest);
       if (is_new) {
         if (!body.empty()) NIMBLE_RETURN_IF_ERROR(align_to(kBodyAlignment));
         offset = position_;

@@ -249,6 +249,35 @@ def zstd_trained(r: Request) -> Values:
     return strings
 
 
+@encoding(25)
+def phrases(r: Request) -> Values:
+    if r.type != BYTES:
+        raise r.refuse("phrases")
+    count = r.head.varint()
+    if count > 4096:
+        raise r.refuse(f"{count} phrases")
+    table = cast(Strings, r.child(BYTES, count)).to_list()
+    if not all(1 <= len(phrase) <= 16 for phrase in table):
+        raise r.refuse("phrases of other lengths than 1 to 16")
+    width = r.head.u8()
+    if not 1 <= width <= 12:
+        raise r.refuse(f"codes of {width} bits")
+    total = r.head.varint()
+    table += [b""] * ((1 << width) - count)
+    out: list[bytes] = []
+    for lengths, data in packed_blocks(r):
+        codes = int(lengths.sum())
+        if len(data) != (codes * width + 7) // 8:
+            raise r.refuse(f"{codes} codes of {width} bits in {len(data)} bytes")
+        pieces = [table[code] for code in unpack_stream(data, codes, width).tolist()]
+        ends = [0, *np.cumsum(lengths).tolist()]
+        out += [b"".join(pieces[begin:end]) for begin, end in pairwise(ends)]
+    sizes = np.array([len(s) for s in out], np.int64)
+    if int(sizes.sum()) != total:
+        raise r.refuse(f"phrases of {int(sizes.sum())} bytes, the head says {total}")
+    return Strings.of_lengths(sizes, np.frombuffer(b"".join(out), np.uint8))
+
+
 @encoding(24)
 def numbered_text(r: Request) -> Values:
     if r.type != BYTES:

@@ -12,6 +12,7 @@
 #include "nimble/encoding/strings/fsst.h"
 #include "nimble/encoding/strings/fsst_training.h"
 #include "nimble/encoding/strings/numbered_text.h"
+#include "nimble/encoding/strings/phrases.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/template_text.h"
@@ -47,6 +48,10 @@ constexpr int kMaxNestingDepth = 3;
 // Leaving empty rows out costs a lookup a look at booleans: these may take this
 // share of what it saves.
 constexpr double kPresentStringsShare = 0.6;
+// Phrases are read once a segment, and training takes longer than FSST's: they
+// must leave this share of what it takes.
+constexpr double kPhrasesShare = 0.9;
+constexpr uint64_t kMinPhrasesBytes = 64u << 10;
 // Front coding costs a lookup some strings more: it must save this share of
 // what FSST alone takes.
 constexpr double kFrontShare = 0.85;
@@ -71,6 +76,7 @@ constexpr double kZstdBytesOfRow = 6;
 enum class Choice : uint8_t {
   kPlain,
   kFsst,
+  kPhrases,
   kFrontCoded,
   kDictionary,
   kRunLength,
@@ -129,6 +135,7 @@ class Selection {
   void consider_repeats(const Repeats& sample);
   void consider_text();
   double front_coded_size() const;
+  void consider_phrases(double fsst_size);
   void consider_zstd(double fsst_size);
   Status encode_best(SegmentBuilder* out) const;
   Result<bool> encode_as_template(SegmentBuilder* out) const;
@@ -148,6 +155,7 @@ class Selection {
   DistinctValues distinct_;
   std::vector<uint32_t> run_ends_;
   FsstTable table_;
+  std::vector<Phrase> phrases_;
   std::vector<uint8_t> zstd_dictionary_;
 };
 
@@ -287,11 +295,23 @@ void Selection::consider_text() {
   if (fsst_size < static_cast<double>(sizes_.plain) * 0.95) {
     offer(Choice::kFsst, static_cast<uint64_t>(fsst_size));
   }
-  const double front_size = front_coded_size();
-  if (front_size < fsst_size * kFrontShare) {
+  consider_phrases(fsst_size);
+  // What is left of the strings is text as well, which phrases may take.
+  const double text_size = std::min(fsst_size, static_cast<double>(best_size_));
+  const double front_size = front_coded_size() * text_size / fsst_size;
+  if (front_size < text_size * kFrontShare) {
     offer(Choice::kFrontCoded, static_cast<uint64_t>(front_size));
   }
   consider_zstd(fsst_size);
+}
+
+void Selection::consider_phrases(double fsst_size) {
+  if (sizes_.total < kMinPhrasesBytes) return;
+  phrases_ = train_phrases(values_);
+  const auto size = static_cast<double>(estimate_phrases(values_, phrases_));
+  if (size < fsst_size * kPhrasesShare) {
+    offer(Choice::kPhrases, static_cast<uint64_t>(size));
+  }
 }
 
 // By blocks from all over the segment; infinite where neighbours share little.
@@ -400,6 +420,8 @@ Status Selection::encode_best(SegmentBuilder* out) const {
       return encode_run_length(values_, run_ends_, context_, out);
     case Choice::kFsst:
       return encode_fsst(values_, table_, out);
+    case Choice::kPhrases:
+      return encode_phrases(values_, phrases_, out);
     case Choice::kFrontCoded:
       return encode_front_coded(values_, context_, out);
     case Choice::kZstd:

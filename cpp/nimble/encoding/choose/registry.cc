@@ -1,4 +1,6 @@
 // The only switches over EncodingId and LaterEncodingId.
+#include <algorithm>
+
 #include "nimble/encoding/bools/bool_bitmap.h"
 #include "nimble/encoding/bools/sparse_bits.h"
 #include "nimble/encoding/core/encoding.h"
@@ -21,6 +23,7 @@
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/fsst.h"
 #include "nimble/encoding/strings/numbered_text.h"
+#include "nimble/encoding/strings/phrases.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/template_text.h"
@@ -37,8 +40,8 @@ Result<std::unique_ptr<Decoder>> upcast(Result<std::unique_ptr<T>> opened) {
   return std::unique_ptr<Decoder>(std::move(opened).value());
 }
 
-// Where this thread's has_later_encodings() waits for the answer.
-thread_local bool* met_later = nullptr;
+// Where this thread's latest_encoding() waits for the answer.
+thread_local uint8_t* latest_met = nullptr;
 
 }  // namespace
 
@@ -86,7 +89,7 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
     case EncodingId::kZstdBlocks:
       return open_zstd_blocks(head, context);
   }
-  if (met_later != nullptr) *met_later = true;
+  if (latest_met != nullptr) *latest_met = std::max(*latest_met, id);
   switch (static_cast<LaterEncodingId>(id)) {
     case LaterEncodingId::kPresent:
       return context.type.kind == ValueKind::kBytes
@@ -104,18 +107,20 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
       return open_float_bits(head, context);
     case LaterEncodingId::kNumberedText:
       return open_numbered_text(head, context);
+    case LaterEncodingId::kPhrases:
+      return open_phrases(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }
 
-Result<bool> has_later_encodings(ByteSpan head, const DecodeContext& context) {
-  bool met = false;
-  met_later = &met;
+Result<uint8_t> latest_encoding(ByteSpan head, const DecodeContext& context) {
+  uint8_t latest = 0;
+  latest_met = &latest;
   ByteReader reader(head);
   auto opened = open_decoder(&reader, context);
-  met_later = nullptr;
+  latest_met = nullptr;
   if (!opened) return std::move(opened).error();
-  return met;
+  return latest;
 }
 
 }  // namespace nimble

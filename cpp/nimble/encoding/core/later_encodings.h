@@ -1,5 +1,5 @@
 // Encodings that the first version of the format has not. Files that use one
-// say so by required feature bit 1, so that earlier readers refuse them.
+// say so by a required feature bit, so that earlier readers refuse them.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
@@ -15,6 +15,7 @@ enum class LaterEncodingId : uint8_t {
   kDifferences = 22,   // ints: differences as a child
   kFloatBits = 23,     // floats as the integers that their bits are
   kNumberedText = 24,  // bytes: text, and the numbers in it as integers
+  kPhrases = 25,       // bytes: numbers of phrases
 };
 
 // Begins the head of one.
@@ -22,8 +23,8 @@ inline void put_encoding_id(LaterEncodingId id, SegmentBuilder* out) {
   out->head.put_u8(static_cast<uint8_t>(id));
 }
 
-// Has the tree that this head describes one of them? Reads it as
-// open_decoder() does.
-Result<bool> has_later_encodings(ByteSpan head, const DecodeContext& context);
+// The highest id of them in the tree that this head describes, 0 where there is
+// none. Reads it as open_decoder() does.
+Result<uint8_t> latest_encoding(ByteSpan head, const DecodeContext& context);
 
 }  // namespace nimble

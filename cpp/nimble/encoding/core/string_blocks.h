@@ -161,6 +161,11 @@ class StringBlocks {
   template <class F>
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 BytesSink* sink, F&& append) const;
+  // The same where lengths count something else than bytes:
+  // append(block, begin, length) -> Status.
+  template <class F>
+  Status gather_codes(const SegmentBody& body, const uint32_t* rows,
+                      size_t count, BytesSink* sink, F&& append) const;
   // The row's lengths, and its bytes about where they should be.
   void prefetch(const SegmentBody& body, uint32_t row) const;
   // ends[0 .. block.rows), checked to end at block.size.
@@ -194,8 +199,9 @@ class StringBlocks {
 };
 
 template <class F>
-Status StringBlocks::gather(const SegmentBody& body, const uint32_t* rows,
-                            size_t count, BytesSink* sink, F&& append) const {
+Status StringBlocks::gather_codes(const SegmentBody& body, const uint32_t* rows,
+                                  size_t count, BytesSink* sink,
+                                  F&& append) const {
   const uint64_t at = sink->add_values(count);
   const auto ask = [&](uint32_t row) { prefetch(body, row); };
   const auto gather_block = [&](uint32_t b, size_t first, size_t n) -> Status {
@@ -204,17 +210,28 @@ Status StringBlocks::gather(const SegmentBody& body, const uint32_t* rows,
     LengthCursor cursor(lengths_, block.packed);
     for (size_t i = first; i < first + n; ++i) {
       cursor.seek(rows[i] - block.first_row);
-      if (!in_bounds(cursor.begin(), cursor.length(), block.size)) {
-        return Status::corrupt("string " + std::to_string(rows[i]) +
-                               " ends past its block");
-      }
-      const ByteSpan bytes(block.bytes + cursor.begin(), cursor.length());
-      NIMBLE_RETURN_IF_ERROR(append(bytes, rows[i]));
+      NIMBLE_RETURN_IF_ERROR(append(block, cursor.begin(), cursor.length()));
       sink->set_end(at + i, sink->data.size());
     }
     return Status::ok();
   };
   return for_row_groups_ahead(body, rows, count, ask, gather_block, shift_);
+}
+
+template <class F>
+Status StringBlocks::gather(const SegmentBody& body, const uint32_t* rows,
+                            size_t count, BytesSink* sink, F&& append) const {
+  size_t next = 0;
+  return gather_codes(
+      body, rows, count, sink,
+      [&](const StringBlock& block, uint64_t begin, uint64_t length) -> Status {
+        const uint32_t row = rows[next++];
+        if (!in_bounds(begin, length, block.size)) {
+          return Status::corrupt("string " + std::to_string(row) +
+                                 " ends past its block");
+        }
+        return append(ByteSpan(block.bytes + begin, length), row);
+      });
 }
 
 // Copies the bytes of rows [begin, end) one after the other to `out`.

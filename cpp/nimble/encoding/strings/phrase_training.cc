@@ -1,0 +1,206 @@
+#include "nimble/encoding/strings/phrase_training.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace nimble {
+namespace {
+
+// Neighbours that met this often become a phrase of their own.
+constexpr uint32_t kMeetings = 3;
+// Phrases that are tried for each that is kept, and how often the worst of them
+// are left out before the rest stay.
+constexpr uint32_t kTried = 4;
+constexpr uint32_t kRounds = 2;
+constexpr uint32_t kMinUses = 3;
+
+// How often two phrases were neighbours: open addressing, grown by doubling.
+class PairCounts {
+ public:
+  uint32_t add(uint32_t a, uint32_t b) {
+    if (2 * used_ >= slots_.size()) grow();
+    Slot& slot = find(uint64_t{a} << 32 | b);
+    if (slot.count == 0) {
+      slot.pair = uint64_t{a} << 32 | b;
+      ++used_;
+    }
+    return ++slot.count;
+  }
+
+ private:
+  struct Slot {
+    uint64_t pair = 0;
+    uint32_t count = 0;
+  };
+  Slot& find(uint64_t pair) {
+    const size_t mask = slots_.size() - 1;
+    for (size_t i = pair * 0x9E3779B97F4A7C15u >> 32;; ++i) {
+      Slot& slot = slots_[i & mask];
+      if (slot.count == 0 || slot.pair == pair) return slot;
+    }
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.count > 0) find(slot.pair) = slot;
+    }
+  }
+
+  std::vector<Slot> slots_ = std::vector<Slot>(size_t{1} << 14);
+  size_t used_ = 0;
+};
+
+// The sample's pieces one after the other, with room behind them.
+struct Text {
+  explicit Text(const std::vector<ByteSlice>& sample) {
+    uint64_t size = 0;
+    for (const ByteSlice& s : sample) size += s.size;
+    bytes.resize(size + kMaxPhraseBytes);
+    uint64_t at = 0;
+    for (const ByteSlice& s : sample) {
+      std::copy_n(s.data, s.size, bytes.data() + at);
+      at += s.size;
+      ends.push_back(at);
+    }
+  }
+  template <class F>
+  void each(F&& f) const {
+    uint64_t at = 0;
+    for (const uint64_t end : ends) {
+      f(bytes.data() + at, end - at);
+      at = end;
+    }
+  }
+
+  uint64_t size() const { return bytes.size() - kMaxPhraseBytes; }
+
+  std::vector<uint8_t> bytes;
+  std::vector<uint64_t> ends;
+};
+
+struct Parts {
+  uint32_t first;
+  uint32_t second;
+};
+
+// Reads the text once; what stands side by side often grows together. `parts`
+// gets those that each phrase of more than a byte has grown from.
+std::vector<Phrase> grown_phrases(const Text& text, uint32_t most,
+                                  std::vector<Parts>* parts) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  std::vector<Phrase> phrases;
+  for (uint32_t b = 0; b < 256; ++b) phrases.push_back({b, 0, 1});
+  PhraseMatcher matcher;
+  PairCounts pairs;
+  text.each([&](const uint8_t* string, uint64_t size) {
+    uint32_t before = kNone;
+    for_phrases(matcher, string, size, [&](uint32_t id, uint32_t length) {
+      const uint32_t last = before;
+      before = id;
+      if (last == kNone || phrases[last].length + length > kMaxPhraseBytes ||
+          phrases.size() >= most || pairs.add(last, id) < kMeetings) {
+        return;
+      }
+      const Phrase both = concatenate(phrases[last], phrases[id]);
+      const auto next = static_cast<uint32_t>(phrases.size());
+      if (!matcher.add(both, next)) return;
+      phrases.push_back(both);
+      parts->push_back({last, id});
+      before = next;
+    });
+  });
+  return phrases;
+}
+
+// How often each is taken.
+std::vector<uint64_t> uses_of(const std::vector<Phrase>& phrases,
+                              const Text& text) {
+  PhraseMatcher matcher;
+  for (uint32_t i = 0; i < phrases.size(); ++i) matcher.add(phrases[i], i);
+  std::vector<uint64_t> uses(phrases.size());
+  text.each([&](const uint8_t* string, uint64_t size) {
+    for_phrases(matcher, string, size,
+                [&](uint32_t id, uint32_t) { ++uses[id]; });
+  });
+  return uses;
+}
+
+// Is a phrase of so many uses worth its place in the table?
+bool pays(const Phrase& phrase, uint64_t uses, double weight) {
+  constexpr double kCodeBytes = kMaxPhraseBits / 8.0;
+  return uses >= kMinUses &&
+         static_cast<double>(uses) * weight * kCodeBytes > phrase.length + 1;
+}
+
+// Where a phrase does not pay its parts are taken instead, which may pay then.
+void pass_on_uses(const std::vector<Phrase>& phrases,
+                  const std::vector<Parts>& parts, double weight,
+                  std::vector<uint64_t>* uses) {
+  const size_t bytes = phrases.size() - parts.size();
+  for (size_t i = phrases.size(); i-- > bytes;) {
+    const uint64_t n = (*uses)[i];
+    if (pays(phrases[i], n, weight)) continue;
+    (*uses)[parts[i - bytes].first] += n;
+    (*uses)[parts[i - bytes].second] += n;
+    (*uses)[i] = 0;
+  }
+}
+
+// Single bytes stay, and of the others that take less in the table than they
+// save those that are taken most often, `most` in all.
+std::vector<Phrase> best_phrases(const std::vector<Phrase>& phrases,
+                                 const std::vector<uint64_t>& uses,
+                                 const std::bitset<256>& bytes, double weight,
+                                 size_t most) {
+  const auto is_byte = [&](uint32_t i) { return phrases[i].length == 1; };
+  std::vector<uint32_t> order;
+  for (uint32_t i = 0; i < phrases.size(); ++i) {
+    const bool stays = is_byte(i) ? bytes.test(phrases[i].low)
+                                  : pays(phrases[i], uses[i], weight);
+    if (stays) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    if (is_byte(a) != is_byte(b)) return is_byte(a);
+    return uses[a] != uses[b] ? uses[a] > uses[b] : a < b;
+  });
+  if (order.size() > most) order.resize(most);
+  std::vector<Phrase> out;
+  for (const uint32_t i : order) out.push_back(phrases[i]);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Phrase> train_phrases(const std::vector<ByteSlice>& sample,
+                                  const std::bitset<256>& bytes,
+                                  uint64_t total) {
+  const Text text(sample);
+  const double weight = static_cast<double>(total) /
+                        static_cast<double>(std::max<uint64_t>(text.size(), 1));
+  std::vector<Parts> parts;
+  std::vector<Phrase> phrases =
+      grown_phrases(text, kMaxPhrases * kTried, &parts);
+  for (uint32_t left = kRounds; left-- > 0;) {
+    std::vector<uint64_t> uses = uses_of(phrases, text);
+    if (left + 1 == kRounds) pass_on_uses(phrases, parts, weight, &uses);
+    // Fewer each time, as what is left out is taken in pieces.
+    const uint32_t more = kMaxPhrases * left * (kTried - 1) / (2 * kRounds);
+    phrases = best_phrases(phrases, uses, bytes, weight, kMaxPhrases + more);
+  }
+  return phrases;
+}
+
+PhraseSizes measure_phrases(const PhraseMatcher& matcher,
+                            const std::vector<ByteSlice>& strings) {
+  PhraseSizes sizes;
+  const Text text(strings);
+  sizes.raw = text.size();
+  text.each([&](const uint8_t* string, uint64_t size) {
+    for_phrases(matcher, string, size,
+                [&](uint32_t, uint32_t) { ++sizes.codes; });
+  });
+  return sizes;
+}
+
+}  // namespace nimble

@@ -1,0 +1,344 @@
+#include "nimble/encoding/strings/phrases.h"
+
+#include <algorithm>
+#include <bitset>
+
+#include "nimble/base/compiler.h"
+#include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/later_encodings.h"
+#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/strings/fsst_training.h"
+#include "nimble/encoding/strings/phrase_training.h"
+#include "nimble/encoding/strings/plain_bytes.h"
+
+namespace nimble {
+namespace {
+
+// Codes of so many strings are expanded together, and room is made for what
+// they may give at most; of more, what they give is counted first.
+constexpr uint64_t kMaxTogether = 8192;
+// Of a block, as of other strings.
+constexpr uint64_t kTargetBlockBytes = 8192;
+constexpr uint32_t kUsualShift = 8;
+
+constexpr uint64_t kSampleShare = 8;
+constexpr uint64_t kMinSampleBytes = 256u << 10;
+constexpr uint64_t kMaxSampleBytes = 512u << 10;
+constexpr uint64_t kMeasuredBytes = 48u << 10;
+
+class PhrasesDecoder final : public Decoder {
+ public:
+  PhrasesDecoder(const DecodeContext& context, Child phrases, uint32_t width,
+                 uint64_t raw_size, StringBlocks blocks)
+      : Decoder(context.type, context.num_values),
+        phrases_(std::move(phrases)),
+        width_(width),
+        raw_size_(raw_size),
+        blocks_(std::move(blocks)) {}
+  ~PhrasesDecoder() override { delete table_.load(); }
+
+  void append_ranges(uint32_t begin, uint32_t end,
+                     std::vector<ByteRange>* out) const override {
+    if (begin >= end) return;
+    if (table_.load(std::memory_order_acquire) == nullptr) {
+      phrases_.append_ranges(0, phrases_.size(), out);
+    }
+    blocks_.append_ranges(begin, end, out);
+  }
+  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
+                const Output& out) const override;
+  Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
+                const Output& out) const override;
+  void prefetch(const SegmentBody& body, uint32_t row) const override {
+    blocks_.prefetch(body, row);
+  }
+  std::string describe() const override {
+    return "phrases n=" + std::to_string(phrases_.size()) + " (" +
+           phrases_.describe() + ") " + blocks_.describe();
+  }
+  size_t memory_bytes() const override {
+    return sizeof *this + phrases_.memory_bytes() + blocks_.memory_bytes() +
+           sizeof(PhraseTable);
+  }
+
+ private:
+  Status load_table(const SegmentBody& body, const PhraseTable** out) const;
+  PhraseTable::Codes codes_of(const StringBlock& block) const {
+    return {block.bytes, block.size, width_};
+  }
+  void reserve(uint32_t rows, BytesSink* sink) const;
+  Status decode_block(const PhraseTable& table, const StringBlock& block,
+                      uint32_t from, uint32_t to, uint64_t at,
+                      BytesSink* sink) const;
+
+  Child phrases_;
+  uint32_t width_;
+  uint64_t raw_size_;  // a hint
+  StringBlocks blocks_;
+  // Made by the first use, kept as long as this decoder.
+  mutable std::atomic<const PhraseTable*> table_{nullptr};
+};
+
+Status PhrasesDecoder::load_table(const SegmentBody& body,
+                                  const PhraseTable** out) const {
+  *out = table_.load(std::memory_order_acquire);
+  if (NIMBLE_LIKELY(*out != nullptr)) return Status::ok();
+  BytesSink bytes;
+  bytes.wide = true;
+  Output to;
+  to.bytes = &bytes;
+  NIMBLE_RETURN_IF_ERROR(phrases_.decode(body, 0, phrases_.size(), to));
+  auto table = std::make_unique<PhraseTable>();
+  for (uint32_t i = 0; i < phrases_.size(); ++i) {
+    const uint64_t begin = bytes.begin_of(i);
+    const uint64_t length = bytes.end_of(i) - begin;
+    if (length == 0 || length > kMaxPhraseBytes) {
+      return Status::corrupt("phrase " + std::to_string(i) + " of " +
+                             std::to_string(length) +
+                             " bytes; 1 to 16 are possible");
+    }
+    table->add(
+        Phrase::of(bytes.data.data() + begin, static_cast<uint32_t>(length)));
+  }
+  if (table_.compare_exchange_strong(*out, table.get(),
+                                     std::memory_order_acq_rel)) {
+    *out = table.release();
+  }
+  return Status::ok();
+}
+
+// Makes room for what the codes stand for, and the overshoot of stores.
+void make_room(const PhraseTable& table, const PhraseTable::Codes& codes,
+               uint64_t first, uint64_t n, BytesSink* sink) {
+  const uint64_t room =
+      n <= kMaxTogether
+          ? PhraseTable::expanded_bound(n)
+          : table.expanded_size(codes, first, n) + kMaxPhraseBytes;
+  sink->data.reserve(sink->data.size() + room);
+}
+
+// The whole output at once where many rows are wanted. The claim of the head
+// is bounded by what the codes can give.
+void PhrasesDecoder::reserve(uint32_t rows, BytesSink* sink) const {
+  const uint64_t bound =
+      PhraseTable::expanded_bound(blocks_.part_size() * 8 / width_);
+  const uint64_t raw = std::min(raw_size_, bound);
+  const uint64_t share = rows == size() ? raw : raw / size() * rows;
+  sink->data.reserve(
+      sink->data.size() + share +
+      std::min(bound, PhraseTable::expanded_bound(kMaxTogether)));
+}
+
+Status PhrasesDecoder::decode(const SegmentBody& body, uint32_t begin,
+                              uint32_t end, const Output& out) const {
+  if (begin >= end) return Status::ok();
+  const PhraseTable* table = nullptr;
+  NIMBLE_RETURN_IF_ERROR(load_table(body, &table));
+  BytesSink* sink = out.bytes;
+  if (blocks_.block_of(end - 1) - blocks_.block_of(begin) >= 8) {
+    reserve(end - begin, sink);
+  }
+  return blocks_.decode(
+      body, begin, end, sink,
+      [&](const StringBlock& block, uint32_t from, uint32_t to, uint64_t at) {
+        return decode_block(*table, block, from, to, at, sink);
+      });
+}
+
+Status PhrasesDecoder::decode_block(const PhraseTable& table,
+                                    const StringBlock& block, uint32_t from,
+                                    uint32_t to, uint64_t at,
+                                    BytesSink* sink) const {
+  uint64_t ends[kBlockValues];
+  blocks_.lengths().running_ends(block.packed, block.rows, ends);
+  const uint64_t all = ends[block.rows - 1];
+  if (NIMBLE_UNLIKELY(div_ceil(all * width_, 8) != block.size)) {
+    return Status::corrupt("block at row " + std::to_string(block.first_row) +
+                           " has " + std::to_string(all) + " codes of " +
+                           std::to_string(width_) + " bits in " +
+                           std::to_string(block.size) + " bytes");
+  }
+  const PhraseTable::Codes codes = codes_of(block);
+  const uint64_t first = from > 0 ? ends[from - 1] : 0;
+  const uint64_t n = ends[to - 1] - first;
+  make_room(table, codes, first, n, sink);
+  uint8_t* const start = sink->data.data() + sink->data.size();
+  if (n <= kMaxTogether) {
+    uint32_t positions[kMaxTogether + 1];
+    table.expand(codes, first, n, start, positions);
+    for (uint32_t i = from; i < to; ++i) ends[i] = positions[ends[i] - first];
+  } else {
+    uint64_t begin = first, size = 0;
+    for (uint32_t i = from; i < to; ++i) {
+      const uint64_t end = ends[i];
+      size += table.expand(codes, begin, end - begin, start + size);
+      ends[i] = size;
+      begin = end;
+    }
+  }
+  put_ends(ends + from, to - from, sink->data.size(), at, sink);
+  sink->data.resize(sink->data.size() + ends[to - 1]);
+  return Status::ok();
+}
+
+Status PhrasesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
+                              size_t count, const Output& out) const {
+  if (count == 0) return Status::ok();
+  const PhraseTable* table = nullptr;
+  NIMBLE_RETURN_IF_ERROR(load_table(body, &table));
+  BytesSink* sink = out.bytes;
+  const auto expand = [&](const StringBlock& block, uint64_t first,
+                          uint64_t n) -> Status {
+    const PhraseTable::Codes codes = codes_of(block);
+    if (NIMBLE_UNLIKELY(!in_bounds(first, n, block.size * 8 / width_))) {
+      return Status::corrupt("codes " + std::to_string(first) + " to " +
+                             std::to_string(first + n) +
+                             " of a block that has " +
+                             std::to_string(block.size) + " bytes of them");
+    }
+    make_room(*table, codes, first, n, sink);
+    const size_t before = sink->data.size();
+    const uint64_t size =
+        table->expand(codes, first, n, sink->data.data() + before);
+    sink->data.resize(before + size);
+    return Status::ok();
+  };
+  return blocks_.gather_codes(body, rows, count, sink, expand);
+}
+
+// ------------------------------------------------------------------- encoding
+
+uint64_t total_bytes(const Values& values) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < values.size; ++i) total += values.slices[i].size;
+  return total;
+}
+
+uint32_t width_of(const std::vector<Phrase>& phrases) {
+  return phrases.size() < 2 ? 1 : bit_width_of(phrases.size() - 1);
+}
+
+uint32_t block_shift(uint64_t rows, uint64_t codes, uint32_t width) {
+  return choose_block_shift(rows, codes * width / 8, kTargetBlockBytes,
+                            kUsualShift);
+}
+
+}  // namespace
+
+std::vector<Phrase> train_phrases(const Values& strings) {
+  std::bitset<256> bytes;
+  for (uint32_t i = 0; i < strings.size; ++i) {
+    const ByteSlice& s = strings.slices[i];
+    for (uint64_t k = 0; k < s.size; ++k) bytes.set(s.data[k]);
+  }
+  const uint64_t total = total_bytes(strings);
+  const uint64_t wanted =
+      std::clamp(total / kSampleShare, kMinSampleBytes, kMaxSampleBytes);
+  return train_phrases(sample_strings(strings, wanted), bytes, total);
+}
+
+Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
+                      SegmentBuilder* out) {
+  PhraseMatcher matcher;
+  std::vector<uint8_t> text;
+  std::vector<ByteSlice> slices;
+  text.reserve(phrases.size() * kMaxPhraseBytes);
+  for (const Phrase& p : phrases) {
+    matcher.add(p, static_cast<uint32_t>(slices.size()));
+    uint8_t bytes[kMaxPhraseBytes];
+    store(bytes, p.low);
+    store(bytes + 8, p.high);
+    slices.push_back({text.data() + text.size(), p.length});
+    text.insert(text.end(), bytes, bytes + p.length);
+  }
+  put_encoding_id(LaterEncodingId::kPhrases, out);
+  Values child;
+  child.type = values.type;
+  child.size = static_cast<uint32_t>(slices.size());
+  child.slices = slices.data();
+  out->head.put_varint(child.size);
+  NIMBLE_RETURN_IF_ERROR(encode_child_with(
+      [&](SegmentBuilder* to) { return encode_plain_bytes(child, to); },
+      kInlineDictionaryBytes, out));
+  const uint32_t width = width_of(phrases);
+  out->head.put_u8(static_cast<uint8_t>(width));
+  out->head.put_varint(total_bytes(values));
+  std::vector<uint16_t> codes;
+  std::vector<uint64_t> lengths(values.size);
+  PaddedText padded;
+  for (uint32_t i = 0; i < values.size; ++i) {
+    const size_t before = codes.size();
+    for_phrases(matcher, padded.of(values.slices[i]), values.slices[i].size,
+                [&](uint32_t id, uint32_t) {
+                  codes.push_back(static_cast<uint16_t>(id));
+                });
+    lengths[i] = codes.size() - before;
+  }
+  // Rows are asked for once, in order: their codes follow each other.
+  size_t next = 0;
+  std::vector<uint64_t> block;
+  const auto append = [&](uint32_t begin, uint32_t end) {
+    uint64_t n = 0;
+    for (uint32_t i = begin; i < end; ++i) n += lengths[i];
+    block.assign(codes.begin() + static_cast<std::ptrdiff_t>(next),
+                 codes.begin() + static_cast<std::ptrdiff_t>(next + n));
+    next += n;
+    pack_sequential(block, width, out->body.extend(div_ceil(n * width, 8)));
+    return Status::ok();
+  };
+  return write_packed_blocks(
+      lengths, block_shift(values.size, codes.size(), width), append, out);
+}
+
+uint64_t estimate_phrases(const Values& values,
+                          const std::vector<Phrase>& phrases) {
+  PhraseMatcher matcher;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < phrases.size(); ++i) {
+    matcher.add(phrases[i], i);
+    bytes += phrases[i].length + 1;
+  }
+  // Other places than those it was trained on.
+  const PhraseSizes sizes =
+      measure_phrases(matcher, sample_strings(values, kMeasuredBytes));
+  const double share = static_cast<double>(sizes.codes) /
+                       static_cast<double>(std::max<uint64_t>(sizes.raw, 1));
+  const double codes = share * static_cast<double>(total_bytes(values));
+  uint64_t longest = 0;
+  for (uint32_t i = 0; i < values.size; ++i) {
+    longest = std::max(longest, values.slices[i].size);
+  }
+  const double most = share * static_cast<double>(longest);
+  const uint32_t length_bits = bit_width_of(static_cast<uint64_t>(most));
+  return bytes + static_cast<uint64_t>(codes * width_of(phrases) / 8) +
+         uint64_t{values.size} * length_bits / 8;
+}
+
+Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
+                                              const DecodeContext& context) {
+  if (context.type.kind != ValueKind::kBytes) {
+    return Status::corrupt("phrases make strings only");
+  }
+  const uint64_t count = head->get_varint();
+  NIMBLE_RETURN_IF_ERROR(head->status("phrases"));
+  if (count > kMaxPhrases) {
+    return Status::corrupt(std::to_string(count) +
+                           " phrases; at most 4096 are possible");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child phrases,
+      Child::open(head, context, context.type, static_cast<uint32_t>(count)));
+  const uint32_t width = head->get_u8();
+  const uint64_t raw_size = head->get_varint();
+  NIMBLE_RETURN_IF_ERROR(head->status("phrases"));
+  if (width == 0 || width > kMaxPhraseBits) {
+    return Status::corrupt("codes of phrases of " + std::to_string(width) +
+                           " bits; 1 to 12 are possible");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks,
+                          StringBlocks::open(head, context, false));
+  return std::unique_ptr<Decoder>(std::make_unique<PhrasesDecoder>(
+      context, std::move(phrases), width, raw_size, std::move(blocks)));
+}
+
+}  // namespace nimble

@@ -1,0 +1,222 @@
+#include "nimble/encoding/strings/phrases.h"
+
+#include <algorithm>
+
+#include "encoding/text_samples.h"
+#include "nimble/base/hash.h"
+#include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/later_encodings.h"
+#include "nimble/encoding/strings/fsst.h"
+#include "nimble/encoding/strings/fsst_training.h"
+#include "nimble/encoding/strings/phrase_training.h"
+#include "nimble/encoding/strings/plain_bytes.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+Phrase phrase(const std::string& s) {
+  return Phrase::of(reinterpret_cast<const uint8_t*>(s.data()),
+                    static_cast<uint32_t>(s.size()));
+}
+
+// Any phrases do with which every byte can be written.
+Status encode_with_few(const Values& values, SegmentBuilder* out) {
+  std::vector<Phrase> phrases;
+  for (uint32_t b = 0; b < 256; ++b) phrases.push_back({b, 0, 1});
+  for (const char* s : {"th", "the ", "quick ", "0123456789abcdef", "final "}) {
+    phrases.push_back(phrase(s));
+  }
+  return encode_phrases(values, phrases, out);
+}
+
+Status encode_with_own(const Values& values, SegmentBuilder* out) {
+  return encode_phrases(values, train_phrases(values), out);
+}
+
+TEST(Phrases, AnyStringsComeBack) {
+  for (const NamedSample& s : nasty_samples()) {
+    check_encoding("few phrases of " + s.name, s.sample, encode_with_few);
+    if (s.sample.size < 2) continue;
+    check_encoding("phrases of " + s.name, s.sample, encode_with_own);
+  }
+}
+
+TEST(Phrases, LargeSegmentsComeBack) {
+  for (const NamedSample& s : large_samples()) {
+    check_encoding("phrases of " + s.name, s.sample, encode_with_own);
+  }
+}
+
+TEST(Phrases, SizesAtBlockEdges) {
+  for (const uint32_t n : kSizes) {
+    check_encoding("phrases of words",
+                   bytes_sample(n,
+                                [](uint32_t i) {
+                                  return comment(i % 1000).substr(0,
+                                                                  mix(i) % 20);
+                                }),
+                   encode_with_few);
+  }
+}
+
+// Codes of every width: from two phrases to a full table.
+TEST(Phrases, TablesOfAllSizes) {
+  for (uint32_t bits = 1; bits <= kMaxPhraseBits; ++bits) {
+    std::vector<Phrase> phrases = {phrase("a"), phrase("b")};
+    for (uint32_t i = 2; i < 1u << bits; ++i) {
+      std::string s;
+      for (uint32_t k = i; k > 0; k /= 2) s += k % 2 == 0 ? "a" : "b";
+      phrases.push_back(phrase(s));
+    }
+    check_encoding("phrases of " + std::to_string(bits) + " bits",
+                   bytes_sample(600,
+                                [](uint32_t i) {
+                                  std::string s;
+                                  for (uint32_t k = 0; k < mix(i) % 60; ++k)
+                                    s += mix(i * 64 + k) % 2 == 0 ? "a" : "b";
+                                  return s;
+                                }),
+                   [&](const Values& v, SegmentBuilder* out) {
+                     return encode_phrases(v, phrases, out);
+                   });
+  }
+}
+
+TEST(Phrases, TakeLessThanFsst) {
+  const Sample sample = bytes_sample(30000, comment);
+  const uint64_t fsst =
+      encoded_bytes(sample, [](const Values& v, SegmentBuilder* out) {
+        return encode_fsst(v, train_fsst(sample_strings(v, 24576)), out);
+      });
+  const uint64_t own = encoded_bytes(sample, encode_with_own);
+  CHECK(own * 10 < fsst * 8);
+  const Values values = sample.values();
+  const uint64_t guess = estimate_phrases(values, train_phrases(values));
+  CHECK(guess * 10 > own * 9);
+  CHECK(guess * 9 < own * 10);
+}
+
+TEST(Phrases, TrainingIsDeterministic) {
+  const Sample sample = bytes_sample(20000, comment);
+  const std::vector<Phrase> phrases = train_phrases(sample.values());
+  CHECK(phrases == train_phrases(sample.values()));
+  CHECK(phrases.size() <= kMaxPhrases);
+  // Bytes that no string has take no place.
+  const auto of = [&](char c) {
+    return std::find(phrases.begin(), phrases.end(), phrase({c}));
+  };
+  CHECK(of('e') != phrases.end());
+  CHECK(of('\x01') == phrases.end());
+}
+
+TEST(Phrases, TheLongestIsTaken) {
+  PhraseMatcher matcher;
+  const std::vector<std::string> all = {"ab",       "abc",       "abcd",
+                                        "abcdefgh", "abcdefghi", "xyz"};
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    CHECK(matcher.add(phrase(all[i]), 256 + i));
+    CHECK(!matcher.add(phrase(all[i]), 999));
+  }
+  const auto match = [&](std::string text, uint64_t remaining) {
+    text.resize(16);
+    const PhraseMatcher::Match found =
+        matcher.match(reinterpret_cast<const uint8_t*>(text.data()), remaining);
+    return std::pair{found.id, found.length};
+  };
+  CHECK(match("abcdefghij", 10) == std::pair(260u, 9u));
+  CHECK(match("abcdefghij", 8) == std::pair(259u, 8u));
+  CHECK(match("abcdefghij", 7) == std::pair(258u, 4u));
+  CHECK(match("abcdefghij", 3) == std::pair(257u, 3u));
+  CHECK(match("abcdefghij", 2) == std::pair(256u, 2u));
+  CHECK(match("abcdefghij", 1) == std::pair(uint32_t{'a'}, 1u));
+  CHECK(match("xyzw", 4) == std::pair(261u, 3u));
+  CHECK(match("zzz", 3) == std::pair(uint32_t{'z'}, 1u));
+}
+
+TEST(Phrases, BytesOfTheDocumentedExample) {
+  const std::vector<std::string> strings = {"abcd", "ab!", "cd"};
+  std::vector<Phrase> phrases;
+  for (const char* s : {"!", "a", "b", "c", "d", "ab", "cd", "abcd"}) {
+    phrases.push_back(phrase(s));
+  }
+  const Sample sample = bytes_sample(3, [&](uint32_t i) { return strings[i]; });
+  SegmentBuilder out;
+  REQUIRE(encode_phrases(sample.values(), phrases, &out).is_ok());
+  CHECK_EQ(hex(out.head.span()),
+           "19 08 01 18 51 ca 50 26 a2 a0 83 33 49 12 89 21 61 62 63 64 61 62 "
+           "63 64 61 62 63 64 0e 08 03 00 18 03 09 08 02 00 0b");
+  CHECK_EQ(hex(out.body.span()), "f8 e7 c2 67 fb d2 11 b9 19 2f 0c");
+}
+
+// ------------------------------------------------------------------- damage
+
+// A head as a file may have it, before the blocks of one string.
+Status opened(const std::vector<std::string>& phrases, uint8_t width) {
+  SegmentBuilder out;
+  put_encoding_id(LaterEncodingId::kPhrases, &out);
+  out.head.put_varint(phrases.size());
+  std::vector<ByteSlice> slices;
+  for (const std::string& s : phrases) {
+    slices.push_back({reinterpret_cast<const uint8_t*>(s.data()), s.size()});
+  }
+  Values child;
+  child.type = ValueType::bytes();
+  child.size = static_cast<uint32_t>(slices.size());
+  child.slices = slices.data();
+  NIMBLE_RETURN_IF_ERROR(encode_child_with(
+      [&](SegmentBuilder* to) { return encode_plain_bytes(child, to); },
+      1 << 20, &out));
+  out.head.put_u8(width);
+  out.head.put_varint(3);
+  // One block: three codes of a byte each, or fewer.
+  out.head.put_u8(8);
+  out.head.put_u8(0);
+  out.head.put_varint(3);
+  out.head.put_varint(0);
+  out.head.put_varint(11);
+  out.body.resize(11);
+  const uint8_t codes[3] = {0, 1, 1};
+  std::copy_n(codes, 3, out.body.data() + 8);
+  store(out.body.data(), checksum64({codes, 3}));
+  ByteReader head(out.head.span());
+  DecodeContext context;
+  context.type = ValueType::bytes();
+  context.num_values = 1;
+  context.body_size = out.body.size();
+  NIMBLE_ASSIGN_OR_RETURN(const auto decoder, open_decoder(&head, context));
+  SegmentBody body;
+  body.data = out.body.data();
+  body.size = out.body.size();
+  BytesSink sink;
+  Output to;
+  to.bytes = &sink;
+  NIMBLE_RETURN_IF_ERROR(decoder->decode(body, 0, 1, to));
+  CHECK_EQ(sink.data.size(),
+           size_t{4});  // "x", "yz" and a code without a phrase
+  const uint32_t row = 0;
+  BytesSink one;
+  to.bytes = &one;
+  return decoder->gather(body, &row, 1, to);
+}
+
+TEST(Phrases, DamageIsFound) {
+  const std::vector<std::string> two = {"xyz", "y"};
+  CHECK(opened({"x", ""}, 8).code() == StatusCode::kCorrupt);
+  CHECK(opened({"x", std::string(17, 'x')}, 8).code() == StatusCode::kCorrupt);
+  CHECK(opened(std::vector<std::string>(4097, "x"), 8).code() ==
+        StatusCode::kCorrupt);
+  CHECK(opened(two, 0).code() == StatusCode::kCorrupt);
+  CHECK(opened(two, 13).code() == StatusCode::kCorrupt);
+  // Three codes of seven bits take three bytes, of nine four.
+  CHECK(opened(two, 9).code() == StatusCode::kCorrupt);
+}
+
+// Damaged segments may have codes that no phrase has.
+TEST(Phrases, CodesWithoutAPhraseAreEmpty) {
+  CHECK(opened({"xx", "y"}, 8).is_ok());
+  CHECK(opened({"wxyz"}, 8).is_ok());
+}
+
+}  // namespace
+}  // namespace nimble::testing
