@@ -1,6 +1,7 @@
 #include "nimble/index/bloom_filter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "nimble/base/compiler.h"
@@ -23,12 +24,19 @@ NIMBLE_ALWAYS_INLINE void set_bits(uint32_t* block, uint64_t hash) {
   for (size_t i = 0; i < kWords; ++i) block[i] |= bit_of(hash, i);
 }
 
+// A block in registers: left to itself, the compiler takes its words one by
+// one.
+using Words = uint32_t __attribute__((vector_size(kBloomBlockSize)));
+using Pairs = uint64_t __attribute__((vector_size(kBloomBlockSize)));
+
 NIMBLE_ALWAYS_INLINE bool block_contains(const uint8_t* block, uint64_t hash) {
-  uint32_t missing = 0;
-  for (size_t i = 0; i < kWords; ++i) {
-    missing |= bit_of(hash, i) & ~load<uint32_t>(block + 4 * i);
-  }
-  return missing == 0;
+  Words words, salts;
+  std::memcpy(&words, block, kBloomBlockSize);
+  std::memcpy(&salts, kSalts, kBloomBlockSize);
+  const Words bits = (Words{} + 1)
+                     << (static_cast<uint32_t>(hash) * salts >> 27);
+  const auto missing = reinterpret_cast<Pairs>(bits & ~words);
+  return (missing[0] | missing[1] | missing[2] | missing[3]) == 0;
 }
 
 }  // namespace
