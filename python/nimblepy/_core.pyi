@@ -172,6 +172,8 @@ class RowBitmap:
     nbytes: int
     def rows(self) -> _Rows:
         """All rows, ascending."""
+    def plus(self, rows: _Rows) -> RowBitmap:
+        """A set with these rows as well, which are given in any order."""
     def contains(self, rows: _Rows) -> NDArray[np.bool_]:
         """Which of these rows are in the set."""
     def absent(self, begin: _Rows, end: _Rows) -> tuple[_Ranges, NDArray[np.int64]]:

@@ -37,6 +37,76 @@ RowBitmap::RowBitmap(std::span<const uint64_t> rows) {
   }
 }
 
+void RowBitmap::set_bits(const Container& c, std::span<uint64_t> words) const {
+  if (c.is_list()) {
+    for (const uint16_t low : list_of(c)) {
+      words[low / 64] |= uint64_t{1} << (low % 64);
+    }
+  } else {
+    for (size_t i = 0; i < kWords; ++i) words[i] |= words_[c.begin + i];
+  }
+}
+
+void RowBitmap::append_list(uint64_t high, std::span<const uint16_t> rows) {
+  containers_.push_back(
+      {high, lists_.size(), static_cast<uint32_t>(rows.size())});
+  lists_.insert(lists_.end(), rows.begin(), rows.end());
+}
+
+void RowBitmap::append(const RowBitmap& set, const Container& c) {
+  if (c.is_list()) {
+    append_list(c.high, set.list_of(c));
+    return;
+  }
+  containers_.push_back({c.high, words_.size(), c.count});
+  words_.resize(words_.size() + kWords);
+  set.set_bits(c, std::span(words_).last(kWords));
+}
+
+void RowBitmap::append_both(const RowBitmap& one, const Container& a,
+                            const RowBitmap& other, const Container& b) {
+  if (a.is_list() && b.is_list()) {
+    uint16_t both[2 * kMostListed];
+    const auto first = one.list_of(a), second = other.list_of(b);
+    const uint16_t* const end = std::set_union(
+        first.begin(), first.end(), second.begin(), second.end(), both);
+    const auto count = static_cast<size_t>(end - both);
+    if (count <= kMostListed) {
+      append_list(a.high, {both, count});
+      return;
+    }
+  }
+  Container c{a.high, words_.size(), 0};
+  words_.resize(words_.size() + kWords);
+  const auto words = std::span(words_).last(kWords);
+  one.set_bits(a, words);
+  other.set_bits(b, words);
+  for (const uint64_t word : words) {
+    c.count += static_cast<uint32_t>(std::popcount(word));
+  }
+  containers_.push_back(c);
+}
+
+RowBitmap RowBitmap::with(const RowBitmap& other) const {
+  RowBitmap out;
+  out.lists_.reserve(lists_.size() + other.lists_.size());
+  auto a = containers_.begin();
+  auto b = other.containers_.begin();
+  while (a != containers_.end() || b != other.containers_.end()) {
+    const bool only_b = a == containers_.end();
+    if (only_b || (b != other.containers_.end() && b->high < a->high)) {
+      out.append(other, *b++);
+    } else if (b == other.containers_.end() || a->high < b->high) {
+      out.append(*this, *a++);
+    } else {
+      out.append_both(*this, *a++, other, *b++);
+    }
+  }
+  for (const Container& c : out.containers_) out.size_ += c.count;
+  out.last_ = std::max(last_, other.last_);
+  return out;
+}
+
 uint64_t RowBitmap::memory_bytes() const {
   return containers_.capacity() * sizeof(Container) + lists_.capacity() * 2 +
          words_.capacity() * 8;

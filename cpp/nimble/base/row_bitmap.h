@@ -27,6 +27,8 @@ class RowBitmap {
     const Container* c = find(row >> 16);
     return c != nullptr && contains(*c, static_cast<uint16_t>(row));
   }
+  // The rows of both sets. Cost: a pass over what they hold.
+  RowBitmap with(const RowBitmap& other) const;
   // Appends the parts of a range that are not in the set, ascending.
   void append_absent(RowRange range, std::vector<RowRange>* out) const;
   // Appends the rows of the set, ascending.
@@ -44,6 +46,16 @@ class RowBitmap {
     bool is_list() const { return count <= kMostListed; }
   };
 
+  std::span<const uint16_t> list_of(const Container& c) const {
+    return std::span(lists_).subspan(c.begin, c.count);
+  }
+  // Sets the bits of a container's rows.
+  void set_bits(const Container& c, std::span<uint64_t> words) const;
+  // Appends the container of rows that two sets have there.
+  void append(const RowBitmap& set, const Container& c);
+  void append_both(const RowBitmap& one, const Container& a,
+                   const RowBitmap& other, const Container& b);
+  void append_list(uint64_t high, std::span<const uint16_t> rows);
   const Container* find(uint64_t high) const;
   bool contains(const Container& c, uint16_t low) const;
   // Calls f(row) for the rows of a container from `first` on, ascending, until

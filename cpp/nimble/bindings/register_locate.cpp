@@ -176,6 +176,13 @@ void register_locate(py::module_& m) {
              bitmap.append_rows(&rows);
              return to_numpy(rows);
            })
+      .def(
+          "plus",
+          [](const RowBitmap& bitmap, const Rows& rows) {
+            return std::make_shared<RowBitmap>(
+                bitmap.with(RowBitmap(span_of(rows))));
+          },
+          py::arg("rows"))
       .def("contains", &contains, py::arg("rows"))
       .def("absent", &absent, py::arg("begin"), py::arg("end"));
   py::class_<KeyBounds, std::shared_ptr<KeyBounds>>(m, "KeyBounds")

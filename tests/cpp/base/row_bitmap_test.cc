@@ -63,6 +63,23 @@ TEST(RowBitmap, IsTheSet) {
   }
 }
 
+TEST(RowBitmap, BothSetsTogether) {
+  std::mt19937_64 rng(4);
+  // Lists that stay lists or become bitmaps, bitmaps, containers of one alone.
+  for (const uint64_t end : {1000u, 20000u, 70000u, 1u << 20}) {
+    for (const size_t n : {0u, 1u, 300u, 3000u, 4096u, 9000u, 40000u}) {
+      std::vector<uint64_t> some(n), more(rng() % 6000);
+      for (uint64_t& row : some) row = rng() % end;
+      for (uint64_t& row : more) row = rng() % (2 * end);
+      const RowBitmap one(some), other(more);
+      std::set<uint64_t> truth(some.begin(), some.end());
+      truth.insert(more.begin(), more.end());
+      check_same(truth, one.with(other), &rng, 2 * end);
+      check_same(truth, other.with(one), &rng, 2 * end);
+    }
+  }
+}
+
 TEST(RowBitmap, HoldsTheEndsOfContainers) {
   const std::vector<uint64_t> rows = {0,          65535, 65536, 131071,  131072,
                                       UINT64_MAX, 65536, 0,     1u << 31};

@@ -209,8 +209,8 @@ def deleted_rows(
         known, gone = frozenset(), None
     new = [rows for d in deletes if d.path not in known and len(rows := _rows_of(d, path))]
     if new:
-        before = [] if gone is None else [gone.rows()]
-        gone = _core.RowBitmap(np.concatenate([*before, *new]))
+        rows = new[0] if len(new) == 1 else np.concatenate(new)
+        gone = _core.RowBitmap(rows) if gone is None else gone.plus(rows)
     _deleted.put(path, (names, gone))
     return gone
 
