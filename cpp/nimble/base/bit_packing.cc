@@ -1,5 +1,7 @@
 #include "nimble/base/bit_packing.h"
 
+#include "nimble/base/unpack_range.h"
+
 // The kernels take the width at run time: one row of a block is 128 bytes
 // whatever the width, so the shifts are loop-invariant, the loop over lanes is
 // vector code, and one branch a row is all that specialising would save.
@@ -44,19 +46,23 @@ NIMBLE_ALWAYS_INLINE void pack_block(uint32_t width,
   }
 }
 
+// Rows [row, end) of a block.
 template <class T>
-NIMBLE_ALWAYS_INLINE void unpack_block(uint32_t width,
-                                       const uint8_t* __restrict packed, T base,
-                                       uint8_t* __restrict out) {
+NIMBLE_ALWAYS_INLINE void unpack_rows(uint32_t width,
+                                      const uint8_t* __restrict packed,
+                                      uint32_t row, uint32_t end, T base,
+                                      uint8_t* __restrict out) {
   constexpr uint32_t kBits = sizeof(T) * 8;
   constexpr uint32_t kLanes = kPackValues / kBits;
   if (width == 0) {
-    for (uint32_t i = 0; i < kPackValues; ++i) store(out + i * sizeof(T), base);
+    const uint32_t n = (end - row) * kLanes;
+    for (uint32_t i = 0; i < n; ++i) store(out + i * sizeof(T), base);
     return;
   }
   const T mask = static_cast<T>(low_bits(width));
-  uint32_t shift = 0;
-  for (uint32_t row = 0; row < kBits; ++row, out += kRowBytes) {
+  uint32_t shift = row * width % kBits;
+  packed += row * width / kBits * kRowBytes;
+  for (; row < end; ++row, out += kRowBytes) {
     if (shift + width <= kBits) {
       for (uint32_t l = 0; l < kLanes; ++l) {
         const T v = load<T>(packed + l * sizeof(T)) >> shift;
@@ -76,6 +82,30 @@ NIMBLE_ALWAYS_INLINE void unpack_block(uint32_t width,
       shift -= kBits;
       packed += kRowBytes;
     }
+  }
+}
+
+template <class T>
+NIMBLE_ALWAYS_INLINE void unpack_range(uint32_t width,
+                                       const uint8_t* __restrict packed,
+                                       uint32_t begin, uint32_t end, T base,
+                                       uint8_t* __restrict out) {
+  constexpr uint32_t kLanes = kPackValues / (sizeof(T) * 8);
+  while (begin < end) {
+    const uint32_t row = begin / kLanes;
+    const uint32_t skip = begin % kLanes;
+    uint32_t n = 0;
+    if (skip == 0 && end - begin >= kLanes) {
+      n = (end - begin) / kLanes * kLanes;
+      unpack_rows(width, packed, row, row + n / kLanes, base, out);
+    } else {
+      uint8_t part[kRowBytes];
+      unpack_rows(width, packed, row, row + 1, base, part);
+      n = kLanes - skip < end - begin ? kLanes - skip : end - begin;
+      std::memcpy(out, part + skip * sizeof(T), n * sizeof(T));
+    }
+    begin += n;
+    out += n * sizeof(T);
   }
 }
 
@@ -142,11 +172,23 @@ NIMBLE_CLONES void pack64(uint32_t width, const uint8_t* __restrict values,
 }
 NIMBLE_CLONES void unpack32(uint32_t width, const uint8_t* __restrict packed,
                             uint32_t base, uint8_t* __restrict out) {
-  unpack_block<uint32_t>(width, packed, base, out);
+  unpack_rows<uint32_t>(width, packed, 0, 32, base, out);
 }
 NIMBLE_CLONES void unpack64(uint32_t width, const uint8_t* __restrict packed,
                             uint64_t base, uint8_t* __restrict out) {
-  unpack_block<uint64_t>(width, packed, base, out);
+  unpack_rows<uint64_t>(width, packed, 0, 64, base, out);
+}
+NIMBLE_CLONES void unpack_range32(uint32_t width,
+                                  const uint8_t* __restrict packed,
+                                  uint32_t begin, uint32_t end, uint32_t base,
+                                  uint8_t* __restrict out) {
+  unpack_range<uint32_t>(width, packed, begin, end, base, out);
+}
+NIMBLE_CLONES void unpack_range64(uint32_t width,
+                                  const uint8_t* __restrict packed,
+                                  uint32_t begin, uint32_t end, uint64_t base,
+                                  uint8_t* __restrict out) {
+  unpack_range<uint64_t>(width, packed, begin, end, base, out);
 }
 
 NIMBLE_CLONES void extract_rows32(uint32_t width,

@@ -62,6 +62,7 @@ struct Pieces {
 
   std::vector<Piece> pieces;
   std::vector<RowRange> kept;
+  std::vector<RowRange> rows;  // all that is kept, counted as `pieces` are
   std::span<const RowRange> ranges;
   size_t at = 0;     // of the range that comes next
   uint64_t row = 0;  // the ranges are cut up to here
@@ -81,17 +82,19 @@ struct Pieces {
   }
 
   // What lies in one stripe; where fewer rows than `between` are between two
-  // ranges, they are a hole in a piece.
-  void cut(const StripeView& stripe, uint64_t between) {
+  // ranges, they are a hole in a piece. With `rows_only` there are no pieces.
+  void cut(const StripeView& stripe, uint64_t between, bool rows_only) {
     const uint64_t stop = stripe.first_row + stripe.rows;
     pieces.clear();
     kept.clear();
+    rows.clear();
     for (; at < ranges.size(); ++at) {
       const uint64_t begin = std::max(row, ranges[at].begin);
       const uint64_t end = std::min(ranges[at].end, stop);
       if (begin >= stop) break;
       if (begin >= end) continue;
-      add({begin - stripe.first_row, end - stripe.first_row}, between);
+      rows.push_back({begin - stripe.first_row, end - stripe.first_row});
+      if (!rows_only) add(rows.back(), between);
       row = end;
       if (ranges[at].end > stop) break;  // it goes on in the next stripe
     }
@@ -368,17 +371,26 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
                           std::max(decode_nanos(reader), 0.1);
       between = static_cast<uint64_t>(std::min(rows, 4096.0));
     }
-    cut.cut(stripe, between);
+    // Without a hole, values may be handed on where they lie.
+    const bool has_holes = cut.more_before(stripe.first_row + stripe.rows);
+    const auto is_flat = [&](const Projected& p) {
+      return has_holes && p.parents.empty() && reader.has_flat_values(p.node);
+    };
+    cut.cut(stripe, between,
+            std::all_of(columns_.begin(), columns_.end(), is_flat));
     for (const Piece& p : cut.pieces) {
       NIMBLE_RETURN_IF_ERROR(
           want(reader, nullptr, p.rows.begin, p.rows.size(), {}));
     }
     NIMBLE_RETURN_IF_ERROR(fetched.fetch());
     uint64_t rows = 0;
-    for (const RowRange& r : cut.kept) rows += r.size();
+    for (const RowRange& r : cut.rows) rows += r.size();
     NIMBLE_RETURN_IF_ERROR(
         each_column(reader, rows, false, threads, out, [&](size_t i) {
           Column* const column = &out->children[i];
+          if (is_flat(columns_[i])) {
+            return reader.read_ranges(columns_[i].node, cut.rows, column);
+          }
           for (const Piece& p : cut.pieces) {
             const uint64_t from = column->length();
             NIMBLE_RETURN_IF_ERROR(read_column(reader, i, nullptr, p.rows.begin,

@@ -3,6 +3,7 @@
 // columns, items for what is below a list.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "nimble/base/row_range.h"
@@ -28,6 +29,12 @@ class StripeReader {
   // Appends rows [begin, end) of a node to `out`, a column of its field.
   Status read_range(uint32_t node, uint64_t begin, uint64_t end,
                     Column* out) const;
+  // Appends the rows of ascending ranges, disjoint and not empty. Of a node
+  // that has_flat_values() alone.
+  Status read_ranges(uint32_t node, std::span<const RowRange> ranges,
+                     Column* out) const;
+  // Are the values of a node of one width, in a mapped file?
+  bool has_flat_values(uint32_t node) const;
   // Appends strictly ascending rows.
   Status read_rows(uint32_t node, const uint64_t* rows, uint64_t count,
                    Column* out) const;
@@ -99,6 +106,8 @@ class StripeReader {
 
   // Streams. `out` continues where the column ends.
   Status decode_values(uint32_t stream, uint64_t begin, uint64_t end,
+                       const Output& out) const;
+  Status decode_values(uint32_t stream, std::span<const RowRange> ranges,
                        const Output& out) const;
   Status gather_values(uint32_t stream, const uint64_t* rows, uint64_t count,
                        const Output& out) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nimble/column/column.h"
+#include "nimble/encoding/core/decode_ranges.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/ints/dictionary.h"
 #include "nimble/open/open_file.h"
@@ -244,6 +245,40 @@ Status StripeReader::decode_values(uint32_t stream, uint64_t begin,
   return Status::ok();
 }
 
+Status StripeReader::decode_values(uint32_t stream,
+                                   std::span<const RowRange> ranges,
+                                   const Output& out) const {
+  NIMBLE_RETURN_IF_ERROR(check_rows(stream, ranges.back().end));
+  Output to = out;
+  const uint32_t width = plan_.streams()[stream].width;
+  std::vector<RowRange> local;
+  uint64_t base = 0;
+  for (size_t i = 0; i < ranges.size(); base += kSegmentValues) {
+    const uint64_t stop = base + kSegmentValues;
+    uint64_t n = 0;
+    local.clear();
+    for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
+      const RowRange r{std::max(ranges[i].begin, base) - base,
+                       std::min(ranges[i].end, stop) - base};
+      local.push_back(r);
+      n += r.size();
+      if (ranges[i].end > stop) break;
+    }
+    if (n == 0) continue;
+    const auto index = static_cast<uint32_t>(base / kSegmentValues);
+    NIMBLE_ASSIGN_OR_RETURN(
+        const Segment s,
+        segment(stream, index, static_cast<uint32_t>(local.front().begin),
+                static_cast<uint32_t>(local.back().end)));
+    if (Status failed = decode_ranges(*s.decoder, s.body, local, to); !failed) {
+      return at_segment(std::move(failed), segment_ref(stream, index));
+    }
+    if (to.data != nullptr) to.data += n * width;
+    to.bit_offset += n;
+  }
+  return Status::ok();
+}
+
 Status StripeReader::gather_values(uint32_t stream, const uint64_t* rows,
                                    uint64_t count, const Output& out) const {
   if (count == 0) return Status::ok();
@@ -306,6 +341,52 @@ Status StripeReader::read_validity(uint32_t node, const uint64_t* rows,
   }
   out->add_nulls(count - count_bits(out->validity.data(), at, count));
   return Status::ok();
+}
+
+bool StripeReader::has_flat_values(uint32_t node) const {
+  const Layout layout = plan_.node(node).field->layout;
+  return file_.file().mapped() != nullptr &&
+         plan_.node(node).values != kNoStream &&
+         (layout == Layout::kFixed || layout == Layout::kDictionary ||
+          layout == Layout::kBool);
+}
+
+Status StripeReader::read_ranges(uint32_t node,
+                                 std::span<const RowRange> ranges,
+                                 Column* out) const {
+  if (ranges.empty()) return Status::ok();
+  const SchemaNode& n = plan_.node(node);
+  const RowRange last = ranges.back();
+  NIMBLE_RETURN_IF_ERROR(check_node(node, nullptr, last.begin, last.size()));
+  uint64_t count = 0;
+  for (const RowRange& r : ranges) count += r.size();
+  const uint64_t at = out->length();
+  const bool has_nulls =
+      n.validity != kNoStream && stripe_.values[n.validity] != 0;
+  if (has_nulls || out->validity.size() != 0) {
+    out->ensure_validity();
+    out->validity.resize((at + count) / 8 + 1);
+    Output to;
+    to.data = out->validity.data();
+    to.bit_offset = at;
+    if (has_nulls) {
+      NIMBLE_RETURN_IF_ERROR(decode_values(n.validity, ranges, to));
+      out->add_nulls(count - count_bits(to.data, at, count));
+    } else {
+      fill_bits(to.data, at, count, true);
+    }
+  }
+  Output to;
+  if (n.field->layout == Layout::kBool) {
+    to.data = out->extend_bits(count);
+    to.bit_offset = at;
+  } else {
+    to.data = out->extend_values(count);
+  }
+  NIMBLE_RETURN_IF_ERROR(decode_values(n.values, ranges, to));
+  out->add_rows(count);
+  return out->field().layout == Layout::kDictionary ? check_codes(node, at, out)
+                                                    : Status::ok();
 }
 
 bool StripeReader::try_view(uint32_t stream, uint64_t begin, uint64_t end,

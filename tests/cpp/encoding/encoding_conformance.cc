@@ -5,6 +5,7 @@
 
 #include "encoding/filter_conformance.h"
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/core/decode_ranges.h"
 #include "testing/check.h"
 #include "testing/sanitized.h"
 
@@ -176,6 +177,26 @@ std::vector<std::vector<uint32_t>> row_patterns(uint32_t size) {
   return patterns;
 }
 
+// What is left where rows were deleted: one in `step`, some of them one behind
+// the other, and all of the first rows or none.
+std::vector<std::vector<RowRange>> holes(const Sample& sample) {
+  std::vector<std::vector<RowRange>> patterns;
+  if (sample.type.kind == ValueKind::kBytes) return patterns;
+  for (const uint32_t step : {2u, 11u, 64u, 333u, 1024u, 1500u, 5000u}) {
+    for (const uint32_t first : {0u, 31u}) {
+      std::vector<RowRange> ranges;
+      for (uint64_t row = first; row < sample.size;) {
+        const uint64_t end =
+            std::min<uint64_t>(row + 1 + mix(row) % step, sample.size);
+        ranges.push_back({row, end});
+        row = end + 1 + mix(end) % 3;
+      }
+      patterns.push_back(ranges);
+    }
+  }
+  return patterns;
+}
+
 // A body of which only some ranges are there.
 class PartialBody {
  public:
@@ -235,6 +256,24 @@ void check_values(const std::string& what, const Sample& sample,
     if (!got || !expected.are_rows(rows, *got) || !again ||
         !expected.are_rows(rows, *again)) {
       report(what + " gather of " + std::to_string(rows.size()), status);
+    }
+  }
+  for (const std::vector<RowRange>& ranges : holes(sample)) {
+    std::vector<uint32_t> rows;
+    for (const RowRange& r : ranges) {
+      for (uint64_t row = r.begin; row < r.end; ++row) {
+        rows.push_back(static_cast<uint32_t>(row));
+      }
+    }
+    const auto got = run(
+        decoder.type(), rows.size(),
+        [&](const Output& out) {
+          return decode_ranges(decoder, body, ranges, out);
+        },
+        &status);
+    if (!got || !expected.are_rows(rows, *got)) {
+      report(what + " decode " + std::to_string(ranges.size()) + " ranges",
+             status);
     }
   }
   const auto view = decoder.view(body, 0, sample.size);

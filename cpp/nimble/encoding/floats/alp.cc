@@ -8,6 +8,7 @@
 
 #include "nimble/base/bytes.h"
 #include "nimble/base/compiler.h"
+#include "nimble/encoding/core/decode_ranges.h"
 #include "nimble/encoding/core/patches.h"
 #include "nimble/encoding/core/predicate.h"
 
@@ -74,6 +75,19 @@ NIMBLE_CLONES void convert_ints(const uint8_t* __restrict ints, uint32_t n,
     return convert<double>(ints, n, kPower[x.f], kInverse[x.e], out);
   }
   convert<float>(ints, n, kPower[x.f], kInverse[x.e], out);
+}
+
+// The same to a place between others: what is behind its first line is stored
+// line by line.
+void convert_part(const uint8_t* ints, uint32_t n, uint32_t width,
+                  const AlpExponents& x, uint8_t* out) {
+  constexpr uint32_t kLine = 64;
+  const auto to_line =
+      static_cast<uint32_t>(-reinterpret_cast<uintptr_t>(out) % kLine) / width;
+  const uint32_t first = std::min(n, to_line);
+  if (first > 0) convert_ints(ints, first, width, x, out);
+  convert_ints(ints + uint64_t{first} * width, n - first, width, x,
+               out + uint64_t{first} * width);
 }
 
 // --------------------------------------------------------------------- encode
@@ -263,7 +277,7 @@ Predicate int_range(const Predicate& test, const AlpExponents& x) {
   return out;
 }
 
-class AlpDecoder final : public Decoder {
+class AlpDecoder final : public Decoder, public RangeDecoder {
  public:
   AlpDecoder(const DecodeContext& context, const AlpExponents& x, Child ints,
              std::optional<Patches> patches)
@@ -293,6 +307,30 @@ class AlpDecoder final : public Decoder {
     NIMBLE_RETURN_IF_ERROR(for_blocks(begin, end, decode_block));
     if (!patches_) return Status::ok();
     return patches_->apply(body, begin, end, out.data);
+  }
+  Status decode_ranges(const SegmentBody& body,
+                       std::span<const RowRange> ranges,
+                       const Output& out) const override {
+    if (patches_) return copy_ranges(*this, body, ranges, out);
+    Scratch scratch;
+    RangeOutput to(*this, body, out);
+    return for_range_blocks(
+        ranges,
+        [&](uint64_t begin, uint64_t end) { return to.decode(begin, end); },
+        [&](uint64_t first, std::span<const RowRange> some) {
+          const auto end = static_cast<uint32_t>(
+              std::min<uint64_t>(first + kBlockValues, size()));
+          NIMBLE_RETURN_IF_ERROR(ints_.decode(
+              body, static_cast<uint32_t>(first), end, scratch.output()));
+          for (const RowRange& r : some) {
+            const RowRange mine = in_block(r, first);
+            const auto n = static_cast<uint32_t>(mine.size());
+            convert_part(
+                scratch.as<uint8_t>() + (mine.begin - first) * type().width, n,
+                type().width, exponents_, to.next(n).data);
+          }
+          return Status::ok();
+        });
   }
 
   // ---------------------------------------------------------------- gather

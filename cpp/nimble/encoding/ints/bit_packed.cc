@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "nimble/base/unpack_range.h"
+
 namespace nimble {
 namespace {
 
@@ -280,6 +282,40 @@ Status BitPackedDecoder::decode(const SegmentBody& body, uint32_t begin,
   NIMBLE_RETURN_IF_ERROR(for_blocks(begin, end, decode_block));
   if (!patches_) return Status::ok();
   return patches_->apply(body, begin, end, out.data);
+}
+
+Status BitPackedDecoder::decode_ranges(const SegmentBody& body,
+                                       std::span<const RowRange> ranges,
+                                       const Output& out) const {
+  const uint32_t width = type().width;
+  if (patches_ || width < 4) return copy_ranges(*this, body, ranges, out);
+  RangeOutput to(*this, body, out);
+  return for_range_blocks(
+      ranges,
+      [&](uint64_t begin, uint64_t end) { return to.decode(begin, end); },
+      [&](uint64_t first, std::span<const RowRange> some) {
+        const auto block = static_cast<uint32_t>(first / kBlockValues);
+        if (blocks_.rows(block) < kBlockValues) {
+          return to.decode_block(first, some);
+        }
+        const uint8_t* fields = nullptr;
+        NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
+        const uint64_t base = load<uint64_t>(fields);
+        for (const RowRange& r : some) {
+          const RowRange mine = in_block(r, first);
+          const auto begin = static_cast<uint32_t>(mine.begin - first);
+          const auto end = static_cast<uint32_t>(mine.end - first);
+          uint8_t* const at = to.next(mine.size()).data;
+          if (width == 8) {
+            unpack_range64(blocks_.width(block), fields + 8, begin, end, base,
+                           at);
+          } else {
+            unpack_range32(blocks_.width(block), fields + 8, begin, end,
+                           static_cast<uint32_t>(base), at);
+          }
+        }
+        return Status::ok();
+      });
 }
 
 // --------------------------------------------------------------------- gather

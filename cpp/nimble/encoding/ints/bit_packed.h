@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "nimble/encoding/core/decode_ranges.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/packed_blocks.h"
 #include "nimble/encoding/core/patches.h"
@@ -27,7 +28,7 @@ Status encode_bit_packed_patched(const Values& values,
 // Bytes of body that encode_bit_packed() needs.
 uint64_t bit_packed_bytes(uint32_t num_values, std::span<const MinMax> stats);
 
-class BitPackedDecoder final : public Decoder {
+class BitPackedDecoder final : public Decoder, public RangeDecoder {
  public:
   // `head` is behind the EncodingId byte, in every encoding's open.
   static Result<std::unique_ptr<BitPackedDecoder>> open(
@@ -37,6 +38,9 @@ class BitPackedDecoder final : public Decoder {
                      std::vector<ByteRange>* out) const override;
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override;
+  Status decode_ranges(const SegmentBody& body,
+                       std::span<const RowRange> ranges,
+                       const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {

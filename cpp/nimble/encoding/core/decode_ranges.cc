@@ -1,0 +1,90 @@
+#include "nimble/encoding/core/decode_ranges.h"
+
+#include "nimble/base/bitmap.h"
+#include "nimble/base/compiler.h"
+
+namespace nimble {
+namespace {
+
+// Copies from one place in a near cache to another. A library's memcpy() of as
+// much is one instruction on many processors that is slow where the two places
+// are not aligned alike.
+NIMBLE_CLONES void copy_near(uint8_t* __restrict to,
+                             const uint8_t* __restrict from, uint64_t size) {
+  constexpr uint64_t kStep = 64;
+  if (size < kStep) {
+    std::memcpy(to, from, size);
+    return;
+  }
+  // Stores do not cross lines but for the first and the last.
+  std::memcpy(to, from, kStep);
+  uint64_t at = kStep - reinterpret_cast<uintptr_t>(to) % kStep;
+  for (; at + kStep <= size; at += kStep) {
+    std::memcpy(to + at, from + at, kStep);
+  }
+  std::memcpy(to + (size - kStep), from + (size - kStep), kStep);
+}
+
+}  // namespace
+
+Status RangeOutput::decode_block(uint64_t first,
+                                 std::span<const RowRange> ranges) {
+  const ValueType& type = decoder_.type();
+  const bool is_bool = type.kind == ValueKind::kBool;
+  scratch_.resize(is_bool ? kBlockValues / 8
+                          : uint64_t{kBlockValues} * type.width);
+  Output whole;
+  whole.data = scratch_.data();
+  const auto end = static_cast<uint32_t>(
+      std::min<uint64_t>(first + kBlockValues, decoder_.size()));
+  NIMBLE_RETURN_IF_ERROR(
+      decoder_.decode(body_, static_cast<uint32_t>(first), end, whole));
+  for (const RowRange& r : ranges) {
+    const RowRange mine = in_block(r, first);
+    const uint64_t from = mine.begin - first;
+    const Output to = next(mine.size());
+    if (is_bool) {
+      copy_bits(scratch_.data(), from, mine.size(), to.data, to.bit_offset);
+    } else {
+      copy_near(to.data, scratch_.data() + from * type.width,
+                mine.size() * type.width);
+    }
+  }
+  return Status::ok();
+}
+
+Status copy_ranges(const Decoder& decoder, const SegmentBody& body,
+                   std::span<const RowRange> ranges, const Output& out) {
+  RangeOutput to(decoder, body, out);
+  return for_range_blocks(
+      ranges,
+      [&](uint64_t begin, uint64_t end) { return to.decode(begin, end); },
+      [&](uint64_t first, std::span<const RowRange> some) {
+        return to.decode_block(first, some);
+      });
+}
+
+Status decode_ranges(const Decoder& decoder, const SegmentBody& body,
+                     std::span<const RowRange> ranges, const Output& out) {
+  if (const auto* own = dynamic_cast<const RangeDecoder*>(&decoder)) {
+    return own->decode_ranges(body, ranges, out);
+  }
+  // Wider values are decoded range by range: a copy costs as much as they do.
+  // So are those that lie in the body as they are.
+  constexpr uint32_t kMostWidth = 16;
+  bool is_copy = decoder.type().width > kMostWidth;
+  if (!is_copy && !ranges.empty()) {
+    const auto row = static_cast<uint32_t>(ranges.front().begin);
+    NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const lies,
+                            decoder.view(body, row, row + 1));
+    is_copy = lies != nullptr;
+  }
+  if (!is_copy) return copy_ranges(decoder, body, ranges, out);
+  RangeOutput to(decoder, body, out);
+  for (const RowRange& r : ranges) {
+    NIMBLE_RETURN_IF_ERROR(to.decode(r.begin, r.end));
+  }
+  return Status::ok();
+}
+
+}  // namespace nimble
