@@ -83,6 +83,11 @@ class FileBounds:
         """The first and the last key of each file."""
         return self._arrays
 
+    def take(self, files: Sequence[int]) -> FileBounds:
+        """Those of some files, by ascending number."""
+        at = pa.array(files, pa.int64())
+        return FileBounds(self._arrays[0].take(at), self._arrays[1].take(at))
+
     @cached_property
     def core(self) -> _core.KeyBounds:
         """The same for the core."""

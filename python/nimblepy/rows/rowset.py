@@ -216,7 +216,8 @@ class RowSet:
         """
         if isinstance(other, _core.RowBitmap):
             if self.end is None:
-                return self.entries(~other.contains(self.begin))
+                gone = other.contains(self.begin)
+                return self.entries(~gone) if gone.any() else self
             left, entry = other.absent(self.begin, self.end)
             return replace(self.entries(entry), begin=left[:, 0], end=left[:, 1])
         ranges = _core.merge(other.ranges)

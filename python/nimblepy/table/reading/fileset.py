@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -37,20 +38,35 @@ class FileSet(MemberRows):
     """Some data files of a snapshot, without the rows that are deleted of them."""
 
     def __init__(
-        self, reading: Reading, plan: SnapshotPlan, members: Members | None = None
+        self,
+        reading: Reading,
+        plan: SnapshotPlan,
+        members: Members | None = None,
+        bounds: FileBounds | None = None,
     ) -> None:
-        """``members`` of ``None`` is all files of the snapshot, planned when first needed."""
+        """``members`` of ``None`` is all files of the snapshot, planned when first needed.
+
+        With ``bounds``, those of their keys, they are in the order in which they are read.
+        """
         super().__init__(reading)
         self.plan = plan
         self._given = members
+        self._given_bounds = bounds
         self._known_ends: dict[ColumnName, ColumnEnds | None] = {}
 
     def part(self, files: Sequence[int]) -> FileSet:
-        return FileSet(self.reading, self.plan, self.members.take(files))
+        members, bounds = self._sorted
+        in_order = bounds is not None and all(a < b for a, b in pairwise(files))
+        kept = bounds.take(files) if bounds is not None and in_order else None
+        return FileSet(self.reading, self.plan, members.take(files), kept)
 
     @cached_property
     def _sorted(self) -> tuple[Members, FileBounds | None]:
-        return _ordered(self.reading, self.plan.members() if self._given is None else self._given)
+        if self._given is None:
+            return _ordered(self.reading, self.plan.members())
+        if self._given_bounds is not None:
+            return self._given, self._given_bounds
+        return _ordered(self.reading, self._given)
 
     @property
     def members(self) -> Members:

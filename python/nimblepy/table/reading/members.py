@@ -361,8 +361,5 @@ class SomeRows(MemberRows):
         return self._members
 
     def part(self, files: Sequence[int]) -> SomeRows:
-        bounds = self.bounds
-        if bounds is not None:
-            lower, upper = (keys.take(pa.array(files, pa.int64())) for keys in bounds.keys)
-            bounds = FileBounds(lower, upper)
+        bounds = None if self.bounds is None else self.bounds.take(files)
         return SomeRows(self.reading, [self._members[i] for i in files], bounds)

@@ -210,19 +210,19 @@ class _Deletes:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._one: dict[bytes, list[Entry]] = {}
-        self._many: list[tuple[bytes | None, bytes | None, Entry]] = []
+        self._many: list[tuple[bytes, bytes | None, int, DataFile]] = []
         for entry in entries:
             lower = entry.file.metrics.lower.get(DELETED_PATH_ID)
             upper = entry.file.metrics.upper.get(DELETED_PATH_ID)
             if lower is not None and lower == upper:
                 self._one.setdefault(lower, []).append(entry)
             else:
-                self._many.append((lower, upper, entry))
+                self._many.append((lower or b"", upper, entry.sequence, entry.file))
 
     def of(self, entry: Entry) -> tuple[DataFile, ...]:
-        path = entry.file.path.encode()
-        found = list(self._one.get(path, ()))
-        for lower, upper, deletes in self._many:
-            if (lower is None or lower <= path) and (upper is None or path <= upper):
-                found.append(deletes)
-        return tuple(d.file for d in found if d.sequence >= entry.sequence)
+        path, sequence = entry.file.path.encode(), entry.sequence
+        found = [item.file for item in self._one.get(path, ()) if item.sequence >= sequence]
+        for lower, upper, deleted_at, file in self._many:
+            if deleted_at >= sequence and lower <= path and (upper is None or path <= upper):
+                found.append(file)
+        return tuple(found)
