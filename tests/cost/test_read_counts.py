@@ -442,7 +442,7 @@ def _kinds(n: int) -> dict[str, tuple[Any, int, int]]:
         "int": (ints, 1, 3),
         "decimal float": (np.round(rng.random(n) * 1e5, 2), 1, 3),
         "bool": (nulls, 1, 3),
-        "text": (texts, 2, 3),  # its phrases, once a segment
+        "text": (texts, 1, 3),
         "steps": (np.cumsum(np.where(rng.random(n) < 0.01, 1_000, 1)), 1, 3),
         "int with nulls": (pa.array(ints, mask=nulls), 2, 3),
         "float": (rng.random(n), 3, 3),

@@ -415,7 +415,7 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             strings_that_share(),
             {"options": nb.WriteOptions(compression=level, **one)},
         )
-    files["prose"] = (prose(), {"options": nb.WriteOptions(**one)})
+    files["prose"] = (prose(), {"options": nb.WriteOptions(compression="compact", **one)})
     files["lines"] = (lines(), {"options": nb.WriteOptions(compression="compact", **one)})
     files["phrases"] = (phrases(), {"options": nb.WriteOptions(compression="compact", **one)})
     for level in ("balanced", "fast", "compact"):

@@ -80,7 +80,7 @@ CASES = {
     "sparse": (sparse, "balanced", "present"),
     "text": (text, "compact", "text ("),
     "lines": (lines, "compact", "text ("),
-    "prose": (prose, "balanced", "phrases"),
+    "prose": (prose, "compact", "phrases"),
 }
 
 

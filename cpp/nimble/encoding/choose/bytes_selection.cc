@@ -48,8 +48,9 @@ constexpr int kMaxNestingDepth = 3;
 // Leaving empty rows out costs a lookup a look at booleans: these may take this
 // share of what it saves.
 constexpr double kPresentStringsShare = 0.6;
-// Phrases are read once a segment, and training takes longer than FSST's: they
-// must leave this share of what it takes.
+// Phrases are for compact files: a cold lookup reads their table apart from the
+// block, and training takes as long as all else of a column of text. They must
+// leave this share of what FSST takes.
 constexpr double kPhrasesShare = 0.9;
 constexpr uint64_t kMinPhrasesBytes = 64u << 10;
 // Front coding costs a lookup some strings more: it must save this share of
@@ -306,7 +307,7 @@ void Selection::consider_text() {
 }
 
 void Selection::consider_phrases(double fsst_size) {
-  if (sizes_.total < kMinPhrasesBytes) return;
+  if (!is_compact() || sizes_.total < kMinPhrasesBytes) return;
   phrases_ = train_phrases(values_);
   const auto size = static_cast<double>(estimate_phrases(values_, phrases_));
   if (size < fsst_size * kPhrasesShare) {
