@@ -21,6 +21,12 @@ inline T load(const uint8_t* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
+
+// The lowest n bytes of `word`, n <= 8; n = 0 gives 0.
+inline uint64_t low_bytes(uint64_t word, uint32_t n) {
+  return n == 0 ? 0 : word & (~uint64_t{0} >> (64 - 8 * n));
+}
+
 template <class T>
 inline void store(uint8_t* p, T v) {
   std::memcpy(p, &v, sizeof v);

@@ -23,6 +23,12 @@ namespace nimble {
 inline constexpr uint32_t kMaxBlockShift = 10;
 static_assert((1u << kMaxBlockShift) == kBlockValues);
 
+inline uint64_t total_bytes(const Values& values) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < values.size; ++i) total += values.slices[i].size;
+  return total;
+}
+
 // Lengths of the strings of any block of a segment.
 class PackedLengths {
  public:

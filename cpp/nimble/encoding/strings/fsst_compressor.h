@@ -79,11 +79,6 @@ class FsstMatcher {
   std::vector<FsstMatch> short_;
 };
 
-// The lowest n bytes of `word`, n <= 8; n = 0 gives 0.
-inline uint64_t low_bytes(uint64_t word, uint32_t n) {
-  return n == 0 ? 0 : word & (~uint64_t{0} >> (64 - 8 * n));
-}
-
 // Up to 8 bytes at p, of which `n` exist; zeros behind them.
 inline uint64_t load_tail(const uint8_t* p, uint64_t n) {
   uint64_t word = 0;

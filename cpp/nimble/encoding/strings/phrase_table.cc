@@ -8,10 +8,6 @@ namespace {
 
 constexpr uint16_t kNone = UINT16_MAX;
 
-uint64_t low_bytes(uint64_t word, uint32_t n) {
-  return n == 0 ? 0 : word & (~uint64_t{0} >> (64 - 8 * n));
-}
-
 }  // namespace
 
 Phrase Phrase::front(uint32_t n) const {

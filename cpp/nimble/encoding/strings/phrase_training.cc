@@ -11,7 +11,7 @@ constexpr uint32_t kMeetings = 3;
 // Phrases that are tried for each that is kept, and how often the worst of them
 // are left out before the rest stay.
 constexpr uint32_t kTried = 4;
-constexpr uint32_t kRounds = 2;
+constexpr uint32_t kCuts = 2;
 constexpr uint32_t kMinUses = 3;
 
 // How often two phrases were neighbours: open addressing, grown by doubling.
@@ -181,11 +181,11 @@ std::vector<Phrase> train_phrases(const std::vector<ByteSlice>& sample,
   std::vector<Parts> parts;
   std::vector<Phrase> phrases =
       grown_phrases(text, kMaxPhrases * kTried, &parts);
-  for (uint32_t left = kRounds; left-- > 0;) {
+  for (uint32_t left = kCuts; left-- > 0;) {
     std::vector<uint64_t> uses = uses_of(phrases, text);
-    if (left + 1 == kRounds) pass_on_uses(phrases, parts, weight, &uses);
+    if (left + 1 == kCuts) pass_on_uses(phrases, parts, weight, &uses);
     // Fewer each time, as what is left out is taken in pieces.
-    const uint32_t more = kMaxPhrases * left * (kTried - 1) / (2 * kRounds);
+    const uint32_t more = kMaxPhrases * left * (kTried - 1) / (2 * kCuts);
     phrases = best_phrases(phrases, uses, bytes, weight, kMaxPhrases + more);
   }
   return phrases;

@@ -208,12 +208,6 @@ Status PhrasesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 
 // ------------------------------------------------------------------- encoding
 
-uint64_t total_bytes(const Values& values) {
-  uint64_t total = 0;
-  for (uint32_t i = 0; i < values.size; ++i) total += values.slices[i].size;
-  return total;
-}
-
 uint32_t width_of(const std::vector<Phrase>& phrases) {
   return phrases.size() < 2 ? 1 : bit_width_of(phrases.size() - 1);
 }

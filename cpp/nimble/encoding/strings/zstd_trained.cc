@@ -168,12 +168,6 @@ int level_of(Effort effort) {
   return effort == Effort::kCompact ? kCompactLevel : kLevel;
 }
 
-uint64_t total_bytes(const Values& values) {
-  uint64_t total = 0;
-  for (uint32_t i = 0; i < values.size; ++i) total += values.slices[i].size;
-  return total;
-}
-
 uint32_t block_shift(const Values& values) {
   return choose_block_shift(values.size, total_bytes(values), kTargetBytes,
                             kMaxBlockShift);
