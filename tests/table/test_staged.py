@@ -161,6 +161,23 @@ def test_files_that_are_refused_go_unless_the_table_has_them(lake: nb.Catalog) -
     assert orphans(table) == 0
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+def test_a_batch_that_changes_nothing_is_recorded(lake: nb.Catalog, mode: Any) -> None:
+    table = lake.create_table("a.b", rows(range(0), 1).schema, primary_key=["k"])
+    for number in range(2):  # before there is a row, and beside some
+        where = "k > 90" if mode == "overwrite" else None
+        done = table.commit_files([], mode=mode, filter=where, batch=("feed", number))
+        assert done.rows_inserted == done.rows_deleted == 0
+        assert lake.table("a.b").has_batch(("feed", number))
+        assert not table.has_batch(("feed", number + 1))
+        again = staged(table, rows(range(100, 110), 1), mode=mode, batch=("feed", number))
+        assert again.rows_inserted == 0
+        table.append(rows(range(10 * number, 10 * number + 10), 1))
+    assert lake.table("a.b").num_rows == 20
+    assert table.changes(None).read_all().num_rows == 20
+    assert orphans(table) == 0
+
+
 def test_a_batch_that_is_done_leaves_what_the_table_has(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", rows(range(3), 1))
     first = write_rows(rows(range(5, 9), 2), table.write_target())

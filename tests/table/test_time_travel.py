@@ -102,6 +102,50 @@ def test_rollback_and_conflict(lake: nb.Catalog, table: nb.Table) -> None:
     assert other.refresh().num_rows == 10
     with pytest.raises(nb.InvalidArgumentError, match="no snapshot"):
         table.rollback(1)
+    table.tag("was")
+    with pytest.raises(nb.InvalidArgumentError, match=f"the name 'was', which stands for {first}"):
+        table.rollback("was")  # type: ignore[arg-type]
+
+
+def test_rollback_takes_back_only_what_its_handle_shows(lake: nb.Catalog, table: nb.Table) -> None:
+    first, seen = table.snapshots().column("snapshot_id")[0].as_py(), table.snapshot
+    newest = lake.table("a.b").append(rows(500)).snapshot
+    with pytest.raises(nb.ConflictError, match="refresh") as caught:
+        table.rollback(first)
+    assert (caught.value.kind, caught.value.base, caught.value.winner) == (
+        "reference",
+        seen,
+        newest,
+    )
+    assert lake.table("a.b").num_rows == 25
+    assert table.refresh().rollback(first).num_rows == 10
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_nothing_is_left_of_rows_that_must_be_gone(lake: nb.Catalog, data_format: Any) -> None:
+    """As docs/maintenance.md says, in "Rows that must be gone"."""
+    people = pa.table({"no": range(3000), "mail": [f"person{i}@b" for i in range(3000)]})
+    table = lake.create_table("s.p", people, primary_key="no", data_format=data_format)
+    table.upsert(pa.table({"no": [1, 2], "mail": ["AAERASEME", "zz"]}))
+    table.rewrite_manifests()
+    table.tag("before")
+
+    def left() -> list[str]:
+        kept = [path for path in files(table) if not path.endswith(".db")]
+        return [path for path in kept if b"AAERASEME" in Path(path).read_bytes()]
+
+    assert any("plan-" in path for path in left())
+    gone = "no = 1"
+    table.delete(gone)
+    table.compact(filter=gone, where_needed=False)
+    table.rewrite_manifests(whole=True)
+    table.drop_reference("before")
+    assert left()
+    table.expire(keep=1)
+    assert left() == []
+    assert table.num_rows == 2999
+    assert lake.table("s.p").get(2) == {"no": 2, "mail": "zz"}
+    assert table.rewrite_manifests(whole=True).files == lake.table("s.p").health().files
 
 
 def files(table: nb.Table) -> set[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
@@ -374,3 +375,26 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content:
     with pytest.raises(nb.InvalidArgumentError, match=f"{name}: it cannot be read as"):
         nb.write(tmp_path / name, tmp_path / "x.nimble")
     assert not (tmp_path / "x.nimble").exists()
+
+
+@pytest.mark.parametrize(
+    ("index", "columns"),
+    [
+        (lambda f: f[f["k"] % 3 == 0], ["k", "s"]),  # places with gaps
+        (lambda f: f[2:5], ["k", "s"]),
+        (lambda f: f.sort_values("s", ascending=False), ["k", "s"]),
+        (lambda f: f.set_index("k"), ["s", "k"]),  # 0 to n - 1, which pandas may keep as a range
+        (lambda f: f[f["k"] != 3].set_index("k"), ["s", "k"]),
+        (lambda f: f.rename_axis("place"), ["k", "s", "place"]),
+        (lambda f: f.set_index(["k", "s"], append=False).assign(v=1), ["v", "k", "s"]),
+    ],
+)
+def test_the_index_of_a_frame_is_columns_where_it_has_names(
+    tmp_path: Path, index: Any, columns: list[str]
+) -> None:
+    frame = index(pd.DataFrame({"k": range(8), "s": list("hgfedcba")}))
+    nb.write(frame, tmp_path / "a.nimble")
+    found = nb.open(tmp_path / "a.nimble").to_table()
+    assert found.column_names == columns
+    flat = frame.reset_index(drop=frame.index.names == [None])
+    assert found.to_pylist() == flat[columns].to_dict("records")

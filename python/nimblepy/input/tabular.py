@@ -25,8 +25,9 @@ def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
         data: any of
 
             * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars,
-              DuckDB, pandas 3, and files, datasets and scans of nimblepy;
-            * a pandas DataFrame, a polars LazyFrame, a dataset or scanner of pyarrow;
+              DuckDB, and files, datasets and scans of nimblepy;
+            * a pandas DataFrame, whose index is columns, too, where it has names; a polars
+              LazyFrame, a dataset or scanner of pyarrow;
             * a dict of columns, of which numpy arrays may have two dimensions;
             * a path, or a list of paths, as :func:`nimblepy.input.foreign.open_files` takes them;
             * an iterable of any of these but paths, or of rows as dicts. The first of them settles
@@ -43,6 +44,11 @@ def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
         return pa.RecordBatchReader.from_batches(data.schema, [data]), data.num_rows
     if isinstance(data, pa.Table):
         return _table_reader(data), data.num_rows
+    package = type(data).__module__.partition(".")[0]
+    if package == "pandas" and hasattr(data, "columns") and hasattr(data, "index"):
+        # An index without a name is the rows' places, or what a selection left of them.
+        named = any(name is not None for name in data.index.names)
+        return as_reader(pa.Table.from_pandas(data, preserve_index=named))
     if hasattr(data, "__arrow_c_stream__"):
         return _import_stream(data), _length(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -54,9 +60,6 @@ def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
         return open_files(data)
     if isinstance(data, Mapping):
         return as_reader(_table_of(data))
-    package = type(data).__module__.partition(".")[0]
-    if package == "pandas" and hasattr(data, "columns"):
-        return as_reader(pa.Table.from_pandas(data))
     if package == "polars" and hasattr(data, "collect"):
         return as_reader(_lazy_batches(data))
     if package == "pyarrow" and hasattr(data, "scanner"):

@@ -145,8 +145,9 @@ class Rows(_core.PointBase, Described):
                 columns are the key columns. A key that is given twice is answered twice. One
                 shorter than the cluster key, a scalar being a key of one column, stands for all
                 that begin with it.
-            on: the indexed columns; the default is the cluster key. Leading columns of it match
-                every row that begins with these values. Sort keys are taken as their columns.
+            on: the indexed columns; the default is the cluster key, and of a table with a primary
+                key that. Leading columns of the cluster key match every row that begins with these
+                values. Sort keys are taken as their columns.
             probe_row: name of an int64 column to put first: position of the key that matched.
             null_equals: nulls match null keys; otherwise a key with a null matches nothing.
 

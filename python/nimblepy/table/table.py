@@ -762,7 +762,7 @@ class Table(VersionedRows[FileSet]):
                 change.discard()
                 something = False
             else:
-                something = change.plan(metadata)
+                something = change.needed(metadata)
         except BaseException:
             change.discard()
             raise
@@ -924,6 +924,11 @@ class Table(VersionedRows[FileSet]):
 
     def _known(self, metadata: ice.Metadata, number: Any) -> Snapshot:
         found = metadata.snapshot(number) if isinstance(number, int) else None
+        if isinstance(number, str) and number in (names := self.tags | self.branches):
+            raise InvalidArgumentError(
+                f"{self.name}: expected the id of a snapshot, got the name {number!r}, which "
+                f"stands for {names[number]}"
+            )
         if found is None:
             raise InvalidArgumentError(
                 f"{self.name} has no snapshot {number!r}: it has expired, or never was; "
@@ -1002,26 +1007,32 @@ class Table(VersionedRows[FileSet]):
     def rollback(self, snapshot: int) -> Table:
         """Makes an earlier snapshot the newest again; the schema stays as it is now.
 
+        Args:
+            snapshot: its id; that of a tag is ``table.at(tag=...).snapshot``.
+
         Raises:
             InvalidArgumentError: there is no such snapshot.
-            ConflictError: another commit was made meanwhile.
+            ConflictError: this handle does not show the newest snapshot, which somebody else has
+                made; look at it with :meth:`refresh`, and roll back again.
         """
         metadata = self._newest()
         self._known(metadata, snapshot)
-        head = metadata.head()
-        assert head is not None
+        seen = self.snapshot
+        assert seen is not None
 
         def change(newest: ice.Metadata) -> ice.Metadata:
             winner = newest.head()
-            if winner is None or winner.id != head.id:
+            if winner is None or winner.id != seen:
+                newer = "none" if winner is None else winner.id
                 raise ConflictError(
-                    f"{self.name}: another commit was made while it was rolled back",
+                    f"{self.name}: the newest snapshot is {newer}, and this handle shows {seen}; "
+                    "refresh() shows the newest",
                     kind="reference",
-                    base=head.id,
+                    base=seen,
                     winner=None if winner is None else winner.id,
                 )
             self._known(newest, snapshot)
-            return ice.set_reference(newest, ice.MAIN, snapshot, "branch", head.id)
+            return ice.set_reference(newest, ice.MAIN, snapshot, "branch", seen)
 
         def is_made(newest: ice.Metadata) -> bool:
             winner = newest.head()
@@ -1082,11 +1093,15 @@ class Table(VersionedRows[FileSet]):
         self._newest()
         return remove_orphans(self._reload, older_than, dry_run)
 
-    def rewrite_manifests(self) -> ManifestRewrite:
+    def rewrite_manifests(self, *, whole: bool = False) -> ManifestRewrite:
         """Rewrites the table's metadata so that it is planned faster; no data file is touched.
 
         Manifests that are small, or have the same partitions as others, are replaced by few that
         have neighbouring partitions each; and a plan index over all files is written.
+
+        Args:
+            whole: writes the plan index anew for all files, also where a part of it that describes
+                files which are gone would do: nothing is left of their values then.
 
         Raises:
             ConflictError: every attempt lost to other commits.
@@ -1094,7 +1109,7 @@ class Table(VersionedRows[FileSet]):
         Cost: reads the manifests that are replaced, or new since the last plan index, and writes
             a row for each file of the table.
         """
-        newest, done = rewrite_manifests(self._newest(), self._reload)
+        newest, done = rewrite_manifests(self._newest(), self._reload, whole=whole)
         self._move(newest)
         return done
 

@@ -128,7 +128,8 @@ class KeyedRows:
                     raise DuplicateKeyError(f"the key {shown} is in two rows of the data")
                 one, other = self._rows.origin(place), self._rows.origin(place + 1)
                 raise DuplicateKeyError(
-                    f"the key {shown} is in row {one} and in row {other} of the data"
+                    f"the key {shown} is in row {one} and in row {other} of the data; "
+                    'duplicates="last" takes the last of them'
                 )
             found.append(at)
             last = keys.slice(keys.num_rows - 1)

@@ -92,6 +92,10 @@ class RowChange(Change):
             return True
         return self.batch is not None and batch_is_done(metadata, self.batch)
 
+    def needed(self, metadata: ice.Metadata) -> bool:
+        """Plans it; false: there is nothing to commit, not even which batch it was."""
+        return self.plan(metadata) or self.batch is not None
+
     @abstractmethod
     def plan(self, metadata: ice.Metadata) -> bool:
         """Finds what the change is for this metadata; false: nothing."""
@@ -145,7 +149,7 @@ class Append(RowChange):
                 )
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
-        return self.plan(newest)
+        return self.needed(newest)
 
 
 def _state(member: Member) -> tuple[str, ...]:
@@ -270,7 +274,7 @@ class Replacement(RowChange):
             # This commit comes before them: they did not touch what it removes.
             return True
         before = [file.path for file in self.commit.added]
-        something = self.plan(newest)
+        something = self.needed(newest)
         if [file.path for file in self.commit.added] != before:
             self.commit.added_again(newest)
         return something

@@ -524,15 +524,20 @@ class _TransactionChange(Replacement):
             return
         primary = list(self._base.reading.primary_key)
         found = changed.select(primary).slice(0, _SHOWN_KEYS).to_pylist() if primary else []
-        keys = tuple(tuple(row.values()) if len(primary) > 1 else row[primary[0]] for row in found)
-        shown = f", among them {keys[0]!r}" if keys else ""
+        # A row that was replaced is there twice, as it was and as it is.
+        keys = tuple(
+            dict.fromkeys(
+                tuple(row.values()) if len(primary) > 1 else row[primary[0]] for row in found
+            )
+        )
+        shown = f", among them that of the key {keys[0]!r}" if keys else ""
         raise ConflictError(
-            f"{name}: {changed.num_rows} rows that a transaction read were changed{shown}",
+            f"{name}: rows that a transaction read were changed{shown}",
             kind="keys",
             base=None if base is None else base.id,
             winner=None if winner is None else winner.id,
             files=tuple(come.members.files.paths.to_pylist()) if come.num_files else (),
-            keys=tuple(dict.fromkeys(keys)),
+            keys=keys,
         )
 
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:

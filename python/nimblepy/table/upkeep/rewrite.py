@@ -55,11 +55,11 @@ class ManifestRewrite:
 
 
 def rewrite_manifests(
-    metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
+    metadata: ice.Metadata, reload: Callable[[], ice.Metadata], *, whole: bool
 ) -> tuple[ice.Metadata, ManifestRewrite]:
     """See :meth:`nimblepy.table.table.Table.rewrite_manifests`."""
     begin = time.perf_counter()
-    change = _Rewrite()
+    change = _Rewrite(whole)
     done = run(change, metadata, reload) if change.plan(metadata) else None
     head = metadata.head()
     if done is None:
@@ -87,7 +87,8 @@ class _Rewrite(Change):
 
     commit: ice.ManifestsCommit
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool) -> None:
+        self._whole = whole
         self.commit = ice.ManifestsCommit("replace")
         self.before = 0
         self.files = 0
@@ -108,7 +109,8 @@ class _Rewrite(Change):
         parts = plan_index.parts_of(metadata, head)
         there = [item for item in manifests if item.spec_id in known]
         _, beside = plan_index.covered(parts, there)
-        if not bad and (not beside or len(manifests) < 2):
+        again_all = self._whole and bool(parts) and bool(there)
+        if not (bad or again_all) and (not beside or len(manifests) < 2):
             return False
         layout = layout_of(metadata)
         self.commit.replaced = {item.path for item in bad}
@@ -118,7 +120,7 @@ class _Rewrite(Change):
             answering, beside = plan_index.covered(parts, kept)
             live = [sum(item.files for item in mine) for mine in answering]
             new = sum(rows.num_rows for rows in made) + sum(item.files for item in beside)
-            again = plan_index.merged_parts(parts, live, new)
+            again = [True] * len(parts) if again_all else plan_index.merged_parts(parts, live, new)
             self.files = new + sum(live)
             for mine, merged in zip(answering, again, strict=True):
                 beside += mine if merged else []
