@@ -7,6 +7,7 @@ import importlib.util
 import re
 import time
 import warnings
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
+import java_iceberg
 import nimblepy as nb
 
 
@@ -229,7 +231,8 @@ def test_versions_that_are_not_written(tmp_path: Path) -> None:
         table.append(ROWS)
 
 
-def test_others_read_our_changes_by_key(lake: nb.Catalog) -> None:
+def changes_by_key(lake: nb.Catalog) -> Iterator[tuple[str, nb.Table]]:
+    """A table of Parquet files after each of some changes."""
     table = lake.create_table(
         "a.b",
         ROWS.schema,
@@ -238,29 +241,39 @@ def test_others_read_our_changes_by_key(lake: nb.Catalog) -> None:
         partition_by=["bucket(3, k)"],
         data_format="parquet",
     )
-
-    def check(note: str) -> None:
-        ours = ordered(table.to_table())
-        assert ordered(by_pyiceberg(table)) == ours, note
-        assert ordered(by_duckdb(table)) == ours, note
-
     table.append(ROWS)
     changed = ROWS.slice(10, 30).set_column(5, "f", pa.array([9.5] * 30, pa.float32()))
     keys = pa.array(range(25, 55), pa.int64())
     assert table.upsert(changed.set_column(0, "k", keys)).rows_updated == 30
-    check("whole rows")
+    yield "whole rows", table
     table.upsert(pa.table({"k": [3, 70], "g": ["new", "new"]}), update=["g"])
-    check("some columns")
+    yield "some columns", table
     table.delete(keys=[4, 30, 70])
-    check("deleted by key")
+    yield "deleted by key", table
     merge = table.merge(pa.table({"k": [5, 6, 80], "f": pa.array([1.5, 2.5, 3.5], pa.float32())}))
     merge.when_matched(update=["f"], condition="source.k = 5").when_matched(delete=True)
     done = merge.when_not_matched().execute()
     assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (1, 1, 1)
-    check("merged")
+    yield "merged", table
     with table.transaction() as tx:
         tx.upsert(pa.table({"k": [5, 90], "g": ["a", "b"]}))
         tx.delete("k > 50")
-    check("in a transaction")
+    yield "in a transaction", table
     table.upsert(table.to_table())  # every file goes
-    check("all replaced")
+    yield "all replaced", table
+
+
+def test_others_read_our_changes_by_key(lake: nb.Catalog) -> None:
+    for note, table in changes_by_key(lake):
+        ours = ordered(table.to_table())
+        assert ordered(by_pyiceberg(table)) == ours, note
+        assert ordered(by_duckdb(table)) == ours, note
+
+
+@pytest.mark.skipif(java_iceberg.missing() is not None, reason=str(java_iceberg.missing()))
+def test_java_reads_our_changes_by_key(lake: nb.Catalog, tmp_path: Path) -> None:
+    with java_iceberg.java(tmp_path) as jvm:
+        for note, table in changes_by_key(lake):
+            ours = [tuple(row.values()) for row in table.to_table(["k", "g", "f"]).to_pylist()]
+            theirs = java_iceberg.rows_of(jvm, table.metadata_location, ["k", "g", "f"])
+            assert sorted(theirs, key=repr) == sorted(ours, key=repr), note
