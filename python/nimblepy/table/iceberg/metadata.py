@@ -298,10 +298,6 @@ class Metadata:
         fields = self.ice.metadata.sort_order().fields
         return fields[0].source_id if fields and self.cluster_by() else None
 
-    def spec_sources(self) -> set[int]:
-        """Field ids of all columns that any partition spec is about."""
-        return {f.source_id for spec in self.ice.metadata.partition_specs for f in spec.fields}
-
     def ice_spec(self, spec_id: int) -> PartitionSpec:
         return self.ice.metadata.specs()[spec_id]
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import (
     NullOrder,
@@ -47,7 +47,6 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
-from nimblepy.table.base.values import constant
 
 
 def new_sort_order(schema: Schema, keys: Sequence[SortKey]) -> SortOrder:
@@ -179,8 +178,3 @@ def bound_bytes(kind: pa.DataType, value: Any) -> bytes:
         value: a Python value as ``internal_value`` gives it.
     """
     return to_bytes(cast(PrimitiveType, primitive(kind)), value)
-
-
-def bound_value(kind: pa.DataType, stored: bytes) -> pa.Scalar:
-    """The bound that :func:`bound_bytes` gave, also where the column was narrower then."""
-    return constant(kind, from_bytes(cast(PrimitiveType, primitive(kind)), stored))
