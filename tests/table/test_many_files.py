@@ -149,3 +149,13 @@ def test_get_of_more_files_than_are_kept_open(tmp_path: Path) -> None:
         {"v": 8},
         None,
     ]
+
+
+def test_a_join_between_bounds_of_files_that_overlap(lake: nb.Catalog) -> None:
+    schema = pa.schema({"k": pa.int64(), "day": pa.int64(), "v": pa.int64()})
+    table = lake.create_table("a.b", schema, cluster_by=["k", "day"])
+    for i in range(6):
+        table.append(pa.table({"k": [0, 1, 9], "day": [i, 10 * i, i], "v": [i, 100 + i, 7]}))
+    asked = pa.table({"k": [1, 1], "low": [5, 60], "high": [30, 70]})
+    found = nb.index_join(asked, table, on="k", between={"day": ("low", "high")})
+    assert sorted(found["v"].to_pylist()) == [101, 102, 103]

@@ -301,7 +301,9 @@ class FilesSource(FixedRows):
         last = first if high is low else EncodedKeys(high, cluster)
         probes, files = self.bounds.candidates(first, last)
         keep = (
-            self.possible(names, asked.values, probes, files) if len(files) > len(asked) else None
+            self.possible(asked.names, asked.values, probes, files)
+            if len(files) > len(asked)
+            else None
         )
         if keep is not None:
             probes, files = probes[keep], files[keep]
@@ -333,7 +335,7 @@ class FilesSource(FixedRows):
         count, files = len(usable), asked.files
         pairs = np.repeat(files, count)
         probes = np.tile(np.arange(count, dtype=np.int64), len(files))
-        keep = self.possible(usable.columns, usable.values, probes, pairs)
+        keep = self.possible(usable.names, usable.values, probes, pairs)
         if keep is not None:
             asked.files = files[keep.reshape(len(files), count).any(axis=1)]
 

@@ -30,7 +30,7 @@ Status encode_with_few(const Values& values, SegmentBuilder* out) {
   return encode_phrases(values, phrases, out);
 }
 
-Status encode_with_own(const Values& values, SegmentBuilder* out) {
+Status encode_with_own_phrases(const Values& values, SegmentBuilder* out) {
   return encode_phrases(values, train_phrases(values), out);
 }
 
@@ -38,13 +38,13 @@ TEST(Phrases, AnyStringsComeBack) {
   for (const NamedSample& s : nasty_samples()) {
     check_encoding("few phrases of " + s.name, s.sample, encode_with_few);
     if (s.sample.size < 2) continue;
-    check_encoding("phrases of " + s.name, s.sample, encode_with_own);
+    check_encoding("phrases of " + s.name, s.sample, encode_with_own_phrases);
   }
 }
 
 TEST(Phrases, LargeSegmentsComeBack) {
   for (const NamedSample& s : large_samples()) {
-    check_encoding("phrases of " + s.name, s.sample, encode_with_own);
+    check_encoding("phrases of " + s.name, s.sample, encode_with_own_phrases);
   }
 }
 
@@ -89,7 +89,7 @@ TEST(Phrases, TakeLessThanFsst) {
       encoded_bytes(sample, [](const Values& v, SegmentBuilder* out) {
         return encode_fsst(v, train_fsst(sample_strings(v, 24576)), out);
       });
-  const uint64_t own = encoded_bytes(sample, encode_with_own);
+  const uint64_t own = encoded_bytes(sample, encode_with_own_phrases);
   CHECK(own * 10 < fsst * 8);
   const Values values = sample.values();
   const uint64_t guess = estimate_phrases(values, train_phrases(values));
