@@ -50,7 +50,7 @@ def _transfer(table: nb.Table, number: int, worker: int, accounts: int) -> tuple
             return again, tx.commit.retries
         except nb.ConflictError as error:
             conflict = error
-        assert conflict.kind == "keys"
+        assert conflict.kind == "keys", (conflict.kind, str(conflict))
         assert set(conflict.keys) <= {one, other, number}
         again += 1
 
