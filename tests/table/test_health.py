@@ -11,7 +11,6 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -412,7 +411,7 @@ def test_an_expiry_that_stays_in_doubt_ends(
         raise CommitStateUnknownException("500 Internal Server Error")
 
     monkeypatch.setattr(type(lake.iceberg), "commit_table", doubtful)
-    monkeypatch.setattr(commit, "time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(commit.time, "sleep", lambda _: None)
     with pytest.raises(nb.ConflictError, match="attempts lost"):
         table.expire(keep=1)
     assert len(asked) == ice.MOST_ATTEMPTS

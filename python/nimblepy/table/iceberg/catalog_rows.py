@@ -52,7 +52,8 @@ class CatalogRows:
     """The tables and namespaces of one catalog. Thread-safe.
 
     A connection is opened for each call: that costs less than the call does, and none is shared by
-    threads or carried over a fork. Every change is one transaction.
+    threads or carried over a fork. Every change is one transaction. Within :meth:`turn` all calls
+    of the thread have one connection.
     """
 
     def __init__(self, uri: str, catalog: str) -> None:
@@ -85,11 +86,15 @@ class CatalogRows:
         self._is_table = "coalesce(iceberg_type, 'TABLE') = 'TABLE'" if self._typed else "1"
 
     def renew_after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._turn = _Turn()
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         try:
+            if self._turn.database is not None:
+                yield self._turn.database
+                return
             if self._memory is not None:
                 with self._lock:
                     yield self._memory
@@ -103,6 +108,30 @@ class CatalogRows:
             raise OSError(f"{self._path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise CorruptFileError(f"{self._path}: no catalog: {error}") from error
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Lets nobody else change a table, until this thread has swapped one or the block ends.
+
+        Others can read meanwhile, and wait with their changes, those of other programs too. The
+        database lets go of what a process held that was killed. If others do not let this one
+        begin in time, the block goes without.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                database = stack.enter_context(self._connected())
+                database.execute("BEGIN IMMEDIATE")
+            except (OSError, sqlite3.OperationalError):
+                stack.close()
+                yield
+                return
+            self._turn.database = database
+            try:
+                yield
+            finally:
+                self._turn.database = None
+                if database.in_transaction:
+                    database.execute("COMMIT")
 
     @property
     def file(self) -> str | None:
@@ -206,16 +235,20 @@ class CatalogRows:
 
     def swap(self, namespace: str, name: str, old: str, new: str) -> bool:
         """Gives a table new metadata if its metadata is still at ``old``; whether it was."""
-        done = self._changed(
-            "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? "
-            f"WHERE {_TABLE} AND metadata_location = ?",
-            new,
-            old,
-            self.catalog,
-            namespace,
-            name,
-            old,
-        )
+        values = (new, old, self.catalog, namespace, name, old)
+        with self._connected() as database:
+            done = database.execute(
+                "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? "
+                f"WHERE {_TABLE} AND metadata_location = ?",
+                values,
+            ).rowcount
+            if database.in_transaction:  # here a turn ends
+                try:
+                    database.execute("COMMIT")
+                except sqlite3.Error:
+                    if database.in_transaction:
+                        database.execute("ROLLBACK")
+                    raise
         return done > 0
 
     def remove(self, namespace: str, name: str) -> bool:
@@ -311,6 +344,12 @@ class CatalogRows:
             self.catalog,
             namespace,
         )
+
+
+class _Turn(threading.local):
+    """The connection of a thread that has its turn."""
+
+    database: sqlite3.Connection | None = None
 
 
 _NOTE = (

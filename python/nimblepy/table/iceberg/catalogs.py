@@ -7,6 +7,7 @@ import io
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, cast
 
@@ -90,6 +91,10 @@ class SqliteCatalog(MetastoreCatalog):
     def original(self) -> str | None:
         """The database that has the same tables, as this is a copy of it."""
         return self._rows.original()
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Keeps other commits from being first: see :meth:`CatalogRows.turn`."""
+        return self._rows.turn()
 
     # ---------------------------------------------------------------- tables
 
@@ -440,6 +445,15 @@ def database_of(metadata: Metadata) -> str | None:
     uri = str(catalog.properties.get("uri", ""))
     path = uri.removeprefix("sqlite:///").partition("?")[0]
     return os.path.realpath(path) if uri.startswith("sqlite:///") and path else None
+
+
+def turn(metadata: Metadata) -> AbstractContextManager[None]:
+    """Keeps others from committing until this thread has, or the block ends.
+
+    A catalog server has nothing like it: there the block is as any other.
+    """
+    catalog = metadata.ice.catalog
+    return catalog.turn() if isinstance(catalog, SqliteCatalog) else contextlib.nullcontext()
 
 
 def check_may_remove(metadata: Metadata) -> None:

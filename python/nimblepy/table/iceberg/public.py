@@ -18,6 +18,7 @@ from nimblepy.table.iceberg.catalogs import (
     open_uri,
     register_table,
     rename_table,
+    turn,
 )
 from nimblepy.table.iceberg.commits import (
     FilesGone,
@@ -106,6 +107,7 @@ __all__ = [
     "swap",
     "to_arrow",
     "to_iceberg",
+    "turn",
     "who",
     "write_statistics",
 ]

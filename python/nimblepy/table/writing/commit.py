@@ -17,6 +17,11 @@ _log = logger(__name__)
 
 _FIRST_WAIT = 0.005
 _LONGEST_WAIT = 0.25
+# Who lost so often asks for a turn, in which no other commit can be first ...
+_PATIENCE = 4
+# ... if the others need not wait longer than seconds for its end, as far as the attempt before
+# tells. Programs that use a catalog's database beside this one may give up after five.
+_LONGEST_TURN = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,26 +81,24 @@ def run(
             what an attempt may name of which the catalog did not say whether it took effect.
         Exception: of the catalog. A commit that took effect all the same is none.
     """
-    retries = 0
+    attempts = _Attempts()
     try:
         while True:
-            try:
-                return change.commit.attempt(metadata), retries
-            except (ice.SwapLost, ice.FilesGone):
-                retries += 1
-            _wait(retries)
+            with contextlib.suppress(ice.SwapLost, ice.FilesGone):
+                return change.commit.attempt(metadata), attempts.lost
+            attempts.again(metadata)
             # Read once: what landed before it is seen here, and never taken for another's commit.
             newest = reloaded(metadata, reload)
             if change.commit.has_landed(metadata, newest):
-                return newest, retries
+                return newest, attempts.lost
             _log.info(
-                "%s: another commit was first, %d times now", ".".join(metadata.name), retries
+                "%s: another commit was first, %d times now", ".".join(metadata.name), attempts.lost
             )
             base = metadata.head(change.commit.branch)
-            if retries >= ice.MOST_ATTEMPTS:
+            if attempts.lost >= ice.MOST_ATTEMPTS:
                 winner = newest.head(change.commit.branch)
                 raise ConflictError(
-                    f"{'.'.join(metadata.name)}: {retries} attempts lost to other commits",
+                    f"{'.'.join(metadata.name)}: {attempts.lost} attempts lost to other commits",
                     kind="attempts",
                     base=None if base is None else base.id,
                     winner=None if winner is None else winner.id,
@@ -116,7 +119,9 @@ def run(
         if landed is None or not isinstance(error, Exception):
             raise
         _log.warning("%s: it was committed, despite %r", ".".join(metadata.name), error)
-        return landed, retries
+        return landed, attempts.lost
+    finally:
+        attempts.end()
 
 
 def swapped(
@@ -137,38 +142,69 @@ def swapped(
         Exception: of ``attempt``, unless it took effect.
     """
     doubtful = False
-    for retries in range(1, ice.MOST_ATTEMPTS + 1):
-        try:
-            return attempt(metadata)
-        except ice.SwapLost as error:
-            doubtful = doubtful or not error.certain
-        except ice.NoSuchTable:
-            raise _dropped(metadata) from None
-        except NimbleError:
-            raise  # the change is not possible, and nothing was sent
-        except Exception as error:
-            with contextlib.suppress(Exception):
-                newest = reload()
-                if is_made(newest):
-                    _log.warning("%s: it was committed, despite %r", ".".join(metadata.name), error)
-                    return newest
-            raise
-        _wait(retries)
-        metadata = reloaded(metadata, reload)
-        if doubtful and is_made(metadata):
-            return metadata
+    attempts = _Attempts()
+    try:
+        while attempts.lost < ice.MOST_ATTEMPTS:
+            try:
+                return attempt(metadata)
+            except ice.SwapLost as error:
+                doubtful = doubtful or not error.certain
+            except ice.NoSuchTable:
+                raise _dropped(metadata) from None
+            except NimbleError:
+                raise  # the change is not possible, and nothing was sent
+            except Exception as error:
+                with contextlib.suppress(Exception):
+                    newest = reload()
+                    if is_made(newest):
+                        _log.warning(
+                            "%s: it was committed, despite %r", ".".join(metadata.name), error
+                        )
+                        return newest
+                raise
+            attempts.again(metadata)
+            metadata = reloaded(metadata, reload)
+            if doubtful and is_made(metadata):
+                return metadata
+    finally:
+        attempts.end()
     head = metadata.head()
     raise ConflictError(
-        f"{'.'.join(metadata.name)}: {ice.MOST_ATTEMPTS} attempts lost to other commits",
+        f"{'.'.join(metadata.name)}: {attempts.lost} attempts lost to other commits",
         kind="attempts",
         base=None if head is None else head.id,
     )
 
 
-def _wait(retries: int) -> None:
-    """Lets others finish first."""
-    longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(retries, 10))
-    time.sleep(random.uniform(0, longest))
+class _Attempts:
+    """The attempts of one commit, so that none loses for ever.
+
+    Chance makes some lose much more often than others, and who takes longer for an attempt than
+    the others between two commits would always lose. So who has lost some gets a turn.
+
+    Attributes:
+        lost: how many of them other commits were before.
+    """
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._turn = contextlib.ExitStack()
+        self._begun = time.monotonic()
+
+    def again(self, metadata: ice.Metadata) -> None:
+        """Waits after an attempt that lost until it is time for the next one."""
+        self.end()
+        took = time.monotonic() - self._begun
+        self.lost += 1
+        longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.lost, 10))
+        time.sleep(random.uniform(0, longest))
+        if self.lost >= _PATIENCE and took < _LONGEST_TURN:
+            self._turn.enter_context(ice.turn(metadata))
+        self._begun = time.monotonic()
+
+    def end(self) -> None:
+        """Lets the others commit, where they were kept from it."""
+        self._turn.close()
 
 
 def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
