@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import threading
@@ -176,6 +177,23 @@ def test_dataset_commit_of_an_old_job_survives_the_sweep_of_a_faster_one(
     monkeypatch.setattr(commit_module, "_put", loses_first)
     assert commit(tmp_path, slow, slow_entries) == 3
     assert nb.open_dataset(tmp_path).to_table().num_rows == 12
+
+
+def test_dataset_commit_that_readers_see_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(tmp_path, [numbers(0, 5)], "k")
+    job, entries = stage(tmp_path, [numbers(5, 9)], "k")
+    sync = commit_module.sync_path
+
+    def fails(path: str) -> None:
+        if path.endswith(commit_module.FOLDER):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(path)
+
+    monkeypatch.setattr(commit_module, "sync_path", fails)
+    assert commit(tmp_path, job, entries) == 2
+    assert nb.open_dataset(tmp_path).to_table().num_rows == 9
 
 
 def test_dataset_commit_is_given_up_where_a_file_is_missing(

@@ -269,8 +269,12 @@ def _put(directory: str, manifest: Manifest) -> bool:
     except FileExistsError:
         return False
     finally:
-        _remove(temporary)
-    sync_path(folder)
+        with suppress(OSError):
+            _remove(temporary)
+    try:
+        sync_path(folder)
+    except OSError as error:  # readers see the version, so the commit has not failed
+        _log.warning("%s: version %d is there, despite %r", directory, manifest.version, error)
     before = os.path.join(directory, manifest_name(manifest.version - 1))
     if manifest.version > 1 and not os.path.exists(before):
         # This commit took longer than versions are kept: others have used the number of this
