@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
+import io
 import os
 import sys
 from pathlib import Path
@@ -290,3 +292,29 @@ def test_names_of_files_are_on_the_disk_before_the_swap(
     assert location in before
     assert any(before[i].endswith(".metadata.json") for i in named)
     assert any(before[i].endswith(".parquet") for i in named) == (data_format == "parquet")
+
+
+@pytest.mark.parametrize("what", [".metadata.json", "snap-", "-m0.avro", "expire-"])
+def test_metadata_that_cannot_be_written_leaves_no_half_file(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    from nimblepy.table.iceberg import local_io
+
+    table = lake.create_table("a.b", pa.table({"k": [1]}))
+    table.append(pa.table({"k": [2]}))
+    folder = Path(table.location.removeprefix("file://"))
+    before = sorted(folder.rglob("*"))
+
+    def full(self: Any, octets: bytes) -> int:
+        if what in os.path.basename(self.raw.name):
+            io.BufferedWriter.write(self, octets[: len(octets) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return io.BufferedWriter.write(self, octets)
+
+    monkeypatch.setattr(local_io._Synced, "write", full)
+    added = pa.table({"k": [3]})
+    change = (lambda: table.expire(keep=1)) if what == "expire-" else lambda: table.append(added)
+    with pytest.raises(OSError, match="No space left"):
+        change()
+    assert sorted(folder.rglob("*")) == before
+    assert table.refresh().num_rows == 2

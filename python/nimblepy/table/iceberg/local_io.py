@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from typing import Any
@@ -35,17 +36,33 @@ class _LocalInput(InputFile):
 
 
 class _Synced(io.BufferedWriter):
-    """A new file that is on the disk once it is closed."""
+    """A new file that is on the disk once it is closed, and is none if it cannot be written."""
 
     def __init__(self, path: str, mode: str) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         super().__init__(io.FileIO(path, mode))
+        self._path = path
 
     def close(self) -> None:
         if not self.closed:
             self.flush()
             os.fsync(self.fileno())
         super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        try:
+            super().__exit__(kind, *rest)
+        except BaseException:
+            self._remove()
+            raise
+        if kind is not None:
+            self._remove()
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self.raw.close()
+        with contextlib.suppress(OSError):
+            os.remove(self._path)
 
 
 class _LocalOutput(OutputFile):
