@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import random
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -338,6 +339,16 @@ def test_a_commit_in_between_loses_nothing(table: nb.Table, lake: nb.Catalog, be
     assert len(_stats(table)) == 1
 
 
+def test_what_others_name_stays(table: nb.Table, lake: nb.Catalog, tmp_path: Path) -> None:
+    """Of a copy of the catalog, or of a handle that shows what was."""
+    table.analyze()
+    old = lake.table("a.b")
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    nb.connect(tmp_path / "copy").table("a.b").analyze(["s"])
+    table.analyze(["s"])
+    assert old.health().distinct == {"k": 2000, "s": 37, "inside.x": 11}
+
+
 def test_calls_for_several_columns_at_a_time(
     table: nb.Table, lake: nb.Catalog, between: Any
 ) -> None:
@@ -347,6 +358,7 @@ def test_calls_for_several_columns_at_a_time(
     between(lambda: lake.table("a.b").analyze(["inside.x"]))
     table.analyze(["k"])
     assert lake.table("a.b").health().distinct == {"k": 2000, "s": 37, "inside.x": 11}
+    table.remove_orphans(older_than=_NOW)  # what was replaced
     assert len(_stats(table)) == 1
 
 

@@ -163,7 +163,6 @@ def _committed(
     # An attempt in doubt may take effect later: its file stays.
     written: set[str] = set()
     doubtful: set[str] = set()
-    replaced: set[str] = set()
 
     def attempt(newest: ice.Metadata) -> ice.Metadata:
         if newest.snapshot(snapshot.id) is None:
@@ -176,7 +175,6 @@ def _committed(
         written.add(path)
         kept = _of_other_columns(newest, snapshot, blobs)
         described = ice.write_statistics(newest, snapshot, path, [*kept, *blobs])
-        replaced.update(path for path, of in newest.statistics_files() if of == snapshot.id)
         try:
             return ice.set_statistics(newest, described)
         except BaseException as error:
@@ -193,7 +191,8 @@ def _committed(
         with contextlib.suppress(Exception):
             _forget(written - doubtful - _statistics_paths(reload()))
         raise
-    _forget((replaced | written) - doubtful - _statistics_paths(done))
+    # What it replaced stays for handles of before, and for copies of the catalog.
+    _forget(written - doubtful - _statistics_paths(done))
     return done
 
 
