@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -145,6 +146,27 @@ def test_a_commit_took_effect_and_its_answer_was_lost(
     assert keys(lake) == [1, 2]
 
 
+def test_a_commit_took_effect_and_was_forgotten_before_its_answer_was_lost(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its snapshot is gone, and its files are in use."""
+    table = lake.create_table("a.b", rows(1))
+    other = lake.table("a.b")
+    commit = type(lake.iceberg).commit_table
+
+    def lost(*arguments: Any) -> Any:
+        commit(*arguments)
+        monkeypatch.undo()
+        other.append(rows(3))
+        other.expire(keep=1)
+        raise TimeoutError("read timed out")
+
+    monkeypatch.setattr(type(lake.iceberg), "commit_table", lost)
+    with pytest.raises(TimeoutError):
+        table.append(rows(2))
+    assert keys(lake) == [1, 2, 3]
+
+
 def _renamed(table: nb.Table) -> None:
     with table.alter() as alter:
         alter.rename_column("k", "l")
@@ -183,7 +205,7 @@ class Late:
         self.while_asleep: Callable[[], Any] = lambda: None
         self.lands_at_once = False
         monkeypatch.setattr(lake.iceberg, "commit_table", self._send)
-        clock = SimpleNamespace(sleep=lambda _: self.while_asleep())
+        clock = SimpleNamespace(sleep=lambda _: self.while_asleep(), monotonic=time.monotonic)
         monkeypatch.setattr(commit, "time", clock)
 
     def _send(self, *request: Any) -> Any:

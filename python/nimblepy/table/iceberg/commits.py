@@ -156,6 +156,7 @@ class SnapshotCommit:
         self._written: list[Manifest] = []
         self._files: dict[str, list[DataFile]] = {}  # of the manifests of new files
         self._blob = ""
+        self._unsure = False  # the last attempt was not told that it had lost
         self.doubtful = False
 
     def attempt(self, metadata: Metadata) -> Metadata:
@@ -232,6 +233,7 @@ class SnapshotCommit:
             done = swap(metadata, requirements, updates)
         except BaseException as error:
             self.doubtful = self.doubtful or may_land_later(metadata, error)
+            self._unsure = not (isinstance(error, SwapLost) and error.certain)
             raise
         kept_lists.put(path, numbered)
         for item in numbered:
@@ -265,14 +267,20 @@ class SnapshotCommit:
     def has_landed(self, base: Metadata, newest: Metadata) -> bool:
         """Whether an attempt for ``base`` took effect although it was reported as failed.
 
-        If not, and another commit moved the branch, none will: each requires the base's snapshot.
-        Then they are no longer ``doubtful``.
+        If not, and other commits followed the base's snapshot, none will: each requires that it is
+        the newest. Then they are no longer ``doubtful``. If what followed it is not known, since
+        snapshots expired, this one may be among those that did, and files of it in use.
         """
         if newest.snapshot(self.snapshot) is not None:
             return True
         before, now = base.head(self.branch), newest.head(self.branch)
-        if (before and before.id) != (now and now.id):
+        if (before and before.id) == (now and now.id):
+            return False
+        since = list(newest.ancestors(now))
+        if any(snapshot.id == before.id for snapshot in since) if before else _is_whole(since):
             self.doubtful = False
+        elif self._unsure:
+            self.doubtful = True
         return False
 
     def abandon(self, metadata: Metadata) -> None:
@@ -560,6 +568,11 @@ def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
         f"{verb}-equality-deletes": 0,
         f"{verb}-files-size": sum(file.bytes for file in files),
     }
+
+
+def _is_whole(history: Sequence[Snapshot]) -> bool:
+    """Whether a history goes back to the first snapshot of all."""
+    return bool(history) and history[-1].parent is None
 
 
 class FilesGone(Exception):
