@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import shutil
+import sqlite3
 import subprocess
 import sys
 import uuid
@@ -353,6 +354,75 @@ def test_a_copy_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
         assert (rows.original() is None) == (name == "lake"), name
     shutil.rmtree(tmp_path / "lake")
     assert CatalogRows(f"sqlite:///{tmp_path}/copy/catalog.db", "nimble").original() is None
+
+
+def test_a_copy_whose_original_is_busy_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
+    table = lake.create_table("a.b", ROWS)
+    first = table.snapshot
+    table.overwrite(ROWS.slice(0, 1))
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    copy = nb.connect(f"sqlite:///{tmp_path}/copy/catalog.db?timeout=0.1").table("a.b")
+    original = tmp_path / "lake" / "catalog.db"
+    with contextlib.closing(sqlite3.connect(original, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(OSError, match="locked; so it is not known whether"):
+            copy.expire(keep=1)
+        other.execute("ROLLBACK")
+    with pytest.raises(nb.InvalidArgumentError, match="is a copy of"):
+        copy.expire(keep=1)
+    assert table.at(snapshot=first).num_rows == ROWS.num_rows
+    for octets in (b"no database", b""):
+        original.write_bytes(octets)
+        assert copy.expire(keep=1, dry_run=True).snapshots == (first,)
+        rows = CatalogRows(f"sqlite:///{tmp_path}/copy/catalog.db", "nimble")
+        assert rows.original() is None
+
+
+def test_a_table_that_was_not_made_stays_if_somebody_has_changed_it(
+    lake: nb.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first rows could not be written, and others came just before it was to go."""
+    remove = CatalogRows.remove
+
+    def late(self: CatalogRows, *arguments: Any) -> bool:
+        nb.connect(tmp_path / "lake").table("a.b").append(ROWS)
+        return remove(self, *arguments)
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        raise OSError("the source broke")
+
+    monkeypatch.setattr(CatalogRows, "remove", late)
+    with pytest.raises(OSError, match="the source broke"):
+        lake.create_table("a.b", pa.RecordBatchReader.from_batches(ROWS.schema, broken()))
+    assert lake.table("a.b").num_rows == ROWS.num_rows
+
+
+def test_metadata_is_read_with_the_credentials_that_are_given(lake: nb.Catalog) -> None:
+    path = lake.create_table("a.b", ROWS).metadata_location
+    for token in ("old", "new"):
+        found = ice.metadata_at(path, {"s3.session-token": token})
+        assert found.ice.io.properties["s3.session-token"] == token
+
+
+def test_snapshots_by_numbers_of_numpy(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS)
+    table.append(ROWS)
+    first = table.snapshots()["snapshot_id"].to_numpy()[0]
+    assert table.at(snapshot=first).num_rows == ROWS.num_rows
+    assert table.tag("first", first).tags == {"first": first}
+    assert table.rollback(first).num_rows == ROWS.num_rows
+
+
+def test_a_rollback_by_who_has_seen_no_snapshot(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS.schema)
+    other = lake.table("a.b")
+    first = other.append(ROWS).snapshot
+    assert first is not None
+    other.append(ROWS)
+    with pytest.raises(nb.ConflictError, match="this handle shows none") as caught:
+        table.rollback(first)
+    assert (caught.value.base, caught.value.winner) == (None, other.snapshot)
 
 
 def test_what_is_no_metadata_gets_no_name(lake: nb.Catalog, tmp_path: Path) -> None:

@@ -246,9 +246,8 @@ class Catalog:
 
     def _unmake(self, parts: tuple[str, ...], made: ice.Metadata) -> None:
         """Drops a table whose first rows could not be written, if nobody has changed it since."""
-        if self.load(parts).metadata_file == made.metadata_file:
-            ice.drop_table(self.iceberg, parts)
-            remove_file(made.metadata_file)
+        ice.drop_table(self.iceberg, parts, unchanged=made)
+        remove_file(made.metadata_file)
 
     def table(self, name: str) -> Table:
         """A table as it is now.

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -923,7 +924,7 @@ class Table(VersionedRows[FileSet]):
         return self._known(metadata, reference.snapshot)
 
     def _known(self, metadata: ice.Metadata, number: Any) -> Snapshot:
-        found = metadata.snapshot(number) if isinstance(number, int) else None
+        found = metadata.snapshot(int(number)) if isinstance(number, Integral) else None
         if isinstance(number, str) and number in (names := self.tags | self.branches):
             raise InvalidArgumentError(
                 f"{self.name}: expected the id of a snapshot, got the name {number!r}, which "
@@ -979,8 +980,7 @@ class Table(VersionedRows[FileSet]):
                 raise InvalidArgumentError(
                     f"{self.name} has a {known.kind} {name!r} already, at {known.snapshot}"
                 )
-            self._known(metadata, wanted)
-            return ice.set_reference(metadata, name, wanted, kind, None)
+            return ice.set_reference(metadata, name, self._known(metadata, wanted).id, kind, None)
 
         def is_made(metadata: ice.Metadata) -> bool:
             known = metadata.references.get(name)
@@ -1016,16 +1016,16 @@ class Table(VersionedRows[FileSet]):
                 made; look at it with :meth:`refresh`, and roll back again.
         """
         metadata = self._newest()
-        self._known(metadata, snapshot)
+        snapshot = self._known(metadata, snapshot).id
         seen = self.snapshot
-        assert seen is not None
 
         def change(newest: ice.Metadata) -> ice.Metadata:
             winner = newest.head()
             if winner is None or winner.id != seen:
                 newer = "none" if winner is None else winner.id
                 raise ConflictError(
-                    f"{self.name}: the newest snapshot is {newer}, and this handle shows {seen}; "
+                    f"{self.name}: the newest snapshot is {newer}, and this handle shows "
+                    f"{'none' if seen is None else seen}; "
                     "refresh() shows the newest",
                     kind="reference",
                     base=seen,

@@ -40,6 +40,8 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
 # The catalog whose property the mark of a database is: none has this name.
 _MARK = "nimblepy.mark"
 _MEMORY = ("", ":memory:")
+# What SQLite says of a file that is none of its databases, and of one without the tables.
+_NO_CATALOG = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 # Seconds that a statement waits for other processes.
 _TIMEOUT = 60.0
 
@@ -175,6 +177,9 @@ class CatalogRows:
         """The file of the database that this is a copy of, if it is where it was.
 
         Its tables have the same files as those of this one. A database that was moved is none.
+
+        Raises:
+            OSError: there is a file where it was, which cannot be read.
         """
         own = self.file
         if own is None:
@@ -188,7 +193,12 @@ class CatalogRows:
             try:
                 with contextlib.closing(sqlite3.connect(first, timeout=self._timeout)) as database:
                     found = database.execute(_NOTE, (_MARK, "", "mark")).fetchone()
-            except sqlite3.Error:
+            except sqlite3.Error as error:
+                if error.sqlite_errorcode not in _NO_CATALOG:
+                    raise OSError(
+                        f"{first}: {error}; so it is not known whether {own} is a copy of it, "
+                        "whose tables have the same files"
+                    ) from error
                 found = None
         if found == (self._number,) and not os.path.samefile(first, own):
             return first
@@ -251,10 +261,13 @@ class CatalogRows:
                     raise
         return done > 0
 
-    def remove(self, namespace: str, name: str) -> bool:
-        """Forgets a table; whether there was one."""
-        statement = f"DELETE FROM iceberg_tables WHERE {_TABLE} AND {self._is_table}"
-        return self._changed(statement, self.catalog, namespace, name) > 0
+    def remove(self, namespace: str, name: str, location: str | None = None) -> bool:
+        """Forgets a table, if its metadata is still at ``location``; whether there was one."""
+        statement = (
+            f"DELETE FROM iceberg_tables WHERE {_TABLE} AND {self._is_table} "
+            "AND metadata_location = coalesce(?, metadata_location)"
+        )
+        return self._changed(statement, self.catalog, namespace, name, location) > 0
 
     def rename(self, old: tuple[str, str], new: tuple[str, str]) -> bool:
         """Gives a table another (namespace, name); whether there was one.

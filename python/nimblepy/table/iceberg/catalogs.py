@@ -171,9 +171,10 @@ class SqliteCatalog(MetastoreCatalog):
                 raise TableAlreadyExistsError(f"{namespace}.{name} already exists") from None
         return self.load_table(identifier)
 
-    def drop_table(self, identifier: Any) -> None:
+    def drop_table(self, identifier: Any, unchanged: str | None = None) -> None:
+        """Forgets a table; only if its metadata is still at ``unchanged``, where that is given."""
         namespace, name = _split(identifier)
-        if not self._rows.remove(namespace, name):
+        if not self._rows.remove(namespace, name, unchanged):
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
 
     def rename_table(self, from_identifier: Any, to_identifier: Any) -> IceTable:
@@ -540,16 +541,33 @@ def metadata_at(path: str, properties: Mapping[str, str]) -> Metadata:
 
     Cost: one read, unless this process has read it just before.
     """
-    known = _opened.get(path)
+    key = f"{path} {sorted(properties.items())}"  # with its credentials, which may change
+    known = _opened.get(key)
     if known is None:
         known = StaticTable.from_metadata(path, dict(properties))
-        _opened.put(path, known)
+        _opened.put(key, known)
     return Metadata(known)
 
 
-def drop_table(catalog: Catalog, name: tuple[str, ...]) -> None:
+def drop_table(catalog: Catalog, name: tuple[str, ...], unchanged: Metadata | None = None) -> None:
+    """Forgets a table.
+
+    Args:
+        unchanged: only if this is still its metadata. Other catalogs than those in SQLite are asked
+            just before, and another commit may come between.
+
+    Raises:
+        NoSuchTable: there is none, or it has changed.
+    """
     try:
-        catalog.drop_table(name)
+        if unchanged is None:
+            catalog.drop_table(name)
+        elif isinstance(catalog, SqliteCatalog):
+            catalog.drop_table(name, unchanged.metadata_file)
+        elif load_table(catalog, name).metadata_file == unchanged.metadata_file:
+            catalog.drop_table(name)
+        else:
+            raise NoSuchTable
     except (NoSuchTableError, NoSuchNamespaceError):
         raise NoSuchTable from None
 
