@@ -382,8 +382,8 @@ class Transaction(VersionedRows[_ReadRows]):
                 self._newest_rows, self._own, self._base, self._metadata, self._reads, self._filters
             )
             if self._primary:
-                gone = None if self._deletes else self._gone_of_base()
-                change.meet(self._touched, self._primary, gone)
+                gone = self._gone_of_base()
+                change.meet(self._touched, self._primary, gone, only_updates=not self._deletes)
         except BaseException:
             discard(self._own)
             raise
@@ -459,6 +459,7 @@ class _TransactionChange(Replacement):
         self._keys: Sequence[pa.Table] = ()
         self._primary: list[str] = []
         self._gone: dict[int, RowNumbers] | None = None
+        self._only_updates = False
         self._touched: KeyPositions | None = None
         self._is_own: np.ndarray[Any, np.dtype[np.bool_]] = np.empty(0, dtype=np.bool_)
         self._updated = 0
@@ -472,16 +473,21 @@ class _TransactionChange(Replacement):
         self,
         keys: Sequence[pa.Table],
         primary: Sequence[str],
-        gone: dict[int, RowNumbers] | None,
+        gone: dict[int, RowNumbers],
+        *,
+        only_updates: bool,
     ) -> None:
         """Rows with these keys go, if there are any; new ones of the same key are updates.
 
         Args:
-            gone: the rows of the base that go, if each of them is an update.
+            gone: the rows of the base that go. Those are not all of a key where another engine has
+                given it to several rows and a filter found some.
+            only_updates: each of them is an update.
         """
         self._keys = keys
         self._primary = list(primary)
         self._gone = gone
+        self._only_updates = only_updates
 
     def _look_up(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         """The rows that have one of the keys."""
@@ -542,7 +548,10 @@ class _TransactionChange(Replacement):
 
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         if rows is self._base and self._gone is not None:
-            self._updated = sum(map(len, self._gone.values()))
+            if self._only_updates:
+                self._updated = sum(map(len, self._gone.values()))
+            else:
+                self._look_up(rows)  # of which are updates
             return dict(self._gone)
         if self._primary:
             return self._look_up(rows)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import KeyOrderError
+from nimblepy.errors import DuplicateKeyError, KeyOrderError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.rows.request import Where
@@ -209,6 +209,13 @@ def write(group: Group, rows: MemberRows, target: Target, progress: Progress) ->
 
     Cost: reads its files once; sorted files are merged, others are sorted, on disk if need be.
     """
+    try:
+        _write(group, rows, target, progress)
+    except DuplicateKeyError:  # of another engine, which does not ask whether a key is there
+        _write(group, rows, replace(target, unique=False), progress)
+
+
+def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -> None:
     keys = rows.cluster_by
     sorted_files = (
         bool(keys)
@@ -364,8 +371,13 @@ class Compaction(RowChange):
                 found[before.file.path] = new
         return self._carry(group, found, rows) if found else []
 
-    def _carry(self, group: Group, deleted: dict[str, RowNumbers], rows: FileSet) -> list[DataFile]:
-        """Deletes the same rows of the new files."""
+    def _carry(
+        self, group: Group, deleted: dict[str, RowNumbers], rows: FileSet
+    ) -> list[DataFile] | None:
+        """Deletes the same rows of the new files; ``None``: more rows than these have their keys.
+
+        Other engines do not ask whether a primary key is there.
+        """
         files = {member.file.path: member.file for member in group.members}
         primary = rows.reading.primary_key
         keys = pa.concat_tables(
@@ -373,11 +385,15 @@ class Compaction(RowChange):
             for path, gone in deleted.items()
         )
         partitions: dict[tuple[object, ...], dict[str, RowNumbers]] = {}
+        left = keys.num_rows
         for file in group.added:
             child = rows.reading.child(file)
             found = np.unique(child.find(child.keys_request(keys, primary)).expand().begin)
+            left -= len(found)
             if len(found):
                 partitions.setdefault(file.partition, {})[file.path] = found
+        if left:
+            return None
         return [
             write_deletes(positions_of, self._target, partition)
             for partition, positions_of in partitions.items()

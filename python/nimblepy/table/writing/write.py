@@ -456,11 +456,16 @@ def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS)
 
     place = locate(readable_path(path))
     if place.is_local:
-        with open(place.path, "wb") as sink:
-            parquet.write_table(table, sink, compression="zstd", row_group_size=group_rows)
-            sink.flush()
-            os.fsync(sink.fileno())
-            return sink.tell()
+        try:
+            with open(place.path, "wb") as sink:
+                parquet.write_table(table, sink, compression="zstd", row_group_size=group_rows)
+                sink.flush()
+                os.fsync(sink.fileno())
+                return sink.tell()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(place.path)
+            raise
     buffer = pa.BufferOutputStream()
     parquet.write_table(table, buffer, compression="zstd", row_group_size=group_rows)
     octets = buffer.getvalue()
