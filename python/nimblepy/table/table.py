@@ -489,8 +489,10 @@ class Table(VersionedRows[FileSet]):
         rows = self._current_files(metadata)
         target = replace(target_of(metadata), data_format=data_format, rows_before=0)
         files = write_rows(rows.scan().to_reader(), target, progress=progress)
-        done = self._commit(Conversion(files, self._current_files, metadata), begin)
-        self._set_property(property)
+        change = Conversion(files, self._current_files, metadata, property)
+        done = self._commit(change, begin)
+        if not property.items() <= self._metadata.properties.items():  # there were no rows
+            self._set_property(property)
         return done
 
     def _set_property(self, properties: dict[str, str]) -> None:

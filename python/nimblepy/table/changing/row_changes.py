@@ -379,10 +379,17 @@ class DeleteKeys(Replacement):
 
 
 class Conversion(RowChange):
-    """All files are replaced by others with the same rows."""
+    """All files are replaced by others with the same rows, and properties say of what kind."""
 
-    def __init__(self, added: Sequence[DataFile], files_of: FilesOf, base: ice.Metadata) -> None:
+    def __init__(
+        self,
+        added: Sequence[DataFile],
+        files_of: FilesOf,
+        base: ice.Metadata,
+        properties: Mapping[str, str],
+    ) -> None:
         super().__init__("replace", added, files_of)
+        self.commit.properties = dict(properties)
         self._base = base
         self.commit.forget = True
 

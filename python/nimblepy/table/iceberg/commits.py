@@ -39,6 +39,7 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     SetStatisticsUpdate,
 )
@@ -133,6 +134,7 @@ class SnapshotCommit:
         forget: manifests all of whose files are removed are left out, instead of being kept for
             this snapshot as a list of what was removed.
         summary: what is said of it besides Iceberg's own figures.
+        properties: of the table, which are set with it.
         rebuilt: cubes of files that stay, which no blob has any more.
         doubtful: a server may still do one of the attempts: no file that they name is removed.
     """
@@ -142,6 +144,7 @@ class SnapshotCommit:
     added: list[DataFile] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)
     summary: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
 
     forget: bool = False
     rebuilt: Blocks = field(default_factory=lambda: Blocks.of_files(()))
@@ -225,10 +228,12 @@ class SnapshotCommit:
                 ref=self.branch, snapshot_id=None if kind is None else kind.snapshot
             ),
         )
-        updates = (
+        updates: tuple[Any, ...] = (
             AddSnapshotUpdate(snapshot=snapshot),
             _reference_at(metadata, self.branch, self.snapshot, SnapshotRefType.BRANCH),
         )
+        if self.properties:
+            updates += (SetPropertiesUpdate(updates=self.properties),)
         try:
             done = swap(metadata, requirements, updates)
         except BaseException as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -102,6 +103,7 @@ NAME_MAPPING = "schema.name-mapping.default"
 # The property that says in which order the columns of a primary key stand: the place of each among
 # their field ids in ascending order. Names change, and catalogs number fields anew.
 PRIMARY_KEY_ORDER = "nimblepy.primary-key-order"
+_PLACE = re.compile("[0-9]{1,9}")
 
 
 # Retries of a commit that lost to another, and the waits between them in seconds.
@@ -129,7 +131,7 @@ def to_places(ids: Sequence[int]) -> str:
 
 def from_places(ids: Sequence[int], places: str) -> list[int] | None:
     """Ascending ``ids`` in the order of :func:`to_places`; ``None``: it does not say of them."""
-    known = [int(place) for place in places.split(",") if place.isascii() and place.isdigit()]
+    known = [int(place) for place in places.split(",") if _PLACE.fullmatch(place)]
     return [ids[i] for i in known] if sorted(known) == list(range(len(ids))) else None
 
 

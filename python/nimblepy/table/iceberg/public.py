@@ -42,6 +42,7 @@ from nimblepy.table.iceberg.metadata import (
     MAIN,
     MOST_ATTEMPTS,
     NAME_MAPPING,
+    PRIMARY_KEY_ORDER,
     Metadata,
     check_name_mapping,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "MAIN",
     "MOST_ATTEMPTS",
     "NAME_MAPPING",
+    "PRIMARY_KEY_ORDER",
     "SKETCH",
     "Evolution",
     "FilesGone",
