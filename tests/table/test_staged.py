@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -198,3 +199,33 @@ def test_files_that_were_rolled_back_come_again(lake: nb.Catalog) -> None:
     assert table.num_rows == 7
     with pytest.raises(nb.InvalidArgumentError, match="given twice"):
         table.commit_files([*files, *files])
+
+
+Change = Callable[[nb.Table, tuple[str, int]], nb.Commit]
+VERBS: dict[str, Change] = {
+    "append": lambda t, batch: t.append(pa.table({"k": [9]}), batch=batch),
+    "upsert": lambda t, batch: t.upsert(pa.table({"k": [1]}), batch=batch),
+    "overwrite": lambda t, batch: t.overwrite(pa.table({"k": [5]}), batch=batch),
+    "delete": lambda t, batch: t.delete("k = 1", batch=batch),
+    "delete keys": lambda t, batch: t.delete(keys=[7], batch=batch),
+    "merge": lambda t, batch: (
+        t.merge(pa.table({"k": [8]}), batch=batch).when_not_matched().execute()
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_takes_a_batch_once(lake: nb.Catalog, verb: str) -> None:
+    table = lake.create_table("a.b", pa.table({"k": [1, 2]}), primary_key="k")
+    change = VERBS[verb]
+    first = change(table, ("feed", 3)).snapshot
+    assert table.has_batch(("feed", 3))
+    rows = table.to_table()
+    for number in (3, 2):
+        again = change(lake.table("a.b"), ("feed", number))
+        assert (again.snapshot, again.rows_inserted, again.rows_deleted) == (first, 0, 0)
+    assert table.refresh().to_table() == rows
+    assert not lake.table("a.b").has_batch(("feed", 4))
+    with pytest.raises(nb.InvalidArgumentError, match=r"batch: expected \(name, number\)"):
+        change(table, ("feed", "4"))  # type: ignore[arg-type]
+    assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()

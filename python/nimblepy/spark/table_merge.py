@@ -99,13 +99,9 @@ def _execute(
     df: DataFrame, table: Table, merge: Merge, files: int | None, batch: Batch | None
 ) -> Commit:
     from nimblepy.table.changing.shared_merge import SharedMerge, rehearse, whole_of
-    from nimblepy.table.writing.batches import checked_batch
-    from nimblepy.table.writing.commit import Commit
     from nimblepy.table.writing.settings import target_of
     from nimblepy.table.writing.write import discard
 
-    if batch is not None and table.has_batch(batch):
-        return Commit(snapshot=table.refresh().snapshot)
     parts: list[Part] = []
 
     def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
@@ -117,11 +113,10 @@ def _execute(
         else:
             workers = _Tasks(df.sparkSession, table.name, plan)
             change = SharedMerge(plan, parts, workers, files_of)
-        change.batch = None if batch is None else checked_batch(batch)
         return change
 
     try:
-        return table.commit_change(made)
+        return table.commit_change(made, batch)
     finally:
         discard(parts)
 

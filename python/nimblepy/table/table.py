@@ -280,7 +280,12 @@ class Table(VersionedRows[FileSet]):
     # ------------------------------------------------------------------ changes
 
     def append(
-        self, data: Tabular, *, presorted: bool = False, progress: ProgressArg = None
+        self,
+        data: Tabular,
+        *,
+        presorted: bool = False,
+        progress: ProgressArg = None,
+        batch: Batch | None = None,
     ) -> Commit:
         """Adds rows.
 
@@ -288,6 +293,9 @@ class Table(VersionedRows[FileSet]):
             data: tabular data with the table's columns in any order; a missing column is null.
             presorted: rows arrive in the order of the cluster key, which is verified.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
+            batch: (name, number) of what is added once: where this or a later batch of that name
+                is in the table nothing is done, so that whoever does not know whether a commit
+                was made can try again. Numbers ascend.
 
         Raises:
             InvalidArgumentError: an unknown column, a type that does not fit, a null where there
@@ -299,15 +307,16 @@ class Table(VersionedRows[FileSet]):
         Cost: one file for each partition, and three of metadata. With a primary key, the keys are
             held in memory and looked up.
         """
-        begin = time.perf_counter()
-        metadata = self._newest()
-        files = write_rows(data, target_of(metadata), presorted=presorted, progress=progress)
-        try:
-            change = Append(files, self._current_files, self._new_keys(metadata, files))
-        except BaseException:
-            discard(files)
-            raise
-        return self._commit(change, begin)
+
+        def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
+            files = write_rows(data, target_of(metadata), presorted=presorted, progress=progress)
+            try:
+                return Append(files, files_of, self._new_keys(metadata, files))
+            except BaseException:
+                discard(files)
+                raise
+
+        return self.commit_change(made, batch)
 
     def _new_keys(self, metadata: ice.Metadata, files: Sequence[DataFile]) -> NewKeys | None:
         primary = metadata.primary_key()
@@ -318,7 +327,12 @@ class Table(VersionedRows[FileSet]):
         return NewKeys(primary, pa.concat_tables(tables)) if tables else None
 
     def delete(
-        self, filter: Filter = None, *, keys: ManyKeys | None = None, params: Parameters = None
+        self,
+        filter: Filter = None,
+        *,
+        keys: ManyKeys | None = None,
+        params: Parameters = None,
+        batch: Batch | None = None,
     ) -> Commit:
         """Removes rows: those that pass a filter, or those with some primary keys.
 
@@ -328,6 +342,7 @@ class Table(VersionedRows[FileSet]):
         Args:
             filter, params: a pyarrow expression or SQL text, as for :meth:`scan`.
             keys: as for :meth:`lookup`, of a table with a primary key.
+            batch: see :meth:`append`.
 
         Raises:
             InvalidArgumentError: neither or both are given, or what is given does not fit.
@@ -335,22 +350,20 @@ class Table(VersionedRows[FileSet]):
 
         Cost: files that may have such rows are read as a scan or lookup reads them.
         """
-        begin = time.perf_counter()
         filter = with_params(filter, params)
         if (filter is None) == (keys is None):
             raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
-        metadata = self._newest()
-        change: RowChange
-        if keys is not None:
+
+        def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
+            if keys is None:
+                parse_filter(filter, metadata.schema())
+                return DeleteWhere("delete", (), files_of, filter)
             primary = metadata.primary_key()
             if not primary:
                 raise InvalidArgumentError(f"delete: {self.name} has no primary key; give a filter")
-            rows = self._current_files(metadata)
-            change = DeleteKeys(self._current_files, given_keys(rows, keys, primary))
-        else:
-            parse_filter(filter, metadata.schema())
-            change = DeleteWhere("delete", (), self._current_files, filter)
-        return self._commit(change, begin)
+            return DeleteKeys(files_of, given_keys(files_of(metadata), keys, primary))
+
+        return self.commit_change(made, batch)
 
     def upsert(
         self,
@@ -359,6 +372,7 @@ class Table(VersionedRows[FileSet]):
         update: Sequence[str] | None = None,
         when_matched: WhenMatched = "update",
         duplicates: Duplicates = "error",
+        batch: Batch | None = None,
     ) -> Commit:
         """Inserts rows whose primary keys are new, and replaces the rows that have the others.
 
@@ -373,6 +387,7 @@ class Table(VersionedRows[FileSet]):
                 ignored, or an error.
             duplicates: what is done with a key that the data have twice: ``"error"``, or
                 ``"last"``, which takes the last row of it.
+            batch: see :meth:`append`.
 
         Raises:
             InvalidArgumentError: the table has no primary key; a key has a null; as
@@ -394,7 +409,8 @@ class Table(VersionedRows[FileSet]):
                 update=update,
                 when_matched=when_matched,
                 duplicates=duplicates,
-            )
+            ),
+            batch,
         )
 
     def merge(
@@ -403,6 +419,7 @@ class Table(VersionedRows[FileSet]):
         on: On = None,
         *,
         duplicates: Duplicates = "error",
+        batch: Batch | None = None,
     ) -> Merge:
         """Brings rows together with those of the table that have their keys, clause by clause.
 
@@ -414,6 +431,7 @@ class Table(VersionedRows[FileSet]):
                 default is the primary key. Rows with a null in one match nothing. Where no index
                 is on them, all their values are read.
             duplicates: see :meth:`upsert`.
+            batch: see :meth:`append`.
 
         Returns:
             What clauses are added to, until ``execute()`` does it all in one commit.
@@ -433,7 +451,7 @@ class Table(VersionedRows[FileSet]):
                 plan = merge.plan(metadata)
                 return plan.change(plan.keyed(data, duplicates), files_of)
 
-            return self.commit_change(made)
+            return self.commit_change(made, batch)
 
         return Merge(execute, on)
 
@@ -444,33 +462,36 @@ class Table(VersionedRows[FileSet]):
         filter: Filter = None,
         params: Parameters = None,
         progress: ProgressArg = None,
+        batch: Batch | None = None,
     ) -> Commit:
         """Replaces rows in one step: those that pass a filter, or all.
 
         Args:
             data: see :meth:`append`; the new rows need not pass the filter.
             filter, params: as for :meth:`scan`; without a filter all rows are replaced.
+            batch: see :meth:`append`.
 
         Raises:
             As :meth:`append`.
         """
-        begin = time.perf_counter()
         filter = with_params(filter, params)
-        metadata = self._newest()
-        if filter is not None:
-            parse_filter(filter, metadata.schema())
-        target = target_of(metadata)
-        if filter is None:  # none of the rows before stays
-            target = replace(target, rows_before=0)
-        files = write_rows(data, target, progress=progress)
-        try:
-            keys = self._new_keys(metadata, files)
-            change = DeleteWhere("overwrite", files, self._current_files, filter)
-            change.keys = keys
-        except BaseException:
-            discard(files)
-            raise
-        return self._commit(change, begin)
+
+        def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
+            target = target_of(metadata)
+            if filter is None:  # none of the rows before stays
+                target = replace(target, rows_before=0)
+            else:
+                parse_filter(filter, metadata.schema())
+            files = write_rows(data, target, progress=progress)
+            try:
+                change = DeleteWhere("overwrite", files, files_of, filter)
+                change.keys = self._new_keys(metadata, files)
+            except BaseException:
+                discard(files)
+                raise
+            return change
+
+        return self.commit_change(made, batch)
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
         """Writes all rows anew in another format, which new files have from then on.
@@ -748,14 +769,24 @@ class Table(VersionedRows[FileSet]):
         """
         return Transaction(self._newest(), self._current_files, self._commit)
 
-    def commit_change(self, make: Callable[[ice.Metadata, FilesOf], RowChange]) -> Commit:
+    def commit_change(
+        self, make: Callable[[ice.Metadata, FilesOf], RowChange], batch: Batch | None = None
+    ) -> Commit:
         """Makes a change for the newest metadata, and commits it.
 
         Args:
             make: gets the metadata, and what gives the rows of the newest snapshot of any.
+            batch: what it adds; where that is there already, nothing is made.
         """
         begin = time.perf_counter()
-        return self._commit(make(self._newest(), self._current_files), begin)
+        named = None if batch is None else checked_batch(batch)
+        metadata = self._newest()
+        if named is not None and batch_is_done(metadata, named):
+            self._move(metadata)
+            return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
+        change = make(metadata, self._current_files)
+        change.batch = named
+        return self._commit(change, begin)
 
     def _commit(self, change: RowChange, begin: float) -> Commit:
         """Commits a change, planned for what is the newest now: its files may have taken long."""
