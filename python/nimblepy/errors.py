@@ -42,9 +42,12 @@ class StaleFileError(NimbleError, OSError):
 class ConflictError(NimbleError):
     """Another commit changed what this one was to replace. Nothing was committed.
 
+    But for the kind ``"unknown"``, of which that cannot be said.
+
     Attributes:
         kind: what collided: ``"files"``, ``"schema"``, ``"reference"``, ``"table"``, ``"keys"``,
-            or ``"attempts"`` where every attempt lost to another commit.
+            ``"attempts"`` where every attempt lost to another commit, or ``"unknown"`` where a
+            catalog server did not say whether the commit was made, and it cannot be seen any more.
         base: the snapshot or version that this commit was made for, ``None``: there was none.
         winner: the one that was there in its place.
         files: paths of the files in question.

@@ -269,12 +269,15 @@ class SnapshotCommit:
             _encoded.put(manifest.path, known)
         return known
 
-    def has_landed(self, base: Metadata, newest: Metadata) -> bool:
+    def has_landed(self, base: Metadata, newest: Metadata) -> bool | None:
         """Whether an attempt for ``base`` took effect although it was reported as failed.
 
         If not, and other commits followed the base's snapshot, none will: each requires that it is
-        the newest. Then they are no longer ``doubtful``. If what followed it is not known, since
-        snapshots expired, this one may be among those that did, and files of it in use.
+        the newest. Then they are no longer ``doubtful``.
+
+        Returns:
+            ``None``: it is not known. What followed the base's snapshot has expired, maybe this one
+            with it, and its files may be in use.
         """
         if newest.snapshot(self.snapshot) is not None:
             return True
@@ -286,6 +289,7 @@ class SnapshotCommit:
             self.doubtful = False
         elif self._unsure:
             self.doubtful = True
+            return None
         return False
 
     def abandon(self, metadata: Metadata) -> None:

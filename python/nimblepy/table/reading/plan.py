@@ -47,8 +47,8 @@ class Members(Sequence[Member]):
     @overload
     def __getitem__(self, at: slice) -> Members: ...
     def __getitem__(self, at: int | slice) -> Member | Members:
-        if type(at) is int and at in self._known:
-            return self._known[at]
+        if type(at) is int and (kept := self._known.get(at)) is not None:
+            return kept
         if isinstance(at, slice):
             return self.take(np.arange(len(self))[at])
         if not -len(self) <= at < len(self):

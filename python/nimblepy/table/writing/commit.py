@@ -89,8 +89,11 @@ def run(
             attempts.again(metadata)
             # Read once: what landed before it is seen here, and never taken for another's commit.
             newest = reloaded(metadata, reload)
-            if change.commit.has_landed(metadata, newest):
+            landed = change.commit.has_landed(metadata, newest)
+            if landed:
                 return newest, attempts.lost
+            if landed is None:
+                raise _unknown(metadata, newest, change)
             _log.info(
                 "%s: another commit was first, %d times now", ".".join(metadata.name), attempts.lost
             )
@@ -217,6 +220,17 @@ def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.
         return reload()
     except InvalidArgumentError:
         raise _dropped(metadata) from None
+
+
+def _unknown(metadata: ice.Metadata, newest: ice.Metadata, change: Change) -> ConflictError:
+    base, winner = (some.head(change.commit.branch) for some in (metadata, newest))
+    return ConflictError(
+        f"{'.'.join(metadata.name)}: whether a commit took effect cannot be known, since the "
+        "snapshots expired that followed the one it was made for; look whether its rows are there",
+        kind="unknown",
+        base=None if base is None else base.id,
+        winner=None if winner is None else winner.id,
+    )
 
 
 def _dropped(metadata: ice.Metadata) -> ConflictError:
