@@ -89,10 +89,10 @@ def run(
             attempts.again(metadata)
             # Read once: what landed before it is seen here, and never taken for another's commit.
             newest = reloaded(metadata, reload)
-            landed = change.commit.has_landed(metadata, newest)
-            if landed:
+            made = change.commit.has_landed(metadata, newest)
+            if made:
                 return newest, attempts.lost
-            if landed is None:
+            if made is None:
                 raise _unknown(metadata, newest, change)
             _log.info(
                 "%s: another commit was first, %d times now", ".".join(metadata.name), attempts.lost
