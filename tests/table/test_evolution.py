@@ -440,8 +440,8 @@ def test_the_order_of_a_primary_key_stays(lake: nb.Catalog, cluster_by: Any) -> 
     assert lake.table("a.b").primary_key == ["f", "b", "renamed", "a", "d", "c"]
     table.upsert(pa.table({("renamed" if n == "e" else n): [row[n]] for n in names}))
     assert table.num_rows == 1
-    with table.alter() as a:
-        a.set_properties({"nimblepy.primary-key-order": "9,x"})  # of another table, say
+    with lake.iceberg.load_table("a.b").transaction() as other:
+        other.set_properties({"nimblepy.primary-key-order": "9,x"})  # of another table, say
     sorted_by = cluster_by or ["f", "b", "renamed", "a", "d", "c"]
     others = [name for name in ["a", "b", "c", "d", "renamed", "f"] if name not in sorted_by]
     assert lake.table("a.b").primary_key == sorted_by + others
