@@ -138,3 +138,67 @@ def test_pieces_of_stripes(long_stored: Any, batch_rows: int) -> None:
             assert found.equals(wanted if columns is None else wanted.select(list(columns)))
             nulls = [column.null_count for column in found.columns]
             assert nulls == [column.null_count for column in wanted.select(found.column_names)]
+
+
+SEGMENT, BLOCK = 131_072, 1024
+LONGEST = 2 * SEGMENT + 5 * BLOCK + 77
+
+
+@pytest.fixture(scope="module")
+def one_stripe(tmp_path_factory: Any) -> tuple[nb.File, pa.Table]:
+    """Columns of three segments, the last one with a short block, each in another encoding."""
+    rng = np.random.default_rng(9)
+    number = rng.integers(0, 1 << 20, LONGEST)
+    rare = np.where(rng.random(LONGEST) < 0.001, number << 30, number % 100)
+    table = pa.table(
+        {
+            "packed": number,
+            "small": (number % 700).astype(np.int16),
+            "patched": rare,
+            "rising": np.cumsum(number),
+            "few": (number % 7).astype(np.int64) << 40,
+            "money": np.round(number / 100, 2),
+            "price": np.round(number / 100, 2).astype(np.float32),
+            "cents": np.where(rare > 100, np.pi, np.round(number / 100, 2)),
+            "random": rng.random(LONGEST),
+            "flag": number % 3 == 0,
+            "runs": np.repeat(number, 300)[:LONGEST],
+            "same": np.full(LONGEST, 5),
+            "nullable": pa.array(number, mask=rng.random(LONGEST) < 0.01),
+        }
+    )
+    path = tmp_path_factory.mktemp("holes") / "longest.nimble"
+    nb.write(table, path, options=nb.WriteOptions(stripe_rows=1 << 20, group_rows=1 << 20))
+    return nb.open(path), table
+
+
+def _deleted() -> dict[str, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(11)
+    ends = np.array([BLOCK, 128 * BLOCK, SEGMENT, SEGMENT + BLOCK, 2 * SEGMENT, LONGEST - 77])
+    blocks = np.concatenate([np.arange(i * BLOCK, (i + 1) * BLOCK) for i in (0, 7, 127, 128, 256)])
+    return {
+        "at random": rng.choice(LONGEST, LONGEST // 363, replace=False),
+        "at ends": np.concatenate([ends - 1, ends, ends + 1, [0, LONGEST - 1]]),
+        "blocks": blocks,
+        "around blocks": np.concatenate([blocks - 1, blocks + 1, rng.choice(LONGEST, 2000)]),
+        "a segment": np.arange(SEGMENT - 3, 2 * SEGMENT + 3),
+        "all but a few": np.setdiff1d(np.arange(LONGEST), rng.choice(LONGEST, 500)),
+        "all but ends": np.setdiff1d(np.arange(LONGEST), [0, SEGMENT - 1, SEGMENT, LONGEST - 1]),
+        "runs": np.concatenate([np.arange(i, i + i % 97) for i in range(31, LONGEST - 99, 409)]),
+    }
+
+
+@pytest.mark.parametrize("kind", _deleted())
+def test_ends_of_blocks_and_segments(one_stripe: Any, kind: str) -> None:
+    file, table = one_stripe
+    gone = _deleted()[kind]
+    left = np.delete(np.arange(LONGEST), gone[(gone >= 0) & (gone < LONGEST)])
+    edges = np.flatnonzero(np.diff(left) != 1) + 1
+    begin, end = left[np.concatenate([[0], edges])], left[np.append(edges - 1, len(left) - 1)] + 1
+    ranges = np.column_stack((begin, end)).astype(np.uint64)
+    wanted = table.take(pa.array(left))
+    for batch_rows in (10_000, LONGEST):
+        for columns in (None, *[(name,) for name in table.column_names]):
+            stream = file.core_projection(columns).scan(ranges, batch_rows, 1)
+            found = pa.table(pa.RecordBatchReader.from_stream(stream))
+            assert found.equals(wanted if columns is None else wanted.select(list(columns)))

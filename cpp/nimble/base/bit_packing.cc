@@ -1,6 +1,8 @@
 #include "nimble/base/bit_packing.h"
 
-#include "nimble/base/unpack_range.h"
+#include <algorithm>
+
+#include "nimble/base/unpack_ranges.h"
 
 // The kernels take the width at run time: one row of a block is 128 bytes
 // whatever the width, so the shifts are loop-invariant, the loop over lanes is
@@ -85,28 +87,47 @@ NIMBLE_ALWAYS_INLINE void unpack_rows(uint32_t width,
   }
 }
 
+// Values [begin, end) of a block, and less than kUnpackOvershoot bytes more.
 template <class T>
 NIMBLE_ALWAYS_INLINE void unpack_range(uint32_t width,
                                        const uint8_t* __restrict packed,
                                        uint32_t begin, uint32_t end, T base,
                                        uint8_t* __restrict out) {
-  constexpr uint32_t kLanes = kPackValues / (sizeof(T) * 8);
-  while (begin < end) {
-    const uint32_t row = begin / kLanes;
-    const uint32_t skip = begin % kLanes;
-    uint32_t n = 0;
-    if (skip == 0 && end - begin >= kLanes) {
-      n = (end - begin) / kLanes * kLanes;
-      unpack_rows(width, packed, row, row + n / kLanes, base, out);
+  constexpr uint32_t kBits = sizeof(T) * 8;
+  constexpr uint32_t kLanes = kPackValues / kBits;
+  uint32_t row = begin / kLanes;
+  const uint32_t skip = begin % kLanes;
+  if (skip > 0) {
+    // From a lane on, and so many values of what lies behind the row's words;
+    // there is nothing behind the block's last ones.
+    if ((row * width + width - 1) / kBits + 1 < width) {
+      unpack_rows(width, packed + skip * sizeof(T), row, row + 1, base, out);
     } else {
-      uint8_t part[kRowBytes];
-      unpack_rows(width, packed, row, row + 1, base, part);
-      n = kLanes - skip < end - begin ? kLanes - skip : end - begin;
-      std::memcpy(out, part + skip * sizeof(T), n * sizeof(T));
+      uint8_t whole[kRowBytes];
+      unpack_rows(width, packed, row, row + 1, base, whole);
+      std::memcpy(out, whole + skip * sizeof(T), kRowBytes - skip * sizeof(T));
     }
-    begin += n;
-    out += n * sizeof(T);
+    out += (kLanes - skip) * sizeof(T);
+    ++row;
   }
+  const uint32_t stop = (end + kLanes - 1) / kLanes;
+  if (row < stop) unpack_rows(width, packed, row, stop, base, out);
+}
+
+template <class T>
+NIMBLE_ALWAYS_INLINE uint8_t* unpack_ranges(uint32_t width,
+                                            const uint8_t* __restrict packed,
+                                            uint64_t first,
+                                            std::span<const RowRange> ranges,
+                                            T base, uint8_t* __restrict out) {
+  for (const RowRange& r : ranges) {
+    const auto begin = static_cast<uint32_t>(std::max(r.begin, first) - first);
+    const auto end =
+        static_cast<uint32_t>(std::min<uint64_t>(r.end - first, kPackValues));
+    unpack_range(width, packed, begin, end, base, out);
+    out += (end - begin) * sizeof(T);
+  }
+  return out;
 }
 
 template <class T, class Out>
@@ -178,17 +199,19 @@ NIMBLE_CLONES void unpack64(uint32_t width, const uint8_t* __restrict packed,
                             uint64_t base, uint8_t* __restrict out) {
   unpack_rows<uint64_t>(width, packed, 0, 64, base, out);
 }
-NIMBLE_CLONES void unpack_range32(uint32_t width,
-                                  const uint8_t* __restrict packed,
-                                  uint32_t begin, uint32_t end, uint32_t base,
-                                  uint8_t* __restrict out) {
-  unpack_range<uint32_t>(width, packed, begin, end, base, out);
+NIMBLE_CLONES uint8_t* unpack_ranges32(uint32_t width,
+                                       const uint8_t* __restrict packed,
+                                       uint64_t first,
+                                       std::span<const RowRange> ranges,
+                                       uint32_t base, uint8_t* __restrict out) {
+  return unpack_ranges<uint32_t>(width, packed, first, ranges, base, out);
 }
-NIMBLE_CLONES void unpack_range64(uint32_t width,
-                                  const uint8_t* __restrict packed,
-                                  uint32_t begin, uint32_t end, uint64_t base,
-                                  uint8_t* __restrict out) {
-  unpack_range<uint64_t>(width, packed, begin, end, base, out);
+NIMBLE_CLONES uint8_t* unpack_ranges64(uint32_t width,
+                                       const uint8_t* __restrict packed,
+                                       uint64_t first,
+                                       std::span<const RowRange> ranges,
+                                       uint64_t base, uint8_t* __restrict out) {
+  return unpack_ranges<uint64_t>(width, packed, first, ranges, base, out);
 }
 
 NIMBLE_CLONES void extract_rows32(uint32_t width,

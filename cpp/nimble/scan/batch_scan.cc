@@ -17,14 +17,14 @@ constexpr double kPassing = 0.1;
 // Up to `rows` rows from the front of ranges[*at ...], which are cut off.
 std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
                                  uint64_t rows) {
-  std::vector<RowRange> out;
-  for (; *at < ranges->size() && rows > 0; ++*at) {
-    RowRange& r = (*ranges)[*at];
-    if (r.empty()) continue;
-    out.push_back({r.begin, std::min(r.end, r.begin + rows)});
-    rows -= out.back().size();
-    r.begin = out.back().end;
-    if (!r.empty()) break;
+  const auto first = ranges->begin() + static_cast<ptrdiff_t>(*at);
+  auto it = first;
+  for (; it != ranges->end() && it->size() <= rows; ++it) rows -= it->size();
+  std::vector<RowRange> out(first, it);
+  *at += out.size();
+  if (it != ranges->end() && rows > 0) {
+    out.push_back({it->begin, it->begin + rows});
+    it->begin += rows;
   }
   return out;
 }

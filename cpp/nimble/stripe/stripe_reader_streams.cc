@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "nimble/column/column.h"
-#include "nimble/encoding/core/decode_ranges.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/ints/dictionary.h"
 #include "nimble/open/open_file.h"
@@ -251,28 +250,34 @@ Status StripeReader::decode_values(uint32_t stream,
   NIMBLE_RETURN_IF_ERROR(check_rows(stream, ranges.back().end));
   Output to = out;
   const uint32_t width = plan_.streams()[stream].width;
-  std::vector<RowRange> local;
+  std::vector<RowRange> cut;
   uint64_t base = 0;
   for (size_t i = 0; i < ranges.size(); base += kSegmentValues) {
     const uint64_t stop = base + kSegmentValues;
-    uint64_t n = 0;
-    local.clear();
-    for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
-      const RowRange r{std::max(ranges[i].begin, base) - base,
-                       std::min(ranges[i].end, stop) - base};
-      local.push_back(r);
-      n += r.size();
-      if (ranges[i].end > stop) break;
+    std::span<const RowRange> local = ranges;
+    if (base == 0 && ranges.back().end <= stop) {
+      i = ranges.size();
+    } else {
+      cut.clear();
+      for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
+        cut.push_back({std::max(ranges[i].begin, base) - base,
+                       std::min(ranges[i].end, stop) - base});
+        if (ranges[i].end > stop) break;
+      }
+      if (cut.empty()) continue;
+      local = cut;
     }
-    if (n == 0) continue;
     const auto index = static_cast<uint32_t>(base / kSegmentValues);
     NIMBLE_ASSIGN_OR_RETURN(
         const Segment s,
         segment(stream, index, static_cast<uint32_t>(local.front().begin),
                 static_cast<uint32_t>(local.back().end)));
-    if (Status failed = decode_ranges(*s.decoder, s.body, local, to); !failed) {
+    if (Status failed = s.decoder->decode_ranges(s.body, local, to); !failed) {
       return at_segment(std::move(failed), segment_ref(stream, index));
     }
+    if (i == ranges.size()) break;
+    uint64_t n = 0;
+    for (const RowRange& r : local) n += r.size();
     if (to.data != nullptr) to.data += n * width;
     to.bit_offset += n;
   }

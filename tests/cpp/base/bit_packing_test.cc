@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "nimble/base/bitmap.h"
+#include "nimble/base/unpack_ranges.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
@@ -128,6 +129,45 @@ TEST(BitPacking, TailsOfEveryWidth) {
 }
 
 // The layout is part of the format: value i is row i / 16 of lane i % 16.
+// Ranges that begin and end at every lane, and go on before and behind a block.
+template <class T, class Pack, class Unpack>
+void check_ranges(uint32_t width, Pack pack, Unpack unpack) {
+  constexpr T kBase = 99;
+  constexpr uint64_t kFirst = 3 * kPackValues;
+  std::vector<T> values(kPackValues);
+  for (uint32_t i = 0; i < kPackValues; ++i) {
+    values[i] = static_cast<T>((random_bits(i) & low_bits(width)) + kBase);
+  }
+  std::vector<uint8_t> packed(128 * width);  // exact: for sanitizers
+  pack(width, reinterpret_cast<const uint8_t*>(values.data()), kBase,
+       packed.data());
+  for (uint64_t step = 1; step < 1300; step += 1 + step / 3) {
+    std::vector<RowRange> ranges;
+    std::vector<T> wanted;
+    for (uint64_t row = kFirst - 5 * (step % 2); row < kFirst + kPackValues;) {
+      const uint64_t end = row + 1 + random_bits(row * step) % step;
+      if (end > kFirst) ranges.push_back({row, end});
+      for (; row < end; ++row) {
+        if (row < kFirst || row >= kFirst + kPackValues) continue;
+        wanted.push_back(values[row - kFirst]);
+      }
+      row += 1 + random_bits(row) % 3;
+    }
+    const uint64_t size = wanted.size() * sizeof(T);
+    std::vector<uint8_t> out(1 + size + kUnpackOvershoot - 1);
+    CHECK(unpack(width, packed.data(), kFirst, ranges, kBase, &out[1]) ==
+          out.data() + 1 + size);
+    CHECK(std::memcmp(&out[1], wanted.data(), size) == 0);
+  }
+}
+
+TEST(BitPacking, RangesOfEveryWidth) {
+  for (uint32_t w = 0; w <= 64; ++w) {
+    check_ranges<uint64_t>(w, pack64, unpack_ranges64);
+    if (w <= 32) check_ranges<uint32_t>(w, pack32, unpack_ranges32);
+  }
+}
+
 TEST(BitPacking, LayoutIsPinned) {
   std::vector<uint64_t> values(kPackValues);
   values[0] = 1, values[1] = 2, values[16] = 3, values[16 * 63 + 15] = 7;

@@ -5,7 +5,6 @@
 
 #include "encoding/filter_conformance.h"
 #include "nimble/base/bitmap.h"
-#include "nimble/encoding/core/decode_ranges.h"
 #include "testing/check.h"
 #include "testing/sanitized.h"
 
@@ -72,7 +71,8 @@ using Call = std::function<Status(const Output&)>;
 std::optional<Canonical> run(const ValueType& type, size_t n, const Call& call,
                              Status* status) {
   constexpr uint64_t kBitOffset = 3;
-  AlignedBuffer data(n * type.width + n / 8 + 16);
+  constexpr uint64_t kBehind = 16;
+  AlignedBuffer data(n * type.width + n / 8 + kBehind);
   std::memset(data.data(), 0x55, data.size());
   BytesSink sink;
   sink.wide = n % 2 == 0;
@@ -111,7 +111,7 @@ std::optional<Canonical> run(const ValueType& type, size_t n, const Call& call,
   } else {
     result.assign(data.data(), data.data() + n * type.width);
     // What lies behind them may be another row of the same column.
-    for (uint64_t i = 0; i < 8; ++i) {
+    for (uint64_t i = 0; i < kBehind; ++i) {
       CHECK_EQ(data.data()[n * type.width + i], 0x55);
     }
   }
@@ -194,6 +194,22 @@ std::vector<std::vector<RowRange>> holes(const Sample& sample) {
       patterns.push_back(ranges);
     }
   }
+  // Without single rows about the ends of blocks, without whole blocks, and
+  // with little but these.
+  for (const uint32_t gone : {1u, 2u, 3u, 700u, kBlockValues, 2500u}) {
+    for (const uint32_t from : {0u, 1u, kBlockValues - 1, kBlockValues}) {
+      std::vector<RowRange> ranges;
+      for (uint64_t row = 0; row < sample.size;) {
+        const uint64_t hole = (row / 3000) * 3000 + from;
+        const uint64_t end = row < hole ? hole : hole + 3000;
+        const uint64_t begin = row < hole ? row : hole + gone;
+        const RowRange kept{begin, std::min<uint64_t>(end, sample.size)};
+        if (!kept.empty()) ranges.push_back(kept);
+        row = end;
+      }
+      patterns.push_back(ranges);
+    }
+  }
   return patterns;
 }
 
@@ -268,7 +284,7 @@ void check_values(const std::string& what, const Sample& sample,
     const auto got = run(
         decoder.type(), rows.size(),
         [&](const Output& out) {
-          return decode_ranges(decoder, body, ranges, out);
+          return decoder.decode_ranges(body, ranges, out);
         },
         &status);
     if (!got || !expected.are_rows(rows, *got)) {

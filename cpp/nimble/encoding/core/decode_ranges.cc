@@ -53,36 +53,27 @@ Status RangeOutput::decode_block(uint64_t first,
   return Status::ok();
 }
 
-Status copy_ranges(const Decoder& decoder, const SegmentBody& body,
-                   std::span<const RowRange> ranges, const Output& out) {
-  RangeOutput to(decoder, body, out);
-  return for_range_blocks(
-      ranges,
-      [&](uint64_t begin, uint64_t end) { return to.decode(begin, end); },
-      [&](uint64_t first, std::span<const RowRange> some) {
-        return to.decode_block(first, some);
-      });
-}
-
-Status decode_ranges(const Decoder& decoder, const SegmentBody& body,
-                     std::span<const RowRange> ranges, const Output& out) {
-  if (const auto* own = dynamic_cast<const RangeDecoder*>(&decoder)) {
-    return own->decode_ranges(body, ranges, out);
-  }
+Status Decoder::decode_ranges(const SegmentBody& body,
+                              std::span<const RowRange> ranges,
+                              const Output& out) const {
   // Wider values are decoded range by range: a copy costs as much as they do.
   // So are those that lie in the body as they are.
   constexpr uint32_t kMostWidth = 16;
-  bool is_copy = decoder.type().width > kMostWidth;
+  bool is_copy = type().width > kMostWidth;
   if (!is_copy && !ranges.empty()) {
     const auto row = static_cast<uint32_t>(ranges.front().begin);
     NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const lies,
-                            decoder.view(body, row, row + 1));
+                            view(body, row, row + 1));
     is_copy = lies != nullptr;
   }
-  if (!is_copy) return copy_ranges(decoder, body, ranges, out);
-  RangeOutput to(decoder, body, out);
+  RangeOutput to(*this, body, out);
+  if (!is_copy) {
+    return to.decode(ranges, [&](uint64_t first, auto some, uint8_t**) {
+      return to.decode_block(first, some);
+    });
+  }
   for (const RowRange& r : ranges) {
-    NIMBLE_RETURN_IF_ERROR(to.decode(r.begin, r.end));
+    NIMBLE_RETURN_IF_ERROR(to.decode_rows(r.begin, r.end));
   }
   return Status::ok();
 }

@@ -1,37 +1,16 @@
-// decode_ranges: rows of a segment with holes between them, as rows that were
-// deleted leave them; and what it is made of, a walk over the blocks that
-// ranges lie in, and the place where their values go.
+// What Decoder::decode_ranges() is made of: a walk over the blocks that ranges
+// of rows lie in, and the place where their values go.
 #pragma once
 
 #include <algorithm>
-#include <span>
 
-#include "nimble/base/row_range.h"
 #include "nimble/encoding/core/encoding.h"
 
 namespace nimble {
 
-// Decodes the rows of ascending ranges, disjoint and not empty, one behind the
-// other. Of a fixed width or bools, in a stable body. Blocks with few holes are
-// decoded whole to a scratch buffer in the near cache, and what is wanted of
-// them goes from there to where it belongs.
-Status decode_ranges(const Decoder& decoder, const SegmentBody& body,
-                     std::span<const RowRange> ranges, const Output& out);
-
-// What a decoder is as well that can put such values where they belong at once.
-class RangeDecoder {
- public:
-  virtual Status decode_ranges(const SegmentBody& body,
-                               std::span<const RowRange> ranges,
-                               const Output& out) const = 0;
-
- protected:
-  ~RangeDecoder() = default;
-};
-
-// decode_ranges() of any decoder, by way of the scratch buffer.
-Status copy_ranges(const Decoder& decoder, const SegmentBody& body,
-                   std::span<const RowRange> ranges, const Output& out);
+// Part of a block that is decoded to where it belongs is followed by what comes
+// behind it: kernels may write so many bytes of that before its turn.
+inline constexpr uint64_t kRangeOvershoot = 128;
 
 // The part of a range in the block that begins at row `first`.
 inline RowRange in_block(const RowRange& range, uint64_t first) {
@@ -39,59 +18,29 @@ inline RowRange in_block(const RowRange& range, uint64_t first) {
           std::min(range.end, first + kBlockValues)};
 }
 
-// Calls rows(begin, end) -> Status for rows that are worth decoding by
-// themselves, and block(first, ranges) -> Status for the ranges that lie, in
-// part, in the block that begins at row `first`, where it has few holes between
-// them. All in ascending order.
-template <class Rows, class Block>
-Status for_range_blocks(std::span<const RowRange> ranges, const Rows& rows,
-                        const Block& block) {
-  // Values that are decoded in the time that it takes to begin with a range.
-  constexpr uint64_t kBeginValues = 64;
-  uint64_t row = 0;  // those before it are done
-  for (size_t i = 0; i < ranges.size();) {
-    const uint64_t begin = std::max(row, ranges[i].begin);
-    const uint64_t first = (ranges[i].end - 1) / kBlockValues * kBlockValues;
-    if (begin < first) {
-      NIMBLE_RETURN_IF_ERROR(rows(begin, first));
-      row = first;
-      continue;
-    }
-    // The ranges from this one on that have rows of the block it ends in.
-    const uint64_t stop = first + kBlockValues;
-    uint64_t wanted = 0;
-    size_t j = i;
-    for (; j < ranges.size() && ranges[j].begin < stop; ++j) {
-      wanted += in_block(ranges[j], first).size();
-    }
-    if (j - i > 1 && wanted + (j - i) * kBeginValues >= kBlockValues) {
-      NIMBLE_RETURN_IF_ERROR(block(first, ranges.subspan(i, j - i)));
-    } else {
-      for (size_t k = i; k < j; ++k) {
-        const RowRange r = in_block(ranges[k], first);
-        NIMBLE_RETURN_IF_ERROR(rows(r.begin, r.end));
-      }
-    }
-    row = stop;
-    i = ranges[j - 1].end > stop ? j - 1 : j;
-  }
-  return Status::ok();
-}
-
-// Where the values of ranges go, one behind the other.
+// Puts the values of ranges one behind the other.
 class RangeOutput {
  public:
   RangeOutput(const Decoder& decoder, const SegmentBody& body,
               const Output& out)
       : decoder_(decoder), body_(body), out_(out) {}
 
-  Status decode(uint64_t begin, uint64_t end) {
+  // Decodes ranges as Decoder::decode_ranges() does. For those that lie, in
+  // part, in the block that begins at row `first`, which is a whole one, calls
+  // block(first, ranges, &to) -> Status, where they have few holes between
+  // them. That puts their values of a fixed width at `to`, which it moves
+  // behind them, and may write kRangeOvershoot bytes more.
+  template <class Block>
+  Status decode(std::span<const RowRange> ranges, const Block& block);
+  // A block by way of a scratch buffer in the near cache.
+  Status decode_block(uint64_t first, std::span<const RowRange> ranges);
+  Status decode_rows(uint64_t begin, uint64_t end) {
     const Output to = next(end - begin);
     return decoder_.decode(body_, static_cast<uint32_t>(begin),
                            static_cast<uint32_t>(end), to);
   }
-  // By way of a scratch buffer in the near cache.
-  Status decode_block(uint64_t first, std::span<const RowRange> ranges);
+
+ private:
   // Where the next n values go.
   Output next(uint64_t n) {
     const Output to = out_;
@@ -103,11 +52,59 @@ class RangeOutput {
     return to;
   }
 
- private:
   const Decoder& decoder_;
   const SegmentBody& body_;
   Output out_;
   AlignedBuffer scratch_;
 };
+
+template <class Block>
+Status RangeOutput::decode(std::span<const RowRange> ranges,
+                           const Block& block) {
+  // More rows than a few of a block take the time of all of it; to begin takes
+  // that of a few.
+  constexpr uint64_t kFewValues = 64;
+  // What is behind a block up to here has its values overwritten.
+  uint64_t most = 0;
+  uint64_t behind = 0;
+  for (size_t i = ranges.size(); i > 0 && behind < kRangeOvershoot; --i) {
+    const uint64_t n = std::min(ranges[i - 1].size(), kRangeOvershoot - behind);
+    behind += n;
+    if (behind == kRangeOvershoot) most = ranges[i - 1].end - n;
+  }
+  uint64_t row = 0;  // those before it are done
+  for (size_t i = 0; i < ranges.size();) {
+    const uint64_t begin = std::max(row, ranges[i].begin);
+    const uint64_t first = (ranges[i].end - 1) / kBlockValues * kBlockValues;
+    if (begin < first) {
+      NIMBLE_RETURN_IF_ERROR(decode_rows(begin, first));
+      row = first;
+      continue;
+    }
+    // The ranges from this one on that have rows of the block it ends in.
+    const uint64_t stop = first + kBlockValues;
+    uint64_t alone = 0;  // what decoding them one by one takes, in values
+    size_t j = i;
+    for (; j < ranges.size() && ranges[j].begin < stop; ++j) {
+      if (alone >= kBlockValues) continue;
+      const uint64_t n = in_block(ranges[j], first).size();
+      alone += n > kFewValues ? kBlockValues : n + kFewValues;
+    }
+    const auto some = ranges.subspan(i, j - i);
+    if (some.size() == 1 || alone < kBlockValues) {
+      for (const RowRange& r : some) {
+        const RowRange mine = in_block(r, first);
+        NIMBLE_RETURN_IF_ERROR(decode_rows(mine.begin, mine.end));
+      }
+    } else if (stop > most) {
+      NIMBLE_RETURN_IF_ERROR(decode_block(first, some));
+    } else {
+      NIMBLE_RETURN_IF_ERROR(block(first, some, &out_.data));
+    }
+    row = stop;
+    i = ranges[j - 1].end > stop ? j - 1 : j;
+  }
+  return Status::ok();
+}
 
 }  // namespace nimble

@@ -20,10 +20,12 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "nimble/base/byte_reader.h"
 #include "nimble/base/result.h"
+#include "nimble/base/row_range.h"
 #include "nimble/encoding/core/encoding_type.h"
 #include "nimble/encoding/core/values.h"
 #include "nimble/memory/aligned_buffer.h"
@@ -115,6 +117,13 @@ class Decoder {
   // Rows [begin, end), begin <= end <= size().
   virtual Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                         const Output& out) const = 0;
+  // Rows of ascending ranges, disjoint and not empty, one behind the other:
+  // what is left where rows were deleted. Of a fixed width or bools, in a
+  // stable body. Override decode_ranges() where parts of a block can be decoded
+  // to where they belong (decode_ranges.h).
+  virtual Status decode_ranges(const SegmentBody& body,
+                               std::span<const RowRange> ranges,
+                               const Output& out) const;
   // Rows in ascending order, duplicates allowed, each < size(). Extracts
   // single values where few are wanted of a block, else decodes the block.
   virtual Status gather(const SegmentBody& body, const uint32_t* rows,

@@ -143,6 +143,9 @@ Status for_chunks(size_t count, F&& f) {
 // transform what a child gives let it decode to.
 class Scratch {
  public:
+  // Bytes behind the values that may be read and written.
+  static constexpr uint64_t kSlack = AlignedBuffer::kSlack;
+
   Output output() {
     Output out;
     out.data = bytes_;
@@ -154,7 +157,7 @@ class Scratch {
   }
 
  private:
-  alignas(64) uint8_t bytes_[kBlockValues * 8 + AlignedBuffer::kSlack];
+  alignas(64) uint8_t bytes_[kBlockValues * 8 + kSlack];
 };
 
 }  // namespace nimble

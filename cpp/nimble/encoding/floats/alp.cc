@@ -77,17 +77,37 @@ NIMBLE_CLONES void convert_ints(const uint8_t* __restrict ints, uint32_t n,
   convert<float>(ints, n, kPower[x.f], kInverse[x.e], out);
 }
 
-// The same to a place between others: what is behind its first line is stored
-// line by line.
-void convert_part(const uint8_t* ints, uint32_t n, uint32_t width,
-                  const AlpExponents& x, uint8_t* out) {
-  constexpr uint32_t kLine = 64;
-  const auto to_line =
-      static_cast<uint32_t>(-reinterpret_cast<uintptr_t>(out) % kLine) / width;
-  const uint32_t first = std::min(n, to_line);
-  if (first > 0) convert_ints(ints, first, width, x, out);
-  convert_ints(ints + uint64_t{first} * width, n - first, width, x,
-               out + uint64_t{first} * width);
+// Those in ranges of rows, where ints are of the block that begins at row
+// `first`. A line at a time, without a rest that is done value by value: some
+// more are read and written. Returns where they end.
+template <class F>
+NIMBLE_ALWAYS_INLINE uint8_t* convert_in(const uint8_t* __restrict ints,
+                                         uint64_t first,
+                                         std::span<const RowRange> ranges,
+                                         double power, double inverse,
+                                         uint8_t* __restrict out) {
+  constexpr uint64_t kLine = 64;
+  static_assert(kLine <= std::min(kRangeOvershoot, Scratch::kSlack));
+  for (const RowRange& r : ranges) {
+    const uint64_t begin = std::max(r.begin, first) - first;
+    const uint64_t n = std::min<uint64_t>(r.end - first, kBlockValues) - begin;
+    const uint64_t some = (n * sizeof(F) + kLine - 1) / kLine * kLine;
+    convert<F>(ints + begin * sizeof(F),
+               static_cast<uint32_t>(some / sizeof(F)), power, inverse, out);
+    out += n * sizeof(F);
+  }
+  return out;
+}
+
+NIMBLE_CLONES uint8_t* convert_ranges(const uint8_t* __restrict ints,
+                                      uint64_t first,
+                                      std::span<const RowRange> ranges,
+                                      uint32_t width, const AlpExponents& x,
+                                      uint8_t* __restrict out) {
+  const double power = kPower[x.f], inverse = kInverse[x.e];
+  return width == 8
+             ? convert_in<double>(ints, first, ranges, power, inverse, out)
+             : convert_in<float>(ints, first, ranges, power, inverse, out);
 }
 
 // --------------------------------------------------------------------- encode
@@ -277,7 +297,7 @@ Predicate int_range(const Predicate& test, const AlpExponents& x) {
   return out;
 }
 
-class AlpDecoder final : public Decoder, public RangeDecoder {
+class AlpDecoder final : public Decoder {
  public:
   AlpDecoder(const DecodeContext& context, const AlpExponents& x, Child ints,
              std::optional<Patches> patches)
@@ -311,26 +331,17 @@ class AlpDecoder final : public Decoder, public RangeDecoder {
   Status decode_ranges(const SegmentBody& body,
                        std::span<const RowRange> ranges,
                        const Output& out) const override {
-    if (patches_) return copy_ranges(*this, body, ranges, out);
+    if (patches_) return Decoder::decode_ranges(body, ranges, out);
     Scratch scratch;
     RangeOutput to(*this, body, out);
-    return for_range_blocks(
-        ranges,
-        [&](uint64_t begin, uint64_t end) { return to.decode(begin, end); },
-        [&](uint64_t first, std::span<const RowRange> some) {
-          const auto end = static_cast<uint32_t>(
-              std::min<uint64_t>(first + kBlockValues, size()));
-          NIMBLE_RETURN_IF_ERROR(ints_.decode(
-              body, static_cast<uint32_t>(first), end, scratch.output()));
-          for (const RowRange& r : some) {
-            const RowRange mine = in_block(r, first);
-            const auto n = static_cast<uint32_t>(mine.size());
-            convert_part(
-                scratch.as<uint8_t>() + (mine.begin - first) * type().width, n,
-                type().width, exponents_, to.next(n).data);
-          }
-          return Status::ok();
-        });
+    return to.decode(ranges, [&](uint64_t first, auto some, uint8_t** at) {
+      NIMBLE_RETURN_IF_ERROR(ints_.decode(
+          body, static_cast<uint32_t>(first),
+          static_cast<uint32_t>(first + kBlockValues), scratch.output()));
+      *at = convert_ranges(scratch.as<uint8_t>(), first, some, type().width,
+                           exponents_, *at);
+      return Status::ok();
+    });
   }
 
   // ---------------------------------------------------------------- gather

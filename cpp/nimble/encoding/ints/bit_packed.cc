@@ -2,12 +2,14 @@
 
 #include <numeric>
 
-#include "nimble/base/unpack_range.h"
+#include "nimble/base/unpack_ranges.h"
+#include "nimble/encoding/core/decode_ranges.h"
 
 namespace nimble {
 namespace {
 
 constexpr uint32_t kFields = 1;  // base
+static_assert(kUnpackOvershoot <= kRangeOvershoot);
 // Up to so many rows of a block are taken without decoding the others.
 constexpr size_t kFewRows = 64;
 
@@ -288,34 +290,19 @@ Status BitPackedDecoder::decode_ranges(const SegmentBody& body,
                                        std::span<const RowRange> ranges,
                                        const Output& out) const {
   const uint32_t width = type().width;
-  if (patches_ || width < 4) return copy_ranges(*this, body, ranges, out);
+  if (patches_ || width < 4) return Decoder::decode_ranges(body, ranges, out);
   RangeOutput to(*this, body, out);
-  return for_range_blocks(
-      ranges,
-      [&](uint64_t begin, uint64_t end) { return to.decode(begin, end); },
-      [&](uint64_t first, std::span<const RowRange> some) {
-        const auto block = static_cast<uint32_t>(first / kBlockValues);
-        if (blocks_.rows(block) < kBlockValues) {
-          return to.decode_block(first, some);
-        }
-        const uint8_t* fields = nullptr;
-        NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
-        const uint64_t base = load<uint64_t>(fields);
-        for (const RowRange& r : some) {
-          const RowRange mine = in_block(r, first);
-          const auto begin = static_cast<uint32_t>(mine.begin - first);
-          const auto end = static_cast<uint32_t>(mine.end - first);
-          uint8_t* const at = to.next(mine.size()).data;
-          if (width == 8) {
-            unpack_range64(blocks_.width(block), fields + 8, begin, end, base,
-                           at);
-          } else {
-            unpack_range32(blocks_.width(block), fields + 8, begin, end,
-                           static_cast<uint32_t>(base), at);
-          }
-        }
-        return Status::ok();
-      });
+  return to.decode(ranges, [&](uint64_t first, auto some, uint8_t** at) {
+    const auto block = static_cast<uint32_t>(first / kBlockValues);
+    const uint8_t* fields = nullptr;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, block, &fields));
+    const uint32_t bits = blocks_.width(block);
+    const uint64_t base = load<uint64_t>(fields);
+    *at = width == 8 ? unpack_ranges64(bits, fields + 8, first, some, base, *at)
+                     : unpack_ranges32(bits, fields + 8, first, some,
+                                       static_cast<uint32_t>(base), *at);
+    return Status::ok();
+  });
 }
 
 // --------------------------------------------------------------------- gather

@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 
-#include "nimble/encoding/core/decode_ranges.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/packed_blocks.h"
 #include "nimble/encoding/core/patches.h"
@@ -28,7 +27,7 @@ Status encode_bit_packed_patched(const Values& values,
 // Bytes of body that encode_bit_packed() needs.
 uint64_t bit_packed_bytes(uint32_t num_values, std::span<const MinMax> stats);
 
-class BitPackedDecoder final : public Decoder, public RangeDecoder {
+class BitPackedDecoder final : public Decoder {
  public:
   // `head` is behind the EncodingId byte, in every encoding's open.
   static Result<std::unique_ptr<BitPackedDecoder>> open(
