@@ -221,6 +221,14 @@ class KeyProbes:
             keys and the numbers of their files; ordered by key position, then by file.
         """
 
+def scan_files(
+    projections: list[Projection], ranges: list[_Ranges], batch_rows: int
+) -> BatchStream | None:
+    """Rows of many files, file by file, by one thread.
+
+    ``None`` where the columns of the files cannot be one, as for :func:`take_files`.
+    """
+
 def take_files(
     projections: list[Projection],
     files: NDArray[np.int64],

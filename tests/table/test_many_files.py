@@ -59,6 +59,51 @@ def test_manifests_are_not_counted_for_each_file(lake: nb.Catalog) -> None:
     assert not asked
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_small_files_are_scanned_by_one_call(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(source, "_PREPARED", 4)
+    monkeypatch.setattr(source, "_WORTH_VALUES", 1)
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64()}), primary_key="k")
+    for i in range(6):
+        table.append(pa.table({"k": range(i * 10, i * 10 + 10)}))
+    table.delete(keys=[3, 10, 19, *range(40, 50)])
+    asked: list[int] = []
+    scan_files = source._core.scan_files
+
+    def counted(files: list[Any], *rest: Any) -> Any:
+        asked.append(len(files))
+        return scan_files(files, *rest)
+
+    monkeypatch.setattr(source._core, "scan_files", counted)
+    left = [k for k in range(60) if k not in {3, 10, 19, *range(40, 50)}]
+    found = list(table.scan(threads=threads).to_batches())
+    assert [k for batch in found for k in batch["k"].to_pylist()] == left
+    assert asked == [4]  # no row is left of one of six files, and one is alone
+    assert len(found) == 5
+    assert table.scan(threads=threads, batch_rows=25).to_table()["k"].to_pylist() == left
+    assert asked == [4, 2, 2]  # as many files as make a batch
+    assert table.scan([], threads=threads).to_table().num_rows == len(left)
+    assert table.scan(limit=35, offset=5).to_table()["k"].to_pylist() == left[5:40]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_comes_before_a_damaged_file(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(source, "_WORTH_VALUES", 1)
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64()}), cluster_by="k")
+    for i in range(4):
+        table.append(pa.table({"k": range(i * 10, i * 10 + 10)}))
+    path = Path(table.current.members[2].file.path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    batches = table.scan(threads=threads).to_batches()
+    assert [next(batches)["k"][0].as_py() for _ in range(2)] == [0, 10]
+    with pytest.raises(nb.NimbleError):
+        next(batches)
+
+
 @pytest.mark.parametrize("data_format", ["nimble", "parquet"])
 def test_threads_change_no_answer(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: Any

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.handle import batch_table
-from nimblepy.files.ahead import in_turn
+from nimblepy.files.ahead import Decode, in_turn
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
 from nimblepy.join.joinable import FixedRows
@@ -29,6 +30,7 @@ from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Getter, OnKeys, Projected, no_getter
+from nimblepy.rows.streams import stream_batches
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_of
@@ -249,6 +251,10 @@ class FilesSource(FixedRows):
         return RowSet.joined(
             [self._rows_of(int(i), int(counts[i]), gone.get(int(i))) for i in files]
         )
+
+    @cached_property
+    def _all_by_file(self) -> list[tuple[int, RowSet]]:
+        return self._all_rows.by_file()
 
     def _rows_of(self, file: int, count: int, gone: _core.RowBitmap | None) -> RowSet:
         """The rows of one file that are there; ``count`` of them."""
@@ -486,10 +492,10 @@ class FilesSource(FixedRows):
         wanted = set(self.candidates(where))
         # Of all rows, which are made only when they are asked for, deleted ones have been left out.
         there = where.rows is self.__dict__.get("_all_rows")
-        grouped = _grouped(where.rows.file, np.arange(len(where.rows.begin)))
-        mine = {i: entries for i, entries in grouped if i in wanted}
+        parts = self._all_by_file if there else where.rows.by_file()
+        mine = {i: rows for i, rows in parts if i in wanted}
         for i in self.prepared(list(mine)):
-            rows = where.rows.entries(mine[i]).without_file()
+            rows = mine[i]
             gone = None if there else self.deleted(i)
             yield i, rows if gone is None else rows.minus(gone)
 
@@ -554,31 +560,79 @@ class FilesSource(FixedRows):
             return self.child(file).filtered(part, columns, batch_rows=batch_rows, threads=threads)
 
         width = len(self.projected(columns).names)
-        found = self._in_turn(where, width, decode, threads)
+        parts = self._parts(where, width, decode)
+        if where.filter is None:
+            parts = self._small_together(where, width, columns, batch_rows, decode)
+        found = self._in_turn(where, width, parts, threads)
         yield from (batch for batch in found if batch.num_rows)
+
+    def _small_together(
+        self,
+        where: Where,
+        width: int,
+        columns: Projected,
+        batch_rows: int,
+        decode: Callable[[int, RowSet, int], Iterable[pa.RecordBatch]],
+    ) -> Iterator[tuple[int | None, Decode[pa.RecordBatch]]]:
+        """Parts of a scan without a filter: files of less than a batch together are one part."""
+        near: list[tuple[int, RowSet]] = []
+        total = 0
+
+        def together(near: Sequence[tuple[int, RowSet]], threads: int) -> Iterator[pa.RecordBatch]:
+            projections = [self.child(i).core_projection(columns) for i, _ in near]
+            known = [item for item in projections if item is not None]
+            stream = None
+            if len(known) == len(near) > 1:
+                stream = _core.scan_files(known, [rows.ranges for _, rows in near], batch_rows)
+            if stream is None:
+                return chain.from_iterable(decode(i, rows, threads) for i, rows in near)
+            return stream_batches(stream)
+
+        try:
+            for i, rows in self._within(where):
+                values, size = self._values(i, width), self.stored_rows(i)
+                full = values is None or total + size > batch_rows or len(near) == _PREPARED
+                if near and full:
+                    yield total * width, partial(together, near)
+                    near, total = [], 0
+                if values is None:
+                    yield None, partial(decode, i, rows)
+                else:
+                    near.append((i, rows))
+                    total += size
+        except Exception:  # of opening a file, behind those before it
+            if near:
+                yield total * width, partial(together, near)
+            raise
+        if near:
+            yield total * width, partial(together, near)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
         def count(file: int, rows: RowSet, threads: int) -> Iterable[int]:
             return [self.child(file).count_passing(Where(where.filter, rows), threads=threads)]
 
-        return sum(self._in_turn(where, 1, count, threads))
+        return sum(self._in_turn(where, 1, self._parts(where, 1, count), threads))
+
+    def _parts(
+        self, where: Where, width: int, decode: Callable[[int, RowSet, int], Iterable[T]]
+    ) -> Iterator[tuple[int | None, Decode[T]]]:
+        """What is made of the rows of each file, and of how many values."""
+        for i, rows in self._within(where):
+            yield self._values(i, width), partial(decode, i, rows)
 
     def _in_turn(
         self,
         where: Where,
         width: int,
-        decode: Callable[[int, RowSet, int], Iterable[T]],
+        parts: Iterable[tuple[int | None, Decode[T]]],
         threads: int,
     ) -> Iterator[T]:
-        """What is made of the rows of each file, file by file."""
+        """What is made of all parts, part by part."""
         if threads == 1 or self.num_files == 1 or where.rows.num_rows * width < _WORTH_VALUES:
-            for i, rows in self._within(where):
-                yield from decode(i, rows, threads)
-            return
-        yield from in_turn(
-            ((self._values(i, width), partial(decode, i, rows)) for i, rows in self._within(where)),
-            threads,
-        )
+            for _, decode in parts:
+                yield from decode(threads)
+        else:
+            yield from in_turn(parts, threads)
 
     def _values(self, file: int, width: int) -> int | None:
         """Of some columns of a file; ``None``: too many for one thread."""

@@ -97,7 +97,9 @@ class RowSet:
     @property
     def ranges(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """Half-open ranges, shape (n, 2), in the order of the set."""
-        return np.column_stack((self.begin, self.ends))
+        found = np.empty((len(self.begin), 2), dtype=np.uint64)
+        found[:, 0], found[:, 1] = self.begin, self.ends
+        return found
 
     @property
     def num_rows(self) -> int:
@@ -232,6 +234,18 @@ class RowSet:
     def in_file(self, file: int) -> RowSet:
         """These rows of one file as rows of a source of many."""
         return replace(self, file=np.full(len(self.begin), file, dtype=np.int64))
+
+    def by_file(self) -> list[tuple[int, RowSet]]:
+        """Files, and the rows of each as rows of that file; of a set that is ordered by file."""
+        assert self.file is not None
+        if not len(self.file):
+            return []
+        cuts = (np.flatnonzero(self.file[1:] != self.file[:-1]) + 1).tolist()
+        alone = RowSet(self.begin, self.end, self.probe, self.num_probes)
+        return [
+            (int(self.file[begin]), alone.entries(slice(begin, end)))
+            for begin, end in zip([0, *cuts], [*cuts, len(self.file)], strict=True)
+        ]
 
     def without_file(self) -> RowSet:
         """These rows, which are all of one file, as rows of that file."""
