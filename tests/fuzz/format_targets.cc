@@ -130,7 +130,7 @@ FUZZ_TARGET(key_chunk) {
     const auto gap = chunk->gap(key.span());
     if (!gap) continue;
     FUZZ_CHECK(gap->begin <= gap->end && gap->end <= n);
-    chunk->prefetch_gap(*gap);
+    chunk->prefetch_gap(key.span(), *gap);
     const auto found = chunk->find(key.span(), *gap);
     if (found) FUZZ_CHECK(found->at <= n);
   }

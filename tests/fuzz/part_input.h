@@ -17,9 +17,9 @@ const std::vector<KeyEncoder>& key_encoders();
 class NumberedKeys final : public KeySource {
  public:
   Result<LowerBound> find(uint64_t begin, uint64_t end,
-                          ByteSpan target) const override {
+                          const KeySearch& search) const override {
     for (uint64_t row = begin; row < end; ++row) {
-      NIMBLE_ASSIGN_OR_RETURN(const int sign, compare(row, target));
+      NIMBLE_ASSIGN_OR_RETURN(const int sign, compare(row, search.target));
       if (sign >= 0) return LowerBound{row, sign == 0};
     }
     return LowerBound{end, false};
@@ -38,7 +38,7 @@ class NumberedKeys final : public KeySource {
     }
     return Status::ok();
   }
-  void prefetch(uint64_t, uint64_t) const override {}
+  void prefetch(uint64_t, uint64_t, const KeySearch&) const override {}
 };
 
 }  // namespace nimble::fuzz

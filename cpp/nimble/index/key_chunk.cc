@@ -124,13 +124,24 @@ Result<uint32_t> KeyChunk::lower_bound_from(uint32_t start,
                     : sampled_lower_bound(start, target);
 }
 
-Result<uint32_t> KeyChunk::stored_lower_bound(uint32_t start,
-                                              ByteSpan target) const {
+Result<uint32_t> KeyChunk::stored_lower_bound(uint32_t start, ByteSpan target,
+                                              size_t* shared) const {
   if (start >= num_stored_) return num_stored_;
   const int c = compare_prefix(&target);
   if (c != 0) return c < 0 ? start : num_stored_;
-  if (mode_ == KeyChunkMode::kFixed) return fixed_lower_bound(start, target);
-  return prefix_lower_bound(start, target);
+  size_t more = 0;  // behind the prefix
+  uint32_t found = 0;
+  if (mode_ == KeyChunkMode::kFixed) {
+    found = fixed_lower_bound(start, target);
+  } else {
+    NIMBLE_ASSIGN_OR_RETURN(
+        found,
+        prefix_lower_bound(start, target, shared == nullptr ? nullptr : &more));
+  }
+  if (shared != nullptr && found > 0 && found < num_stored_) {
+    *shared = prefix_.size() + more;
+  }
+  return found;
 }
 
 inline uint64_t KeyChunk::fixed_at(uint64_t i) const {

@@ -47,6 +47,9 @@ struct FoundKey {
 struct KeyGap {
   uint32_t begin = 0;
   uint32_t end = 0;
+  // So many bytes of the target both stored keys begin with, and so do all
+  // between.
+  size_t shared = 0;
 };
 
 // A view of a chunk's bytes, cheap to open for every lookup. Nothing in the
@@ -91,7 +94,7 @@ class KeyChunk {
     return step_ == 1 ? KeyGap{} : sampled_gap(target);
   }
   // Tells the processor which of their bytes find() is about to need.
-  void prefetch_gap(const KeyGap& gap) const;
+  void prefetch_gap(ByteSpan target, const KeyGap& gap) const;
 
   // Is key i, i < num_keys(), this one?
   Result<bool> matches(uint32_t i, ByteSpan key) const {
@@ -117,8 +120,11 @@ class KeyChunk {
   Result<bool> sampled_matches(uint32_t i, ByteSpan key) const;
   Result<uint32_t> sampled_lower_bound(uint32_t start, ByteSpan target) const;
   Status sampled_key_at(uint32_t i, ByteBuffer* key) const;
-  // Of the stored keys.
-  Result<uint32_t> stored_lower_bound(uint32_t start, ByteSpan target) const;
+  // Of the stored keys. `shared`, unless null: how many bytes of the target the
+  // key found and the one before it both begin with, at least; 0 where one of
+  // them is missing.
+  Result<uint32_t> stored_lower_bound(uint32_t start, ByteSpan target,
+                                      size_t* shared = nullptr) const;
   Result<bool> stored_matches(uint32_t i, ByteSpan key) const;
   Status stored_key_at(uint32_t i, ByteBuffer* key) const;
   Status open_fixed(ByteSpan body);
@@ -145,7 +151,8 @@ class KeyChunk {
   // Sign of the key of a restart point against the target.
   bool compare_restart(uint64_t restart, ByteSpan rest, int* sign) const;
   bool find_restart(uint64_t from, ByteSpan rest, uint64_t* restart) const;
-  Result<uint32_t> prefix_lower_bound(uint32_t start, ByteSpan rest) const;
+  Result<uint32_t> prefix_lower_bound(uint32_t start, ByteSpan rest,
+                                      size_t* shared) const;
   Result<bool> prefix_matches(uint32_t i, ByteSpan rest) const;
   // Keys [begin, end) one after the other in *key, each appended to *out
   // where that is not null.

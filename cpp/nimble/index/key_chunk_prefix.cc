@@ -88,8 +88,8 @@ bool KeyChunk::find_restart(uint64_t from, ByteSpan rest,
   return true;
 }
 
-Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start,
-                                              ByteSpan rest) const {
+Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start, ByteSpan rest,
+                                              size_t* shared) const {
   const uint64_t from = start / restart_interval_;
   uint64_t restart = 0;
   if (!find_restart(from, rest, &restart)) return malformed(start);
@@ -100,17 +100,27 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start,
   uint64_t i = (restart - 1) * restart_interval_;
   const uint64_t end = std::min<uint64_t>(num_stored_, i + restart_interval_);
   size_t at = restart_at(restart - 1);
-  size_t matched = 0;
+  size_t matched = 0, found = 0;  // of the target, by the key before and by i
   for (; i < end; ++i) {
     Entry entry;
     if (!read_entry(&at, &entry)) return malformed(i);
     if (entry.shared > matched) continue;  // below the target still
-    if (entry.shared < matched) break;     // left the target's path upward
-    const size_t now = match(entry.suffix, rest, matched);
-    const size_t used = now - matched;
-    if (now == rest.size()) break;  // begins with the target
-    if (used < entry.suffix.size() && entry.suffix[used] > rest[now]) break;
-    matched = now;
+    found = entry.shared;
+    if (entry.shared < matched) break;  // left the target's path upward
+    found = match(entry.suffix, rest, matched);
+    const size_t used = found - matched;
+    if (found == rest.size()) break;  // begins with the target
+    if (used < entry.suffix.size() && entry.suffix[used] > rest[found]) break;
+    matched = found;
+  }
+  if (shared != nullptr) {
+    if (i == end && restart < num_restarts_) {
+      at = restart_at(restart);
+      Entry entry;
+      if (!read_entry(&at, &entry)) return malformed(i);
+      found = shared_prefix(entry.suffix, rest);
+    }
+    *shared = std::min(matched, found);
   }
   return std::max(start, static_cast<uint32_t>(i));
 }

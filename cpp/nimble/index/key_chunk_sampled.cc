@@ -33,13 +33,18 @@ KeyGap KeyChunk::gap_before(uint32_t sample) const {
 }
 
 Result<KeyGap> KeyChunk::sampled_gap(ByteSpan target) const {
-  NIMBLE_ASSIGN_OR_RETURN(const uint32_t sample, stored_lower_bound(0, target));
-  return gap_before(sample);
+  size_t shared = 0;
+  NIMBLE_ASSIGN_OR_RETURN(const uint32_t sample,
+                          stored_lower_bound(0, target, &shared));
+  KeyGap gap = gap_before(sample);
+  gap.shared = shared;
+  return gap;
 }
 
-void KeyChunk::prefetch_gap(const KeyGap& gap) const {
+void KeyChunk::prefetch_gap(ByteSpan target, const KeyGap& gap) const {
   if (gap.begin < gap.end) {
-    source_->prefetch(first_row_ + gap.begin, first_row_ + gap.end);
+    source_->prefetch(first_row_ + gap.begin, first_row_ + gap.end,
+                      {target, gap.shared});
   }
 }
 
@@ -49,7 +54,8 @@ Result<FoundKey> KeyChunk::find_in_gap(const KeyGap& gap,
   if (gap.begin < gap.end) {
     NIMBLE_ASSIGN_OR_RETURN(
         const LowerBound place,
-        source_->find(first_row_ + gap.begin, first_row_ + gap.end, target));
+        source_->find(first_row_ + gap.begin, first_row_ + gap.end,
+                      {target, gap.shared}));
     out.at = static_cast<uint32_t>(place.row - first_row_);
     out.is_equal = place.is_equal;
     if (out.at < gap.end) return out;
@@ -65,8 +71,9 @@ Result<FoundKey> KeyChunk::find_in_gap(const KeyGap& gap,
 Result<uint32_t> KeyChunk::sampled_lower_bound(uint32_t start,
                                                ByteSpan target) const {
   if (start >= num_keys_) return num_keys_;
+  size_t shared = 0;
   NIMBLE_ASSIGN_OR_RETURN(const uint32_t sample,
-                          stored_lower_bound(start / step_, target));
+                          stored_lower_bound(start / step_, target, &shared));
   if (uint64_t{sample} * step_ <= start) return start;
   // Above the sample before it, not above this one.
   KeyGap gap = gap_before(sample);
@@ -74,7 +81,8 @@ Result<uint32_t> KeyChunk::sampled_lower_bound(uint32_t start,
   if (gap.begin >= gap.end) return gap.end;
   NIMBLE_ASSIGN_OR_RETURN(
       const LowerBound place,
-      source_->find(first_row_ + gap.begin, first_row_ + gap.end, target));
+      source_->find(first_row_ + gap.begin, first_row_ + gap.end,
+                    {target, shared}));
   return static_cast<uint32_t>(place.row - first_row_);
 }
 

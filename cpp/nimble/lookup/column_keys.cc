@@ -31,9 +31,9 @@ Status ColumnKeys::fetch_answer(uint64_t begin, uint64_t end) const {
 }
 
 Result<LowerBound> ColumnKeys::find(uint64_t begin, uint64_t end,
-                                    ByteSpan target) const {
+                                    const KeySearch& search) const {
   NIMBLE_RETURN_IF_ERROR(fetch_answer(begin, end));
-  return keys_->find(begin, end, target);
+  return keys_->find(begin, end, search);
 }
 
 Result<int> ColumnKeys::compare(uint64_t row, ByteSpan target) const {
@@ -46,8 +46,9 @@ Status ColumnKeys::read_keys(uint64_t begin, uint64_t end,
   return keys_->read_range({begin, end}, out);
 }
 
-void ColumnKeys::prefetch(uint64_t begin, uint64_t end) const {
-  keys_->prefetch(begin, end);
+void ColumnKeys::prefetch(uint64_t begin, uint64_t end,
+                          const KeySearch& search) const {
+  keys_->prefetch(begin, end, search);
 }
 
 }  // namespace nimble

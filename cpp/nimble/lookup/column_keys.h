@@ -29,10 +29,11 @@ class ColumnKeys final : public KeySource {
   RowRange answer_rows(uint64_t begin, uint64_t end) const;
 
   Result<LowerBound> find(uint64_t begin, uint64_t end,
-                          ByteSpan target) const override;
+                          const KeySearch& search) const override;
   Result<int> compare(uint64_t row, ByteSpan target) const override;
   Status read_keys(uint64_t begin, uint64_t end, KeyBuffer* out) const override;
-  void prefetch(uint64_t begin, uint64_t end) const override;
+  void prefetch(uint64_t begin, uint64_t end,
+                const KeySearch& search) const override;
 
  private:
   Status fetch_answer(uint64_t begin, uint64_t end) const;

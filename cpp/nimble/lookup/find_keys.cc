@@ -160,7 +160,7 @@ class GroupFinder {
     Step& s = step(i);
     const KeyChunk& chunk = *slots_[s.slot].chunk;
     NIMBLE_ASSIGN_OR_RETURN(s.gap, chunk.gap(keys_.key(s.probe)));
-    chunk.prefetch_gap(s.gap);
+    chunk.prefetch_gap(keys_.key(s.probe), s.gap);
     return Status::ok();
   }
 

@@ -96,11 +96,15 @@ Status RowKeys::append_part(const RowLocation& at, size_t part,
       key);
 }
 
-Result<int> RowKeys::compare_at(const RowLocation& at, ByteSpan target) const {
+Result<int> RowKeys::compare_at(const RowLocation& at, ByteSpan target,
+                                Rest rest) const {
+  target = target.subspan(rest.begin);
+  // Keys that go on behind the target are above it.
+  if (target.empty()) return rest.part == parts_.size() ? 0 : 1;
   ThreadScratch<ByteBuffer, RowKeys> key;
   int sign = 0;
   // The columns behind the first that decides are not decoded.
-  for (size_t i = 0; i < parts_.size() && sign == 0; ++i) {
+  for (size_t i = rest.part; i < parts_.size() && sign == 0; ++i) {
     NIMBLE_RETURN_IF_ERROR(append_part(at, i, &*key));
     const size_t size = std::min(key->size(), target.size());
     sign = compare_bytes(key->span(), target.first(size));
@@ -113,32 +117,123 @@ Result<int> RowKeys::compare(uint64_t row, ByteSpan target) const {
   if (!parts_.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(const RowLocation at,
                             RowLocation::find(rows_->file(), row));
-    return compare_at(at, target);
+    return compare_at(at, target, {});
   }
   KeyBuffer keys;
   NIMBLE_RETURN_IF_ERROR(read_range({row, row + 1}, &keys));
   return compare_bytes(keys.key(0), target);
 }
 
-Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
-                                 ByteSpan target) const {
-  const bool tried = !parts_.empty() && end - begin <= kMaxTried;
-  const uint64_t first = begin;
+size_t RowKeys::part_size(size_t part, ByteSpan target) const {
+  const KeyColumn& column = encoder_.columns()[part];
+  if (target.empty()) return 0;
+  if (column.is_fixed() || target[0] != column.value_marker()) {
+    const size_t size = 1 + column.width;
+    return size <= target.size() ? size : 0;
+  }
+  const uint8_t inversion = column.inversion();
+  for (size_t i = 1; i < target.size(); ++i) {
+    const auto b = static_cast<uint8_t>(target[i] ^ inversion);
+    if (b == 0) return i + 1;
+    if (b == 1) ++i;  // an escape
+  }
+  return 0;
+}
+
+RowKeys::Rest RowKeys::rest_of(const KeySearch& search) const {
+  Rest rest;
+  const ByteSpan shared =
+      search.target.first(std::min(search.shared, search.target.size()));
+  while (rest.part < parts_.size()) {
+    const size_t size = part_size(rest.part, shared.subspan(rest.begin));
+    if (size == 0) break;
+    ++rest.part;
+    rest.begin += size;
+  }
+  return rest;
+}
+
+namespace {
+
+// What is below an ascending integer, and what equals it, of n.
+struct Place {
+  uint32_t below = 0;
+  uint32_t equal = 0;
+};
+
+// `flip` turns stored bits into those of keys, which compare without a sign.
+template <class U>
+Place place_of(const uint8_t* values, uint32_t n, uint64_t flip, uint64_t key) {
+  Place out;
+  for (uint32_t i = 0; i < n; ++i) {
+    const U v = load<U>(values + i * sizeof(U)) ^ static_cast<U>(flip);
+    out.below += v < static_cast<U>(key);
+    out.equal += v == static_cast<U>(key);
+  }
+  return out;
+}
+
+// Of a key's integer behind its marker, at `key`.
+Place place_of(const KeyColumn& column, const uint8_t* key,
+               const uint8_t* values, uint32_t n) {
+  const uint32_t unused = 64 - 8 * column.width;
+  const bool is_signed = column.kind == KeyKind::kSigned;
+  const uint64_t sign = is_signed ? uint64_t{1} << (8 * column.width - 1) : 0;
+  const uint64_t flip = sign ^ (column.order.descending ? ~uint64_t{0} : 0);
+  const uint64_t number = head_of(key, column.width) >> unused;
+  switch (column.width) {
+    case 1:
+      return place_of<uint8_t>(values, n, flip, number);
+    case 2:
+      return place_of<uint16_t>(values, n, flip, number);
+    case 4:
+      return place_of<uint32_t>(values, n, flip, number);
+    default:
+      return place_of<uint64_t>(values, n, flip, number);
+  }
+}
+
+bool is_integer(const KeyColumn& column) {
+  return column.kind == KeyKind::kSigned || column.kind == KeyKind::kUnsigned;
+}
+
+}  // namespace
+
+Result<bool> RowKeys::narrow(const RowLocation& at, ByteSpan target,
+                             Candidates* rows) const {
+  const size_t part = rows->rest.part;
+  if (part == parts_.size() || rows->begin == rows->end) return false;
+  const KeyColumn& column = encoder_.columns()[part];
+  const FlatColumn& flat = parts_[part].column;
+  const ByteSpan mine = target.subspan(rows->rest.begin);
+  const size_t size = 1 + column.width;
+  if (!is_integer(column) || flat.width != column.width ||
+      at.has_values(flat.validity) || mine.size() < size ||
+      mine[0] != column.value_marker()) {
+    return false;
+  }
+  alignas(64) uint8_t values[kMaxTried * 8 + AlignedBuffer::kSlack];
+  Output to;
+  to.data = values;
+  NIMBLE_RETURN_IF_ERROR(at.decode(flat.values, at.of_stripe(rows->begin),
+                                   at.of_stripe(rows->end), to));
+  const Place place = place_of(column, &mine[1], values,
+                               static_cast<uint32_t>(rows->end - rows->begin));
+  rows->begin += place.below;
+  rows->end = rows->begin + place.equal;
+  rows->rest = {part + 1, rows->rest.begin + size};
+  return true;
+}
+
+Result<LowerBound> RowKeys::find_decoded(uint64_t begin, uint64_t end,
+                                         ByteSpan target) const {
   KeyBuffer keys;
-  if (!tried) NIMBLE_RETURN_IF_ERROR(read_range({begin, end}, &keys));
-  RowLocation at;
+  NIMBLE_RETURN_IF_ERROR(read_range({begin, end}, &keys));
+  const uint64_t first = begin;
   LowerBound out{end, false};
   while (begin < out.row) {
     const uint64_t middle = begin + (out.row - begin) / 2;
-    int sign = 0;
-    if (tried) {
-      if (!at.move_to(middle)) {
-        NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(rows_->file(), middle));
-      }
-      NIMBLE_ASSIGN_OR_RETURN(sign, compare_at(at, target));
-    } else {
-      sign = compare_bytes(keys.key(middle - first), target);
-    }
+    const int sign = compare_bytes(keys.key(middle - first), target);
     if (sign < 0) {
       begin = middle + 1;
     } else {
@@ -148,13 +243,46 @@ Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
   return out;
 }
 
-void RowKeys::prefetch(uint64_t begin, uint64_t end) const {
+Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
+                                 const KeySearch& search) const {
+  if (parts_.empty() || end - begin > kMaxTried) {
+    return find_decoded(begin, end, search.target);
+  }
+  if (begin == end) return LowerBound{end, false};
+  Candidates rows{begin, end, rest_of(search)};
+  NIMBLE_ASSIGN_OR_RETURN(RowLocation at,
+                          RowLocation::find(rows_->file(), begin));
+  if (at.move_to(end - 1)) {  // all in one stripe
+    bool narrowed = true;
+    while (narrowed) {
+      NIMBLE_ASSIGN_OR_RETURN(narrowed, narrow(at, search.target, &rows));
+    }
+  }
+  LowerBound out{rows.end, false};
+  while (rows.begin < out.row) {
+    const uint64_t middle = rows.begin + (out.row - rows.begin) / 2;
+    if (!at.move_to(middle)) {
+      NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(rows_->file(), middle));
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const int sign,
+                            compare_at(at, search.target, rows.rest));
+    if (sign < 0) {
+      rows.begin = middle + 1;
+    } else {
+      out = {middle, sign == 0};
+    }
+  }
+  return out;
+}
+
+void RowKeys::prefetch(uint64_t begin, uint64_t end,
+                       const KeySearch& search) const {
   if (parts_.empty() || end - begin > kMaxTried) return;
   const auto at = RowLocation::find(rows_->file(), begin + (end - begin) / 2);
   if (!at) return;  // find() says why
-  for (const Part& p : parts_) {
+  for (size_t i = rest_of(search).part; i < parts_.size(); ++i) {
     StreamValue value;
-    if (at->find_value(p.column.values, &value)) value.prefetch();
+    if (at->find_value(parts_[i].column.values, &value)) value.prefetch();
   }
 }
 

@@ -76,6 +76,8 @@ class RowLocation {
                 Output out) const;
   // Of the stripe.
   uint64_t row() const { return row_; }
+  // The same of another row of the file that is in the stripe.
+  uint64_t of_stripe(uint64_t row) const { return row - stripe_->first_row; }
   // How many values of a stream there are.
   uint64_t num_values(uint32_t stream) const { return stripe_->values[stream]; }
 

@@ -12,11 +12,14 @@ class ListedKeys final : public KeySource {
  public:
   explicit ListedKeys(const KeyBuffer& keys) : keys_(keys) {}
   Result<LowerBound> find(uint64_t begin, uint64_t end,
-                          ByteSpan target) const override {
+                          const KeySearch& search) const override {
     ++searches;
     LowerBound out{end, false};
     for (uint64_t row = end; row > begin; --row) {
-      const int sign = *compare(row - 1, target);
+      CHECK(shared_prefix(keys_.key(row - 1 - kFirstRow), search.target) >=
+            search.shared);
+      most_shared = std::max(most_shared, search.shared);
+      const int sign = *compare(row - 1, search.target);
       if (sign >= 0) out = {row - 1, sign == 0};
     }
     return out;
@@ -24,7 +27,7 @@ class ListedKeys final : public KeySource {
   Result<int> compare(uint64_t row, ByteSpan target) const override {
     return compare_bytes(keys_.key(row - kFirstRow), target);
   }
-  void prefetch(uint64_t, uint64_t) const override {}
+  void prefetch(uint64_t, uint64_t, const KeySearch&) const override {}
   Status read_keys(uint64_t begin, uint64_t end,
                    KeyBuffer* out) const override {
     for (uint64_t row = begin; row < end; ++row) {
@@ -33,6 +36,7 @@ class ListedKeys final : public KeySource {
     return Status::ok();
   }
   mutable int searches = 0;
+  mutable size_t most_shared = 0;
 
  private:
   const KeyBuffer& keys_;
@@ -48,6 +52,7 @@ ByteBuffer build(const KeyBuffer& keys, uint32_t step, bool* sampled) {
 
 TEST(SampledKeyChunk, SeeksLikeStdLowerBound) {
   int met = 0;
+  size_t shared = 0;
   for (const NamedKeys& set : nasty_key_sets(700, 5)) {
     const KeyBuffer keys = to_buffer(set.keys);
     const ListedKeys source(keys);
@@ -82,9 +87,11 @@ TEST(SampledKeyChunk, SeeksLikeStdLowerBound) {
         CHECK(chunk->key_at(i, &key).is_ok());
         CHECK(as_string(key.span()) == set.keys[i]);
       }
+      shared = std::max(shared, source.most_shared);
     }
   }
   CHECK(met > 6);
+  CHECK(shared > 8);  // more than a common prefix tells
 }
 
 TEST(SampledKeyChunk, StoredKeysNeedNoColumns) {
