@@ -64,8 +64,17 @@ void gather(const Decoder& d, const SegmentBody& body,
   if (rows.size() * d.type().width > 1 << 22) return;
   if (body.stable) d.prefetch(body, rows.front());
   Room room(d.type(), rows.size());
-  if (d.gather(body, rows.data(), rows.size(), room.output())) {
-    room.check(d.type(), rows.size());
+  const bool gathered =
+      d.gather(body, rows.data(), rows.size(), room.output()).is_ok();
+  if (gathered) room.check(d.type(), rows.size());
+  if (d.type().kind == ValueKind::kBytes || d.type().width > 8) return;
+  uint64_t bits = 0;
+  if (!d.value(body, rows.front(), &bits) || !gathered) return;
+  const uint8_t* const first = room.output().data;
+  if (d.type().kind == ValueKind::kBool) {
+    FUZZ_CHECK((*first & 1) == (bits & 1));
+  } else {
+    FUZZ_CHECK(std::memcmp(first, &bits, d.type().width) == 0);
   }
 }
 

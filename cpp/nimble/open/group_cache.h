@@ -33,6 +33,10 @@ class LoadedGroup {
   const GroupView& view() const { return view_; }
   // Chunks of the cluster index; their places are file rows.
   const KeyChunkGroup& keys() const { return keys_; }
+  // The decoder of a segment of the group; null: it has not been made.
+  const Decoder* made_decoder(uint32_t segment) const {
+    return decoders_[segment].load(std::memory_order_acquire);
+  }
   // Segment `index` of a stream of a stripe; `type` is the stream's.
   Result<const Decoder*> decoder(const StripeView& stripe, uint32_t stream,
                                  uint32_t index, ValueType type) const;

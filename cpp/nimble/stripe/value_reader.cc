@@ -13,6 +13,8 @@ void StreamValue::prefetch_decoder() const {
 Result<RowLocation> RowLocation::find(const OpenFile& file, uint64_t row) {
   RowLocation out;
   out.file_ = &file;
+  out.map_ = file.file().mapped();
+  out.touches_ = &file.stats()->touches;
   NIMBLE_ASSIGN_OR_RETURN(out.group_, file.groups().get(file.group_of(row)));
   out.stripe_ = &out.group_->view().stripe_of(row);
   out.row_ = row - out.stripe_->first_row;
@@ -27,20 +29,16 @@ bool RowLocation::move_to(uint64_t row) {
   return true;
 }
 
-Status RowLocation::find_value(uint32_t stream, uint64_t row,
-                               StreamValue* out) const {
-  if (row >= stripe_->values[stream]) [[unlikely]] {
-    return Status::corrupt("stream " + std::to_string(stream) + " has only " +
-                           std::to_string(stripe_->values[stream]) + " values");
-  }
-  const auto index = static_cast<uint32_t>(row / kSegmentValues);
-  NIMBLE_ASSIGN_OR_RETURN(out->decoder,
+Status RowLocation::no_value(uint32_t stream) const {
+  return Status::corrupt("stream " + std::to_string(stream) + " has only " +
+                         std::to_string(stripe_->values[stream]) + " values");
+}
+
+Status RowLocation::make_decoder(uint32_t stream, uint32_t index,
+                                 const Decoder** out) const {
+  NIMBLE_ASSIGN_OR_RETURN(*out,
                           group_->decoder(*stripe_, stream, index,
                                           file_->plan().streams()[stream]));
-  const uint32_t segment = stripe_->first_segment[stream] + index;
-  out->body = {file_->file().mapped() + stripe_->segment_offsets[segment],
-               stripe_->segment_sizes[segment], true, &file_->stats()->touches};
-  out->row = static_cast<uint32_t>(row % kSegmentValues);
   return Status::ok();
 }
 
@@ -95,12 +93,11 @@ Status FlatValue::read(const RowLocation& at, const FlatColumn& column,
 }
 
 Status FlatValue::read(const FlatColumn& column, const FlatPlace& place) {
-  Output to;
-  to.data = fixed_;
   data_ = nullptr;
   if (place.validity.decoder != nullptr) {
-    NIMBLE_RETURN_IF_ERROR(place.validity.read(to));
-    if ((fixed_[0] & 1) == 0) return Status::ok();
+    uint64_t valid = 0;
+    NIMBLE_RETURN_IF_ERROR(place.validity.read(&valid));
+    if ((valid & 1) == 0) return Status::ok();
   }
   if (column.layout == Layout::kBytes) {
     ThreadScratch<ValueBytes, FlatValue>& bytes = bytes_.emplace();
@@ -109,10 +106,17 @@ Status FlatValue::read(const FlatColumn& column, const FlatPlace& place) {
     data_ = size_ > 0 ? bytes->data() : fixed_;  // never null
     return Status::ok();
   }
-  NIMBLE_RETURN_IF_ERROR(place.values.read(to));
-  if (column.layout == Layout::kBool) fixed_[0] &= 1;
   data_ = fixed_;
-  size_ = column.layout == Layout::kBool ? 1 : column.width;
+  const bool is_bool = column.layout == Layout::kBool;
+  size_ = is_bool ? 1 : column.width;
+  if (size_ > 8) {
+    Output to;
+    to.data = fixed_;
+    return place.values.read(to);
+  }
+  uint64_t bits = 0;
+  NIMBLE_RETURN_IF_ERROR(place.values.read(&bits));
+  store(fixed_, is_bool ? bits & 1 : bits);
   return Status::ok();
 }
 
@@ -161,8 +165,9 @@ Status ListValue::find_items(const RowLocation& at, const ListColumn& column) {
   Output to;
   to.data = raw;
   if (valid_.decoder != nullptr) {
-    NIMBLE_RETURN_IF_ERROR(valid_.read(to));
-    is_null_ = (raw[0] & 1) == 0;
+    uint64_t valid = 0;
+    NIMBLE_RETURN_IF_ERROR(valid_.read(&valid));
+    is_null_ = (valid & 1) == 0;
     if (is_null_) return Status::ok();
   }
   if (column.ends == kNoStream) {
@@ -178,11 +183,9 @@ Status ListValue::find_items(const RowLocation& at, const ListColumn& column) {
     end_ = load<uint64_t>(raw + 8);
   } else {
     if (before_.decoder != nullptr) {
-      NIMBLE_RETURN_IF_ERROR(before_.read(to));
-      begin_ = load<uint64_t>(raw);
+      NIMBLE_RETURN_IF_ERROR(before_.read(&begin_));
     }
-    NIMBLE_RETURN_IF_ERROR(last_.read(to));
-    end_ = load<uint64_t>(raw);
+    NIMBLE_RETURN_IF_ERROR(last_.read(&end_));
   }
   if (begin_ > end_ || end_ > at.num_values(column.items.values)) {
     return Status::corrupt("a list of items " + std::to_string(begin_) +

@@ -51,6 +51,8 @@ struct StreamValue {
   Status read(const Output& out) const {
     return decoder->gather(body, &row, 1, out);
   }
+  // Of up to 8 bytes, as Decoder::value() has them.
+  Status read(uint64_t* out) const { return decoder->value(body, row, out); }
 };
 
 class RowLocation {
@@ -70,7 +72,22 @@ class RowLocation {
     return find_value(stream, row_, out);
   }
   // Value `row` of the stripe's stream.
-  Status find_value(uint32_t stream, uint64_t row, StreamValue* out) const;
+  Status find_value(uint32_t stream, uint64_t row, StreamValue* out) const {
+    const StripeView& stripe = *stripe_;
+    if (row >= stripe.values[stream]) [[unlikely]] {
+      return no_value(stream);
+    }
+    const auto index = static_cast<uint32_t>(row / kSegmentValues);
+    const uint32_t segment = stripe.first_segment[stream] + index;
+    out->decoder = group_->made_decoder(stripe.segment_base + segment);
+    if (out->decoder == nullptr) [[unlikely]] {
+      NIMBLE_RETURN_IF_ERROR(make_decoder(stream, index, &out->decoder));
+    }
+    out->body = {map_ + stripe.segment_offsets[segment],
+                 stripe.segment_sizes[segment], true, touches_};
+    out->row = static_cast<uint32_t>(row % kSegmentValues);
+    return Status::ok();
+  }
   // Values [begin, end) of the stripe's stream, of whatever segments.
   Status decode(uint32_t stream, uint64_t begin, uint64_t end,
                 Output out) const;
@@ -82,7 +99,13 @@ class RowLocation {
   uint64_t num_values(uint32_t stream) const { return stripe_->values[stream]; }
 
  private:
+  Status no_value(uint32_t stream) const;
+  Status make_decoder(uint32_t stream, uint32_t index,
+                      const Decoder** out) const;
+
   const OpenFile* file_ = nullptr;
+  const uint8_t* map_ = nullptr;
+  TouchCounter* touches_ = nullptr;
   GroupHandle group_;
   const StripeView* stripe_ = nullptr;
   uint64_t row_ = 0;  // of the stripe

@@ -137,6 +137,28 @@ std::optional<Canonical> gather(const Decoder& decoder, const SegmentBody& body,
       status);
 }
 
+// The same rows one by one, by value(); nothing for types that have none.
+std::optional<Canonical> each_value(const Decoder& decoder,
+                                    const SegmentBody& body,
+                                    const std::vector<uint32_t>& rows,
+                                    Status* status) {
+  Canonical out;
+  for (const uint32_t row : rows) {
+    uint64_t bits = ~uint64_t{0};
+    *status = decoder.value(body, row, &bits);
+    if (!*status) return std::nullopt;
+    if (decoder.type().kind == ValueKind::kBool) bits &= 1;
+    const auto* p = reinterpret_cast<const uint8_t*>(&bits);
+    const bool is_bool = decoder.type().kind == ValueKind::kBool;
+    out.insert(out.end(), p, p + (is_bool ? 1 : decoder.type().width));
+  }
+  return out;
+}
+
+bool has_values(const ValueType& type) {
+  return type.kind != ValueKind::kBytes && type.width <= 8;
+}
+
 void report(const std::string& what, const Status& status) {
   fail(__FILE__, __LINE__,
        what + (status.is_ok() ? ": wrong values"
@@ -273,6 +295,13 @@ void check_values(const std::string& what, const Sample& sample,
         !expected.are_rows(rows, *again)) {
       report(what + " gather of " + std::to_string(rows.size()), status);
     }
+    if (!has_values(decoder.type())) continue;
+    for (const SegmentBody& from : {part, body}) {
+      const auto each = each_value(decoder, from, rows, &status);
+      if (!each || !expected.are_rows(rows, *each)) {
+        report(what + " values of " + std::to_string(rows.size()), status);
+      }
+    }
   }
   for (const std::vector<RowRange>& ranges : holes(sample)) {
     std::vector<uint32_t> rows;
@@ -395,6 +424,12 @@ class DamageCheck {
     const auto some = gather(*decoder, body, rows, &status);
     if (exact && some && !expected_.are_rows(rows, *some)) {
       report(what_ + " damaged body, gather", status);
+    }
+    if (has_values(decoder->type())) {
+      const auto each = each_value(*decoder, body, rows, &status);
+      if (exact && each && !expected_.are_rows(rows, *each)) {
+        report(what_ + " damaged body, values", status);
+      }
     }
     for (const Question& q : questions_) {
       std::vector<uint64_t> selection(q.passing.size());

@@ -67,6 +67,13 @@ class BitmapDecoder final : public Decoder {
           return Status::ok();
         });
   }
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    const uint8_t* bits = nullptr;
+    NIMBLE_RETURN_IF_ERROR(read(body, row / kBlockValues, &bits));
+    *out = get_bit(bits, row % kBlockValues) ? 1 : 0;
+    return Status::ok();
+  }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     const uint8_t* const p = body.data + begin_ + row / kBlockValues * kStride;
     __builtin_prefetch(p);

@@ -75,6 +75,14 @@ class SparseBitsDecoder final : public Decoder {
           return Status::ok();
         });
   }
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    uint32_t place = 0;
+    NIMBLE_RETURN_IF_ERROR(
+        rare_.find(body, row / kBlockValues, &row, 1, &place));
+    *out = common_ == (place == PatchPositions::kNone) ? 1 : 0;
+    return Status::ok();
+  }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     rare_.prefetch(body, row);
   }

@@ -74,6 +74,9 @@ class Child {
                 const Output& out) const {
     return decoder_->gather(body(segment), rows, count, out);
   }
+  Status value(const SegmentBody& segment, uint32_t row, uint64_t* out) const {
+    return decoder_->value(body(segment), row, out);
+  }
   void prefetch(const SegmentBody& segment, uint32_t row) const {
     decoder_->prefetch(body(segment), row);
   }

@@ -128,6 +128,18 @@ class Decoder {
   // single values where few are wanted of a block, else decodes the block.
   virtual Status gather(const SegmentBody& body, const uint32_t* rows,
                         size_t count, const Output& out) const = 0;
+  // One row of a fixed width of up to 8 bytes, or a boolean: its bits, with
+  // anything in the bits above them. What a search and a single row cost is
+  // mostly this: override it where gather() does more than one row needs.
+  virtual Status value(const SegmentBody& body, uint32_t row,
+                       uint64_t* out) const {
+    alignas(8) uint8_t bytes[8 + AlignedBuffer::kSlack] = {};
+    Output to;
+    to.data = bytes;
+    Status status = gather(body, &row, 1, to);
+    *out = load<uint64_t>(bytes);
+    return status;
+  }
   // Tells the processor which bytes gather() of this row is about to need, as
   // far as the head alone says where they are. Only for stable bodies.
   virtual void prefetch(const SegmentBody& body, uint32_t row) const {

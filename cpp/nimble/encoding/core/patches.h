@@ -104,6 +104,18 @@ class Patches {
   // The same for gathered rows: value i of `data` is of rows[i].
   Status apply_gather(const SegmentBody& body, const uint32_t* rows,
                       size_t count, uint8_t* data) const;
+  // The same for one row of values of up to 8 bytes, as Decoder::value() has
+  // them.
+  Status apply_one(const SegmentBody& body, uint32_t row,
+                   uint64_t* value) const {
+    const uint32_t block = row / kBlockValues;
+    const uint32_t start = positions_.start(block);
+    if (positions_.start(block + 1) == start) return Status::ok();
+    uint32_t place = 0;
+    NIMBLE_RETURN_IF_ERROR(positions_.find(body, block, &row, 1, &place));
+    if (place == PatchPositions::kNone) return Status::ok();
+    return values_.value(body, start + place, value);
+  }
   // Asks for what says whether the row is an exception.
   void prefetch(const SegmentBody& body, uint32_t row) const {
     positions_.prefetch(body, row);

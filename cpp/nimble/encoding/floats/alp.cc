@@ -360,6 +360,14 @@ class AlpDecoder final : public Decoder {
     if (!patches_) return Status::ok();
     return patches_->apply_gather(body, rows, count, out.data);
   }
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    uint64_t number = 0;
+    NIMBLE_RETURN_IF_ERROR(ints_.value(body, row, &number));
+    convert_ints(reinterpret_cast<const uint8_t*>(&number), 1, type().width,
+                 exponents_, reinterpret_cast<uint8_t*>(out));
+    return patches_ ? patches_->apply_one(body, row, out) : Status::ok();
+  }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     ints_.prefetch(body, row);
     if (patches_) patches_->prefetch(body, row);

@@ -14,6 +14,10 @@ class FloatBitsDecoder final : public JoinedDecoder {
  public:
   using JoinedDecoder::JoinedDecoder;
 
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    return child(0).value(body, row, out);
+  }
   std::string describe() const override {
     return "float bits " + child(0).describe();
   }

@@ -162,6 +162,14 @@ class SplitFloatDecoder final : public JoinedDecoder {
       : JoinedDecoder(context, std::move(high_and_low)),
         low_bits_(low_bits_count) {}
 
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    uint64_t high = 0;
+    NIMBLE_RETURN_IF_ERROR(child(0).value(body, row, &high));
+    NIMBLE_RETURN_IF_ERROR(child(1).value(body, row, out));
+    *out |= (high & low_bits(kHighBits)) << low_bits_;
+    return Status::ok();
+  }
   std::string describe() const override {
     return "split float low=" + std::to_string(low_bits_) + " (" +
            child(0).describe() + ") (" + child(1).describe() + ")";

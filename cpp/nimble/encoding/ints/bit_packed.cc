@@ -339,10 +339,8 @@ Status BitPackedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 
 Status BitPackedDecoder::patch_one(const SegmentBody& body, uint32_t row,
                                    uint64_t* value) const {
-  uint8_t bytes[8] = {};
-  store_int(type().width, *value, bytes);
-  NIMBLE_RETURN_IF_ERROR(patches_->apply_gather(body, &row, 1, bytes));
-  *value = load_int(type(), bytes, 0);
+  NIMBLE_RETURN_IF_ERROR(patches_->apply_one(body, row, value));
+  *value = fit(*value);
   return Status::ok();
 }
 

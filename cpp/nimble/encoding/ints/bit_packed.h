@@ -42,6 +42,10 @@ class BitPackedDecoder final : public Decoder {
                        const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    return get(body, row, out);
+  }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     if (patches_) patches_->prefetch(body, row);
     if (type().width == 8) return blocks_.prefetch<uint64_t>(body, row);

@@ -1,5 +1,7 @@
 #include "nimble/encoding/ints/constant.h"
 
+#include <algorithm>
+
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/predicate.h"
@@ -34,7 +36,12 @@ class ConstantDecoder final : public Decoder {
  public:
   ConstantDecoder(const DecodeContext& context, ByteSpan value)
       : Decoder(context.type, context.num_values),
-        value_(value.begin(), value.end()) {}
+        value_(value.begin(), value.end()) {
+    if (!value_.empty()) {
+      std::memcpy(&bits_, value_.data(), std::min<size_t>(value_.size(), 8));
+    }
+    if (context.type.kind == ValueKind::kBool && bits_ != 0) bits_ = 1;
+  }
 
   void append_ranges(uint32_t, uint32_t,
                      std::vector<ByteRange>*) const override {}
@@ -46,6 +53,10 @@ class ConstantDecoder final : public Decoder {
   Status gather(const SegmentBody&, const uint32_t*, size_t count,
                 const Output& out) const override {
     repeat(count, out);
+    return Status::ok();
+  }
+  Status value(const SegmentBody&, uint32_t, uint64_t* out) const override {
+    *out = bits_;
     return Status::ok();
   }
   Status filter(const SegmentBody&, const Predicate& test,
@@ -85,6 +96,7 @@ class ConstantDecoder final : public Decoder {
   }
 
   std::vector<uint8_t> value_;
+  uint64_t bits_ = 0;  // its first ones
 };
 
 }  // namespace

@@ -60,6 +60,8 @@ class DictionaryDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     codes_.prefetch(body, row);
   }
@@ -86,6 +88,22 @@ class DictionaryDecoder final : public Decoder {
   Status look_up_bytes(const DecodedValues& values, const Scratch& codes,
                        uint32_t n, BytesSink* sink) const;
   Status check_codes(const Scratch& codes, uint32_t n) const;
+  Status check_code(uint64_t max) const {
+    if (max < values_.size()) return Status::ok();
+    return Status::corrupt("code " + std::to_string(max) +
+                           " of a dictionary of " +
+                           std::to_string(values_.size()));
+  }
+  // Of a dictionary that is not decoded: are so many rows more still too few to
+  // decode it for?
+  bool are_few(uint64_t rows) const {
+    // A number taken alone costs what it takes to decode many of them.
+    const uint64_t alone = type().kind == ValueKind::kBytes ? 8 : 64;
+    // Threads may overwrite each other's: then it is decoded a little later.
+    rows += taken_.load(std::memory_order_relaxed);
+    taken_.store(rows, std::memory_order_relaxed);
+    return rows * alone < values_.size();
+  }
   Status gather_few(const SegmentBody& body, const Scratch& codes, uint32_t n,
                     const Output& out, uint8_t* to) const;
 
@@ -97,6 +115,7 @@ class DictionaryDecoder final : public Decoder {
   Child values_;
   // Decoded by the first scan, kept as long as this decoder.
   mutable std::atomic<const DecodedValues*> decoded_{nullptr};
+  mutable std::atomic<uint64_t> taken_{0};  // rows, before that
 };
 
 // Calls f with a pointer to codes of their own type.
@@ -147,12 +166,8 @@ Status DictionaryDecoder::load_values(const SegmentBody& body,
 }
 
 Status DictionaryDecoder::check_codes(const Scratch& codes, uint32_t n) const {
-  const uint64_t max =
-      min_max(codes_.decoder().type(), codes.as<uint8_t>(), n).max;
-  if (max < values_.size()) return Status::ok();
-  return Status::corrupt("code " + std::to_string(max) +
-                         " of a dictionary of " +
-                         std::to_string(values_.size()));
+  return check_code(
+      min_max(codes_.decoder().type(), codes.as<uint8_t>(), n).max);
 }
 
 Status DictionaryDecoder::look_up(const DecodedValues& values,
@@ -268,9 +283,7 @@ Status DictionaryDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   if (count == 0) return Status::ok();
   const DecodedValues* values = decoded_.load(std::memory_order_acquire);
   // Decoding all of a dictionary for a few rows would cost more than the rows.
-  // A number taken alone costs what it takes to decode many of them.
-  const size_t alone = type().kind == ValueKind::kBytes ? 8 : 64;
-  const bool is_few = values == nullptr && count * alone < values_.size();
+  const bool is_few = values == nullptr && are_few(count);
   if (!is_few) NIMBLE_RETURN_IF_ERROR(load_values(body, &values));
   Scratch codes;
   return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
@@ -280,6 +293,24 @@ Status DictionaryDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     if (is_few) return gather_few(body, codes, n, out, to);
     return look_up(*values, codes, n, out, to);
   });
+}
+
+Status DictionaryDecoder::value(const SegmentBody& body, uint32_t row,
+                                uint64_t* out) const {
+  uint64_t code = 0;
+  NIMBLE_RETURN_IF_ERROR(codes_.value(body, row, &code));
+  code &= low_bits(8 * codes_.decoder().type().width);
+  NIMBLE_RETURN_IF_ERROR(check_code(code));
+  const DecodedValues* values = decoded_.load(std::memory_order_acquire);
+  if (values == nullptr) {
+    if (are_few(1)) {
+      return values_.value(body, static_cast<uint32_t>(code), out);
+    }
+    NIMBLE_RETURN_IF_ERROR(load_values(body, &values));
+  }
+  // What lies behind the last value is the buffer's slack.
+  *out = load<uint64_t>(values->fixed.data() + code * type().width);
+  return Status::ok();
 }
 
 Status DictionaryDecoder::gather_few(const SegmentBody& body,

@@ -78,6 +78,14 @@ class NarrowDecoder final : public JoinedDecoder {
 
  private:
   Status join(const Rows& rows, uint8_t* out) const override {
+    if (rows.count == 1) {
+      const uint32_t row = rows.list != nullptr ? *rows.list : rows.first;
+      uint64_t bits = 0;
+      NIMBLE_RETURN_IF_ERROR(child(0).value(rows.body, row, &bits));
+      const auto one = static_cast<int64_t>(bits);
+      sign_extend(&one, 1, type().width, out);
+      return Status::ok();
+    }
     Scratch scratch;
     NIMBLE_RETURN_IF_ERROR(rows.read(child(0), scratch.output()));
     sign_extend(scratch.as<int64_t>(), rows.count, type().width, out);

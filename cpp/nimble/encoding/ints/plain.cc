@@ -106,6 +106,14 @@ Status PlainDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   return Status::ok();
 }
 
+Status PlainDecoder::value(const SegmentBody& body, uint32_t row,
+                           uint64_t* out) const {
+  NIMBLE_RETURN_IF_ERROR(verify(body, row, row + 1));
+  pick_values(body.data + begin_, type().width, &row, 1, 0,
+              reinterpret_cast<uint8_t*>(out));
+  return Status::ok();
+}
+
 std::string PlainDecoder::describe() const {
   return "plain " + std::to_string(type().width) + " bytes";
 }

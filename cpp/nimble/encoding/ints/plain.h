@@ -28,6 +28,8 @@ class PlainDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override;
   Result<const uint8_t*> view(const SegmentBody& body, uint32_t begin,
                               uint32_t end) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {

@@ -38,6 +38,16 @@ class PresentValuesDecoder final : public Decoder {
   void prefetch(const SegmentBody& body, uint32_t row) const override {
     presence_.prefetch(body, row, values_);
   }
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    uint32_t place = 0;
+    uint64_t has = 0;
+    NIMBLE_ASSIGN_OR_RETURN(const uint32_t found,
+                            presence_.find(body, &row, 1, &has, &place));
+    if (found > 0) return values_.value(body, place, out);
+    *out = load<uint64_t>(common_);
+    return Status::ok();
+  }
   std::string describe() const override {
     return presence_.describe() + values_.describe();
   }

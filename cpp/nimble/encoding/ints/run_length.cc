@@ -164,6 +164,12 @@ class RunLengthDecoder final : public Decoder {
                 const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    uint32_t run = 0;
+    NIMBLE_RETURN_IF_ERROR(find_runs(body, row / kBlockValues, &row, 1, &run));
+    return values_.value(body, run, out);
+  }
   Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override;
   std::string describe() const override {

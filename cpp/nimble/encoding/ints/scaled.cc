@@ -73,6 +73,12 @@ class ScaledDecoder final : public JoinedDecoder {
                 std::vector<Child> multiples)
       : JoinedDecoder(context, std::move(multiples)), scale_(scale) {}
 
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    NIMBLE_RETURN_IF_ERROR(child(0).value(body, row, out));
+    *out = scale_.base + row * scale_.step + *out * scale_.divisor;
+    return Status::ok();
+  }
   Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override {
     const bool is_known = test.shape != Predicate::Shape::kTable;

@@ -1,5 +1,7 @@
 #include "nimble/encoding/ints/sparse.h"
 
+#include <algorithm>
+
 #include "nimble/encoding/core/patches.h"
 #include "nimble/encoding/ints/constant.h"
 
@@ -54,6 +56,12 @@ class SparseDecoder final : public Decoder {
                 const Output& out) const override {
     fill_value(common_.data(), type().width, count, out.data);
     return patches_.apply_gather(body, rows, count, out.data);
+  }
+  Status value(const SegmentBody& body, uint32_t row,
+               uint64_t* out) const override {
+    *out = 0;
+    std::memcpy(out, common_.data(), std::min<size_t>(common_.size(), 8));
+    return patches_.apply_one(body, row, out);
   }
   std::string describe() const override {
     return "sparse exceptions=" + std::to_string(patches_.count()) + " (" +

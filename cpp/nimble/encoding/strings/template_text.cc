@@ -50,8 +50,12 @@ class TemplateDecoder final : public Decoder {
     for (size_t i = 0; i < count; i += kBlockValues) {
       const size_t n = std::min<size_t>(count - i, kBlockValues);
       for (size_t k = 0; k < limbs_.size(); ++k) {
+        uint8_t* const to = values.output(k).data;
+        uint64_t one = 0;
         NIMBLE_RETURN_IF_ERROR(
-            limbs_[k].gather(body, rows + i, n, values.output(k)));
+            n == 1 ? limbs_[k].value(body, rows[i], &one)
+                   : limbs_[k].gather(body, rows + i, n, values.output(k)));
+        if (n == 1) store(to, one);
       }
       NIMBLE_RETURN_IF_ERROR(append(values, n, first + i, out.bytes));
     }
