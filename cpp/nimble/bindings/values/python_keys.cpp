@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+#include "nimble/bindings/values/python_values.h"
+
 namespace py = pybind11;
 
 namespace nimble {
@@ -28,9 +30,11 @@ int64_t units_per_second(const KeyColumn& column) {
 // is naive after all.
 bool utc_offset_of(PyObject* v, int64_t* micros) {
   *micros = 0;
-  if (PyDateTime_DATE_GET_TZINFO(v) == PyDateTime_TimeZone_UTC) return true;
+  PyObject* const zone = PyDateTime_DATE_GET_TZINFO(v);
+  if (zone == PyDateTime_TimeZone_UTC || zone == utc_zone()) return true;
+  static PyObject* const utcoffset = PyUnicode_InternFromString("utcoffset");
   const auto offset = py::reinterpret_steal<py::object>(
-      PyObject_CallMethod(v, "utcoffset", nullptr));
+      PyObject_CallMethodNoArgs(v, utcoffset));
   if (!offset) throw py::error_already_set();
   if (!PyDelta_Check(offset.ptr())) return false;
   const int64_t seconds =

@@ -83,6 +83,14 @@ std::string zone_name(const Field& timestamp) {
 
 }  // namespace
 
+PyObject* utc_zone() {
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object>
+      storage;
+  return storage.call_once_and_store_result([] { return zone_of("UTC"); })
+      .get_stored()
+      .ptr();
+}
+
 bool is_extension(const Field& f) {
   return std::any_of(f.metadata.begin(), f.metadata.end(), [](const auto& m) {
     return m.first == "ARROW:extension:name";
@@ -138,6 +146,7 @@ ValueMaker::ValueMaker(const Field& f) : width_(f.width) {
                     : f.format[2] == 'm' ? 1000
                                          : 1000000;
       if (!zone_name(f).empty()) zone_ = zone_of(zone_name(f));
+      is_utc_ = zone_ && zone_.ptr() == utc_zone();
       break;
     default:
       kind_ = Kind::kDecimal;
@@ -192,7 +201,7 @@ PyObject* ValueMaker::make_timestamp(int64_t value) const {
       rest / 60 % 60, rest % 60,
       static_cast<int>(fraction * (1000000 / per_second_)),
       zone_ ? zone_.ptr() : Py_None, PyDateTimeAPI->DateTimeType);
-  if (!zone_ || utc == nullptr) return utc;
+  if (!zone_ || is_utc_ || utc == nullptr) return utc;
   static PyObject* const fromutc = PyUnicode_InternFromString("fromutc");
   PyObject* const local = PyObject_CallMethodOneArg(zone_.ptr(), fromutc, utc);
   Py_DECREF(utc);

@@ -11,6 +11,9 @@ namespace nimble {
 // own?
 bool is_extension(const Field& field);
 
+// The tzinfo that values of the zone "UTC" have; null where pyarrow knows none.
+PyObject* utc_zone();
+
 // Makes the Python objects of one type without going through Arrow; types
 // that it does not know are left to pyarrow.
 class ValueMaker {
@@ -49,6 +52,7 @@ class ValueMaker {
   int64_t per_second_ = 1;  // timestamps: units a second; dates: units a day
   int32_t scale_ = 0;
   pybind11::object zone_;  // tzinfo of timestamps; null: they have none
+  bool is_utc_ = false;    // `zone_` is that of UTC: nothing to convert
 };
 
 }  // namespace nimble
