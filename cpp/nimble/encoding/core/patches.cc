@@ -1,8 +1,8 @@
 #include "nimble/encoding/core/patches.h"
 
-#include "nimble/encoding/core/predicate.h"
-
 #include "nimble/base/hash.h"
+#include "nimble/encoding/core/int_values.h"
+#include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
 
@@ -324,6 +324,31 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
         return Status::ok();
       }));
   return put_found();
+}
+
+Status Patches::sum_to(const SegmentBody& body, const ValueType& type,
+                       uint64_t common, const uint32_t* rows, size_t n,
+                       uint64_t* sums) const {
+  const uint32_t block = rows[0] / kBlockValues;
+  const uint32_t start = positions_.start(block);
+  const uint32_t count = positions_.start(block + 1) - start;
+  uint16_t places[kBlockValues];
+  Scratch values;
+  NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, places));
+  if (count > 0) {
+    NIMBLE_RETURN_IF_ERROR(
+        values_.decode(body, start, start + count, values.output()));
+  }
+  uint32_t next = count > 0 && places[0] == 0 ? 1 : 0;
+  uint64_t more = 0;  // than as many common ones
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t row = rows[i] % kBlockValues;
+    for (; next < count && places[next] <= row; ++next) {
+      more += load_int(type, values.as<uint8_t>(), next) - common;
+    }
+    sums[i] = row * common + more;
+  }
+  return Status::ok();
 }
 
 Status Patches::apply_filter(const SegmentBody& body, const Predicate& test,

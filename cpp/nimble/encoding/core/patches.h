@@ -116,6 +116,10 @@ class Patches {
     if (place == PatchPositions::kNone) return Status::ok();
     return values_.value(body, start + place, value);
   }
+  // Where all other values are `common`, all being integers: what
+  // SummedDecoder::sum_to() gives.
+  Status sum_to(const SegmentBody& body, const ValueType& type, uint64_t common,
+                const uint32_t* rows, size_t n, uint64_t* sums) const;
   // Asks for what says whether the row is an exception.
   void prefetch(const SegmentBody& body, uint32_t row) const {
     positions_.prefetch(body, row);

@@ -1,8 +1,7 @@
 // Running sums of differences, for encodings that keep these.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include "nimble/encoding/core/encoding.h"
 
 namespace nimble {
 
@@ -15,5 +14,16 @@ inline constexpr size_t kFewSums = 64;
 // second of the block's to the row's. Sums wrap.
 void running_sums_at(uint32_t width, uint64_t first, const uint8_t* differences,
                      const uint32_t* rows, size_t n, uint8_t* out);
+
+// What a decoder of integers is that adds up rows without making each of them:
+// those of runs, or of one value mostly.
+class SummedDecoder {
+ public:
+  virtual ~SummedDecoder() = default;
+  // sums[i] is the sum of the values behind the first of a block up to that of
+  // rows[i]; n > 0 ascending rows of one block. Sums wrap.
+  virtual Status sum_to(const SegmentBody& body, const uint32_t* rows, size_t n,
+                        uint64_t* sums) const = 0;
+};
 
 }  // namespace nimble

@@ -41,7 +41,8 @@ class DifferencesDecoder final : public Decoder {
   DifferencesDecoder(const DecodeContext& context, Child firsts, Child steps)
       : Decoder(context.type, context.num_values),
         firsts_(std::move(firsts)),
-        steps_(std::move(steps)) {}
+        steps_(std::move(steps)),
+        summed_(dynamic_cast<const SummedDecoder*>(&steps_.decoder())) {}
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const override {
@@ -80,6 +81,9 @@ class DifferencesDecoder final : public Decoder {
         rows, count, [&](uint32_t block, size_t at, size_t n) -> Status {
           const uint64_t first =
               load_int(type(), firsts.as<uint8_t>(), group++);
+          if (summed_ != nullptr && n <= kFewSums) {
+            return add_sums(body, first, rows + at, n, out.data + at * width);
+          }
           Scratch steps;
           const uint32_t begin = block * kBlockValues;
           const uint32_t last = rows[at + n - 1] % kBlockValues;
@@ -125,6 +129,16 @@ class DifferencesDecoder final : public Decoder {
         }));
     return firsts_.gather(body, blocks, n, firsts->output());
   }
+  // Few rows of a block of which `first` is the first value.
+  Status add_sums(const SegmentBody& body, uint64_t first, const uint32_t* rows,
+                  size_t n, uint8_t* out) const {
+    uint64_t sums[kFewSums];
+    NIMBLE_RETURN_IF_ERROR(summed_->sum_to(steps_.body(body), rows, n, sums));
+    for (size_t i = 0; i < n; ++i) {
+      store_int(type().width, first + sums[i], out + i * type().width);
+    }
+    return Status::ok();
+  }
   // Rows [begin, end), not none, of which the first is a block's.
   Status read_blocks(const SegmentBody& body, uint32_t begin, uint32_t end,
                      const Output& out) const {
@@ -143,6 +157,7 @@ class DifferencesDecoder final : public Decoder {
 
   Child firsts_;
   Child steps_;
+  const SummedDecoder* summed_;  // the steps, where they are one; else null
 };
 
 }  // namespace

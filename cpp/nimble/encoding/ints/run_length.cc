@@ -2,8 +2,10 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/core/child.h"
+#include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/predicate.h"
+#include "nimble/encoding/core/running_sums.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/dictionary.h"
@@ -143,7 +145,7 @@ void append_copies(const uint8_t* data, uint64_t size, uint32_t n,
   }
 }
 
-class RunLengthDecoder final : public Decoder {
+class RunLengthDecoder final : public Decoder, public SummedDecoder {
  public:
   RunLengthDecoder(const DecodeContext& context,
                    std::vector<uint32_t> first_runs, Child ends, Child values)
@@ -170,6 +172,8 @@ class RunLengthDecoder final : public Decoder {
     NIMBLE_RETURN_IF_ERROR(find_runs(body, row / kBlockValues, &row, 1, &run));
     return values_.value(body, run, out);
   }
+  Status sum_to(const SegmentBody& body, const uint32_t* rows, size_t n,
+                uint64_t* sums) const override;
   Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override;
   std::string describe() const override {
@@ -308,6 +312,33 @@ Status RunLengthDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     to.bit_offset += chunk;
     return values_.gather(body, runs, size, to);
   });
+}
+
+Status RunLengthDecoder::sum_to(const SegmentBody& body, const uint32_t* rows,
+                                size_t n, uint64_t* sums) const {
+  const uint32_t block = rows[0] / kBlockValues;
+  const uint32_t first = first_runs_[block];
+  const uint32_t limit = run_limit(block);
+  alignas(64) uint32_t ends[kBlockValues + 1 + AlignedBuffer::kSlack / 4];
+  alignas(64) uint8_t values[(kBlockValues + 1) * 8 + AlignedBuffer::kSlack];
+  Output out;
+  out.data = reinterpret_cast<uint8_t*>(ends);
+  NIMBLE_RETURN_IF_ERROR(ends_.decode(body, first, limit, out));
+  out.data = values;
+  NIMBLE_RETURN_IF_ERROR(values_.decode(body, first, limit, out));
+  uint32_t row = block * kBlockValues + 1;  // the next to be added
+  uint64_t sum = 0;
+  for (uint32_t i = 0, run = 0; i < n; ++i) {
+    while (row <= rows[i]) {
+      while (run < limit - first && ends[run] <= row) ++run;
+      if (run == limit - first) return broken(row);
+      const uint32_t end = std::min(ends[run], rows[i] + 1);
+      sum += (end - row) * load_int(type(), values, run);
+      row = end;
+    }
+    sums[i] = sum;
+  }
+  return Status::ok();
 }
 
 // --------------------------------------------------------------------- filter

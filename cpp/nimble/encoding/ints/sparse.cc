@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/patches.h"
+#include "nimble/encoding/core/running_sums.h"
 #include "nimble/encoding/ints/constant.h"
 
 namespace nimble {
@@ -36,7 +38,7 @@ namespace {
 
 // --------------------------------------------------------------------- decode
 
-class SparseDecoder final : public Decoder {
+class SparseDecoder final : public Decoder, public SummedDecoder {
  public:
   SparseDecoder(const DecodeContext& context, ByteSpan common, Patches patches)
       : Decoder(context.type, context.num_values),
@@ -62,6 +64,11 @@ class SparseDecoder final : public Decoder {
     *out = 0;
     std::memcpy(out, common_.data(), std::min<size_t>(common_.size(), 8));
     return patches_.apply_one(body, row, out);
+  }
+  Status sum_to(const SegmentBody& body, const uint32_t* rows, size_t n,
+                uint64_t* sums) const override {
+    return patches_.sum_to(body, type(), load_int(type(), common_.data(), 0),
+                           rows, n, sums);
   }
   std::string describe() const override {
     return "sparse exceptions=" + std::to_string(patches_.count()) + " (" +
