@@ -6,8 +6,8 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
+#include "nimble/encoding/core/block_strings.h"
 #include "nimble/encoding/core/predicate.h"
-#include "nimble/encoding/core/string_blocks.h"
 #include "nimble/encoding/strings/fsst_compressor.h"
 
 namespace nimble {
@@ -85,25 +85,16 @@ struct FrontTest {
   std::array<Verdict, 256> by_code;  // open: escapes and codes without a symbol
 };
 
-class FsstDecoder final : public Decoder {
+class FsstDecoder final : public BlockStrings {
  public:
   FsstDecoder(const DecodeContext& context, const FsstTable& table,
-              uint64_t raw_size, StringBlocks blocks)
-      : Decoder(context.type, context.num_values),
-        raw_size_(raw_size),
-        blocks_(std::move(blocks)),
-        table_(table) {}
+              const Room& room, StringBlocks blocks)
+      : BlockStrings(context, std::move(blocks), room), table_(table) {}
 
-  void append_ranges(uint32_t begin, uint32_t end,
-                     std::vector<ByteRange>* out) const override {
-    blocks_.append_ranges(begin, end, out);
-  }
-  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
-                const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
-    blocks_.prefetch(body, row);
+    BlockStrings::prefetch(body, row);
     table_.prefetch();
   }
   Status filter(const SegmentBody& body, const Predicate& test,
@@ -116,15 +107,15 @@ class FsstDecoder final : public Decoder {
     return sizeof *this + blocks_.memory_bytes();
   }
 
+ protected:
+  Status decode_block(const SegmentBody& body, const StringBlock& block,
+                      uint32_t from, uint32_t to, uint64_t at,
+                      BytesSink* sink) const override;
+
  private:
-  void reserve(uint32_t rows, BytesSink* sink) const;
-  Status decode_block(const StringBlock& block, uint32_t from, uint32_t to,
-                      uint64_t at, BytesSink* sink) const;
   Status filter_block(const StringBlock& block, const FrontTest& test,
                       uint64_t* selection) const;
 
-  uint64_t raw_size_;
-  StringBlocks blocks_;
   FsstTable table_;  // last: it is large
 };
 
@@ -192,31 +183,8 @@ void make_room(const FsstTable& table, const uint8_t* codes, uint64_t n,
   sink->data.reserve(sink->data.size() + room);
 }
 
-// The whole output at once where many rows are wanted. The claim of the head
-// is bounded by what the codes can give.
-void FsstDecoder::reserve(uint32_t rows, BytesSink* sink) const {
-  const uint64_t bound = FsstTable::decompressed_bound(blocks_.part_size());
-  const uint64_t raw = std::min(raw_size_, bound);
-  const uint64_t share = rows == size() ? raw : raw / size() * rows;
-  sink->data.reserve(
-      sink->data.size() + share +
-      std::min(bound, FsstTable::decompressed_bound(kMeasureAbove)));
-}
-
-Status FsstDecoder::decode(const SegmentBody& body, uint32_t begin,
-                           uint32_t end, const Output& out) const {
-  BytesSink* sink = out.bytes;
-  if (begin < end && blocks_.block_of(end - 1) - blocks_.block_of(begin) >= 8) {
-    reserve(end - begin, sink);
-  }
-  return blocks_.decode(
-      body, begin, end, sink,
-      [&](const StringBlock& block, uint32_t from, uint32_t to, uint64_t at) {
-        return decode_block(block, from, to, at, sink);
-      });
-}
-
-Status FsstDecoder::decode_block(const StringBlock& block, uint32_t from,
+Status FsstDecoder::decode_block(const SegmentBody& /*body*/,
+                                 const StringBlock& block, uint32_t from,
                                  uint32_t to, uint64_t at,
                                  BytesSink* sink) const {
   uint64_t ends[kBlockValues];
@@ -330,8 +298,11 @@ Result<std::unique_ptr<Decoder>> open_fsst(ByteReader* head,
   const uint64_t raw_size = head->get_varint();
   NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks,
                           StringBlocks::open(head, context));
-  return std::unique_ptr<Decoder>(std::make_unique<FsstDecoder>(
-      context, table, raw_size, std::move(blocks)));
+  const BlockStrings::Room room{
+      raw_size, FsstTable::decompressed_bound(blocks.part_size()),
+      FsstTable::decompressed_bound(kMeasureAbove)};
+  return std::unique_ptr<Decoder>(
+      std::make_unique<FsstDecoder>(context, table, room, std::move(blocks)));
 }
 
 }  // namespace nimble

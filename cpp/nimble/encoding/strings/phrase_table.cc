@@ -98,21 +98,10 @@ uint64_t PhraseTable::expanded_size(const Codes& codes, uint64_t first,
 // ------------------------------------------------------------------ matching
 
 PhraseMatcher::PhraseMatcher()
-    : slots_(size_t{1} << 12),
-      from_eight_(size_t{1} << kFrontBits),
-      from_four_(size_t{1} << kFrontBits),
-      three_(size_t{1} << kFrontBits),
+    : places_(size_t{1} << 13, kFree),
+      fronts_(size_t{1} << kFrontBits),
       two_(65536, kNone) {
   for (uint32_t b = 0; b < 256; ++b) one_[b] = b;
-}
-
-void PhraseMatcher::grow() {
-  std::vector<Slot> old(slots_.size() * 2);
-  old.swap(slots_);
-  for (const Slot& slot : old) {
-    if (slot.length == 0) continue;
-    const_cast<Slot&>(find({slot.low, slot.high, slot.length})) = slot;
-  }
 }
 
 bool PhraseMatcher::add(const Phrase& phrase, uint32_t id) {
@@ -127,19 +116,19 @@ bool PhraseMatcher::add(const Phrase& phrase, uint32_t id) {
     two = static_cast<uint16_t>(id);
     return true;
   }
-  if (2 * used_ >= slots_.size()) grow();
-  auto& slot = const_cast<Slot&>(find(phrase));
-  if (slot.length != 0) return false;
-  slot = {phrase.low, phrase.high, n, id};
-  ++used_;
-  const uint64_t front = front_of(phrase.front(n < 4 ? 3 : n < 8 ? 4 : 8).low);
-  if (n >= 8) {
-    from_eight_[front] |= static_cast<uint16_t>(1u << (n - 8));
-  } else if (n >= 4) {
-    from_four_[front] |= static_cast<uint8_t>(1u << (n - 4));
-  } else {
-    three_[front] = 1;
+  if (find(phrase) != kFree) return false;
+  if (2 * (bytes_.size() + 1) > places_.size()) {
+    places_.assign(2 * places_.size(), kFree);
+    for (size_t i = 0; i < bytes_.size(); ++i) {
+      place_of({bytes_[i].low, bytes_[i].high, tails_[i].length}) =
+          static_cast<uint16_t>(i);
+    }
   }
+  place_of(phrase) = static_cast<uint16_t>(bytes_.size());
+  bytes_.push_back({phrase.low, phrase.high});
+  tails_.push_back({static_cast<uint16_t>(n), static_cast<uint16_t>(id)});
+  const uint64_t front = hash_of(phrase.front(n == 3 ? 3 : n & ~1u));
+  fronts_[front >> (64 - kFrontBits)] |= static_cast<uint16_t>(1u << (n - 3));
   return true;
 }
 
@@ -147,17 +136,21 @@ PhraseMatcher::Match PhraseMatcher::match(const uint8_t* text,
                                           uint64_t remaining) const {
   const Phrase all{load<uint64_t>(text), load<uint64_t>(text + 8), 16};
   const auto left = static_cast<uint32_t>(std::min<uint64_t>(remaining, 16));
-  // Bit n: a phrase of n bytes may be it.
-  uint32_t lengths =
-      (uint32_t{from_eight_[front_of(all.low)]} << 8 |
-       uint32_t{from_four_[front_of(low_bytes(all.low, 4))]} << 4 |
-       uint32_t{three_[front_of(low_bytes(all.low, 3))]} << 3) &
-      ((2u << left) - 1);
+  // Bit n - 3: a phrase of n bytes may be it. All looks at once.
+  uint32_t lengths = (lengths_of(low_bytes(all.low, 3), 0) & 0x1) |
+                     (lengths_of(low_bytes(all.low, 4), 0) & 0x6) |
+                     (lengths_of(low_bytes(all.low, 6), 0) & 0x18) |
+                     (lengths_of(all.low, 0) & 0x60) |
+                     (lengths_of(all.low, low_bytes(all.high, 2)) & 0x180) |
+                     (lengths_of(all.low, low_bytes(all.high, 4)) & 0x600) |
+                     (lengths_of(all.low, low_bytes(all.high, 6)) & 0x1800) |
+                     (lengths_of(all.low, all.high) & 0x2000);
+  lengths &= ((2u << left) - 1) >> 3;
   while (lengths != 0) {
-    const auto n = static_cast<uint32_t>(std::bit_width(lengths)) - 1;
-    const Slot& slot = find(all.front(n));
-    if (slot.length != 0) return {slot.id, n};
-    lengths ^= 1u << n;
+    const auto n = static_cast<uint32_t>(std::bit_width(lengths)) + 2;
+    const uint16_t place = find(all.front(n));
+    if (place != kFree) return {tails_[place].id, n};
+    lengths ^= 1u << (n - 3);
   }
   if (left >= 2) {
     const uint16_t two = two_[all.low & 0xffff];

@@ -36,14 +36,13 @@ Phrase concatenate(const Phrase& a, const Phrase& b);
 // What codes stand for. Codes that have no phrase stand for nothing.
 class PhraseTable {
  public:
-  PhraseTable() = default;
-
-  void add(const Phrase& phrase) {
-    bytes_[count_] = {phrase.low, phrase.high};
-    lengths_[count_] = static_cast<uint8_t>(phrase.length);
-    ++count_;
+  // At most kMaxPhrases.
+  explicit PhraseTable(const std::vector<Phrase>& phrases) {
+    for (size_t i = 0; i < phrases.size(); ++i) {
+      bytes_[i] = {phrases[i].low, phrases[i].high};
+      lengths_[i] = static_cast<uint8_t>(phrases[i].length);
+    }
   }
-  uint32_t size() const { return count_; }
 
   // `codes` is where code 0 begins; 8 bytes in front of it are readable, and
   // none from codes + codes_size on. Codes first .. first + n - 1 of `width`
@@ -75,7 +74,6 @@ class PhraseTable {
   };
   std::array<Bytes, kMaxPhrases> bytes_{};
   std::array<uint8_t, kMaxPhrases> lengths_{};
-  uint32_t count_ = 0;
 };
 
 // The longest phrase at a place of a text. Phrases have numbers, which are
@@ -88,6 +86,10 @@ class PhraseMatcher {
   };
 
   PhraseMatcher();
+  // Of phrases whose numbers are their places.
+  explicit PhraseMatcher(const std::vector<Phrase>& phrases) : PhraseMatcher() {
+    for (uint32_t i = 0; i < phrases.size(); ++i) add(phrases[i], i);
+  }
   // False where there is this phrase already. Bytes may be given new ids.
   bool add(const Phrase& phrase, uint32_t id);
 
@@ -95,42 +97,49 @@ class PhraseMatcher {
   Match match(const uint8_t* text, uint64_t remaining) const;
 
  private:
-  struct Slot {
-    uint64_t low = 0;
-    uint64_t high = 0;
-    uint32_t length = 0;  // 0: free
-    uint32_t id = 0;
+  struct Bytes {
+    uint64_t low, high;
   };
-  // Places of hashes of fronts: false answers cost a look, no more.
+  struct Tail {
+    uint16_t length;
+    uint16_t id;
+  };
+  static constexpr uint16_t kFree = UINT16_MAX;
+  // Of hashes of fronts: false answers cost a look, no more.
   static constexpr uint32_t kFrontBits = 15;
 
-  static uint64_t hash_of(const Phrase& phrase) {
-    return (phrase.low ^ std::rotl(phrase.high, 29) ^ phrase.length) *
-           0x9E3779B97F4A7C15u;
+  static uint64_t hash_of(uint64_t low, uint64_t high) {
+    return low * 0x9E3779B97F4A7C15u + high * 0xD6E8FEB86659FD93u;
   }
-  static uint64_t front_of(uint64_t bytes) {
-    return bytes * 0xD6E8FEB86659FD93u >> (64 - kFrontBits);
+  static uint64_t hash_of(const Phrase& p) { return hash_of(p.low, p.high); }
+  // Which lengths phrases have that begin with these bytes.
+  uint32_t lengths_of(uint64_t low, uint64_t high) const {
+    return fronts_[hash_of(low, high) >> (64 - kFrontBits)];
   }
-  const Slot& find(const Phrase& phrase) const {
-    const uint64_t mask = slots_.size() - 1;
-    for (uint64_t i = hash_of(phrase) >> 32;; ++i) {
-      const Slot& slot = slots_[i & mask];
-      if (slot.length == 0 ||
-          (((slot.low ^ phrase.low) | (slot.high ^ phrase.high)) == 0 &&
-           slot.length == phrase.length)) {
-        return slot;
+  // Of more than two bytes; the place where it belongs is free if it is not
+  // there.
+  const uint16_t& find(const Phrase& phrase) const {
+    const uint64_t mask = places_.size() - 1;
+    for (uint64_t i = hash_of(phrase) >> 20;; ++i) {
+      const uint16_t& place = places_[i & mask];
+      if (place == kFree) return place;
+      const Bytes& b = bytes_[place];
+      if (((b.low ^ phrase.low) | (b.high ^ phrase.high)) == 0 &&
+          tails_[place].length == phrase.length) {
+        return place;
       }
     }
   }
-  void grow();
+  uint16_t& place_of(const Phrase& phrase) {
+    return const_cast<uint16_t&>(find(phrase));
+  }
 
-  std::vector<Slot> slots_;
-  uint32_t used_ = 0;
-  // By the hash of the first 8, 4 and 3 bytes: bit n is set where there is a
-  // phrase of at least 8 bytes, at least 4, or 3, that has n more.
-  std::vector<uint16_t> from_eight_;
-  std::vector<uint8_t> from_four_;
-  std::vector<uint8_t> three_;
+  std::vector<Bytes> bytes_;
+  std::vector<Tail> tails_;
+  std::vector<uint16_t> places_;  // of phrases, by hash: a power of two
+  // By the hash of the first 3, 4, 6, 8, .. 16 bytes: bit n - 3 is set where
+  // there is a phrase of n bytes, as many or one more, that begins with them.
+  std::vector<uint16_t> fronts_;
   std::vector<uint16_t> two_;  // ids by two bytes, or kNone
   std::array<uint32_t, 256> one_{};
 };

@@ -116,8 +116,7 @@ std::vector<Phrase> grown_phrases(const Text& text, uint32_t most,
 // How often each is taken.
 std::vector<uint64_t> uses_of(const std::vector<Phrase>& phrases,
                               const Text& text) {
-  PhraseMatcher matcher;
-  for (uint32_t i = 0; i < phrases.size(); ++i) matcher.add(phrases[i], i);
+  const PhraseMatcher matcher(phrases);
   std::vector<uint64_t> uses(phrases.size());
   text.each([&](const uint8_t* string, uint64_t size) {
     for_phrases(matcher, string, size,

@@ -4,9 +4,9 @@
 #include <bitset>
 
 #include "nimble/base/compiler.h"
+#include "nimble/encoding/core/block_strings.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/core/string_blocks.h"
 #include "nimble/encoding/strings/fsst_training.h"
 #include "nimble/encoding/strings/phrase_training.h"
 #include "nimble/encoding/strings/plain_bytes.h"
@@ -26,15 +26,13 @@ constexpr uint64_t kMinSampleBytes = 256u << 10;
 constexpr uint64_t kMaxSampleBytes = 512u << 10;
 constexpr uint64_t kMeasuredBytes = 48u << 10;
 
-class PhrasesDecoder final : public Decoder {
+class PhrasesDecoder final : public BlockStrings {
  public:
   PhrasesDecoder(const DecodeContext& context, Child phrases, uint32_t width,
-                 uint64_t raw_size, StringBlocks blocks)
-      : Decoder(context.type, context.num_values),
+                 const Room& room, StringBlocks blocks)
+      : BlockStrings(context, std::move(blocks), room),
         phrases_(std::move(phrases)),
-        width_(width),
-        raw_size_(raw_size),
-        blocks_(std::move(blocks)) {}
+        width_(width) {}
   ~PhrasesDecoder() override { delete table_.load(); }
 
   void append_ranges(uint32_t begin, uint32_t end,
@@ -43,15 +41,10 @@ class PhrasesDecoder final : public Decoder {
     if (table_.load(std::memory_order_acquire) == nullptr) {
       phrases_.append_ranges(0, phrases_.size(), out);
     }
-    blocks_.append_ranges(begin, end, out);
+    BlockStrings::append_ranges(begin, end, out);
   }
-  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
-                const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
-  void prefetch(const SegmentBody& body, uint32_t row) const override {
-    blocks_.prefetch(body, row);
-  }
   std::string describe() const override {
     return "phrases n=" + std::to_string(phrases_.size()) + " (" +
            phrases_.describe() + ") " + blocks_.describe();
@@ -61,26 +54,25 @@ class PhrasesDecoder final : public Decoder {
            sizeof(PhraseTable);
   }
 
+ protected:
+  Status decode_block(const SegmentBody& body, const StringBlock& block,
+                      uint32_t from, uint32_t to, uint64_t at,
+                      BytesSink* sink) const override;
+
  private:
-  Status load_table(const SegmentBody& body, const PhraseTable** out) const;
+  Status table(const SegmentBody& body, const PhraseTable** out) const;
   PhraseTable::Codes codes_of(const StringBlock& block) const {
     return {block.bytes, block.size, width_};
   }
-  void reserve(uint32_t rows, BytesSink* sink) const;
-  Status decode_block(const PhraseTable& table, const StringBlock& block,
-                      uint32_t from, uint32_t to, uint64_t at,
-                      BytesSink* sink) const;
 
   Child phrases_;
   uint32_t width_;
-  uint64_t raw_size_;  // a hint
-  StringBlocks blocks_;
   // Made by the first use, kept as long as this decoder.
   mutable std::atomic<const PhraseTable*> table_{nullptr};
 };
 
-Status PhrasesDecoder::load_table(const SegmentBody& body,
-                                  const PhraseTable** out) const {
+Status PhrasesDecoder::table(const SegmentBody& body,
+                             const PhraseTable** out) const {
   *out = table_.load(std::memory_order_acquire);
   if (NIMBLE_LIKELY(*out != nullptr)) return Status::ok();
   BytesSink bytes;
@@ -88,7 +80,7 @@ Status PhrasesDecoder::load_table(const SegmentBody& body,
   Output to;
   to.bytes = &bytes;
   NIMBLE_RETURN_IF_ERROR(phrases_.decode(body, 0, phrases_.size(), to));
-  auto table = std::make_unique<PhraseTable>();
+  std::vector<Phrase> phrases;
   for (uint32_t i = 0; i < phrases_.size(); ++i) {
     const uint64_t begin = bytes.begin_of(i);
     const uint64_t length = bytes.end_of(i) - begin;
@@ -97,12 +89,13 @@ Status PhrasesDecoder::load_table(const SegmentBody& body,
                              std::to_string(length) +
                              " bytes; 1 to 16 are possible");
     }
-    table->add(
+    phrases.push_back(
         Phrase::of(bytes.data.data() + begin, static_cast<uint32_t>(length)));
   }
-  if (table_.compare_exchange_strong(*out, table.get(),
+  auto made = std::make_unique<const PhraseTable>(phrases);
+  if (table_.compare_exchange_strong(*out, made.get(),
                                      std::memory_order_acq_rel)) {
-    *out = table.release();
+    *out = made.release();
   }
   return Status::ok();
 }
@@ -117,38 +110,12 @@ void make_room(const PhraseTable& table, const PhraseTable::Codes& codes,
   sink->data.reserve(sink->data.size() + room);
 }
 
-// The whole output at once where many rows are wanted. The claim of the head
-// is bounded by what the codes can give.
-void PhrasesDecoder::reserve(uint32_t rows, BytesSink* sink) const {
-  const uint64_t bound =
-      PhraseTable::expanded_bound(blocks_.part_size() * 8 / width_);
-  const uint64_t raw = std::min(raw_size_, bound);
-  const uint64_t share = rows == size() ? raw : raw / size() * rows;
-  sink->data.reserve(
-      sink->data.size() + share +
-      std::min(bound, PhraseTable::expanded_bound(kMaxTogether)));
-}
-
-Status PhrasesDecoder::decode(const SegmentBody& body, uint32_t begin,
-                              uint32_t end, const Output& out) const {
-  if (begin >= end) return Status::ok();
-  const PhraseTable* table = nullptr;
-  NIMBLE_RETURN_IF_ERROR(load_table(body, &table));
-  BytesSink* sink = out.bytes;
-  if (blocks_.block_of(end - 1) - blocks_.block_of(begin) >= 8) {
-    reserve(end - begin, sink);
-  }
-  return blocks_.decode(
-      body, begin, end, sink,
-      [&](const StringBlock& block, uint32_t from, uint32_t to, uint64_t at) {
-        return decode_block(*table, block, from, to, at, sink);
-      });
-}
-
-Status PhrasesDecoder::decode_block(const PhraseTable& table,
+Status PhrasesDecoder::decode_block(const SegmentBody& body,
                                     const StringBlock& block, uint32_t from,
                                     uint32_t to, uint64_t at,
                                     BytesSink* sink) const {
+  const PhraseTable* phrases = nullptr;
+  NIMBLE_RETURN_IF_ERROR(table(body, &phrases));
   uint64_t ends[kBlockValues];
   blocks_.lengths().running_ends(block.packed, block.rows, ends);
   const uint64_t all = ends[block.rows - 1];
@@ -161,17 +128,17 @@ Status PhrasesDecoder::decode_block(const PhraseTable& table,
   const PhraseTable::Codes codes = codes_of(block);
   const uint64_t first = from > 0 ? ends[from - 1] : 0;
   const uint64_t n = ends[to - 1] - first;
-  make_room(table, codes, first, n, sink);
+  make_room(*phrases, codes, first, n, sink);
   uint8_t* const start = sink->data.data() + sink->data.size();
   if (n <= kMaxTogether) {
     uint32_t positions[kMaxTogether + 1];
-    table.expand(codes, first, n, start, positions);
+    phrases->expand(codes, first, n, start, positions);
     for (uint32_t i = from; i < to; ++i) ends[i] = positions[ends[i] - first];
   } else {
     uint64_t begin = first, size = 0;
     for (uint32_t i = from; i < to; ++i) {
       const uint64_t end = ends[i];
-      size += table.expand(codes, begin, end - begin, start + size);
+      size += phrases->expand(codes, begin, end - begin, start + size);
       ends[i] = size;
       begin = end;
     }
@@ -184,8 +151,8 @@ Status PhrasesDecoder::decode_block(const PhraseTable& table,
 Status PhrasesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                               size_t count, const Output& out) const {
   if (count == 0) return Status::ok();
-  const PhraseTable* table = nullptr;
-  NIMBLE_RETURN_IF_ERROR(load_table(body, &table));
+  const PhraseTable* phrases = nullptr;
+  NIMBLE_RETURN_IF_ERROR(table(body, &phrases));
   BytesSink* sink = out.bytes;
   const auto expand = [&](const StringBlock& block, uint64_t first,
                           uint64_t n) -> Status {
@@ -196,10 +163,10 @@ Status PhrasesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                              " of a block that has " +
                              std::to_string(block.size) + " bytes of them");
     }
-    make_room(*table, codes, first, n, sink);
+    make_room(*phrases, codes, first, n, sink);
     const size_t before = sink->data.size();
     const uint64_t size =
-        table->expand(codes, first, n, sink->data.data() + before);
+        phrases->expand(codes, first, n, sink->data.data() + before);
     sink->data.resize(before + size);
     return Status::ok();
   };
@@ -231,14 +198,57 @@ std::vector<Phrase> train_phrases(const Values& strings) {
   return train_phrases(sample_strings(strings, wanted), bytes, total);
 }
 
+namespace {
+
+void encode_codes(const Values& values, const std::vector<Phrase>& phrases,
+                  SegmentBuilder* out) {
+  const PhraseMatcher matcher(phrases);
+  const uint32_t width = width_of(phrases);
+  out->head.put_u8(static_cast<uint8_t>(width));
+  out->head.put_varint(total_bytes(values));
+  AlignedBuffer codes;  // two bytes each
+  std::vector<uint64_t> lengths(values.size);
+  PaddedText padded;
+  for (uint32_t i = 0; i < values.size; ++i) {
+    const ByteSlice& s = values.slices[i];
+    codes.reserve(codes.size() + 2 * s.size);
+    uint8_t* const begin = codes.data() + codes.size();
+    uint8_t* end = begin;
+    for_phrases(matcher, padded.of(s), s.size, [&](uint32_t id, uint32_t) {
+      store(end, static_cast<uint16_t>(id));
+      end += 2;
+    });
+    const auto size = static_cast<size_t>(end - begin);
+    codes.resize(codes.size() + size);
+    lengths[i] = size / 2;
+  }
+  // Rows are asked for once, in order: their codes follow each other.
+  const uint8_t* next = codes.data();
+  std::vector<uint64_t> block;
+  const auto append = [&](uint32_t begin, uint32_t end) {
+    uint64_t n = 0;
+    for (uint32_t i = begin; i < end; ++i) n += lengths[i];
+    block.resize(n);
+    for (uint64_t& code : block) {
+      code = load<uint16_t>(next);
+      next += 2;
+    }
+    pack_sequential(block, width, out->body.extend(div_ceil(n * width, 8)));
+    return Status::ok();
+  };
+  // Packing cannot fail.
+  static_cast<void>(write_packed_blocks(
+      lengths, block_shift(values.size, codes.size() / 2, width), append, out));
+}
+
+}  // namespace
+
 Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
                       SegmentBuilder* out) {
-  PhraseMatcher matcher;
   std::vector<uint8_t> text;
   std::vector<ByteSlice> slices;
   text.reserve(phrases.size() * kMaxPhraseBytes);
   for (const Phrase& p : phrases) {
-    matcher.add(p, static_cast<uint32_t>(slices.size()));
     uint8_t bytes[kMaxPhraseBytes];
     store(bytes, p.low);
     store(bytes + 8, p.high);
@@ -254,47 +264,17 @@ Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
   NIMBLE_RETURN_IF_ERROR(encode_child_with(
       [&](SegmentBuilder* to) { return encode_plain_bytes(child, to); },
       kInlineDictionaryBytes, out));
-  const uint32_t width = width_of(phrases);
-  out->head.put_u8(static_cast<uint8_t>(width));
-  out->head.put_varint(total_bytes(values));
-  std::vector<uint16_t> codes;
-  std::vector<uint64_t> lengths(values.size);
-  PaddedText padded;
-  for (uint32_t i = 0; i < values.size; ++i) {
-    const size_t before = codes.size();
-    for_phrases(matcher, padded.of(values.slices[i]), values.slices[i].size,
-                [&](uint32_t id, uint32_t) {
-                  codes.push_back(static_cast<uint16_t>(id));
-                });
-    lengths[i] = codes.size() - before;
-  }
-  // Rows are asked for once, in order: their codes follow each other.
-  size_t next = 0;
-  std::vector<uint64_t> block;
-  const auto append = [&](uint32_t begin, uint32_t end) {
-    uint64_t n = 0;
-    for (uint32_t i = begin; i < end; ++i) n += lengths[i];
-    block.assign(codes.begin() + static_cast<std::ptrdiff_t>(next),
-                 codes.begin() + static_cast<std::ptrdiff_t>(next + n));
-    next += n;
-    pack_sequential(block, width, out->body.extend(div_ceil(n * width, 8)));
-    return Status::ok();
-  };
-  return write_packed_blocks(
-      lengths, block_shift(values.size, codes.size(), width), append, out);
+  encode_codes(values, phrases, out);
+  return Status::ok();
 }
 
 uint64_t estimate_phrases(const Values& values,
                           const std::vector<Phrase>& phrases) {
-  PhraseMatcher matcher;
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < phrases.size(); ++i) {
-    matcher.add(phrases[i], i);
-    bytes += phrases[i].length + 1;
-  }
-  // Other places than those it was trained on.
-  const PhraseSizes sizes =
-      measure_phrases(matcher, sample_strings(values, kMeasuredBytes));
+  for (const Phrase& p : phrases) bytes += p.length + 1;
+  // Other places than those they were trained on.
+  const PhraseSizes sizes = measure_phrases(
+      PhraseMatcher(phrases), sample_strings(values, kMeasuredBytes));
   const double share = static_cast<double>(sizes.codes) /
                        static_cast<double>(std::max<uint64_t>(sizes.raw, 1));
   const double codes = share * static_cast<double>(total_bytes(values));
@@ -331,8 +311,11 @@ Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
   }
   NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks,
                           StringBlocks::open(head, context, false));
+  const BlockStrings::Room room{
+      raw_size, PhraseTable::expanded_bound(blocks.part_size() * 8 / width),
+      PhraseTable::expanded_bound(kMaxTogether)};
   return std::unique_ptr<Decoder>(std::make_unique<PhrasesDecoder>(
-      context, std::move(phrases), width, raw_size, std::move(blocks)));
+      context, std::move(phrases), width, room, std::move(blocks)));
 }
 
 }  // namespace nimble

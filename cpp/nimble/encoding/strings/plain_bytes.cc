@@ -1,26 +1,18 @@
 #include "nimble/encoding/strings/plain_bytes.h"
 
-#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/core/block_strings.h"
 
 namespace nimble {
 namespace {
 
-class PlainBytesDecoder final : public Decoder {
+class PlainBytesDecoder final : public BlockStrings {
  public:
-  PlainBytesDecoder(const DecodeContext& context, StringBlocks blocks)
-      : Decoder(context.type, context.num_values), blocks_(std::move(blocks)) {}
+  PlainBytesDecoder(const DecodeContext& context, const Room& room,
+                    StringBlocks blocks)
+      : BlockStrings(context, std::move(blocks), room) {}
 
-  void append_ranges(uint32_t begin, uint32_t end,
-                     std::vector<ByteRange>* out) const override {
-    blocks_.append_ranges(begin, end, out);
-  }
-  Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
-                const Output& out) const override;
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
-  void prefetch(const SegmentBody& body, uint32_t row) const override {
-    blocks_.prefetch(body, row);
-  }
   std::string describe() const override {
     return "plain bytes " + blocks_.describe();
   }
@@ -28,28 +20,23 @@ class PlainBytesDecoder final : public Decoder {
     return sizeof *this + blocks_.memory_bytes();
   }
 
- private:
-  StringBlocks blocks_;
+ protected:
+  Status decode_block(const SegmentBody& body, const StringBlock& block,
+                      uint32_t from, uint32_t to, uint64_t at,
+                      BytesSink* sink) const override;
 };
 
-Status PlainBytesDecoder::decode(const SegmentBody& body, uint32_t begin,
-                                 uint32_t end, const Output& out) const {
-  BytesSink* sink = out.bytes;
-  if (begin == 0 && end == size()) {
-    sink->data.reserve(sink->data.size() + blocks_.part_size());
-  }
+Status PlainBytesDecoder::decode_block(const SegmentBody& /*body*/,
+                                       const StringBlock& block, uint32_t from,
+                                       uint32_t to, uint64_t at,
+                                       BytesSink* sink) const {
   uint64_t ends[kBlockValues];
-  return blocks_.decode(
-      body, begin, end, sink,
-      [&](const StringBlock& block, uint32_t from, uint32_t to,
-          uint64_t at) -> Status {
-        NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
-        const uint64_t skip = from > 0 ? ends[from - 1] : 0;
-        // Unsigned on purpose: skip may exceed what the sink holds so far.
-        put_ends(ends + from, to - from, sink->data.size() - skip, at, sink);
-        sink->data.append(block.bytes + skip, ends[to - 1] - skip);
-        return Status::ok();
-      });
+  NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
+  const uint64_t skip = from > 0 ? ends[from - 1] : 0;
+  // Unsigned on purpose: skip may exceed what the sink holds so far.
+  put_ends(ends + from, to - from, sink->data.size() - skip, at, sink);
+  sink->data.append(block.bytes + skip, ends[to - 1] - skip);
+  return Status::ok();
 }
 
 Status PlainBytesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
@@ -85,8 +72,9 @@ Result<std::unique_ptr<Decoder>> open_plain_bytes(
   }
   NIMBLE_ASSIGN_OR_RETURN(StringBlocks blocks,
                           StringBlocks::open(head, context));
+  const BlockStrings::Room room{blocks.part_size(), blocks.part_size(), 0};
   return std::unique_ptr<Decoder>(
-      std::make_unique<PlainBytesDecoder>(context, std::move(blocks)));
+      std::make_unique<PlainBytesDecoder>(context, room, std::move(blocks)));
 }
 
 }  // namespace nimble
