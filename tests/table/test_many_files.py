@@ -12,6 +12,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.files import ahead, source
+from nimblepy.files.mapped import MappedRows
 from nimblepy.table.reading import members
 
 
@@ -194,6 +195,39 @@ def test_get_of_more_files_than_are_kept_open(tmp_path: Path) -> None:
         {"v": 8},
         None,
     ]
+
+
+def test_get_where_some_files_are_read_another_way(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of before a column was added are asked by Python, and the core does not try again."""
+    schema = pa.schema({"k": pa.int64(), "day": pa.int64(), "v": pa.int64()})
+    table = lake.create_table("a.b", schema, primary_key=["k", "day"])
+    want: dict[tuple[int, int], dict[str, Any]] = {}
+    for i in range(10):
+        if i == 6:
+            with table.alter() as change:
+                change.add_column("w", pa.int64())
+        keys = [(k, i + 10 * (k % 7)) for k in range(i % 3, 60, 3)]
+        columns = {"k": [k for k, _ in keys], "day": [d for _, d in keys], "v": [i] * len(keys)}
+        table.append(pa.table(columns, schema=schema))
+        want |= {key: {"k": key[0], "day": key[1], "v": i} for key in keys}
+    gone = [(k, day) for k, day in want if (k + day) % 5 == 0]
+    table.delete(keys=pa.table({"k": [k for k, _ in gone], "day": [day for _, day in gone]}))
+    want = {key: {**row, "w": None} for key, row in want.items() if key not in gone}
+    tried = []
+    real = MappedRows.point_reader
+
+    def counted(self: MappedRows, *arguments: Any) -> Any:
+        tried.append(self)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(MappedRows, "point_reader", counted)
+    for _ in range(2):
+        for k in range(-1, 61):
+            for day in range(0, 72):
+                assert table.get((k, day)) == want.get((k, day))
+        assert len(tried) == len(set(map(id, tried))) == 6
 
 
 def test_a_join_between_bounds_of_files_that_overlap(lake: nb.Catalog) -> None:

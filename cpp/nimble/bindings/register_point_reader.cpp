@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/key_bounds.h"
@@ -381,7 +382,8 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
         bounds_(std::move(bounds)),
         ends_(std::move(ends)),
         prepare_(std::move(prepare)),
-        readers_(bounds_->size()) {
+        readers_(bounds_->size()),
+        is_other_(bounds_->size()) {
     const size_t count = bounds_->size();
     for (const auto& [column, least, greatest] : ends_) {
       if (column >= encoder_.columns().size() ||
@@ -405,6 +407,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
 
  private:
   friend class Getters<FilesPointReader>;
+  using Readers = std::vector<std::shared_ptr<const PointReader>>;
   // Files whose readers are kept, each of which keeps its file open.
   static constexpr size_t kMostKept = 256;
   // Files that are opened together, before the first of them is asked.
@@ -441,7 +444,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     for (std::optional<size_t> file = next(first_reaching(asked), asked); file;
          file = next(*file + 1, asked)) {
       std::shared_ptr<const PointReader> reader = readers_[*file];
-      if (reader == nullptr) reader = open(*file, asked);
+      if (reader == nullptr && !is_other_[*file]) reader = open(*file, asked);
       if (reader == nullptr) return unknown();
       py::object found = reader->get_encoded(asked.encoded, key);
       if (!found.is_none()) return found;
@@ -505,29 +508,41 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     std::vector<size_t> files = {file};
     for (std::optional<size_t> more = next(file + 1, asked);
          more && files.size() < kTogether; more = next(*more + 1, asked)) {
-      if (readers_[*more] == nullptr) files.push_back(*more);
+      if (readers_[*more] == nullptr && !is_other_[*more]) {
+        files.push_back(*more);
+      }
     }
     const auto made =
         prepare_(files).cast<std::vector<std::shared_ptr<const PointReader>>>();
     if (made.size() != files.size()) {
       raise(Status::invalid_argument("not one reader for each file"));
     }
+    // What is let go may run Python code, and that may come here again.
+    Readers gone;
     if (num_kept_ + files.size() > kMostKept) {
-      readers_.assign(readers_.size(), nullptr);
+      gone = std::exchange(readers_, Readers(readers_.size()));
       num_kept_ = 0;
     }
-    const auto& mine = encoder_.columns();
     for (size_t i = 0; i < files.size(); ++i) {
-      if (made[i] == nullptr) continue;
-      const auto& theirs = made[i]->encoder().columns();
-      if (!std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
-                      have_same_keys)) {
-        continue;
+      std::shared_ptr<const PointReader>& kept = readers_[files[i]];
+      if (kept != nullptr) continue;  // another thread was quicker
+      if (has_keys(made[i].get())) {
+        kept = made[i];
+        ++num_kept_;
+      } else {
+        is_other_[files[i]] = true;
       }
-      num_kept_ += readers_[files[i]] == nullptr ? 1 : 0;
-      readers_[files[i]] = made[i];
     }
     return readers_[file];
+  }
+
+  // Are keys of this reader, if there is one, those that are asked for?
+  bool has_keys(const PointReader* reader) const {
+    if (reader == nullptr) return false;
+    const auto& mine = encoder_.columns();
+    const auto& theirs = reader->encoder().columns();
+    return std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
+                      have_same_keys);
   }
 
   const KeyEncoder encoder_;
@@ -539,8 +554,9 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
   // of each block of files, the one in it.
   std::vector<size_t> reach_, block_reach_;
   // Changed with the GIL held.
-  mutable std::vector<std::shared_ptr<const PointReader>> readers_;
+  mutable Readers readers_;
   mutable size_t num_kept_ = 0;
+  mutable std::vector<bool> is_other_;  // files that are asked in another way
 };
 
 }  // namespace
