@@ -292,6 +292,9 @@ def open_python(file: object, name: str, coalesce_gap: int, cache_bytes: int) ->
 def encode_keys(
     batch: object, orders: list[tuple[bool, bool]]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]: ...
+def key_order(
+    batches: list[Any], orders: list[tuple[bool, bool]], reverse: bool
+) -> NDArray[np.int64]: ...
 def prune_equal(file: File, path: tuple[int, ...], values: object, within: _Ranges) -> _Ranges: ...
 def prune(
     file: File,

@@ -4,6 +4,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
+#include "nimble/key/key_sort.h"
 #include "nimble/scan/column_bloom.h"
 #include "nimble/scan/zone_map.h"
 
@@ -11,6 +12,9 @@ namespace py = pybind11;
 
 namespace nimble {
 namespace {
+
+// (descending, nulls first) of each column of a key.
+using KeyOrders = std::vector<std::pair<bool, bool>>;
 
 KeyScalar scalar_at(const ArrayView& v, int64_t row) {
   if (!v.is_valid(row)) return KeyScalar::null();
@@ -26,18 +30,19 @@ KeyScalar scalar_at(const ArrayView& v, int64_t row) {
       f, {v.values() + static_cast<uint64_t>(row) * f.width, f.width});
 }
 
-// Encoded keys of all rows of a batch: (bytes, n + 1 offsets into them).
-// `orders` has (descending, nulls first) of each column.
-py::tuple encode_keys(const py::object& batch,
-                      const std::vector<std::pair<bool, bool>>& orders) {
-  const auto imported = ImportedArray::from_python(batch);
+KeyEncoder encoder_of(const ImportedArray& batch, const KeyOrders& orders) {
   std::vector<KeyColumnSpec> specs;
   for (size_t i = 0; i < orders.size(); ++i) {
     specs.push_back(
         {{static_cast<int>(i)}, {orders[i].first, orders[i].second}});
   }
-  const KeyEncoder encoder =
-      unwrap(KeyEncoder::create(imported->field(), specs));
+  return unwrap(KeyEncoder::create(batch.field(), specs));
+}
+
+// Encoded keys of all rows of a batch: (bytes, n + 1 offsets into them).
+py::tuple encode_keys(const py::object& batch, const KeyOrders& orders) {
+  const auto imported = ImportedArray::from_python(batch);
+  const KeyEncoder encoder = encoder_of(*imported, orders);
   KeyBuffer keys;
   const ArrayView& view = imported->view();
   check(encoder.encode(view, 0, view.length(), &keys));
@@ -47,6 +52,50 @@ py::tuple encode_keys(const py::object& batch,
   uint64_t* offset = offsets.mutable_data();
   for (size_t i = 0; i <= keys.size(); ++i) offset[i] = keys.offset(i);
   return py::make_tuple(bytes, offsets);
+}
+
+// Rows in the order of their keys from the last to the first; equal ones keep
+// theirs.
+std::vector<uint64_t> reversed(const KeyBuffer& keys,
+                               const std::vector<uint64_t>& order) {
+  std::vector<uint64_t> out;
+  out.reserve(order.size());
+  for (size_t end = order.size(); end > 0;) {
+    size_t begin = end - 1;
+    while (begin > 0 &&
+           compare_keys(keys, order[begin - 1], keys, order[begin]) == 0) {
+      --begin;
+    }
+    for (size_t i = begin; i < end; ++i) out.push_back(order[i]);
+    end = begin;
+  }
+  return out;
+}
+
+// The order of the rows of some batches, one behind the other, by their keys;
+// equal keys keep theirs, also where `reverse`. `orders` as for encode_keys().
+py::array_t<int64_t> key_order(const std::vector<py::object>& batches,
+                               const KeyOrders& orders, bool reverse) {
+  KeyBuffer keys;
+  for (const py::object& batch : batches) {
+    const auto imported = ImportedArray::from_python(batch);
+    const KeyEncoder encoder = encoder_of(*imported, orders);
+    if (keys.empty()) keys.reset(encoder.fixed_width());
+    if (keys.fixed_width() != encoder.fixed_width()) {
+      raise(Status::invalid_argument("key_order: batches of different types"));
+    }
+    const ArrayView& view = imported->view();
+    check(without_gil(
+        [&] { return encoder.encode(view, 0, view.length(), &keys); }));
+  }
+  std::vector<uint64_t> order;
+  without_gil([&] {
+    if (!keys.empty()) sort_keys(keys, &order);
+    if (reverse) order = reversed(keys, order);
+  });
+  py::array_t<int64_t> out(static_cast<py::ssize_t>(order.size()));
+  std::copy(order.begin(), order.end(), out.mutable_data());
+  return out;
 }
 
 // Encoded key of one value of one column, ascending, nulls last.
@@ -125,6 +174,8 @@ std::vector<KeyScalar> scalars_of(const ArrayView& row) {
 
 void register_lookup(py::module_& m) {
   m.def("encode_keys", &encode_keys, py::arg("batch"), py::arg("orders"));
+  m.def("key_order", &key_order, py::arg("batches"), py::arg("orders"),
+        py::arg("reverse"));
   m.def("prune", &prune, py::arg("file"), py::arg("path"), py::arg("kind"),
         py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
         py::arg("upper_inclusive"), py::arg("nan"));

@@ -57,24 +57,33 @@ void radix_passes(std::vector<Item<Row>>* items, uint32_t low_bit,
   }
 }
 
-// The upper 32 bits of the range by radix; words that differ only below are
-// few and near to each other then, and are compared.
-template <class Row>
-void radix_sort(std::vector<Item<Row>>* items, uint32_t num_bits) {
+// The upper 32 bits of the range by radix; items that are alike in these are
+// few and near to each other then, and are compared: `less` orders them all.
+template <class Row, class Less>
+void radix_sort(std::vector<Item<Row>>* items, uint32_t num_bits,
+                const Less& less) {
   const uint32_t rest = num_bits > kRadixBits ? num_bits - kRadixBits : 0;
   radix_passes(items, rest, num_bits - rest);
-  if (rest == 0) return;
-  const auto by_head_and_row = [](const Item<Row>& a, const Item<Row>& b) {
-    return a.head != b.head ? a.head < b.head : a.row < b.row;
-  };
   for (auto first = items->begin(); first != items->end();) {
     auto last = first + 1;
     while (last != items->end() && last->head >> rest == first->head >> rest) {
       ++last;
     }
-    if (last - first > 1) std::sort(first, last, by_head_and_row);
+    if (last - first > 1) std::sort(first, last, less);
     first = last;
   }
+}
+
+// Moves all heads so that the least is 0; how many bits they take then.
+template <class Row>
+uint32_t narrow_heads(std::vector<Item<Row>>* items) {
+  uint64_t low = ~uint64_t{0}, high = 0;
+  for (const Item<Row>& item : *items) {
+    low = std::min(low, item.head);
+    high = std::max(high, item.head);
+  }
+  for (Item<Row>& item : *items) item.head -= low;
+  return bit_width_of(high - low);
 }
 
 // Keys whose differing bytes fit a word: the word decides.
@@ -86,22 +95,26 @@ bool sort_by_word(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   }
   const std::vector<size_t> bytes = varying_bytes(keys);
   if (bytes.size() > 8) return false;
-  uint64_t low = ~uint64_t{0}, high = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint8_t* key = keys.data() + i * width;
     uint64_t word = 0;
     for (const size_t b : bytes) word = word << 8 | key[b];
     (*items)[i] = {word, static_cast<Row>(i)};
-    low = std::min(low, word);
-    high = std::max(high, word);
   }
-  for (Item<Row>& item : *items) item.head -= low;
-  radix_sort(items, bit_width_of(high - low));
+  const uint32_t bits = narrow_heads(items);
+  if (bits <= kRadixBits) {  // the passes are stable
+    radix_passes(items, 0, bits);
+    return true;
+  }
+  radix_sort(items, bits, [](const Item<Row>& a, const Item<Row>& b) {
+    return a.head != b.head ? a.head < b.head : a.row < b.row;
+  });
   return true;
 }
 
+// Any keys: the first 8 bytes behind what all begin with, then the rest.
 template <class Row>
-void sort_by_comparison(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
+void sort_by_head(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   size_t shared = keys.key(0).size();
   for (size_t i = 1; i < keys.size() && shared > 0; ++i) {
     shared =
@@ -111,13 +124,17 @@ void sort_by_comparison(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
     const ByteSpan rest = keys.key(i).subspan(shared);
     (*items)[i] = {head_of(rest.data(), rest.size()), static_cast<Row>(i)};
   }
-  std::sort(items->begin(), items->end(),
-            [&keys, shared](const Item<Row>& a, const Item<Row>& b) {
-              if (a.head != b.head) return a.head < b.head;
-              const int c = compare_bytes(keys.key(a.row).subspan(shared),
-                                          keys.key(b.row).subspan(shared));
-              return c != 0 ? c < 0 : a.row < b.row;
-            });
+  const auto less = [&keys, shared](const Item<Row>& a, const Item<Row>& b) {
+    if (a.head != b.head) return a.head < b.head;
+    const int c = compare_bytes(keys.key(a.row).subspan(shared),
+                                keys.key(b.row).subspan(shared));
+    return c != 0 ? c < 0 : a.row < b.row;
+  };
+  if (items->size() < kRadixMinRows) {
+    std::sort(items->begin(), items->end(), less);
+  } else {
+    radix_sort(items, narrow_heads(items), less);
+  }
 }
 
 }  // namespace
@@ -137,7 +154,7 @@ void sort_keys(const KeyBuffer& keys, std::vector<Row>* order) {
     return;
   }
   std::vector<Item<Row>> items(keys.size());
-  if (!sort_by_word(keys, &items)) sort_by_comparison(keys, &items);
+  if (!sort_by_word(keys, &items)) sort_by_head(keys, &items);
   for (size_t i = 0; i < items.size(); ++i) (*order)[i] = items[i].row;
 }
 

@@ -787,42 +787,8 @@ def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
 
 def key_order(table: pa.Table, keys: Sequence[SortKey], reverse: bool) -> Positions:
     """The order of rows by their keys; equal keys keep theirs, also where ``reverse`` is true."""
-    encoded = [EncodedKeys(batch, keys) for batch in table.to_batches()]
-    widths = {part.width for part in encoded if len(part)}
-    if len(widths) == 1 and 0 not in widths:
-        fixed = _as_numbers(np.concatenate([part.fixed() for part in encoded if len(part)]))
-        if not reverse:
-            return _stable_order(fixed)
-        return len(fixed) - 1 - _stable_order(fixed[::-1])[::-1]
-    texts = [key for part in encoded for key in part.to_list()]
-    order = sorted(range(len(texts)), key=texts.__getitem__, reverse=reverse)
-    return np.array(order, dtype=np.int64)
-
-
-def _stable_order(keys: np.ndarray[Any, Any]) -> Positions:
-    """The order of keys; equal ones keep theirs."""
-    if keys.dtype == np.uint64 and len(keys):
-        least, bits = keys.min(), np.uint64((len(keys) - 1).bit_length())
-        if int(keys.max() - least) >> (64 - int(bits)) == 0:
-            # With its place behind it, no key equals another: plain numbers sort far faster.
-            placed = (keys - least) << bits | np.arange(len(keys), dtype=np.uint64)
-            placed.sort()
-            found: Positions = (placed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
-            return found
-    return np.argsort(keys, kind="stable")
-
-
-def _as_numbers(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Keys of one width as numbers in the same order, which sort faster, where eight bytes do."""
-    octets = keys.view(np.uint8).reshape(len(keys), keys.itemsize)
-    same = 0
-    while same < octets.shape[1] - 1 and (octets[:, same] == octets[0, same]).all():
-        same += 1
-    if octets.shape[1] - same > 8:
-        return keys
-    found = np.zeros((len(keys), 8), np.uint8)
-    found[:, 8 - (octets.shape[1] - same) :] = octets[:, same:]
-    return found.view(">u8").reshape(-1).astype(np.uint64)
+    orders = [(key.descending, key.nulls_first) for key in keys[: table.num_columns]]
+    return _core.key_order(table.to_batches(), orders, reverse)
 
 
 def _grouped(files: Positions, items: Positions) -> list[tuple[int, Positions]]:
