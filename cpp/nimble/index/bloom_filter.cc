@@ -27,7 +27,7 @@ NIMBLE_ALWAYS_INLINE void set_bits(uint32_t* block, uint64_t hash) {
 // A block in registers: left to itself, the compiler takes its words one by
 // one.
 using Words = uint32_t __attribute__((vector_size(kBloomBlockSize)));
-using Pairs = uint64_t __attribute__((vector_size(kBloomBlockSize)));
+using Half = uint64_t __attribute__((vector_size(kBloomBlockSize / 2)));
 
 NIMBLE_ALWAYS_INLINE bool block_contains(const uint8_t* block, uint64_t hash) {
   Words words, salts;
@@ -35,8 +35,11 @@ NIMBLE_ALWAYS_INLINE bool block_contains(const uint8_t* block, uint64_t hash) {
   std::memcpy(&salts, kSalts, kBloomBlockSize);
   const Words bits = (Words{} + 1)
                      << (static_cast<uint32_t>(hash) * salts >> 27);
-  const auto missing = reinterpret_cast<Pairs>(bits & ~words);
-  return (missing[0] | missing[1] | missing[2] | missing[3]) == 0;
+  const Words missing = bits & ~words;
+  Half halves[2];
+  std::memcpy(halves, &missing, kBloomBlockSize);
+  const Half any = halves[0] | halves[1];
+  return (any[0] | any[1]) == 0;
 }
 
 }  // namespace
@@ -102,13 +105,16 @@ bool BloomFilter::might_contain(uint64_t hash) const {
 NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
                                               uint8_t* found) const {
   constexpr size_t kAhead = 16;
-  const auto block = [this](uint64_t hash) {
-    return blocks_ + bloom_block(hash, num_blocks_) * kBloomBlockSize;
+  // Copies: `found` might be a part of this, for all that the compiler knows.
+  const uint8_t* const blocks = blocks_;
+  const uint64_t num_blocks = num_blocks_;
+  const auto block = [=](uint64_t hash) {
+    return blocks + bloom_block(hash, num_blocks) * kBloomBlockSize;
   };
   const size_t n = hashes.size();
   // A small filter stays in the near caches: asking ahead would only cost.
   constexpr uint64_t kNearBlocks = (uint64_t{128} << 10) / kBloomBlockSize;
-  if (num_blocks_ <= kNearBlocks) {
+  if (num_blocks <= kNearBlocks) {
     for (size_t i = 0; i < n; ++i) {
       found[i] = block_contains(block(hashes[i]), hashes[i]) ? 1 : 0;
     }
