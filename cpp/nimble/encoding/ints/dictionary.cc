@@ -1,5 +1,6 @@
 #include "nimble/encoding/ints/dictionary.h"
 
+#include "nimble/base/bit_packing.h"
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
