@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
 import sys
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import StaticTable
 
 import nimblepy as nb
 from nimblepy.table.iceberg.catalog_rows import CatalogRows, NameTaken
@@ -182,3 +185,44 @@ print(lake.table("a.b").num_rows, heavy)
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split("\n")[:2] == ["[] False", "2 []"]
+
+
+def test_snapshots_are_read_once(lake: nb.Catalog, tmp_path: Path) -> None:
+    """A commit of another process makes none of those before it anew."""
+    lake.create_table("a.b", ROWS)
+    other = nb.connect(tmp_path / "lake").table("a.b")
+    other.append(ROWS)
+    before = lake.table("a.b").iceberg.metadata.snapshots
+    other.append(ROWS)
+    after = lake.table("a.b").iceberg.metadata
+    assert [item is known for item, known in zip(after.snapshots, before, strict=False)] == [
+        True,
+        True,
+    ]
+    assert len(after.snapshots) == 3
+    plain = library(tmp_path).load_table("a.b").metadata
+    assert after == plain
+    assert after.model_dump_json() == plain.model_dump_json()
+    # One that is another under the same number, and what is of another form, are read anew.
+    other.tag("kept")
+    for change in (
+        lambda said: said["snapshots"][0]["summary"].update(note="mended"),
+        lambda said: said.update({"format-version": 1, "schema": said["schemas"][0]}),
+        lambda said: said.pop("snapshots"),
+    ):
+        said = json.loads(after.model_dump_json())
+        change(said)
+        path = tmp_path / "lake" / f"{uuid.uuid4()}.metadata.json"
+        path.write_text(json.dumps(said))
+        found = lake.iceberg._metadata_at(str(path))
+        assert found == StaticTable.from_metadata(str(path)).metadata
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"format-version": 2', "[]", "\udcff", '{"format-version": 2}', "NaN"]
+)
+def test_what_is_no_metadata_is_damaged(lake: nb.Catalog, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lake" / "0.metadata.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(nb.CorruptFileError, match="not a metadata file"):
+        lake.iceberg._metadata_at(str(path))

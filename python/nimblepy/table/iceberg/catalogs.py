@@ -31,7 +31,7 @@ from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table import update as ice_update
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.metadata import TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import (
     UNSORTED_SORT_ORDER,
     SortOrder,
@@ -58,7 +58,7 @@ from nimblepy.table.iceberg.metadata import (
     decoding,
     to_places,
 )
-from nimblepy.table.iceberg.metadata_json import SnapshotTexts, with_snapshots
+from nimblepy.table.iceberg.metadata_json import SnapshotObjects, SnapshotTexts, with_snapshots
 from nimblepy.table.iceberg.schemas import field_id, new_sort_order, to_iceberg
 
 _log = logger(__name__)
@@ -73,8 +73,8 @@ class SqliteCatalog(MetastoreCatalog):
     Its rows are those of pyiceberg's ``SqlCatalog``, which may be used beside it. The library
     reads, validates, copies and serialises all metadata at each commit. Metadata files and the
     objects made of them never change, so here what was read or made is used again, what a commit
-    leaves alone is shared, and snapshots keep the JSON that was made of them. A metadata file of a
-    lost commit is not left behind.
+    leaves alone is shared, also where others made it, and snapshots keep the JSON that was made of
+    them. A metadata file of a lost commit is not left behind.
     """
 
     def __init__(self, rows: CatalogRows, **properties: str) -> None:
@@ -82,6 +82,7 @@ class SqliteCatalog(MetastoreCatalog):
         self._rows = rows
         self._known: Recent[Any] = Recent(KEPT_METADATA)
         self._texts = SnapshotTexts(KEPT_METADATA)
+        self._objects = SnapshotObjects(KEPT_METADATA)
 
     @property
     def database(self) -> str | None:
@@ -119,9 +120,12 @@ class SqliteCatalog(MetastoreCatalog):
             with file.open() as source:
                 data = source.read()
             with decoding(location, "metadata file"):
-                metadata = FromByteStream.table_metadata(
-                    io.BytesIO(data), compression=Compressor.get_compressor(location)
-                )
+                if not location.endswith(".gz.metadata.json"):
+                    metadata = self._objects.metadata(data.decode(), TableMetadataUtil.parse_obj)
+                if metadata is None:
+                    metadata = FromByteStream.table_metadata(
+                        io.BytesIO(data), compression=Compressor.get_compressor(location)
+                    )
             self._known.put(location, metadata)
         return metadata
 

@@ -1,7 +1,9 @@
-"""The JSON of metadata files with a long history: old snapshots are not serialised again."""
+"""The JSON of metadata files with a long history: old snapshots are not made or read again."""
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +32,46 @@ class SnapshotTexts:
             found[id(item)] = known.get(id(item)) or (item, dump(item))
         self._tables.put(table, found)
         return [text for _, text in found.values()]
+
+
+class SnapshotObjects:
+    """The snapshots of tables as objects, as they were made of the metadata file read before.
+
+    So they are the same objects when others have committed, and what was made of them is kept.
+    """
+
+    def __init__(self, most_tables: int) -> None:
+        self._tables: Recent[dict[str, tuple[dict[str, Any], Any]]] = Recent(most_tables)
+
+    def metadata(self, text: str, parse: Callable[[dict[str, Any]], Any]) -> Any:
+        """The metadata in a file; ``None``: it is not of a form whose snapshots are told apart.
+
+        Args:
+            parse: makes it of the members of the file, in which a snapshot may be an object.
+
+        Cost: beside reading JSON, those snapshots are made that were not in the file before.
+        """
+        try:
+            said = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(said, dict) or said.get("format-version") != 2:
+            return None
+        table, snapshots = said.get("table-uuid"), said.get("snapshots")
+        if not isinstance(table, str) or not isinstance(snapshots, list):
+            return None
+        if not all(isinstance(item, dict) for item in snapshots):
+            return None
+        known = self._tables.get(table) or {}
+        found: list[Any] = []
+        for item in snapshots:
+            before, made = known.get(str(item.get("snapshot-id")), (None, None))
+            found.append(made if before == item else copy.deepcopy(item))
+        metadata = parse({**said, "snapshots": found})
+        both = zip(snapshots, metadata.snapshots, strict=True)
+        kept = {str(item.get("snapshot-id")): (item, made) for item, made in both}
+        self._tables.put(table, kept)
+        return metadata
 
 
 def with_snapshots(metadata: str, snapshots: Sequence[str]) -> str:
