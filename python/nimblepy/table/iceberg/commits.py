@@ -159,7 +159,7 @@ class SnapshotCommit:
         self._written: list[Manifest] = []
         self._files: dict[str, list[DataFile]] = {}  # of the manifests of new files
         self._blob = ""
-        self._unsure = False  # the last attempt was not told that it had lost
+        self._unsure = False  # an attempt was not told for certain that it had lost
         self.doubtful = False
 
     def attempt(self, metadata: Metadata) -> Metadata:
@@ -238,7 +238,7 @@ class SnapshotCommit:
             done = swap(metadata, requirements, updates)
         except BaseException as error:
             self.doubtful = self.doubtful or may_land_later(metadata, error)
-            self._unsure = not (isinstance(error, SwapLost) and error.certain)
+            self._unsure |= not (isinstance(error, SwapLost) and error.certain)
             raise
         kept_lists.put(path, numbered)
         for item in numbered:
@@ -286,7 +286,7 @@ class SnapshotCommit:
             return False
         since = list(newest.ancestors(now))
         if any(snapshot.id == before.id for snapshot in since) if before else _is_whole(since):
-            self.doubtful = False
+            self.doubtful = self._unsure = False
         elif self._unsure:
             self.doubtful = True
             return None
