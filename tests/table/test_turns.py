@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -30,20 +31,17 @@ def table(lake: nb.Catalog) -> nb.Table:
     return lake.create_table("a.t", ROWS)
 
 
-def slow_rebases(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[int]:
-    """Makes what this thread does between two attempts take time; a list of how often it did."""
-    made: list[int] = []
+def slow_rebases(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Makes what this thread does between two attempts take time."""
     victim = threading.get_ident()
     plain = Append.rebase
 
     def rebase(self: Append, *arguments: Any) -> bool:
         if threading.get_ident() == victim:
-            made.append(1)
             time.sleep(seconds)
         return plain(self, *arguments)
 
     monkeypatch.setattr(Append, "rebase", rebase)
-    return made
 
 
 class Busy:
@@ -89,18 +87,28 @@ def test_who_takes_longer_than_others_commits(
 
 
 def test_a_long_attempt_has_no_turn(
-    table: nb.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: nb.Table,
+    lake: nb.Catalog,
+    between: Callable[[Callable[[], Any]], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Others would have to wait as long."""
     monkeypatch.setattr(commit, "_PATIENCE", 1)
     monkeypatch.setattr(commit, "_LONGEST_TURN", 0.0)
     monkeypatch.setattr(commit.ice, "MOST_ATTEMPTS", 4)
-    made = slow_rebases(monkeypatch, 0.5)
-    with Busy(tmp_path / "lake") as other, pytest.raises(nb.ConflictError, match="4 attempts"):
+    plain, other, made = Append.rebase, lake.table("a.t"), []
+
+    def rebase(self: Append, *arguments: Any) -> bool:
+        made.append(plain(self, *arguments))
+        other.append(ROWS)
+        return made[-1]
+
+    between(lambda: other.append(ROWS))
+    monkeypatch.setattr(Append, "rebase", rebase)
+    with pytest.raises(nb.ConflictError, match="4 attempts"):
         table.append(ROWS)
-    assert not other.failed
-    assert len(made) == 3
-    assert table.refresh().num_rows == 2 * len(table.snapshots())
+    assert made == [True] * 3
+    assert table.refresh().num_rows == 2 * len(table.snapshots()) == 2 * 5
 
 
 def test_others_read_and_wait_meanwhile(table: nb.Table, tmp_path: Path) -> None:

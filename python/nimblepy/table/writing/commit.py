@@ -21,7 +21,7 @@ _LONGEST_WAIT = 0.25
 _PATIENCE = 4
 # ... if the others need not wait longer than seconds for its end, as far as the attempt before
 # tells. Programs that use a catalog's database beside this one may give up after five.
-_LONGEST_TURN = 2.0
+_LONGEST_TURN = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
