@@ -247,12 +247,17 @@ class PointBase:
 def quick_get(method: _Method) -> _Method: ...
 
 class PointReader:
+    """One row as a dict: the names of ``blank``, then those of the projection that are not in it;
+    values of ``blank`` stay where the projection has no such column.
+    """
+
     def __init__(
         self,
         projection: Projection,
         index: Index,
         order: list[int],
         deleted: RowBitmap | None = None,
+        blank: dict[str, Any] = ...,
     ) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
     def read(self, row: int) -> dict[str, Any]: ...

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -197,24 +199,92 @@ def test_get_of_more_files_than_are_kept_open(tmp_path: Path) -> None:
     ]
 
 
-def test_get_where_some_files_are_read_another_way(
-    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files of before a column was added are asked by Python, and the core does not try again."""
-    schema = pa.schema({"k": pa.int64(), "day": pa.int64(), "v": pa.int64()})
+def test_get_after_the_schema_changed(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core reads files of every schema that the table had; only other keys are Python's."""
+    schema = pa.schema(
+        {
+            "k": pa.int64(),
+            "day": pa.int64(),
+            "v": pa.int32(),
+            "f": pa.float32(),
+            "price": pa.decimal128(6, 2),
+            "old": pa.string(),
+            "tags": pa.list_(pa.string()),
+        }
+    )
     table = lake.create_table("a.b", schema, primary_key=["k", "day"])
     want: dict[tuple[int, int], dict[str, Any]] = {}
     for i in range(10):
+        if i == 4:
+            with table.alter() as change:
+                change.widen("v", pa.int64())
+                change.widen("f", pa.float64())
+                change.widen("price", pa.decimal128(12, 2))
+                change.rename_column("old", "text")
         if i == 6:
             with table.alter() as change:
-                change.add_column("w", pa.int64())
+                change.add_column("w", pa.int64(), after="day")
+                change.add_column("kind", pa.string(), default="none")
+                change.drop_column("tags")
         keys = [(k, i + 10 * (k % 7)) for k in range(i % 3, 60, 3)]
-        columns = {"k": [k for k, _ in keys], "day": [d for _, d in keys], "v": [i] * len(keys)}
-        table.append(pa.table(columns, schema=schema))
-        want |= {key: {"k": key[0], "day": key[1], "v": i} for key in keys}
+        rows = [
+            {
+                "k": k,
+                "day": day,
+                "w": None if i < 6 else 5 * k,
+                "v": i + k,
+                "f": k / 10,
+                "price": Decimal(k) + Decimal("0.25"),
+                "text": None if k % 9 == 1 else f"text {k}",
+                "kind": "none" if i < 6 else f"kind {i}",
+            }
+            for k, day in keys
+        ]
+        written = [{"old": row["text"], "tags": [], **row} for row in rows]
+        table.append(pa.Table.from_pylist(written, table.schema))
+        for key, row in zip(keys, rows, strict=True):
+            want[key] = row | ({"f": float(np.float32(row["f"]))} if i < 4 else {})
     gone = [(k, day) for k, day in want if (k + day) % 5 == 0]
     table.delete(keys=pa.table({"k": [k for k, _ in gone], "day": [day for _, day in gone]}))
-    want = {key: {**row, "w": None} for key, row in want.items() if key not in gone}
+    want = {key: row for key, row in want.items() if key not in gone}
+    asked = []
+    real = MappedRows.find_unobserved
+
+    def counted(self: MappedRows, *arguments: Any) -> Any:
+        asked.append(self)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(MappedRows, "find_unobserved", counted)
+    for k in range(-1, 61):
+        for day in range(72):
+            found = table.get((k, day))
+            assert found == want.get((k, day))
+            assert found is None or list(found) == table.schema.names
+            some = table.get((k, day), columns=["kind", "text", "w"])
+            row = want.get((k, day))
+            assert some == (row and {name: row[name] for name in ("kind", "text", "w")})
+            assert table.get((k, day), columns=["w"]) == (row and {"w": row["w"]})
+    assert not asked
+    with table.alter() as change:
+        change.add_column("z", pa.int8(), default=3)
+        change.rename_column("day", "date")
+    for (k, day), row in want.items():
+        row["date"] = row.pop("day")
+        assert table.get((k, day)) == row | {"z": 3}
+    assert not asked
+
+
+def test_get_of_keys_that_were_widened(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files whose keys have other bytes are asked by Python, and the core does not try again."""
+    schema = pa.schema({"k": pa.int32(), "v": pa.int64()})
+    table = lake.create_table("a.b", schema, primary_key="k")
+    for i in range(3):
+        table.append({"k": range(i, 30, 6), "v": range(i, 30, 6)})
+    with table.alter() as change:
+        change.widen("k", pa.int64())
+    for i in range(3, 6):
+        table.append({"k": range(i, 30, 6), "v": range(i, 30, 6)})
+    table.append({"k": [1 << 40], "v": [7]})
     tried = []
     real = MappedRows.point_reader
 
@@ -224,10 +294,10 @@ def test_get_where_some_files_are_read_another_way(
 
     monkeypatch.setattr(MappedRows, "point_reader", counted)
     for _ in range(2):
-        for k in range(-1, 61):
-            for day in range(0, 72):
-                assert table.get((k, day)) == want.get((k, day))
-        assert len(tried) == len(set(map(id, tried))) == 6
+        for k in range(-1, 31):
+            assert table.get(k) == ({"k": k, "v": k} if 0 <= k < 30 else None)
+        assert table.get(1 << 40) == {"k": 1 << 40, "v": 7}
+        assert len(tried) == len(set(map(id, tried))) == 3
 
 
 def test_a_join_between_bounds_of_files_that_overlap(lake: nb.Catalog) -> None:

@@ -61,16 +61,18 @@ class Getters {
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
   // Keys are those of `index`; `order` as in PointKey. Rows that are `deleted`
-  // are not found; null: none is.
+  // are not found; null: none is. `blank`: every name in the order of a row,
+  // with the values of those that are not columns of `rows`.
   PointReader(std::shared_ptr<RowReader> rows,
               std::shared_ptr<const IndexHandle> index,
               std::vector<size_t> order,
-              std::shared_ptr<const RowBitmap> deleted)
+              std::shared_ptr<const RowBitmap> deleted, const py::dict& blank)
       : rows_(std::move(rows)),
         index_(std::move(index)),
         deleted_(std::move(deleted)),
         key_(&(*index_)->encoder(), std::move(order)) {
     index_->check_same_file(*rows_);
+    blank_ = blank.attr("copy")();
     std::vector<OutputColumn> batch;  // columns that are not flat
     for (size_t i = 0; i < rows_->schema().children.size(); ++i) {
       add_column(i, &batch);
@@ -152,7 +154,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       const auto top = static_cast<size_t>(path[0]);
       if (f.plan().node(0).children[top] == g.node) g.key_part = k;
     }
-    blank_[g.name] = py::none();
+    if (!blank_.contains(g.name)) blank_[g.name] = py::none();
     getters_.push_back(std::move(g));
   }
 
@@ -357,7 +359,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   PointKey key_;
   std::vector<Getter> getters_;
   std::shared_ptr<const RowReader> batch_;  // null: all columns are flat
-  py::dict blank_;                          // every name, no value
+  py::dict blank_;  // every name, with the values that are not read
   py::object import_array_;
 };
 
@@ -566,12 +568,13 @@ void register_point_reader(py::module_& m) {
       .def(py::init([](std::shared_ptr<RowReader> rows,
                        const std::shared_ptr<IndexHandle>& index,
                        std::vector<size_t> order,
-                       const std::shared_ptr<RowBitmap>& deleted) {
-             return std::make_shared<PointReader>(std::move(rows), index,
-                                                  std::move(order), deleted);
+                       const std::shared_ptr<RowBitmap>& deleted,
+                       const py::dict& blank) {
+             return std::make_shared<PointReader>(
+                 std::move(rows), index, std::move(order), deleted, blank);
            }),
            py::arg("projection"), py::arg("index"), py::arg("order"),
-           py::arg("deleted") = nullptr)
+           py::arg("deleted") = nullptr, py::arg("blank") = py::dict())
       .def("getter", &PointReader::getter)
       .def("read", &PointReader::read, py::arg("row"));
   py::class_<FilesPointReader, std::shared_ptr<FilesPointReader>>(

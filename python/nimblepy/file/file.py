@@ -21,7 +21,7 @@ from nimblepy.rows.arguments import Columns, On, column_names
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import MOST_PREPARED, Observer, OnKeys, Projected
+from nimblepy.rows.source import MOST_PREPARED, Observer, OnKeys, Projected, RowForm
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
@@ -192,14 +192,22 @@ class File(FixedRows):
         return self.handle.projection(columns)
 
     def point_reader(
-        self, columns: Projected, on: On, deleted: _core.RowBitmap | None = None
+        self,
+        columns: Projected,
+        on: On,
+        deleted: _core.RowBitmap | None = None,
+        form: RowForm | None = None,
     ) -> _core.PointReader | None:
         names = self.on_columns(on)
         index = self.handle.choose(names)
         asked = index.names if names is None else names
         order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
-        projection = self.handle.projection(columns)
-        return _core.PointReader(projection, self.handle.opened(index).core, order, deleted)
+        core = self.handle.opened(index).core
+        if form is None:
+            return _core.PointReader(self.handle.projection(columns), core, order, deleted)
+        paths = [(name,) for name in self.schema.names] if columns is None else columns
+        projection = self.handle.renamed(paths, form.names)
+        return _core.PointReader(projection, core, order, deleted, form.blank)
 
     def quick_range(
         self,

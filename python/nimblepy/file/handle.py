@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import MOST_PREPARED, OnKeys, Projected
 from nimblepy.rows.streams import stream_table
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.names import output_name
+from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
 
 # Rows of one record batch of a lookup's result.
@@ -95,14 +96,19 @@ class FileHandle:
     def _projected(self, columns: Projected) -> tuple[_core.Projection, pa.Schema]:
         known = self._projections.get(columns)
         if known is None:
-            outputs = None
-            if columns is not None:
-                outputs = [(resolve_column(self.schema, n).steps, output_name(n)) for n in columns]
-            made = _core.Projection(self.core, outputs)
+            if columns is None:
+                made = _core.Projection(self.core, None)
+            else:
+                made = self.renamed(columns, list(map(output_name, columns)))
             if len(self._projections) > MOST_PREPARED:
                 self._projections.clear()
             known = self._projections[columns] = made, pa.schema(made)
         return known
+
+    def renamed(self, columns: Sequence[ColumnName], names: Sequence[str]) -> _core.Projection:
+        """The core's reader of some columns under other names."""
+        steps = [resolve_column(self.schema, column).steps for column in columns]
+        return _core.Projection(self.core, list(zip(steps, names, strict=True)))
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         """Some columns of these rows, in their order."""

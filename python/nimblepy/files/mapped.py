@@ -32,13 +32,14 @@ from nimblepy.expr.nodes import (
     all_of,
 )
 from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.arguments import On
 from nimblepy.rows.key_bounds import typed_bound
 from nimblepy.rows.keys import key_columns
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.search import search_keys, search_ordered
-from nimblepy.rows.source import OnKeys, Projected
+from nimblepy.rows.source import OnKeys, Projected, RowForm
 from nimblepy.schema.columns import Column, key_name, resolve_column
 from nimblepy.schema.field_ids import has_field_ids, match_by_id, match_by_name
 from nimblepy.schema.key_values import exact_key, exact_keys
@@ -52,10 +53,11 @@ MissingValue = Callable[[pa.Field, str], pa.Scalar]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Output:
-    """Where one column comes from: a path in the source, or a value."""
+    """Where one column comes from: a path in the source, with its type there, or a value."""
 
     field: pa.Field
     path: Path | None
+    have: pa.DataType
     convert: Convert | None
     value: pa.Scalar | None
 
@@ -189,9 +191,9 @@ class MappedRows(FixedRows):
             inner = top
             for step in column.steps[1:]:
                 inner = inner.type.field(step)
-            return _Output(field, None, None, self._missing(inner, place))
+            return _Output(field, None, column.type, None, self._missing(inner, place))
         convert = converter(found.type, column.type, self._match, self._missing, _any_cast, place)
-        return _Output(field, path, convert, None)
+        return _Output(field, path, found.type, convert, None)
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
         """The column's path in the source, and its field there; ``None``: it is not there."""
@@ -279,6 +281,33 @@ class MappedRows(FixedRows):
             return None
         back = dict(zip(mapped, names, strict=True))
         return found[0], tuple(replace(key, column=back[key.column]) for key in found[1])
+
+    def point_reader(
+        self,
+        columns: Projected,
+        on: On,
+        deleted: _core.RowBitmap | None = None,
+        form: RowForm | None = None,
+    ) -> _core.PointReader | None:
+        """The source's reader, where Python's values of its columns are those of these rows."""
+        outputs, schema = self._output(columns)
+        wanted = self._child_columns(outputs)
+        names = [output.field.name for output in outputs if output.path is not None]
+        if form is not None or len(wanted) != len(names) or not all(map(_is_plain, outputs)):
+            return None
+        asked = self.on_columns(on)
+        if asked is None:
+            asked = tuple(key.column for key in self.cluster_by)
+        keys = self._names_in_child(asked)
+        if not keys or any(self._output((name,))[0][0].convert for name in asked):
+            return None
+        blank = {o.field.name: None if o.value is None else o.value.as_py() for o in outputs}
+        if len(blank) != len(schema):
+            return None
+        try:
+            return self.child.point_reader(wanted, list(keys), deleted, RowForm(names, blank))
+        except IndexUnavailableError:
+            return None
 
     def _in_child(self, keys: Sequence[SortKey]) -> list[SortKey] | None:
         names = self._names_in_child([key.column for key in keys])
@@ -483,6 +512,20 @@ def _any_cast(have: pa.DataType, wanted: pa.DataType, place: str) -> None:
         or _form(have) == _form(wanted)
     ):
         raise InvalidArgumentError(f"{place} is {have} in a file, and cannot be read as {wanted}")
+
+
+def _is_plain(output: _Output) -> bool:
+    """Whether Python's value of a column is that of the source's, or one that is never changed."""
+    have, wanted = output.have, output.field.type
+    if output.value is not None:
+        return not (output.value.is_valid and pt.is_nested(wanted))
+    if output.convert is None:
+        return True
+    if pt.is_decimal(have) and pt.is_decimal(wanted):
+        return bool(have.scale == wanted.scale and have.precision <= wanted.precision)
+    alike = pt.is_signed_integer, pt.is_unsigned_integer, pt.is_floating
+    same = any(is_one(have) and is_one(wanted) for is_one in alike)
+    return same and bool(have.bit_width <= wanted.bit_width)
 
 
 def _form(kind: pa.DataType) -> str:

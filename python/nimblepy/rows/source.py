@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -52,6 +52,20 @@ Names: TypeAlias = tuple[ColumnName, ...] | None
 OnKeys: TypeAlias = tuple[KeyColumn, ...] | None
 Filter: TypeAlias = pc.Expression | str | None
 Getter: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """How a row is given as a dict.
+
+    Attributes:
+        names: what the columns that are read are called in it.
+        blank: every name in the order of the row, with the values that are not read.
+    """
+
+    names: list[str]
+    blank: dict[str, Any]
+
 
 # Lists of columns for which something is prepared and kept.
 MOST_PREPARED = 256
@@ -322,10 +336,17 @@ class RowSource(Described):
         return None
 
     def point_reader(
-        self, columns: Projected, on: On, deleted: _core.RowBitmap | None = None
+        self,
+        columns: Projected,
+        on: On,
+        deleted: _core.RowBitmap | None = None,
+        form: RowForm | None = None,
     ) -> _core.PointReader | None:
         """The core's reader of single rows, which does not find those that are ``deleted``;
         ``None`` where the core does not read them itself.
+
+        Args:
+            form: of a row, if it is not what ``columns`` are called.
         """
         return None
 
