@@ -290,10 +290,17 @@ def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
 
 def _by_default(metadata: ice.Metadata) -> tuple[int | None, Age | None]:
     """What :func:`expire` is told after a commit; no number: there is nothing to expire yet."""
-    snapshots = metadata.snapshots
-    if len(snapshots) >= _MOST_SNAPSHOTS + _AT_ONCE:
+    if _is_time(len(metadata.snapshots) - _MOST_SNAPSHOTS):
         return _MOST_SNAPSHOTS, None
-    return (KEPT_SNAPSHOTS, YOUNG) if superfluous(metadata) >= _AT_ONCE else (None, None)
+    return (KEPT_SNAPSHOTS, YOUNG) if _is_time(superfluous(metadata)) else (None, None)
+
+
+def _is_time(too_many: int) -> bool:
+    """Whether a commit that leaves so many snapshots too many expires them.
+
+    Of many processes that commit, that is one; all of them, where that one has not come to an end.
+    """
+    return too_many == _AT_ONCE or too_many >= 2 * _AT_ONCE
 
 
 def superfluous(metadata: ice.Metadata) -> int:
