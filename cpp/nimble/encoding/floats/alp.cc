@@ -78,8 +78,9 @@ NIMBLE_CLONES void convert_ints(const uint8_t* __restrict ints, uint32_t n,
 }
 
 // Those in ranges of rows, where ints are of the block that begins at row
-// `first`. A line at a time, without a rest that is done value by value: some
-// more are read and written. Returns where they end.
+// `first`. Whole lines of memory are written but for the first of a range, with
+// what is behind it: some more values are read and written. Returns where they
+// end.
 template <class F>
 NIMBLE_ALWAYS_INLINE uint8_t* convert_in(const uint8_t* __restrict ints,
                                          uint64_t first,
@@ -87,13 +88,18 @@ NIMBLE_ALWAYS_INLINE uint8_t* convert_in(const uint8_t* __restrict ints,
                                          double power, double inverse,
                                          uint8_t* __restrict out) {
   constexpr uint64_t kLine = 64;
+  constexpr uint32_t kInLine = kLine / sizeof(F);
   static_assert(kLine <= std::min(kRangeOvershoot, Scratch::kSlack));
   for (const RowRange& r : ranges) {
     const uint64_t begin = std::max(r.begin, first) - first;
     const uint64_t n = std::min<uint64_t>(r.end - first, kBlockValues) - begin;
-    const uint64_t some = (n * sizeof(F) + kLine - 1) / kLine * kLine;
-    convert<F>(ints + begin * sizeof(F),
-               static_cast<uint32_t>(some / sizeof(F)), power, inverse, out);
+    const uint8_t* const from = ints + begin * sizeof(F);
+    convert<F>(from, kInLine, power, inverse, out);
+    uint64_t done = (kLine - reinterpret_cast<uintptr_t>(out) % kLine) /
+                    sizeof(F) * sizeof(F);
+    for (; done < n * sizeof(F); done += kLine) {
+      convert<F>(from + done, kInLine, power, inverse, out + done);
+    }
     out += n * sizeof(F);
   }
   return out;

@@ -18,7 +18,7 @@ _log = logger(__name__)
 _FIRST_WAIT = 0.005
 _LONGEST_WAIT = 0.25
 # Who lost so often asks for a turn, in which no other commit can be first ...
-_PATIENCE = 4
+_PATIENCE = 2
 # ... if the others need not wait longer than seconds for its end, as far as the attempt before
 # tells. Programs that use a catalog's database beside this one may give up after five.
 _LONGEST_TURN = 4.0
