@@ -445,3 +445,57 @@ def test_the_order_of_a_primary_key_stays(lake: nb.Catalog, cluster_by: Any) -> 
     sorted_by = cluster_by or ["f", "b", "renamed", "a", "d", "c"]
     others = [name for name in ["a", "b", "c", "d", "renamed", "f"] if name not in sorted_by]
     assert lake.table("a.b").primary_key == sorted_by + others
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (pa.int64(), 1.9),
+        (pa.int64(), Decimal("1.5")),
+        (pa.int8(), 300),
+        (pa.int64(), True),
+        (pa.decimal128(4, 1), Decimal("1.25")),
+        (pa.float32(), 0.1),
+        (pa.date32(), dt.datetime(2024, 1, 1, 12)),
+        (pa.timestamp("us", "UTC"), dt.datetime(2024, 1, 1)),
+        (pa.timestamp("us"), dt.datetime(2024, 1, 1, tzinfo=dt.UTC)),
+        (pa.string(), b"\xff"),
+        (pa.int32(), "x"),
+    ],
+)
+def test_a_default_that_the_type_does_not_have(
+    lake: nb.Catalog, kind: pa.DataType, default: Any
+) -> None:
+    """It was rounded, cut or moved by the zone of nobody."""
+    table = lake.create_table("a.b", OLD)
+    with table.alter() as a, pytest.raises(nb.InvalidArgumentError, match="default") as caught:
+        a.add_column("new", kind, default=default)
+    for part in ("'new'", str(kind), repr(default)):
+        assert part in str(caught.value)
+    assert table.schema.names == OLD.schema.names
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "read"),
+    [
+        (pa.int8(), -128, -128),
+        (pa.int64(), 2.0, 2),
+        (pa.float32(), Decimal("0.1"), pa.scalar(0.1, pa.float32()).as_py()),
+        (pa.date32(), dt.datetime(2024, 1, 1), dt.date(2024, 1, 1)),
+        (pa.timestamp("s"), dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1)),
+        (pa.timestamp("us", "UTC"), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), None),
+        (pa.dictionary(pa.int8(), pa.string()), "x", "x"),
+        (pa.large_binary(), b"x", b"x"),
+        (pa.uuid(), uuid.UUID(int=5), uuid.UUID(int=5).bytes),
+        (pa.time64("us"), dt.time(12), dt.time(12)),
+        (pa.bool_(), True, True),
+    ],
+)
+def test_a_default_that_the_type_has(
+    lake: nb.Catalog, kind: pa.DataType, default: Any, read: Any
+) -> None:
+    table = lake.create_table("a.b", OLD)
+    with table.alter() as a:
+        a.add_column("new", kind, default=default)
+    (found,) = set(map(str, table.to_table(["new"])["new"].to_pylist()))
+    assert found == str(default if read is None else read)

@@ -39,7 +39,9 @@ def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
-def place_key(name: str, data_type: pa.DataType, value: object) -> LiteralPosition:
+def place_key(
+    name: str, data_type: pa.DataType, value: object, what: str = "key"
+) -> LiteralPosition:
     """Where a value of a key, which is not null, falls among those of the column ``name``.
 
     NaN is one key value, though it equals nothing as a number; raw integers stand for dates,
@@ -56,24 +58,29 @@ def place_key(name: str, data_type: pa.DataType, value: object) -> LiteralPositi
         return place(data_type, value)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
-            f"key {show(value)} does not fit column {name!r}, which is {data_type}: {error}"
+            f"{what} {show(value)} does not fit column {name!r}, which is {data_type}: {error}"
         ) from None
 
 
-def exact_key(name: str, data_type: pa.DataType, value: object) -> tuple[pa.Scalar | None, bool]:
+def exact_key(
+    name: str, data_type: pa.DataType, value: object, what: str = "key"
+) -> tuple[pa.Scalar | None, bool]:
     """``value`` in ``data_type``, ``None`` for null; and whether the type can hold it at all.
+
+    Args:
+        what: the value is, for messages.
 
     Raises:
         InvalidArgumentError: a value of the wrong kind, or between two values of the type.
     """
     if is_null(value):
         return None, True
-    found = place_key(name, data_type, value)
+    found = place_key(name, data_type, value, what)
     if found.exact is not None:
         return found.exact, True
     if found.below is not None and found.above is not None:
         raise InvalidArgumentError(
-            f"key {show(value)} is no value of column {name!r}, which is {data_type}"
+            f"{what} {show(value)} is no value of column {name!r}, which is {data_type}"
         )
     return None, False
 

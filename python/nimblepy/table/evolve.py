@@ -11,7 +11,9 @@ import pyarrow as pa
 from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.key_values import exact_key
 from nimblepy.schema.names import ColumnName, Path, show_path
+from nimblepy.schema.values import show
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name, texts_of
 from nimblepy.table.base.transforms import parse_partition
@@ -59,8 +61,14 @@ class Alter:
         """Adds a column, or a field of a struct (``location.lat``).
 
         Args:
-            default: what rows of before are read as; of rows that come it is no default.
+            default: what rows of before are read as, which the type must have exactly; of rows
+                that come it is no default. Structs, lists, maps and fields of structs have none
+                but null.
             after: the column, in the same struct, behind which it stands; the last is the default.
+
+        Raises:
+            InvalidArgumentError: there is such a column; a type that tables do not have; or a
+                default that is no value of it.
         """
         if not isinstance(type, pa.DataType):
             raise InvalidArgumentError(f"add_column: expected an Arrow type, got {type!r}")
@@ -69,7 +77,7 @@ class Alter:
             path = _new_path(evolution.schema, name)
             _check_free(evolution, path, None)
             kind = table_type(type, f"column {show_path(path)!r}")
-            evolution.add_column(path, kind, doc, _default(kind, default, path))
+            evolution.add_column(path, kind, doc, _default(type, kind, default, path))
             _move(evolution, path, after, first)
 
         return self._step(step)
@@ -259,21 +267,23 @@ def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> Non
         )
 
 
-def _default(kind: pa.DataType, default: Any, path: Path) -> Any:
-    """The default as the metadata keeps it."""
+def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) -> Any:
+    """The default as the metadata keeps it, which the type that was given must have, too."""
     if default is None:
         return None
     if len(path) > 1 or pa.types.is_nested(kind):
         raise InvalidArgumentError(
             f"add_column {show_path(path)!r}: nested columns have no default but null"
         )
-    try:
-        scalar = pa.scalar(default, kind)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"add_column {show_path(path)!r}: the default {default!r} is no {kind}: {error}"
-        ) from error
-    return internal_value(kind, scalar)
+    value = default
+    for wanted in (given, kind):
+        value, fits = exact_key(show_path(path), wanted, value, "default")
+        if not fits:
+            raise InvalidArgumentError(
+                f"add_column: default {show(default)} is no value of column {show_path(path)!r}, "
+                f"which is {given}"
+            )
+    return internal_value(kind, value)
 
 
 def _move(evolution: ice.Evolution, path: Path, after: str | None, first: bool) -> None:
