@@ -372,3 +372,57 @@ def test_indexes_of_a_table_are_advised_on(lake: nb.Catalog) -> None:
         nb.advise_indexes(table, ["s = 's7'"])
     table.append(rows)
     assert nb.advise_indexes(table, ["s = 's7'"])[0].index is not None
+
+
+@pytest.mark.parametrize("primary", [None, "id"])
+def test_declared_indexes_answer_where_there_are_no_rows(
+    lake: nb.Catalog, primary: str | None
+) -> None:
+    """They were said not to be there: "there are no files"."""
+    schema = pa.schema({"id": pa.int64(), "mail": pa.string(), "age": pa.int64()})
+    table = lake.create_table(
+        "a.b",
+        schema,
+        primary_key=primary,
+        indexes=[nb.HashIndex("mail"), nb.SortedIndex(["mail", "age"]), nb.SortedIndex("age")],
+    )
+    rows = pa.table({"id": [1], "mail": ["m"], "age": [3]})
+
+    def check() -> None:
+        assert table.get("m", on="mail") is None
+        assert table.lookup(["m"], on="mail").num_rows == 0
+        assert table.contains(["m"], on="mail").to_pylist() == [False]
+        assert table.count(["m", "n"], on="mail").to_pylist() == [0, 0]
+        assert table.range("a", "z", on="mail").num_rows == 0
+        assert table.prefix("m", on=["mail", "age"]).num_rows == 0
+        joined = table.index_join(pa.table({"mail": ["m"]}), on="mail", how="left")
+        assert joined.to_pylist() == [{"mail": "m", "id": None, "age": None}]
+        with table.transaction() as tx:
+            assert tx.get("m", on="mail") is None
+        with pytest.raises(nb.IndexUnavailableError, match=r"no index on \(id, age\)"):
+            table.lookup([(1, 3)], on=["id", "age"])
+        with pytest.raises(nb.IndexUnavailableError, match="order"):
+            table.range((3, "a"), None, on=["age", "mail"])
+
+    check()
+    declared = [(info.kind, info.columns) for info in table.indexes]
+    table.append(rows)
+    assert [(info.kind, info.columns) for info in table.indexes] == declared
+    assert table.get("m", on="mail") == {"id": 1, "mail": "m", "age": 3}
+    table.delete("id = 1")
+    check()
+    assert [(info.kind, info.columns) for info in table.indexes] == declared
+    with table.alter() as a:
+        a.rename_column("age", "years")
+    assert table.get(3, on="years") is None
+    assert table.at(snapshot=table.snapshot).get(3, on="age") is None
+
+
+def test_a_parquet_table_without_rows_has_no_indexes(lake: nb.Catalog) -> None:
+    schema = pa.schema({"id": pa.int64(), "mail": pa.string()})
+    table = lake.create_table(
+        "a.b", schema, cluster_by="id", indexes=[nb.HashIndex("mail")], data_format="parquet"
+    )
+    assert table.indexes == []
+    with pytest.raises(nb.IndexUnavailableError, match=r"no index on \(mail\)"):
+        table.get("m", on="mail")

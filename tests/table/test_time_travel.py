@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -438,3 +439,18 @@ def test_old_files_that_are_added_meanwhile_stay(
     assert table.remove_orphans().files == (orphan,)
     assert not os.path.exists(orphan)
     assert sorted(lake.table("a.b").to_table()["n"].to_pylist()) == [0, 0, 1, 2, 3]
+
+
+def test_a_branch_has_the_columns_of_the_table(lake: nb.Catalog) -> None:
+    """A snapshot, a time and a tag have those of when the snapshot was committed."""
+    table = lake.create_table("a.b", pa.table({"k": [1]}))
+    table.tag("then").branch("side")
+    with table.alter() as a:
+        a.add_column("n", pa.int64(), default=7)
+    for name in ("side", "main"):
+        branch = table.at(branch=name)
+        assert branch.to_table().to_pylist() == [{"k": 1, "n": 7}]
+        assert pickle.loads(pickle.dumps(branch)).schema.names == ["k", "n"]
+    assert table.at(tag="then").schema.names == ["k"]
+    assert table.at(snapshot=table.snapshot).schema.names == ["k"]
+    assert table.at(time=dt.timedelta(0)).schema.names == ["k"]

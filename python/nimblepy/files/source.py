@@ -19,6 +19,7 @@ from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.handle import batch_table
+from nimblepy.file.indexes import Index, choose
 from nimblepy.files.ahead import Decode, in_turn
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
@@ -156,6 +157,11 @@ class FilesSource(FixedRows):
     # ------------------------------------------------------------------ what it says of itself
 
     @property
+    def declared(self) -> Sequence[IndexInfo]:
+        """Indexes that files are to have."""
+        return ()
+
+    @property
     def num_rows(self) -> int:
         return int(self.first_rows[-1])
 
@@ -173,7 +179,7 @@ class FilesSource(FixedRows):
     def indexes(self) -> list[IndexInfo]:
         """Indexes that every file has, the cluster index first; sizes and keys of all together.
 
-        Cost: opens every file.
+        Where there is no file, those that files are to have. Cost: opens every file.
         """
         merged: list[IndexInfo] | None = None
         for child in self.children():
@@ -192,7 +198,7 @@ class FilesSource(FixedRows):
                     if (other := theirs.get((info.kind, info.columns))) is not None
                 ]
             )
-        return merged or []
+        return list(self.declared) if merged is None else merged
 
     def layout(self) -> LayoutNode:
         files = tuple(child.layout() for child in self.children())
@@ -295,7 +301,7 @@ class FilesSource(FixedRows):
         """Files that may have some of the keys, and which; ``None``: all of them."""
         names = keys.columns
         if not self._by_cluster(names):
-            self._check_index(names)
+            self.index_keys(names, ordered=False)
             return [(i, None) for i in range(self.num_files)]
         if self.num_files <= 1 or self.bounds is None:
             return [(i, None) for i in range(self.num_files)]
@@ -326,7 +332,7 @@ class FilesSource(FixedRows):
         if self._by_cluster(keys.names):
             order = self.cluster_by[: len(keys.names)]
         else:
-            self._check_index(keys.names)
+            self.index_keys(keys.names, ordered=False)
         asked = AskedKeys(
             keys, self.child, self.deleted, self.prepare, self.num_files, order, self.bounds
         )
@@ -344,12 +350,6 @@ class FilesSource(FixedRows):
         keep = self.possible(usable.names, usable.values, probes, pairs)
         if keep is not None:
             asked.files = files[keep.reshape(len(files), count).any(axis=1)]
-
-    def _check_index(self, names: tuple[ColumnName, ...]) -> None:
-        """Raises where a file has no index on columns that do not lead the cluster key."""
-        if not self.num_files and not self.always_finds(names):
-            raise _no_files(names)
-        self.index_keys(names, ordered=False)
 
     def _can_match(self, keys: Keys) -> Positions | None:
         """Keys that can match at all; ``None``: every one."""
@@ -377,11 +377,27 @@ class FilesSource(FixedRows):
         if self._by_cluster(on, ordered=ordered):
             return cluster
         if not self.num_files:
-            raise _no_files([column_of(key) for key in on])
+            return self._declared_keys(on, ordered)
         known = self._index_keys.get((on, ordered))
         if known is None:
             known = self._index_keys[on, ordered] = self._shared_keys(on, ordered)
         return known
+
+    def _declared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
+        """Those of an index that files are to have: where there is no file, it finds nothing."""
+        if not self.declared:
+            shown = show_names(map(column_of, on))
+            raise IndexUnavailableError(f"no index on ({shown}): there are no files")
+        known = [
+            Index(
+                number,
+                info.kind,
+                info.columns,
+                tuple(resolve_column(self.schema, key.column) for key in info.columns),
+            )
+            for number, info in enumerate(self.declared)
+        ]
+        return choose(known, self.schema, on, ordered=ordered).keys
 
     def _shared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
         """Those of the first file, once every file has been seen to have such an index."""
@@ -760,10 +776,6 @@ class FilesSource(FixedRows):
             bytes=sum(plan.bytes for plan in plans),
             index=plans[0].index if plans else None,
         )
-
-
-def _no_files(names: Sequence[ColumnName]) -> IndexUnavailableError:
-    return IndexUnavailableError(f"no index on ({show_names(names)}): there are no files")
 
 
 def _places(rows: RowSet) -> Positions:

@@ -72,7 +72,7 @@ from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.writing.adding import describe_files
 from nimblepy.table.writing.batches import Batch, batch_is_done, checked_batch, were_staged
 from nimblepy.table.writing.commit import Commit, run, swapped
-from nimblepy.table.writing.settings import format_property, target_of
+from nimblepy.table.writing.settings import declared_indexes, format_property, target_of
 from nimblepy.table.writing.write import Target, discard, write_rows
 
 _log = logger(__name__)
@@ -112,14 +112,16 @@ class Table(VersionedRows[FileSet]):
         super().__init__(self._files_at(metadata, self._snapshot))
 
     def _files_at(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> FileSet:
-        """The rows of a snapshot; those of a pinned one have the schema of their day."""
+        """The rows of a snapshot."""
         schema_id = self._schema_id(metadata, snapshot)
         return FileSet(
             self._reading(metadata, schema_id), SnapshotPlan(metadata, snapshot, schema_id)
         )
 
     def _schema_id(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
-        if self._pinned and snapshot is not None and snapshot.schema_id is not None:
+        """Of the past its own; a branch has the table's, as Iceberg says."""
+        past = self._pinned is not None and not self._pinned.startswith("branch ")
+        if past and snapshot is not None and snapshot.schema_id is not None:
             return snapshot.schema_id
         return metadata.schema_id
 
@@ -128,7 +130,7 @@ class Table(VersionedRows[FileSet]):
         known = self._readings.get(key)
         if known is None:
             known = self._readings[key] = reading_of(metadata, schema_id)
-        known.specs = metadata.spec
+        known.specs, known.indexes = metadata.spec, declared_indexes(metadata, schema_id)
         return known
 
     # ------------------------------------------------------------------ what it says of itself
@@ -919,12 +921,16 @@ class Table(VersionedRows[FileSet]):
         snapshot: int | None = None,
         tag: str | None = None,
         branch: str | None = None,
-        time: datetime.datetime | None = None,
+        time: Age | None = None,
     ) -> Table:
-        """The table as it was, read only: with the rows and columns of that snapshot.
+        """The table as it was, read only.
+
+        It has the columns of when the snapshot was committed: an :meth:`alter` without a commit
+        after it is not seen. A branch has the table's columns of now.
 
         Args:
-            time: an aware datetime; the snapshot that was the newest then.
+            time: an aware datetime, or a timedelta before now; the snapshot that was the newest
+                then.
 
         Raises:
             InvalidArgumentError: there is no such snapshot, or it has expired.

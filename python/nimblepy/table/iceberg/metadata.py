@@ -194,9 +194,9 @@ class Metadata:
         wanted = metadata.current_schema_id if schema_id is None else schema_id
         return next(schema for schema in metadata.schemas if schema.schema_id == wanted)
 
-    def column_name(self, number: int) -> str | None:
-        """The dotted name of a column of the current schema."""
-        return self.ice_schema(None).find_column_name(number)
+    def column_name(self, number: int, schema_id: int | None = None) -> str | None:
+        """The dotted name of a column of a schema, the current one by default."""
+        return self.ice_schema(schema_id).find_column_name(number)
 
     @property
     def name_mapping(self) -> str | None:

@@ -33,7 +33,7 @@ from nimblepy.rows.rowset import Positions, RowNumbers
 from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.types import IoStats, SortKey, column_of
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
 from nimblepy.table.base.model import DataFile, Entry, PartitionField
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.base.values import constant
@@ -101,6 +101,7 @@ class Reading:
         defaults: what columns are read as in files that do not have them, by field id.
         specs: partition specs by number.
         names: field ids by path, for files that have none.
+        indexes: what new files have, without keys.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Reading:
     defaults: dict[int, pa.Scalar]
     specs: Callable[[int], list[PartitionField]]
     names: dict[tuple[str, ...], int]
+    indexes: Sequence[IndexInfo] = ()
     open_files: OpenFiles[FixedRows] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -233,6 +235,10 @@ class MemberRows(FilesSource):
     @property
     def cluster_by(self) -> list[SortKey]:
         return list(self.reading.cluster_by)
+
+    @property
+    def declared(self) -> Sequence[IndexInfo]:
+        return self.reading.indexes
 
     @property
     def size_bytes(self) -> int:

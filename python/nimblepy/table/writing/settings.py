@@ -14,7 +14,7 @@ from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.types import SortKey
+from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name
 from nimblepy.table.base.model import DataFormat
@@ -139,12 +139,35 @@ def _number(schema: pa.Schema, name: ColumnName) -> int:
     return field_id_at(schema, resolve_column(schema, name).path)
 
 
-def _indexes(metadata: ice.Metadata) -> list[Index]:
-    """Those whose columns are all still there."""
+def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
+    """The indexes of new files, as they are where there is no file: without keys."""
+    if data_format_of(metadata) != "nimble":
+        return []
+    cluster = tuple(metadata.cluster_by(schema_id))
+    kinds = [("cluster", cluster)] if cluster else []
+    for index in _indexes(metadata, schema_id):
+        kind = "hash" if isinstance(index, HashIndex) else "sorted"
+        kinds.append((kind, as_sort_keys(index.columns)))
+    return [IndexInfo(kind=kind, columns=keys, size_bytes=0, num_keys=0) for kind, keys in kinds]
+
+
+def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[Index]:
+    """Those whose columns are all there, and that of a primary key that is not in front."""
+    found = _asked_indexes(metadata, schema_id)
+    primary = metadata.primary_key(schema_id)
+    names = [key.column for key in metadata.cluster_by(schema_id)]
+    if primary and set(names[: len(primary)]) != set(primary):
+        known = [index.columns for index in found if isinstance(index, HashIndex)]
+        if tuple(primary) not in known:
+            found.append(HashIndex(primary))
+    return found
+
+
+def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[Index]:
     found: list[Index] = []
     for item in json.loads(metadata.properties.get(_INDEXES, "[]")):
         if item["kind"] == "hash":
-            names = [metadata.column_name(number) for number in item["columns"]]
+            names = [metadata.column_name(number, schema_id) for number in item["columns"]]
             if all(names):
                 found.append(
                     HashIndex(
@@ -154,7 +177,8 @@ def _indexes(metadata: ice.Metadata) -> list[Index]:
                     )
                 )
             continue
-        keys = [(metadata.column_name(n), down, first) for n, down, first in item["columns"]]
+        columns = item["columns"]
+        keys = [(metadata.column_name(n, schema_id), down, first) for n, down, first in columns]
         if all(name for name, _, _ in keys):
             found.append(
                 SortedIndex(
@@ -186,11 +210,6 @@ def target_of(metadata: ice.Metadata) -> Target:
     """What new files of a table are like."""
     primary, cluster = metadata.primary_key(), tuple(metadata.cluster_by())
     names = [key.column for key in cluster]
-    indexes = _indexes(metadata)
-    if primary and set(names[: len(primary)]) != set(primary):
-        known = [index.columns for index in indexes if isinstance(index, HashIndex)]
-        if tuple(primary) not in known:
-            indexes.append(HashIndex(primary))
     stored = json.loads(metadata.properties.get(_OPTIONS, "{}"))
     layout = layout_of(metadata.properties, metadata.column_name)
     spaces = metadata.cubes(metadata.head()).spaces if isinstance(layout, OTree) else []
@@ -209,7 +228,7 @@ def target_of(metadata: ice.Metadata) -> Target:
         spec_id=metadata.spec_id,
         spec=tuple(metadata.spec()),
         sort_order_id=metadata.sort_order_id,
-        indexes=tuple(indexes),
+        indexes=tuple(_indexes(metadata)),
         options=WriteOptions(**stored),
         target_bytes=number_property(metadata.properties, _TARGET, _TARGET_BYTES),
         layout=layout,
