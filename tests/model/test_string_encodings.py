@@ -4,6 +4,7 @@ stores of them, every way to read it gives them back.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -74,7 +75,39 @@ def text() -> list[str | None]:
     ]
 
 
+def cyrillic() -> list[str | None]:
+    """Of characters of two bytes, which symbols of FSST hold four of at most."""
+    random = Random(8)
+    letters = "оеаинтсрвлкмдпу"
+    words = ["".join(random.choice(letters) for _ in range(2 + i % 7)) for i in range(300)]
+    return [
+        " ".join(words[int(299 * random.random() ** 3)] for _ in range(random.randrange(6, 16)))
+        for _ in range(ROWS)
+    ]
+
+
+def labels(longest: int) -> list[str | None]:
+    """Few distinct ones, of all lengths up to one at which they are copied in another way."""
+    random = Random(longest)
+    distinct = ["", *("".join(random.choices("xyz?", k=1 + i % longest)) for i in range(90))]
+    distinct.append("?" * longest)
+    return [random.choice(distinct) for _ in range(ROWS)]
+
+
+def codes() -> list[str | None]:
+    """Few distinct strings of one shape."""
+    random = Random(9)
+    distinct = [f"{random.randrange(16**12):012x}" for _ in range(500)]
+    return [random.choice(distinct) for _ in range(ROWS)]
+
+
 CASES = {
+    "cyrillic": (cyrillic, "balanced", "phrases"),
+    **{
+        f"labels of {longest}": (partial(labels, longest), "balanced", "dictionary n=")
+        for longest in (16, 17, 32, 33, 64, 65)
+    },
+    "codes": (codes, "balanced", "dictionary n=500 (template"),
     "agents": (agents, "balanced", "dictionary n="),
     "paths": (paths, "balanced", "front coded"),
     "sparse": (sparse, "balanced", "present"),

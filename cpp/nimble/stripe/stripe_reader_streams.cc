@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nimble/column/column.h"
+#include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/ints/dictionary.h"
 #include "nimble/open/open_file.h"
@@ -434,13 +435,21 @@ Status StripeReader::check_codes(uint32_t node, uint64_t first,
   const uint64_t size = out->dictionary->values.length();
   const uint32_t width = out->field().width;
   const uint8_t* p = out->value_data() + first * width;
-  const uint64_t sign = uint64_t{1} << (width * 8 - 1);
+  const ValueType codes = ValueType::unsigned_int(width);
+  // As many as a signed code can name; seen unsigned, negative ones are larger.
+  const uint64_t end = std::min(
+      size, out->field().is_signed ? uint64_t{1} << (width * 8 - 1) : size);
   bool past = false;
-  for (uint64_t i = first; i < out->length(); ++i, p += width) {
-    uint64_t code = 0;
-    std::memcpy(&code, p, width);
-    if (out->field().is_signed && (code & sign) != 0) code = UINT64_MAX;
-    past |= code >= size && out->is_valid(i);
+  for (uint64_t i = first; i < out->length() && !past;) {
+    const auto n = static_cast<uint32_t>(
+        std::min<uint64_t>(out->length() - i, kBlockValues));
+    if (min_max(codes, p, n).max >= end) {
+      for (uint32_t k = 0; k < n; ++k) {
+        past |= load_int(codes, p, k) >= end && out->is_valid(i + k);
+      }
+    }
+    i += n;
+    p += uint64_t{n} * width;
   }
   if (!past) return Status::ok();
   return Status::corrupt("column '" + out->field().name +

@@ -50,8 +50,10 @@ constexpr int kMaxNestingDepth = 3;
 constexpr double kPresentStringsShare = 0.6;
 // Phrases are for compact files: a cold lookup reads their table apart from the
 // block, and training takes as long as all else of a column of text. They must
-// leave this share of what FSST takes.
+// leave this share of what FSST takes. Trained zstd costs both as well, and ten
+// times as much a row: in its place balanced files take them, a little larger.
 constexpr double kPhrasesShare = 0.9;
+constexpr double kPhrasesForZstdShare = 1.1;
 constexpr uint64_t kMinPhrasesBytes = 64u << 10;
 // Front coding costs a lookup some strings more: it must save this share of
 // what FSST alone takes.
@@ -136,7 +138,7 @@ class Selection {
   void consider_repeats(const Repeats& sample);
   void consider_text();
   double front_coded_size() const;
-  void consider_phrases(double fsst_size);
+  void consider_phrases(double fsst_size, double share);
   void consider_zstd(double fsst_size);
   Status encode_best(SegmentBuilder* out) const;
   Result<bool> encode_as_template(SegmentBuilder* out) const;
@@ -296,7 +298,7 @@ void Selection::consider_text() {
   if (fsst_size < static_cast<double>(sizes_.plain) * 0.95) {
     offer(Choice::kFsst, static_cast<uint64_t>(fsst_size));
   }
-  consider_phrases(fsst_size);
+  if (is_compact()) consider_phrases(fsst_size, 1);
   // What is left of the strings is text as well, which phrases may take.
   const double text_size = std::min(fsst_size, static_cast<double>(best_size_));
   const double front_size = front_coded_size() * text_size / fsst_size;
@@ -304,14 +306,20 @@ void Selection::consider_text() {
     offer(Choice::kFrontCoded, static_cast<uint64_t>(front_size));
   }
   consider_zstd(fsst_size);
+  if (!is_compact() && best_ == Choice::kZstdTrained) {
+    consider_phrases(fsst_size, kPhrasesForZstdShare);
+  }
 }
 
-void Selection::consider_phrases(double fsst_size) {
-  if (!is_compact() || sizes_.total < kMinPhrasesBytes) return;
+// Where they take less than `share` of the best so far.
+void Selection::consider_phrases(double fsst_size, double share) {
+  if (sizes_.total < kMinPhrasesBytes) return;
   phrases_ = train_phrases(values_);
   const auto size = static_cast<double>(estimate_phrases(values_, phrases_));
-  if (size < fsst_size * kPhrasesShare) {
-    offer(Choice::kPhrases, static_cast<uint64_t>(size));
+  if (size < std::min(fsst_size * kPhrasesShare,
+                      static_cast<double>(best_size_) * share)) {
+    best_ = Choice::kPhrases;
+    best_size_ = static_cast<uint64_t>(size);
   }
 }
 
@@ -386,7 +394,13 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   const std::optional<TemplatePattern> pattern = detect_template(values_);
   if (!pattern) return false;
   const Mark before(*out);
-  NIMBLE_RETURN_IF_ERROR(encode_template(values_, *pattern, context_, out));
+  NIMBLE_ASSIGN_OR_RETURN(const bool has_dictionary,
+                          encode_template(values_, *pattern, context_, out));
+  // Strings of a dictionary are made once, those of its numbers for each row.
+  if (has_dictionary && best_ == Choice::kDictionary) {
+    before.undo(out);
+    return false;
+  }
   // Lookups of a template need no dictionary, and no string is copied twice:
   // it may be a little larger.
   const uint64_t size = out->body.size() - before.body;

@@ -25,8 +25,9 @@ Status encode_dictionary(const DistinctValues& distinct,
 
 namespace {
 
-// Strings up to this long are copied as this many bytes.
+// Strings up to these lengths are copied as so many bytes.
 constexpr uint64_t kShortString = 16;
+constexpr uint64_t kLineString = 64;
 // Room is made for so many bytes a value without looking at the values.
 constexpr uint64_t kGenerousLength = 64;
 // Of the strings of a dictionary that has not been decoded.
@@ -204,27 +205,38 @@ Status DictionaryDecoder::look_up(const DecodedValues& values,
 }
 
 // Appends the strings of n codes at `to`, of which `ends` counts; returns
-// where they end. Short ones are one fixed-size copy: both buffers have slack.
-template <class Code, class End>
-NIMBLE_ALWAYS_INLINE uint64_t copy_strings(const Code* codes, uint32_t n,
-                                           const DecodedValues& values,
-                                           uint8_t* to, uint64_t at,
-                                           End* ends) {
+// where they end. Each is one copy of `Copied` bytes, as both buffers have
+// slack; 0: of its size.
+template <uint64_t Copied, class Code, class End>
+NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
+                                        const DecodedValues& values,
+                                        uint8_t* to, uint64_t at, End* ends) {
   const uint64_t* starts = values.bytes.offsets.as<uint64_t>();
   const uint8_t* from = values.bytes.data.data();
-  const bool all_short = values.longest <= kShortString;
   for (uint32_t i = 0; i < n; ++i) {
     const uint64_t begin = starts[codes[i]];
     const uint64_t size = starts[codes[i] + uint64_t{1}] - begin;
-    if (all_short || size <= kShortString) {
-      std::memcpy(to + at, from + begin, kShortString);
-    } else {
-      std::memcpy(to + at, from + begin, size);
-    }
+    std::memcpy(to + at, from + begin, Copied > 0 ? Copied : size);
     at += size;
     ends[i] = static_cast<End>(at);
   }
   return at;
+}
+template <class Code, class End>
+uint64_t copy_strings(const Code* codes, uint32_t n,
+                      const DecodedValues& values, uint8_t* to, uint64_t at,
+                      End* ends) {
+  static_assert(kLineString <= AlignedBuffer::kSlack);
+  if (values.longest <= kShortString) {
+    return copy_each<kShortString>(codes, n, values, to, at, ends);
+  }
+  if (values.longest <= 2 * kShortString) {
+    return copy_each<2 * kShortString>(codes, n, values, to, at, ends);
+  }
+  if (values.longest <= kLineString) {
+    return copy_each<kLineString>(codes, n, values, to, at, ends);
+  }
+  return copy_each<0>(codes, n, values, to, at, ends);
 }
 
 Status DictionaryDecoder::look_up_bytes(const DecodedValues& values,

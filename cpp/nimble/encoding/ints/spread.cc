@@ -9,23 +9,30 @@
 namespace nimble {
 namespace {
 
-// Rows of a bitmap are taken by bytes: row i of byte b has the value that as
-// many others precede as b has ones below bit i.
+// Rows of a bitmap are taken by N bits: row i of `bits` has the value that as
+// many others precede as `bits` has ones below bit i. As wide as the values,
+// since they are indexes of a shuffle.
+template <class T, uint32_t N>
 struct Places {
-  std::array<std::array<uint8_t, 8>, 256> of;
+  std::array<std::array<T, N>, 1u << N> of;
   constexpr Places() : of() {
-    for (uint32_t b = 0; b < 256; ++b) {
-      uint8_t ones = 0;
-      for (uint32_t i = 0; i < 8; ++i) {
+    for (uint32_t b = 0; b < of.size(); ++b) {
+      T ones = 0;
+      for (uint32_t i = 0; i < N; ++i) {
         of[b][i] = ones;
-        ones = static_cast<uint8_t>(ones + (b >> i & 1));
+        ones = static_cast<T>(ones + (b >> i & 1));
       }
     }
   }
-  uint64_t row(uint32_t b) const { return load<uint64_t>(of[b].data()); }
-  uint32_t count(uint32_t b) const { return of[b][7] + (b >> 7); }
+  const uint8_t* row(uint32_t b) const {
+    return reinterpret_cast<const uint8_t*>(of[b].data());
+  }
+  uint32_t count(uint32_t b) const {
+    return static_cast<uint32_t>(of[b][N - 1]) + (b >> (N - 1));
+  }
 };
-constexpr Places kPlaces;
+template <class T, uint32_t N>
+constexpr Places<T, N> kPlaces;
 
 // Rows that are no whole group: without a branch on a bit.
 template <class T>
@@ -48,31 +55,26 @@ NIMBLE_ALWAYS_INLINE const uint8_t* spread_few(uint64_t bits, uint32_t n,
 // the processor has it.
 template <class T, uint32_t N>
 struct Group {
-  static constexpr uint32_t kRows = N;
   typedef T Lanes __attribute__((vector_size(N * sizeof(T))));
-  typedef uint8_t Bytes __attribute__((vector_size(N)));
 
   NIMBLE_ALWAYS_INLINE static uint32_t spread(uint32_t bits,
                                               const uint8_t* values, T usual,
                                               uint8_t* out) {
-    Lanes in, bit_of;
-    Bytes places;
+    Lanes in, places, bit_of;
     std::memcpy(&in, values, sizeof in);
-    std::memcpy(&places, kPlaces.of[bits].data(), sizeof places);
+    std::memcpy(&places, kPlaces<T, N>.row(bits), sizeof places);
     for (uint32_t i = 0; i < N; ++i) bit_of[i] = static_cast<T>(1u << i);
     const Lanes set = (Lanes{} + static_cast<T>(bits)) & bit_of;
-    const Lanes others =
-        __builtin_shuffle(in, __builtin_convertvector(places, Lanes));
+    const Lanes others = __builtin_shuffle(in, places);
     const Lanes rows = set != 0 ? others : Lanes{} + usual;
     std::memcpy(out, &rows, sizeof rows);
-    return kPlaces.count(bits);
+    return kPlaces<T, N>.count(bits);
   }
 };
 
 // Values of a byte: two groups of eight.
 template <>
 struct Group<uint8_t, 16> {
-  static constexpr uint32_t kRows = 16;
   typedef uint8_t Lanes __attribute__((vector_size(16)));
   typedef uint64_t Halves __attribute__((vector_size(16)));
 
@@ -81,9 +83,11 @@ struct Group<uint8_t, 16> {
                                               uint8_t usual, uint8_t* out) {
     constexpr uint64_t kEach = 0x0101010101010101;
     constexpr uint64_t kBits = 0x8040201008040201;
+    constexpr const auto& kEight = kPlaces<uint8_t, 8>;
     const uint32_t low = bits & 255, high = bits >> 8;
-    const uint32_t count = kPlaces.count(low);
-    const Halves places = {kPlaces.row(low), kPlaces.row(high) + count * kEach};
+    const uint32_t count = kEight.count(low);
+    const Halves places = {load<uint64_t>(kEight.row(low)),
+                           load<uint64_t>(kEight.row(high)) + count * kEach};
     const Halves set = {low * kEach & kBits, high * kEach & kBits};
     Lanes in;
     std::memcpy(&in, values, sizeof in);
@@ -92,7 +96,7 @@ struct Group<uint8_t, 16> {
     const Lanes rows =
         reinterpret_cast<const Lanes&>(set) != 0 ? others : Lanes{} + usual;
     std::memcpy(out, &rows, sizeof rows);
-    return count + kPlaces.count(high);
+    return count + kEight.count(high);
   }
 };
 
@@ -100,7 +104,6 @@ struct Group<uint8_t, 16> {
 
 template <class T, uint32_t N>
 struct Group {
-  static constexpr uint32_t kRows = N;
   static uint32_t spread(uint32_t bits, const uint8_t* values, T usual,
                          uint8_t* out) {
     const uint8_t* const end = spread_few(bits, N, values, usual, out);
@@ -142,6 +145,20 @@ NIMBLE_ALWAYS_INLINE void spread(const uint64_t* where, uint32_t from,
   }
 }
 
+// Values of any width: copied from where the next of them lies, or the common
+// one, without a branch that no processor foresees.
+NIMBLE_ALWAYS_INLINE void spread_bytes(const uint64_t* where, uint32_t from,
+                                       uint32_t to, uint32_t width,
+                                       const uint8_t* values,
+                                       const uint8_t* common, uint8_t* out) {
+  const uint8_t* source[2] = {common, values};
+  for (uint32_t row = from; row < to; ++row, out += width) {
+    const uint64_t bit = where[row / 64] >> (row % 64) & 1;
+    std::memcpy(out, source[bit], width);
+    source[1] += bit * width;
+  }
+}
+
 }  // namespace
 
 NIMBLE_CLONES void spread_values(const uint64_t* where, uint32_t from,
@@ -157,12 +174,10 @@ NIMBLE_CLONES void spread_values(const uint64_t* where, uint32_t from,
       return spread<uint32_t, 8>(where, from, to, values, common, out);
     case 8:
       return spread<uint64_t, 4>(where, from, to, values, common, out);
+    case 16:
+      return spread_bytes(where, from, to, 16, values, common, out);
     default:
-      for (uint32_t row = from; row < to; ++row, out += width) {
-        const bool is_other = (where[row / 64] >> (row % 64) & 1) != 0;
-        std::memcpy(out, is_other ? values : common, width);
-        if (is_other) values += width;
-      }
+      return spread_bytes(where, from, to, width, values, common, out);
   }
 }
 

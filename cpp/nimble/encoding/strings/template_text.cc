@@ -156,8 +156,10 @@ std::string TemplateDecoder::describe() const {
 
 }  // namespace
 
-Status encode_template(const Values& values, const TemplatePattern& pattern,
-                       const EncodeContext& context, SegmentBuilder* out) {
+Result<bool> encode_template(const Values& values,
+                             const TemplatePattern& pattern,
+                             const EncodeContext& context,
+                             SegmentBuilder* out) {
   const size_t n = values.size;
   const size_t num_limbs = pattern.limbs.size();
   std::vector<std::vector<uint64_t>> limbs(num_limbs, std::vector<uint64_t>(n));
@@ -172,14 +174,19 @@ Status encode_template(const Values& values, const TemplatePattern& pattern,
   }
   out->head.put_u8(static_cast<uint8_t>(EncodingId::kTemplate));
   pattern.write(&out->head);
+  bool has_dictionary = false;
   for (const std::vector<uint64_t>& limb : limbs) {
     Values child;
     child.type = kLimbType;
     child.size = values.size;
     child.data = reinterpret_cast<const uint8_t*>(limb.data());
+    // Its head begins with its place, then its encoding.
+    const size_t at = out->head.size() + 1;
     NIMBLE_RETURN_IF_ERROR(encode_child(child, context, 0, out));
+    has_dictionary |=
+        out->head.data()[at] == static_cast<uint8_t>(EncodingId::kDictionary);
   }
-  return Status::ok();
+  return has_dictionary;
 }
 
 Result<std::unique_ptr<Decoder>> open_template(ByteReader* head,

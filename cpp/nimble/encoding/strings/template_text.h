@@ -10,9 +10,11 @@
 namespace nimble {
 
 // Values of kind kBytes that all fit `pattern`, see detect_template(). Null
-// slots come back as the string before them (at the front: behind them).
-Status encode_template(const Values& values, const TemplatePattern& pattern,
-                       const EncodeContext& context, SegmentBuilder* out);
+// slots come back as the string before them (at the front: behind them). Says
+// whether numbers went to a dictionary.
+Result<bool> encode_template(const Values& values,
+                             const TemplatePattern& pattern,
+                             const EncodeContext& context, SegmentBuilder* out);
 
 // `head` is behind the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_template(ByteReader* head,
