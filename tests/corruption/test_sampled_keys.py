@@ -127,3 +127,88 @@ def test_keys_after_the_last_one_of_a_file_that_is_not_mapped(
         assert file.contains(["x", "y", "zz"]).to_pylist() == [False] * 3
         assert file.lookup(["zz", "y"]).num_rows == 0
         assert file.get("zz") is None
+
+
+def _with_numbers(data: bytes, before: pa.Array, after: pa.Array) -> bytes:
+    """A file whose plain 64-bit numbers are others, with right checksums."""
+    old, new = (np.asarray(numbers, "<i8").tobytes() for numbers in (before, after))
+    start, found = data.find(old), bytearray(data)
+    assert start > 0
+    block = next(
+        size
+        for size in (1 << i for i in range(13, 5, -1))
+        if data.count(_checksum(old[:size])) == 1
+    )
+    found[start : start + len(old)] = new
+    for at in range(0, len(old), block):
+        here = slice(at, at + block)
+        found = bytearray(bytes(found).replace(_checksum(old[here]), _checksum(new[here])))
+    group = Container(data).footer.groups[0][0]
+    whole = _checksum(bytes(found[group.offset : group.offset + group.size]))
+    found = bytearray(bytes(found).replace(group.checksum.to_bytes(8, "little"), whole))
+    footer = Container(data).footer.place
+    at_end = bytes(found[footer.offset : footer.offset + footer.size])
+    return forge.with_postscript(bytes(found), footer_checksum=checksum(at_end))
+
+
+def _checksum(octets: bytes) -> bytes:
+    return checksum(octets).to_bytes(8, "little")
+
+
+def _answers(path: Path, keys: pa.Table, want: list[int]) -> tuple[int, int]:
+    """How many keys were found, and were an error; a row of another key is neither."""
+    found = errors = 0
+    for mmap in (True, False):
+        file = nb.open(path, mmap=mmap)
+        for i, row in enumerate(keys.to_pylist()):
+            key = tuple(row.values()) if len(row) > 1 else next(iter(row.values()))
+            asked = keys.slice(i, 1)
+            for ask in (
+                lambda file=file, key=key: [file.get(key)],
+                lambda file=file, key=key: [file.get(key, columns=["v"])],
+                lambda file=file, asked=asked: file.lookup(asked).to_pylist(),
+                lambda file=file, asked=asked: file.lookup(asked, columns=["v"]).to_pylist(),
+            ):
+                try:
+                    rows = [row["v"] for row in ask() if row is not None]
+                except nb.CorruptFileError:
+                    errors += 1
+                    continue
+                assert rows in ([], [want[i]]), (row, rows, want[i])
+                found += len(rows)
+    return found, errors
+
+
+@pytest.mark.parametrize("by", [["a"], ["a", "b"]])
+def test_keys_between_samples_in_another_order(tmp_path: Path, by: list[str]) -> None:
+    rng, count = np.random.default_rng(1), 256
+    a = np.sort(rng.integers(-(2**62), 2**62, count))
+    b = rng.integers(-(2**62), 2**62, count)
+    path = tmp_path / "t.nimble"
+    rows = pa.table({"a": a, "b": b, "v": np.arange(count)})
+    nb.write(rows, path, cluster_by=by, presorted=True)
+    mixed = a.copy()
+    for group in range(0, count, 16):
+        mixed[group + 1 : group + 16] = rng.permutation(mixed[group + 1 : group + 16])
+    path.write_bytes(_with_numbers(path.read_bytes(), a, mixed))
+    keys = pa.table({"a": mixed, "b": b}).select(by)
+    found, errors = _answers(path, keys, list(range(count)))
+    assert found > 0
+    assert errors > 0
+
+
+def test_a_row_that_lacks_what_its_neighbours_share(tmp_path: Path) -> None:
+    rng, count = np.random.default_rng(1), 512
+    a, b = (rng.integers(-(2**62), 2**62, count) for _ in range(2))
+    a = np.sort(a)
+    a[160:200] = a[160]
+    b[160:200].sort()
+    path = tmp_path / "t.nimble"
+    rows = pa.table({"a": a, "b": b, "v": np.arange(count)})
+    nb.write(rows, path, cluster_by=["a", "b"], presorted=True)
+    other = a.copy()
+    other[170] = 12345
+    path.write_bytes(_with_numbers(path.read_bytes(), a, other))
+    asked = pa.table({"a": a[170:171], "b": b[170:171]})
+    _, errors = _answers(path, asked, [-1])  # there is no such row any more
+    assert errors > 0

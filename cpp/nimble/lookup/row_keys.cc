@@ -155,20 +155,28 @@ RowKeys::Rest RowKeys::rest_of(const KeySearch& search) const {
 
 namespace {
 
-// What is below an ascending integer, and what equals it, of n.
+// What is below an ascending integer, and what equals it, of n; whether the
+// latter comes after the former.
 struct Place {
   uint32_t below = 0;
   uint32_t equal = 0;
+  bool ascends = true;
 };
 
 // `flip` turns stored bits into those of keys, which compare without a sign.
 template <class U>
 Place place_of(const uint8_t* values, uint32_t n, uint64_t flip, uint64_t key) {
+  const auto value = [&](uint32_t i) {
+    return static_cast<U>(load<U>(values + i * sizeof(U)) ^
+                          static_cast<U>(flip));
+  };
   Place out;
   for (uint32_t i = 0; i < n; ++i) {
-    const U v = load<U>(values + i * sizeof(U)) ^ static_cast<U>(flip);
-    out.below += v < static_cast<U>(key);
-    out.equal += v == static_cast<U>(key);
+    out.below += value(i) < static_cast<U>(key);
+    out.equal += value(i) == static_cast<U>(key);
+  }
+  for (uint32_t i = 0; i < out.equal; ++i) {
+    out.ascends &= value(out.below + i) == static_cast<U>(key);
   }
   return out;
 }
@@ -199,6 +207,12 @@ bool is_integer(const KeyColumn& column) {
 
 }  // namespace
 
+Status RowKeys::out_of_order(uint64_t begin, uint64_t end) const {
+  return Status::corrupt(rows_->file().file().name() + ": the keys of rows " +
+                         std::to_string(begin) + " to " + std::to_string(end) +
+                         " do not ascend as its index says");
+}
+
 Result<bool> RowKeys::narrow(const RowLocation& at, ByteSpan target,
                              Candidates* rows) const {
   const size_t part = rows->rest.part;
@@ -219,6 +233,7 @@ Result<bool> RowKeys::narrow(const RowLocation& at, ByteSpan target,
                                    at.of_stripe(rows->end), to));
   const Place place = place_of(column, &mine[1], values,
                                static_cast<uint32_t>(rows->end - rows->begin));
+  if (!place.ascends) return out_of_order(rows->begin, rows->end);
   rows->begin += place.below;
   rows->end = rows->begin + place.equal;
   rows->rest = {part + 1, rows->rest.begin + size};
@@ -249,7 +264,8 @@ Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
     return find_decoded(begin, end, search.target);
   }
   if (begin == end) return LowerBound{end, false};
-  Candidates rows{begin, end, rest_of(search)};
+  const Rest shared = rest_of(search);
+  Candidates rows{begin, end, shared};
   NIMBLE_ASSIGN_OR_RETURN(RowLocation at,
                           RowLocation::find(rows_->file(), begin));
   if (at.move_to(end - 1)) {  // all in one stripe
@@ -271,6 +287,18 @@ Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
     } else {
       out = {middle, sign == 0};
     }
+  }
+  if (!out.is_equal || shared.part == 0) return out;
+  // What its neighbours have in common was not looked at: a file may lie.
+  ThreadScratch<ByteBuffer, RowKeys> front;
+  if (!at.move_to(out.row)) {
+    NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(rows_->file(), out.row));
+  }
+  for (size_t i = 0; i < shared.part; ++i) {
+    NIMBLE_RETURN_IF_ERROR(append_part(at, i, &*front));
+  }
+  if (compare_bytes(front->span(), search.target.first(shared.begin)) != 0) {
+    return out_of_order(begin, end);
   }
   return out;
 }

@@ -73,6 +73,7 @@ class RowKeys {
   // which are decoded at once; false where it leaves them as they are.
   Result<bool> narrow(const RowLocation& at, ByteSpan target,
                       Candidates* rows) const;
+  Status out_of_order(uint64_t begin, uint64_t end) const;
   Result<LowerBound> find_decoded(uint64_t begin, uint64_t end,
                                   ByteSpan target) const;
   // Of keys that equal the target in what is before `rest`.
