@@ -179,3 +179,14 @@ def test_keys_of_files_in_another_order(tmp_path: Path, order: nb.SortKey) -> No
     assert table.lookup(asked).column("k").to_pylist() == asked[:-1]
     done = table.upsert({"k": [40, 41]})
     assert (done.rows_inserted, done.rows_updated, table.num_rows) == (0, 2, 60)
+
+
+def test_rows_of_views_in_parquet_are_gathered(lake: nb.Catalog, tmp_path: Path) -> None:
+    schema = pa.schema({"k": pa.int64(), "s": pa.string()})
+    table = lake.create_table("a.b", schema, primary_key="k")
+    views = pa.array(["a", None, "a text longer than twelve bytes"], pa.string_view())
+    pq.write_table(pa.table({"k": [1, 2, 3], "s": views}), tmp_path / "x.parquet")
+    table.add_files(tmp_path / "x.parquet")
+    assert table.get(3) == {"k": 3, "s": "a text longer than twelve bytes"}
+    table.delete(keys=[1])
+    assert table.to_table()["s"].to_pylist() == [None, "a text longer than twelve bytes"]

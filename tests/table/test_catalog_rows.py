@@ -7,6 +7,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -172,9 +174,39 @@ def test_a_child_goes_on_after_a_fork(tmp_path: Path) -> None:
     assert rows.location("a", "b") == "1"
 
 
+def test_a_fork_waits_for_the_turn_of_another_thread(tmp_path: Path) -> None:
+    """SQLite takes a lock that a thread held at the fork for the child's, for ever."""
+    uri = f"sqlite:///{tmp_path}/c.db?timeout=1"
+    rows = CatalogRows(uri, "x")
+    rows.add("a", "b", "0")
+    has_turn = threading.Event()
+
+    def turn() -> None:
+        with rows.turn():
+            has_turn.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    has_turn.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if CatalogRows(uri, "x").swap("a", "b", "0", "1") else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
+    with rows.turn():  # of the thread that forks: it does not wait for itself
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert rows.swap("a", "b", "1", "2")
+
+
 def test_connecting_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     code = f"""
 import sys
+import threading
+import time
 import nimblepy as nb
 lake = nb.connect({str(tmp_path / "lake")!r})
 print(sorted(lake.tables()), "nimblepy.table.table" in sys.modules)

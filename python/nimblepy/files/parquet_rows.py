@@ -15,7 +15,7 @@ from nimblepy import _core
 from nimblepy.errors import CorruptFileError, IndexUnavailableError
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.gather import rows_without_columns
+from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import RowSet
@@ -157,7 +157,9 @@ class ParquetRows(FixedRows):
         at = first[group_of] + wanted - ends[group_of]
         if len(at) == table.num_rows and (at == np.arange(len(at))).all():
             return table
-        return table.take(pa.array(at))
+        positions = pa.array(at)
+        arrays = [gather_array(column.combine_chunks(), positions) for column in table.columns]
+        return pa.Table.from_arrays(arrays, schema=table.schema)
 
     def _columns(self, groups: list[int], columns: Projected, schema: pa.Schema) -> pa.Table:
         paths = [

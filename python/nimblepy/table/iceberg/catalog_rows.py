@@ -17,7 +17,7 @@ from typing import cast
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
-from nimblepy.io.fork import renew_after_fork
+from nimblepy.io.fork import no_fork, renew_after_fork
 
 _MAKE = """
 CREATE TABLE IF NOT EXISTS iceberg_tables (
@@ -123,6 +123,8 @@ class CatalogRows:
             try:
                 database = stack.enter_context(self._connected())
                 database.execute("BEGIN IMMEDIATE")
+                # SQLite would take the lock for one of the child's own, and wait for it for ever.
+                stack.enter_context(no_fork())
             except (OSError, sqlite3.OperationalError):
                 stack.close()
                 yield
