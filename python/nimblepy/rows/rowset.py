@@ -52,7 +52,8 @@ class RowSet:
         """Neighbouring rows; none where ``begin`` is not below ``end``."""
         if begin >= end:
             return cls(_NO_ROWS)
-        return cls(np.array([begin], dtype=np.uint64), np.array([end], dtype=np.uint64))
+        both = np.array((begin, end), dtype=np.uint64)
+        return cls(both[:1], both[1:])
 
     @classmethod
     def of_ranges(
@@ -98,7 +99,8 @@ class RowSet:
     def ranges(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """Half-open ranges, shape (n, 2), in the order of the set."""
         found = np.empty((len(self.begin), 2), dtype=np.uint64)
-        found[:, 0], found[:, 1] = self.begin, self.ends
+        found[:, 0] = self.begin
+        found[:, 1] = self.ends
         return found
 
     @property

@@ -105,13 +105,13 @@ class Scan:
             batch = next(batches, None)
             if batch is None:
                 break
-            skipped = min(skip, batch.num_rows)
-            most = batch.num_rows if left is None else min(left, batch.num_rows)
-            taken = batch.slice(skipped, most)
-            skip -= skipped
-            rows += taken.num_rows
-            left = None if left is None else left - taken.num_rows
-            if taken.num_rows:
-                yield taken
+            if skip or left is not None:
+                skipped = min(skip, batch.num_rows)
+                batch = batch.slice(skipped, left)
+                skip -= skipped
+                left = None if left is None else left - batch.num_rows
+            rows += batch.num_rows
+            if batch.num_rows:
+                yield batch
         if self._observer is not None:
             self._observer.found(self._where, columns, rows)
