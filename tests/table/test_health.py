@@ -6,6 +6,7 @@ import datetime
 import json
 import multiprocessing
 import os
+import random
 import signal
 import threading
 import time
@@ -24,9 +25,10 @@ from nimblepy.cli.main import app
 from nimblepy.table import iceberg as ice
 from nimblepy.table.reading import plan
 from nimblepy.table.table import Table
-from nimblepy.table.upkeep import maintain
+from nimblepy.table.upkeep import maintain, rewrite
 from nimblepy.table.upkeep.reachable import reachable_files
 from nimblepy.table.writing import commit
+from nimblepy.table.writing.settings import target_of
 
 _ORDER = [("k", "ascending"), ("g", "ascending")]
 
@@ -477,3 +479,146 @@ def test_orphans_of_a_table_above_others(tmp_path: Path, kind: str) -> None:
     again = connected()
     assert again.table("a.b").to_table().equals(table.to_table())
     assert again.table("a.above").metadata_location == above.metadata_location
+
+
+def _optimized(table: Table) -> int:
+    """How often it is optimized until there is no advice."""
+    before = sorted(map(str, table.to_table().to_pylist()))
+    for times in range(8):
+        found = table.health()
+        if not found.advice:
+            assert table.compact(target_bytes=target_of(table._metadata).target_bytes) is not None
+            assert sorted(map(str, table.to_table().to_pylist())) == before
+            return times
+        table.optimize()
+    raise AssertionError(f"advised for ever: {found}")
+
+
+def test_what_compaction_leaves_is_not_advised(lake: nb.Catalog) -> None:
+    """One small file beside a large one was advised to be merged, and was not."""
+    table = lake.create_table("a.b", pa.table({"k": range(20_000)}), primary_key="k")
+    table.upsert(pa.table({"k": [5]}))
+    assert table.health().advice == ()
+    assert table.optimize() == {}
+
+
+def test_what_is_advised_is_done_and_over(lake: nb.Catalog) -> None:
+    """Of two files of little more than one was made, and then of these two again."""
+    size = 20_000
+    sized = {"write.target-file-size-bytes": str(size)}
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64(), "t": pa.string()}), cluster_by="k")
+    with table.alter() as a:
+        a.set_properties(sized)
+    rng = random.Random(3)
+    for i in range(2):
+        texts = [rng.randbytes(500).hex() for _ in range(30)]
+        table.append(pa.table({"k": range(i, 60, 2), "t": texts}))
+    sizes = [member.file.bytes for member in table.current.members]
+    with table.alter() as a:
+        a.set_properties({"write.target-file-size-bytes": str(round(max(sizes) / 0.7))})
+    assert table.health().advice == ()
+    assert table.compact(target_bytes=round(max(sizes) / 0.7)).files_added == 0
+
+
+def test_files_of_one_key_do_not_overlap(lake: nb.Catalog) -> None:
+    tiny = {"write.target-file-size-bytes": "10"}
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64()}), cluster_by="k", properties=tiny)
+    for _ in range(9):
+        table.append(pa.table({"k": [7] * 20}))
+    table.append(pa.table({"k": [7] * 20 + [8]}))
+    assert table.health().overlap_depth == 10
+    assert "compact" not in {item.action for item in table.health().advice}
+
+
+def test_files_of_a_layout_are_not_merged_by_the_key(lake: nb.Catalog) -> None:
+    """All of them have keys of everywhere, and those that took their place had, too."""
+    rows = pa.table({"k": range(2000), "v": [n * 7919 % 2000 for n in range(2000)]})
+    small = {"write.target-file-size-bytes": "1000"}
+    layout = nb.ZOrder(["v"])
+    table = lake.create_table("a.b", rows, cluster_by="k", layout=layout, properties=small)
+    assert table.health().overlap_depth > 8
+    assert "compact" not in {item.action for item in table.health().advice}
+
+
+def test_manifests_that_are_full_are_not_rewritten(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a partition of many files there are many; rewriting them was advised for ever."""
+    monkeypatch.setattr(rewrite, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(rewrite, "_ENOUGH", 1)
+    tiny = {"write.target-file-size-bytes": "10"}
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64()}), cluster_by="k", properties=tiny)
+    for i in range(12):
+        table.append(pa.table({"k": [i]}))
+    table.rewrite_manifests()
+    assert table.health().manifests_per_partition.max > 4
+    assert table.health().advice == ()
+
+
+def test_long_texts_that_begin_alike_do_not_overlap(lake: nb.Catalog) -> None:
+    """Their bounds are those of the first characters, which all of them have."""
+    tiny = {"write.target-file-size-bytes": "10"}
+    schema = pa.schema({"k": pa.string()})
+    table = lake.create_table("a.b", schema, cluster_by="k", properties=tiny)
+    for i in range(10):
+        table.append(pa.table({"k": [f"https://example.org/{i}/{n}" for n in range(50)]}))
+    assert table.health().overlap_depth == 10
+    assert "compact" not in {item.action for item in table.health().advice}
+    for _ in range(10):
+        table.append(pa.table({"k": [f"https://example.org/{n}" for n in range(50)]}))
+    assert "compact" in {item.action for item in table.health().advice}
+    assert _optimized(table)
+
+
+def test_expiry_is_not_advised_of_what_is_kept(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "KEPT_SNAPSHOTS", 2)
+    monkeypatch.setattr(maintain, "YOUNG", datetime.timedelta(0))
+    table = _table(lake, 2)
+    table.tag("one").append(_rows(2))
+    table.append(_rows(3))
+    with table.alter() as a:
+        a.set_properties({"history.expire.min-snapshots-to-keep": "4"})
+    time.sleep(0.01)
+    assert "expire" not in {item.action for item in table.health().advice}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_advice_ends(lake: nb.Catalog, seed: int) -> None:
+    rng = random.Random(seed)
+    partitions = [rng.choice([[], ["g"], ["bucket(4, k)"], ["truncate(100, k)"]])] * 2
+    table = lake.create_table(
+        "a.b",
+        pa.schema({"k": pa.int64(), "g": pa.int64(), "t": pa.string()}),
+        primary_key="k",
+        cluster_by=rng.choice([None, "g"]),
+        partition_by=partitions[0],
+        data_format=rng.choice(["nimble", "parquet"]),
+        properties={"write.target-file-size-bytes": str(rng.choice([10, 3000, 9000, 1 << 28]))},
+    )
+    for _ in range(5):
+        for _ in range(rng.randrange(1, 8)):
+            keys = rng.sample(range(3000), rng.choice([1, 30, 300, 2000]))
+            texts = [rng.randbytes(rng.choice([0, 20])).hex() for _ in keys]
+            table.upsert(pa.table({"k": keys, "g": [k % 3 for k in keys], "t": texts}))
+            if rng.random() < 0.3:
+                table.delete(f"k % 10 < {rng.randrange(1, 10)}")
+        if rng.random() < 0.3:
+            with table.alter() as a:
+                a.partition_by(*rng.choice([[], ["g"], ["bucket(3, k)"]]))
+        assert _optimized(table) < 5
+
+
+def test_live_rows_and_data_files_with_deletes_are_counted(lake: nb.Catalog) -> None:
+    """It said 4 rows, and 50 % of them deleted in 2 files, of a table of 2 rows in 1 file."""
+    table = lake.create_table("a.b", pa.table({"k": range(4)}), primary_key="k")
+    table.append(pa.table({"k": [9]}))
+    table.delete(keys=[0])
+    table.delete(keys=[1])
+    found = table.health()
+    assert (found.rows, found.live_rows, table.num_rows) == (5, 3, 3)
+    assert (found.delete_files, found.files_with_deletes, found.deleted_share) == (2, 1, 0.4)
+    assert "2 files, " in repr(found)
+    assert " 3 rows\n" in repr(found)
+    assert "deleted rows         2, 40.0%, in 1 files; 2 delete files" in repr(found)

@@ -6,6 +6,7 @@ is given up, or what was deleted of them is deleted of the new file as well; the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,10 +16,13 @@ import pyarrow as pa
 
 from nimblepy.errors import DuplicateKeyError, KeyOrderError
 from nimblepy.expr.filter import parse_filter
+from nimblepy.files.bounds import EncodedKeys
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.row_changes import CommitChange, FilesOf, RowChange
@@ -82,16 +86,19 @@ class Group:
 # ------------------------------------------------------------------ which files
 
 
-def choose(
-    rows: FileSet, filter: Filter, spec_id: int, target_bytes: int, *, where_needed: bool
-) -> list[Group]:
+def choose(rows: FileSet, filter: Filter, target: Target, *, where_needed: bool) -> list[Group]:
     """Groups of files that are to be replaced.
+
+    Where it is needed, each of them is so by their replacement: what is chosen again and again
+    has an end.
 
     Args:
         filter: only files that may have rows that pass.
-        spec_id: the partition spec of new files; files of others are merged across partitions.
+        target: what new files are like; files of other partition specs than theirs are merged
+            across partitions.
         where_needed: only small files, files with many deleted rows, and such that overlap.
     """
+    spec_id, target_bytes, ordered = target.spec_id, target.target_bytes, bool(rows.cluster_by)
     members = list(rows.members)
     wanted = may_pass(rows, filter)
     lower = upper = [b""] * len(members)
@@ -107,9 +114,9 @@ def choose(
         everything = Group(
             [members[i] for i in files], [lower[i] for i in files], [upper[i] for i in files]
         )
-        parts = _needed(everything, target_bytes, ordered=bool(rows.cluster_by))
-        for part in parts if where_needed else [set(range(len(files)))]:
-            groups += _cut(everything, sorted(part), target_bytes, ordered=bool(rows.cluster_by))
+        parts = _needed(everything, rows, target) if where_needed else [set(range(len(files)))]
+        for part in parts:
+            groups += _cut(everything, sorted(part), target_bytes, ordered=ordered)
     return groups
 
 
@@ -121,25 +128,28 @@ def may_pass(rows: FileSet, filter: Filter) -> Sequence[int]:
     return [] if parsed.matches_nothing else rows.prune(parsed.conjuncts)
 
 
-def _needed(files: Group, target_bytes: int, *, ordered: bool) -> list[set[int]]:
+def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
     """Sets of files of one partition that had better be merged."""
-    small = [
-        i for i, member in enumerate(files.members) if member.file.bytes < SMALL * target_bytes
-    ]
+    sizes = [member.file.bytes for member in files.members]
+    small = [i for i, size in enumerate(sizes) if size < SMALL * target.target_bytes]
     parts = _by_size(files, small)
+    mergeable = [
+        part for part in parts if _files_of(sum(sizes[i] for i in part), target) < len(part)
+    ]
     rest: set[int] = set()
     for i, member in enumerate(files.members):
         gone = member.gone()
         if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
             rest.add(i)
-    if ordered:
-        rest |= _deep(files, [part for part in parts if len(part) > 1])
+    if rows.cluster_by and target.layout is None:
+        deep = _deep(files, mergeable)
+        rest |= _deep(_exact(files, deep, rows), mergeable) if deep else deep
     # What is written anyway takes the small files with it that it belongs to.
     alone: list[set[int]] = []
     for part in parts:
         if part & rest:
             rest |= part
-        elif len(part) > 1:
+        elif part in mergeable:
             alone.append(part)
     return [*alone, rest] if rest else alone
 
@@ -158,8 +168,32 @@ def _by_size(files: Group, small: Sequence[int]) -> list[set[int]]:
     return parts
 
 
+def _files_of(size: int, target: Target) -> int:
+    """Most files that are written of files of some bytes together."""
+    return max(1, -(-size // target.target_bytes))
+
+
+def _exact(files: Group, some: set[int], rows: FileSet) -> Group:
+    """The files with the first and last keys of some, where their bounds may be cut."""
+    names = tuple(key.column for key in rows.cluster_by)
+    kinds = [resolve_column(rows.schema, name).type for name in names]
+    if not any(is_text(kind) or is_bytes(kind) for kind in kinds):
+        return files
+    lower, upper = list(files.lower), list(files.upper)
+    for i in some:
+        member = files.members[i]
+        if member.file.rows and _is_sorted(member, rows):
+            ends = RowSet(np.array([0, member.file.rows - 1], dtype=np.uint64))
+            found = rows.reading.child(member.file).read(ends, names)
+            keys = EncodedKeys(found.combine_chunks().to_batches()[0], rows.cluster_by)
+            lower[i], upper[i] = keys.to_list()
+    return Group(files.members, lower, upper)
+
+
 def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
     """Files that have a key between their bounds that too many others have there as well.
+
+    What begins where another ends does not overlap it: in order, there are rows of one key in both.
 
     Args:
         parts: files that will be one, so that they count as one.
@@ -173,7 +207,7 @@ def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
     found: set[int] = set()
     reaching: list[tuple[bytes, bytes, set[int]]] = []
     for span in sorted(spans, key=lambda span: span[0]):
-        reaching = [other for other in reaching if other[1] >= span[0]]
+        reaching = [other for other in reaching if other[1] > span[0]]
         reaching.append(span)
         if len(reaching) > MOST_DEEP:
             found.update(i for _, _, files_of in reaching for i in files_of)
@@ -223,6 +257,10 @@ def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -
         and all(_is_sorted(member, rows) for member in group.members)
     )
     batch_rows = _batch_rows(group)
+    # By rows, so that there are no more new files than were counted upon.
+    live = group.live_rows()
+    size = group.bytes * live / max(1, sum(member.file.rows for member in group.members))
+    target = replace(target, file_rows=max(1, math.ceil(live * target.target_bytes / max(1, size))))
 
     def opened(member: Member) -> Callable[[], Iterator[pa.RecordBatch]]:
         return lambda: _live(member, rows, target, batch_rows, progress)
@@ -497,13 +535,7 @@ def prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> C
     """Files of a table written anew, by their sizes and keys."""
     rows = files_of(metadata)
     target = replace(rewriting_target(metadata), target_bytes=wanted.target_bytes)
-    groups = choose(
-        rows,
-        wanted.filter,
-        metadata.spec_id,
-        wanted.target_bytes,
-        where_needed=wanted.where_needed,
-    )
+    groups = choose(rows, wanted.filter, target, where_needed=wanted.where_needed)
     change = Compaction(groups, files_of, target)
     write_all(change, groups, rows, target, wanted, "compacting")
     return change

@@ -12,15 +12,17 @@ import numpy as np
 
 from nimblepy.schema.types import format_bytes
 from nimblepy.table import iceberg as ice
-from nimblepy.table.base.model import Distinct
+from nimblepy.table.base.model import Distinct, Manifest
 from nimblepy.table.iceberg.manifests import FileColumns, Numbers
 from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.reading import plan_index
 from nimblepy.table.reading.fileset import FileSet, key_ends
-from nimblepy.table.upkeep.compact import MOST_DEEP, MOST_DELETED, SMALL
-from nimblepy.table.upkeep.maintain import superfluous
+from nimblepy.table.upkeep.compact import MOST_DEEP, MOST_DELETED, SMALL, Group, choose
+from nimblepy.table.upkeep.maintain import expired_by_advice
 from nimblepy.table.upkeep.recluster import Drift, drift
+from nimblepy.table.upkeep.rewrite import can_be_better
 from nimblepy.table.writing.settings import target_of
+from nimblepy.table.writing.write import Target
 
 Action = Literal["compact", "optimize_layout", "rewrite_manifests", "expire", "analyze"]
 
@@ -82,9 +84,11 @@ class Health:
 
     Attributes:
         files, bytes, rows: data files, their bytes, and their rows, deleted ones included.
+        live_rows: rows that are not deleted, which is what the table has.
         small_files: files smaller than three quarters of what new files are to have.
         delete_files: files that say which rows are deleted.
-        deleted_share: rows that they name, as a share of all.
+        files_with_deletes: data files that have deleted rows.
+        deleted_share: the part of all rows that is deleted.
         overlap_depth: the most files of one partition that may have the same key.
         partitions: how many there are.
         manifests: lists of data files.
@@ -108,8 +112,10 @@ class Health:
     files: int
     bytes: int
     rows: int
+    live_rows: int
     small_files: int
     delete_files: int
+    files_with_deletes: int
     deleted_share: float
     overlap_depth: int
     partitions: int
@@ -129,10 +135,12 @@ class Health:
 
     def __repr__(self) -> str:
         lines = [
-            f"{self.name}: {self.files:,} files, {format_bytes(self.bytes)}, {self.rows:,} rows",
+            f"{self.name}: {self.files:,} files, {format_bytes(self.bytes)}, "
+            f"{self.live_rows:,} rows",
             f"  small files          {self.small_files:,}",
             f"  overlap depth        {self.overlap_depth:,}",
-            f"  deleted rows         {self.deleted_share:.1%} in {self.delete_files:,} files",
+            f"  deleted rows         {self.rows - self.live_rows:,}, {self.deleted_share:.1%}, in "
+            f"{self.files_with_deletes:,} files; {self.delete_files:,} delete files",
             f"  partitions           {self.partitions:,}",
             f"  manifests            {self.manifests:,}, "
             f"{self.uncovered_manifests:,} beside the plan index",
@@ -166,17 +174,20 @@ class Health:
 def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     """Judges the newest snapshot of a table.
 
-    Cost: describes all files, from the plan index or the manifests that it does not cover. Data
-        files are opened only where the layout is an OTree: a sample of its columns is read.
+    Cost: describes all files, from the plan index or the manifests that it does not cover, and
+        reads delete files. Data files are opened only where the layout is an OTree: a sample of its
+        columns is read; and where files overlap by what is known of long texts.
     """
     head = metadata.head()
     members, plan = rows.members, rows.plan
     files = members.files
-    target = target_of(metadata).target_bytes
-    small = int((files.sizes < SMALL * target).sum())
+    target = target_of(metadata)
+    layout = target.layout
+    small = int((files.sizes < SMALL * target.target_bytes).sum())
     deletes = plan.delete_files()
     total_rows = int(files.rows.sum())
-    deleted = sum(entry.file.rows for entry in deletes)
+    gone = files.rows - np.diff(rows.first_rows)
+    deleted = int(gone.sum())
     manifests = [item for item in plan.manifests if not item.deletes]
     parts = plan_index.parts_of(metadata, head)
     _, beside = plan_index.covered(parts, manifests)
@@ -192,22 +203,23 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     per_partition = _spread(list(counts.values()))
     share = deleted / total_rows if total_rows else 0.0
     kept = len(metadata.snapshots)
-    layout = target_of(metadata).layout
     drifted = None
     if isinstance(layout, OTree):
         drifted = drift(rows, layout, metadata.cubes(head))
         advised = {"optimize_layout": _layout(drifted)}
     else:
-        most = int(np.max(_per(codes), initial=0))
-        advised = {"compact": _compaction(len(files), small, share, depth, most)}
+        # What to ask for costs more than to see that there is nothing.
+        maybe = small > 1 or deleted or depth > MOST_DEEP
+        chosen = choose(rows, None, target, where_needed=True) if maybe else []
+        advised = {"compact": _compaction(chosen, len(files), target, share, depth)}
     counts_of = ice.distinct_values(metadata, head)
     names = {number: metadata.column_name(number) for number in counts_of}
     found = advised | {
-        "rewrite_manifests": _rewriting(
-            len(manifests), per_partition, per_manifest, len(beside), sum(b.files for b in beside)
-        ),
+        "rewrite_manifests": _rewriting(per_partition, beside)
+        if can_be_better(manifests, beside, metadata)
+        else None,
         "expire": None
-        if not superfluous(metadata)
+        if not expired_by_advice(metadata)
         else f"{kept:,} snapshots are kept; each makes the metadata larger, and holds its files",
         "analyze": _analysis(metadata, counts_of.values(), total_rows),
     }
@@ -216,8 +228,10 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         files=len(files),
         bytes=int(files.sizes.sum()),
         rows=total_rows,
+        live_rows=total_rows - deleted,
         small_files=small,
         delete_files=len(deletes),
+        files_with_deletes=int(np.count_nonzero(gone)),
         deleted_share=share,
         overlap_depth=depth,
         partitions=len(counts),
@@ -320,9 +334,16 @@ def _plans(
     return tuple(found)
 
 
-def _compaction(files: int, small: int, share: float, depth: int, most: int) -> str | None:
+def _compaction(
+    chosen: Sequence[Group], files: int, target: Target, share: float, depth: int
+) -> str | None:
+    """Why to compact, of what a compaction would replace; ``None``: nothing, or too little."""
+    if not chosen:
+        return None
     why = []
-    if most > 1 and small > 1 and small >= _MANY_SMALL * files:
+    sizes = [member.file.bytes for group in chosen for member in group.members]
+    small = sum(size < SMALL * target.target_bytes for size in sizes)
+    if small >= max(2, _MANY_SMALL * files):
         why.append(f"{small:,} of {files:,} files are small")
     if share >= MOST_DELETED:
         why.append(f"{share:.0%} of the rows are deleted")
@@ -341,14 +362,13 @@ def _layout(drifted: Drift | None) -> str | None:
     )
 
 
-def _rewriting(
-    manifests: int, per_partition: Spread, entries: Spread, beside: int, files: int
-) -> str | None:
+def _rewriting(per_partition: Spread, beside: Sequence[Manifest]) -> str | None:
     why = []
+    files = sum(item.files for item in beside)
     if per_partition.p90 > _MOST_A_PARTITION:
         why.append(f"a partition is in {per_partition.p90:,} manifests")
-    if beside > _MOST_UNCOVERED or files > _MOST_UNCOVERED_FILES:
-        why.append(f"{beside:,} manifests with {files:,} files are read for plans one by one")
+    if len(beside) > _MOST_UNCOVERED or files > _MOST_UNCOVERED_FILES:
+        why.append(f"{len(beside):,} manifests with {files:,} files are read for plans one by one")
     return "; ".join(why) or None
 
 

@@ -303,6 +303,11 @@ def _is_time(too_many: int) -> bool:
     return too_many == _AT_ONCE or too_many >= 2 * _AT_ONCE
 
 
+def expired_by_advice(metadata: ice.Metadata) -> list[int]:
+    """Snapshots that go where the oldest are advised to: what tags and properties keep stays."""
+    return _expired(metadata, KEPT_SNAPSHOTS, YOUNG)
+
+
 def superfluous(metadata: ice.Metadata) -> int:
     """Snapshots beyond the newest that commits leave, without young ones."""
     limit = instant_ms(YOUNG, "older_than")

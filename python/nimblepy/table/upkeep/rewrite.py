@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +110,7 @@ class _Rewrite(Change):
         there = [item for item in manifests if item.spec_id in known]
         _, beside = plan_index.covered(parts, there)
         again_all = self._whole and bool(parts) and bool(there)
-        if not (bad or again_all) and (not beside or len(manifests) < 2):
+        if not (again_all or _gains(bad, manifests, beside)):
             return False
         layout = layout_of(metadata)
         self.commit.replaced = {item.path for item in bad}
@@ -208,6 +208,22 @@ def _kept_rows(
         mine = np.full(rows.num_rows, numbers[item.path], np.int32)
         found.append(rows.append_column("manifest", pa.array(mine)))
     return found
+
+
+def can_be_better(
+    manifests: list[Manifest], beside: Sequence[Manifest], metadata: ice.Metadata
+) -> bool:
+    """Whether a rewrite would do something.
+
+    Args:
+        manifests: of data files.
+        beside: those that the plan index does not cover.
+    """
+    return _gains(_to_rewrite(manifests, metadata), manifests, beside)
+
+
+def _gains(bad: list[Manifest], manifests: list[Manifest], beside: Sequence[Manifest]) -> bool:
+    return bool(bad) or (bool(beside) and len(manifests) > 1)
 
 
 def _to_rewrite(manifests: list[Manifest], metadata: ice.Metadata) -> list[Manifest]:

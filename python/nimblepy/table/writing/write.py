@@ -73,6 +73,7 @@ class Target:
         weighted: rows come with weights of an OTree as the last column, and keep them.
         whole: the table that rows of an OTree are part of, where they are written anew.
         planned: where rows go that several processes write, each a part of the curve.
+        file_rows: rows with which a file ends; ``None``: as ``target_bytes`` say.
     """
 
     location: str
@@ -92,6 +93,7 @@ class Target:
     weighted: bool = False
     whole: Whole | None = None
     planned: Planned | None = None
+    file_rows: int | None = None
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -201,10 +203,14 @@ class _Writing:
     def add(self, table: pa.Table) -> None:
         for partition, rows in self._split.parts(table):
             self._file(partition).add(rows)
-            file = self._open[partition]
-            if file.arrow_bytes >= self._target.target_bytes * self._packing:
+            if self._is_full(self._open[partition]):
                 self._close(partition)
         self._progress.advance(table.num_rows)
+
+    def _is_full(self, file: _NimbleFile | _ParquetFile) -> bool:
+        if self._target.file_rows is not None:
+            return file.rows >= self._target.file_rows
+        return file.arrow_bytes >= self._target.target_bytes * self._packing
 
     def add_file(self, found: CubeRows) -> None:
         """Writes a file of its own."""
@@ -333,7 +339,7 @@ class _NimbleFile:
         self._target = target
         self._cubes = cubes
         self._path = target.new_path()
-        self.arrow_bytes = 0
+        self.arrow_bytes = self.rows = 0
         self._metrics = MetricsCollector(target.schema)
         options = target.options
         if shared:  # with other files that are written at the same time
@@ -352,6 +358,7 @@ class _NimbleFile:
 
     def add(self, table: pa.Table) -> None:
         self.arrow_bytes += table.nbytes
+        self.rows += table.num_rows
         _collect(self._metrics, table, self._target)
         self._writer.write(table)
 
@@ -384,12 +391,13 @@ class _ParquetFile:
         self._cubes = cubes
         self._presorted = presorted
         self._path = target.new_path()
-        self.arrow_bytes = 0
+        self.arrow_bytes = self.rows = 0
         self._metrics = MetricsCollector(target.schema)
         self._tables: list[pa.Table] = []
 
     def add(self, table: pa.Table) -> None:
         self.arrow_bytes += table.nbytes
+        self.rows += table.num_rows
         _collect(self._metrics, table, self._target)
         self._tables.append(table)
 
