@@ -1,9 +1,9 @@
 // Column: its buffers as an Arrow array. The array keeps the column alive;
 // only offsets of another width are made anew.
 #include <cassert>
-#include <limits>
 #include <memory>
 
+#include "nimble/base/compiler.h"
 #include "nimble/column/column.h"
 
 namespace nimble {
@@ -29,6 +29,17 @@ void release_array(ArrowArray* a) {
   }
   delete static_cast<Holder*>(a->private_data);
   a->release = nullptr;
+}
+
+// False where one is too large, which shows in the bits of all of them.
+NIMBLE_CLONES bool narrow_ends(const int64_t* __restrict from, size_t n,
+                               int32_t* __restrict to) {
+  int64_t bits = 0;
+  for (size_t i = 0; i < n; ++i) {
+    bits |= from[i];
+    to[i] = static_cast<int32_t>(from[i]);
+  }
+  return bits >= 0 && bits <= INT32_MAX;
 }
 
 // Arrow wants addresses even for buffers without bytes.
@@ -91,18 +102,14 @@ class ColumnExporter {
   }
   void add(const void* buffer) { holder_->buffers.push_back(buffer); }
 
-  // `values` as T, refused where one does not fit.
-  template <class T>
-  Status add_converted(const int64_t* from, size_t count) {
-    T* to = make<T>(count);
-    for (size_t i = 0; i < count; ++i) {
-      if (from[i] > std::numeric_limits<T>::max()) {
-        return Status::too_large(
-            "more than " + std::to_string(std::numeric_limits<T>::max()) +
-            " items do not fit in one array of " + column_.field().type_name() +
-            "; read fewer rows at a time");
-      }
-      to[i] = static_cast<T>(from[i]);
+  // Ends, none of which is negative, as 32 bits; refused where one does not fit.
+  Status add_narrow(const int64_t* from, size_t count) {
+    auto* to = make<int32_t>(count);
+    if (!narrow_ends(from, count, to)) {
+      return Status::too_large(
+          "more than " + std::to_string(INT32_MAX) +
+          " items do not fit in one array of " + column_.field().type_name() +
+          "; read fewer rows at a time");
     }
     add(to);
     return Status::ok();
@@ -110,7 +117,7 @@ class ColumnExporter {
 
   Status add_offsets(const int64_t* from, size_t count) {
     if (!column_.field().wide_offsets)
-      return add_converted<int32_t>(from, count);
+      return add_narrow(from, count);
     int64_t* to = make<int64_t>(count);
     if (count > 0) std::memcpy(to, from, count * 8);
     add(to);
@@ -131,7 +138,7 @@ class ColumnExporter {
     } else {
       if (b.data.size() > size_t{INT32_MAX}) return too_long();
       NIMBLE_RETURN_IF_ERROR(
-          add_converted<int32_t>(b.offsets.as<int64_t>(), b.count + 1));
+          add_narrow(b.offsets.as<int64_t>(), b.count + 1));
     }
     add(address(b.data.data()));
     return Status::ok();
@@ -201,7 +208,7 @@ class ColumnExporter {
       case Layout::kUnion:
         add(address(column_.values.data()));
         if (!column_.field().is_dense_union) return Status::ok();
-        return add_converted<int32_t>(column_.ends.data(), column_.length_);
+        return add_narrow(column_.ends.data(), column_.length_);
       default:
         return Status::ok();
     }

@@ -1,7 +1,9 @@
 #include "nimble/stripe/stripe_reader.h"
 
 #include <algorithm>
+#include <span>
 
+#include "nimble/base/compiler.h"
 #include "nimble/base/row_range.h"
 
 // StripeReader, the part that knows layouts; streams are in
@@ -14,22 +16,35 @@ constexpr uint64_t kLongList = 64;
 
 }  // namespace
 
-Result<std::vector<uint64_t>> StripeReader::ends_of(uint32_t stream,
-                                                    uint64_t begin,
-                                                    uint64_t end) const {
+namespace {
+
+NIMBLE_CLONES bool go_down(const uint64_t* ends, uint64_t n) {
+  uint64_t down = 0;
+  for (uint64_t i = 1; i < n; ++i) down |= ends[i] < ends[i - 1] ? 1 : 0;
+  return down != 0;
+}
+
+NIMBLE_CLONES void add_ends(const uint64_t* __restrict ends, uint64_t n,
+                            uint64_t base, int64_t* __restrict to) {
+  for (uint64_t i = 0; i < n; ++i) to[i] = static_cast<int64_t>(base + ends[i]);
+}
+
+}  // namespace
+
+Result<AlignedBuffer> StripeReader::ends_of(uint32_t stream, uint64_t begin,
+                                            uint64_t end) const {
   NIMBLE_RETURN_IF_ERROR(check_rows(stream, end));
-  std::vector<uint64_t> out(end - begin + AlignedBuffer::kSlack / 8);
+  AlignedBuffer out((end - begin) * sizeof(uint64_t));
   Output to;
-  to.data = reinterpret_cast<uint8_t*>(out.data());
+  to.data = out.data();
   NIMBLE_RETURN_IF_ERROR(decode_values(stream, begin, end, to));
-  out.resize(end - begin);
-  bool go_down = false;
-  for (size_t i = 1; i < out.size(); ++i) go_down |= out[i] < out[i - 1];
-  if (!go_down) return out;
-  const auto at = std::is_sorted_until(out.begin(), out.end()) - out.begin();
+  const auto* ends = out.as<uint64_t>();
+  if (!go_down(ends, end - begin)) return out;
+  const auto* at = std::is_sorted_until(ends, ends + (end - begin));
   return Status::corrupt("stream " + std::to_string(stream) +
                          ": ends go down at " +
-                         std::to_string(begin + static_cast<uint64_t>(at)));
+                         std::to_string(begin + static_cast<uint64_t>(
+                                                    at - ends)));
 }
 
 // Rows of a child that lists of the given bounds are made of.
@@ -91,17 +106,17 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
   };
   if (rows == nullptr) {
     const uint64_t before = begin > 0 ? 1 : 0;
-    NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint64_t> ends,
+    NIMBLE_ASSIGN_OR_RETURN(const AlignedBuffer made,
                             ends_of(n.ends, begin - before, begin + count));
+    const auto* ends = made.as<uint64_t>();
     const uint64_t first = before > 0 ? ends[0] : 0;
-    const uint64_t size = ends.back() - first;
+    const uint64_t size = ends[before + count - 1] - first;
     NIMBLE_RETURN_IF_ERROR(check_size(size));
     const size_t at = out->ends.size();
     const int64_t base = out->ends.back();
     out->ends.resize(at + count);
-    for (uint64_t i = 0; i < count; ++i) {
-      out->ends[at + i] = base + static_cast<int64_t>(ends[before + i] - first);
-    }
+    add_ends(ends + before, count, static_cast<uint64_t>(base) - first,
+             out->ends.data() + at);
     return read(child, nullptr, first, size, items);
   }
   // Each row needs its own end and the one before it.
@@ -159,8 +174,9 @@ Status StripeReader::read_runs(uint32_t node, const uint64_t* rows,
   NIMBLE_ASSIGN_OR_RETURN(
       const RowRange wanted,
       runs_of(n.ends, rows != nullptr ? rows[0] : begin, last));
-  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint64_t> ends,
+  NIMBLE_ASSIGN_OR_RETURN(const AlignedBuffer made,
                           ends_of(n.ends, wanted.begin, wanted.end));
+  const std::span<const uint64_t> ends(made.as<uint64_t>(), wanted.size());
   std::vector<uint64_t> runs;
   const auto base = static_cast<int64_t>(out->length());
   auto run = ends.begin();

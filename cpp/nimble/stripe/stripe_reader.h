@@ -117,8 +117,9 @@ class StripeReader {
                    uint64_t count, Column* out) const;
   bool try_view(uint32_t stream, uint64_t begin, uint64_t end, Column* out,
                 Status* status) const;
-  Result<std::vector<uint64_t>> ends_of(uint32_t stream, uint64_t begin,
-                                        uint64_t end) const;
+  // Of 64 bits each.
+  Result<AlignedBuffer> ends_of(uint32_t stream, uint64_t begin,
+                                uint64_t end) const;
 
   // Layouts. `rows` is null for the range [begin, begin + count).
   Status read(uint32_t node, const uint64_t* rows, uint64_t begin,
