@@ -107,7 +107,7 @@ class Scan:
                 break
             if skip or left is not None:
                 skipped = min(skip, batch.num_rows)
-                batch = batch.slice(skipped, left)
+                batch = batch.slice(skipped, None if left is None else min(left, batch.num_rows))
                 skip -= skipped
                 left = None if left is None else left - batch.num_rows
             rows += batch.num_rows
