@@ -101,3 +101,41 @@ def test_mistakes(place: str, arguments: list[str], message: str) -> None:
     assert result.exit_code == 1
     assert message in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_catalog_where_a_table_is_expected(place: str) -> None:
+    catalog = place.partition("#")[0]
+    for command in (["table", "scan"], ["table", "lookup"], ["table", "show"], ["scan"]):
+        result = run(*command, catalog, *(["3"] if "lookup" in command else []))
+        assert result.exit_code == 1
+        said = " ".join(result.stderr.split())
+        assert "expected CATALOG#NAMESPACE.NAME" in said
+        assert "lake#shop.items" in said
+
+
+def _shown(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_ids_are_in_one_line(lake: nb.Catalog, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = _shown(monkeypatch, "table", "history", place)
+    for number in lake.table("shop.items").snapshots()["snapshot_id"].to_pylist():
+        assert f" {number} " in shown
+
+
+def test_what_a_change_is_comes_first(
+    lake: nb.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside many columns it was left out."""
+    lake.create_table("a.wide", pa.table({f"column_{i}": range(2) for i in range(20)}))
+    place = f"{tmp_path}/lake#a.wide"
+    assert "_change" in _shown(monkeypatch, "table", "diff", place, "none").splitlines()[1]
+    (*_, last), _ = (list(row) for row in lines(run("table", "diff", place, "none", "--json")))
+    assert last == "_snapshot"
+
+
+def test_keys_with_commas_are_explained(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert '"eu, de",3' in " ".join(_shown(monkeypatch, "lookup", "--help").split())

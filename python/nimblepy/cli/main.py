@@ -204,7 +204,11 @@ def convert(
 def lookup(
     file: RowsArgument,
     keys: Annotated[
-        list[str], typer.Argument(metavar="KEY...", help="Keys; a composite one as 'x,7'.")
+        list[str],
+        typer.Argument(
+            metavar="KEY...",
+            help="Keys; a composite one as 'x,7', text with a comma in it as '\"eu, de\",3'.",
+        ),
     ],
     on: OnOption = None,
     columns: ColumnsOption = None,

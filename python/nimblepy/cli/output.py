@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from itertools import chain
 from typing import Literal, TypeAlias
@@ -167,16 +167,17 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
         table.add_column("value", overflow="fold")
         rows = list(zip(schema.names, rows[0], strict=True))
     else:
-        shown = _fitting(schema.names, console.width)
+        least = [_least_width(field, i, rows) for i, field in enumerate(schema)]
+        shown = _fitting(least, console.width)
         left_out = schema.names[shown:]
-        for field in list(schema)[:shown]:
+        for field, width in zip(list(schema)[:shown], least, strict=False):
             number = pt.is_integer(field.type) or pt.is_floating(field.type)
             right = number or pt.is_decimal(field.type)
             table.add_column(
                 Text(field.name),
                 justify="right" if right else "left",
                 overflow="fold",
-                min_width=min(len(field.name), console.width - 4),
+                min_width=min(width, console.width - 4),
             )
         rows = [row[:shown] for row in rows]
     for row in rows:
@@ -190,14 +191,20 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
         )
 
 
-def _fitting(names: list[str], width: int) -> int:
-    """How many columns fit beside each other: their names whole, and values of some letters."""
+def _least_width(field: pa.Field, column: int, rows: Sequence[Sequence[object]]) -> int:
+    """Of a column: its name and its whole numbers are not broken, as ids would be."""
+    texts = [_cell(row[column]) for row in rows] if pt.is_integer(field.type) else []
+    return max(map(len, [field.name, *texts]))
+
+
+def _fitting(least: Sequence[int], width: int) -> int:
+    """How many columns fit beside each other, with values of some letters at least."""
     left = width - 1
-    for shown, name in enumerate(names):
-        left -= max(len(name), _LEAST_CELL) + 3
+    for shown, needed in enumerate(least):
+        left -= max(needed, _LEAST_CELL) + 3
         if left < 0:
             return max(shown, 1)
-    return len(names)
+    return len(least)
 
 
 def _cell(value: object) -> str:

@@ -8,15 +8,33 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.resolve import as_rows
 from nimblepy.join.joinable import Joinable
 
+# Tables that a message names.
+_SHOWN = 8
+
 
 def open_rows(text: str) -> Joinable:
     """The rows that ``text`` names, opened."""
     catalog, mark, name = text.rpartition("#")
+    if os.path.exists(os.path.join(text, "catalog.db")):
+        raise no_table(text)
     if not mark or os.path.exists(text):
         return as_rows(text)
     from nimblepy.table.catalog import connect
 
     return connect(existing_catalog(catalog)).table(name)
+
+
+def no_table(text: str) -> InvalidArgumentError:
+    """What is wrong with ``text``, which names no table: of a catalog, which there are."""
+    message = f"{text}: expected CATALOG#NAMESPACE.NAME"
+    if os.path.exists(os.path.join(text, "catalog.db")):
+        from nimblepy.table.catalog import connect
+
+        tables = connect(text).tables()
+        shown = ", ".join(f"{text}#{name}" for name in tables[:_SHOWN])
+        shown += ", ..." * (len(tables) > _SHOWN)
+        message += f"; this is a catalog, whose tables are {shown or 'none'}"
+    return InvalidArgumentError(message)
 
 
 def existing_catalog(text: str) -> str:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import typer
 
 from nimblepy.cli.output import OutputFormat, print_json, print_rows, split_names
-from nimblepy.cli.sources import existing_catalog
+from nimblepy.cli.sources import existing_catalog, no_table
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.types import format_bytes
 from nimblepy.table.catalog import connect
+from nimblepy.table.reading.changes import CHANGE
 from nimblepy.table.table import Table
 from nimblepy.table.upkeep.maintain import Removal
 from nimblepy.table.upkeep.plot_layout import page
@@ -28,7 +29,7 @@ def open_table(text: str) -> Table:
     """The table that ``catalog#namespace.name`` names."""
     catalog, mark, name = text.rpartition("#")
     if not mark:
-        raise InvalidArgumentError(f"{text}: expected CATALOG#NAMESPACE.NAME")
+        raise no_table(text)
     return connect(existing_catalog(catalog)).table(name)
 
 
@@ -105,7 +106,13 @@ def print_changes(
     last = None if until is None else _snapshot(table, until)
     names = None if columns is None else split_names(columns)
     reader = table.changes(first, last, columns=names)
-    print_rows(reader, reader.schema, output)
+    if output != "table":
+        print_rows(reader, reader.schema, output)
+        return
+    # What has no room on the screen is left out on the right.
+    order = [CHANGE, *(name for name in reader.schema.names if name != CHANGE)]
+    schema = pa.schema([reader.schema.field(name) for name in order])
+    print_rows((batch.select(order) for batch in reader), schema, output)
 
 
 def _snapshot(table: Table, text: str) -> int | str:
