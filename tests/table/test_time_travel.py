@@ -75,7 +75,7 @@ def test_tags_and_branches(table: nb.Table) -> None:
         table.at(tag="v2")
     table.drop_reference("v1")
     assert table.tags == {"now": table.snapshot}
-    with pytest.raises(nb.InvalidArgumentError, match="to drop"):
+    with pytest.raises(nb.InvalidArgumentError, match="cannot be dropped"):
         table.drop_reference("main")
 
 

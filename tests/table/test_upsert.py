@@ -145,7 +145,7 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
         (rows([1], w=[2]), {}, "unknown column 'w'; the table has k, v"),
         (rows([1]), {"when_matched": "replace"}, "when_matched: expected one of 'update', "),
         (rows([1]), {"duplicates": "first"}, "duplicates: expected 'error' or 'last'"),
-        (rows([1]), {"update": "v"}, "columns: expected a list of names"),
+        (rows([1]), {"update": 5}, "update: expected a list of names"),
         (rows([1]), {"update": []}, "update: no column given"),
         (rows([1]), {"update": ["w"]}, "update: a.b has no column 'w'"),
         (pa.table({"k": [1]}), {"update": ["v"]}, "update: the data have no column 'v'"),

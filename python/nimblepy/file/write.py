@@ -18,7 +18,7 @@ from nimblepy.input.tabular import as_reader, check_column, slices
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.log import logger
 from nimblepy.io.progress import Progress, ProgressArg
-from nimblepy.rows.arguments import passes_on_to
+from nimblepy.rows.arguments import check_keywords, passes_on_to
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.conform import conform
 from nimblepy.schema.protocols import Tabular
@@ -287,6 +287,7 @@ def write(
         >>> nb.write(pa.table({"k": [2, 1], "v": ["b", "a"]}), path, cluster_by="k").num_rows
         2
     """
+    check_keywords(write, how)
     reader, total = as_reader(data)
     with Writer(path, reader.schema, **how) as writer:
         writer._progress = Progress(progress, total)

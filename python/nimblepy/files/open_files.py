@@ -23,8 +23,12 @@ class OpenFiles(Generic[Opened]):
     name and by its identity, which is the checksum of its footer.
     """
 
-    def __init__(self, open_file: Callable[[str], Opened], most: int) -> None:
+    def __init__(
+        self, open_file: Callable[[str], Opened], most: int, what: str = "dataset"
+    ) -> None:
+        """``what`` has the files, for messages."""
         self._open_file = open_file
+        self._what = what
         self._most = max(1, most)
         self._files: OrderedDict[tuple[str, int | None], Opened] = OrderedDict()
         self._lock = threading.Lock()
@@ -39,7 +43,7 @@ class OpenFiles(Generic[Opened]):
     def check_open(self) -> None:
         """Raises InvalidArgumentError if this was closed."""
         if self._closed:
-            raise InvalidArgumentError("this dataset is closed")
+            raise InvalidArgumentError(f"this {self._what} is closed")
 
     def get(self, name: str, identity: int | None) -> Opened:
         """The file called ``name``; ``identity`` is ``None`` where names are given only once.

@@ -78,10 +78,25 @@ def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
     try:
         return pa.table({str(name): _column(values) for name, values in columns.items()})
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"data: no table: {error}") from error
+        single = next((n for n, v in columns.items() if _is_single(v)), None)
+        hint = (
+            ""
+            if single is None
+            else (
+                f"; {single!r} is one value: expected columns as lists, a row as a dict goes in a "
+                "list: [{...}]"
+            )
+        )
+        raise InvalidArgumentError(f"data: no table: {error}{hint}") from error
+
+
+def _is_single(values: Any) -> bool:
+    return isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
 
 
 def _column(values: Any) -> Any:
+    if isinstance(values, (str, bytes)):  # which pyarrow takes apart
+        raise TypeError(f"{values!r} is no column")
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf":
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])

@@ -20,7 +20,7 @@ _Answer = TypeVar("_Answer")
 
 
 class AsyncRows:
-    """Reading methods of a :class:`nimblepy.File` or :class:`nimblepy.Dataset` to be awaited.
+    """Reading methods of a file, dataset or table to be awaited.
 
     Every method and its arguments are those of the handle; only ``scan`` differs: it is iterated
     over, ``async for batch in a.scan(...)``. The handle stays usable beside it.
@@ -90,8 +90,10 @@ def aio(source: Source, *, concurrency: int = 32) -> AsyncRows:
     file in memory or on a local disk a plain call is faster than the way through a thread.
 
     Args:
-        source: a :class:`File`, a :class:`Dataset`, or the path or URI of one, which is opened now:
-            of something remote, call this in a thread (``asyncio.to_thread(nb.aio, ...)``).
+        source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file or
+            dataset, which is opened now: of something remote, call this in a thread
+            (``asyncio.to_thread(nb.aio, ...)``). ``close()``, and the end of ``async with``, close
+            what was given as well.
         concurrency: most questions under way at a time, each in a thread of its own.
     """
     if at_least("concurrency", concurrency, 1) > 1024:

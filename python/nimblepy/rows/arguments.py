@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -40,14 +41,32 @@ def passes_on_to(taker: Callable[..., Any]) -> Callable[[_Function], _Function]:
     return shown
 
 
-def column_names(columns: Iterable[ColumnName] | None) -> tuple[ColumnName, ...] | None:
-    """``columns`` as a tuple, ``None`` for all; an iterator is used up once.
+def check_keywords(function: Callable[..., Any], given: Iterable[str]) -> None:
+    """Refuses keywords that a function which passes them on does not have, by its own name."""
+    known = [
+        item.name
+        for item in inspect.signature(function).parameters.values()
+        if item.kind is item.KEYWORD_ONLY
+    ]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+            raise TypeError(f"{function.__name__}() has no argument {name!r}; {hint}")
+
+
+def column_names(
+    columns: Iterable[ColumnName] | None, what: str = "columns"
+) -> tuple[ColumnName, ...] | None:
+    """``columns``, or ``what`` the argument is, as a tuple, ``None`` for all.
+
+    An iterator is used up once.
 
     Raises:
         InvalidArgumentError: a ``str``, something that is no list of names or paths, or a name
             twice in the result.
     """
-    return None if columns is None else _unique("columns", columns, (str, tuple))
+    return None if columns is None else _unique(what, columns, (str, tuple))
 
 
 def on_keys(on: On) -> tuple[KeyColumn, ...] | None:

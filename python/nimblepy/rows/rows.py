@@ -212,7 +212,8 @@ class Rows(_core.PointBase, Described):
             lower, upper: a scalar, tuple or dict; one shorter than the key stands for all keys that
                 begin with it; ``None`` is unbounded.
             on: the first columns of the index; of several indexes on the same columns
-                :class:`nimblepy.SortKey` names the one whose direction is meant.
+                :class:`nimblepy.SortKey` names the one whose direction is meant. Without it the
+                bounds are of the cluster key, also in a table whose primary key is another.
             inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
             limit: most rows to return.
             reverse: largest key first; with ``limit`` the last rows of the range.
@@ -259,6 +260,7 @@ class Rows(_core.PointBase, Described):
         Args:
             prefix: a scalar, a tuple, or a dict of the first columns of the key; the last element
                 may be :func:`nimblepy.starts_with`.
+            on: as for :meth:`range`.
             limit, reverse, offset: as for :meth:`range`. For pages of a prefix,
                 ``range(upper=prefix, after=last_key, inclusive="[]")`` goes on where one ended.
             null_equals: a null in ``prefix`` matches null keys; otherwise it matches nothing.

@@ -7,7 +7,7 @@ methods that people call are written once on top of it, in :class:`nimblepy.rows
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.rows.arguments import (
     Columns,
@@ -41,7 +42,7 @@ from nimblepy.rows.request import (
 )
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.columns import key_name, resolve_column
-from nimblepy.schema.names import ColumnName
+from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import IndexInfo, IoStats, KeyColumn, SortKey, column_of
 
 # Columns as they are read and as an index is asked for them, checked; ``None`` is all columns, or
@@ -257,6 +258,16 @@ class RowSource(Described):
         name = key_name(self.schema, resolve_column(self.schema, column_of(key)))
         return replace(key, column=name) if isinstance(key, SortKey) else name
 
+    def _check_names(self, key: Mapping[str, Any], leading: Sequence[str]) -> None:
+        """Refuses a key of other columns than the first ones of the key."""
+        if set(key) != set(leading):
+            whole = [output_name(item.column) for item in self.index_keys(None, ordered=False)]
+            raise InvalidArgumentError(
+                f"key {key!r}: expected the columns {', '.join(whole)}"
+                + (", or the first of them" if len(whole) > 1 else "")
+                + "; for others name them in on="
+            )
+
     def keys_request(
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
     ) -> Keys:
@@ -276,6 +287,8 @@ class RowSource(Described):
                 self._key_columns.clear()
             self._key_columns[of_what] = known
         names, columns = known
+        if asked is None and width is not None and isinstance(keys[0], Mapping):
+            self._check_names(keys[0], columns.names)
         if one:
             check_one(keys[0], columns.names)
         values, usable = typed_keys(keys, columns)

@@ -129,7 +129,7 @@ def unknown_column_message(schema: pa.Schema, name: str) -> str:
     if hints:
         return f"unknown column {name!r}; did you mean {' or '.join(map(repr, hints))}?"
     shown = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
-    return f"unknown column {name!r}; the file has {shown or 'no columns'}"
+    return f"unknown column {name!r}; there are {shown or 'no columns'}"
 
 
 def column_paths(schema: pa.Schema) -> list[Path]:

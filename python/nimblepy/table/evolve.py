@@ -254,11 +254,21 @@ def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
 
 
 def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> None:
-    """Refuses a name that files without field ids have for another column."""
+    """Refuses a name that something else has: a column, a partition field, or a column of files
+    without field ids.
+    """
     if path == (WEIGHT,):
         raise InvalidArgumentError(f"the name {WEIGHT!r} is that of a column of OTree files")
-    known = evolution.mapped_names().get(path)
     names = {field_id_at(evolution.schema, p): p for p in column_paths(evolution.schema)}
+    if any(there == path and its != number for its, there in names.items()):
+        raise InvalidArgumentError(f"a column {show_path(path)!r} already exists")
+    partition = evolution.partition_of_name(".".join(path), number)
+    if partition is not None:
+        raise InvalidArgumentError(
+            f"the name {show_path(path)!r} is that of the partition field {partition}, also where "
+            "an old partition spec has it; choose another"
+        )
+    known = evolution.mapped_names().get(path)
     if known is not None and known != number and names.get(known) != path:
         now = f"{show_path(names[known])!r}" if known in names else "a column that was dropped"
         raise InvalidArgumentError(
@@ -309,6 +319,7 @@ def _drop(evolution: ice.Evolution, name: ColumnName) -> None:
         "the primary key": evolution.primary_key_ids(),
         "the cluster key": evolution.cluster_ids(),
         "a partition spec": evolution.partition_ids(),
+        "an old partition spec, which stays one of the table's": evolution.old_partition_ids(),
         "the layout": layout_ids(evolution.properties),
     }
     inside = {field_id_at(schema, p) for p in column_paths(schema) if p[: len(path)] == path}

@@ -105,11 +105,21 @@ class Table(VersionedRows[FileSet]):
     ) -> None:
         """``pinned`` says what it was opened at, where it is not the newest snapshot."""
         self.catalog = catalog
+        self._closed = False
         self._pinned = pinned
         self._readings: dict[Any, Reading] = {}
         self._metadata = metadata
         self._snapshot = snapshot if pinned else metadata.head()
         super().__init__(self._files_at(metadata, self._snapshot))
+
+    @property
+    def current(self) -> FileSet:
+        self._check_open()
+        return super().current
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidArgumentError(f"this table is closed: {self.name}")
 
     def _files_at(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> FileSet:
         """The rows of a snapshot."""
@@ -343,7 +353,7 @@ class Table(VersionedRows[FileSet]):
 
         Args:
             filter, params: a pyarrow expression or SQL text, as for :meth:`scan`.
-            keys: as for :meth:`lookup`, of a table with a primary key.
+            keys: as for :meth:`lookup`, of a table with a primary key; each has all its columns.
             batch: see :meth:`append`.
 
         Raises:
@@ -371,7 +381,7 @@ class Table(VersionedRows[FileSet]):
         self,
         data: Tabular,
         *,
-        update: Sequence[str] | None = None,
+        update: str | Sequence[str] | None = None,
         when_matched: WhenMatched = "update",
         duplicates: Duplicates = "error",
         batch: Batch | None = None,
@@ -383,7 +393,8 @@ class Table(VersionedRows[FileSet]):
 
         Args:
             data: see :meth:`append`; a missing column is null in every row that is written.
-            update: columns that rows which are there take from the data; they keep the others.
+            update: columns, or one, that rows which are there take from the data; they keep the
+                others.
                 New rows have all columns that are given.
             when_matched: what is done with a row whose key is there: it is replaced (or updated),
                 ignored, or an error.
@@ -745,6 +756,7 @@ class Table(VersionedRows[FileSet]):
         return metadata
 
     def _reload(self) -> ice.Metadata:
+        self._check_open()
         newest = self.catalog.load(self._metadata.name)
         if newest.uuid != self._metadata.uuid:
             raise ConflictError(
@@ -1033,7 +1045,11 @@ class Table(VersionedRows[FileSet]):
 
         def change(metadata: ice.Metadata) -> ice.Metadata:
             known = metadata.references.get(name)
-            if known is None or name == ice.MAIN:
+            if name == ice.MAIN:
+                raise InvalidArgumentError(
+                    f"{self.name}: {name!r} cannot be dropped: it is the table itself"
+                )
+            if known is None:
                 raise InvalidArgumentError(f"{self.name} has no tag or branch {name!r} to drop")
             return ice.remove_reference(metadata, name, known.snapshot)
 
@@ -1266,7 +1282,12 @@ class Table(VersionedRows[FileSet]):
         return self
 
     def close(self) -> None:
-        """Lets go of open files; results that were handed out stay valid."""
+        """Lets go of open files; results that were handed out stay valid.
+
+        Whatever reads or changes the table, and :meth:`refresh`, raises from then on. What the
+        handle knows is still said: name, snapshot, :meth:`snapshots`, properties, tags.
+        """
+        self._closed = True
         for reading in self._readings.values():
             reading.close()
         self.release()
@@ -1277,7 +1298,8 @@ class Table(VersionedRows[FileSet]):
     def __repr__(self) -> str:
         at = f" at {self._pinned}" if self._pinned else ""
         shown = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot}"
-        return f"<nimblepy.Table {self.name!r}{at}: {shown}, {len(self.schema)} columns>"
+        rows = "closed" if self._closed else f"{len(self.schema)} columns"
+        return f"<nimblepy.Table {self.name!r}{at}: {shown}, {rows}>"
 
 
 def _reopen(

@@ -15,6 +15,9 @@ DataFormat: TypeAlias = Literal["nimble", "parquet"]
 FILE_FORMATS: dict[DataFormat, str] = {"nimble": "NIMBLEPY", "parquet": "PARQUET"}
 SUFFIXES: dict[DataFormat, str] = {"nimble": ".nimble", "parquet": ".parquet"}
 
+# Properties of a table that ask for more history than is kept by default.
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
+MAX_AGE = "history.expire.max-snapshot-age-ms"
 # In the summary of a snapshot: where its plan index lies.
 PLAN_INDEX = "nimblepy.plan-index"
 # What the summary of a snapshot calls a batch that is added once, before its name.

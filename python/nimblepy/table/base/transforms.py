@@ -12,8 +12,9 @@ day, hour
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
+from itertools import chain, count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,6 +55,20 @@ def parse_partition(text: str, schema: pa.Schema) -> tuple[str, str, str]:
     found = resolve_column(schema, column)
     _check_type(text, transform, found.type)
     return column, transform, f"{column}_{suffix}" if suffix else column
+
+
+def free_name(field: tuple[str, str, str], taken: Collection[str]) -> str:
+    """The name of what :func:`parse_partition` gives, or one like it that is not taken.
+
+    Args:
+        taken: names of columns, one of which an identity of it has, and of other fields.
+    """
+    column, transform, name = field
+    _, _, width = transform.partition("[")
+    more = (f"{name}_{n}" for n in count(2))
+    tried = chain([name, f"{name}_{width[:-1]}"] if width else [name], more)
+    own = column if transform == "identity" else None
+    return next(text for text in tried if text == own or text not in taken)
 
 
 def partition_text(transform: str, column: str) -> str:

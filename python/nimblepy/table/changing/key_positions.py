@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import ConflictError, IndexUnavailableError
-from nimblepy.rows.request import Keys
+from nimblepy.errors import ConflictError, IndexUnavailableError, InvalidArgumentError
+from nimblepy.rows.request import Keys, key_width
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet, ascending_once
 from nimblepy.rows.search import search_keys
 from nimblepy.schema.columns import column_paths
@@ -136,6 +136,12 @@ def ascending(found: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
 
 def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPositions:
     """The live rows that have keys of the caller, who may give them in any form of a lookup."""
+    width = key_width(keys)
+    if width is not None and width < len(names):
+        raise InvalidArgumentError(
+            f"keys: expected whole keys ({', '.join(names)}), got {keys[0]!r}; a filter names rows "
+            "by some of the columns"
+        )
     request = rows.keys_request(keys, names)
     table = pa.Table.from_arrays(list(request.values), list(request.names))
     wanted = np.ones(len(request), dtype=np.bool_) if request.usable is None else request.usable

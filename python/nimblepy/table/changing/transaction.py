@@ -284,7 +284,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self,
         data: Tabular,
         *,
-        update: Sequence[str] | None = None,
+        update: str | Sequence[str] | None = None,
         when_matched: WhenMatched = "update",
         duplicates: Duplicates = "error",
     ) -> None:

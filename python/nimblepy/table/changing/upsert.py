@@ -96,7 +96,7 @@ def upsert_change(
     metadata: ice.Metadata,
     files_of: FilesOf,
     *,
-    update: Sequence[str] | None,
+    update: str | Sequence[str] | None,
     when_matched: WhenMatched,
     duplicates: Duplicates,
 ) -> KeyedChange:
@@ -115,7 +115,8 @@ def upsert_change(
             f"when_matched: expected one of {', '.join(map(repr, get_args(WhenMatched)))}, "
             f"got {when_matched!r}"
         )
-    taken = None if update is None else [output_name(name) for name in column_names(update) or ()]
+    given = (update,) if isinstance(update, str) else column_names(update, "update")
+    taken = None if given is None else [output_name(name) for name in given]
     if taken is not None and when_matched != "update":
         raise InvalidArgumentError(f"update: no row is updated with when_matched={when_matched!r}")
     if taken is not None and not taken:

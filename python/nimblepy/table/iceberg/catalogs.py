@@ -49,6 +49,7 @@ from nimblepy.io.log import logger
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.recent import Recent
+from nimblepy.table.base.transforms import free_name
 from nimblepy.table.iceberg.catalog_rows import CatalogRows, NameTaken
 from nimblepy.table.iceberg.local_io import OwnIO, local_path
 from nimblepy.table.iceberg.metadata import (
@@ -631,7 +632,7 @@ def create_table(
                 source_id=field_id(ice, column),
                 field_id=1000 + i,
                 transform=parse_transform(transform),
-                name=field_name,
+                name=free_name((column, transform, field_name), ice.column_names),
             )
             for i, (column, transform, field_name) in enumerate(partition_by)
         )

@@ -19,6 +19,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.transforms import parse_transform
 
+from nimblepy.table.base.transforms import free_name, partition_text
 from nimblepy.table.iceberg import commits
 from nimblepy.table.iceberg.catalogs import load_table
 from nimblepy.table.iceberg.commits import SameProperties, SwapLost
@@ -62,8 +63,26 @@ class Evolution:
         return {item.source_id for item in order.fields}
 
     def partition_ids(self) -> set[int]:
+        """Columns of the current spec."""
+        return {item.source_id for item in self._transaction.table_metadata.spec().fields}
+
+    def old_partition_ids(self) -> set[int]:
+        """Columns of all specs that the table has had."""
+        return {item.source_id for item in self._all_partition_fields()}
+
+    def partition_of_name(self, name: str, number: int | None) -> str | None:
+        """The partition field, as text, by whose name the column ``number`` cannot be called."""
+        for item in self._all_partition_fields():
+            transform = str(item.transform)
+            same = item.source_id == number and transform in ("identity", "void")
+            if item.name == name and not same:
+                column = self._transaction.table_metadata.schema().find_column_name(item.source_id)
+                return partition_text(transform, column or str(item.source_id))
+        return None
+
+    def _all_partition_fields(self) -> list[Any]:
         specs = self._transaction.table_metadata.partition_specs
-        return {item.source_id for spec in specs for item in spec.fields}
+        return [item for spec in specs for item in spec.fields]
 
     def partition_fields(self) -> list[str]:
         """The transforms of the current spec that partition something."""
@@ -109,7 +128,7 @@ class Evolution:
             update.move_after(path, after)
 
     def partition_by(self, fields: list[tuple[str, str, str]]) -> None:
-        """(column, transform, name) of each field of the new spec."""
+        """(column, transform, name) of each field of the new spec; a name that is taken changes."""
         self._change_spec(fields)
         self._changed = True
 
@@ -169,12 +188,19 @@ class Evolution:
         metadata = self._transaction.table_metadata
         schema, spec = metadata.schema(), metadata.spec()
         wanted = {
-            (field_id(schema, column), str(parse_transform(transform))): (column, transform, name)
-            for column, transform, name in fields
+            (field_id(schema, field[0]), str(parse_transform(field[1]))): field for field in fields
         }
+        known = {
+            (item.source_id, str(item.transform)): item.name
+            for item in self._all_partition_fields()
+        }
+        taken = {*schema.column_names, *known.values()}
         with self._transaction.update_spec() as update:
             for item in spec.fields:
                 if wanted.pop((item.source_id, str(item.transform)), None) is None:
                     update.remove_field(item.name)
-            for column, transform, name in wanted.values():
-                update.add_field(column, parse_transform(transform), name)
+            for key, field in wanted.items():
+                # One that there was has its name again, by which it is known to be the same.
+                name = known.get(key) or free_name(field, taken)
+                taken.add(name)
+                update.add_field(field[0], parse_transform(field[1]), name)

@@ -16,7 +16,7 @@ from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Projected
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
-from nimblepy.table.base.model import DataFile, Entry, Snapshot
+from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, DataFile, Entry, Snapshot
 from nimblepy.table.reading.deletes import check_readable, merged, positions
 from nimblepy.table.reading.members import Member, Reading, SomeRows
 from nimblepy.table.reading.plan import SnapshotPlan
@@ -57,9 +57,16 @@ def steps(
     reverse = last is not None and any(
         snapshot.id == last.id for snapshot in metadata.ancestors(start)
     )
+    # The line back from ``until`` ends after ``since``, where snapshots are missing.
+    broken = bool(found) and not reverse and not _is_first(found[-1])
+    if broken and start.timestamp_ms <= found[-1].timestamp_ms:
+        raise InvalidArgumentError(
+            f"changes: snapshots between {since} and {found[-1].id} have expired; a tag keeps its "
+            f"own alone. The properties {MIN_SNAPSHOTS!r} and {MAX_AGE!r} of a table keep more"
+        )
     raise InvalidArgumentError(
         f"changes: snapshot {since} is no ancestor of {until}"
-        + (", but comes after it" if reverse else "; or snapshots between them have expired")
+        + (", but comes after it" if reverse else "")
     )
 
 

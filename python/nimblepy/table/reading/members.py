@@ -115,7 +115,7 @@ class Reading:
     open_files: OpenFiles[FixedRows] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.open_files = OpenFiles(self._open, MOST_OPEN_FILES)
+        self.open_files = OpenFiles(self._open, MOST_OPEN_FILES, "table")
         self._files: dict[str, DataFile] = {}
         self._weighted: Reading | None = None
 

@@ -19,11 +19,11 @@ from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.damage import BAD_BYTES
-from nimblepy.table.base.model import Reference, Snapshot
+from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
 from nimblepy.table.base.places import readable_path, remove_file
 from nimblepy.table.upkeep.reachable import reachable_by_kind, reachable_files, unreachable
 from nimblepy.table.writing.commit import swapped
-from nimblepy.table.writing.settings import MAX_AGE, MIN_SNAPSHOTS, number_property
+from nimblepy.table.writing.settings import number_property
 
 _log = logger(__name__)
 

@@ -17,7 +17,7 @@ from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name
-from nimblepy.table.base.model import DataFormat
+from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, DataFormat
 from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
 from nimblepy.table.writing.write import Target
 
@@ -26,8 +26,6 @@ _INDEXES = "nimblepy.indexes"
 _OPTIONS = "nimblepy.write-options"
 _TARGET = "write.target-file-size-bytes"
 _TARGET_BYTES = 256 << 20
-MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
-MAX_AGE = "history.expire.max-snapshot-age-ms"
 # Bits for each primary key of a file, so that a file without a key says so at once.
 _BLOOM_BITS = 10.0
 # Properties that are whole numbers, and the least that each may be.
