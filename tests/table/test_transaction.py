@@ -284,3 +284,13 @@ def test_between_the_plan_and_the_swap(lake: nb.Catalog, between: Any) -> None:
     assert caught.value.keys == (3,)
     assert contents(table.refresh()) == {0: 0, 1: 0, 2: 0, 3: 1, 4: 0, 9: 5}
     assert files(table) == reachable(table)
+
+
+def test_rows_written_beside_a_new_column_read_its_default(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"k": [1]}), primary_key="k")
+    with table.transaction() as tx:
+        tx.upsert(pa.table({"k": [2]}))
+        with lake.table("a.b").alter() as a:
+            a.add_column("n", pa.int64(), default=7)
+        tx.upsert(pa.table({"k": [3]}))
+    assert table.to_table(["n"])["n"].to_pylist() == [7, 7, 7]
