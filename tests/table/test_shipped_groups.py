@@ -13,7 +13,12 @@ import nimblepy as nb
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.progress import Progress
 from nimblepy.table.reading.members import MemberRows
-from nimblepy.table.reading.shipped import files_as_text, files_of_text
+from nimblepy.table.reading.shipped import (
+    files_as_text,
+    files_of_text,
+    rows_as_text,
+    rows_of_text,
+)
 from nimblepy.table.upkeep.compact import Compacting, Group
 from nimblepy.table.upkeep.recluster import compact
 from nimblepy.table.upkeep.shipped_groups import group_as_text, written_group
@@ -76,3 +81,11 @@ def test_what_is_no_group(lake: nb.Catalog) -> None:
     for text in ("", "{}", "[]"):
         with pytest.raises(InvalidArgumentError, match="description of a table's files"):
             written_group(text, table.write_target())
+
+
+def test_indexes_of_a_table_without_files_are_sent(lake: nb.Catalog) -> None:
+    schema = pa.schema({"k": pa.int64(), "m": pa.string()})
+    table = lake.create_table("a.b", schema, primary_key="k", indexes=[nb.HashIndex("m")])
+    rows = rows_of_text(rows_as_text(table.current))
+    assert rows.indexes == table.indexes
+    assert rows.lookup(["x"], on="m").num_rows == 0

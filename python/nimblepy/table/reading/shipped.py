@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.bounds import FileBounds
-from nimblepy.schema.types import pack_sort_keys, unpack_sort_keys
+from nimblepy.schema.types import IndexInfo, pack_sort_keys, unpack_sort_keys
 from nimblepy.table.base.model import (
     FILE_FORMATS,
     Content,
@@ -178,6 +178,7 @@ def rows_as_text(rows: MemberRows) -> str:
             "primary_key": list(reading.primary_key),
             "defaults": _packed_defaults(reading.defaults),
             "names": [[list(path), number] for path, number in reading.names.items()],
+            "indexes": [[info.kind, pack_sort_keys(info.columns)] for info in reading.indexes],
             "specs": {
                 str(number): [
                     [item.source_id, item.field_id, item.name, item.transform]
@@ -217,6 +218,10 @@ def rows_of_text(text: str) -> SomeRows:
             defaults=_unpacked_defaults(found["defaults"]),
             specs=specs.__getitem__,
             names={tuple(map(str, path)): int(number) for path, number in found["names"]},
+            indexes=[
+                IndexInfo(kind=str(kind), columns=unpack_sort_keys(keys), size_bytes=0, num_keys=0)
+                for kind, keys in found["indexes"]
+            ],
         )
         deletes = [_file(item, Metrics()) for item in found["deletes"]]
         members = [
