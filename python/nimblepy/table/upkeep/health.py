@@ -208,8 +208,9 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         drifted = drift(rows, layout, metadata.cubes(head))
         advised = {"optimize_layout": _layout(drifted)}
     else:
-        # What to ask for costs more than to see that there is nothing.
-        maybe = small > 1 or deleted or depth > MOST_DEEP
+        # To choose files costs more than to see that it would not be worth it.
+        many = small >= max(2, _MANY_SMALL * len(files))
+        maybe = many or share >= MOST_DELETED or depth > MOST_DEEP
         chosen = choose(rows, None, target, where_needed=True) if maybe else []
         advised = {"compact": _compaction(chosen, len(files), target, share, depth)}
     counts_of = ice.distinct_values(metadata, head)
