@@ -138,7 +138,7 @@ class File(FixedRows):
         return self.handle.projected(columns)
 
     def all_rows(self) -> RowSet:
-        return RowSet.of_range(0, self.handle.num_rows)
+        return self.handle.all_rows()
 
     def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
         return self.handle.choose(on, ordered=ordered).keys

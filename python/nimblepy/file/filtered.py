@@ -38,10 +38,10 @@ def filtered(
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass, batch by batch in file order."""
     projection = file.projection(columns)
-    found = candidate_rows(file, where)
     if where.filter is None:
-        yield from stream_batches(projection.scan(found.rows.ranges, batch_rows, threads))
+        yield from stream_batches(projection.scan(where.rows.ranges, batch_rows, threads))
         return
+    found = candidate_rows(file, where)
     native = None if found.secondary else _native(file, where.filter, found.rows.ranges)
     if native is not None and native.residual is None:
         ranges = found.rows.ranges

@@ -42,6 +42,7 @@ class FileHandle:
         self._chosen: dict[tuple[OnKeys, bool], Index] = {}
         self._opened: dict[int, OpenIndex] = {}
         self._projections: dict[Projected, tuple[_core.Projection, pa.Schema]] = {}
+        self._all_rows: RowSet | None = None
 
     @property
     def core(self) -> Any:
@@ -61,6 +62,12 @@ class FileHandle:
     @property
     def num_rows(self) -> int:
         return int(self.core.num_rows)
+
+    def all_rows(self) -> RowSet:
+        """Made once, as every scan begins with it."""
+        if self._all_rows is None or self.is_closed:
+            self._all_rows = RowSet.of_range(0, self.num_rows)
+        return self._all_rows
 
     def close(self) -> None:
         self._core = None

@@ -91,6 +91,8 @@ def _unique(argument: str, names: Iterable[Any], kinds: tuple[type, ...]) -> tup
 
 def at_least(name: str, value: Any, least: int) -> int:
     """A whole number that is not below ``least``."""
+    if type(value) is int and value >= least:
+        return value
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:

@@ -314,10 +314,9 @@ class RowSource(Described):
 
     def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
         """A filter, and the row numbers between which it is asked, as a request."""
-        begin, end = row_bounds(row_range, self.num_rows)
         rows = self.all_rows()
         if row_range is not None:
-            rows = rows.slice(begin, end)
+            rows = rows.slice(*row_bounds(row_range, self.num_rows))
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)
 
     def for_filter(self, filter: Filter) -> RowSource:
