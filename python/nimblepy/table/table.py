@@ -129,9 +129,8 @@ class Table(VersionedRows[FileSet]):
         )
 
     def _schema_id(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
-        """Of the past its own; a branch has the table's, as Iceberg says."""
-        past = self._pinned is not None and not self._pinned.startswith("branch ")
-        if past and snapshot is not None and snapshot.schema_id is not None:
+        """Of a pinned snapshot its own."""
+        if self._pinned and snapshot is not None and snapshot.schema_id is not None:
             return snapshot.schema_id
         return metadata.schema_id
 
@@ -937,8 +936,8 @@ class Table(VersionedRows[FileSet]):
     ) -> Table:
         """The table as it was, read only.
 
-        It has the columns of when the snapshot was committed: an :meth:`alter` without a commit
-        after it is not seen. A branch has the table's columns of now.
+        It has the columns of when the snapshot was committed, the newest one of a branch too: an
+        :meth:`alter` without a commit of rows after it is not seen.
 
         Args:
             time: an aware datetime, or a timedelta before now; the snapshot that was the newest
