@@ -287,7 +287,7 @@ class RowSource(Described):
                 self._key_columns.clear()
             self._key_columns[of_what] = known
         names, columns = known
-        if asked is None and width is not None and isinstance(keys[0], Mapping):
+        if asked is None and isinstance(keys, list) and keys and isinstance(keys[0], Mapping):
             self._check_names(keys[0], columns.names)
         if one:
             check_one(keys[0], columns.names)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "nimble/memory/aligned_buffer.h"
 #include "nimble/types/value_type.h"
@@ -53,6 +54,20 @@ struct BytesSink {
     } else {
       offsets.as<int32_t>()[index + 1] =
           static_cast<int32_t>(static_cast<uint32_t>(end));
+    }
+  }
+  // The same for n values of one size, the first of which begins at `begin`.
+  void set_ends(uint64_t index, uint64_t n, uint64_t begin, uint64_t size) {
+    const auto put = [&](auto* ends) {
+      for (uint64_t i = 1; i <= n; ++i) {
+        ends[i] = static_cast<std::remove_reference_t<decltype(*ends)>>(
+            begin + i * size);
+      }
+    };
+    if (wide) {
+      put(offsets.as<uint64_t>() + index);
+    } else {
+      put(offsets.as<uint32_t>() + index);
     }
   }
   uint64_t begin_of(uint64_t index) const {

@@ -275,12 +275,21 @@ namespace {
 constexpr size_t kRows = 32;
 
 // Eight decimal digits each of n numbers below 10^8.
-NIMBLE_CLONES void eight_digits(const uint32_t* numbers, size_t n,
-                                uint64_t* digits) {
+NIMBLE_CLONES void eight_digits(const uint64_t* __restrict numbers, size_t n,
+                                uint64_t* __restrict digits) {
   for (size_t i = 0; i < n; ++i) {
-    const uint32_t high = numbers[i] / 10000;
-    const uint32_t low = numbers[i] - high * 10000;
+    const auto number = static_cast<uint32_t>(numbers[i]);
+    const uint32_t high = number / 10000;
+    const uint32_t low = number - high * 10000;
     digits[i] = four_digits(high) | uint64_t{four_digits(low)} << 32;
+  }
+}
+
+// The last four of them, of numbers below 10^4.
+NIMBLE_CLONES void last_digits(const uint64_t* __restrict numbers, size_t n,
+                               uint64_t* __restrict digits) {
+  for (size_t i = 0; i < n; ++i) {
+    digits[i] = uint64_t{four_digits(static_cast<uint32_t>(numbers[i]))} << 32;
   }
 }
 
@@ -290,19 +299,27 @@ void TemplateFormatter::put_decimals(const Field& field, const uint64_t* values,
                                      size_t n, uint8_t* to) const {
   constexpr uint64_t kBase = 100000000;
   uint64_t left[kRows];
-  std::copy(values, values + n, left);
+  uint64_t digits[kRows];
+  const uint64_t* numbers = values;
   for (uint32_t w = field.words; w-- > 0;) {
-    uint32_t numbers[kRows];
-    uint64_t digits[kRows];
-    for (size_t i = 0; i < n; ++i) {
-      const uint64_t rest = w > 0 ? left[i] / kBase : 0;
-      numbers[i] = static_cast<uint32_t>(left[i] - rest * kBase);
-      left[i] = rest;
+    uint64_t low[kRows];
+    if (w > 0) {
+      for (size_t i = 0; i < n; ++i) {
+        const uint64_t rest = numbers[i] / kBase;
+        low[i] = numbers[i] - rest * kBase;
+        left[i] = rest;
+      }
     }
-    eight_digits(numbers, n, digits);
+    const uint64_t* const now = w > 0 ? low : numbers;
+    if (field.limb.digits <= 4) {
+      last_digits(now, n, digits);
+    } else {
+      eight_digits(now, n, digits);
+    }
     for (size_t i = 0; i < n; ++i) {
       store(to + i * row_digits_ + 8 * w, digits[i]);
     }
+    numbers = left;
   }
 }
 
@@ -325,6 +342,22 @@ bool TemplateFormatter::write_digits(const Field& field, const uint64_t* values,
   return true;
 }
 
+template <size_t N>
+void TemplateFormatter::copy_pieces(const uint8_t* digits, size_t rows,
+                                    uint8_t* out) const {
+  const size_t n = N > 0 ? N : pieces_.size();
+  const Piece* const pieces = pieces_.data();
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t k = 0; k < n; ++k) {
+      const uint8_t* const base =
+          pieces[k].is_literal ? literals_.data() : digits;
+      std::memcpy(out + pieces[k].to, base + pieces[k].from, 16);
+    }
+    out += length_;
+    digits += row_digits_;
+  }
+}
+
 bool TemplateFormatter::format(const uint64_t* values, size_t stride, size_t n,
                                uint8_t* out) const {
   // Digits first, then the copies: they need not wait for each other's stores.
@@ -336,15 +369,20 @@ bool TemplateFormatter::format(const uint64_t* values, size_t stride, size_t n,
         return false;
       }
     }
-    const uint8_t* from = digits;
-    for (size_t i = 0; i < rows; ++i) {
-      for (const Piece& piece : pieces_) {
-        const uint8_t* base = piece.is_literal ? literals_.data() : from;
-        std::memcpy(out + piece.to, base + piece.from, 16);
-      }
-      out += length_;
-      from += row_digits_;
+    switch (pieces_.size()) {
+      case 1:
+        copy_pieces<1>(digits, rows, out);
+        break;
+      case 2:
+        copy_pieces<2>(digits, rows, out);
+        break;
+      case 3:
+        copy_pieces<3>(digits, rows, out);
+        break;
+      default:
+        copy_pieces<0>(digits, rows, out);
     }
+    out += rows * length_;
   }
   return true;
 }

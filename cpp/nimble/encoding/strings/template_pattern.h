@@ -76,6 +76,9 @@ class TemplateFormatter {
                     uint8_t* to) const;
   bool write_digits(const Field& field, const uint64_t* values, size_t n,
                     uint8_t* digits) const;
+  // N pieces of each row; 0: any number.
+  template <size_t N>
+  void copy_pieces(const uint8_t* digits, size_t rows, uint8_t* out) const;
 
   uint32_t length_;
   uint32_t row_digits_ = 0;  // bytes of digits a row in the scratch

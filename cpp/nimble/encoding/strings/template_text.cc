@@ -99,8 +99,7 @@ Status TemplateDecoder::append(const RowNumbers& values, size_t n,
     return Status::corrupt("a value of " + shape_ +
                            " has more digits than its limb");
   }
-  for (size_t i = 0; i < n; ++i)
-    sink->set_end(index + i, at + (i + 1) * length_);
+  sink->set_ends(index, n, at, length_);
   return Status::ok();
 }
 
