@@ -9,30 +9,30 @@
 namespace nimble {
 namespace {
 
-// Rows of a bitmap are taken by N bits: row i of `bits` has the value that as
-// many others precede as `bits` has ones below bit i. As wide as the values,
-// since they are indexes of a shuffle.
+// Rows of a bitmap are taken by N bits: row i of them has the value that as many
+// others precede as there are ones below bit i. As wide as the values, since
+// they are indexes of a shuffle.
 template <class T, uint32_t N>
-struct Places {
-  std::array<std::array<T, N>, 1u << N> of;
-  constexpr Places() : of() {
-    for (uint32_t b = 0; b < of.size(); ++b) {
-      T ones = 0;
-      for (uint32_t i = 0; i < N; ++i) {
-        of[b][i] = ones;
-        ones = static_cast<T>(ones + (b >> i & 1));
-      }
+using Places = std::array<std::array<T, N>, 1u << N>;
+
+template <class T, uint32_t N>
+constexpr Places<T, N> make_places() {
+  Places<T, N> out{};
+  for (uint32_t b = 0; b < out.size(); ++b) {
+    T ones = 0;
+    for (uint32_t i = 0; i < N; ++i) {
+      out[b][i] = ones;
+      ones = static_cast<T>(ones + (b >> i & 1));
     }
   }
-  const uint8_t* row(uint32_t b) const {
-    return reinterpret_cast<const uint8_t*>(of[b].data());
-  }
-  uint32_t count(uint32_t b) const {
-    return static_cast<uint32_t>(of[b][N - 1]) + (b >> (N - 1));
-  }
-};
-template <class T, uint32_t N>
-constexpr Places<T, N> kPlaces;
+  return out;
+}
+
+// Ones of N bits.
+template <uint32_t N, class Row>
+NIMBLE_ALWAYS_INLINE uint32_t count_of(const Row& places, uint32_t bits) {
+  return static_cast<uint32_t>(places[N - 1]) + (bits >> (N - 1));
+}
 
 // Rows that are no whole group: without a branch on a bit.
 template <class T>
@@ -55,6 +55,7 @@ NIMBLE_ALWAYS_INLINE const uint8_t* spread_few(uint64_t bits, uint32_t n,
 // the processor has it.
 template <class T, uint32_t N>
 struct Group {
+  static constexpr Places<T, N> kPlaces = make_places<T, N>();
   typedef T Lanes __attribute__((vector_size(N * sizeof(T))));
 
   NIMBLE_ALWAYS_INLINE static uint32_t spread(uint32_t bits,
@@ -62,19 +63,20 @@ struct Group {
                                               uint8_t* out) {
     Lanes in, places, bit_of;
     std::memcpy(&in, values, sizeof in);
-    std::memcpy(&places, kPlaces<T, N>.row(bits), sizeof places);
+    std::memcpy(&places, kPlaces[bits].data(), sizeof places);
     for (uint32_t i = 0; i < N; ++i) bit_of[i] = static_cast<T>(1u << i);
     const Lanes set = (Lanes{} + static_cast<T>(bits)) & bit_of;
     const Lanes others = __builtin_shuffle(in, places);
     const Lanes rows = set != 0 ? others : Lanes{} + usual;
     std::memcpy(out, &rows, sizeof rows);
-    return kPlaces<T, N>.count(bits);
+    return count_of<N>(kPlaces[bits], bits);
   }
 };
 
 // Values of a byte: two groups of eight.
 template <>
 struct Group<uint8_t, 16> {
+  static constexpr Places<uint8_t, 8> kPlaces = make_places<uint8_t, 8>();
   typedef uint8_t Lanes __attribute__((vector_size(16)));
   typedef uint64_t Halves __attribute__((vector_size(16)));
 
@@ -83,11 +85,10 @@ struct Group<uint8_t, 16> {
                                               uint8_t usual, uint8_t* out) {
     constexpr uint64_t kEach = 0x0101010101010101;
     constexpr uint64_t kBits = 0x8040201008040201;
-    constexpr const auto& kEight = kPlaces<uint8_t, 8>;
     const uint32_t low = bits & 255, high = bits >> 8;
-    const uint32_t count = kEight.count(low);
-    const Halves places = {load<uint64_t>(kEight.row(low)),
-                           load<uint64_t>(kEight.row(high)) + count * kEach};
+    const uint32_t count = count_of<8>(kPlaces[low], low);
+    const Halves places = {load<uint64_t>(kPlaces[low].data()),
+                           load<uint64_t>(kPlaces[high].data()) + count * kEach};
     const Halves set = {low * kEach & kBits, high * kEach & kBits};
     Lanes in;
     std::memcpy(&in, values, sizeof in);
@@ -96,7 +97,7 @@ struct Group<uint8_t, 16> {
     const Lanes rows =
         reinterpret_cast<const Lanes&>(set) != 0 ? others : Lanes{} + usual;
     std::memcpy(out, &rows, sizeof rows);
-    return count + kEight.count(high);
+    return count + count_of<8>(kPlaces[high], high);
   }
 };
 
