@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,13 +42,15 @@ def passes_on_to(taker: Callable[..., Any]) -> Callable[[_Function], _Function]:
     return shown
 
 
+@functools.cache
+def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(item.name for item in parameters if item.kind is item.KEYWORD_ONLY)
+
+
 def check_keywords(function: Callable[..., Any], given: Iterable[str]) -> None:
     """Refuses keywords that a function which passes them on does not have, by its own name."""
-    known = [
-        item.name
-        for item in inspect.signature(function).parameters.values()
-        if item.kind is item.KEYWORD_ONLY
-    ]
+    known = _keywords(function)
     for name in given:
         if name not in known:
             near = get_close_matches(name, known, n=1)
