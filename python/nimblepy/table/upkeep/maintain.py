@@ -397,7 +397,8 @@ def _size(path: str) -> int | None:
 
 def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run: bool) -> Removal:
     """Removes files below the table's location that no snapshot names."""
-    limit = instant_ms(older_than, "older_than")
+    # The end of that millisecond: files know theirs more exactly.
+    limit = instant_ms(older_than, "older_than") + 1
     # Listed first: what is committed after that is not in the list.
     there = _without_others(_files_below(reload().location), reload())
     named = _Named(there)
