@@ -528,3 +528,22 @@ def test_few_rows_do_not_move_many(lake: nb.Catalog) -> None:
     assert deletes(table) == 1
     assert large.file.path in {member.file.path for member in data_files(table)}
     assert table.num_rows == len(table.to_table()) == 100_020
+
+
+def test_many_files_that_overlap_are_found_in_a_moment() -> None:
+    """Each is looked at once, however many reach over it."""
+    count = 2_000
+    numbers = [number.to_bytes(4, "big") for number in range(count + 1)]
+    files = compaction.Group([], numbers[:-1], [numbers[-1]] * count)
+    files.members = [None] * count  # type: ignore[list-item]
+    steps = 0
+
+    class Counted(set[int]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal steps
+            steps += 1
+            return super().__iter__()
+
+    parts = [Counted([number]) for number in range(count)]
+    assert compaction._deep(files, parts) == set(range(count))
+    assert steps <= 4 * count

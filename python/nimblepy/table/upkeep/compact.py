@@ -6,6 +6,7 @@ is given up, or what was deleted of them is deleted of the new file as well; the
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,12 +206,16 @@ def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
         for span in [*parts, *alone]
     ]
     found: set[int] = set()
-    reaching: list[tuple[bytes, bytes, set[int]]] = []
-    for span in sorted(spans, key=lambda span: span[0]):
-        reaching = [other for other in reaching if other[1] > span[0]]
-        reaching.append(span)
+    reaching: list[tuple[bytes, int]] = []  # a heap: by upper bound, those that reach this far
+    new: dict[int, set[int]] = {}  # of these, what has not been found yet
+    for number, (first, last, files_of) in enumerate(sorted(spans, key=lambda span: span[0])):
+        while reaching and reaching[0][0] <= first:
+            new.pop(heapq.heappop(reaching)[1], None)
+        heapq.heappush(reaching, (last, number))
+        new[number] = files_of
         if len(reaching) > MOST_DEEP:
-            found.update(i for _, _, files_of in reaching for i in files_of)
+            found.update(*new.values())
+            new.clear()
     return found
 
 
