@@ -111,7 +111,9 @@ TEST(Phrases, TrainingIsDeterministic) {
 }
 
 TEST(Phrases, TheLongestIsTaken) {
-  PhraseMatcher matcher;
+  std::vector<Phrase> bytes;
+  for (uint32_t b = 0; b < 255; ++b) bytes.push_back({b, 0, 1});
+  PhraseMatcher matcher(bytes);
   const std::vector<std::string> all = {"ab",       "abc",       "abcd",
                                         "abcdefgh", "abcdefghi", "xyz"};
   for (uint32_t i = 0; i < all.size(); ++i) {
@@ -132,6 +134,44 @@ TEST(Phrases, TheLongestIsTaken) {
   CHECK(match("abcdefghij", 1) == std::pair(uint32_t{'a'}, 1u));
   CHECK(match("xyzw", 4) == std::pair(261u, 3u));
   CHECK(match("zzz", 3) == std::pair(uint32_t{'z'}, 1u));
+  CHECK(match("\xff", 1) == std::pair(PhraseMatcher::kNoPhrase, 1u));
+}
+
+// The longest phrase by trying them all.
+TEST(Phrases, MatchesAreThoseOfASearch) {
+  std::vector<Phrase> phrases;
+  for (uint32_t i = 0; i < 4000; ++i) {
+    std::string s;
+    for (uint32_t k = 0; k <= mix(i) % 16; ++k) {
+      s += static_cast<char>('a' + mix(i * 16 + k) % (i % 2 == 0 ? 2 : 6));
+    }
+    phrases.push_back(phrase(s));
+  }
+  const PhraseMatcher matcher(phrases);
+  std::string text;
+  for (uint32_t i = 0; i < 20000; ++i) {
+    text += static_cast<char>('a' + mix(i + 77) % (i / 1000 % 2 == 0 ? 2 : 7));
+  }
+  text.resize(text.size() + kMaxPhraseBytes);
+  const auto* const begin = reinterpret_cast<const uint8_t*>(text.data());
+  for (uint32_t i = 0; i < 20000; ++i) {
+    const uint32_t left = 1 + static_cast<uint32_t>(mix(i) % 20);
+    uint32_t longest = 0;
+    const Phrase here = Phrase::of(begin + i, kMaxPhraseBytes);
+    for (const Phrase& p : phrases) {
+      if (p.length > longest && p.length <= left &&
+          here.front(p.length) == p) {
+        longest = p.length;
+      }
+    }
+    const PhraseMatcher::Match found = matcher.match(begin + i, left);
+    CHECK_EQ(found.length, std::max(longest, 1u));
+    if (longest == 0) {
+      CHECK_EQ(found.id, uint32_t{PhraseMatcher::kNoPhrase});
+    } else {
+      CHECK(phrases[found.id] == here.front(longest));
+    }
+  }
 }
 
 TEST(Phrases, BytesOfTheDocumentedExample) {

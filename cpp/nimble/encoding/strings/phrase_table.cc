@@ -1,18 +1,19 @@
 #include "nimble/encoding/strings/phrase_table.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace nimble {
 namespace {
 
-constexpr uint16_t kNone = UINT16_MAX;
+// By how many bytes a phrase is known before it is looked for.
+constexpr uint32_t front_of(uint32_t length) {
+  return length == 3 ? 3 : length & ~1u;
+}
 
 }  // namespace
 
 Phrase Phrase::front(uint32_t n) const {
-  return {low_bytes(low, std::min(n, 8u)), low_bytes(high, n > 8 ? n - 8 : 0),
-          n};
+  return {low & kFrontMasks.low[n], high & kFrontMasks.high[n], n};
 }
 
 Phrase Phrase::of(const uint8_t* bytes, uint32_t length) {
@@ -98,26 +99,11 @@ uint64_t PhraseTable::expanded_size(const Codes& codes, uint64_t first,
 // ------------------------------------------------------------------ matching
 
 PhraseMatcher::PhraseMatcher()
-    : places_(size_t{1} << 13, kFree),
-      fronts_(size_t{1} << kFrontBits),
-      two_(65536, kNone) {
-  for (uint32_t b = 0; b < 256; ++b) one_[b] = b;
-}
+    : places_(size_t{1} << 10, kFree), fronts_(size_t{1} << kFrontBits, 1) {}
 
 bool PhraseMatcher::add(const Phrase& phrase, uint32_t id) {
-  const uint32_t n = phrase.length;
-  if (n == 1) {
-    one_[phrase.low] = id;
-    return true;
-  }
-  if (n == 2) {
-    uint16_t& two = two_[phrase.low];
-    if (two != kNone) return false;
-    two = static_cast<uint16_t>(id);
-    return true;
-  }
-  if (find(phrase) != kFree) return false;
-  if (2 * (bytes_.size() + 1) > places_.size()) {
+  if (place_of(phrase) != kFree) return false;
+  if (kSpread * (bytes_.size() + 1) > places_.size()) {
     places_.assign(2 * places_.size(), kFree);
     for (size_t i = 0; i < bytes_.size(); ++i) {
       place_of({bytes_[i].low, bytes_[i].high, tails_[i].length}) =
@@ -125,38 +111,15 @@ bool PhraseMatcher::add(const Phrase& phrase, uint32_t id) {
     }
   }
   place_of(phrase) = static_cast<uint16_t>(bytes_.size());
+  const uint32_t n = phrase.length;
   bytes_.push_back({phrase.low, phrase.high});
   tails_.push_back({static_cast<uint16_t>(n), static_cast<uint16_t>(id)});
-  const uint64_t front = hash_of(phrase.front(n == 3 ? 3 : n & ~1u));
-  fronts_[front >> (64 - kFrontBits)] |= static_cast<uint16_t>(1u << (n - 3));
+  if (n > 1) {
+    const Phrase front = phrase.front(front_of(n));
+    const uint64_t hash = hash_of(front.low, front.high);
+    fronts_[hash >> (64 - kFrontBits)] |= static_cast<uint16_t>(1u << (n - 1));
+  }
   return true;
-}
-
-PhraseMatcher::Match PhraseMatcher::match(const uint8_t* text,
-                                          uint64_t remaining) const {
-  const Phrase all{load<uint64_t>(text), load<uint64_t>(text + 8), 16};
-  const auto left = static_cast<uint32_t>(std::min<uint64_t>(remaining, 16));
-  // Bit n - 3: a phrase of n bytes may be it. All looks at once.
-  uint32_t lengths = (lengths_of(low_bytes(all.low, 3), 0) & 0x1) |
-                     (lengths_of(low_bytes(all.low, 4), 0) & 0x6) |
-                     (lengths_of(low_bytes(all.low, 6), 0) & 0x18) |
-                     (lengths_of(all.low, 0) & 0x60) |
-                     (lengths_of(all.low, low_bytes(all.high, 2)) & 0x180) |
-                     (lengths_of(all.low, low_bytes(all.high, 4)) & 0x600) |
-                     (lengths_of(all.low, low_bytes(all.high, 6)) & 0x1800) |
-                     (lengths_of(all.low, all.high) & 0x2000);
-  lengths &= ((2u << left) - 1) >> 3;
-  while (lengths != 0) {
-    const auto n = static_cast<uint32_t>(std::bit_width(lengths)) + 2;
-    const uint16_t place = find(all.front(n));
-    if (place != kFree) return {tails_[place].id, n};
-    lengths ^= 1u << (n - 3);
-  }
-  if (left >= 2) {
-    const uint16_t two = two_[all.low & 0xffff];
-    if (two != kNone) return {two, 2};
-  }
-  return {one_[all.low & 0xff], 1};
 }
 
 }  // namespace nimble

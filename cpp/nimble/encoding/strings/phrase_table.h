@@ -4,10 +4,12 @@
 // ones (the idea is that of OnPair, Gargiulo and Venturini 2025).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <vector>
 
+#include "nimble/base/compiler.h"
 #include "nimble/base/result.h"
 #include "nimble/encoding/core/encoding.h"
 
@@ -16,6 +18,20 @@ namespace nimble {
 inline constexpr uint32_t kMaxPhraseBytes = 16;
 inline constexpr uint32_t kMaxPhraseBits = 12;
 inline constexpr uint32_t kMaxPhrases = 1u << kMaxPhraseBits;
+
+// Which bits the first n bytes of 16 are: of the first eight, of the others.
+struct FrontMasks {
+  uint64_t low[kMaxPhraseBytes + 1] = {};
+  uint64_t high[kMaxPhraseBytes + 1] = {};
+
+  constexpr FrontMasks() {
+    for (uint32_t n = 1; n <= kMaxPhraseBytes; ++n) {
+      low[n] = ~uint64_t{0} >> (n < 8 ? 64 - 8 * n : 0);
+      high[n] = n <= 8 ? 0 : ~uint64_t{0} >> (128 - 8 * n);
+    }
+  }
+};
+inline constexpr FrontMasks kFrontMasks;
 
 // 16 bytes, the first one lowest, zeros behind the last.
 struct Phrase {
@@ -77,20 +93,23 @@ class PhraseTable {
 };
 
 // The longest phrase at a place of a text. Phrases have numbers, which are
-// the caller's; every byte is a phrase, too.
+// the caller's. Which lengths a phrase there may have is looked up for all of
+// them at once; no branch depends on the text unless the longest was a false
+// hope. Phrases that are added first are found first.
 class PhraseMatcher {
  public:
   struct Match {
-    uint32_t id;
+    uint32_t id;  // kNoPhrase: a byte that is no phrase
     uint32_t length;
   };
+  static constexpr uint32_t kNoPhrase = UINT16_MAX;
 
   PhraseMatcher();
   // Of phrases whose numbers are their places.
   explicit PhraseMatcher(const std::vector<Phrase>& phrases) : PhraseMatcher() {
     for (uint32_t i = 0; i < phrases.size(); ++i) add(phrases[i], i);
   }
-  // False where there is this phrase already. Bytes may be given new ids.
+  // False where there is this phrase already.
   bool add(const Phrase& phrase, uint32_t id);
 
   // `text` has 16 readable bytes, `remaining` >= 1 of which count.
@@ -107,41 +126,76 @@ class PhraseMatcher {
   static constexpr uint16_t kFree = UINT16_MAX;
   // Of hashes of fronts: false answers cost a look, no more.
   static constexpr uint32_t kFrontBits = 15;
+  // Places for each phrase: most are where they are looked for first.
+  static constexpr uint64_t kSpread = 4;
 
   static uint64_t hash_of(uint64_t low, uint64_t high) {
     return low * 0x9E3779B97F4A7C15u + high * 0xD6E8FEB86659FD93u;
   }
-  static uint64_t hash_of(const Phrase& p) { return hash_of(p.low, p.high); }
-  // Which lengths phrases have that begin with these bytes.
-  uint32_t lengths_of(uint64_t low, uint64_t high) const {
-    return fronts_[hash_of(low, high) >> (64 - kFrontBits)];
+  // Which lengths phrases have whose fronts have this hash.
+  uint32_t lengths_of(uint64_t hash) const {
+    return fronts_[hash >> (64 - kFrontBits)];
   }
-  // Of more than two bytes; the place where it belongs is free if it is not
-  // there.
-  const uint16_t& find(const Phrase& phrase) const {
+  // Which of up to `left` bytes the longest phrase at this text may have: bit
+  // n - 1 is set for n bytes, bit 0 always.
+  uint32_t possible_lengths(uint64_t low, uint64_t high, uint32_t left) const;
+  // The place where a phrase of n bytes belongs is free if it is not there.
+  const uint16_t& find(uint64_t low, uint64_t high, uint32_t n) const {
     const uint64_t mask = places_.size() - 1;
-    for (uint64_t i = hash_of(phrase) >> 20;; ++i) {
+    const uint64_t hash = hash_of(low, high) + n * 0x5851F42D4C957F2Du;
+    for (uint64_t i = hash >> 20;; ++i) {
       const uint16_t& place = places_[i & mask];
       if (place == kFree) return place;
       const Bytes& b = bytes_[place];
-      if (((b.low ^ phrase.low) | (b.high ^ phrase.high)) == 0 &&
-          tails_[place].length == phrase.length) {
+      if (NIMBLE_LIKELY(((b.low ^ low) | (b.high ^ high)) == 0 &&
+                        tails_[place].length == n)) {
         return place;
       }
     }
   }
   uint16_t& place_of(const Phrase& phrase) {
-    return const_cast<uint16_t&>(find(phrase));
+    return const_cast<uint16_t&>(find(phrase.low, phrase.high, phrase.length));
   }
 
   std::vector<Bytes> bytes_;
   std::vector<Tail> tails_;
   std::vector<uint16_t> places_;  // of phrases, by hash: a power of two
-  // By the hash of the first 3, 4, 6, 8, .. 16 bytes: bit n - 3 is set where
+  // By the hash of the first 2, 3, 4, 6, 8, .. 16 bytes: bit n - 1 is set where
   // there is a phrase of n bytes, as many or one more, that begins with them.
   std::vector<uint16_t> fronts_;
-  std::vector<uint16_t> two_;  // ids by two bytes, or kNone
-  std::array<uint32_t, 256> one_{};
 };
+
+inline uint32_t PhraseMatcher::possible_lengths(uint64_t low, uint64_t high,
+                                                uint32_t left) const {
+  // Fronts of up to eight bytes, then those of more: all looks at once.
+  const auto of_low = [&](uint32_t n) {
+    return lengths_of(hash_of(low & kFrontMasks.low[n], 0));
+  };
+  const auto of_both = [&](uint32_t n) {
+    return lengths_of(hash_of(low, high & kFrontMasks.high[n]));
+  };
+  const uint32_t found =
+      (of_low(2) & 0x2) | (of_low(3) & 0x4) | (of_low(4) & 0x18) |
+      (of_low(6) & 0x60) | (of_low(8) & 0x180) | (of_both(10) & 0x600) |
+      (of_both(12) & 0x1800) | (of_both(14) & 0x6000) | (of_both(16) & 0x8000);
+  return (found | 1) & ((1u << left) - 1);
+}
+
+inline PhraseMatcher::Match PhraseMatcher::match(const uint8_t* text,
+                                                 uint64_t remaining) const {
+  const auto low = load<uint64_t>(text);
+  const auto high = load<uint64_t>(text + 8);
+  const auto left = static_cast<uint32_t>(
+      std::min<uint64_t>(remaining, kMaxPhraseBytes));
+  uint32_t lengths = possible_lengths(low, high, left);
+  do {
+    const auto n = static_cast<uint32_t>(std::bit_width(lengths));
+    const uint16_t place =
+        find(low & kFrontMasks.low[n], high & kFrontMasks.high[n], n);
+    if (NIMBLE_LIKELY(place != kFree)) return {tails_[place].id, n};
+    lengths ^= 1u << (n - 1);
+  } while (lengths != 0);
+  return {kNoPhrase, 1};
+}
 
 }  // namespace nimble

@@ -91,7 +91,7 @@ std::vector<Phrase> grown_phrases(const Text& text, uint32_t most,
   constexpr uint32_t kNone = UINT32_MAX;
   std::vector<Phrase> phrases;
   for (uint32_t b = 0; b < 256; ++b) phrases.push_back({b, 0, 1});
-  PhraseMatcher matcher;
+  PhraseMatcher matcher(phrases);
   PairCounts pairs;
   text.each([&](const uint8_t* string, uint64_t size) {
     uint32_t before = kNone;
