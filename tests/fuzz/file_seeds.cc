@@ -135,6 +135,24 @@ void add_sampled(Seeds* seeds) {
   }
 }
 
+// Phrases that two segments of a column share.
+void add_phrases(Seeds* seeds) {
+  static const char* const words[] = {"carefully ", "final ", "deposits ",
+                                      "sleep ",     "the ",   "requests "};
+  SortedRows rows(1200);
+  rows.text.clear();
+  for (uint32_t i = 0; i < 1200; ++i) {
+    uint32_t mixed = i * 2654435761u;
+    for (uint32_t k = 0; k < 4; ++k, mixed /= 7) rows.text += words[mixed % 6];
+    rows.text_ends[i + 1] = static_cast<int32_t>(rows.text.size());
+  }
+  rows.text_buffers[2] = rows.text.data();
+  WriterOptions o = small_options();
+  o.statistics = false;
+  o.stripe_rows = o.group_rows = 600;
+  seeds->all.push_back(*write_file(rows.view(), o));
+}
+
 }  // namespace
 
 const std::vector<std::vector<uint8_t>>& file_seeds() {
@@ -156,6 +174,7 @@ const std::vector<std::vector<uint8_t>>& file_seeds() {
     seeds.add({make_field("l"), make_field("u"), make_field("b")}, 20, o);
     add_indexed(&seeds);
     add_sampled(&seeds);
+    add_phrases(&seeds);
     return seeds.all;
   }();
   return all;

@@ -102,7 +102,7 @@ def codes() -> list[str | None]:
 
 
 CASES = {
-    "cyrillic": (cyrillic, "balanced", "phrases"),
+    "cyrillic": (cyrillic, "balanced", "shared phrases"),
     **{
         f"labels of {longest}": (partial(labels, longest), "balanced", "dictionary n=")
         for longest in (16, 17, 32, 33, 64, 65)
@@ -113,7 +113,7 @@ CASES = {
     "sparse": (sparse, "balanced", "present"),
     "text": (text, "compact", "text ("),
     "lines": (lines, "compact", "text ("),
-    "prose": (prose, "compact", "phrases"),
+    "prose": (prose, "compact", "shared phrases"),
 }
 
 
@@ -129,7 +129,7 @@ def test_strings_come_back_every_way(path: str, name: str, mmap: bool) -> None:
     options = nb.WriteOptions(compression=compression)
     summary = nb.write(table, path, options=options)
     assert summary.columns[0].encoding.startswith(encoding)
-    assert features(path) == (6 if "phrases" in summary.columns[0].encoding else 2)
+    assert features(path) == (14 if "phrases" in summary.columns[0].encoding else 2)
     report = verify_file(path)
     assert report.ok, str(report)
     wanted = table["s"].to_pylist()

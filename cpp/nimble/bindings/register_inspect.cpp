@@ -110,6 +110,9 @@ py::list sections_of(const FileReader& f) {
   for (const NodeSection& z : f.footer().zones) {
     out.append(py::make_tuple("zone_map", z.node, z.section.size));
   }
+  for (const NodeSection& p : f.footer().phrases) {
+    out.append(py::make_tuple("phrases", p.node, p.section.size));
+  }
   for (size_t i = 0; i < f.footer().indexes.size(); ++i) {
     out.append(py::make_tuple("index", i, f.footer().indexes[i].size_bytes));
   }

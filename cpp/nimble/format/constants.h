@@ -22,6 +22,8 @@ inline constexpr uint64_t kTailReadSize = 64 * 1024;
 // A stripe's rows and a group's rows stay below this, so that positions
 // inside them fit in 32 bits.
 inline constexpr uint64_t kMaxStripeRows = uint64_t{1} << 31;
+// Of phrases that a column's segments share: 4,096 of 16 bytes.
+inline constexpr uint64_t kMaxPhrasesSection = 2 + 4096 * 17;
 
 // Name of the optional section of column Bloom filters.
 inline constexpr char kColumnBloomSection[] = "nimble.column_bloom";

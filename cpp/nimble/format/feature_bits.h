@@ -9,14 +9,18 @@ namespace nimble {
 inline constexpr uint64_t kFeatureLaterEncodings = 2;
 // And some have phrases, which came after those.
 inline constexpr uint64_t kFeaturePhrases = 4;
+// And some have phrases that their column's segments share.
+inline constexpr uint64_t kFeatureSharedPhrases = 8;
 // Files with any other bit are refused.
 inline constexpr uint64_t kSupportedFeatures =
-    kKnownRequiredFeatures | kFeatureLaterEncodings | kFeaturePhrases;
+    kKnownRequiredFeatures | kFeatureLaterEncodings | kFeaturePhrases |
+    kFeatureSharedPhrases;
 
 // What a file has to say of an encoding with this id.
 constexpr uint64_t features_of_encoding(uint8_t id) {
   return (id > 17 ? kFeatureLaterEncodings : 0) |
-         (id > 24 ? kFeaturePhrases : 0);
+         (id > 24 ? kFeaturePhrases : 0) |
+         (id > 25 ? kFeatureSharedPhrases : 0);
 }
 
 }  // namespace nimble

@@ -1,6 +1,7 @@
 #include "nimble/format/footer.h"
 
 #include "file_generated.h"
+#include "nimble/format/constants.h"
 #include "nimble/format/flat_buffer.h"
 
 namespace nimble {
@@ -244,6 +245,12 @@ std::vector<uint8_t> FileFooter::serialize() const {
     dictionary_refs.emplace_back(d.node, 0, to_fb(d.section), d.rows);
   }
   const auto dictionaries_v = b.CreateVectorOfStructs(dictionary_refs);
+  std::vector<fb::PhrasesRef> phrases_refs;
+  for (const NodeSection& p : phrases)
+    phrases_refs.emplace_back(p.node, 0, to_fb(p.section));
+  // Absent where there are none, as in the files of earlier writers.
+  Offset<flatbuffers::Vector<const fb::PhrasesRef*>> phrases_v;
+  if (!phrases.empty()) phrases_v = b.CreateVectorOfStructs(phrases_refs);
   const auto metadata_v = put_metadata(&b, metadata);
   std::vector<Offset<fb::OptionalSection>> optional_refs;
   for (const OptionalSection& s : optional_sections) {
@@ -259,7 +266,7 @@ std::vector<uint8_t> FileFooter::serialize() const {
       b, fb::CreateFooter(b, num_rows, schema_node, groups_v, cluster_root,
                           zones_v, dictionaries_v, metadata_v, optional_v,
                           bytes_v, key_stream_bytes, index_bytes, num_stripes,
-                          writer_v, indexes_v));
+                          writer_v, indexes_v, phrases_v));
   return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
 }
 
@@ -268,7 +275,8 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
   if (!view) return std::move(view).error().with_context("footer");
   const fb::Footer& footer = **view;
   if (!is_aligned(footer.groups()) || !is_aligned(footer.zones()) ||
-      !is_aligned(footer.dictionaries()) || !is_aligned(footer.node_bytes())) {
+      !is_aligned(footer.dictionaries()) || !is_aligned(footer.phrases()) ||
+      !is_aligned(footer.node_bytes())) {
     return Status::corrupt("footer: arrays are not aligned");
   }
   FileFooter out;
@@ -303,6 +311,24 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
       out.dictionaries.push_back({d->node(), from_fb(d->section()), d->rows()});
       NIMBLE_RETURN_IF_ERROR(
           check_section(out.dictionaries.back().section, limit, "dictionary"));
+    }
+  }
+  if (footer.phrases() != nullptr) {
+    for (const fb::PhrasesRef* p : *footer.phrases()) {
+      out.phrases.push_back({p->node(), from_fb(p->section()), 0});
+      NIMBLE_RETURN_IF_ERROR(
+          check_section(out.phrases.back().section, limit, "phrases"));
+      const size_t n = out.phrases.size();
+      if (n > 1 && out.phrases[n - 2].node >= p->node()) {
+        return Status::corrupt("phrases of node " + std::to_string(p->node()) +
+                               " do not follow those of the node before");
+      }
+      if (p->section().size() > kMaxPhrasesSection) {
+        return Status::corrupt(
+            "phrases of " + std::to_string(p->section().size()) +
+            " bytes; at most " + std::to_string(kMaxPhrasesSection) +
+            " are possible");
+      }
     }
   }
   out.metadata = get_metadata(footer.metadata());

@@ -62,6 +62,7 @@ struct FileFooter {
   std::optional<ClusterRoot> cluster;
   std::vector<NodeSection> zones;
   std::vector<NodeSection> dictionaries;
+  std::vector<NodeSection> phrases;
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<OptionalSection> optional_sections;
   std::vector<uint64_t> node_bytes;

@@ -195,7 +195,10 @@ Status IndexRewriter::write_indexes() {
   for (OptionalSection& o : footer_.optional_sections) {
     NIMBLE_ASSIGN_OR_RETURN(o.section, copy_section(o.section));
   }
-  // Roots are near the footer, so that opening the file mostly reads them.
+  // Phrases and roots are near the footer: opening the file mostly reads them.
+  for (NodeSection& p : footer_.phrases) {
+    NIMBLE_ASSIGN_OR_RETURN(p.section, copy_section(p.section));
+  }
   for (size_t i = 0; i < roots.size(); ++i) {
     NIMBLE_ASSIGN_OR_RETURN(footer_.indexes[i].root, write_section(roots[i]));
   }

@@ -202,6 +202,10 @@ Status verify_file(const FileReader& file) {
                                ? Status()
                                : prune_rows(file, z.node, {}).error());
   }
+  for (const auto& column : file.phrases().columns()) {
+    NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const auto* table,
+                            column->phrases());
+  }
   for (const OptionalSection& s : file.footer().optional_sections) {
     NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const auto bytes,
                             file.read_section(s.section, s.name));

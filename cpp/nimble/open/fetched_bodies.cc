@@ -43,6 +43,15 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
   ranges_.clear();
   decoder.append_ranges(begin, end, &ranges_);
   if (ranges_.empty()) return;
+  want_ranges(segment);
+}
+
+void FetchedBodies::want_bytes(uint64_t offset, uint64_t size) {
+  ranges_ = {{0, size}};
+  want_ranges({offset, size, {}});
+}
+
+void FetchedBodies::want_ranges(const SegmentRef& segment) {
   Buffer& buffer = buffer_of(segment);
   for (const ByteRange& r : ranges_) {
     if (r.begin >= r.end || !add_range(r, &buffer.filled)) continue;

@@ -26,6 +26,8 @@ class FetchedBodies {
   // Wants what rows [begin, end) of a segment need.
   void want(const SegmentRef& segment, const Decoder& decoder, uint32_t begin,
             uint32_t end);
+  // Wants bytes of the file that others will find in its cache.
+  void want_bytes(uint64_t offset, uint64_t size);
   // How many requests, of how many bytes, fetch() would make without a cache.
   void count(uint64_t* reads, uint64_t* bytes);
   // How much fetch() would read at most, what lies between near ranges
@@ -46,6 +48,7 @@ class FetchedBodies {
     std::vector<ByteRange> filled;  // or wanted: not to be wanted again
   };
   Buffer& buffer_of(const SegmentRef& segment);
+  void want_ranges(const SegmentRef& segment);  // those of ranges_
   void sort_wanted();
 
   const ReadableFile& file_;

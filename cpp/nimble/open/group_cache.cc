@@ -8,11 +8,13 @@ namespace nimble {
 
 LoadedGroup::LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
                          ChunkDirectory chunks, uint64_t first_row,
+                         const FilePhrases* phrases,
                          const CacheBudget::Part* part)
     : bytes_(std::move(bytes)),
       view_(std::move(group)),
       keys_(view_.chunks(), std::move(chunks), first_row),
       decoders_(new std::atomic<const Decoder*>[view_.num_segments()]()),
+      phrases_(phrases),
       part_(part),
       memory_(part == nullptr ? nullptr : part->counter()) {
   memory_.add(sizeof *this + bytes_.capacity() + view_.memory_bytes() +
@@ -40,6 +42,7 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
   context.num_values = static_cast<uint32_t>(
       std::min<uint64_t>(stripe.values[stream] - first, kSegmentValues));
   context.body_size = ref.size;
+  if (phrases_ != nullptr) context.phrases = phrases_->of_stream(stream);
   ByteReader head(ref.head);
   auto made = open_decoder(&head, context);
   if (!made) {
@@ -61,11 +64,12 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
 }
 
 GroupCache::GroupCache(const ReadableFile& file, const FileFooter& footer,
-                       const StreamPlan& plan, ReadStats* stats,
-                       CacheBudget* budget)
+                       const StreamPlan& plan, const FilePhrases* phrases,
+                       ReadStats* stats, CacheBudget* budget)
     : file_(file),
       footer_(footer),
       plan_(plan),
+      phrases_(phrases),
       stats_(stats),
       groups_(footer.groups.size(), budget) {}
 
@@ -157,7 +161,8 @@ Result<std::unique_ptr<LoadedGroup>> GroupCache::open_group(
       ChunkDirectory chunks,
       ChunkDirectory::open(view.chunks().key_bytes, view.chunks().key_ends));
   return std::make_unique<LoadedGroup>(std::move(view), std::move(owned),
-                                       std::move(chunks), first, &groups_);
+                                       std::move(chunks), first, phrases_,
+                                       &groups_);
 }
 
 }  // namespace nimble

@@ -15,6 +15,7 @@
 #include "nimble/io/readable_file.h"
 #include "nimble/io/slot_cache.h"
 #include "nimble/memory/memory_counter.h"
+#include "nimble/open/file_phrases.h"
 #include "nimble/open/read_stats.h"
 
 namespace nimble {
@@ -23,9 +24,10 @@ namespace nimble {
 class LoadedGroup {
  public:
   // `part` counts its memory, and gives way when that grows; null: nobody does.
+  // `phrases` are the file's; null: the group is not one of its rows.
   LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
               ChunkDirectory chunks, uint64_t first_row,
-              const CacheBudget::Part* part);
+              const FilePhrases* phrases, const CacheBudget::Part* part);
   ~LoadedGroup();
   LoadedGroup(const LoadedGroup&) = delete;
   LoadedGroup& operator=(const LoadedGroup&) = delete;
@@ -46,6 +48,7 @@ class LoadedGroup {
   GroupView view_;
   KeyChunkGroup keys_;
   std::unique_ptr<std::atomic<const Decoder*>[]> decoders_;
+  const FilePhrases* const phrases_;
   const CacheBudget::Part* const part_;
   mutable MemoryCounter memory_;
 };
@@ -56,7 +59,8 @@ using GroupHandle = SlotHandle<LoadedGroup>;
 class GroupCache {
  public:
   GroupCache(const ReadableFile& file, const FileFooter& footer,
-             const StreamPlan& plan, ReadStats* stats, CacheBudget* budget);
+             const StreamPlan& plan, const FilePhrases* phrases,
+             ReadStats* stats, CacheBudget* budget);
 
   // The group; `kind` says what a read is counted as where it must be loaded.
   // May wait for that.
@@ -87,6 +91,7 @@ class GroupCache {
   const ReadableFile& file_;
   const FileFooter& footer_;
   const StreamPlan& plan_;
+  const FilePhrases* phrases_;
   ReadStats* stats_;
   SlotCache<LoadedGroup> groups_;
 };

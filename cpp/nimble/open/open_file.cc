@@ -50,8 +50,9 @@ Status OpenFile::read_tail() {
   if (!parsed) return std::move(parsed).error().with_context(name);
   footer_ = std::move(parsed).value();
   range_cache_ = std::make_unique<RangeCache>(budget_.get());
-  // Roots of secondary indexes mostly lie in what has been read.
-  if (one_read && !footer_.indexes.empty() && file_->mapped() == nullptr) {
+  // Phrases and roots of secondary indexes mostly lie in what has been read.
+  if (one_read && file_->mapped() == nullptr &&
+      !(footer_.indexes.empty() && footer_.phrases.empty())) {
     range_cache_->put(
         begin, std::make_shared<const std::vector<uint8_t>>(std::move(tail)));
   }
@@ -60,8 +61,17 @@ Status OpenFile::read_tail() {
 
 Status OpenFile::prepare() {
   plan_ = std::make_unique<StreamPlan>(footer_.schema);
-  groups_ = std::make_unique<GroupCache>(*file_, footer_, *plan_, stats_.get(),
-                                         budget_.get());
+  for (const NodeSection& p : footer_.phrases) {
+    if (p.node < plan_->nodes().size() &&
+        plan_->node(p.node).field->layout == Layout::kBytes) {
+      continue;
+    }
+    return Status::corrupt(file_->name() + ": footer: phrases of node " +
+                           std::to_string(p.node) + ", which is not text");
+  }
+  phrases_ = std::make_unique<FilePhrases>(*this);
+  groups_ = std::make_unique<GroupCache>(
+      *file_, footer_, *plan_, phrases_.get(), stats_.get(), budget_.get());
   zones_ =
       std::make_unique<SlotCache<Section>>(footer_.zones.size(), budget_.get());
   if (!footer_.cluster) return Status::ok();

@@ -273,8 +273,10 @@ Status FileWriter::flush_stripe() {
   const uint64_t rows = stripe_.length();
   if (rows == 0) return Status::ok();
   EncodedStripe encoded;
-  NIMBLE_RETURN_IF_ERROR(encode_stripe(plan_, stripe_, options_.effort,
-                                       options_.threads, &encoded));
+  phrases_.resize(plan_.num_streams());
+  NIMBLE_RETURN_IF_ERROR(
+      encode_stripe(plan_, stripe_,
+                    {options_.effort, options_.threads, &phrases_}, &encoded));
   parallel_for(zones_.size(), options_.threads,
                [&](size_t i) { zones_[i].add_stripe(stripe_, num_rows_); });
   NIMBLE_RETURN_IF_ERROR(secondary_.add_stripe(stripe_));
@@ -325,8 +327,9 @@ Status FileWriter::write_dictionaries() {
       const StreamPlan plan(values.field());
       EncodedStripe encoded;
       StripeMeta meta;
-      NIMBLE_RETURN_IF_ERROR(encode_stripe(plan, values, options_.effort,
-                                           options_.threads, &encoded));
+      NIMBLE_RETURN_IF_ERROR(encode_stripe(
+          plan, values, {options_.effort, options_.threads, nullptr},
+          &encoded));
       const uint64_t begin = position_;
       NIMBLE_RETURN_IF_ERROR(
           write_encoded(plan, std::move(encoded), ref.rows, &meta, nullptr));
@@ -335,6 +338,19 @@ Status FileWriter::write_dictionaries() {
       footer_.node_bytes[n] += position_ - begin;
     }
     footer_.dictionaries.push_back(ref);
+  }
+  return Status::ok();
+}
+
+Status FileWriter::write_phrases() {
+  for (uint32_t s = 0; s < phrases_.size(); ++s) {
+    if (!phrases_[s].exist()) continue;
+    NodeSection ref;
+    ref.node = plan_.node_of(s);
+    NIMBLE_ASSIGN_OR_RETURN(
+        ref.section, write_section(serialize_phrases(phrases_[s].phrases())));
+    footer_.node_bytes[ref.node] += ref.section.size;
+    footer_.phrases.push_back(ref);
   }
   return Status::ok();
 }
@@ -370,7 +386,8 @@ Status FileWriter::finish_file(WriteSummary* out) {
   NIMBLE_RETURN_IF_ERROR(write_zones());
   NIMBLE_RETURN_IF_ERROR(write_bloom());
   NIMBLE_RETURN_IF_ERROR(column_bloom_.finish(sink, &footer_));
-  // Roots are near the footer, so that opening the file mostly reads them.
+  // Phrases and roots are near the footer: opening the file mostly reads them.
+  NIMBLE_RETURN_IF_ERROR(write_phrases());
   NIMBLE_RETURN_IF_ERROR(secondary_.write_roots(sink, &footer_));
   footer_.num_rows = num_rows_;
   if (footer_.cluster) footer_.cluster->num_keys = num_rows_;

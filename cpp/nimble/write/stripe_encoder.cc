@@ -91,8 +91,8 @@ struct Task {
 };
 
 // Where the values hold their validity, its head goes to `validity_head`.
-void run_task(const std::vector<Stream>& streams, Effort effort, Task* task,
-              SegmentBuilder* out, ByteBuffer* validity_head) {
+void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
+              Task* task, SegmentBuilder* out, ByteBuffer* validity_head) {
   const Stream& stream = streams[task->stream];
   Values values;
   values.type = stream.type;
@@ -118,8 +118,7 @@ void run_task(const std::vector<Stream>& streams, Effort effort, Task* task,
   } else {
     values.data = stream.data + task->begin * stream.type.width;
   }
-  EncodeContext context;
-  context.effort = effort;
+  EncodeContext context = all;
   context.random_access_only = stream.random_access_only;
   if (stream.validity != kNoStream) {
     const uint8_t* validity = streams[stream.validity].data + task->begin / 8;
@@ -128,7 +127,7 @@ void run_task(const std::vector<Stream>& streams, Effort effort, Task* task,
     return;
   }
   task->status = encode_values(values, context, out);
-  if (!task->status || !stream.is_vector || effort == Effort::kCompact ||
+  if (!task->status || !stream.is_vector || all.effort == Effort::kCompact ||
       values.data == nullptr || values.type.width == 0) {
     return;
   }
@@ -140,8 +139,8 @@ void run_task(const std::vector<Stream>& streams, Effort effort, Task* task,
 
 }  // namespace
 
-Status encode_stripe(const StreamPlan& plan, const Column& root, Effort effort,
-                     uint32_t threads, EncodedStripe* out) {
+Status encode_stripe(const StreamPlan& plan, const Column& root,
+                     const StripeOptions& options, EncodedStripe* out) {
   std::vector<Stream> streams;
   StreamCollector(plan, &streams).add(0, root);
   std::vector<Task> tasks;
@@ -174,21 +173,41 @@ Status encode_stripe(const StreamPlan& plan, const Column& root, Effort effort,
   for (size_t i = 0; i < tasks.size(); ++i) {
     if (!is_later[i]) order.push_back(i);
   }
-  std::stable_partition(order.begin(), order.end(), [&](size_t i) {
+  const auto is_bytes = [&](size_t i) {
     return streams[tasks[i].stream].type.kind == ValueKind::kBytes;
-  });
-  parallel_for(order.size(), threads, [&](size_t i) {
-    Task& t = tasks[order[i]];
+  };
+  std::stable_partition(order.begin(), order.end(), is_bytes);
+  // The first strings of a stream may begin what the others share.
+  const auto later = std::stable_partition(
+      order.begin(), order.end(),
+      [&](size_t i) { return !is_bytes(i) || tasks[i].begin == 0; });
+  const auto encode = [&](size_t i) {
+    Task& t = tasks[i];
+    EncodeContext context;
+    context.effort = options.effort;
     ByteBuffer validity_head;
-    run_task(streams, effort, &t, &out->segments[order[i]], &validity_head);
+    if (is_bytes(i) && options.phrases != nullptr) {
+      StreamPhrases& phrases = (*options.phrases)[t.stream];
+      context.phrases = &phrases;
+      if (t.begin == 0) context.own_phrases = &phrases;
+    }
+    run_task(streams, context, &t, &out->segments[i], &validity_head);
     if (t.validity == kNoSegment) return;
+    context.phrases = context.own_phrases = nullptr;
     SegmentBuilder& validity = out->segments[t.validity];
     if (validity_head.empty()) {
-      return run_task(streams, effort, &tasks[t.validity], &validity, nullptr);
+      return run_task(streams, context, &tasks[t.validity], &validity, nullptr);
     }
     validity.head = std::move(validity_head);
-    out->bodies[t.validity] = order[i];
-  });
+    out->bodies[t.validity] = i;
+  };
+  if (options.phrases != nullptr) {
+    for (StreamPhrases& p : *options.phrases) p.next_stripe();
+  }
+  const auto first = static_cast<size_t>(later - order.begin());
+  parallel_for(first, options.threads, [&](size_t i) { encode(order[i]); });
+  parallel_for(order.size() - first, options.threads,
+               [&](size_t i) { encode(order[first + i]); });
   for (Task& t : tasks) {
     if (!t.status) return std::move(t.status);
   }

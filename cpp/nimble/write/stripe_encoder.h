@@ -6,6 +6,7 @@
 
 #include "nimble/column/column.h"
 #include "nimble/encoding/core/encoding.h"
+#include "nimble/encoding/strings/shared_phrases.h"
 #include "nimble/format/group.h"
 #include "nimble/format/stream_plan.h"
 
@@ -18,9 +19,16 @@ struct EncodedStripe {
   std::vector<size_t> bodies;
 };
 
-// `root` is the column of plan.node(0). The result does not depend on
-// `threads`.
-Status encode_stripe(const StreamPlan& plan, const Column& root, Effort effort,
-                     uint32_t threads, EncodedStripe* out);
+struct StripeOptions {
+  Effort effort = Effort::kBalanced;
+  uint32_t threads = 1;  // the result does not depend on them
+  // What the segments of each stream share, here and in later stripes; null:
+  // nothing.
+  std::vector<StreamPhrases>* phrases = nullptr;
+};
+
+// `root` is the column of plan.node(0).
+Status encode_stripe(const StreamPlan& plan, const Column& root,
+                     const StripeOptions& options, EncodedStripe* out);
 
 }  // namespace nimble

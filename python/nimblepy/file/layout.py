@@ -39,7 +39,9 @@ def file_layout(file: FileHandle) -> LayoutNode:
 
 def _section_name(kind: str, node: int, nodes: list[tuple[str, str, int]]) -> str:
     title = {"bloom": "Bloom filter", "zone_map": "zone map", "footer": "footer"}.get(kind, kind)
-    return f"{title} {_path(node, nodes)}" if kind in ("dictionary", "zone_map") else title
+    return (
+        f"{title} {_path(node, nodes)}" if kind in ("dictionary", "phrases", "zone_map") else title
+    )
 
 
 def _path(node: int, nodes: list[tuple[str, str, int]]) -> str:

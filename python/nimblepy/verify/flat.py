@@ -48,6 +48,7 @@ FIELDS: dict[str, list[str]] = {
         "num_stripes",
         "writer",
         "indexes",
+        "phrases",
     ],
     "SecondaryIndex": ["kind", "columns", "root", "num_keys", "size_bytes", "has_bloom"],
     "SortedGroup": ["chunks"],

@@ -16,7 +16,8 @@ MAJOR = 1
 SAMPLED_KEYS = 1
 LATER_ENCODINGS = 2
 PHRASES = 4
-KNOWN_FEATURES = SAMPLED_KEYS | LATER_ENCODINGS | PHRASES
+SHARED_PHRASES = 8
+KNOWN_FEATURES = SAMPLED_KEYS | LATER_ENCODINGS | PHRASES | SHARED_PHRASES
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Footer:
     cluster: Cluster | None
     zones: list[NodeSection]
     dictionaries: list[NodeSection]
+    phrases: list[NodeSection]
     metadata: list[tuple[bytes, bytes]]
     optional_sections: list[tuple[str, Section]]
     num_stripes: int
@@ -211,6 +213,7 @@ def read_footer(data: bytes) -> Footer:
         dictionaries=[
             NodeSection(s[0], Section(*s[2:5]), s[5]) for s in t.structs("dictionaries", "<2I4Q")
         ],
+        phrases=[NodeSection(s[0], Section(*s[2:])) for s in t.structs("phrases", "<2I3Q")],
         metadata=_pairs(t.tables("metadata", "KeyValue")),
         optional_sections=[
             (s.text("name"), Section(*(s.struct("section", "<3Q") or (0, 0, 0))))

@@ -10,12 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify import numbers, strings  # noqa: F401  (they register the decoders)
+from nimblepy.verify import numbers  # noqa: F401  (it registers decoders, as strings do)
 from nimblepy.verify.arrow_types import arrow_schema, as_type
 from nimblepy.verify.bits import Cursor, checksum
 from nimblepy.verify.columns import Assembler, StripeData
 from nimblepy.verify.metadata import Footer, Group, Section, Stripe, read_footer, read_group
 from nimblepy.verify.schema import Node, Plan, make_plan
+from nimblepy.verify.strings import read_phrases
 from nimblepy.verify.tree import SEGMENT, Body, Request, decode
 from nimblepy.verify.values import Values, ValueType, concat
 
@@ -54,6 +55,22 @@ class Container:
             raise CorruptFileError(f"{what} at {section.offset}: checksum does not match")
         return raw
 
+    @cached_property
+    def phrases(self) -> dict[int, list[bytes]]:
+        """Those that segments share, by stream."""
+        out: dict[int, list[bytes]] = {}
+        for ref in self.footer.phrases:
+            what = f"phrases of node {ref.node}"
+            nodes = self.plan.nodes
+            stream = nodes[ref.node].values if ref.node < len(nodes) else None
+            if stream is None or stream in out:
+                raise CorruptFileError(f"{what}: no such column, or one that has some")
+            try:
+                out[stream] = read_phrases(self.section(ref.section, what))
+            except CorruptFileError as error:
+                raise CorruptFileError(f"{what}: {error}") from error
+        return out
+
     def group(self, index: int) -> Group:
         return read_group(self.section(self.footer.groups[index][0], f"group {index}"))
 
@@ -64,6 +81,7 @@ class Container:
         type_: ValueType,
         count: int,
         bodies: dict[tuple[int, int], Body],
+        phrases: list[bytes] | None,
     ) -> Values:
         """The values of a segment; `bodies` are those of the stripe, which segments may share."""
         offset, size = stripe.offsets[index], stripe.sizes[index]
@@ -73,7 +91,8 @@ class Container:
             bodies[offset, size] = Body(self.bytes_at(offset, size, "segment"), self.tally)
         head = Cursor(stripe.heads[index], "segment head")
         try:
-            values = decode(Request(head, bodies[offset, size], type_, count))
+            body = bodies[offset, size]
+            values = decode(Request(head, body, type_, count, phrases=phrases))
             head.finish()
         except CorruptFileError as error:
             raise CorruptFileError(f"segment {index} at {offset}: {error}") from error
@@ -93,11 +112,12 @@ class Container:
         streams: list[Values | None] = []
         bodies: dict[tuple[int, int], Body] = {}
         index = 0
-        for type_, count in zip(plan.streams, counts, strict=True):
+        shared = self.phrases if plan is self.plan else {}
+        for stream, (type_, count) in enumerate(zip(plan.streams, counts, strict=True)):
             parts = []
             for at in range(0, count, SEGMENT):
                 rows = min(SEGMENT, count - at)
-                parts.append(self._segment(stripe, index, type_, rows, bodies))
+                parts.append(self._segment(stripe, index, type_, rows, bodies, shared.get(stream)))
                 index += 1
             streams.append(concat(parts) if parts else None)
         for (offset, _), body in bodies.items():

@@ -249,6 +249,23 @@ def zstd_trained(r: Request) -> Values:
     return strings
 
 
+def read_phrases(raw: bytes) -> list[bytes]:
+    """The section of phrases that a column's segments share."""
+    cursor = Cursor(raw, "phrases")
+    count = cursor.varint()
+    if count > 4096:
+        raise CorruptFileError(f"{count} phrases, at most 4096")
+    phrases = [b""]
+    for _ in range(count):
+        sizes = cursor.u8()
+        shared, size = sizes >> 4, (sizes & 15) + 1
+        if shared > len(phrases[-1]) or shared >= size:
+            raise CorruptFileError(f"a phrase of {size} bytes shares {shared} of {phrases[-1]!r}")
+        phrases.append(phrases[-1][:shared] + cursor.take(size - shared))
+    cursor.finish()
+    return phrases[1:]
+
+
 @encoding(25)
 def phrases(r: Request) -> Values:
     if r.type != BYTES:
@@ -259,11 +276,22 @@ def phrases(r: Request) -> Values:
     table = cast(Strings, r.child(BYTES, count)).to_list()
     if not all(1 <= len(phrase) <= 16 for phrase in table):
         raise r.refuse("phrases of other lengths than 1 to 16")
+    return of_codes(r, table)
+
+
+@encoding(26)
+def shared_phrases(r: Request) -> Values:
+    if r.type != BYTES or r.phrases is None:
+        raise r.refuse("phrases of a stream that has none")
+    return of_codes(r, r.phrases)
+
+
+def of_codes(r: Request, phrases: list[bytes]) -> Values:
     width = r.head.u8()
     if not 1 <= width <= 12:
         raise r.refuse(f"codes of {width} bits")
     total = r.head.varint()
-    table += [b""] * ((1 << width) - count)
+    table = phrases + [b""] * ((1 << width) - len(phrases))
     out: list[bytes] = []
     for lengths, data in packed_blocks(r):
         codes = int(lengths.sum())

@@ -65,15 +65,19 @@ class Request:
     type: ValueType
     count: int
     depth: int = 0
+    phrases: list[bytes] | None = None  # those that the stream's segments share
 
     def child(self, type_: ValueType, count: int) -> Values:
         """The values of the nested encoding that stands next in the head."""
         if not self.head.flag():
-            return decode(Request(self.head, self.body, type_, count, self.depth + 1))
+            return decode(self._nested(self.body, type_, count))
         inline = Body(self.head.sized(), self.body.tally)
-        values = decode(Request(self.head, inline, type_, count, self.depth + 1))
+        values = decode(self._nested(inline, type_, count))
         inline.finish()
         return values
+
+    def _nested(self, body: Body, type_: ValueType, count: int) -> Request:
+        return Request(self.head, body, type_, count, self.depth + 1, self.phrases)
 
     def refuse(self, what: str) -> CorruptFileError:
         return CorruptFileError(f"{what}: not possible for {self.count} values of {self.type}")

@@ -159,8 +159,7 @@ TEST(Phrases, MatchesAreThoseOfASearch) {
     uint32_t longest = 0;
     const Phrase here = Phrase::of(begin + i, kMaxPhraseBytes);
     for (const Phrase& p : phrases) {
-      if (p.length > longest && p.length <= left &&
-          here.front(p.length) == p) {
+      if (p.length > longest && p.length <= left && here.front(p.length) == p) {
         longest = p.length;
       }
     }
@@ -187,6 +186,71 @@ TEST(Phrases, BytesOfTheDocumentedExample) {
            "19 08 01 18 51 ca 50 26 a2 a0 83 33 49 12 89 21 61 62 63 64 61 62 "
            "63 64 61 62 63 64 0e 08 03 00 18 03 09 08 02 00 0b");
   CHECK_EQ(hex(out.body.span()), "f8 e7 c2 67 fb d2 11 b9 19 2f 0c");
+}
+
+// ------------------------------------------------------------------- shared
+
+TEST(Phrases, SharedTablesComeBack) {
+  const Sample sample = bytes_sample(20000, comment);
+  std::vector<Phrase> phrases = train_shared_phrases(sample.values());
+  CHECK(phrases == *parse_phrases(serialize_phrases(phrases)));
+  // Every byte has a place, as codes are as wide without.
+  StreamPhrases stream;
+  CHECK(!stream.exist());
+  stream.begin(phrases, 0.2);
+  CHECK(stream.have_bytes_of(bytes_sample(256, [](uint32_t i) {
+                               return std::string(1, static_cast<char>(i));
+                             }).values()));
+  // Phrases of two letters have no place for others.
+  const Sample few = bytes_sample(900, [](uint32_t i) {
+    return i % 3 == 0 ? std::string("aaaa") : std::string("abababab");
+  });
+  StreamPhrases narrow;
+  narrow.begin(train_shared_phrases(few.values()), 0.2);
+  CHECK(narrow.have_bytes_of(few.values()));
+  CHECK(!narrow.have_bytes_of(
+      bytes_sample(3, [](uint32_t) { return std::string("abc"); }).values()));
+  CHECK(parse_phrases(serialize_phrases({}))->empty());
+}
+
+TEST(Phrases, BytesOfTheDocumentedTable) {
+  std::vector<Phrase> phrases;
+  for (const char* s : {"cd", "b", "abcd", "a", "ab"}) {
+    phrases.push_back(phrase(s));
+  }
+  sort_phrases(&phrases);
+  CHECK_EQ(hex(serialize_phrases(phrases)),
+           "05 00 61 11 62 23 63 64 00 62 01 63 64");
+}
+
+TEST(Phrases, DamagedTablesAreRefused) {
+  const auto parsed = [](const std::vector<uint8_t>& bytes) {
+    return parse_phrases(bytes).has_value();
+  };
+  CHECK(parsed({2, 0x00, 'a', 0x11, 'b'}));
+  CHECK(!parsed({}));
+  CHECK(!parsed({2, 0x00, 'a'}));             // one is missing
+  CHECK(!parsed({1, 0x03, 'a'}));             // and three bytes
+  CHECK(!parsed({1, 0x00, 'a', 0}));          // a byte too many
+  CHECK(!parsed({1, 0x11, 'a'}));             // begins like none
+  CHECK(!parsed({2, 0x00, 'a', 0x22, 'b'}));  // like more than there is
+  CHECK(!parsed({2, 0x00, 'a', 0x10, 'b'}));  // with more than it has
+  CHECK(!parsed({0x81, 0x20}));               // 4,097 phrases
+}
+
+TEST(Phrases, LooksBecomeRareUntilOnePays) {
+  StreamPhrases stream;
+  const auto looks = [&](uint32_t stripes) {
+    std::string s;
+    for (uint32_t i = 0; i < stripes; ++i) {
+      stream.next_stripe();
+      s += stream.are_looked_for() ? 'x' : '.';
+    }
+    return s;
+  };
+  CHECK_EQ(looks(15), std::string("x.x...x.......x"));
+  stream.paid();
+  CHECK_EQ(looks(3), std::string("x.x"));
 }
 
 // ------------------------------------------------------------------- damage

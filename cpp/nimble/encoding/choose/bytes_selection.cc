@@ -48,13 +48,18 @@ constexpr int kMaxNestingDepth = 3;
 // Leaving empty rows out costs a lookup a look at booleans: these may take this
 // share of what it saves.
 constexpr double kPresentStringsShare = 0.6;
-// Phrases are for compact files: a cold lookup reads their table apart from the
-// block, and training takes as long as all else of a column of text. They must
-// leave this share of what FSST takes. Trained zstd costs both as well, and ten
-// times as much a row: in its place balanced files take them, a little larger.
+// Phrases must leave this share of what FSST takes, the table of new ones
+// included. In balanced files a segment's own must save more than those that
+// its stream shares, as a cold lookup reads them apart from the block. Trained
+// zstd costs that as well, and ten times as much a row: in its place they may
+// be a little larger.
 constexpr double kPhrasesShare = 0.9;
+constexpr double kOwnPhrasesShare = 0.85;
 constexpr double kPhrasesForZstdShare = 1.1;
-constexpr uint64_t kMinPhrasesBytes = 64u << 10;
+// The stream's are taken, and nothing else looked at, where they do about as
+// well as where they come from.
+constexpr double kKnownPhrasesShare = 1.1;
+constexpr uint64_t kMinPhrasesBytes = 16u << 10;
 // Front coding costs a lookup some strings more: it must save this share of
 // what FSST alone takes.
 constexpr double kFrontShare = 0.85;
@@ -80,6 +85,7 @@ enum class Choice : uint8_t {
   kPlain,
   kFsst,
   kPhrases,
+  kSharedPhrases,
   kFrontCoded,
   kDictionary,
   kRunLength,
@@ -138,9 +144,14 @@ class Selection {
   void consider_repeats(const Repeats& sample);
   void consider_text();
   double front_coded_size() const;
-  void consider_phrases(double fsst_size, double share);
+  bool consider_known_phrases();
+  void consider_phrases(double fsst_size);
+  void consider_new_phrases(double limit);
+  void consider_own_phrases(double limit);
+  void choose_phrases(Choice choice, uint64_t size,
+                      std::vector<Phrase> phrases);
   void consider_zstd(double fsst_size);
-  Status encode_best(SegmentBuilder* out) const;
+  Status encode_best(SegmentBuilder* out);
   Result<bool> encode_as_template(SegmentBuilder* out) const;
   Result<bool> encode_as_numbered(SegmentBuilder* out) const;
   bool may_nest() const { return context_.depth < kMaxNestingDepth; }
@@ -159,6 +170,9 @@ class Selection {
   std::vector<uint32_t> run_ends_;
   FsstTable table_;
   std::vector<Phrase> phrases_;
+  double phrases_share_ = 0;  // of new ones for the stream
+  // Of those that the stream has, where they will do.
+  double known_phrases_size_ = std::numeric_limits<double>::infinity();
   std::vector<uint8_t> zstd_dictionary_;
 };
 
@@ -286,6 +300,7 @@ void Selection::consider_repeats(const Repeats& sample) {
 void Selection::consider_text() {
   if (context_.effort == Effort::kFast || sizes_.total < kMinFsstBytes) return;
   if (best_size_ * 4 < sizes_.plain) return;
+  if (consider_known_phrases()) return;
   const std::vector<ByteSlice> sample = sample_strings(
       values_, std::clamp(sizes_.total / kFsstSampleShare, kMinFsstSampleBytes,
                           kFsstSampleBytes));
@@ -298,7 +313,7 @@ void Selection::consider_text() {
   if (fsst_size < static_cast<double>(sizes_.plain) * 0.95) {
     offer(Choice::kFsst, static_cast<uint64_t>(fsst_size));
   }
-  if (is_compact()) consider_phrases(fsst_size, 1);
+  consider_phrases(fsst_size);
   // What is left of the strings is text as well, which phrases may take.
   const double text_size = std::min(fsst_size, static_cast<double>(best_size_));
   const double front_size = front_coded_size() * text_size / fsst_size;
@@ -307,20 +322,71 @@ void Selection::consider_text() {
   }
   consider_zstd(fsst_size);
   if (!is_compact() && best_ == Choice::kZstdTrained) {
-    consider_phrases(fsst_size, kPhrasesForZstdShare);
+    consider_own_phrases(static_cast<double>(best_size_) *
+                         kPhrasesForZstdShare);
   }
 }
 
-// Where they take less than `share` of the best so far.
-void Selection::consider_phrases(double fsst_size, double share) {
-  if (sizes_.total < kMinPhrasesBytes) return;
-  phrases_ = train_phrases(values_);
-  const auto size = static_cast<double>(estimate_phrases(values_, phrases_));
-  if (size < std::min(fsst_size * kPhrasesShare,
-                      static_cast<double>(best_size_) * share)) {
-    best_ = Choice::kPhrases;
-    best_size_ = static_cast<uint64_t>(size);
+// The stream's, if they do here what they did where they come from: then
+// nothing else needs a look, unless the file is to be the smallest.
+bool Selection::consider_known_phrases() {
+  const StreamPhrases* known = context_.phrases;
+  if (known == nullptr || !known->exist() || !known->have_bytes_of(values_)) {
+    return false;
   }
+  const PhrasesEstimate estimate =
+      estimate_codes(values_, known->phrases(), known->matcher());
+  known_phrases_size_ = static_cast<double>(estimate.bytes);
+  if (is_compact() || estimate.share > known->share() * kKnownPhrasesShare) {
+    return false;
+  }
+  offer(Choice::kSharedPhrases, estimate.bytes);
+  return true;
+}
+
+void Selection::consider_phrases(double fsst_size) {
+  if (sizes_.total < kMinPhrasesBytes) return;
+  const StreamPhrases* stream = context_.phrases;
+  const double limit =
+      std::min(fsst_size * kPhrasesShare, static_cast<double>(best_size_));
+  if (known_phrases_size_ < limit) {
+    offer(Choice::kSharedPhrases, static_cast<uint64_t>(known_phrases_size_));
+  }
+  if (stream == nullptr ? !is_compact() : !stream->are_looked_for()) return;
+  if (context_.own_phrases != nullptr && !stream->exist()) {
+    return consider_new_phrases(limit);
+  }
+  const double share = is_compact() ? kPhrasesShare : kOwnPhrasesShare;
+  consider_own_phrases(
+      std::min({fsst_size * share, static_cast<double>(best_size_),
+                known_phrases_size_ * kPhrasesShare}));
+}
+
+// Those that the stream's other segments will have, too.
+void Selection::consider_new_phrases(double limit) {
+  if (!is_compact() && !phrases_may_reach(values_, limit)) return;
+  std::vector<Phrase> phrases = train_shared_phrases(values_);
+  const PhrasesEstimate estimate =
+      estimate_codes(values_, phrases, PhraseMatcher(phrases));
+  const uint64_t size = estimate.bytes + serialize_phrases(phrases).size();
+  if (static_cast<double>(size) >= limit) return;
+  choose_phrases(Choice::kSharedPhrases, size, std::move(phrases));
+  phrases_share_ = estimate.share;
+}
+
+void Selection::consider_own_phrases(double limit) {
+  if (!is_compact() && !phrases_may_reach(values_, limit)) return;
+  std::vector<Phrase> phrases = train_phrases(values_);
+  const uint64_t size = estimate_phrases(values_, phrases);
+  if (static_cast<double>(size) >= limit) return;
+  choose_phrases(Choice::kPhrases, size, std::move(phrases));
+}
+
+void Selection::choose_phrases(Choice choice, uint64_t size,
+                               std::vector<Phrase> phrases) {
+  best_ = choice;
+  best_size_ = size;
+  phrases_ = std::move(phrases);
 }
 
 // By blocks from all over the segment; infinite where neighbours share little.
@@ -427,7 +493,7 @@ Result<bool> Selection::encode_as_numbered(SegmentBuilder* out) const {
   return false;
 }
 
-Status Selection::encode_best(SegmentBuilder* out) const {
+Status Selection::encode_best(SegmentBuilder* out) {
   switch (best_) {
     case Choice::kDictionary:
       return encode_dictionary(distinct_, context_, out);
@@ -436,7 +502,13 @@ Status Selection::encode_best(SegmentBuilder* out) const {
     case Choice::kFsst:
       return encode_fsst(values_, table_, out);
     case Choice::kPhrases:
+      if (context_.own_phrases != nullptr) context_.own_phrases->paid();
       return encode_phrases(values_, phrases_, out);
+    case Choice::kSharedPhrases:
+      if (!context_.phrases->exist()) {
+        context_.own_phrases->begin(std::move(phrases_), phrases_share_);
+      }
+      return encode_shared_phrases(values_, *context_.phrases, out);
     case Choice::kFrontCoded:
       return encode_front_coded(values_, context_, out);
     case Choice::kZstd:

@@ -109,6 +109,8 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
       return open_numbered_text(head, context);
     case LaterEncodingId::kPhrases:
       return open_phrases(head, context);
+    case LaterEncodingId::kSharedPhrases:
+      return open_shared_phrases(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }

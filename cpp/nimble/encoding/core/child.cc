@@ -6,9 +6,18 @@ Status encode_child(const Values& values, const EncodeContext& context,
                     uint64_t inline_bytes, SegmentBuilder* out) {
   EncodeContext nested = context;
   ++nested.depth;
+  nested.phrases = nested.own_phrases = nullptr;
   return encode_child_with(
       [&](SegmentBuilder* to) { return encode_values(values, nested, to); },
       inline_bytes, out);
+}
+
+Status encode_strings(const Values& values, const EncodeContext& context,
+                      SegmentBuilder* out) {
+  EncodeContext nested = context;
+  ++nested.depth;
+  out->head.put_u8(0);
+  return encode_values(values, nested, out);
 }
 
 Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
@@ -18,6 +27,7 @@ Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
   context.num_values = num_values;
   context.body_size = parent.body_size;
   context.depth = parent.depth + 1;
+  context.phrases = parent.phrases;
   Child child;
   const uint8_t place = head->get_u8();
   if (place == 1) {

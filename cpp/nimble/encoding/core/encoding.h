@@ -33,7 +33,9 @@
 
 namespace nimble {
 
-struct Predicate;  // predicate.h
+struct Predicate;     // predicate.h
+class PhraseSource;   // shared_phrases.h
+class StreamPhrases;  // shared_phrases.h
 
 inline constexpr uint32_t kBlockValues = 1024;
 inline constexpr uint32_t kSegmentValues = 131072;
@@ -71,6 +73,11 @@ struct EncodeContext {
   // Set for streams that are searched by position very often (ends of runs):
   // only encodings with O(1) access to a row.
   bool random_access_only = false;
+  // What a stream's segments share; null: nothing. Not passed on to what is
+  // nested, but for strings that are the stream's own.
+  const StreamPhrases* phrases = nullptr;
+  // The same where this segment may change it; null: it may not.
+  StreamPhrases* own_phrases = nullptr;
 };
 
 // Encodes `values` with the encoding that sampling finds best (or cheapest to
@@ -183,6 +190,8 @@ struct DecodeContext {
   uint32_t num_values = 0;  // <= kSegmentValues
   uint64_t body_size = 0;   // of the whole segment
   int depth = 0;
+  // The phrases of the stream, which outlive the decoder; null: it has none.
+  const PhraseSource* phrases = nullptr;
 };
 
 // Reads one encoding tree from a head. All parameters are checked here: part

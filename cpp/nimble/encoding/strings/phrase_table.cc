@@ -7,7 +7,7 @@ namespace {
 
 // By how many bytes a phrase is known before it is looked for.
 constexpr uint32_t front_of(uint32_t length) {
-  return length == 3 ? 3 : length & ~1u;
+  return length < 4 ? length : length & ~1u;
 }
 
 }  // namespace
@@ -99,26 +99,33 @@ uint64_t PhraseTable::expanded_size(const Codes& codes, uint64_t first,
 // ------------------------------------------------------------------ matching
 
 PhraseMatcher::PhraseMatcher()
-    : places_(size_t{1} << 10, kFree), fronts_(size_t{1} << kFrontBits, 1) {}
+    : bytes_(1),
+      places_(size_t{1} << 10),
+      fronts_(size_t{1} << kFrontBits, 1) {}
+
+void PhraseMatcher::put(const Phrase& phrase, uint32_t id) {
+  const_cast<Place&>(find(phrase.low, phrase.high, phrase.length)) = {
+      static_cast<uint16_t>(id), static_cast<uint16_t>(phrase.length)};
+}
 
 bool PhraseMatcher::add(const Phrase& phrase, uint32_t id) {
-  if (place_of(phrase) != kFree) return false;
-  if (kSpread * (bytes_.size() + 1) > places_.size()) {
-    places_.assign(2 * places_.size(), kFree);
-    for (size_t i = 0; i < bytes_.size(); ++i) {
-      place_of({bytes_[i].low, bytes_[i].high, tails_[i].length}) =
-          static_cast<uint16_t>(i);
+  if (find(phrase.low, phrase.high, phrase.length).length != 0) return false;
+  if (kSpread * ++used_ > places_.size()) {
+    std::vector<Place> old(2 * places_.size());
+    old.swap(places_);
+    --place_shift_;
+    for (const Place& p : old) {
+      if (p.length == 0) continue;
+      put({bytes_[p.id].low, bytes_[p.id].high, p.length}, p.id);
     }
   }
-  place_of(phrase) = static_cast<uint16_t>(bytes_.size());
+  if (id >= bytes_.size()) bytes_.resize(id + 1);
+  put(phrase, id);
+  bytes_[id] = {phrase.low, phrase.high};
   const uint32_t n = phrase.length;
-  bytes_.push_back({phrase.low, phrase.high});
-  tails_.push_back({static_cast<uint16_t>(n), static_cast<uint16_t>(id)});
-  if (n > 1) {
-    const Phrase front = phrase.front(front_of(n));
-    const uint64_t hash = hash_of(front.low, front.high);
-    fronts_[hash >> (64 - kFrontBits)] |= static_cast<uint16_t>(1u << (n - 1));
-  }
+  const Phrase front = phrase.front(front_of(n));
+  const uint64_t hash = hash_of(front.low, front.high);
+  fronts_[hash >> (64 - kFrontBits)] |= static_cast<uint16_t>(1u << (n - 1));
   return true;
 }
 

@@ -95,7 +95,7 @@ class PhraseTable {
 // The longest phrase at a place of a text. Phrases have numbers, which are
 // the caller's. Which lengths a phrase there may have is looked up for all of
 // them at once; no branch depends on the text unless the longest was a false
-// hope. Phrases that are added first are found first.
+// hope. Those that are added first are found first.
 class PhraseMatcher {
  public:
   struct Match {
@@ -119,11 +119,10 @@ class PhraseMatcher {
   struct Bytes {
     uint64_t low, high;
   };
-  struct Tail {
-    uint16_t length;
-    uint16_t id;
+  struct Place {
+    uint16_t id = 0;
+    uint16_t length = 0;  // 0: free
   };
-  static constexpr uint16_t kFree = UINT16_MAX;
   // Of hashes of fronts: false answers cost a look, no more.
   static constexpr uint32_t kFrontBits = 15;
   // Places for each phrase: most are where they are looked for first.
@@ -140,26 +139,25 @@ class PhraseMatcher {
   // n - 1 is set for n bytes, bit 0 always.
   uint32_t possible_lengths(uint64_t low, uint64_t high, uint32_t left) const;
   // The place where a phrase of n bytes belongs is free if it is not there.
-  const uint16_t& find(uint64_t low, uint64_t high, uint32_t n) const {
+  const Place& find(uint64_t low, uint64_t high, uint32_t n) const {
     const uint64_t mask = places_.size() - 1;
     const uint64_t hash = hash_of(low, high) + n * 0x5851F42D4C957F2Du;
-    for (uint64_t i = hash >> 20;; ++i) {
-      const uint16_t& place = places_[i & mask];
-      if (place == kFree) return place;
-      const Bytes& b = bytes_[place];
+    for (uint64_t i = hash >> place_shift_;; ++i) {
+      const Place& place = places_[i & mask];
+      const Bytes& b = bytes_[place.id];
       if (NIMBLE_LIKELY(((b.low ^ low) | (b.high ^ high)) == 0 &&
-                        tails_[place].length == n)) {
+                        place.length == n)) {
         return place;
       }
+      if (place.length == 0) return place;
     }
   }
-  uint16_t& place_of(const Phrase& phrase) {
-    return const_cast<uint16_t&>(find(phrase.low, phrase.high, phrase.length));
-  }
+  void put(const Phrase& phrase, uint32_t id);
 
-  std::vector<Bytes> bytes_;
-  std::vector<Tail> tails_;
-  std::vector<uint16_t> places_;  // of phrases, by hash: a power of two
+  std::vector<Bytes> bytes_;   // by id
+  std::vector<Place> places_;  // by hash: a power of two
+  size_t used_ = 0;
+  uint32_t place_shift_ = 64 - 10;
   // By the hash of the first 2, 3, 4, 6, 8, .. 16 bytes: bit n - 1 is set where
   // there is a phrase of n bytes, as many or one more, that begins with them.
   std::vector<uint16_t> fronts_;
@@ -185,14 +183,14 @@ inline PhraseMatcher::Match PhraseMatcher::match(const uint8_t* text,
                                                  uint64_t remaining) const {
   const auto low = load<uint64_t>(text);
   const auto high = load<uint64_t>(text + 8);
-  const auto left = static_cast<uint32_t>(
-      std::min<uint64_t>(remaining, kMaxPhraseBytes));
+  const auto left =
+      static_cast<uint32_t>(std::min<uint64_t>(remaining, kMaxPhraseBytes));
   uint32_t lengths = possible_lengths(low, high, left);
   do {
     const auto n = static_cast<uint32_t>(std::bit_width(lengths));
-    const uint16_t place =
+    const Place place =
         find(low & kFrontMasks.low[n], high & kFrontMasks.high[n], n);
-    if (NIMBLE_LIKELY(place != kFree)) return {tails_[place].id, n};
+    if (NIMBLE_LIKELY(place.length != 0)) return {place.id, n};
     lengths ^= 1u << (n - 1);
   } while (lengths != 0);
   return {kNoPhrase, 1};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <optional>
 
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/block_strings.h"
@@ -25,33 +26,42 @@ constexpr uint64_t kSampleShare = 8;
 constexpr uint64_t kMinSampleBytes = 256u << 10;
 constexpr uint64_t kMaxSampleBytes = 512u << 10;
 constexpr uint64_t kMeasuredBytes = 48u << 10;
+// What phrases of so much text take is at most this share of what the best do:
+// measured on 42 kinds of text.
+constexpr uint64_t kProbeBytes = 64u << 10;
+constexpr double kProbeShare = 1.2;
 
 class PhrasesDecoder final : public BlockStrings {
  public:
-  PhrasesDecoder(const DecodeContext& context, Child phrases, uint32_t width,
-                 const Room& room, StringBlocks blocks)
+  // `own` are its phrases; none: they are those of the context.
+  PhrasesDecoder(const DecodeContext& context, std::optional<Child> own,
+                 uint32_t width, const Room& room, StringBlocks blocks)
       : BlockStrings(context, std::move(blocks), room),
-        phrases_(std::move(phrases)),
+        own_(std::move(own)),
+        shared_(context.phrases),
         width_(width) {}
-  ~PhrasesDecoder() override { delete table_.load(); }
+  ~PhrasesDecoder() override {
+    if (own_) delete table_.load();
+  }
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const override {
     if (begin >= end) return;
-    if (table_.load(std::memory_order_acquire) == nullptr) {
-      phrases_.append_ranges(0, phrases_.size(), out);
+    if (own_ && table_.load(std::memory_order_acquire) == nullptr) {
+      own_->append_ranges(0, own_->size(), out);
     }
     BlockStrings::append_ranges(begin, end, out);
   }
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
   std::string describe() const override {
-    return "phrases n=" + std::to_string(phrases_.size()) + " (" +
-           phrases_.describe() + ") " + blocks_.describe();
+    if (!own_) return "shared phrases " + blocks_.describe();
+    return "phrases n=" + std::to_string(own_->size()) + " (" +
+           own_->describe() + ") " + blocks_.describe();
   }
   size_t memory_bytes() const override {
-    return sizeof *this + phrases_.memory_bytes() + blocks_.memory_bytes() +
-           sizeof(PhraseTable);
+    const size_t own = own_ ? own_->memory_bytes() + sizeof(PhraseTable) : 0;
+    return sizeof *this + blocks_.memory_bytes() + own;
   }
 
  protected:
@@ -61,11 +71,14 @@ class PhrasesDecoder final : public BlockStrings {
 
  private:
   Status table(const SegmentBody& body, const PhraseTable** out) const;
+  Result<std::unique_ptr<const PhraseTable>> own_table(
+      const SegmentBody& body) const;
   PhraseTable::Codes codes_of(const StringBlock& block) const {
     return {block.bytes, block.size, width_};
   }
 
-  Child phrases_;
+  std::optional<Child> own_;
+  const PhraseSource* shared_;
   uint32_t width_;
   // Made by the first use, kept as long as this decoder.
   mutable std::atomic<const PhraseTable*> table_{nullptr};
@@ -75,13 +88,31 @@ Status PhrasesDecoder::table(const SegmentBody& body,
                              const PhraseTable** out) const {
   *out = table_.load(std::memory_order_acquire);
   if (NIMBLE_LIKELY(*out != nullptr)) return Status::ok();
+  if (!own_) {
+    if (shared_ == nullptr) {
+      return Status::corrupt("phrases of a stream that has none");
+    }
+    NIMBLE_ASSIGN_OR_RETURN(*out, shared_->phrases());
+    table_.store(*out, std::memory_order_release);
+    return Status::ok();
+  }
+  NIMBLE_ASSIGN_OR_RETURN(auto made, own_table(body));
+  if (table_.compare_exchange_strong(*out, made.get(),
+                                     std::memory_order_acq_rel)) {
+    *out = made.release();
+  }
+  return Status::ok();
+}
+
+Result<std::unique_ptr<const PhraseTable>> PhrasesDecoder::own_table(
+    const SegmentBody& body) const {
   BytesSink bytes;
   bytes.wide = true;
   Output to;
   to.bytes = &bytes;
-  NIMBLE_RETURN_IF_ERROR(phrases_.decode(body, 0, phrases_.size(), to));
+  NIMBLE_RETURN_IF_ERROR(own_->decode(body, 0, own_->size(), to));
   std::vector<Phrase> phrases;
-  for (uint32_t i = 0; i < phrases_.size(); ++i) {
+  for (uint32_t i = 0; i < own_->size(); ++i) {
     const uint64_t begin = bytes.begin_of(i);
     const uint64_t length = bytes.end_of(i) - begin;
     if (length == 0 || length > kMaxPhraseBytes) {
@@ -92,12 +123,7 @@ Status PhrasesDecoder::table(const SegmentBody& body,
     phrases.push_back(
         Phrase::of(bytes.data.data() + begin, static_cast<uint32_t>(length)));
   }
-  auto made = std::make_unique<const PhraseTable>(phrases);
-  if (table_.compare_exchange_strong(*out, made.get(),
-                                     std::memory_order_acq_rel)) {
-    *out = made.release();
-  }
-  return Status::ok();
+  return std::make_unique<const PhraseTable>(phrases);
 }
 
 // Makes room for what the codes stand for, and the overshoot of stores.
@@ -186,23 +212,48 @@ uint32_t block_shift(uint64_t rows, uint64_t codes, uint32_t width) {
 
 }  // namespace
 
-std::vector<Phrase> train_phrases(const Values& strings) {
+namespace {
+
+std::bitset<256> bytes_of(const Values& strings) {
   std::bitset<256> bytes;
   for (uint32_t i = 0; i < strings.size; ++i) {
     const ByteSlice& s = strings.slices[i];
     for (uint64_t k = 0; k < s.size; ++k) bytes.set(s.data[k]);
   }
+  return bytes;
+}
+
+std::vector<Phrase> train_with(const std::bitset<256>& bytes,
+                               const Values& strings) {
   const uint64_t total = total_bytes(strings);
   const uint64_t wanted =
       std::clamp(total / kSampleShare, kMinSampleBytes, kMaxSampleBytes);
   return train_phrases(sample_strings(strings, wanted), bytes, total);
 }
 
+}  // namespace
+
+std::vector<Phrase> train_phrases(const Values& strings) {
+  return train_with(bytes_of(strings), strings);
+}
+
+std::vector<Phrase> train_shared_phrases(const Values& strings) {
+  std::vector<Phrase> phrases = train_with(std::bitset<256>().set(), strings);
+  // Bytes that no string has yet are worth their place, but no wider codes.
+  const std::bitset<256> bytes = bytes_of(strings);
+  std::vector<Phrase> met = phrases;
+  std::erase_if(met, [&](const Phrase& p) {
+    return p.length == 1 && !bytes.test(p.low);
+  });
+  if (width_of(met) < width_of(phrases)) phrases = std::move(met);
+  sort_phrases(&phrases);
+  return phrases;
+}
+
 namespace {
 
 void encode_codes(const Values& values, const std::vector<Phrase>& phrases,
-                  SegmentBuilder* out) {
-  const PhraseMatcher matcher(phrases);
+                  const PhraseMatcher& matcher, SegmentBuilder* out) {
   const uint32_t width = width_of(phrases);
   out->head.put_u8(static_cast<uint8_t>(width));
   out->head.put_varint(total_bytes(values));
@@ -264,17 +315,23 @@ Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
   NIMBLE_RETURN_IF_ERROR(encode_child_with(
       [&](SegmentBuilder* to) { return encode_plain_bytes(child, to); },
       kInlineDictionaryBytes, out));
-  encode_codes(values, phrases, out);
+  encode_codes(values, phrases, PhraseMatcher(phrases), out);
   return Status::ok();
 }
 
-uint64_t estimate_phrases(const Values& values,
-                          const std::vector<Phrase>& phrases) {
-  uint64_t bytes = 0;
-  for (const Phrase& p : phrases) bytes += p.length + 1;
+Status encode_shared_phrases(const Values& values, const StreamPhrases& phrases,
+                             SegmentBuilder* out) {
+  put_encoding_id(LaterEncodingId::kSharedPhrases, out);
+  encode_codes(values, phrases.phrases(), phrases.matcher(), out);
+  return Status::ok();
+}
+
+PhrasesEstimate estimate_codes(const Values& values,
+                               const std::vector<Phrase>& phrases,
+                               const PhraseMatcher& matcher) {
   // Other places than those they were trained on.
-  const PhraseSizes sizes = measure_phrases(
-      PhraseMatcher(phrases), sample_strings(values, kMeasuredBytes));
+  const PhraseSizes sizes =
+      measure_phrases(matcher, sample_strings(values, kMeasuredBytes));
   const double share = static_cast<double>(sizes.codes) /
                        static_cast<double>(std::max<uint64_t>(sizes.raw, 1));
   const double codes = share * static_cast<double>(total_bytes(values));
@@ -284,24 +341,34 @@ uint64_t estimate_phrases(const Values& values,
   }
   const double most = share * static_cast<double>(longest);
   const uint32_t length_bits = bit_width_of(static_cast<uint64_t>(most));
-  return bytes + static_cast<uint64_t>(codes * width_of(phrases) / 8) +
-         uint64_t{values.size} * length_bits / 8;
+  const double code_bytes = width_of(phrases) / 8.0;
+  return {share * code_bytes, static_cast<uint64_t>(codes * code_bytes) +
+                                  uint64_t{values.size} * length_bits / 8};
 }
 
-Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
-                                              const DecodeContext& context) {
-  if (context.type.kind != ValueKind::kBytes) {
-    return Status::corrupt("phrases make strings only");
-  }
-  const uint64_t count = head->get_varint();
-  NIMBLE_RETURN_IF_ERROR(head->status("phrases"));
-  if (count > kMaxPhrases) {
-    return Status::corrupt(std::to_string(count) +
-                           " phrases; at most 4096 are possible");
-  }
-  NIMBLE_ASSIGN_OR_RETURN(
-      Child phrases,
-      Child::open(head, context, context.type, static_cast<uint32_t>(count)));
+uint64_t estimate_phrases(const Values& values,
+                          const std::vector<Phrase>& phrases) {
+  uint64_t bytes = 0;
+  for (const Phrase& p : phrases) bytes += p.length + 1;
+  return bytes + estimate_codes(values, phrases, PhraseMatcher(phrases)).bytes;
+}
+
+bool phrases_may_reach(const Values& strings, double limit) {
+  const uint64_t total = total_bytes(strings);
+  if (total < 2 * kProbeBytes) return true;
+  const std::vector<Phrase> phrases = train_phrases(
+      sample_strings(strings, kProbeBytes), std::bitset<256>().set(), total);
+  const PhrasesEstimate estimate =
+      estimate_codes(strings, phrases, PhraseMatcher(phrases));
+  return static_cast<double>(estimate.bytes) < limit * kProbeShare;
+}
+
+namespace {
+
+// What follows the phrases, if there are any.
+Result<std::unique_ptr<Decoder>> open_codes(ByteReader* head,
+                                            const DecodeContext& context,
+                                            std::optional<Child> own) {
   const uint32_t width = head->get_u8();
   const uint64_t raw_size = head->get_varint();
   NIMBLE_RETURN_IF_ERROR(head->status("phrases"));
@@ -315,7 +382,35 @@ Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
       raw_size, PhraseTable::expanded_bound(blocks.part_size() * 8 / width),
       PhraseTable::expanded_bound(kMaxTogether)};
   return std::unique_ptr<Decoder>(std::make_unique<PhrasesDecoder>(
-      context, std::move(phrases), width, room, std::move(blocks)));
+      context, std::move(own), width, room, std::move(blocks)));
+}
+
+Status check_type(const DecodeContext& context) {
+  if (context.type.kind == ValueKind::kBytes) return Status::ok();
+  return Status::corrupt("phrases make strings only");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
+                                              const DecodeContext& context) {
+  NIMBLE_RETURN_IF_ERROR(check_type(context));
+  const uint64_t count = head->get_varint();
+  NIMBLE_RETURN_IF_ERROR(head->status("phrases"));
+  if (count > kMaxPhrases) {
+    return Status::corrupt(std::to_string(count) +
+                           " phrases; at most 4096 are possible");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      Child phrases,
+      Child::open(head, context, context.type, static_cast<uint32_t>(count)));
+  return open_codes(head, context, std::move(phrases));
+}
+
+Result<std::unique_ptr<Decoder>> open_shared_phrases(
+    ByteReader* head, const DecodeContext& context) {
+  NIMBLE_RETURN_IF_ERROR(check_type(context));
+  return open_codes(head, context, std::nullopt);
 }
 
 }  // namespace nimble

@@ -172,7 +172,7 @@ Status encode_present(const Values& values, const EncodeContext& context,
   rest.size = static_cast<uint32_t>(strings.size());
   rest.slices = strings.data();
   rest.empty_is_null = false;
-  return encode_child(rest, context, 0, out);
+  return encode_strings(rest, context, out);
 }
 
 Result<std::unique_ptr<Decoder>> open_present(ByteReader* head,
