@@ -150,6 +150,7 @@ void add_phrases(Seeds* seeds) {
   WriterOptions o = small_options();
   o.statistics = false;
   o.stripe_rows = o.group_rows = 600;
+  o.effort = Effort::kCompact;
   seeds->all.push_back(*write_file(rows.view(), o));
 }
 

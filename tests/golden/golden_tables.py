@@ -419,7 +419,7 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
     # The last of three stripes has phrases of its own.
     files["shared_phrases"] = (
         pa.table({"text": [*prose()["text"].to_pylist(), *phrases()["text"].to_pylist()[:2_000]]}),
-        {"options": nb.WriteOptions(stripe_rows=1_250, **one)},
+        {"options": nb.WriteOptions(compression="compact", stripe_rows=1_250, **one)},
     )
     files["lines"] = (lines(), {"options": nb.WriteOptions(compression="compact", **one)})
     files["phrases"] = (phrases(), {"options": nb.WriteOptions(compression="compact", **one)})

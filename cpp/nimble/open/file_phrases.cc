@@ -1,8 +1,11 @@
 #include "nimble/open/file_phrases.h"
 
+#include "nimble/format/constants.h"
 #include "nimble/open/open_file.h"
 
 namespace nimble {
+
+static_assert(kMaxPhrasesSection == 2 + kMaxPhrases * (1 + kMaxPhraseBytes));
 
 Result<const PhraseTable*> ColumnPhrases::phrases() const {
   const PhraseTable* table = table_.load(std::memory_order_acquire);

@@ -21,7 +21,6 @@ class ColumnPhrases final : public PhraseSource {
       : file_(file), ref_(ref) {}
   ~ColumnPhrases() override { delete table_.load(); }
 
-  uint32_t node() const { return ref_.node; }
   const SectionRef& section() const { return ref_.section; }
   bool is_loaded() const {
     return table_.load(std::memory_order_acquire) != nullptr;

@@ -43,6 +43,8 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
       std::min<uint64_t>(stripe.values[stream] - first, kSegmentValues));
   context.body_size = ref.size;
   if (phrases_ != nullptr) context.phrases = phrases_->of_stream(stream);
+  bool uses_phrases = false;
+  context.uses_phrases = &uses_phrases;
   ByteReader head(ref.head);
   auto made = open_decoder(&head, context);
   if (!made) {
@@ -51,6 +53,7 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
         std::to_string(ref.offset));
   }
   // Another thread may have been quicker: its decoder is as good.
+  (*made)->set_uses_phrases(uses_phrases);
   const Decoder* fresh = std::move(made).value().release();
   const Decoder* expected = nullptr;
   if (!slot.compare_exchange_strong(expected, fresh,

@@ -25,9 +25,10 @@ Result<StripeReader::Segment> StripeReader::selected_segment(
     if (!is_wanted(b)) continue;
     const uint32_t begin = b;
     while (b + 1 < num_blocks && is_wanted(b + 1)) ++b;
-    want_segment(stream, ref, *d, begin * kBlockValues,
-                 std::min(d->size(), (b + 1) * kBlockValues));
+    fetched_->want(ref, *d, begin * kBlockValues,
+                   std::min(d->size(), (b + 1) * kBlockValues));
   }
+  want_phrases(stream, *d);
   NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
   out.body = fetched_->body(ref);
   return out;

@@ -76,21 +76,21 @@ Result<StripeReader::Segment> StripeReader::segment(uint32_t stream,
     return out;
   }
   // Mostly there already; what is below lists is fetched here.
-  want_segment(stream, ref, *d, begin, end);
+  fetched_->want(ref, *d, begin, end);
+  want_phrases(stream, *d);
   NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
   out.body = fetched_->body(ref);
   return out;
 }
 
-void StripeReader::want_segment(uint32_t stream, const SegmentRef& segment,
-                                const Decoder& decoder, uint32_t begin,
-                                uint32_t end) const {
-  fetched_->want(segment, decoder, begin, end);
-  if (begin >= end || &plan_ != &file_.plan()) return;
-  // Once a file, mostly in the round of the first rows.
+void StripeReader::want_phrases(uint32_t stream, const Decoder& decoder) const {
+  if (!decoder.uses_phrases()) return;
   const ColumnPhrases* phrases = file_.phrases().of_stream(stream);
   if (phrases == nullptr || phrases->is_loaded()) return;
-  fetched_->want_bytes(phrases->section().offset, phrases->section().size);
+  const SectionRef& section = phrases->section();
+  // They are read from the cache.
+  if (section.size > file_.budget()->capacity() / 2) return;
+  fetched_->want_bytes(section.offset, section.size);
 }
 
 Status StripeReader::want_stream(uint32_t stream, uint64_t begin,
@@ -102,9 +102,10 @@ Status StripeReader::want_stream(uint32_t stream, uint64_t begin,
     const uint64_t base = uint64_t{index} * kSegmentValues;
     const uint64_t stop = std::min(end, base + kSegmentValues);
     NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));
-    want_segment(stream, segment_ref(stream, index), *d,
-                 static_cast<uint32_t>(begin - base),
-                 static_cast<uint32_t>(stop - base));
+    fetched_->want(segment_ref(stream, index), *d,
+                   static_cast<uint32_t>(begin - base),
+                   static_cast<uint32_t>(stop - base));
+    want_phrases(stream, *d);
     begin = stop;
   }
   return Status::ok();
@@ -320,7 +321,8 @@ Status StripeReader::gather_values(uint32_t stream, const uint64_t* rows,
     if (const uint8_t* map = file_.file().mapped()) {
       body.data = map + ref.offset;
     } else {
-      for (const uint32_t r : local) want_segment(stream, ref, *d, r, r + 1);
+      for (const uint32_t r : local) fetched_->want(ref, *d, r, r + 1);
+      want_phrases(stream, *d);
       NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
       body = fetched_->body(ref);
     }

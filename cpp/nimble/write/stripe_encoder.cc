@@ -178,22 +178,24 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
   };
   std::stable_partition(order.begin(), order.end(), is_bytes);
   // The first strings of a stream may begin what the others share.
-  const auto later = std::stable_partition(
-      order.begin(), order.end(),
-      [&](size_t i) { return !is_bytes(i) || tasks[i].begin == 0; });
+  const auto later =
+      std::stable_partition(order.begin(), order.end(), [&](size_t i) {
+        return !is_bytes(i) || tasks[i].begin == 0 ||
+               options.phrases == nullptr ||
+               (*options.phrases)[tasks[i].stream].exist();
+      });
   const auto encode = [&](size_t i) {
     Task& t = tasks[i];
     EncodeContext context;
     context.effort = options.effort;
     ByteBuffer validity_head;
     if (is_bytes(i) && options.phrases != nullptr) {
-      StreamPhrases& phrases = (*options.phrases)[t.stream];
-      context.phrases = &phrases;
-      if (t.begin == 0) context.own_phrases = &phrases;
+      context.phrases = &(*options.phrases)[t.stream];
+      context.may_change_phrases = t.begin == 0;
     }
     run_task(streams, context, &t, &out->segments[i], &validity_head);
     if (t.validity == kNoSegment) return;
-    context.phrases = context.own_phrases = nullptr;
+    context.phrases = nullptr;
     SegmentBuilder& validity = out->segments[t.validity];
     if (validity_head.empty()) {
       return run_task(streams, context, &tasks[t.validity], &validity, nullptr);

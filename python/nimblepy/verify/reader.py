@@ -18,7 +18,7 @@ from nimblepy.verify.metadata import Footer, Group, Section, Stripe, read_footer
 from nimblepy.verify.schema import Node, Plan, make_plan
 from nimblepy.verify.strings import read_phrases
 from nimblepy.verify.tree import SEGMENT, Body, Request, decode
-from nimblepy.verify.values import Values, ValueType, concat
+from nimblepy.verify.values import BYTES, Values, ValueType, concat
 
 Source = str | PathLike[str] | bytes
 
@@ -63,8 +63,10 @@ class Container:
             what = f"phrases of node {ref.node}"
             nodes = self.plan.nodes
             stream = nodes[ref.node].values if ref.node < len(nodes) else None
-            if stream is None or stream in out:
-                raise CorruptFileError(f"{what}: no such column, or one that has some")
+            if stream is None or self.plan.streams[stream] != BYTES:
+                raise CorruptFileError(f"{what}, which is not text")
+            if out and stream <= max(out):
+                raise CorruptFileError(f"{what} do not follow those of the node before")
             try:
                 out[stream] = read_phrases(self.section(ref.section, what))
             except CorruptFileError as error:

@@ -251,6 +251,8 @@ def zstd_trained(r: Request) -> Values:
 
 def read_phrases(raw: bytes) -> list[bytes]:
     """The section of phrases that a column's segments share."""
+    if len(raw) > 2 + 4096 * 17:
+        raise CorruptFileError(f"phrases of {len(raw)} bytes")
     cursor = Cursor(raw, "phrases")
     count = cursor.varint()
     if count > 4096:
@@ -281,9 +283,9 @@ def phrases(r: Request) -> Values:
 
 @encoding(26)
 def shared_phrases(r: Request) -> Values:
-    if r.type != BYTES or r.phrases is None:
+    if r.type != BYTES or (r.phrases is None and r.count):
         raise r.refuse("phrases of a stream that has none")
-    return of_codes(r, r.phrases)
+    return of_codes(r, r.phrases or [])
 
 
 def of_codes(r: Request, phrases: list[bytes]) -> Values:

@@ -59,7 +59,11 @@ constexpr double kPhrasesForZstdShare = 1.1;
 // The stream's are taken, and nothing else looked at, where they do about as
 // well as where they come from.
 constexpr double kKnownPhrasesShare = 1.1;
-constexpr uint64_t kMinPhrasesBytes = 16u << 10;
+// Of less text phrases save too little to be worth finding them: those of a
+// stream, in balanced and in compact files, and a segment's own.
+constexpr uint64_t kMinPhrasesBytes = 256u << 10;
+constexpr uint64_t kMinCompactPhrasesBytes = 16u << 10;
+constexpr uint64_t kMinOwnPhrasesBytes = 64u << 10;
 // Front coding costs a lookup some strings more: it must save this share of
 // what FSST alone takes.
 constexpr double kFrontShare = 0.85;
@@ -143,6 +147,13 @@ class Selection {
   bool is_better_without_empty(const Repeats& sample) const;
   void consider_repeats(const Repeats& sample);
   void consider_text();
+  // What strings share with the one before them that they would be coded by.
+  struct Fronts {
+    double shared = 0;  // of their bytes
+    std::vector<ByteSlice> rests;
+  };
+  Fronts sample_fronts() const;
+  bool begin_alike() const { return sample_fronts().shared >= kMinSharedFront; }
   double front_coded_size() const;
   bool consider_known_phrases();
   void consider_phrases(double fsst_size);
@@ -171,6 +182,7 @@ class Selection {
   FsstTable table_;
   std::vector<Phrase> phrases_;
   double phrases_share_ = 0;  // of new ones for the stream
+  bool begins_phrases_ = false;
   // Of those that the stream has, where they will do.
   double known_phrases_size_ = std::numeric_limits<double>::infinity();
   std::vector<uint8_t> zstd_dictionary_;
@@ -328,7 +340,8 @@ void Selection::consider_text() {
 }
 
 // The stream's, if they do here what they did where they come from: then
-// nothing else needs a look, unless the file is to be the smallest.
+// nothing else needs a look, unless neighbours begin alike, or the file is to
+// be the smallest.
 bool Selection::consider_known_phrases() {
   const StreamPhrases* known = context_.phrases;
   if (known == nullptr || !known->exist() || !known->have_bytes_of(values_)) {
@@ -337,7 +350,8 @@ bool Selection::consider_known_phrases() {
   const PhrasesEstimate estimate =
       estimate_codes(values_, known->phrases(), known->matcher());
   known_phrases_size_ = static_cast<double>(estimate.bytes);
-  if (is_compact() || estimate.share > known->share() * kKnownPhrasesShare) {
+  if (is_compact() || begin_alike() ||
+      estimate.share > known->share() * kKnownPhrasesShare) {
     return false;
   }
   offer(Choice::kSharedPhrases, estimate.bytes);
@@ -345,7 +359,6 @@ bool Selection::consider_known_phrases() {
 }
 
 void Selection::consider_phrases(double fsst_size) {
-  if (sizes_.total < kMinPhrasesBytes) return;
   const StreamPhrases* stream = context_.phrases;
   const double limit =
       std::min(fsst_size * kPhrasesShare, static_cast<double>(best_size_));
@@ -353,7 +366,7 @@ void Selection::consider_phrases(double fsst_size) {
     offer(Choice::kSharedPhrases, static_cast<uint64_t>(known_phrases_size_));
   }
   if (stream == nullptr ? !is_compact() : !stream->are_looked_for()) return;
-  if (context_.own_phrases != nullptr && !stream->exist()) {
+  if (stream != nullptr && context_.may_change_phrases && !stream->exist()) {
     return consider_new_phrases(limit);
   }
   const double share = is_compact() ? kPhrasesShare : kOwnPhrasesShare;
@@ -364,18 +377,26 @@ void Selection::consider_phrases(double fsst_size) {
 
 // Those that the stream's other segments will have, too.
 void Selection::consider_new_phrases(double limit) {
-  if (!is_compact() && !phrases_may_reach(values_, limit)) return;
+  if (sizes_.total <
+          (is_compact() ? kMinCompactPhrasesBytes : kMinPhrasesBytes) ||
+      (!is_compact() && !phrases_may_reach(values_, limit))) {
+    return;
+  }
   std::vector<Phrase> phrases = train_shared_phrases(values_);
   const PhrasesEstimate estimate =
       estimate_codes(values_, phrases, PhraseMatcher(phrases));
-  const uint64_t size = estimate.bytes + serialize_phrases(phrases).size();
+  // Half of the table is for later segments, of which most columns have some.
+  const uint64_t size = estimate.bytes + serialize_phrases(phrases).size() / 2;
   if (static_cast<double>(size) >= limit) return;
   choose_phrases(Choice::kSharedPhrases, size, std::move(phrases));
   phrases_share_ = estimate.share;
 }
 
 void Selection::consider_own_phrases(double limit) {
-  if (!is_compact() && !phrases_may_reach(values_, limit)) return;
+  if (sizes_.total < kMinOwnPhrasesBytes ||
+      (!is_compact() && !phrases_may_reach(values_, limit))) {
+    return;
+  }
   std::vector<Phrase> phrases = train_phrases(values_);
   const uint64_t size = estimate_phrases(values_, phrases);
   if (static_cast<double>(size) >= limit) return;
@@ -389,14 +410,13 @@ void Selection::choose_phrases(Choice choice, uint64_t size,
   phrases_ = std::move(phrases);
 }
 
-// By blocks from all over the segment; infinite where neighbours share little.
-double Selection::front_coded_size() const {
-  constexpr double kNone = std::numeric_limits<double>::infinity();
+// By blocks from all over the segment.
+Selection::Fronts Selection::sample_fronts() const {
+  Fronts out;
+  if (!may_nest() || context_.random_access_only) return out;
   constexpr uint32_t kRows = 1u << kFrontCodedShift;
-  if (!may_nest() || context_.random_access_only) return kNone;
   const uint32_t blocks = (values_.size + kRows - 1) / kRows;
   const uint32_t step = std::max(1u, blocks / kFrontSampleBlocks);
-  std::vector<ByteSlice> rests;
   uint64_t total = 0, shared = 0;
   for (uint32_t b = 0; b < blocks; b += step) {
     const uint32_t end = std::min((b + 1) * kRows, values_.size);
@@ -405,18 +425,28 @@ double Selection::front_coded_size() const {
       const uint64_t n = shared_front(values_, i);
       total += s.size;
       shared += n;
-      if (s.size > n) rests.push_back({s.data + n, s.size - n});
+      if (s.size > n) out.rests.push_back({s.data + n, s.size - n});
     }
   }
-  const auto bytes = static_cast<double>(std::max<uint64_t>(total, 1));
-  const double left = static_cast<double>(total - shared) / bytes;
-  if (1 - left < kMinSharedFront) return kNone;
+  out.shared = static_cast<double>(shared) /
+               static_cast<double>(std::max<uint64_t>(total, 1));
+  return out;
+}
+
+// Infinite where neighbours share little.
+double Selection::front_coded_size() const {
+  const Fronts fronts = sample_fronts();
+  if (fronts.shared < kMinSharedFront) {
+    return std::numeric_limits<double>::infinity();
+  }
   Values sampled = values_;
-  sampled.size = static_cast<uint32_t>(rests.size());
-  sampled.slices = rests.data();
-  const double share = rests.empty() ? 0 : std::min(1.0, fsst_share(sampled));
+  sampled.size = static_cast<uint32_t>(fronts.rests.size());
+  sampled.slices = fronts.rests.data();
+  const double share =
+      fronts.rests.empty() ? 0 : std::min(1.0, fsst_share(sampled));
   // Lengths of what is shared take about as much as those of the strings.
-  return 2 * lengths() + static_cast<double>(sizes_.total) * left * share;
+  return 2 * lengths() +
+         static_cast<double>(sizes_.total) * (1 - fronts.shared) * share;
 }
 
 void Selection::consider_zstd(double fsst_size) {
@@ -502,11 +532,14 @@ Status Selection::encode_best(SegmentBuilder* out) {
     case Choice::kFsst:
       return encode_fsst(values_, table_, out);
     case Choice::kPhrases:
-      if (context_.own_phrases != nullptr) context_.own_phrases->paid();
+      if (context_.phrases != nullptr && context_.may_change_phrases) {
+        context_.phrases->paid();
+      }
       return encode_phrases(values_, phrases_, out);
     case Choice::kSharedPhrases:
       if (!context_.phrases->exist()) {
-        context_.own_phrases->begin(std::move(phrases_), phrases_share_);
+        context_.phrases->begin(std::move(phrases_), phrases_share_);
+        begins_phrases_ = true;
       }
       return encode_shared_phrases(values_, *context_.phrases, out);
     case Choice::kFrontCoded:
@@ -545,6 +578,7 @@ Status Selection::encode(SegmentBuilder* out) {
     return Status::ok();
   }
   before.undo(out);
+  if (begins_phrases_) *context_.phrases = StreamPhrases();
   return encode_plain_bytes(values_, out);
 }
 

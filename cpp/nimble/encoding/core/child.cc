@@ -6,7 +6,7 @@ Status encode_child(const Values& values, const EncodeContext& context,
                     uint64_t inline_bytes, SegmentBuilder* out) {
   EncodeContext nested = context;
   ++nested.depth;
-  nested.phrases = nested.own_phrases = nullptr;
+  nested.phrases = nullptr;
   return encode_child_with(
       [&](SegmentBuilder* to) { return encode_values(values, nested, to); },
       inline_bytes, out);
@@ -28,6 +28,7 @@ Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
   context.body_size = parent.body_size;
   context.depth = parent.depth + 1;
   context.phrases = parent.phrases;
+  context.uses_phrases = parent.uses_phrases;
   Child child;
   const uint8_t place = head->get_u8();
   if (place == 1) {

@@ -75,9 +75,8 @@ struct EncodeContext {
   bool random_access_only = false;
   // What a stream's segments share; null: nothing. Not passed on to what is
   // nested, but for strings that are the stream's own.
-  const StreamPhrases* phrases = nullptr;
-  // The same where this segment may change it; null: it may not.
-  StreamPhrases* own_phrases = nullptr;
+  StreamPhrases* phrases = nullptr;
+  bool may_change_phrases = false;  // no other segment has them meanwhile
 };
 
 // Encodes `values` with the encoding that sampling finds best (or cheapest to
@@ -117,6 +116,10 @@ class Decoder {
 
   const ValueType& type() const { return type_; }
   uint32_t size() const { return size_; }
+  // Do decode() and the like need the phrases of the stream? Told by whoever
+  // opened the tree.
+  bool uses_phrases() const { return uses_phrases_; }
+  void set_uses_phrases(bool uses) { uses_phrases_ = uses; }
 
   // Appends the body ranges that decode(begin, end) may touch. Never reads.
   virtual void append_ranges(uint32_t begin, uint32_t end,
@@ -183,6 +186,7 @@ class Decoder {
  private:
   ValueType type_;
   uint32_t size_;
+  bool uses_phrases_ = false;
 };
 
 struct DecodeContext {
@@ -192,6 +196,7 @@ struct DecodeContext {
   int depth = 0;
   // The phrases of the stream, which outlive the decoder; null: it has none.
   const PhraseSource* phrases = nullptr;
+  bool* uses_phrases = nullptr;  // set where an encoding of the tree has them
 };
 
 // Reads one encoding tree from a head. All parameters are checked here: part

@@ -95,7 +95,7 @@ class PhraseTable {
 // The longest phrase at a place of a text. Phrases have numbers, which are
 // the caller's. Which lengths a phrase there may have is looked up for all of
 // them at once; no branch depends on the text unless the longest was a false
-// hope. Those that are added first are found first.
+// hope. Add those first that are taken most: they are found at once.
 class PhraseMatcher {
  public:
   struct Match {

@@ -22,8 +22,8 @@ constexpr uint64_t kMaxTogether = 8192;
 constexpr uint64_t kTargetBlockBytes = 8192;
 constexpr uint32_t kUsualShift = 8;
 
-constexpr uint64_t kSampleShare = 8;
-constexpr uint64_t kMinSampleBytes = 256u << 10;
+constexpr uint64_t kSampleShare = 4;
+constexpr uint64_t kMinSampleBytes = 64u << 10;
 constexpr uint64_t kMaxSampleBytes = 512u << 10;
 constexpr uint64_t kMeasuredBytes = 48u << 10;
 // What phrases of so much text take is at most this share of what the best do:
@@ -201,8 +201,8 @@ Status PhrasesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 
 // ------------------------------------------------------------------- encoding
 
-uint32_t width_of(const std::vector<Phrase>& phrases) {
-  return phrases.size() < 2 ? 1 : bit_width_of(phrases.size() - 1);
+uint32_t width_of(size_t phrases) {
+  return phrases < 2 ? 1 : bit_width_of(phrases - 1);
 }
 
 uint32_t block_shift(uint64_t rows, uint64_t codes, uint32_t width) {
@@ -213,15 +213,6 @@ uint32_t block_shift(uint64_t rows, uint64_t codes, uint32_t width) {
 }  // namespace
 
 namespace {
-
-std::bitset<256> bytes_of(const Values& strings) {
-  std::bitset<256> bytes;
-  for (uint32_t i = 0; i < strings.size; ++i) {
-    const ByteSlice& s = strings.slices[i];
-    for (uint64_t k = 0; k < s.size; ++k) bytes.set(s.data[k]);
-  }
-  return bytes;
-}
 
 std::vector<Phrase> train_with(const std::bitset<256>& bytes,
                                const Values& strings) {
@@ -240,12 +231,16 @@ std::vector<Phrase> train_phrases(const Values& strings) {
 std::vector<Phrase> train_shared_phrases(const Values& strings) {
   std::vector<Phrase> phrases = train_with(std::bitset<256>().set(), strings);
   // Bytes that no string has yet are worth their place, but no wider codes.
-  const std::bitset<256> bytes = bytes_of(strings);
-  std::vector<Phrase> met = phrases;
-  std::erase_if(met, [&](const Phrase& p) {
-    return p.length == 1 && !bytes.test(p.low);
-  });
-  if (width_of(met) < width_of(phrases)) phrases = std::move(met);
+  if (width_of(phrases.size()) > width_of(phrases.size() - 256)) {
+    const std::bitset<256> bytes = bytes_of(strings);
+    std::vector<Phrase> met = phrases;
+    std::erase_if(met, [&](const Phrase& p) {
+      return p.length == 1 && !bytes.test(p.low);
+    });
+    if (width_of(met.size()) < width_of(phrases.size())) {
+      phrases = std::move(met);
+    }
+  }
   sort_phrases(&phrases);
   return phrases;
 }
@@ -254,7 +249,7 @@ namespace {
 
 void encode_codes(const Values& values, const std::vector<Phrase>& phrases,
                   const PhraseMatcher& matcher, SegmentBuilder* out) {
-  const uint32_t width = width_of(phrases);
+  const uint32_t width = width_of(phrases.size());
   out->head.put_u8(static_cast<uint8_t>(width));
   out->head.put_varint(total_bytes(values));
   AlignedBuffer codes;  // two bytes each
@@ -341,7 +336,7 @@ PhrasesEstimate estimate_codes(const Values& values,
   }
   const double most = share * static_cast<double>(longest);
   const uint32_t length_bits = bit_width_of(static_cast<uint64_t>(most));
-  const double code_bytes = width_of(phrases) / 8.0;
+  const double code_bytes = width_of(phrases.size()) / 8.0;
   return {share * code_bytes, static_cast<uint64_t>(codes * code_bytes) +
                                   uint64_t{values.size} * length_bits / 8};
 }
@@ -355,7 +350,7 @@ uint64_t estimate_phrases(const Values& values,
 
 bool phrases_may_reach(const Values& strings, double limit) {
   const uint64_t total = total_bytes(strings);
-  if (total < 2 * kProbeBytes) return true;
+  if (total < 2 * kProbeBytes * kSampleShare) return true;
   const std::vector<Phrase> phrases = train_phrases(
       sample_strings(strings, kProbeBytes), std::bitset<256>().set(), total);
   const PhrasesEstimate estimate =
@@ -410,6 +405,7 @@ Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
 Result<std::unique_ptr<Decoder>> open_shared_phrases(
     ByteReader* head, const DecodeContext& context) {
   NIMBLE_RETURN_IF_ERROR(check_type(context));
+  if (context.uses_phrases != nullptr) *context.uses_phrases = true;
   return open_codes(head, context, std::nullopt);
 }
 

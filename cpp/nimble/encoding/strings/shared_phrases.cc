@@ -1,6 +1,7 @@
 #include "nimble/encoding/strings/shared_phrases.h"
 
-#include <bitset>
+#include <algorithm>
+#include <cstring>
 
 #include "nimble/base/byte_reader.h"
 #include "nimble/memory/byte_buffer.h"
@@ -45,14 +46,18 @@ bool StreamPhrases::have_bytes_of(const Values& strings) const {
   for (const Phrase& p : phrases_) {
     if (p.length == 1) bytes.set(p.low);
   }
-  if (bytes.all()) return true;
+  return bytes.all() || (bytes_of(strings) & ~bytes).none();
+}
+
+std::bitset<256> bytes_of(const Values& strings) {
+  bool met[256] = {};
   for (uint32_t i = 0; i < strings.size; ++i) {
     const ByteSlice& s = strings.slices[i];
-    for (uint64_t k = 0; k < s.size; ++k) {
-      if (!bytes.test(s.data[k])) return false;
-    }
+    for (uint64_t k = 0; k < s.size; ++k) met[s.data[k]] = true;
   }
-  return true;
+  std::bitset<256> bytes;
+  for (size_t b = 0; b < bytes.size(); ++b) bytes[b] = met[b];
+  return bytes;
 }
 
 void sort_phrases(std::vector<Phrase>* phrases) {

@@ -4,6 +4,7 @@
 // Segments of other text bring their own.
 #pragma once
 
+#include <bitset>
 #include <memory>
 #include <vector>
 
@@ -54,6 +55,8 @@ class StreamPhrases {
 std::vector<uint8_t> serialize_phrases(const std::vector<Phrase>& phrases);
 Result<std::vector<Phrase>> parse_phrases(ByteSpan bytes);
 
+// Which bytes the strings have.
+std::bitset<256> bytes_of(const Values& strings);
 // By their bytes, a shorter one before those that begin with it.
 void sort_phrases(std::vector<Phrase>* phrases);
 
