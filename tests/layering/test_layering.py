@@ -28,11 +28,19 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "types": {"memory", "threads"},
     "key": {"types"},
     "encoding/core": {"types"},
-    "encoding/ints": {"encoding/core"},
+    "encoding/blocks": {"encoding/core"},
+    "encoding/ints": {"encoding/blocks"},
     "encoding/floats": {"encoding/ints"},
-    "encoding/bools": {"encoding/core"},
-    "encoding/strings": {"encoding/core"},
-    "encoding/choose": {"encoding/floats", "encoding/bools", "encoding/strings"},
+    "encoding/bools": {"encoding/blocks"},
+    "encoding/strings": {"encoding/blocks"},
+    "encoding/symbols": {"encoding/strings"},
+    "encoding/zstd": {"encoding/blocks"},
+    "encoding/choose": {
+        "encoding/floats",
+        "encoding/bools",
+        "encoding/symbols",
+        "encoding/zstd",
+    },
     "format": {"io", "key"},
     "index": {"format"},
     "column": {"encoding/choose"},
@@ -49,7 +57,7 @@ CPP_STANDS_ON: dict[str, set[str]] = {
 # Headers of other projects that some rooms keep to themselves.
 CPP_RESERVED = {
     re.compile(r"pybind11/|Python\.h$"): {"bindings", "bindings/values"},
-    re.compile(r"zstd\.h$|zstd_errors\.h$"): {"encoding/strings"},
+    re.compile(r"zstd\.h$|zstd_errors\.h$"): {"encoding/zstd"},
     re.compile(r"xxh(ash|3)"): {"base"},
     re.compile(r"_generated\.h$|flatbuffers/"): {
         "format",

@@ -3,25 +3,38 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "nimble/encoding/strings/shared_phrases.h"
+#include "nimble/encoding/symbols/shared_phrases.h"
 #include "nimble/format/footer.h"
+#include "nimble/format/stream_plan.h"
+#include "nimble/io/cache_budget.h"
 #include "nimble/io/read_lock.h"
 
 namespace nimble {
 
-class OpenFile;
+// Where phrases lie, and what they count for.
+struct PhrasesFile {
+  const ReadableFile& file;
+  CacheBudget* budget;
+  // The verified bytes of a section; `what` is for messages.
+  std::function<Result<std::vector<uint8_t>>(const SectionRef&,
+                                             const std::string& what)>
+      read_section;
+};
 
 // Those of one column.
 class ColumnPhrases final : public PhraseSource {
  public:
-  ColumnPhrases(const OpenFile& file, const NodeSection& ref)
-      : file_(file), ref_(ref) {}
+  ColumnPhrases(const PhrasesFile& file, std::string column,
+                const SectionRef& section)
+      : file_(file), column_(std::move(column)), section_(section) {}
   ~ColumnPhrases() override { delete table_.load(); }
 
-  const SectionRef& section() const { return ref_.section; }
+  const SectionRef& section() const { return section_; }
   bool is_loaded() const {
     return table_.load(std::memory_order_acquire) != nullptr;
   }
@@ -29,18 +42,18 @@ class ColumnPhrases final : public PhraseSource {
   Result<const PhraseTable*> phrases() const override;
 
  private:
-  Result<std::unique_ptr<const PhraseTable>> read() const;
-
-  const OpenFile& file_;
-  const NodeSection ref_;
+  const PhrasesFile& file_;
+  const std::string column_;
+  const SectionRef section_;
   mutable ReadMutex mutex_;
   mutable std::atomic<const PhraseTable*> table_{nullptr};
 };
 
 class FilePhrases {
  public:
-  // Of a file whose footer names columns of text alone.
-  explicit FilePhrases(const OpenFile& file);
+  // `refs` are of columns of text alone.
+  FilePhrases(PhrasesFile file, const std::vector<NodeSection>& refs,
+              const StreamPlan& plan);
 
   const std::vector<std::unique_ptr<ColumnPhrases>>& columns() const {
     return columns_;
@@ -51,6 +64,7 @@ class FilePhrases {
   }
 
  private:
+  const PhrasesFile file_;
   std::vector<std::unique_ptr<ColumnPhrases>> columns_;
   std::vector<const ColumnPhrases*> by_stream_;  // empty: there are none
 };

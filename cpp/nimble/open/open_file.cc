@@ -69,7 +69,12 @@ Status OpenFile::prepare() {
     return Status::corrupt(file_->name() + ": footer: phrases of node " +
                            std::to_string(p.node) + ", which is not text");
   }
-  phrases_ = std::make_unique<FilePhrases>(*this);
+  phrases_ = std::make_unique<FilePhrases>(
+      PhrasesFile{*file_, budget_.get(),
+                  [this](const SectionRef& section, const std::string& what) {
+                    return read_section(section, what);
+                  }},
+      footer_.phrases, *plan_);
   groups_ = std::make_unique<GroupCache>(
       *file_, footer_, *plan_, phrases_.get(), stats_.get(), budget_.get());
   zones_ =

@@ -6,7 +6,7 @@
 
 #include "nimble/column/column.h"
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/strings/shared_phrases.h"
+#include "nimble/encoding/symbols/shared_phrases.h"
 #include "nimble/format/group.h"
 #include "nimble/format/stream_plan.h"
 

@@ -1,8 +1,8 @@
 #include "nimble/encoding/strings/front_coded.h"
 
 #include "encoding/text_samples.h"
-#include "nimble/encoding/strings/fsst.h"
-#include "nimble/encoding/strings/fsst_training.h"
+#include "nimble/encoding/symbols/fsst.h"
+#include "nimble/encoding/symbols/fsst_training.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

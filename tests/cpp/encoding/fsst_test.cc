@@ -1,7 +1,7 @@
-#include "nimble/encoding/strings/fsst.h"
+#include "nimble/encoding/symbols/fsst.h"
 #include "encoding/text_samples.h"
-#include "nimble/encoding/strings/fsst_compressor.h"
-#include "nimble/encoding/strings/fsst_training.h"
+#include "nimble/encoding/symbols/fsst_compressor.h"
+#include "nimble/encoding/symbols/fsst_training.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -6,9 +6,9 @@
 #include "encoding/text_samples.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/strings/fsst.h"
-#include "nimble/encoding/strings/fsst_training.h"
 #include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/symbols/fsst.h"
+#include "nimble/encoding/symbols/fsst_training.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/phrases.h"
+#include "nimble/encoding/symbols/phrases.h"
 
 #include <algorithm>
 
@@ -6,10 +6,10 @@
 #include "nimble/base/hash.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/strings/fsst.h"
-#include "nimble/encoding/strings/fsst_training.h"
-#include "nimble/encoding/strings/phrase_training.h"
 #include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/symbols/fsst.h"
+#include "nimble/encoding/symbols/fsst_training.h"
+#include "nimble/encoding/symbols/phrase_training.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

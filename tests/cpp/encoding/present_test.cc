@@ -1,8 +1,8 @@
 #include "nimble/encoding/strings/present.h"
 
 #include "encoding/text_samples.h"
+#include "nimble/encoding/blocks/packed_offsets.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/core/packed_offsets.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
 

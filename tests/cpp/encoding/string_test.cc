@@ -1,7 +1,7 @@
 // Plain bytes, and the pieces of the layout that string encodings share.
 #include "encoding/text_samples.h"
-#include "nimble/encoding/core/packed_offsets.h"
-#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/blocks/packed_offsets.h"
+#include "nimble/encoding/blocks/string_blocks.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
 

@@ -1,5 +1,5 @@
 #include "encoding/text_samples.h"
-#include "nimble/encoding/core/digits.h"
+#include "nimble/encoding/blocks/digits.h"
 #include "nimble/encoding/strings/template_text.h"
 #include "testing/check.h"
 

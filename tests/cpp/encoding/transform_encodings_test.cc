@@ -4,10 +4,10 @@
 
 #include "encoding/encoding_conformance.h"
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/blocks/packed_offsets.h"
 #include "nimble/encoding/choose/nullable.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/core/packed_offsets.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/floats/float_bits.h"
 #include "nimble/encoding/ints/differences.h"

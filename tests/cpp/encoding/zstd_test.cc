@@ -1,5 +1,5 @@
 #include "encoding/text_samples.h"
-#include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

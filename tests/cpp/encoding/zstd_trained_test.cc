@@ -1,7 +1,7 @@
-#include "nimble/encoding/strings/zstd_trained.h"
+#include "nimble/encoding/zstd/zstd_trained.h"
 
 #include "encoding/text_samples.h"
-#include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -7,7 +7,7 @@
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
-#include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
 #include "nimble/format/group.h"
 #include "nimble/format/postscript.h"
 #include "nimble/memory/buffer_pool.h"

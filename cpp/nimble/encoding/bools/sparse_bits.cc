@@ -1,7 +1,7 @@
 #include "nimble/encoding/bools/sparse_bits.h"
 
 #include "nimble/base/bitmap.h"
-#include "nimble/encoding/core/patches.h"
+#include "nimble/encoding/blocks/patches.h"
 
 namespace nimble {
 

@@ -4,20 +4,20 @@
 #include <limits>
 
 #include "nimble/base/hash.h"
-#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/blocks/string_blocks.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/dictionary.h"
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/strings/front_coded.h"
-#include "nimble/encoding/strings/fsst.h"
-#include "nimble/encoding/strings/fsst_training.h"
 #include "nimble/encoding/strings/numbered_text.h"
-#include "nimble/encoding/strings/phrases.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/template_text.h"
-#include "nimble/encoding/strings/zstd_blocks.h"
-#include "nimble/encoding/strings/zstd_trained.h"
+#include "nimble/encoding/symbols/fsst.h"
+#include "nimble/encoding/symbols/fsst_training.h"
+#include "nimble/encoding/symbols/phrases.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_trained.h"
 
 namespace nimble {
 namespace {

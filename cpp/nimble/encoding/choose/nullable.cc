@@ -1,8 +1,8 @@
 #include "nimble/encoding/choose/nullable.h"
 
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/blocks/patches.h"
 #include "nimble/encoding/choose/selection.h"
-#include "nimble/encoding/core/patches.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/present_values.h"
 

@@ -21,14 +21,14 @@
 #include "nimble/encoding/ints/scaled.h"
 #include "nimble/encoding/ints/sparse.h"
 #include "nimble/encoding/strings/front_coded.h"
-#include "nimble/encoding/strings/fsst.h"
 #include "nimble/encoding/strings/numbered_text.h"
-#include "nimble/encoding/strings/phrases.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/strings/template_text.h"
-#include "nimble/encoding/strings/zstd_blocks.h"
-#include "nimble/encoding/strings/zstd_trained.h"
+#include "nimble/encoding/symbols/fsst.h"
+#include "nimble/encoding/symbols/phrases.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_trained.h"
 
 namespace nimble {
 namespace {

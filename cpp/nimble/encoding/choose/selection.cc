@@ -20,7 +20,7 @@
 #include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/ints/sparse.h"
-#include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
 
 namespace nimble {
 

@@ -8,8 +8,8 @@
 
 #include "nimble/base/bytes.h"
 #include "nimble/base/compiler.h"
+#include "nimble/encoding/blocks/patches.h"
 #include "nimble/encoding/core/decode_ranges.h"
-#include "nimble/encoding/core/patches.h"
 #include "nimble/encoding/core/predicate.h"
 
 namespace nimble {

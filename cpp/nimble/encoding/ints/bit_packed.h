@@ -9,9 +9,9 @@
 #include <optional>
 #include <span>
 
+#include "nimble/encoding/blocks/packed_blocks.h"
+#include "nimble/encoding/blocks/patches.h"
 #include "nimble/encoding/core/int_values.h"
-#include "nimble/encoding/core/packed_blocks.h"
-#include "nimble/encoding/core/patches.h"
 
 namespace nimble {
 

@@ -1,8 +1,8 @@
 #include "nimble/encoding/ints/delta.h"
 
+#include "nimble/encoding/blocks/packed_blocks.h"
+#include "nimble/encoding/blocks/running_sums.h"
 #include "nimble/encoding/core/int_values.h"
-#include "nimble/encoding/core/packed_blocks.h"
-#include "nimble/encoding/core/running_sums.h"
 
 namespace nimble {
 namespace {

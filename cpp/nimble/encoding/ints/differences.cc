@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "nimble/encoding/blocks/running_sums.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/running_sums.h"
 
 namespace nimble {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/blocks/patches.h"
+#include "nimble/encoding/blocks/presence.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/core/patches.h"
 #include "nimble/encoding/core/predicate.h"
-#include "nimble/encoding/core/presence.h"
 #include "nimble/encoding/ints/spread.h"
 #include "nimble/memory/scratch.h"
 

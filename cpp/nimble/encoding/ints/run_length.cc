@@ -1,11 +1,11 @@
 #include "nimble/encoding/ints/run_length.h"
 
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/blocks/running_sums.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/predicate.h"
-#include "nimble/encoding/core/running_sums.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/dictionary.h"

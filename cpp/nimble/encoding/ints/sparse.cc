@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "nimble/encoding/blocks/patches.h"
+#include "nimble/encoding/blocks/running_sums.h"
 #include "nimble/encoding/core/int_values.h"
-#include "nimble/encoding/core/patches.h"
-#include "nimble/encoding/core/running_sums.h"
 #include "nimble/encoding/ints/constant.h"
 
 namespace nimble {

@@ -10,8 +10,8 @@
 
 #include "nimble/base/compiler.h"
 #include "nimble/base/hash.h"
+#include "nimble/encoding/blocks/digits.h"
 #include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/digits.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/row_numbers.h"

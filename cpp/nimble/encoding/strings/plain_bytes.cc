@@ -1,6 +1,6 @@
 #include "nimble/encoding/strings/plain_bytes.h"
 
-#include "nimble/encoding/core/block_strings.h"
+#include "nimble/encoding/blocks/block_strings.h"
 
 namespace nimble {
 namespace {

@@ -4,9 +4,9 @@
 #include <bit>
 
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/blocks/presence.h"
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/predicate.h"
-#include "nimble/encoding/core/presence.h"
 
 namespace nimble {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "nimble/base/compiler.h"
-#include "nimble/encoding/core/digits.h"
+#include "nimble/encoding/blocks/digits.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/phrase_table.h"
+#include "nimble/encoding/symbols/phrase_table.h"
 
 #include <cstring>
 

@@ -11,8 +11,8 @@
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/strings/phrase_table.h"
-#include "nimble/encoding/strings/shared_phrases.h"
+#include "nimble/encoding/symbols/phrase_table.h"
+#include "nimble/encoding/symbols/shared_phrases.h"
 
 namespace nimble {
 

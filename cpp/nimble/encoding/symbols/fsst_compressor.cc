@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/fsst_compressor.h"
+#include "nimble/encoding/symbols/fsst_compressor.h"
 
 #include <algorithm>
 

@@ -8,8 +8,8 @@
 // The child of the values themselves comes after it.
 #pragma once
 
+#include "nimble/encoding/blocks/packed_offsets.h"
 #include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/packed_offsets.h"
 #include "nimble/encoding/core/part.h"
 
 namespace nimble {

@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/running_sums.h"
+#include "nimble/encoding/blocks/running_sums.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/phrase_training.h"
+#include "nimble/encoding/symbols/phrase_training.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/fsst.h"
+#include "nimble/encoding/symbols/fsst.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
-#include "nimble/encoding/core/block_strings.h"
+#include "nimble/encoding/blocks/block_strings.h"
 #include "nimble/encoding/core/predicate.h"
-#include "nimble/encoding/strings/fsst_compressor.h"
+#include "nimble/encoding/symbols/fsst_compressor.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/block_strings.h"
+#include "nimble/encoding/blocks/block_strings.h"
 
 namespace nimble {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "nimble/base/result.h"
 #include "nimble/encoding/core/values.h"
-#include "nimble/encoding/strings/phrase_table.h"
+#include "nimble/encoding/symbols/phrase_table.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/shared_phrases.h"
+#include "nimble/encoding/symbols/shared_phrases.h"
 
 #include <algorithm>
 #include <cstring>

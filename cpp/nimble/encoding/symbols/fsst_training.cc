@@ -1,8 +1,8 @@
-#include "nimble/encoding/strings/fsst_training.h"
+#include "nimble/encoding/symbols/fsst_training.h"
 
 #include <algorithm>
 
-#include "nimble/encoding/strings/fsst_compressor.h"
+#include "nimble/encoding/symbols/fsst_compressor.h"
 
 namespace nimble {
 namespace {

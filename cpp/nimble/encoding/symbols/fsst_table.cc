@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/fsst_table.h"
+#include "nimble/encoding/symbols/fsst_table.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/zstd_codec.h"
+#include "nimble/encoding/zstd/zstd_codec.h"
 
 // Training with given parameters; ZDICT_trainFromBuffer() tries many.
 #define ZDICT_STATIC_LINKING_ONLY

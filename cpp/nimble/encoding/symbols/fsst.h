@@ -4,7 +4,7 @@
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/strings/fsst_table.h"
+#include "nimble/encoding/symbols/fsst_table.h"
 
 namespace nimble {
 

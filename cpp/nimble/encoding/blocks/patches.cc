@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/patches.h"
+#include "nimble/encoding/blocks/patches.h"
 
 #include "nimble/base/hash.h"
 #include "nimble/encoding/core/int_values.h"

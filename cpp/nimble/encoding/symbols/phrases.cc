@@ -1,16 +1,16 @@
-#include "nimble/encoding/strings/phrases.h"
+#include "nimble/encoding/symbols/phrases.h"
 
 #include <algorithm>
 #include <bitset>
 #include <optional>
 
 #include "nimble/base/compiler.h"
-#include "nimble/encoding/core/block_strings.h"
+#include "nimble/encoding/blocks/block_strings.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/strings/fsst_training.h"
-#include "nimble/encoding/strings/phrase_training.h"
 #include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/symbols/fsst_training.h"
+#include "nimble/encoding/symbols/phrase_training.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/blocks/string_blocks.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/presence.h"
+#include "nimble/encoding/blocks/presence.h"
 
 #include <algorithm>
 #include <bit>

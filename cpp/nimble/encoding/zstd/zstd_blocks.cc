@@ -1,4 +1,4 @@
-#include "nimble/encoding/strings/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "nimble/base/compiler.h"
+#include "nimble/encoding/blocks/string_blocks.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/core/string_blocks.h"
-#include "nimble/encoding/strings/zstd_codec.h"
+#include "nimble/encoding/zstd/zstd_codec.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/packed_blocks.h"
+#include "nimble/encoding/blocks/packed_blocks.h"
 
 namespace nimble {
 

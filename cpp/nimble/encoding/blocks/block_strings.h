@@ -2,7 +2,7 @@
 // block's bytes say (string_blocks.h).
 #pragma once
 
-#include "nimble/encoding/core/string_blocks.h"
+#include "nimble/encoding/blocks/string_blocks.h"
 
 namespace nimble {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/strings/phrase_table.h"
+#include "nimble/encoding/symbols/phrase_table.h"
 
 namespace nimble {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/strings/fsst_table.h"
+#include "nimble/encoding/symbols/fsst_table.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/encoding/core/packed_offsets.h"
+#include "nimble/encoding/blocks/packed_offsets.h"
 
 #include <algorithm>
 

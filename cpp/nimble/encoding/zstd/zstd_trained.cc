@@ -1,12 +1,12 @@
-#include "nimble/encoding/strings/zstd_trained.h"
+#include "nimble/encoding/zstd/zstd_trained.h"
 
 #include <algorithm>
 
+#include "nimble/encoding/blocks/string_blocks.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/later_encodings.h"
-#include "nimble/encoding/core/string_blocks.h"
-#include "nimble/encoding/strings/zstd_blocks.h"
-#include "nimble/encoding/strings/zstd_codec.h"
+#include "nimble/encoding/zstd/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_codec.h"
 #include "nimble/memory/scratch.h"
 
 namespace nimble {

@@ -13,8 +13,8 @@
 #include <functional>
 #include <span>
 
+#include "nimble/encoding/blocks/packed_offsets.h"
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/core/packed_offsets.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/verified_blocks.h"
 
