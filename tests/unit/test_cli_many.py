@@ -110,6 +110,20 @@ def test_diff_of_other_types_and_columns(old: Path, tmp_path: Path) -> None:
     assert [row["k"] for row in lines(run("diff", nested, other, "--json"))] == [2, 2]
 
 
+def test_diff_of_view_columns(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.nimble", tmp_path / "new.nimble"
+    for path, keys, text in ((old, [1, 2, 4], "a"), (new, [1, 2, 5], "b")):
+        views = pa.array([text, "same", None], pa.string_view())
+        nb.write(pa.table({"k": keys, "v": views}), path, cluster_by="k")
+    found = [(row["change"], row["k"], row["v"]) for row in lines(run("diff", old, new, "--json"))]
+    assert found == [
+        ("removed", 4, None),
+        ("before", 1, "a"),
+        ("after", 1, "b"),
+        ("added", 5, None),
+    ]
+
+
 def test_diff_needs_a_unique_key(old: Path, new: Path, tmp_path: Path) -> None:
     twice = tmp_path / "twice.nimble"
     nb.write({"k": [1, 1], "v": [1.0, 2.0], "s": ["a", "b"]}, twice, cluster_by="k")

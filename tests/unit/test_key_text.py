@@ -120,6 +120,9 @@ def test_samples_are_of_rows_that_pass(tmp_path: Path) -> None:
     again = file.sample(0.1, seed=7, filter="k % 2 = 1", columns=["k"])
     assert again.equals(drawn)
     assert file.sample(1.0, filter="k < 10").num_rows == 10
+    nb.write(pa.table({"v": pa.array(["a", "b"], pa.string_view())}), tmp_path / "views.nimble")
+    views = nb.open(tmp_path / "views.nimble").sample(1.0, filter="v LIKE 'b'")
+    assert views["v"].to_pylist() == ["b"]
     with pytest.raises(nb.InvalidArgumentError, match="params"):
         file.sample(0.5, params={"a": 1})
 

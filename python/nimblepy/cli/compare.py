@@ -16,6 +16,7 @@ from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_rows, split_name
 from nimblepy.cli.sources import open_rows
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.join.joinable import Joinable
+from nimblepy.rows.gather import gather_array
 from nimblepy.schema.kinds import family
 from nimblepy.schema.names import output_name
 
@@ -111,18 +112,20 @@ class _Comparison:
             )
             at = new.column(0).to_numpy()
             self._refuse_twice(old, np.bincount(at, minlength=len(batch)))
-            yield from self._labelled("removed", old.take(np.setdiff1d(np.arange(len(batch)), at)))
-            old, new = old.take(at), new.drop_columns([probe])
+            gone = np.setdiff1d(np.arange(len(batch)), at)
+            yield from self._labelled("removed", _taken(old, gone))
+            old, new = _taken(old, at), new.drop_columns([probe])
             differ = np.zeros(len(at), dtype=np.bool_)
             for name in self._names[len(self._keys) :]:
                 differ |= _differ(old.column(name), new.column(name))
             rows = np.flatnonzero(differ)
-            yield from self._pairs(old.take(rows), new.take(rows))
+            yield from self._pairs(_taken(old, rows), _taken(new, rows))
         for batch in self._after.scan(self._names, batch_rows=_ROWS):
             new = pa.Table.from_batches([batch])
             known = self._before.count(new.select(self._keys), on=self._keys, null_equals=True)
             self._refuse_twice(new, known.to_numpy())
-            yield from self._labelled("added", new.filter(pc.equal(known, 0)))
+            added = np.flatnonzero(known.to_numpy() == 0)
+            yield from self._labelled("added", _taken(new, added))
 
     def _refuse_twice(self, rows: pa.Table, counts: Counts) -> None:
         twice = np.flatnonzero(counts > 1)
@@ -136,7 +139,7 @@ class _Comparison:
         labelled = [*self._labelled("before", old), *self._labelled("after", new)]
         if labelled:
             turns = np.arange(2 * old.num_rows).reshape(2, -1).T.reshape(-1)
-            yield from pa.Table.from_batches(labelled).take(turns).combine_chunks().to_batches()
+            yield from _taken(pa.Table.from_batches(labelled), turns).to_batches()
 
     def _labelled(self, label: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         if not rows.num_rows:
@@ -149,6 +152,13 @@ class _Comparison:
                 column = pa.array(texts, pa.string())
             columns.append(column)
         yield from pa.Table.from_arrays(columns, schema=self.schema).combine_chunks().to_batches()
+
+
+def _taken(rows: pa.Table, at: np.ndarray[Any, Any]) -> pa.Table:
+    """Rows at positions, of every type."""
+    positions = pa.array(at)
+    columns = [gather_array(column.combine_chunks(), positions) for column in rows.columns]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def _differ(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:

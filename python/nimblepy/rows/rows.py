@@ -30,6 +30,7 @@ from nimblepy.rows.arguments import (
     thread_count,
 )
 from nimblepy.rows.as_numpy import numpy_row
+from nimblepy.rows.gather import keep
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Ordered, Request
 from nimblepy.rows.rowset import RowSet
@@ -344,7 +345,7 @@ class Rows(_core.PointBase, Described):
         generator = np.random.default_rng(generator_seed(seed))
         if filter is not None or params is not None:
             scan = self.scan(columns, filter=filter, params=params)
-            drawn_rows = (b.filter(pa.array(generator.random(b.num_rows) < fraction)) for b in scan)
+            drawn_rows = (keep(b, generator.random(b.num_rows) < fraction) for b in scan)
             return pa.Table.from_batches(drawn_rows, schema=scan.schema)
         source = self.current
         left = source.num_rows
