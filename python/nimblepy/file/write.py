@@ -57,7 +57,8 @@ class Writer:
         path: where the file goes; a URI, or a path in ``filesystem``.
         schema: columns and types; an object with ``__arrow_c_schema__``.
         cluster_by: the cluster key: a column name, a :class:`SortKey`, or a list of them.
-        unique: a cluster key that occurs twice is an error naming the key and both rows.
+        unique: a cluster key that occurs twice is an error naming the key and both rows, by their
+            places in key order.
         presorted: rows arrive in key order (verified); otherwise they are sorted, on disk where
             they exceed ``WriteOptions.sort_memory_bytes``. Equal keys keep their order.
         indexes: secondary indexes.

@@ -163,13 +163,20 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
     except (TypeError, ValueError):
         raise InvalidArgumentError("rows: expected integers in one dimension") from None
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InvalidArgumentError(f"rows: expected integers in one dimension, got {array.dtype}")
+        what = f"{array.ndim} dimensions" if array.ndim != 1 else str(array.dtype)
+        raise InvalidArgumentError(
+            f"rows: expected a list or an array of integers in one dimension, got {what}"
+        )
     if array.size == 0:
         return np.empty(0, dtype=np.uint64)
     if array.dtype.kind == "i" and int(array.min()) < 0:
         raise InvalidArgumentError(f"rows: {int(array.min())} is below 0")
     if int(array.max()) >= num_rows:
-        raise InvalidArgumentError(f"rows: {int(array.max())} of {num_rows} rows")
+        raise InvalidArgumentError(
+            f"rows: {int(array.max())} is beyond the last row, {num_rows - 1} ({num_rows} rows)"
+            if num_rows
+            else f"rows: {int(array.max())} of no rows"
+        )
     return array.astype(np.uint64)
 
 
