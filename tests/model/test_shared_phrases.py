@@ -4,6 +4,8 @@ the file gives the strings back.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -15,6 +17,8 @@ import forge
 import nimblepy as nb
 from nimblepy import _core
 from nimblepy.verify import verify_file
+from nimblepy.verify.bits import checksum
+from nimblepy.verify.metadata import read_footer
 
 ROWS = 9_000
 STRIPE = 3_000
@@ -221,3 +225,44 @@ def test_damaged_phrases_are_found(path: str) -> None:
                 file.get(5)
             with pytest.raises(nb.CorruptFileError, match="phrases of column 's'"):
                 file.to_table()
+
+
+Ref = tuple[int, int, int, int]  # node, and the section's offset, size and checksum
+
+
+@pytest.mark.parametrize(
+    ("forge_refs", "told"),
+    [
+        (lambda a, b: (b, a), "do not follow"),
+        (lambda a, b: ((1, *a[1:]), b), "not text"),
+        (lambda a, b: (a, (99, *b[1:])), "not text"),
+        (lambda a, b: (a, (b[0], b[1] - 70_000, 70_000, b[3])), "70000 bytes"),
+        (lambda a, b: (a, (b[0], 1 << 60, *b[2:])), "phrases"),
+    ],
+    ids=["swapped", "of integers", "of no column", "too large", "outside"],
+)
+def test_forged_footers_are_refused(
+    path: str, forge_refs: Callable[[Ref, Ref], tuple[Ref, Ref]], told: str
+) -> None:
+    table = pa.table({"id": range(ROWS), "a": alike(), "b": alike()[::-1]})
+    nb.write(table, path, options=nb.WriteOptions(stripe_rows=STRIPE))
+    content = Path(path).read_bytes()
+    place = forge.read_postscript(content)
+    begin, end = place["footer_offset"], place["footer_offset"] + place["footer_size"]
+    found = read_footer(content).phrases
+    refs = [(p.node, p.section.offset, p.section.size, p.section.checksum) for p in found]
+    assert [ref[0] for ref in refs] == [2, 3]
+    footer = content[begin:end]
+    forged = footer.replace(packed(*refs), packed(*forge_refs(refs[0], refs[1])))
+    assert forged != footer
+    wrong = forge.with_postscript(
+        content[:begin] + forged + content[end:], footer_checksum=checksum(forged)
+    )
+    Path(path).write_bytes(wrong)
+    with pytest.raises(nb.CorruptFileError, match=told):
+        nb.open(path)
+    assert not verify_file(path).ok
+
+
+def packed(*refs: Ref) -> bytes:
+    return b"".join(struct.pack("<2I3Q", ref[0], 0, *ref[1:]) for ref in refs)

@@ -1,4 +1,4 @@
-// The layout that plain_bytes, fsst and zstd_trained share: a segment's byte
+// The layout of plain_bytes, fsst, phrases and zstd_trained: a segment's byte
 // strings in blocks of 2^k rows, k chosen so that a block has at most some KiB.
 //
 //   block: checksum u64 | lengths, W bits a row, packed | the strings' bytes
