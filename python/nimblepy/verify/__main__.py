@@ -8,10 +8,16 @@ from nimblepy.errors import NimbleError
 from nimblepy.verify.walk import verify_file
 
 
+USAGE = """usage: python -m nimblepy.verify FILE ...
+
+Reads files without the core, by the docs of the format alone, and checks every byte."""
+
+
 def main(paths: list[str]) -> int:
-    if not paths:
-        print("usage: python -m nimblepy.verify FILE ...", file=sys.stderr)
-        return 2
+    asked = bool({"-h", "--help"} & set(paths))
+    if asked or not paths:
+        print(USAGE, file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 2
     failed = False
     for path in paths:
         try:
