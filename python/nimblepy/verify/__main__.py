@@ -7,7 +7,6 @@ import sys
 from nimblepy.errors import NimbleError
 from nimblepy.verify.walk import verify_file
 
-
 USAGE = """usage: python -m nimblepy.verify FILE ...
 
 Reads files without the core, by the docs of the format alone, and checks every byte."""
