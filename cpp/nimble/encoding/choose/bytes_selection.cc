@@ -48,7 +48,7 @@ constexpr int kMaxNestingDepth = 3;
 // Leaving empty rows out costs a lookup a look at booleans: these may take this
 // share of what it saves.
 constexpr double kPresentStringsShare = 0.6;
-// Phrases must leave this share of what FSST takes, the table of new ones
+// Phrases must leave this share of what FSST takes, half of a new table
 // included. In balanced files a segment's own must save more than those that
 // its stream shares, as a cold lookup reads them apart from the block. Trained
 // zstd costs that as well, and ten times as much a row: in its place they may

@@ -210,10 +210,6 @@ uint32_t block_shift(uint64_t rows, uint64_t codes, uint32_t width) {
                             kUsualShift);
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<Phrase> train_with(const std::bitset<256>& bytes,
                                const Values& strings) {
   const uint64_t total = total_bytes(strings);
