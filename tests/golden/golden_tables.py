@@ -325,6 +325,27 @@ def prose() -> pa.Table:
     return pa.table({"text": text, "half": [t if i % 2 else None for i, t in enumerate(text)]})
 
 
+def values_that_return() -> pa.Table:
+    """A few hundred distinct values of each type, most of which every stripe has."""
+    n = 2_400
+    a, b = (numbers(n, 10**6, seed) for seed in (74, 75))
+    # The last third has some that the first has not.
+    codes = [x % (450 if row > 1_600 else 400) for row, x in enumerate(a)]
+    nulls = [y % 4 == 0 for y in b]
+    ints = [(c**3 * 7919**4 + c) % 2**62 for c in codes]
+    columns = {
+        "int": pa.array(ints),
+        "sparse": pa.array([None if null else i for i, null in zip(ints, nulls, strict=True)]),
+        "float": pa.array([1 / (c + 1) for c in codes]),
+        "binary": pa.array([i.to_bytes(12, "big") for i in ints], pa.binary(12)),
+        "text": pa.array(
+            [None if null else f"{i:x}-{c}" for i, c, null in zip(ints, codes, nulls, strict=True)]
+        ),
+        "list": pa.array([[i, i] for i in ints]),
+    }
+    return pa.table(columns)
+
+
 def lines() -> pa.Table:
     """Of a log: text with numbers."""
     n = 1_200
@@ -420,6 +441,10 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
     files["shared_phrases"] = (
         pa.table({"text": [*prose()["text"].to_pylist(), *phrases()["text"].to_pylist()[:2_000]]}),
         {"options": nb.WriteOptions(compression="compact", stripe_rows=1_250, **one)},
+    )
+    files["shared_dictionary"] = (
+        values_that_return(),
+        {"options": nb.WriteOptions(stripe_rows=800, **one)},
     )
     files["lines"] = (lines(), {"options": nb.WriteOptions(compression="compact", **one)})
     files["phrases"] = (phrases(), {"options": nb.WriteOptions(compression="compact", **one)})

@@ -104,11 +104,12 @@ def codes() -> list[str | None]:
 CASES = {
     "cyrillic": (cyrillic, "balanced", "shared phrases"),
     **{
-        f"labels of {longest}": (partial(labels, longest), "balanced", "dictionary n=")
-        for longest in (16, 17, 32, 33, 64, 65)
+        f"labels of {longest}": (partial(labels, longest), "balanced", f"{prefix}dictionary n=")
+        for prefix, sizes in (("", (16, 17, 32, 33)), ("shared ", (64, 65)))
+        for longest in sizes
     },
-    "codes": (codes, "balanced", "dictionary n=500 (template"),
-    "agents": (agents, "balanced", "dictionary n="),
+    "codes": (codes, "balanced", "shared dictionary n=500"),
+    "agents": (agents, "balanced", "shared dictionary n="),
     "paths": (paths, "balanced", "front coded"),
     "sparse": (sparse, "balanced", "present"),
     "text": (text, "compact", "text ("),
@@ -129,7 +130,8 @@ def test_strings_come_back_every_way(path: str, name: str, mmap: bool) -> None:
     options = nb.WriteOptions(compression=compression)
     summary = nb.write(table, path, options=options)
     assert summary.columns[0].encoding.startswith(encoding)
-    assert features(path) == (14 if "phrases" in summary.columns[0].encoding else 2)
+    chosen = summary.columns[0].encoding
+    assert features(path) == (14 if "phrases" in chosen else 30 if "shared" in chosen else 2)
     report = verify_file(path)
     assert report.ok, str(report)
     wanted = table["s"].to_pylist()

@@ -113,6 +113,10 @@ py::list sections_of(const FileReader& f) {
   for (const NodeSection& p : f.footer().phrases) {
     out.append(py::make_tuple("phrases", p.node, p.section.size));
   }
+  for (const DictionarySections& d : f.footer().shared_dictionaries) {
+    out.append(py::make_tuple("shared_dictionary", d.node,
+                              d.head.size + d.body.size));
+  }
   for (size_t i = 0; i < f.footer().indexes.size(); ++i) {
     out.append(py::make_tuple("index", i, f.footer().indexes[i].size_bytes));
   }

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <set>
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/errors.h"
@@ -237,11 +238,12 @@ Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
                                               std::vector<RowRange> ranges) {
   std::vector<StripeReads> out;
   const OpenFile& f = reader.file();
+  std::set<uint64_t> shared;
   for (auto r = ranges.begin(); r != ranges.end();) {
     const size_t g = f.group_of(r->begin);
     NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group, f.groups().get(g));
     const StripeView& s = group->view().stripe_of(r->begin);
-    FetchedBodies fetched(f.file(), f.range_cache(), f.stats());
+    FetchedBodies fetched(f.file(), f.range_cache(), f.stats(), &shared);
     const StripeReader stripe(f, f.plan(), *group, s, &fetched);
     const uint64_t end = s.first_row + s.rows;
     StripeReads& reads = out.emplace_back(StripeReads{g, s.first_row});

@@ -24,6 +24,8 @@ inline constexpr uint64_t kTailReadSize = 64 * 1024;
 inline constexpr uint64_t kMaxStripeRows = uint64_t{1} << 31;
 // Of phrases that a column's segments share: 4,096 of 16 bytes.
 inline constexpr uint64_t kMaxPhrasesSection = 2 + 4096 * 17;
+// And of the values of a dictionary that they share.
+inline constexpr uint32_t kMaxSharedValues = 131072;
 
 // Name of the optional section of column Bloom filters.
 inline constexpr char kColumnBloomSection[] = "nimble.column_bloom";

@@ -11,16 +11,19 @@ inline constexpr uint64_t kFeatureLaterEncodings = 2;
 inline constexpr uint64_t kFeaturePhrases = 4;
 // And some have phrases that their column's segments share.
 inline constexpr uint64_t kFeatureSharedPhrases = 8;
+// And some have codes of a dictionary that their column's segments share.
+inline constexpr uint64_t kFeatureSharedDictionary = 16;
 // Files with any other bit are refused.
 inline constexpr uint64_t kSupportedFeatures =
     kKnownRequiredFeatures | kFeatureLaterEncodings | kFeaturePhrases |
-    kFeatureSharedPhrases;
+    kFeatureSharedPhrases | kFeatureSharedDictionary;
 
 // What a file has to say of an encoding with this id.
 constexpr uint64_t features_of_encoding(uint8_t id) {
   return (id > 17 ? kFeatureLaterEncodings : 0) |
          (id > 24 ? kFeaturePhrases : 0) |
-         (id > 25 ? kFeatureSharedPhrases : 0);
+         (id > 25 ? kFeatureSharedPhrases : 0) |
+         (id > 26 ? kFeatureSharedDictionary : 0);
 }
 
 }  // namespace nimble

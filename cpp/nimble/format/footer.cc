@@ -225,6 +225,31 @@ Status get_indexes(const IndexVector* indexes, uint64_t limit,
   return Status::ok();
 }
 
+Status get_shared_dictionaries(const fb::Footer& footer, uint64_t limit,
+                               FileFooter* out) {
+  if (footer.shared_dictionaries() == nullptr) return Status::ok();
+  for (const fb::SharedDictionaryRef* d : *footer.shared_dictionaries()) {
+    const std::string what =
+        "shared dictionary of node " + std::to_string(d->node());
+    if (!out->shared_dictionaries.empty() &&
+        out->shared_dictionaries.back().node >= d->node()) {
+      return Status::corrupt(what + " does not follow that of the node before");
+    }
+    if (d->count() > kMaxSharedValues) {
+      return Status::corrupt(what + " of " + std::to_string(d->count()) +
+                             " values; at most " +
+                             std::to_string(kMaxSharedValues) +
+                             " are possible");
+    }
+    out->shared_dictionaries.push_back(
+        {d->node(), d->count(), from_fb(d->head()), from_fb(d->body())});
+    const DictionarySections& made = out->shared_dictionaries.back();
+    NIMBLE_RETURN_IF_ERROR(check_section(made.head, limit, what.c_str()));
+    NIMBLE_RETURN_IF_ERROR(check_section(made.body, limit, what.c_str()));
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 std::vector<uint8_t> FileFooter::serialize() const {
@@ -251,6 +276,12 @@ std::vector<uint8_t> FileFooter::serialize() const {
   // Absent where there are none, as in the files of earlier writers.
   Offset<flatbuffers::Vector<const fb::PhrasesRef*>> phrases_v;
   if (!phrases.empty()) phrases_v = b.CreateVectorOfStructs(phrases_refs);
+  std::vector<fb::SharedDictionaryRef> shared_refs;
+  for (const DictionarySections& d : shared_dictionaries) {
+    shared_refs.emplace_back(d.node, d.count, to_fb(d.head), to_fb(d.body));
+  }
+  Offset<flatbuffers::Vector<const fb::SharedDictionaryRef*>> shared_v;
+  if (!shared_refs.empty()) shared_v = b.CreateVectorOfStructs(shared_refs);
   const auto metadata_v = put_metadata(&b, metadata);
   std::vector<Offset<fb::OptionalSection>> optional_refs;
   for (const OptionalSection& s : optional_sections) {
@@ -266,7 +297,7 @@ std::vector<uint8_t> FileFooter::serialize() const {
       b, fb::CreateFooter(b, num_rows, schema_node, groups_v, cluster_root,
                           zones_v, dictionaries_v, metadata_v, optional_v,
                           bytes_v, key_stream_bytes, index_bytes, num_stripes,
-                          writer_v, indexes_v, phrases_v));
+                          writer_v, indexes_v, phrases_v, shared_v));
   return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
 }
 
@@ -276,6 +307,7 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
   const fb::Footer& footer = **view;
   if (!is_aligned(footer.groups()) || !is_aligned(footer.zones()) ||
       !is_aligned(footer.dictionaries()) || !is_aligned(footer.phrases()) ||
+      !is_aligned(footer.shared_dictionaries()) ||
       !is_aligned(footer.node_bytes())) {
     return Status::corrupt("footer: arrays are not aligned");
   }
@@ -331,6 +363,7 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
       }
     }
   }
+  NIMBLE_RETURN_IF_ERROR(get_shared_dictionaries(footer, limit, &out));
   out.metadata = get_metadata(footer.metadata());
   if (footer.optional_sections() != nullptr) {
     for (const fb::OptionalSection* s : *footer.optional_sections()) {

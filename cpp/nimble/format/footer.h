@@ -35,6 +35,15 @@ struct NodeSection {
   uint64_t rows = 0;  // dictionaries only
 };
 
+// A dictionary that a node's segments share: as one segment has it, a head and
+// a body.
+struct DictionarySections {
+  uint32_t node = 0;
+  uint32_t count = 0;  // of values
+  SectionRef head;
+  SectionRef body;
+};
+
 struct OptionalSection {
   std::string name;
   SectionRef section;
@@ -63,6 +72,7 @@ struct FileFooter {
   std::vector<NodeSection> zones;
   std::vector<NodeSection> dictionaries;
   std::vector<NodeSection> phrases;
+  std::vector<DictionarySections> shared_dictionaries;
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<OptionalSection> optional_sections;
   std::vector<uint64_t> node_bytes;

@@ -195,7 +195,12 @@ Status IndexRewriter::write_indexes() {
   for (OptionalSection& o : footer_.optional_sections) {
     NIMBLE_ASSIGN_OR_RETURN(o.section, copy_section(o.section));
   }
-  // Phrases and roots are near the footer: opening the file mostly reads them.
+  // What columns share and roots are near the footer: opening the file mostly
+  // reads them.
+  for (DictionarySections& d : footer_.shared_dictionaries) {
+    NIMBLE_ASSIGN_OR_RETURN(d.body, copy_section(d.body));
+    NIMBLE_ASSIGN_OR_RETURN(d.head, copy_section(d.head));
+  }
   for (NodeSection& p : footer_.phrases) {
     NIMBLE_ASSIGN_OR_RETURN(p.section, copy_section(p.section));
   }

@@ -202,9 +202,8 @@ Status verify_file(const FileReader& file) {
                                ? Status()
                                : prune_rows(file, z.node, {}).error());
   }
-  for (const auto& column : file.phrases().columns()) {
-    NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const auto* table,
-                            column->phrases());
+  for (const auto& column : file.shared().columns()) {
+    NIMBLE_RETURN_IF_ERROR(column->verify());
   }
   for (const OptionalSection& s : file.footer().optional_sections) {
     NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const auto bytes,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "nimble/format/constants.h"
 #include "nimble/open/joined_reads.h"
 
 namespace nimble {
@@ -47,6 +48,10 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
 }
 
 void FetchedBodies::want_bytes(uint64_t offset, uint64_t size) {
+  if (shared_ != nullptr) {
+    const bool came_with_open = offset + kTailReadSize >= file_.size();
+    if (came_with_open || !shared_->insert(offset).second) return;
+  }
   ranges_ = {{0, size}};
   want_ranges({offset, size, {}});
 }

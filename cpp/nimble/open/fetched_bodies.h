@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,11 @@ namespace nimble {
 
 class FetchedBodies {
  public:
-  FetchedBodies(const ReadableFile& file, RangeCache* cache, ReadStats* stats)
-      : file_(file), cache_(cache), stats_(stats) {}
+  // `shared`: for count(), of a file that has just been opened; the offsets that
+  // want_bytes() was called with before, by others too.
+  FetchedBodies(const ReadableFile& file, RangeCache* cache, ReadStats* stats,
+                std::set<uint64_t>* shared = nullptr)
+      : file_(file), cache_(cache), stats_(stats), shared_(shared) {}
 
   // Wants what rows [begin, end) of a segment need.
   void want(const SegmentRef& segment, const Decoder& decoder, uint32_t begin,
@@ -54,6 +58,7 @@ class FetchedBodies {
   const ReadableFile& file_;
   RangeCache* cache_;
   ReadStats* stats_;
+  std::set<uint64_t>* shared_;  // null: it is not for count()
   // By offset in the file and size: a hostile file may say that segments of
   // different sizes begin at one place. A buffer is as large as its segment.
   std::map<std::pair<uint64_t, uint64_t>, Buffer> buffers_;

@@ -8,13 +8,13 @@ namespace nimble {
 
 LoadedGroup::LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
                          ChunkDirectory chunks, uint64_t first_row,
-                         const FilePhrases* phrases,
+                         const FileShared* shared,
                          const CacheBudget::Part* part)
     : bytes_(std::move(bytes)),
       view_(std::move(group)),
       keys_(view_.chunks(), std::move(chunks), first_row),
       decoders_(new std::atomic<const Decoder*>[view_.num_segments()]()),
-      phrases_(phrases),
+      shared_(shared),
       part_(part),
       memory_(part == nullptr ? nullptr : part->counter()) {
   memory_.add(sizeof *this + bytes_.capacity() + view_.memory_bytes() +
@@ -42,9 +42,9 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
   context.num_values = static_cast<uint32_t>(
       std::min<uint64_t>(stripe.values[stream] - first, kSegmentValues));
   context.body_size = ref.size;
-  if (phrases_ != nullptr) context.phrases = phrases_->of_stream(stream);
-  bool uses_phrases = false;
-  context.uses_phrases = &uses_phrases;
+  if (shared_ != nullptr) context.shared = shared_->of_stream(stream);
+  SharedUse shared_use;
+  context.shared_use = &shared_use;
   ByteReader head(ref.head);
   auto made = open_decoder(&head, context);
   if (!made) {
@@ -53,7 +53,7 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
         std::to_string(ref.offset));
   }
   // Another thread may have been quicker: its decoder is as good.
-  (*made)->set_uses_phrases(uses_phrases);
+  (*made)->set_shared_use(shared_use);
   const Decoder* fresh = std::move(made).value().release();
   const Decoder* expected = nullptr;
   if (!slot.compare_exchange_strong(expected, fresh,
@@ -67,12 +67,12 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
 }
 
 GroupCache::GroupCache(const ReadableFile& file, const FileFooter& footer,
-                       const StreamPlan& plan, const FilePhrases* phrases,
+                       const StreamPlan& plan, const FileShared* shared,
                        ReadStats* stats, CacheBudget* budget)
     : file_(file),
       footer_(footer),
       plan_(plan),
-      phrases_(phrases),
+      shared_(shared),
       stats_(stats),
       groups_(footer.groups.size(), budget) {}
 
@@ -164,7 +164,7 @@ Result<std::unique_ptr<LoadedGroup>> GroupCache::open_group(
       ChunkDirectory chunks,
       ChunkDirectory::open(view.chunks().key_bytes, view.chunks().key_ends));
   return std::make_unique<LoadedGroup>(std::move(view), std::move(owned),
-                                       std::move(chunks), first, phrases_,
+                                       std::move(chunks), first, shared_,
                                        &groups_);
 }
 

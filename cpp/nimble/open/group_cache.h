@@ -15,7 +15,7 @@
 #include "nimble/io/readable_file.h"
 #include "nimble/io/slot_cache.h"
 #include "nimble/memory/memory_counter.h"
-#include "nimble/open/file_phrases.h"
+#include "nimble/open/file_shared.h"
 #include "nimble/open/read_stats.h"
 
 namespace nimble {
@@ -24,10 +24,10 @@ namespace nimble {
 class LoadedGroup {
  public:
   // `part` counts its memory, and gives way when that grows; null: nobody does.
-  // `phrases` are the file's; null: the group is not one of its rows.
+  // `shared` is the file's; null: the group is not one of its rows.
   LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
               ChunkDirectory chunks, uint64_t first_row,
-              const FilePhrases* phrases, const CacheBudget::Part* part);
+              const FileShared* shared, const CacheBudget::Part* part);
   ~LoadedGroup();
   LoadedGroup(const LoadedGroup&) = delete;
   LoadedGroup& operator=(const LoadedGroup&) = delete;
@@ -48,7 +48,7 @@ class LoadedGroup {
   GroupView view_;
   KeyChunkGroup keys_;
   std::unique_ptr<std::atomic<const Decoder*>[]> decoders_;
-  const FilePhrases* const phrases_;
+  const FileShared* const shared_;
   const CacheBudget::Part* const part_;
   mutable MemoryCounter memory_;
 };
@@ -59,7 +59,7 @@ using GroupHandle = SlotHandle<LoadedGroup>;
 class GroupCache {
  public:
   GroupCache(const ReadableFile& file, const FileFooter& footer,
-             const StreamPlan& plan, const FilePhrases* phrases,
+             const StreamPlan& plan, const FileShared* shared,
              ReadStats* stats, CacheBudget* budget);
 
   // The group; `kind` says what a read is counted as where it must be loaded.
@@ -91,7 +91,7 @@ class GroupCache {
   const ReadableFile& file_;
   const FileFooter& footer_;
   const StreamPlan& plan_;
-  const FilePhrases* phrases_;
+  const FileShared* shared_;
   ReadStats* stats_;
   SlotCache<LoadedGroup> groups_;
 };

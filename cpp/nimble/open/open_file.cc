@@ -50,9 +50,11 @@ Status OpenFile::read_tail() {
   if (!parsed) return std::move(parsed).error().with_context(name);
   footer_ = std::move(parsed).value();
   range_cache_ = std::make_unique<RangeCache>(budget_.get());
-  // Phrases and roots of secondary indexes mostly lie in what has been read.
+  // What columns share and roots of secondary indexes mostly lie in what has
+  // been read.
   if (one_read && file_->mapped() == nullptr &&
-      !(footer_.indexes.empty() && footer_.phrases.empty())) {
+      !(footer_.indexes.empty() && footer_.phrases.empty() &&
+        footer_.shared_dictionaries.empty())) {
     range_cache_->put(
         begin, std::make_shared<const std::vector<uint8_t>>(std::move(tail)));
   }
@@ -61,22 +63,16 @@ Status OpenFile::read_tail() {
 
 Status OpenFile::prepare() {
   plan_ = std::make_unique<StreamPlan>(footer_.schema);
-  for (const NodeSection& p : footer_.phrases) {
-    if (p.node < plan_->nodes().size() &&
-        plan_->node(p.node).field->layout == Layout::kBytes) {
-      continue;
-    }
-    return Status::corrupt(file_->name() + ": footer: phrases of node " +
-                           std::to_string(p.node) + ", which is not text");
-  }
-  phrases_ = std::make_unique<FilePhrases>(
-      PhrasesFile{*file_, budget_.get(),
-                  [this](const SectionRef& section, const std::string& what) {
-                    return read_section(section, what);
-                  }},
-      footer_.phrases, *plan_);
+  auto shared = FileShared::create(
+      SharedFile{*file_, budget_.get(),
+                 [this](const SectionRef& section, const std::string& what) {
+                   return read_section(section, what);
+                 }},
+      footer_, *plan_);
+  if (!shared) return std::move(shared).error().with_context(file_->name());
+  shared_ = std::move(shared).value();
   groups_ = std::make_unique<GroupCache>(
-      *file_, footer_, *plan_, phrases_.get(), stats_.get(), budget_.get());
+      *file_, footer_, *plan_, shared_.get(), stats_.get(), budget_.get());
   zones_ =
       std::make_unique<SlotCache<Section>>(footer_.zones.size(), budget_.get());
   if (!footer_.cluster) return Status::ok();

@@ -37,7 +37,7 @@ class OpenFile {
   const StreamPlan& plan() const { return *plan_; }
   uint64_t num_rows() const { return footer_.num_rows; }
   const GroupCache& groups() const { return *groups_; }
-  const FilePhrases& phrases() const { return *phrases_; }
+  const FileShared& shared() const { return *shared_; }
   RangeCache* range_cache() const { return range_cache_.get(); }
   // What the file keeps in memory counts here.
   CacheBudget* budget() const { return budget_.get(); }
@@ -103,7 +103,7 @@ class OpenFile {
   std::unique_ptr<StreamPlan> plan_;
   std::unique_ptr<ReadStats> stats_ = std::make_unique<ReadStats>();
   std::unique_ptr<CacheBudget> budget_;   // outlives what it bounds
-  std::unique_ptr<FilePhrases> phrases_;  // outlives the groups' decoders
+  std::unique_ptr<FileShared> shared_;  // outlives the groups' decoders
   std::unique_ptr<GroupCache> groups_;
   std::unique_ptr<RangeCache> range_cache_;
   std::unique_ptr<SlotCache<Section>> zones_;

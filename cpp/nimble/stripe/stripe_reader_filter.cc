@@ -28,7 +28,7 @@ Result<StripeReader::Segment> StripeReader::selected_segment(
     fetched_->want(ref, *d, begin * kBlockValues,
                    std::min(d->size(), (b + 1) * kBlockValues));
   }
-  want_phrases(stream, *d);
+  want_shared(stream, *d);
   NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
   out.body = fetched_->body(ref);
   return out;

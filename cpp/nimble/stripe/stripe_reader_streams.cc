@@ -77,20 +77,22 @@ Result<StripeReader::Segment> StripeReader::segment(uint32_t stream,
   }
   // Mostly there already; what is below lists is fetched here.
   fetched_->want(ref, *d, begin, end);
-  want_phrases(stream, *d);
+  want_shared(stream, *d);
   NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
   out.body = fetched_->body(ref);
   return out;
 }
 
-void StripeReader::want_phrases(uint32_t stream, const Decoder& decoder) const {
-  if (!decoder.uses_phrases()) return;
-  const ColumnPhrases* phrases = file_.phrases().of_stream(stream);
-  if (phrases == nullptr || phrases->is_loaded()) return;
-  const SectionRef& section = phrases->section();
-  // They are read from the cache.
-  if (section.size > file_.budget()->capacity() / 2) return;
-  fetched_->want_bytes(section.offset, section.size);
+void StripeReader::want_shared(uint32_t stream, const Decoder& decoder) const {
+  const ColumnShared* shared = file_.shared().of_stream(stream);
+  if (shared == nullptr) return;
+  std::vector<SectionRef> sections;
+  shared->append_sections(decoder.shared_use(), &sections);
+  for (const SectionRef& section : sections) {
+    // They are read from the cache.
+    if (section.size > file_.budget()->capacity() / 2) continue;
+    fetched_->want_bytes(section.offset, section.size);
+  }
 }
 
 Status StripeReader::want_stream(uint32_t stream, uint64_t begin,
@@ -105,7 +107,7 @@ Status StripeReader::want_stream(uint32_t stream, uint64_t begin,
     fetched_->want(segment_ref(stream, index), *d,
                    static_cast<uint32_t>(begin - base),
                    static_cast<uint32_t>(stop - base));
-    want_phrases(stream, *d);
+    want_shared(stream, *d);
     begin = stop;
   }
   return Status::ok();
@@ -322,7 +324,7 @@ Status StripeReader::gather_values(uint32_t stream, const uint64_t* rows,
       body.data = map + ref.offset;
     } else {
       for (const uint32_t r : local) fetched_->want(ref, *d, r, r + 1);
-      want_phrases(stream, *d);
+      want_shared(stream, *d);
       NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
       body = fetched_->body(ref);
     }

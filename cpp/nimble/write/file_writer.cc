@@ -273,10 +273,10 @@ Status FileWriter::flush_stripe() {
   const uint64_t rows = stripe_.length();
   if (rows == 0) return Status::ok();
   EncodedStripe encoded;
-  phrases_.resize(plan_.num_streams());
+  shared_.resize(plan_.num_streams());
   NIMBLE_RETURN_IF_ERROR(
       encode_stripe(plan_, stripe_,
-                    {options_.effort, options_.threads, &phrases_}, &encoded));
+                    {options_.effort, options_.threads, &shared_}, &encoded));
   parallel_for(zones_.size(), options_.threads,
                [&](size_t i) { zones_[i].add_stripe(stripe_, num_rows_); });
   NIMBLE_RETURN_IF_ERROR(secondary_.add_stripe(stripe_));
@@ -342,13 +342,56 @@ Status FileWriter::write_dictionaries() {
   return Status::ok();
 }
 
+Status FileWriter::write_shared_dictionaries() {
+  struct Encoded {
+    DictionarySections sections;
+    SegmentBuilder segment;
+  };
+  std::vector<Encoded> encoded;
+  for (uint32_t s = 0; s < shared_.size(); ++s) {
+    const StreamDictionary& dictionary = shared_[s].dictionary;
+    if (!dictionary.exists()) continue;
+    Encoded& e = encoded.emplace_back();
+    e.sections.node = plan_.node_of(s);
+    e.sections.count = dictionary.size();
+    NIMBLE_RETURN_IF_ERROR(dictionary.encode(options_.effort, &e.segment));
+    NIMBLE_ASSIGN_OR_RETURN(
+        const uint8_t latest,
+        latest_encoding(e.segment.head.span(),
+                        {plan_.streams()[s], dictionary.size(),
+                         e.segment.body.size(), 1}));
+    required_features_ |= features_of_encoding(latest);
+  }
+  // The smallest come last: more of them are in what opening a file reads.
+  std::stable_sort(encoded.begin(), encoded.end(),
+                   [](const Encoded& a, const Encoded& b) {
+                     return a.segment.body.size() > b.segment.body.size();
+                   });
+  for (Encoded& e : encoded) {
+    NIMBLE_ASSIGN_OR_RETURN(e.sections.body,
+                            write_section(e.segment.body.span()));
+    NIMBLE_ASSIGN_OR_RETURN(e.sections.head,
+                            write_section(e.segment.head.span()));
+    footer_.node_bytes[e.sections.node] +=
+        e.sections.body.size + e.sections.head.size;
+    footer_.shared_dictionaries.push_back(e.sections);
+  }
+  std::sort(footer_.shared_dictionaries.begin(),
+            footer_.shared_dictionaries.end(),
+            [](const DictionarySections& a, const DictionarySections& b) {
+              return a.node < b.node;
+            });
+  return Status::ok();
+}
+
 Status FileWriter::write_phrases() {
-  for (uint32_t s = 0; s < phrases_.size(); ++s) {
-    if (!phrases_[s].exist()) continue;
+  for (uint32_t s = 0; s < shared_.size(); ++s) {
+    const StreamPhrases& phrases = shared_[s].phrases;
+    if (!phrases.exist()) continue;
     NodeSection ref;
     ref.node = plan_.node_of(s);
     NIMBLE_ASSIGN_OR_RETURN(
-        ref.section, write_section(serialize_phrases(phrases_[s].phrases())));
+        ref.section, write_section(serialize_phrases(phrases.phrases())));
     footer_.node_bytes[ref.node] += ref.section.size;
     footer_.phrases.push_back(ref);
   }
@@ -386,7 +429,9 @@ Status FileWriter::finish_file(WriteSummary* out) {
   NIMBLE_RETURN_IF_ERROR(write_zones());
   NIMBLE_RETURN_IF_ERROR(write_bloom());
   NIMBLE_RETURN_IF_ERROR(column_bloom_.finish(sink, &footer_));
-  // Phrases and roots are near the footer: opening the file mostly reads them.
+  // What columns share and roots are near the footer: opening the file mostly
+  // reads them.
+  NIMBLE_RETURN_IF_ERROR(write_shared_dictionaries());
   NIMBLE_RETURN_IF_ERROR(write_phrases());
   NIMBLE_RETURN_IF_ERROR(secondary_.write_roots(sink, &footer_));
   footer_.num_rows = num_rows_;

@@ -68,6 +68,7 @@ class FileWriter final : public RowWriter {
                        uint64_t rows, StripeMeta* meta,
                        std::vector<uint64_t>* node_bytes);
   Status write_dictionaries();
+  Status write_shared_dictionaries();
   Status write_phrases();
   Status write_zones();
   Status write_bloom();
@@ -88,7 +89,7 @@ class FileWriter final : public RowWriter {
   SpilledHashes bloom_hashes_;
   std::vector<ZoneBuilder> zones_;
   DictionaryList dictionaries_;
-  std::vector<StreamPhrases> phrases_;  // of each stream
+  std::vector<StreamShared> shared_;  // of each stream
   Column stripe_;
   KeyBuffer keys_;  // of the rows that are being appended
 

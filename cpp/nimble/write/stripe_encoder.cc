@@ -20,6 +20,8 @@ struct Stream {
   bool is_vector = false;  // items of fixed-size lists
   // The stream that says which values are not null, of which as many are.
   uint32_t validity = kNoStream;
+  // Values of a column, which its segments may share.
+  bool may_share = false;
 };
 
 // Fixed-size lists of so many numbers are vectors: read whole, of scattered
@@ -47,6 +49,9 @@ class StreamCollector {
       if (n.validity != kNoStream && column.null_count() > 0) {
         out_[n.values].validity = n.validity;
       }
+      out_[n.values].may_share =
+          layout == Layout::kBytes ||
+          (layout == Layout::kFixed && n.field->width <= kMaxNestedWidth);
     }
     if (n.ends != kNoStream) {
       const size_t skip = layout == Layout::kList ? 1 : 0;
@@ -63,6 +68,7 @@ class StreamCollector {
       const uint32_t items = plan_.node(n.children[0]).values;
       if (items != kNoStream) {
         out_[items].is_vector = true;
+        out_[items].may_share = false;
         out_[items].validity = kNoStream;  // nulls stay where they are
       }
     }
@@ -72,7 +78,7 @@ class StreamCollector {
   void put(uint32_t stream, const Column& column, uint64_t size,
            const uint8_t* data) {
     out_[stream] = {&column,  plan_.streams()[stream], size, data, false, false,
-                    kNoStream};
+                    kNoStream, false};
   }
 
   const StreamPlan& plan_;
@@ -137,6 +143,33 @@ void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
   task->status = encode_plain(values, out);
 }
 
+// Keeps what a segment added to what its stream shares, if the segment as it
+// came out uses it.
+Status settle(StreamShared* shared, bool had_phrases, const ValueType& type,
+              uint32_t size, const SegmentBuilder& segment) {
+  const bool begins_phrases = !had_phrases && shared->phrases.exist();
+  if (!begins_phrases && !shared->dictionary.has_additions()) {
+    return Status::ok();
+  }
+  SharedUse use;
+  DecodeContext context;
+  context.type = type;
+  context.num_values = size;
+  context.body_size = segment.body.size();
+  context.shared_use = &use;
+  ByteReader head(segment.head.span());
+  NIMBLE_RETURN_IF_ERROR(open_decoder(&head, context).has_value()
+                             ? Status()
+                             : Status::corrupt("an encoder's own head"));
+  if (use.dictionary) {
+    shared->dictionary.keep_additions();
+  } else {
+    shared->dictionary.drop_additions();
+  }
+  if (begins_phrases && !use.phrases) shared->phrases = {};
+  return Status::ok();
+}
+
 }  // namespace
 
 Status encode_stripe(const StreamPlan& plan, const Column& root,
@@ -177,25 +210,36 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
     return streams[tasks[i].stream].type.kind == ValueKind::kBytes;
   };
   std::stable_partition(order.begin(), order.end(), is_bytes);
-  // The first strings of a stream may begin what the others share.
+  // The first values of a stream may begin or change what the others share.
+  const auto shared_by = [&](size_t i) -> StreamShared* {
+    const uint32_t s = tasks[i].stream;
+    return options.shared != nullptr && streams[s].may_share
+               ? &(*options.shared)[s]
+               : nullptr;
+  };
   const auto later =
       std::stable_partition(order.begin(), order.end(), [&](size_t i) {
-        return !is_bytes(i) || tasks[i].begin == 0 ||
-               options.phrases == nullptr ||
-               (*options.phrases)[tasks[i].stream].exist();
+        return tasks[i].begin == 0 || shared_by(i) == nullptr;
       });
   const auto encode = [&](size_t i) {
     Task& t = tasks[i];
     EncodeContext context;
     context.effort = options.effort;
     ByteBuffer validity_head;
-    if (is_bytes(i) && options.phrases != nullptr) {
-      context.phrases = &(*options.phrases)[t.stream];
-      context.may_change_phrases = t.begin == 0;
+    StreamShared* shared = shared_by(i);
+    const bool had_phrases = shared != nullptr && shared->phrases.exist();
+    if (shared != nullptr) {
+      shared->lend_to(&context);
+      context.may_change_shared = t.begin == 0;
     }
     run_task(streams, context, &t, &out->segments[i], &validity_head);
+    if (context.may_change_shared && t.status) {
+      t.status = settle(shared, had_phrases, streams[t.stream].type, t.size,
+                        out->segments[i]);
+    }
     if (t.validity == kNoSegment) return;
-    context.phrases = nullptr;
+    context = {};
+    context.effort = options.effort;
     SegmentBuilder& validity = out->segments[t.validity];
     if (validity_head.empty()) {
       return run_task(streams, context, &tasks[t.validity], &validity, nullptr);
@@ -203,8 +247,8 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
     validity.head = std::move(validity_head);
     out->bodies[t.validity] = i;
   };
-  if (options.phrases != nullptr) {
-    for (StreamPhrases& p : *options.phrases) p.next_stripe();
+  if (options.shared != nullptr) {
+    for (StreamShared& s : *options.shared) s.phrases.next_stripe();
   }
   const auto first = static_cast<size_t>(later - order.begin());
   parallel_for(first, options.threads, [&](size_t i) { encode(order[i]); });

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "nimble/column/column.h"
+#include "nimble/encoding/choose/stream_shared.h"
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/symbols/shared_phrases.h"
 #include "nimble/format/group.h"
 #include "nimble/format/stream_plan.h"
 
@@ -24,7 +24,7 @@ struct StripeOptions {
   uint32_t threads = 1;  // the result does not depend on them
   // What the segments of each stream share, here and in later stripes; null:
   // nothing.
-  std::vector<StreamPhrases>* phrases = nullptr;
+  std::vector<StreamShared>* shared = nullptr;
 };
 
 // `root` is the column of plan.node(0).

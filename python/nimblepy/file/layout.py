@@ -38,10 +38,9 @@ def file_layout(file: FileHandle) -> LayoutNode:
 
 
 def _section_name(kind: str, node: int, nodes: list[tuple[str, str, int]]) -> str:
-    title = {"bloom": "Bloom filter", "zone_map": "zone map", "footer": "footer"}.get(kind, kind)
-    return (
-        f"{title} {_path(node, nodes)}" if kind in ("dictionary", "phrases", "zone_map") else title
-    )
+    title = {"bloom": "Bloom filter"}.get(kind, kind.replace("_", " "))
+    of_column = kind in ("dictionary", "phrases", "shared_dictionary", "zone_map")
+    return f"{title} {_path(node, nodes)}" if of_column else title
 
 
 def _path(node: int, nodes: list[tuple[str, str, int]]) -> str:

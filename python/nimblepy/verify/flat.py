@@ -49,6 +49,7 @@ FIELDS: dict[str, list[str]] = {
         "writer",
         "indexes",
         "phrases",
+        "shared_dictionaries",
     ],
     "SecondaryIndex": ["kind", "columns", "root", "num_keys", "size_bytes", "has_bloom"],
     "SortedGroup": ["chunks"],

@@ -17,7 +17,8 @@ SAMPLED_KEYS = 1
 LATER_ENCODINGS = 2
 PHRASES = 4
 SHARED_PHRASES = 8
-KNOWN_FEATURES = SAMPLED_KEYS | LATER_ENCODINGS | PHRASES | SHARED_PHRASES
+SHARED_DICTIONARY = 16
+KNOWN_FEATURES = SAMPLED_KEYS | LATER_ENCODINGS | PHRASES | SHARED_PHRASES | SHARED_DICTIONARY
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,14 @@ class NodeSection:
 
 
 @dataclass(frozen=True)
+class SharedDictionary:
+    node: int
+    count: int
+    head: Section
+    body: Section
+
+
+@dataclass(frozen=True)
 class Footer:
     num_rows: int
     schema: SchemaNode
@@ -79,6 +88,7 @@ class Footer:
     zones: list[NodeSection]
     dictionaries: list[NodeSection]
     phrases: list[NodeSection]
+    shared_dictionaries: list[SharedDictionary]
     metadata: list[tuple[bytes, bytes]]
     optional_sections: list[tuple[str, Section]]
     num_stripes: int
@@ -214,6 +224,10 @@ def read_footer(data: bytes) -> Footer:
             NodeSection(s[0], Section(*s[2:5]), s[5]) for s in t.structs("dictionaries", "<2I4Q")
         ],
         phrases=[NodeSection(s[0], Section(*s[2:])) for s in t.structs("phrases", "<2I3Q")],
+        shared_dictionaries=[
+            SharedDictionary(s[0], s[1], Section(*s[2:5]), Section(*s[5:]))
+            for s in t.structs("shared_dictionaries", "<2I6Q")
+        ],
         metadata=_pairs(t.tables("metadata", "KeyValue")),
         optional_sections=[
             (s.text("name"), Section(*(s.struct("section", "<3Q") or (0, 0, 0))))

@@ -119,13 +119,26 @@ def dictionary(r: Request) -> Values:
     if r.type == BOOL:
         raise r.refuse("dictionary")
     count = r.head.varint()
-    codes = cast(
-        Array, r.child(unsigned(1 if count <= 256 else 2 if count <= 65536 else 4), r.count)
-    )
-    values = r.child(r.type, count)
+    codes = _codes(r, count)
+    return take(r.child(r.type, count), codes)
+
+
+@encoding(27)
+def shared_dictionary(r: Request) -> Values:
+    count, values = r.head.varint(), r.shared.dictionary
+    codes = _codes(r, count)
+    if values is None or r.shared.type != r.type or count > len(values):
+        raise r.refuse(f"{count} values of a dictionary that the stream does not share")
+    return take(values, codes)
+
+
+def _codes(r: Request, count: int) -> Array:
+    """A code for each row, of a dictionary of `count` values."""
+    width = 1 if count <= 256 else 2 if count <= 65536 else 4
+    codes = cast(Array, r.child(unsigned(width), r.count))
     if r.count and int(codes.max()) >= count:
         raise r.refuse(f"dictionary: code {int(codes.max())} of {count} values")
-    return take(values, codes.astype(np.int64))
+    return codes.astype(np.int64)
 
 
 def patch_rows(r: Request) -> Array:

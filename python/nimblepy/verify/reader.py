@@ -17,7 +17,7 @@ from nimblepy.verify.columns import Assembler, StripeData
 from nimblepy.verify.metadata import Footer, Group, Section, Stripe, read_footer, read_group
 from nimblepy.verify.schema import Node, Plan, make_plan
 from nimblepy.verify.strings import read_phrases
-from nimblepy.verify.tree import SEGMENT, Body, Request, decode
+from nimblepy.verify.tree import SEGMENT, Body, Request, Shared, decode
 from nimblepy.verify.values import BYTES, Values, ValueType, concat
 
 Source = str | PathLike[str] | bytes
@@ -56,8 +56,32 @@ class Container:
         return raw
 
     @cached_property
-    def phrases(self) -> dict[int, list[bytes]]:
-        """Those that segments share, by stream."""
+    def shared(self) -> dict[int, Shared]:
+        """What segments share, by stream."""
+        out = {stream: Shared(phrases) for stream, phrases in self._phrases().items()}
+        before = -1
+        for ref in self.footer.shared_dictionaries:
+            what = f"shared dictionary of node {ref.node}"
+            node = self.plan.nodes[ref.node] if ref.node < len(self.plan.nodes) else None
+            if node is None or node.values is None or node.layout not in ("bytes", "fixed"):
+                raise CorruptFileError(f"{what}, which has no values")
+            if ref.node <= before or ref.count > SEGMENT:
+                raise CorruptFileError(f"{what}: of {ref.count} values, behind node {before}")
+            before = ref.node
+            type_ = self.plan.streams[node.values]
+            shared = out.setdefault(node.values, Shared())
+            head = Cursor(self.section(ref.head, what), "head of a shared dictionary")
+            body = Body(self.section(ref.body, what), self.tally)
+            try:
+                shared.dictionary = decode(Request(head, body, type_, ref.count, depth=1))
+                shared.type = type_
+                head.finish()
+                body.finish()
+            except CorruptFileError as error:
+                raise CorruptFileError(f"{what}: {error}") from error
+        return out
+
+    def _phrases(self) -> dict[int, list[bytes]]:
         out: dict[int, list[bytes]] = {}
         for ref in self.footer.phrases:
             what = f"phrases of node {ref.node}"
@@ -83,7 +107,7 @@ class Container:
         type_: ValueType,
         count: int,
         bodies: dict[tuple[int, int], Body],
-        phrases: list[bytes] | None,
+        shared: Shared,
     ) -> Values:
         """The values of a segment; `bodies` are those of the stripe, which segments may share."""
         offset, size = stripe.offsets[index], stripe.sizes[index]
@@ -94,7 +118,7 @@ class Container:
         head = Cursor(stripe.heads[index], "segment head")
         try:
             body = bodies[offset, size]
-            values = decode(Request(head, body, type_, count, phrases=phrases))
+            values = decode(Request(head, body, type_, count, shared=shared))
             head.finish()
         except CorruptFileError as error:
             raise CorruptFileError(f"segment {index} at {offset}: {error}") from error
@@ -114,12 +138,13 @@ class Container:
         streams: list[Values | None] = []
         bodies: dict[tuple[int, int], Body] = {}
         index = 0
-        shared = self.phrases if plan is self.plan else {}
+        shared = self.shared if plan is self.plan else {}
         for stream, (type_, count) in enumerate(zip(plan.streams, counts, strict=True)):
             parts = []
+            own = shared.get(stream, Shared())
             for at in range(0, count, SEGMENT):
                 rows = min(SEGMENT, count - at)
-                parts.append(self._segment(stripe, index, type_, rows, bodies, shared.get(stream)))
+                parts.append(self._segment(stripe, index, type_, rows, bodies, own))
                 index += 1
             streams.append(concat(parts) if parts else None)
         for (offset, _), body in bodies.items():

@@ -283,9 +283,9 @@ def phrases(r: Request) -> Values:
 
 @encoding(26)
 def shared_phrases(r: Request) -> Values:
-    if r.type != BYTES or (r.phrases is None and r.count):
+    if r.type != BYTES or (r.shared.phrases is None and r.count):
         raise r.refuse("phrases of a stream that has none")
-    return of_codes(r, r.phrases or [])
+    return of_codes(r, r.shared.phrases or [])
 
 
 def of_codes(r: Request, phrases: list[bytes]) -> Values:

@@ -56,6 +56,15 @@ class Body:
             raise CorruptFileError(f"body of {len(self.data)} bytes: nothing uses those from {at}")
 
 
+@dataclass
+class Shared:
+    """What the segments of a stream share."""
+
+    phrases: list[bytes] | None = None
+    dictionary: Values | None = None
+    type: ValueType | None = None  # of the dictionary
+
+
 @dataclass(frozen=True)
 class Request:
     """What a decoder is asked for: `count` values of `type`, `depth` levels down."""
@@ -65,7 +74,7 @@ class Request:
     type: ValueType
     count: int
     depth: int = 0
-    phrases: list[bytes] | None = None  # those that the stream's segments share
+    shared: Shared = field(default_factory=Shared)
 
     def child(self, type_: ValueType, count: int) -> Values:
         """The values of the nested encoding that stands next in the head."""
@@ -77,7 +86,7 @@ class Request:
         return values
 
     def _nested(self, body: Body, type_: ValueType, count: int) -> Request:
-        return Request(self.head, body, type_, count, self.depth + 1, self.phrases)
+        return Request(self.head, body, type_, count, self.depth + 1, self.shared)
 
     def refuse(self, what: str) -> CorruptFileError:
         return CorruptFileError(f"{what}: not possible for {self.count} values of {self.type}")

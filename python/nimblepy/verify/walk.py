@@ -89,7 +89,10 @@ class _Walk:
             if ref.node in self.zones or ref.node >= len(nodes) or not has_zones(nodes[ref.node]):
                 raise CorruptFileError(f"{what}: the column cannot have one")
             self.zones[ref.node] = (zones, 0)
-        self.file.tally["phrases"] += sum(map(len, self.file.phrases.values()))
+        for shared in self.file.shared.values():
+            self.file.tally["phrases"] += len(shared.phrases or [])
+            if shared.dictionary is not None:
+                self.file.tally["shared dictionaries"] += 1
         if footer.cluster is not None and footer.cluster.bloom.size:
             self.bloom = BloomFilter(self.file.section(footer.cluster.bloom, "Bloom filter"))
         for name, section in footer.optional_sections:

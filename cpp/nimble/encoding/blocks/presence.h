@@ -14,6 +14,10 @@
 
 namespace nimble {
 
+// Fewer nulls than one in this many rows stay where they are: a row is then
+// found without counting.
+inline constexpr uint64_t kRowsPerNull = 10;
+
 class Presence {
  public:
   // `has` is a bitmap of `rows` bits with room for whole words. The head of a

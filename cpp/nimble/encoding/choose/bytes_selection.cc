@@ -1,13 +1,18 @@
 #include "nimble/encoding/choose/bytes_selection.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "nimble/base/hash.h"
+#include "nimble/encoding/blocks/presence.h"
 #include "nimble/encoding/blocks/string_blocks.h"
+#include "nimble/encoding/choose/stream_shared.h"
+#include "nimble/encoding/choose/value_sample.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/dictionary.h"
 #include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/ints/shared_dictionary.h"
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/numbered_text.h"
 #include "nimble/encoding/strings/plain_bytes.h"
@@ -31,7 +36,7 @@ constexpr uint64_t kFsstSampleShare = 128;
 // What a head may have more than that of plain bytes before it counts.
 constexpr uint64_t kHeadBytes = 64;
 // Of the distinct strings, which a scan keeps decoded.
-constexpr uint64_t kMaxStringDictionaryBytes = 4u << 20;
+constexpr uint64_t kMaxStringDictionaryBytes = StreamDictionary::kMaxBytes;
 // And as they are stored: a cold lookup reads the whole dictionary. A compact
 // one may read more.
 constexpr uint64_t kMaxStoredDictionaryBytes = 256u << 10;
@@ -39,6 +44,7 @@ constexpr uint64_t kMaxStoredDictionaryBytes = 256u << 10;
 constexpr uint64_t kSmallDictionaryBytes = 16u << 10;
 constexpr uint32_t kSampleWindows = 16;
 constexpr uint32_t kWindowRows = 64;
+constexpr uint32_t kKnownSample = 256;  // rows
 constexpr uint32_t kMinRepeats = 8;  // among the sampled rows
 constexpr uint32_t kMinRunRows = 4;  // on average
 constexpr uint32_t kMinPresentRows = 256;
@@ -92,6 +98,7 @@ enum class Choice : uint8_t {
   kSharedPhrases,
   kFrontCoded,
   kDictionary,
+  kSharedDictionary,
   kRunLength,
   kZstd,
   kZstdTrained,
@@ -109,6 +116,7 @@ struct Sizes {
 // What the sampled rows say about repetition.
 struct Repeats {
   uint32_t rows = 0;
+  uint32_t empty = 0;     // rows
   uint32_t repeated = 0;  // rows whose string another sampled row has too
   uint32_t adjacent = 0;  // rows equal to the one before them
 };
@@ -144,6 +152,8 @@ class Selection {
       best_size_ = size;
     }
   }
+  // Are most that are not empty in the dictionary that the stream shares?
+  bool are_known() const;
   bool is_better_without_empty(const Repeats& sample) const;
   void consider_repeats(const Repeats& sample);
   void consider_text();
@@ -182,7 +192,6 @@ class Selection {
   FsstTable table_;
   std::vector<Phrase> phrases_;
   double phrases_share_ = 0;  // of new ones for the stream
-  bool begins_phrases_ = false;
   // Of those that the stream has, where they will do.
   double known_phrases_size_ = std::numeric_limits<double>::infinity();
   std::vector<uint8_t> zstd_dictionary_;
@@ -205,6 +214,7 @@ Repeats sample_repeats(const Values& values) {
     for (next = end; row < end; ++row) {
       const ByteSlice& s = values.slices[row];
       hashes.push_back(checksum64({s.data, static_cast<size_t>(s.size)}));
+      out.empty += s.size == 0;
       out.adjacent += row > 0 && equal(s, values.slices[row - 1]);
     }
   }
@@ -236,11 +246,20 @@ bool Selection::is_better_without_empty(const Repeats& sample) const {
       sizes_.empty == sizes_.rows || sizes_.rows < kMinPresentRows) {
     return false;
   }
+  // Where they hold the validity as well, booleans take nothing.
+  if (context_.validity_head != nullptr && context_.effort != Effort::kFast) {
+    return sizes_.empty * kRowsPerNull >= sizes_.rows;
+  }
   // Bits of an empty row: of its length, or of its code in a dictionary.
   double row_bits = bit_width_of(sizes_.max);
-  if (sample.repeated * 2 > sample.rows) {
-    row_bits =
-        std::min<double>(row_bits, bit_width_of(sample.rows - sample.repeated));
+  const uint32_t filled = sample.rows - sample.empty;
+  const uint32_t distinct = sample.rows - sample.repeated;
+  if (are_known()) {
+    row_bits = bit_width_of(context_.dictionary->size());
+  } else if (sample.repeated * 2 > sample.rows) {
+    row_bits = std::min<double>(row_bits, bit_width_of(distinct));
+  } else if (distinct + kMinRepeats <= filled) {
+    row_bits = std::log2(likely_distinct(distinct, filled));
   }
   const uint64_t rare = std::min(sizes_.empty, sizes_.rows - sizes_.empty);
   const double booleans = std::min(static_cast<double>(sizes_.rows) / 8,
@@ -279,6 +298,21 @@ uint64_t dictionary_size(const Values& strings, uint64_t bytes) {
   return strings.size + static_cast<uint64_t>(std::min(whole, rests));
 }
 
+bool Selection::are_known() const {
+  if (context_.dictionary == nullptr || context_.dictionary->size() == 0) {
+    return false;
+  }
+  std::vector<ByteSlice> slices;
+  for (uint64_t i = 0; i < kKnownSample; ++i) {
+    const ByteSlice& s = values_.slices[i * values_.size / kKnownSample];
+    if (s.size > 0) slices.push_back(s);
+  }
+  Values sample = values_;
+  sample.size = static_cast<uint32_t>(slices.size());
+  sample.slices = slices.data();
+  return context_.dictionary->find(sample).missing * 2 < sample.size;
+}
+
 // Runs and dictionaries.
 void Selection::consider_repeats(const Repeats& sample) {
   if (!may_nest()) return;
@@ -290,15 +324,25 @@ void Selection::consider_repeats(const Repeats& sample) {
       offer(Choice::kRunLength, runs * 2 + nested_size(runs, runs * average));
     }
   }
-  if (sample.repeated < std::min(kMinRepeats, sample.rows / 2)) return;
   DistinctLimits limits;
-  limits.max_values = values_.size / 2;
-  limits.max_bytes = std::min(sizes_.total / 2 + 64, kMaxStringDictionaryBytes);
+  if (are_known()) {
+    limits = {values_.size, kMaxStringDictionaryBytes};
+  } else if (sample.repeated >= std::min(kMinRepeats, sample.rows / 2)) {
+    limits = {values_.size / 2,
+              std::min(sizes_.total / 2 + 64, kMaxStringDictionaryBytes)};
+  } else {
+    return;
+  }
   if (!distinct_.build(values_, limits) || distinct_.count() == 0) return;
   const Values strings = distinct_.distinct();
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < strings.size; ++i) bytes += strings.slices[i].size;
   const uint64_t stored = dictionary_size(strings, bytes);
+  const double shared = shared_dictionary_bytes(
+      distinct_, static_cast<double>(stored), context_);
+  if (shared < static_cast<double>(best_size_)) {
+    offer(Choice::kSharedDictionary, static_cast<uint64_t>(shared));
+  }
   if (!is_compact() && stored > kMaxStoredDictionaryBytes) return;
   const uint64_t codes =
       is_compact() && strings.size <= kMaxByteCodes
@@ -366,7 +410,7 @@ void Selection::consider_phrases(double fsst_size) {
     offer(Choice::kSharedPhrases, static_cast<uint64_t>(known_phrases_size_));
   }
   if (stream == nullptr ? !is_compact() : !stream->are_looked_for()) return;
-  if (stream != nullptr && context_.may_change_phrases && !stream->exist()) {
+  if (stream != nullptr && context_.may_change_shared && !stream->exist()) {
     return consider_new_phrases(limit);
   }
   const double share = is_compact() ? kPhrasesShare : kOwnPhrasesShare;
@@ -493,7 +537,8 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   NIMBLE_ASSIGN_OR_RETURN(const bool has_dictionary,
                           encode_template(values_, *pattern, context_, out));
   // Strings of a dictionary are made once, those of its numbers for each row.
-  if (has_dictionary && best_ == Choice::kDictionary) {
+  if (has_dictionary && (best_ == Choice::kDictionary ||
+                         best_ == Choice::kSharedDictionary)) {
     before.undo(out);
     return false;
   }
@@ -527,19 +572,21 @@ Status Selection::encode_best(SegmentBuilder* out) {
   switch (best_) {
     case Choice::kDictionary:
       return encode_dictionary(distinct_, context_, out);
+    case Choice::kSharedDictionary:
+      return encode_shared_dictionary(distinct_, context_.dictionary, context_,
+                                      out);
     case Choice::kRunLength:
       return encode_run_length(values_, run_ends_, context_, out);
     case Choice::kFsst:
       return encode_fsst(values_, table_, out);
     case Choice::kPhrases:
-      if (context_.phrases != nullptr && context_.may_change_phrases) {
+      if (context_.phrases != nullptr && context_.may_change_shared) {
         context_.phrases->paid();
       }
       return encode_phrases(values_, phrases_, out);
     case Choice::kSharedPhrases:
       if (!context_.phrases->exist()) {
         context_.phrases->begin(std::move(phrases_), phrases_share_);
-        begins_phrases_ = true;
       }
       return encode_shared_phrases(values_, *context_.phrases, out);
     case Choice::kFrontCoded:
@@ -578,7 +625,6 @@ Status Selection::encode(SegmentBuilder* out) {
     return Status::ok();
   }
   before.undo(out);
-  if (begins_phrases_) *context_.phrases = StreamPhrases();
   return encode_plain_bytes(values_, out);
 }
 

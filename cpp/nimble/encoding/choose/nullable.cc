@@ -2,16 +2,13 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/blocks/patches.h"
+#include "nimble/encoding/blocks/presence.h"
 #include "nimble/encoding/choose/selection.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/present_values.h"
 
 namespace nimble {
 namespace {
-
-// Fewer nulls than one in this many rows stay where they are: a row is then
-// found without counting.
-constexpr uint64_t kRowsPerNull = 10;
 
 bool drops_nulls(const Values& values, const uint8_t* validity,
                  const EncodeContext& context) {
@@ -28,6 +25,11 @@ bool drops_nulls(const Values& values, const uint8_t* validity,
 Status encode_nullable(const Values& values, const uint8_t* validity,
                        const EncodeContext& context, SegmentBuilder* out,
                        ByteBuffer* validity_head) {
+  if (values.type.kind == ValueKind::kBytes) {
+    EncodeContext strings = context;
+    if (values.empty_is_null) strings.validity_head = validity_head;
+    return encode_values(values, strings, out);
+  }
   if (!drops_nulls(values, validity, context)) {
     return encode_values(values, context, out);
   }

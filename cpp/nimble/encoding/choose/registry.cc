@@ -111,6 +111,8 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
       return open_phrases(head, context);
     case LaterEncodingId::kSharedPhrases:
       return open_shared_phrases(head, context);
+    case LaterEncodingId::kSharedDictionary:
+      return open_shared_dictionary(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }

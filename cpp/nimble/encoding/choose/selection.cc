@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/bools/bool_bitmap.h"
 #include "nimble/encoding/bools/sparse_bits.h"
 #include "nimble/encoding/choose/bytes_selection.h"
+#include "nimble/encoding/choose/stream_shared.h"
 #include "nimble/encoding/choose/value_sample.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
@@ -19,6 +21,7 @@
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/run_length.h"
+#include "nimble/encoding/ints/shared_dictionary.h"
 #include "nimble/encoding/ints/sparse.h"
 #include "nimble/encoding/zstd/zstd_blocks.h"
 
@@ -97,6 +100,9 @@ constexpr double kRepetitionShare = 0.9;
 // memory wherever it is decoded: with its codes it must save half.
 constexpr double kLargeDictionaryBytes = 32768;
 constexpr double kLargeDictionaryShare = 0.5;
+// Of one that the stream shares there is one a file.
+constexpr double kLargeSharedShare = 0.7;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 // Rows that are not the common value, at most, in sparse.
 constexpr double kMaxSparseExceptions = 0.1;
 // Rows that are not the most frequent value, at most, in present; what a bit
@@ -111,43 +117,78 @@ constexpr double kRunEndBits = 17;
 // What compact hopes that codes shrink to by their frequencies.
 constexpr double kLikelyEntropy = 0.8;
 
+// The share of sampled values that the stream's dictionary has.
+double known_share(const Values& values, const ValueSample& sample,
+                   const StreamDictionary& dictionary) {
+  std::vector<uint8_t> data;
+  const Values sampled = sampled_values(values, sample, &data);
+  return 1.0 - double{1} * dictionary.find(sampled).missing / sampled.size;
+}
+
 void add_dictionary(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     Candidates* candidates) {
+  const StreamDictionary* shared =
+      context.random_access_only ? nullptr : context.dictionary;
   const double count = sample.likely_distinct();
-  DistinctLimits limits;
-  if (count > limits.max_values) return;
-  limits.max_bytes = context.effort == Effort::kBalanced
-                         ? kMaxBalancedDictionaryBytes
-                         : kMaxDictionaryBytes;
   // Compact codes are compressed by how often each occurs.
   const bool by_frequency = context.effort == Effort::kCompact;
-  const double bits =
-      std::ceil(std::log2(count)) * (by_frequency ? kLikelyEntropy : 1);
-  const double bytes = (values.size * bits + count * value_bits) / 8;
-  const double limit = candidates->limit();
-  const auto share = [effort = context.effort,
-                      width = values.type.width](double distinct) {
-    return effort == Effort::kBalanced &&
-                   distinct * width > kLargeDictionaryBytes
-               ? kLargeDictionaryShare
-               : kRepetitionShare;
+  const double entropy = by_frequency ? kLikelyEntropy : 1;
+  const auto bytes_of = [&](double codes, double stored) {
+    return (values.size * code_bits(codes) * entropy + stored * value_bits) / 8;
   };
-  candidates->add(
-      bytes, share(count), [=](SegmentBuilder* out) -> Result<bool> {
-        DistinctValues distinct;
-        if (!distinct.build(values, limits)) return false;
-        const double real =
-            by_frequency && distinct.count() <= kMaxByteCodes
-                ? code_entropy(distinct) / 8
-                : values.size / 8.0 * bit_width_of(distinct.count() - 1);
-        if (real + distinct.count() * value_bits / 8 >=
-            limit * share(distinct.count())) {
-          return false;
-        }
-        NIMBLE_RETURN_IF_ERROR(encode_dictionary(distinct, context, out));
-        return true;
-      });
+  DistinctLimits own;
+  own.max_bytes = context.effort == Effort::kBalanced
+                      ? kMaxBalancedDictionaryBytes
+                      : kMaxDictionaryBytes;
+  double bytes = count > own.max_values ? kNever : bytes_of(count, count);
+  DistinctLimits limits = own;
+  if (shared != nullptr) {
+    limits = {StreamDictionary::kMaxValues, StreamDictionary::kMaxBytes};
+    const double missing =
+        shared->size() == 0
+            ? count / 2
+            : count * (1 - known_share(values, sample, *shared));
+    if (missing <= limits.max_values) {
+      bytes = std::min(
+          bytes, bytes_of(std::max<double>(count, shared->size()), missing));
+    }
+  }
+  const bool is_balanced = context.effort == Effort::kBalanced;
+  const double limit = candidates->limit();
+  const auto attempt = [=](SegmentBuilder* out) -> Result<bool> {
+    DistinctValues distinct;
+    if (!distinct.build(values, limits)) return false;
+    const double stored = distinct.count() * value_bits / 8;
+    const bool is_large =
+        is_balanced && double{1} * distinct.count() * values.type.width >
+                           kLargeDictionaryBytes;
+    double own_bytes = kNever;
+    if (distinct.count() <= own.max_values &&
+        uint64_t{distinct.count()} * values.type.width <= own.max_bytes) {
+      own_bytes = stored + (by_frequency && distinct.count() <= kMaxByteCodes
+                                ? code_entropy(distinct) / 8
+                                : values.size / 8.0 *
+                                      bit_width_of(distinct.count() - 1));
+    }
+    if (own_bytes >=
+        limit * (is_large ? kLargeDictionaryShare : kRepetitionShare)) {
+      own_bytes = kNever;
+    }
+    double shared_bytes = shared_dictionary_bytes(distinct, stored, context);
+    if (shared_bytes >=
+        limit * (is_large ? kLargeSharedShare : kRepetitionShare)) {
+      shared_bytes = kNever;
+    }
+    if (std::min(own_bytes, shared_bytes) == kNever) return false;
+    NIMBLE_RETURN_IF_ERROR(
+        shared_bytes <= own_bytes
+            ? encode_shared_dictionary(distinct, context.dictionary, context,
+                                       out)
+            : encode_dictionary(distinct, context, out));
+    return true;
+  };
+  candidates->add(bytes, kRepetitionShare, attempt);
 }
 
 }  // namespace

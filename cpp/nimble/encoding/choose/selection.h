@@ -21,8 +21,8 @@ namespace nimble {
 inline constexpr int kMaxSelectionDepth = 4;
 // Fewer values than this are not worth a second thought.
 inline constexpr uint32_t kMinSelectionValues = 64;
-// Of a dictionary as it is stored: a cold lookup reads it whole. A compact one
-// may read more.
+// Of a segment's dictionary as it is stored: a cold lookup reads it whole. A
+// compact one may read more.
 inline constexpr uint64_t kMaxBalancedDictionaryBytes = 256u << 10;
 inline constexpr uint64_t kMaxDictionaryBytes = 1u << 20;
 

@@ -59,9 +59,7 @@ void place_runs(uint32_t n, ValueSample* sample) {
 
 }  // namespace
 
-double ValueSample::likely_distinct() const {
-  // That neighbours are equal says nothing of what comes later.
-  const uint32_t drawn = size - (pairs - changes);
+double likely_distinct(uint32_t distinct, uint32_t drawn) {
   // Most of them often: that is all of them.
   if (distinct * 4 < drawn) return std::max(distinct, 1u);
   if (distinct >= drawn) return 1e9;

@@ -12,6 +12,10 @@ namespace nimble {
 inline constexpr uint32_t kSampleRuns = 16;
 inline constexpr uint32_t kSampleRunValues = 64;
 
+// How many distinct values there are, of which `distinct` were among so many
+// `drawn` ones: were they equally frequent; of skewed ones there are more.
+double likely_distinct(uint32_t distinct, uint32_t drawn);
+
 struct ValueSample {
   // First rows of the runs; all values where there are no more than a sample.
   std::vector<uint32_t> starts;
@@ -27,9 +31,10 @@ struct ValueSample {
   double runs(uint32_t n) const {
     return pairs == 0 ? 1 : 1.0 + double(n) * changes / pairs;
   }
-  // How many distinct values there are, of which the sample's came up: were
-  // they equally frequent; of skewed ones there are more.
-  double likely_distinct() const;
+  // That neighbours are equal says nothing of what comes later.
+  double likely_distinct() const {
+    return nimble::likely_distinct(distinct, size - (pairs - changes));
+  }
   // Not the most frequent value.
   double exceptions(uint32_t n) const {
     return size == 0 ? 0 : double(n) * (size - top_count) / size;

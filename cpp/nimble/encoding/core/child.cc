@@ -2,22 +2,22 @@
 
 namespace nimble {
 
-Status encode_child(const Values& values, const EncodeContext& context,
-                    uint64_t inline_bytes, SegmentBuilder* out) {
+Status encode_own(const Values& values, const EncodeContext& context,
+                  uint64_t inline_bytes, SegmentBuilder* out) {
   EncodeContext nested = context;
+  nested.validity_head = nullptr;
   ++nested.depth;
-  nested.phrases = nullptr;
   return encode_child_with(
       [&](SegmentBuilder* to) { return encode_values(values, nested, to); },
       inline_bytes, out);
 }
 
-Status encode_strings(const Values& values, const EncodeContext& context,
-                      SegmentBuilder* out) {
+Status encode_child(const Values& values, const EncodeContext& context,
+                    uint64_t inline_bytes, SegmentBuilder* out) {
   EncodeContext nested = context;
-  ++nested.depth;
-  out->head.put_u8(0);
-  return encode_values(values, nested, out);
+  nested.phrases = nullptr;
+  nested.dictionary = nullptr;
+  return encode_own(values, nested, inline_bytes, out);
 }
 
 Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
@@ -27,8 +27,8 @@ Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
   context.num_values = num_values;
   context.body_size = parent.body_size;
   context.depth = parent.depth + 1;
-  context.phrases = parent.phrases;
-  context.uses_phrases = parent.uses_phrases;
+  context.shared = parent.shared;
+  context.shared_use = parent.shared_use;
   Child child;
   const uint8_t place = head->get_u8();
   if (place == 1) {

@@ -25,10 +25,10 @@ inline constexpr uint64_t kInlinePatchBytes = 1024;
 // A body part of 1 to `inline_bytes` bytes goes inline.
 Status encode_child(const Values& values, const EncodeContext& context,
                     uint64_t inline_bytes, SegmentBuilder* out);
-// The stream's own strings, or what is left of them: they go on sharing what
-// the stream shares. Never inline.
-Status encode_strings(const Values& values, const EncodeContext& context,
-                      SegmentBuilder* out);
+// The stream's own values, or what is left of them: they go on sharing what
+// the stream shares.
+Status encode_own(const Values& values, const EncodeContext& context,
+                  uint64_t inline_bytes, SegmentBuilder* out);
 // The same with the child's encoder given: encode(SegmentBuilder*) -> Status,
 // deterministic; it may run twice.
 template <class F>

@@ -27,15 +27,16 @@
 #include "nimble/base/result.h"
 #include "nimble/base/row_range.h"
 #include "nimble/encoding/core/encoding_type.h"
+#include "nimble/encoding/core/shared_source.h"
 #include "nimble/encoding/core/values.h"
 #include "nimble/memory/aligned_buffer.h"
 #include "nimble/memory/byte_buffer.h"
 
 namespace nimble {
 
-struct Predicate;     // predicate.h
-class PhraseSource;   // shared_phrases.h
-class StreamPhrases;  // shared_phrases.h
+struct Predicate;        // predicate.h
+class StreamPhrases;     // shared_phrases.h
+class StreamDictionary;  // shared_dictionary.h
 
 inline constexpr uint32_t kBlockValues = 1024;
 inline constexpr uint32_t kSegmentValues = 131072;
@@ -74,9 +75,14 @@ struct EncodeContext {
   // only encodings with O(1) access to a row.
   bool random_access_only = false;
   // What a stream's segments share; null: nothing. Not passed on to what is
-  // nested, but for strings that are the stream's own.
+  // nested, but for values that are the stream's own.
   StreamPhrases* phrases = nullptr;
-  bool may_change_phrases = false;  // no other segment has them meanwhile
+  StreamDictionary* dictionary = nullptr;
+  bool may_change_shared = false;  // no other segment has them meanwhile
+  // Strings of which exactly the nulls are empty: an encoding that holds where
+  // those are that are not gives their head, as a stream of its own, to whoever
+  // asks. Not passed on.
+  ByteBuffer* validity_head = nullptr;
 };
 
 // Encodes `values` with the encoding that sampling finds best (or cheapest to
@@ -116,10 +122,10 @@ class Decoder {
 
   const ValueType& type() const { return type_; }
   uint32_t size() const { return size_; }
-  // Do decode() and the like need the phrases of the stream? Told by whoever
-  // opened the tree.
-  bool uses_phrases() const { return uses_phrases_; }
-  void set_uses_phrases(bool uses) { uses_phrases_ = uses; }
+  // What decode() and the like need of what the stream's segments share. Told
+  // by whoever opened the tree.
+  const SharedUse& shared_use() const { return shared_use_; }
+  void set_shared_use(const SharedUse& use) { shared_use_ = use; }
 
   // Appends the body ranges that decode(begin, end) may touch. Never reads.
   virtual void append_ranges(uint32_t begin, uint32_t end,
@@ -186,7 +192,7 @@ class Decoder {
  private:
   ValueType type_;
   uint32_t size_;
-  bool uses_phrases_ = false;
+  SharedUse shared_use_;
 };
 
 struct DecodeContext {
@@ -194,9 +200,9 @@ struct DecodeContext {
   uint32_t num_values = 0;  // <= kSegmentValues
   uint64_t body_size = 0;   // of the whole segment
   int depth = 0;
-  // The phrases of the stream, which outlive the decoder; null: it has none.
-  const PhraseSource* phrases = nullptr;
-  bool* uses_phrases = nullptr;  // set where an encoding of the tree has them
+  // What the stream's segments share, which outlives the decoder; null: nothing.
+  const SharedSource* shared = nullptr;
+  SharedUse* shared_use = nullptr;  // to which the tree adds what it uses
 };
 
 // Reads one encoding tree from a head. All parameters are checked here: part

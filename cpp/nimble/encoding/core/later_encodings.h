@@ -16,7 +16,8 @@ enum class LaterEncodingId : uint8_t {
   kFloatBits = 23,     // floats as the integers that their bits are
   kNumberedText = 24,  // bytes: text, and the numbers in it as integers
   kPhrases = 25,       // bytes: numbers of phrases
-  kSharedPhrases = 26,  // bytes: numbers of phrases of the stream
+  kSharedPhrases = 26,     // bytes: numbers of phrases of the stream
+  kSharedDictionary = 27,  // codes of a dictionary of the stream
 };
 
 // Begins the head of one.

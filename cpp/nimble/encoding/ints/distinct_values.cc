@@ -17,6 +17,8 @@ constexpr uint64_t kTableRange = 65536;
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
+}  // namespace
+
 ByteSpan value_bytes(const Values& values, uint32_t row) {
   if (values.type.kind == ValueKind::kBytes) {
     const ByteSlice& s = values.slices[row];
@@ -25,12 +27,10 @@ ByteSpan value_bytes(const Values& values, uint32_t row) {
   return {values.data + uint64_t{row} * values.type.width, values.type.width};
 }
 
-bool same(ByteSpan a, ByteSpan b) {
+bool same_bytes(ByteSpan a, ByteSpan b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
-
-}  // namespace
 
 bool DistinctValues::build(const Values& values, const DistinctLimits& limits) {
   type_ = values.type;
@@ -111,7 +111,7 @@ bool DistinctValues::add_hashed(const Values& values,
     const ByteSpan value = value_bytes(values, i);
     uint64_t slot = checksum64(value) & mask;
     while (table[slot] != kNone &&
-           !same(value, value_bytes(values, rows_[table[slot]]))) {
+           !same_bytes(value, value_bytes(values, rows_[table[slot]]))) {
       slot = (slot + 1) & mask;
     }
     if (table[slot] == kNone) {
@@ -209,6 +209,25 @@ Values DistinctValues::codes() const {
   v.size = static_cast<uint32_t>(codes_.size());
   v.data = narrow_codes_.data();
   return v;
+}
+
+Values DistinctValues::renumbered(const std::vector<uint32_t>& codes,
+                                  uint32_t width,
+                                  std::vector<uint8_t>* data) const {
+  std::vector<uint32_t> of_rows(codes_.size());
+  for (size_t i = 0; i < codes_.size(); ++i) of_rows[i] = codes[codes_[i]];
+  Values v;
+  v.type = ValueType::unsigned_int(width);
+  v.size = static_cast<uint32_t>(of_rows.size());
+  data->resize(of_rows.size() * width);
+  narrow_ints32(of_rows.data(), v.size, width, data->data());
+  v.data = data->data();
+  return v;
+}
+
+uint32_t DistinctValues::first_met_from(uint32_t row) const {
+  return static_cast<uint32_t>(
+      rows_.end() - std::lower_bound(rows_.begin(), rows_.end(), row));
 }
 
 double code_entropy(const DistinctValues& distinct) {

@@ -30,6 +30,12 @@ class DistinctValues {
   // Code of every row: its value's place in distinct(). Unsigned integers of
   // code_width(count()) bytes; borrows from this object.
   Values codes() const;
+  // The codes with others in their place, as integers of `width` bytes in
+  // `data`.
+  Values renumbered(const std::vector<uint32_t>& codes, uint32_t width,
+                    std::vector<uint8_t>* data) const;
+  // How many values are met first in this row or later.
+  uint32_t first_met_from(uint32_t row) const;
 
  private:
   bool add_small_ints(const Values& values, const DistinctLimits& limits);
@@ -47,6 +53,10 @@ class DistinctValues {
   std::vector<ByteSlice> slices_;
   bool is_by_frequency_ = false;
 };
+
+// The bytes of a value that is not a boolean.
+ByteSpan value_bytes(const Values& values, uint32_t row);
+bool same_bytes(ByteSpan a, ByteSpan b);
 
 // Codes of one byte number so many values.
 inline constexpr uint32_t kMaxByteCodes = 256;

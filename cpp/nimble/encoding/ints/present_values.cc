@@ -140,7 +140,7 @@ Status encode_present_values(const Values& values, const uint8_t* common,
   out->head.put_bytes(common, width);
   NIMBLE_RETURN_IF_ERROR(
       Presence::write(other, values.size, context, out, other_head));
-  return encode_child(rest, context, 0, out);
+  return encode_own(rest, context, 0, out);
 }
 
 // ----------------------------------------------------------------------- open

@@ -123,7 +123,7 @@ Status encode_run_length(const Values& values,
       [&](SegmentBuilder* to) { return encode_bit_packed(positions, to); },
       kInlinePatchBytes, out));
   const RunValues runs(values, ends);
-  return encode_child(runs.values, context, kInlinePatchBytes, out);
+  return encode_own(runs.values, context, kInlinePatchBytes, out);
 }
 
 namespace {

@@ -283,7 +283,7 @@ Status encode_front_coded(const Values& values, const EncodeContext& context,
   Values strings = values;
   strings.slices = rests.data();
   strings.empty_is_null = false;
-  return encode_strings(strings, context, out);
+  return encode_own(strings, context, 0, out);
 }
 
 Result<std::unique_ptr<Decoder>> open_front_coded(

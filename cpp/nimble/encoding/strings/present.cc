@@ -167,12 +167,13 @@ Status encode_present(const Values& values, const EncodeContext& context,
   put_encoding_id(LaterEncodingId::kPresent, out);
   out->head.put_varint(strings.size());
   NIMBLE_RETURN_IF_ERROR(
-      Presence::write(where.data(), values.size, context, out, nullptr));
+      Presence::write(where.data(), values.size, context, out,
+                      context.validity_head));
   Values rest = values;
   rest.size = static_cast<uint32_t>(strings.size());
   rest.slices = strings.data();
   rest.empty_is_null = false;
-  return encode_strings(rest, context, out);
+  return encode_own(rest, context, 0, out);
 }
 
 Result<std::unique_ptr<Decoder>> open_present(ByteReader* head,

@@ -38,7 +38,7 @@ class PhrasesDecoder final : public BlockStrings {
                  uint32_t width, const Room& room, StringBlocks blocks)
       : BlockStrings(context, std::move(blocks), room),
         own_(std::move(own)),
-        shared_(context.phrases),
+        shared_(context.shared),
         width_(width) {}
   ~PhrasesDecoder() override {
     if (own_) delete table_.load();
@@ -78,7 +78,7 @@ class PhrasesDecoder final : public BlockStrings {
   }
 
   std::optional<Child> own_;
-  const PhraseSource* shared_;
+  const SharedSource* shared_;
   uint32_t width_;
   // Made by the first use, kept as long as this decoder.
   mutable std::atomic<const PhraseTable*> table_{nullptr};
@@ -401,7 +401,7 @@ Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
 Result<std::unique_ptr<Decoder>> open_shared_phrases(
     ByteReader* head, const DecodeContext& context) {
   NIMBLE_RETURN_IF_ERROR(check_type(context));
-  if (context.uses_phrases != nullptr) *context.uses_phrases = true;
+  if (context.shared_use != nullptr) context.shared_use->phrases = true;
   return open_codes(head, context, std::nullopt);
 }
 

@@ -14,14 +14,6 @@
 
 namespace nimble {
 
-// Where a reader has the table from.
-class PhraseSource {
- public:
-  virtual ~PhraseSource() = default;
-  // Read on first use, good as long as the source.
-  virtual Result<const PhraseTable*> phrases() const = 0;
-};
-
 // What the writer of a stream knows of them. Once there are some, they stay.
 class StreamPhrases {
  public:

@@ -1,0 +1,273 @@
+#include "nimble/encoding/ints/coded_values.h"
+
+#include <algorithm>
+
+#include "nimble/base/compiler.h"
+#include "nimble/encoding/core/int_values.h"
+
+namespace nimble {
+namespace {
+
+// Strings up to these lengths are copied as so many bytes.
+constexpr uint64_t kShortString = 16;
+constexpr uint64_t kLineString = 64;
+// Room is made for so many bytes a value without looking at the values.
+constexpr uint64_t kGenerousLength = 64;
+// Of strings that have not been decoded.
+constexpr size_t kGuessedLength = 32;
+
+}  // namespace
+
+// All of them in memory.
+struct CodedValues::Decoded {
+  AlignedBuffer fixed;
+  BytesSink bytes;
+  uint64_t longest = 0;  // of bytes
+};
+
+CodedValues::~CodedValues() { delete decoded_.load(); }
+
+size_t CodedValues::decoded_bytes() const {
+  const ValueType& type = values_.type();
+  const size_t width = type.kind == ValueKind::kBytes
+                           ? kGuessedLength + sizeof(int64_t)
+                           : type.width;
+  return sizeof(Decoded) + values_.size() * width;
+}
+
+Status CodedValues::load(const SegmentBody& body, const Decoded** out) const {
+  *out = decoded_.load(std::memory_order_acquire);
+  if (*out != nullptr) return Status::ok();
+  auto decoded = std::make_unique<Decoded>();
+  decoded->bytes.wide = true;
+  decoded->bytes.data.reserve(1);  // short strings are read 16 bytes at a time
+  Output to;
+  if (values_.type().kind == ValueKind::kBytes) {
+    to.bytes = &decoded->bytes;
+  } else {
+    decoded->fixed.resize(uint64_t{values_.size()} * values_.type().width);
+    to.data = decoded->fixed.data();
+  }
+  NIMBLE_RETURN_IF_ERROR(told(values_.decode(body, 0, values_.size(), to)));
+  for (uint64_t i = 0; i < decoded->bytes.count; ++i) {
+    decoded->longest =
+        std::max(decoded->longest,
+                 decoded->bytes.end_of(i) - decoded->bytes.begin_of(i));
+  }
+  if (decoded_.compare_exchange_strong(*out, decoded.get(),
+                                       std::memory_order_acq_rel)) {
+    *out = decoded.release();
+  }
+  return Status::ok();
+}
+
+Status CodedValues::decode_all(const SegmentBody& body) const {
+  const Decoded* all = nullptr;
+  return load(body, &all);
+}
+
+Status CodedValues::prepare(const SegmentBody& body, uint32_t rows,
+                            const Output& out) const {
+  const Decoded* all = nullptr;
+  NIMBLE_RETURN_IF_ERROR(load(body, &all));
+  if (all->bytes.count == 0) return Status::ok();
+  // A guess at all of it, so that the buffer does not grow again and again.
+  const uint64_t mean = all->bytes.data.size() / all->bytes.count + 1;
+  out.bytes->data.reserve(out.bytes->data.size() +
+                          rows * std::min(mean, kGenerousLength));
+  return Status::ok();
+}
+
+// -------------------------------------------------------------------- look up
+
+namespace {
+
+// Calls f with a pointer to codes of their own type.
+template <class F>
+decltype(auto) with_codes(const uint8_t* codes, uint32_t width, F&& f) {
+  if (width == 1) return f(codes);
+  if (width == 2) return f(reinterpret_cast<const uint16_t*>(codes));
+  return f(reinterpret_cast<const uint32_t*>(codes));
+}
+
+template <class Code, class T>
+void look_up_fixed(const Code* codes, uint32_t n, const uint8_t* values,
+                   uint8_t* to) {
+  for (uint32_t i = 0; i < n; ++i) {
+    store(to + i * sizeof(T), load<T>(values + uint64_t{codes[i]} * sizeof(T)));
+  }
+}
+
+struct Words2 {
+  uint64_t words[2];
+};
+
+template <class Code>
+void look_up_fixed(const Code* codes, uint32_t n, uint32_t width,
+                   const uint8_t* from, uint8_t* to) {
+  switch (width) {
+    case 1:
+      return look_up_fixed<Code, uint8_t>(codes, n, from, to);
+    case 2:
+      return look_up_fixed<Code, uint16_t>(codes, n, from, to);
+    case 4:
+      return look_up_fixed<Code, uint32_t>(codes, n, from, to);
+    case 8:
+      return look_up_fixed<Code, uint64_t>(codes, n, from, to);
+    case 16:
+      return look_up_fixed<Code, Words2>(codes, n, from, to);
+    default:
+      for (uint32_t i = 0; i < n; ++i) {
+        std::memcpy(to + uint64_t{i} * width, from + uint64_t{codes[i]} * width,
+                    width);
+      }
+  }
+}
+
+// Appends the strings of n codes at `to`, of which `ends` counts; returns
+// where they end. Each is one copy of `Copied` bytes, as both buffers have
+// slack; 0: of its size.
+template <uint64_t Copied, class Code, class End>
+NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
+                                        const BytesSink& strings, uint8_t* to,
+                                        uint64_t at, End* ends) {
+  const uint64_t* starts = strings.offsets.as<uint64_t>();
+  const uint8_t* from = strings.data.data();
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint64_t begin = starts[codes[i]];
+    const uint64_t size = starts[codes[i] + uint64_t{1}] - begin;
+    std::memcpy(to + at, from + begin, Copied > 0 ? Copied : size);
+    at += size;
+    ends[i] = static_cast<End>(at);
+  }
+  return at;
+}
+template <class Code, class End>
+uint64_t copy_strings(const Code* codes, uint32_t n, const BytesSink& strings,
+                      uint64_t longest, uint8_t* to, uint64_t at, End* ends) {
+  static_assert(kLineString <= AlignedBuffer::kSlack);
+  if (longest <= kShortString) {
+    return copy_each<kShortString>(codes, n, strings, to, at, ends);
+  }
+  if (longest <= 2 * kShortString) {
+    return copy_each<2 * kShortString>(codes, n, strings, to, at, ends);
+  }
+  if (longest <= kLineString) {
+    return copy_each<kLineString>(codes, n, strings, to, at, ends);
+  }
+  return copy_each<0>(codes, n, strings, to, at, ends);
+}
+
+template <class Code>
+void look_up_strings(const Code* codes, uint32_t n, const BytesSink& strings,
+                     uint64_t longest, BytesSink* sink) {
+  const uint64_t first = sink->add_values(n);
+  const uint64_t* starts = strings.offsets.as<uint64_t>();
+  const uint64_t at = sink->data.size();
+  // Room for the longest, where that is little; else for what there is.
+  uint64_t room = uint64_t{n} * longest;
+  if (longest > kGenerousLength) {
+    room = 0;
+    for (uint32_t i = 0; i < n; ++i) {
+      room += starts[codes[i] + uint64_t{1}] - starts[codes[i]];
+    }
+  }
+  sink->data.reserve(at + room);
+  uint8_t* const to = sink->data.data();
+  sink->data.resize(
+      sink->wide ? copy_strings(codes, n, strings, longest, to, at,
+                                sink->offsets.as<uint64_t>() + first + 1)
+                 : copy_strings(codes, n, strings, longest, to, at,
+                                sink->offsets.as<uint32_t>() + first + 1));
+}
+
+}  // namespace
+
+Status CodedValues::look_up(const SegmentBody& body, const uint8_t* codes,
+                            uint32_t width, uint32_t n, const Output& out,
+                            uint8_t* to) const {
+  const Decoded* all = nullptr;
+  NIMBLE_RETURN_IF_ERROR(load(body, &all));
+  with_codes(codes, width, [&](const auto* c) {
+    if (values_.type().kind == ValueKind::kBytes) {
+      look_up_strings(c, n, all->bytes, all->longest, out.bytes);
+    } else {
+      look_up_fixed(c, n, values_.type().width, all->fixed.data(), to);
+    }
+  });
+  return Status::ok();
+}
+
+// Threads may overwrite each other's count: then all are decoded a little later.
+bool CodedValues::are_few(uint64_t rows) const {
+  if (are_decoded()) return false;
+  // A number taken alone costs what it takes to decode many of them.
+  const uint64_t alone = values_.type().kind == ValueKind::kBytes ? 8 : 64;
+  rows += taken_.load(std::memory_order_relaxed);
+  taken_.store(rows, std::memory_order_relaxed);
+  return rows * alone < size();
+}
+
+Status CodedValues::look_up_few(const SegmentBody& body, const uint8_t* codes,
+                                uint32_t width, uint32_t n, const Output& out,
+                                uint8_t* to) const {
+  const ValueType& type = values_.type();
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t code = with_codes(
+        codes, width, [&](const auto* c) -> uint32_t { return c[i]; });
+    uint8_t value[kMaxNestedWidth + AlignedBuffer::kSlack];
+    Output one;
+    one.data = value;
+    one.bytes = out.bytes;
+    NIMBLE_RETURN_IF_ERROR(told(values_.gather(body, &code, 1, one)));
+    if (type.kind == ValueKind::kBytes) continue;
+    std::memcpy(to + uint64_t{i} * type.width, value, type.width);
+  }
+  return Status::ok();
+}
+
+Status CodedValues::value(const SegmentBody& body, uint32_t code,
+                          uint64_t* out) const {
+  if (are_few(1)) return told(values_.value(body, code, out));
+  const Decoded* all = nullptr;
+  NIMBLE_RETURN_IF_ERROR(load(body, &all));
+  // What lies behind the last value is the buffer's slack.
+  *out = nimble::load<uint64_t>(all->fixed.data() +
+                                uint64_t{code} * values_.type().width);
+  return Status::ok();
+}
+
+// --------------------------------------------------------------------- filter
+
+Status CodedValues::test_of_codes(const SegmentBody& body,
+                                  const Predicate& test, const ValueType& codes,
+                                  uint32_t count, Predicate* out) const {
+  const Decoded* all = nullptr;
+  NIMBLE_RETURN_IF_ERROR(load(body, &all));
+  const ValueType& type = values_.type();
+  out->type = codes;  // not negated: test.negated is in the table already
+  out->table.resize(count);
+  const uint64_t* starts = all->bytes.offsets.as<uint64_t>();
+  const auto* bytes = reinterpret_cast<const char*>(all->bytes.data.data());
+  uint32_t first = count, end = 0, passed = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool pass =
+        type.kind == ValueKind::kBytes
+            ? passes(test, std::string_view(bytes + starts[i],
+                                            starts[i + 1] - starts[i]))
+            : passes(test, all->fixed.data() + uint64_t{i} * type.width);
+    out->table[i] = pass ? 1 : 0;
+    if (!pass) continue;
+    first = std::min(first, i);
+    end = i + 1;
+    ++passed;
+  }
+  if (passed == 0) return Status::ok();
+  out->ints.low = first;
+  out->ints.high = end - 1;
+  const bool is_range = end - first == passed;
+  out->shape = is_range ? Predicate::Shape::kRange : Predicate::Shape::kTable;
+  return Status::ok();
+}
+
+}  // namespace nimble
