@@ -6,6 +6,7 @@
 #include "nimble/encoding/ints/dictionary.h"
 #include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/scaled.h"
+#include "nimble/encoding/ints/shared_dictionary.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
@@ -73,6 +74,26 @@ TEST(DocumentedBytes, Dictionary) {
            "06 03 00 02 00 06 80 08 95 d2 7d cd 21 e2 7f bc 01 0c ff ff ff ff "
            "05 00 00 00 40 42 0f 00 02 00 0c 80 08 0b 08 de ef e5 4c a9 d4");
   CHECK_EQ(h.body, "02 01 01 02 00 01");
+}
+
+TEST(DocumentedBytes, SharedDictionary) {
+  StreamDictionary dictionary;
+  const auto encode = [&](const Values& v, SegmentBuilder* out) {
+    DistinctValues distinct;
+    CHECK(distinct.build(v, {}));
+    return encode_shared_dictionary(distinct, &dictionary, {}, out);
+  };
+  CHECK_EQ(bytes_of(int32s({1000000, 5, -1}), encode).head.substr(0, 5),
+           "1b 03");
+  const Hex h = bytes_of(int32s({5, 1000000, 5, 9}), encode);
+  CHECK_EQ(h.head, "1b 04 00 02 00 04 80 08 0a 38 2b 1a 55 27 73 84");
+  CHECK_EQ(h.body, "01 02 01 03");
+  SegmentBuilder values;
+  CHECK(dictionary.encode(Effort::kBalanced, &values).is_ok());
+  CHECK_EQ(hex(values.head.span()),
+           "02 00 10 80 08 e3 8b 9d 75 b9 5c 97 86");
+  CHECK_EQ(hex(values.body.span()),
+           "ff ff ff ff 05 00 00 00 40 42 0f 00 09 00 00 00");
 }
 
 TEST(DocumentedBytes, Present) {

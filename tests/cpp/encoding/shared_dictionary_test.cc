@@ -1,0 +1,167 @@
+#include "nimble/encoding/ints/shared_dictionary.h"
+
+#include "encoding/sample.h"
+#include "nimble/encoding/ints/dictionary.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+Sample int32s(const std::vector<int32_t>& values) {
+  return int_sample(ValueType::signed_int(4),
+                    static_cast<uint32_t>(values.size()),
+                    [&](uint32_t i) { return values[i]; });
+}
+
+Sample strings(const std::vector<std::string>& values) {
+  return bytes_sample(static_cast<uint32_t>(values.size()),
+                      [&](uint32_t i) { return values[i]; });
+}
+
+std::vector<uint32_t> add(const Sample& values, StreamDictionary* dictionary) {
+  StreamDictionary::Found found = dictionary->find(values.values());
+  dictionary->add(values.values(), &found);
+  return found.codes;
+}
+
+using Codes = std::vector<uint32_t>;
+
+TEST(SharedDictionary, ValuesKeepTheirCodes) {
+  StreamDictionary dictionary;
+  CHECK(!dictionary.exists());
+  CHECK(add(strings({"b", "a", ""}), &dictionary) == Codes({0, 1, 2}));
+  CHECK(!dictionary.exists());
+  dictionary.keep_additions();
+  CHECK(dictionary.exists());
+  CHECK(add(strings({"", "c", "b", "c"}), &dictionary) == Codes({2, 3, 0, 3}));
+  CHECK_EQ(dictionary.size(), 4u);
+}
+
+TEST(SharedDictionary, WhatIsNotKeptIsForgotten) {
+  StreamDictionary dictionary;
+  add(int32s({5, 7}), &dictionary);
+  dictionary.drop_additions();
+  CHECK_EQ(dictionary.size(), 0u);
+  add(int32s({7, 8}), &dictionary);
+  dictionary.keep_additions();
+  std::vector<int32_t> more;
+  for (int32_t i = 0; i < 5000; ++i) more.push_back(100 + i);
+  add(int32s(more), &dictionary);
+  CHECK(dictionary.has_additions());
+  dictionary.drop_additions();
+  CHECK(!dictionary.has_additions());
+  const Sample again = int32s({8, 100, 7});
+  const StreamDictionary::Found found = dictionary.find(again.values());
+  CHECK(found.codes == Codes({1, StreamDictionary::kNone, 0}));
+  CHECK_EQ(found.missing, 1u);
+  CHECK_EQ(found.missing_bytes, 4u);
+  CHECK(add(again, &dictionary) == Codes({1, 2, 0}));
+}
+
+TEST(SharedDictionary, RoomIsLimited) {
+  StreamDictionary dictionary;
+  StreamDictionary::Found found;
+  found.missing = StreamDictionary::kMaxValues;
+  found.missing_bytes = 100;
+  CHECK(dictionary.has_room_for(found, 100));
+  CHECK(!dictionary.has_room_for(found, 99));
+  add(int32s({1}), &dictionary);
+  CHECK(!dictionary.has_room_for(found, 1000));
+  found.missing = 1;
+  CHECK(dictionary.has_room_for(found, 104));
+  CHECK(!dictionary.has_room_for(found, 103));
+}
+
+// The reader's side, with a source that a test makes.
+class Source final : public SharedSource {
+ public:
+  Source(const StreamDictionary& dictionary, const ValueType& type,
+         uint32_t count) {
+    CHECK(dictionary.encode(Effort::kBalanced, &segment_).is_ok());
+    SegmentBody body{segment_.body.data(), segment_.body.size(), true, nullptr};
+    auto opened = SharedDictionary::open(type, count, segment_.head.span(),
+                                         body, "the dictionary");
+    CHECK(opened.has_value());
+    dictionary_ = std::move(opened).value();
+  }
+  Result<const PhraseTable*> phrases() const override {
+    return Status::corrupt("none");
+  }
+  Result<const SharedDictionary*> dictionary() const override {
+    return dictionary_.get();
+  }
+
+ private:
+  SegmentBuilder segment_;
+  std::unique_ptr<SharedDictionary> dictionary_;
+};
+
+Status decoded(const SegmentBuilder& segment, const ValueType& type,
+               uint32_t rows, const SharedSource* source,
+               std::vector<int32_t>* out) {
+  DecodeContext context;
+  context.type = type;
+  context.num_values = rows;
+  context.body_size = segment.body.size();
+  context.shared = source;
+  SharedUse use;
+  context.shared_use = &use;
+  ByteReader head(segment.head.span());
+  NIMBLE_ASSIGN_OR_RETURN(const auto decoder, open_decoder(&head, context));
+  CHECK(use.dictionary && !use.phrases);
+  AlignedBuffer to(rows * 4);
+  Output output;
+  output.data = to.data();
+  const SegmentBody body{segment.body.data(), segment.body.size(), true,
+                         nullptr};
+  NIMBLE_RETURN_IF_ERROR(decoder->decode(body, 0, rows, output));
+  out->assign(to.as<int32_t>(), to.as<int32_t>() + rows);
+  for (uint32_t row = 0; row < rows; ++row) {
+    uint64_t one = 0;
+    NIMBLE_RETURN_IF_ERROR(decoder->value(body, row, &one));
+    CHECK_EQ(static_cast<int32_t>(one), (*out)[row]);
+  }
+  return Status::ok();
+}
+
+SegmentBuilder coded(const Sample& sample, StreamDictionary* dictionary) {
+  DistinctValues distinct;
+  CHECK(distinct.build(sample.values(), {}));
+  SegmentBuilder out;
+  CHECK(encode_shared_dictionary(distinct, dictionary, {}, &out).is_ok());
+  return out;
+}
+
+TEST(SharedDictionary, OthersThanTheSegmentWasMadeWithAreRefused) {
+  StreamDictionary dictionary;
+  const ValueType type = ValueType::signed_int(4);
+  const SegmentBuilder segment = coded(int32s({4, 9, 4, -3}), &dictionary);
+  std::vector<int32_t> out;
+  const Source source(dictionary, type, 3);
+  CHECK(decoded(segment, type, 4, &source, &out).is_ok());
+  CHECK(out == std::vector<int32_t>({4, 9, 4, -3}));
+  CHECK(!decoded(segment, type, 4, nullptr, &out).is_ok());
+  CHECK(!decoded(segment, ValueType::unsigned_int(4), 4, &source, &out)
+             .is_ok());
+  StreamDictionary small;
+  add(int32s({4, 9}), &small);
+  const Source too_small(small, type, 2);
+  CHECK(!decoded(segment, type, 4, &too_small, &out).is_ok());
+}
+
+TEST(SharedDictionary, OneInsideAnotherIsAnError) {
+  StreamDictionary dictionary;
+  const SegmentBuilder segment = coded(int32s({4, 9, 4, -3}), &dictionary);
+  const SegmentBody body{segment.body.data(), segment.body.size(), true,
+                         nullptr};
+  const auto opened =
+      SharedDictionary::open(ValueType::signed_int(4), 4, segment.head.span(),
+                             body, "the dictionary");
+  CHECK(opened.has_value());
+  const Status status = (*opened)->values().decode_all(body);
+  CHECK(!status.is_ok());
+  CHECK(std::string(status.message()).starts_with("the dictionary: "));
+}
+
+}  // namespace
+}  // namespace nimble::testing
