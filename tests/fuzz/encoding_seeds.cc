@@ -9,11 +9,14 @@
 #include "nimble/encoding/bools/sparse_bits.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/delta.h"
+#include "nimble/encoding/ints/dictionary.h"
 #include "nimble/encoding/ints/differences.h"
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/ints/scaled.h"
+#include "nimble/encoding/ints/shared_dictionary.h"
+#include "nimble/encoding/ints/split_int.h"
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/numbered_text.h"
 #include "nimble/encoding/strings/plain_bytes.h"
@@ -72,6 +75,16 @@ Status numbered(const Values& v, SegmentBuilder* out) {
   return text ? encode_numbered_text(v, *text, {}, out)
               : encode_plain_bytes(v, out);
 }
+Status split(const Values& v, SegmentBuilder* out) {
+  return encode_split_int(v, 9, {}, out);
+}
+Status shared(const Values& v, SegmentBuilder* out) {
+  StreamDictionary dictionary;
+  DistinctValues distinct;
+  return distinct.build(v, {})
+             ? encode_shared_dictionary(distinct, &dictionary, {}, out)
+             : encode_plain(v, out);
+}
 Status of_phrases(const Values& v, SegmentBuilder* out) {
   return encode_phrases(v, train_phrases(v), out);
 }
@@ -116,11 +129,13 @@ void add_ints(Seeds* seeds) {
       seeds->add(ramp, threes);
       seeds->add(ramp, even);
       seeds->add(ramp, present_values);
+      if (width >= 4) seeds->add(ramp, split);
       const Sample few = int_sample(type, 1300, [](uint32_t i) {
         return mix(i) % 5 * 0x0123456789abcdef;
       });
       seeds->add(few);
       seeds->add(few, zstd);
+      seeds->add(few, shared);
       seeds->add(int_sample(type, 200, [](uint32_t i) { return i / 40; }),
                  runs);
       seeds->add(int_sample(type, 500, [](uint32_t i) {  // exceptions

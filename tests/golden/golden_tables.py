@@ -346,6 +346,19 @@ def values_that_return() -> pa.Table:
     return pa.table(columns)
 
 
+def ids() -> pa.Table:
+    """Numbers that are put together of others."""
+    n = 2_000
+    a, b = (numbers(n, 10**6, seed) for seed in (76, 77))
+    pairs = list(zip(a, b, strict=True))
+    columns = {
+        "time": pa.array([(10**11 + row // 3) << 22 | b % 90 << 12 for row, b in enumerate(b)]),
+        "shard": pa.array([x << 40 | y % 5_000 for x, y in pairs], pa.uint64()),
+        "small": pa.array([-(x % 50_000) * 4_096 - y % 7 for x, y in pairs], pa.int32()),
+    }
+    return pa.table(columns)
+
+
 def lines() -> pa.Table:
     """Of a log: text with numbers."""
     n = 1_200
@@ -446,6 +459,7 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
         values_that_return(),
         {"options": nb.WriteOptions(stripe_rows=800, **one)},
     )
+    files["ids"] = (ids(), {"options": nb.WriteOptions(**one)})
     files["lines"] = (lines(), {"options": nb.WriteOptions(compression="compact", **one)})
     files["phrases"] = (phrases(), {"options": nb.WriteOptions(compression="compact", **one)})
     for level in ("balanced", "fast", "compact"):

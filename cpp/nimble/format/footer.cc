@@ -236,10 +236,9 @@ Status get_shared_dictionaries(const fb::Footer& footer, uint64_t limit,
       return Status::corrupt(what + " does not follow that of the node before");
     }
     if (d->count() > kMaxSharedValues) {
-      return Status::corrupt(what + " of " + std::to_string(d->count()) +
-                             " values; at most " +
-                             std::to_string(kMaxSharedValues) +
-                             " are possible");
+      return Status::corrupt(
+          what + " of " + std::to_string(d->count()) + " values; at most " +
+          std::to_string(kMaxSharedValues) + " are possible");
     }
     out->shared_dictionaries.push_back(
         {d->node(), d->count(), from_fb(d->head()), from_fb(d->body())});

@@ -21,8 +21,8 @@ namespace nimble {
 
 class FetchedBodies {
  public:
-  // `shared`: for count(), of a file that has just been opened; the offsets that
-  // want_bytes() was called with before, by others too.
+  // `shared`: for count(), of a file that has just been opened; the offsets
+  // that want_bytes() was called with before, by others too.
   FetchedBodies(const ReadableFile& file, RangeCache* cache, ReadStats* stats,
                 std::set<uint64_t>* shared = nullptr)
       : file_(file), cache_(cache), stats_(stats), shared_(shared) {}

@@ -59,8 +59,8 @@ using GroupHandle = SlotHandle<LoadedGroup>;
 class GroupCache {
  public:
   GroupCache(const ReadableFile& file, const FileFooter& footer,
-             const StreamPlan& plan, const FileShared* shared,
-             ReadStats* stats, CacheBudget* budget);
+             const StreamPlan& plan, const FileShared* shared, ReadStats* stats,
+             CacheBudget* budget);
 
   // The group; `kind` says what a read is counted as where it must be loaded.
   // May wait for that.

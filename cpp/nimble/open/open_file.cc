@@ -71,8 +71,8 @@ Status OpenFile::prepare() {
       footer_, *plan_);
   if (!shared) return std::move(shared).error().with_context(file_->name());
   shared_ = std::move(shared).value();
-  groups_ = std::make_unique<GroupCache>(
-      *file_, footer_, *plan_, shared_.get(), stats_.get(), budget_.get());
+  groups_ = std::make_unique<GroupCache>(*file_, footer_, *plan_, shared_.get(),
+                                         stats_.get(), budget_.get());
   zones_ =
       std::make_unique<SlotCache<Section>>(footer_.zones.size(), budget_.get());
   if (!footer_.cluster) return Status::ok();

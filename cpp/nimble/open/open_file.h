@@ -102,8 +102,8 @@ class OpenFile {
   FileFooter footer_;
   std::unique_ptr<StreamPlan> plan_;
   std::unique_ptr<ReadStats> stats_ = std::make_unique<ReadStats>();
-  std::unique_ptr<CacheBudget> budget_;   // outlives what it bounds
-  std::unique_ptr<FileShared> shared_;  // outlives the groups' decoders
+  std::unique_ptr<CacheBudget> budget_;  // outlives what it bounds
+  std::unique_ptr<FileShared> shared_;   // outlives the groups' decoders
   std::unique_ptr<GroupCache> groups_;
   std::unique_ptr<RangeCache> range_cache_;
   std::unique_ptr<SlotCache<Section>> zones_;

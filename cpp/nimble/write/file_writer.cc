@@ -274,9 +274,8 @@ Status FileWriter::flush_stripe() {
   if (rows == 0) return Status::ok();
   EncodedStripe encoded;
   shared_.resize(plan_.num_streams());
-  NIMBLE_RETURN_IF_ERROR(
-      encode_stripe(plan_, stripe_,
-                    {options_.effort, options_.threads, &shared_}, &encoded));
+  NIMBLE_RETURN_IF_ERROR(encode_stripe(
+      plan_, stripe_, {options_.effort, options_.threads, &shared_}, &encoded));
   parallel_for(zones_.size(), options_.threads,
                [&](size_t i) { zones_[i].add_stripe(stripe_, num_rows_); });
   NIMBLE_RETURN_IF_ERROR(secondary_.add_stripe(stripe_));
@@ -357,9 +356,9 @@ Status FileWriter::write_shared_dictionaries() {
     NIMBLE_RETURN_IF_ERROR(dictionary.encode(options_.effort, &e.segment));
     NIMBLE_ASSIGN_OR_RETURN(
         const uint8_t latest,
-        latest_encoding(e.segment.head.span(),
-                        {plan_.streams()[s], dictionary.size(),
-                         e.segment.body.size(), 1}));
+        latest_encoding(
+            e.segment.head.span(),
+            {plan_.streams()[s], dictionary.size(), e.segment.body.size(), 1}));
     required_features_ |= features_of_encoding(latest);
   }
   // The smallest come last: more of them are in what opening a file reads.

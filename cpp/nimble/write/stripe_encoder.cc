@@ -77,8 +77,9 @@ class StreamCollector {
  private:
   void put(uint32_t stream, const Column& column, uint64_t size,
            const uint8_t* data) {
-    out_[stream] = {&column,  plan_.streams()[stream], size, data, false, false,
-                    kNoStream, false};
+    out_[stream] = {
+        &column, plan_.streams()[stream], size, data, false, false, kNoStream,
+        false};
   }
 
   const StreamPlan& plan_;
@@ -217,10 +218,9 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
                ? &(*options.shared)[s]
                : nullptr;
   };
-  const auto later =
-      std::stable_partition(order.begin(), order.end(), [&](size_t i) {
-        return tasks[i].begin == 0 || shared_by(i) == nullptr;
-      });
+  const auto later = std::stable_partition(
+      order.begin(), order.end(),
+      [&](size_t i) { return tasks[i].begin == 0 || shared_by(i) == nullptr; });
   const auto encode = [&](size_t i) {
     Task& t = tasks[i];
     EncodeContext context;

@@ -132,6 +132,17 @@ def shared_dictionary(r: Request) -> Values:
     return take(values, codes)
 
 
+@encoding(28)
+def split_int(r: Request) -> Values:
+    low_bits = r.head.u8()
+    if r.type.kind != "int" or r.type.width not in (4, 8) or not 0 < low_bits < 8 * r.type.width:
+        raise r.refuse(f"split int at bit {low_bits}")
+    high = cast(Array, r.child(r.type, r.count))
+    low = cast(Array, r.child(unsigned(r.type.width), r.count))
+    pattern = high.astype(low.dtype) << low.dtype.type(low_bits) | low
+    return cast(Array, pattern.view(high.dtype))
+
+
 def _codes(r: Request, count: int) -> Array:
     """A code for each row, of a dictionary of `count` values."""
     width = 1 if count <= 256 else 2 if count <= 65536 else 4

@@ -7,6 +7,7 @@
 #include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/scaled.h"
 #include "nimble/encoding/ints/shared_dictionary.h"
+#include "nimble/encoding/ints/split_int.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
@@ -76,6 +77,19 @@ TEST(DocumentedBytes, Dictionary) {
   CHECK_EQ(h.body, "02 01 01 02 00 01");
 }
 
+TEST(DocumentedBytes, SplitInt) {
+  const Hex h = bytes_of(int32s({(7 << 8) + 2, (9 << 8) + 3, (8 << 8) + 2}),
+                         [](const Values& v, SegmentBuilder* out) {
+                           return encode_split_int(v, 8, {}, out);
+                         });
+  CHECK_EQ(h.head,
+           "1c 08 00 02 00 0c 80 08 26 57 3f 6d 65 2a be ae 00 02 10 0c 80 08 "
+           "3a 2b 3d 75 3b a7 d9 14");
+  CHECK_EQ(h.body,
+           "07 00 00 00 09 00 00 00 08 00 00 00 00 00 00 00 02 00 00 00 03 00 "
+           "00 00 02 00 00 00");
+}
+
 TEST(DocumentedBytes, SharedDictionary) {
   StreamDictionary dictionary;
   const auto encode = [&](const Values& v, SegmentBuilder* out) {
@@ -90,8 +104,7 @@ TEST(DocumentedBytes, SharedDictionary) {
   CHECK_EQ(h.body, "01 02 01 03");
   SegmentBuilder values;
   CHECK(dictionary.encode(Effort::kBalanced, &values).is_ok());
-  CHECK_EQ(hex(values.head.span()),
-           "02 00 10 80 08 e3 8b 9d 75 b9 5c 97 86");
+  CHECK_EQ(hex(values.head.span()), "02 00 10 80 08 e3 8b 9d 75 b9 5c 97 86");
   CHECK_EQ(hex(values.body.span()),
            "ff ff ff ff 05 00 00 00 40 42 0f 00 09 00 00 00");
 }

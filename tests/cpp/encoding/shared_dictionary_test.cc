@@ -141,8 +141,8 @@ TEST(SharedDictionary, OthersThanTheSegmentWasMadeWithAreRefused) {
   CHECK(decoded(segment, type, 4, &source, &out).is_ok());
   CHECK(out == std::vector<int32_t>({4, 9, 4, -3}));
   CHECK(!decoded(segment, type, 4, nullptr, &out).is_ok());
-  CHECK(!decoded(segment, ValueType::unsigned_int(4), 4, &source, &out)
-             .is_ok());
+  CHECK(
+      !decoded(segment, ValueType::unsigned_int(4), 4, &source, &out).is_ok());
   StreamDictionary small;
   add(int32s({4, 9}), &small);
   const Source too_small(small, type, 2);
@@ -154,9 +154,8 @@ TEST(SharedDictionary, OneInsideAnotherIsAnError) {
   const SegmentBuilder segment = coded(int32s({4, 9, 4, -3}), &dictionary);
   const SegmentBody body{segment.body.data(), segment.body.size(), true,
                          nullptr};
-  const auto opened =
-      SharedDictionary::open(ValueType::signed_int(4), 4, segment.head.span(),
-                             body, "the dictionary");
+  const auto opened = SharedDictionary::open(
+      ValueType::signed_int(4), 4, segment.head.span(), body, "the dictionary");
   CHECK(opened.has_value());
   const Status status = (*opened)->values().decode_all(body);
   CHECK(!status.is_ok());

@@ -1,5 +1,5 @@
-// scaled, differences, float_bits and present (of fixed widths): encodings that
-// leave the rest to a child.
+// scaled, split_int, differences, float_bits and present (of fixed widths):
+// encodings that leave the rest to a child.
 #include <cmath>
 
 #include "encoding/encoding_conformance.h"
@@ -13,6 +13,7 @@
 #include "nimble/encoding/ints/differences.h"
 #include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/scaled.h"
+#include "nimble/encoding/ints/split_int.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
@@ -79,6 +80,44 @@ TEST(Scaled, FindsTheLargestDivisor) {
   const auto scale =
       find_scale(wide.values(), uint64_t{1} << 63, UINT64_MAX / 5);
   CHECK(scale && scale->divisor == UINT64_MAX / 5);
+}
+
+TEST(SplitInt, Conforms) {
+  for (const uint32_t n : kSizes) {
+    for (const uint32_t width : {4u, 8u}) {
+      for (const bool is_signed : {false, true}) {
+        const ValueType type{ValueKind::kInt, width, is_signed};
+        for (const uint32_t low : {1u, 7u, 8 * width - 1}) {
+          if (n > 2000 && low != 7) continue;
+          check_encoding("any", int_sample(type, n, mix),
+                         [low](const Values& v, SegmentBuilder* out) {
+                           return encode_split_int(v, low, {}, out);
+                         });
+        }
+      }
+    }
+  }
+}
+
+TEST(SplitInt, OtherCutsAreRefused) {
+  const auto opened = [](uint32_t width, uint8_t low) {
+    SegmentBuilder made;
+    const Sample sample = int_sample(ValueType::unsigned_int(8), 3, mix);
+    CHECK(encode_split_int(sample.values(), 5, {}, &made).is_ok());
+    made.head.data()[1] = low;
+    DecodeContext context;
+    context.type = ValueType::unsigned_int(width);
+    context.num_values = 3;
+    context.body_size = made.body.size();
+    ByteReader head(made.head.span());
+    return open_decoder(&head, context).has_value();
+  };
+  CHECK(opened(8, 5));
+  CHECK(opened(8, 63));
+  CHECK(!opened(8, 64));
+  CHECK(!opened(8, 0));
+  CHECK(!opened(2, 5));
+  CHECK(!opened(4, 32));
 }
 
 TEST(Differences, Conforms) {

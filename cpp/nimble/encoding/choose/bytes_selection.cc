@@ -45,8 +45,8 @@ constexpr uint64_t kSmallDictionaryBytes = 16u << 10;
 constexpr uint32_t kSampleWindows = 16;
 constexpr uint32_t kWindowRows = 64;
 constexpr uint32_t kKnownSample = 256;  // rows
-constexpr uint32_t kMinRepeats = 8;  // among the sampled rows
-constexpr uint32_t kMinRunRows = 4;  // on average
+constexpr uint32_t kMinRepeats = 8;     // among the sampled rows
+constexpr uint32_t kMinRunRows = 4;     // on average
 constexpr uint32_t kMinPresentRows = 256;
 // What nests in what: dictionary, then template or FSST, then integers.
 constexpr int kMaxNestingDepth = 3;
@@ -338,8 +338,8 @@ void Selection::consider_repeats(const Repeats& sample) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < strings.size; ++i) bytes += strings.slices[i].size;
   const uint64_t stored = dictionary_size(strings, bytes);
-  const double shared = shared_dictionary_bytes(
-      distinct_, static_cast<double>(stored), context_);
+  const double shared =
+      shared_dictionary_bytes(distinct_, static_cast<double>(stored), context_);
   if (shared < static_cast<double>(best_size_)) {
     offer(Choice::kSharedDictionary, static_cast<uint64_t>(shared));
   }
@@ -537,8 +537,8 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   NIMBLE_ASSIGN_OR_RETURN(const bool has_dictionary,
                           encode_template(values_, *pattern, context_, out));
   // Strings of a dictionary are made once, those of its numbers for each row.
-  if (has_dictionary && (best_ == Choice::kDictionary ||
-                         best_ == Choice::kSharedDictionary)) {
+  if (has_dictionary &&
+      (best_ == Choice::kDictionary || best_ == Choice::kSharedDictionary)) {
     before.undo(out);
     return false;
   }

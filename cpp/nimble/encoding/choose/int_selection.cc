@@ -4,12 +4,14 @@
 #include <numeric>
 
 #include "nimble/encoding/choose/selection.h"
+#include "nimble/encoding/choose/split_choice.h"
 #include "nimble/encoding/choose/value_sample.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/delta.h"
 #include "nimble/encoding/ints/differences.h"
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/encoding/ints/scaled.h"
+#include "nimble/encoding/ints/split_int.h"
 
 namespace nimble {
 namespace {
@@ -25,6 +27,9 @@ constexpr double kCompactDeltaShare = 0.95;
 // Where packed ones are no choice, they have to save as much as these would.
 constexpr double kDifferencesShare = 0.125;
 constexpr double kCompactDifferencesShare = 0.5;
+// Integers in two parts take twice as long to decode, and few have them.
+constexpr double kSplitShare = 0.8;
+constexpr uint32_t kMinSplitBits = 16;
 // Patches cost a row a search among the block's exceptions.
 constexpr double kPatchShare = 0.9;
 
@@ -196,6 +201,23 @@ void add_patched(const Values& values, const EncodeContext& context,
                   });
 }
 
+void add_split(const Values& values, const EncodeContext& context,
+               const ValueSample& sample, const std::vector<MinMax>& stats,
+               Candidates* candidates) {
+  if (values.type.width < 4 ||
+      candidates->least() * 8 < double{kMinSplitBits} * values.size) {
+    return;
+  }
+  const IntSplit split = choose_int_split(values, sample, stats);
+  const double bytes = values.size * split.bits_per_value / 8;
+  if (bytes >= candidates->limit() * kSplitShare) return;
+  candidates->add(bytes, kSplitShare, [=](SegmentBuilder* out) -> Result<bool> {
+    NIMBLE_RETURN_IF_ERROR(
+        encode_split_int(values, split.low_bits, context, out));
+    return true;
+  });
+}
+
 // The largest divisor of the sampled values' distances from `base`.
 uint64_t sampled_divisor(const Values& values, const ValueSample& sample,
                          uint64_t base) {
@@ -247,6 +269,7 @@ Status select_ints(const Values& values, const EncodeContext& context,
   }
   add_delta(values, context, sample, &candidates);
   add_patched(values, context, sample, stats, &candidates);
+  add_split(values, context, sample, stats, &candidates);
   return encode_best(values, context, &candidates, fallback, out);
 }
 

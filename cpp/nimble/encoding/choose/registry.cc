@@ -20,6 +20,7 @@
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/ints/scaled.h"
 #include "nimble/encoding/ints/sparse.h"
+#include "nimble/encoding/ints/split_int.h"
 #include "nimble/encoding/strings/front_coded.h"
 #include "nimble/encoding/strings/numbered_text.h"
 #include "nimble/encoding/strings/plain_bytes.h"
@@ -113,6 +114,8 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
       return open_shared_phrases(head, context);
     case LaterEncodingId::kSharedDictionary:
       return open_shared_dictionary(head, context);
+    case LaterEncodingId::kSplitInt:
+      return open_split_int(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }

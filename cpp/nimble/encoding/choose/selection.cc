@@ -181,11 +181,10 @@ void add_dictionary(const Values& values, const EncodeContext& context,
       shared_bytes = kNever;
     }
     if (std::min(own_bytes, shared_bytes) == kNever) return false;
-    NIMBLE_RETURN_IF_ERROR(
-        shared_bytes <= own_bytes
-            ? encode_shared_dictionary(distinct, context.dictionary, context,
-                                       out)
-            : encode_dictionary(distinct, context, out));
+    NIMBLE_RETURN_IF_ERROR(shared_bytes <= own_bytes
+                               ? encode_shared_dictionary(
+                                     distinct, context.dictionary, context, out)
+                               : encode_dictionary(distinct, context, out));
     return true;
   };
   candidates->add(bytes, kRepetitionShare, attempt);

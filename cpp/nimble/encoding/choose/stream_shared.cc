@@ -33,8 +33,8 @@ double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
   const uint64_t most = context.effort == Effort::kCompact
                             ? StreamDictionary::kMaxBytes
                             : StreamDictionary::kMaxBytes / 2;
-  if (found.missing > 0 && (!context.may_change_shared ||
-                            !dictionary->has_room_for(found, most))) {
+  if (found.missing > 0 &&
+      (!context.may_change_shared || !dictionary->has_room_for(found, most))) {
     return kNever;
   }
   const uint32_t rows = distinct.codes().size;

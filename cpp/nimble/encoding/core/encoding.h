@@ -200,7 +200,8 @@ struct DecodeContext {
   uint32_t num_values = 0;  // <= kSegmentValues
   uint64_t body_size = 0;   // of the whole segment
   int depth = 0;
-  // What the stream's segments share, which outlives the decoder; null: nothing.
+  // What the stream's segments share, which outlives the decoder; null:
+  // nothing.
   const SharedSource* shared = nullptr;
   SharedUse* shared_use = nullptr;  // to which the tree adds what it uses
 };

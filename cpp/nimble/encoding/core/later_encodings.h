@@ -18,6 +18,7 @@ enum class LaterEncodingId : uint8_t {
   kPhrases = 25,       // bytes: numbers of phrases
   kSharedPhrases = 26,     // bytes: numbers of phrases of the stream
   kSharedDictionary = 27,  // codes of a dictionary of the stream
+  kSplitInt = 28,          // ints: the high bits and the low ones
 };
 
 // Begins the head of one.

@@ -198,7 +198,8 @@ Status CodedValues::look_up(const SegmentBody& body, const uint8_t* codes,
   return Status::ok();
 }
 
-// Threads may overwrite each other's count: then all are decoded a little later.
+// Threads may overwrite each other's count: then all are decoded a little
+// later.
 bool CodedValues::are_few(uint64_t rows) const {
   if (are_decoded()) return false;
   // A number taken alone costs what it takes to decode many of them.

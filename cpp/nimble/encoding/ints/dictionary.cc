@@ -28,8 +28,8 @@ Status encode_dictionary(const DistinctValues& distinct,
                          const EncodeContext& context, SegmentBuilder* out) {
   out->head.put_u8(static_cast<uint8_t>(EncodingId::kDictionary));
   out->head.put_varint(distinct.count());
-  NIMBLE_RETURN_IF_ERROR(encode_codes(
-      distinct.codes(), distinct.is_by_frequency(), context, out));
+  NIMBLE_RETURN_IF_ERROR(
+      encode_codes(distinct.codes(), distinct.is_by_frequency(), context, out));
   return encode_child(distinct.distinct(), context, kInlineDictionaryBytes,
                       out);
 }
@@ -132,10 +132,10 @@ Result<DictionaryDecoder::Dictionary> DictionaryDecoder::dictionary(
   NIMBLE_ASSIGN_OR_RETURN(const SharedDictionary* found, shared_->dictionary());
   const CodedValues& values = found->values();
   if (!(values.decoder().type() == type()) || count_ > values.size()) {
-    return Status::corrupt(
-        "codes of " + std::to_string(count_) +
-        " values of another type or number than the " +
-        std::to_string(values.size()) + " of the shared dictionary");
+    return Status::corrupt("codes of " + std::to_string(count_) +
+                           " values of another type or number than the " +
+                           std::to_string(values.size()) +
+                           " of the shared dictionary");
   }
   return Dictionary{&values, found->body()};
 }
@@ -245,9 +245,9 @@ Result<std::unique_ptr<Decoder>> open_shared_dictionary(
   const uint64_t count = head->get_varint();
   NIMBLE_RETURN_IF_ERROR(head->status("shared dictionary head"));
   if (count > kSegmentValues) {
-    return Status::corrupt(
-        "shared dictionary of " + std::to_string(count) + " values; at most " +
-        std::to_string(kSegmentValues) + " are possible");
+    return Status::corrupt("shared dictionary of " + std::to_string(count) +
+                           " values; at most " +
+                           std::to_string(kSegmentValues) + " are possible");
   }
   if (context.shared_use != nullptr) context.shared_use->dictionary = true;
   const auto n = static_cast<uint32_t>(count);

@@ -75,7 +75,7 @@ class StreamDictionary {
 
   ValueType type_;
   std::vector<uint8_t> bytes_;
-  std::vector<uint64_t> ends_;  // of each value
+  std::vector<uint64_t> ends_;   // of each value
   std::vector<uint32_t> slots_;  // codes, kNone where free
   uint32_t kept_ = 0;
 };

@@ -166,9 +166,8 @@ Status encode_present(const Values& values, const EncodeContext& context,
   }
   put_encoding_id(LaterEncodingId::kPresent, out);
   out->head.put_varint(strings.size());
-  NIMBLE_RETURN_IF_ERROR(
-      Presence::write(where.data(), values.size, context, out,
-                      context.validity_head));
+  NIMBLE_RETURN_IF_ERROR(Presence::write(where.data(), values.size, context,
+                                         out, context.validity_head));
   Values rest = values;
   rest.size = static_cast<uint32_t>(strings.size());
   rest.slices = strings.data();

@@ -1,0 +1,21 @@
+// Where to split integers that are put together of others (split_int.h).
+#pragma once
+
+#include <vector>
+
+#include "nimble/encoding/choose/value_sample.h"
+#include "nimble/encoding/core/int_values.h"
+
+namespace nimble {
+
+struct IntSplit {
+  uint32_t low_bits = 0;
+  double bits_per_value = 64;  // estimated
+};
+
+// The cut that makes the sampled values the cheapest. `blocks` are the extremes
+// of each block of `values`.
+IntSplit choose_int_split(const Values& values, const ValueSample& sample,
+                          const std::vector<MinMax>& blocks);
+
+}  // namespace nimble
