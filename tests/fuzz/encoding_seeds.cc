@@ -79,7 +79,7 @@ Status split(const Values& v, SegmentBuilder* out) {
   return encode_split_int(v, 9, {}, out);
 }
 Status shared(const Values& v, SegmentBuilder* out) {
-  StreamDictionary dictionary;
+  StreamDictionary dictionary(v.type);
   DistinctValues distinct;
   return distinct.build(v, {})
              ? encode_shared_dictionary(distinct, &dictionary, {}, out)

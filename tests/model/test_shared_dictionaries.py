@@ -83,6 +83,8 @@ CASES: dict[str, Callable[[], pa.Array]] = {
     "nan": lambda: pa.array(np.where(codes(9) == 0, np.nan, rng().random(700)[codes(700)])),
     "date": lambda: taken(pa.array(values(700) % 10**15, pa.timestamp("us"))),
     "decimal": lambda: taken(pa.array(values(700)).cast(pa.decimal128(38, 2))),
+    "narrow decimal": lambda: taken(pa.array(values(700) // 10**3).cast(pa.decimal128(38, 2))),
+    "runs of ids": lambda: pa.array(np.repeat(values(700)[codes(700)[: ROWS // 4]], 4)),
     "binary": lambda: taken(pa.array([b"%020d" % abs(v) for v in values(700)], pa.binary(20)), 0.1),
     "text": lambda: taken(texts(700)),
     "text with nulls": lambda: taken(texts(700), 0.4),
@@ -247,6 +249,88 @@ def test_dictionaries_stay_when_indexes_change(path: str) -> None:
     assert verify_file(path).ok
     with nb.open(path) as file:
         assert file.to_table().equals(table)
+
+
+def test_floats_whose_high_bits_take_many_values(path: str) -> None:
+    """These are integers beside the floats that the dictionary is of."""
+    n = 30_000
+    high = rng().integers(0x3000, 0x6F00, 1_300).astype(np.uint32)
+    pool = high[rng(2).integers(0, 1_300, n)] << 16 | rng(3).integers(0, 1 << 16, n, np.uint32)
+    for distinct in (3_000, 8_000, 12_000, 20_000):
+        first = pool[rng(4).integers(0, 500, n)]
+        other = pool[rng(5).integers(0, distinct, 2 * n)]
+        other[::200] = pool[0]
+        for column in (
+            np.concatenate([first, other]).view(np.float32),
+            rng(6).standard_normal(3 * n) * 10 ** rng(7).uniform(-8, 8, 3 * n),
+        ):
+            for compression in ("balanced", "compact"):
+                table = pa.table({"v": column})
+                options = nb.WriteOptions(stripe_rows=n, compression=compression)
+                nb.write(table, path, options=options)
+                assert nb.open(path).to_table().equals(table)
+                assert verify_file(path).ok
+
+
+def test_a_dictionary_without_bytes_stays_when_indexes_change(path: str) -> None:
+    """Numbers at equal distances are all in the head."""
+    n = 60_000
+    names = pa.array(np.arange(2_000) * (2**50 + 1))
+    for compression in ("balanced", "compact"):
+        table = pa.table({"id": np.arange(n), "v": names.take(rng().integers(0, 2_000, n))})
+        options = nb.WriteOptions(compression=compression, stripe_rows=20_000)
+        nb.write(table, path, options=options, indexes=[nb.HashIndex("id")])
+        found = read_footer(Path(path).read_bytes()).shared_dictionaries
+        assert compression == "balanced" or [d.body.size for d in found] == [0]
+        nb.drop_index(path, "id")
+        for mmap in (True, False):
+            with nb.open(path, mmap=mmap) as file:
+                file.verify()
+                assert file.to_table().equals(table)
+        assert verify_file(path).ok
+
+
+def test_small_dictionaries_stay_near_the_footer(path: str) -> None:
+    n = 100_000
+    columns = {
+        f"v{size}": rng().integers(0, 2**62, size)[rng(2).integers(0, size, n)]
+        for size in (600, 20_000, 700)
+    }
+    nb.write(pa.table({"id": np.arange(n), **columns}), path, cluster_by="id", presorted=True)
+    for _ in range(2):
+        with nb.open(path, mmap=False) as file:
+            file.reset_io_stats()
+            assert file.take([77_000], columns=["v600"])["v600"].to_pylist() == [
+                columns["v600"][77_000]
+            ]
+            assert file.io_stats.data_reads == 1
+        if not nb.open(path).indexes[1:]:
+            nb.add_index(path, nb.HashIndex("v700"))
+
+
+def test_more_dictionaries_than_the_cache_has_room_for(path: str) -> None:
+    n = 40_000
+    columns = {f"v{i}": rng(i).integers(0, 2**62, 9_000) for i in range(8)}
+    table = pa.table({k: v[rng(9).integers(0, 9_000, n)] for k, v in columns.items()})
+    nb.write(table, path)
+    size = Path(path).stat().st_size
+    for budget in (0, 100_000, 400_000, 64 << 20):
+        with nb.open(path, mmap=False, cache_bytes=budget) as file:
+            file.reset_io_stats()
+            assert file.take([5]).equals(table.take([5]))
+            assert file.io_stats.bytes_read < size
+
+
+def test_many_long_texts_share(path: str) -> None:
+    """Of which each stripe has most, and each a few that no other has."""
+    n = 120_000
+    pool = [f"https://example.org/{i * 7919 % 9973}/{i:07}?from={i * i}" for i in range(14_000)]
+    row = rng().integers(0, 14_000, n)
+    text = pa.array([pool[i] if i % 500 else f"{pool[i]}#{k}" for k, i in enumerate(row.tolist())])
+    table = pa.table({"v": text})
+    nb.write(table, path, options=nb.WriteOptions(stripe_rows=30_000))
+    assert Path(path).stat().st_size < n * 14 / 8 * 1.1 + 14_000 * 20
+    assert nb.open(path).to_table().equals(table)
 
 
 @given(data=st.data())

@@ -197,9 +197,17 @@ Status IndexRewriter::write_indexes() {
   }
   // What columns share and roots are near the footer: opening the file mostly
   // reads them.
+  std::vector<DictionarySections*> shared;
   for (DictionarySections& d : footer_.shared_dictionaries) {
-    NIMBLE_ASSIGN_OR_RETURN(d.body, copy_section(d.body));
-    NIMBLE_ASSIGN_OR_RETURN(d.head, copy_section(d.head));
+    shared.push_back(&d);
+  }
+  // As they were written: the smallest come last.
+  std::stable_sort(
+      shared.begin(), shared.end(),
+      [](const auto* a, const auto* b) { return a->body.size > b->body.size; });
+  for (DictionarySections* d : shared) {
+    NIMBLE_ASSIGN_OR_RETURN(d->body, copy_section(d->body));
+    NIMBLE_ASSIGN_OR_RETURN(d->head, copy_section(d->head));
   }
   for (NodeSection& p : footer_.phrases) {
     NIMBLE_ASSIGN_OR_RETURN(p.section, copy_section(p.section));

@@ -47,11 +47,13 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
   want_ranges(segment);
 }
 
-void FetchedBodies::want_bytes(uint64_t offset, uint64_t size) {
+void FetchedBodies::want_bytes(uint64_t offset, uint64_t size, uint64_t most) {
   if (shared_ != nullptr) {
     const bool came_with_open = offset + kTailReadSize >= file_.size();
     if (came_with_open || !shared_->insert(offset).second) return;
   }
+  if (size > most - std::min(most, wanted_for_cache_)) return;
+  wanted_for_cache_ += size;
   ranges_ = {{0, size}};
   want_ranges({offset, size, {}});
 }

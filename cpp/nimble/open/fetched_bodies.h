@@ -30,8 +30,9 @@ class FetchedBodies {
   // Wants what rows [begin, end) of a segment need.
   void want(const SegmentRef& segment, const Decoder& decoder, uint32_t begin,
             uint32_t end);
-  // Wants bytes of the file that others will find in its cache.
-  void want_bytes(uint64_t offset, uint64_t size);
+  // Wants bytes of the file that others will find in its cache, unless these
+  // would be more than `most` in all.
+  void want_bytes(uint64_t offset, uint64_t size, uint64_t most);
   // How many requests, of how many bytes, fetch() would make without a cache.
   void count(uint64_t* reads, uint64_t* bytes);
   // How much fetch() would read at most, what lies between near ranges
@@ -58,6 +59,7 @@ class FetchedBodies {
   const ReadableFile& file_;
   RangeCache* cache_;
   ReadStats* stats_;
+  uint64_t wanted_for_cache_ = 0;
   std::set<uint64_t>* shared_;  // null: it is not for count()
   // By offset in the file and size: a hostile file may say that segments of
   // different sizes begin at one place. A buffer is as large as its segment.

@@ -33,7 +33,9 @@ void ColumnShared::append_sections(const SharedUse& use,
   if (use.dictionary && dictionary_sections_ &&
       dictionary_.load(std::memory_order_acquire) == nullptr) {
     out->push_back(dictionary_sections_->head);
-    out->push_back(dictionary_sections_->body);
+    if (dictionary_sections_->body.size > 0) {
+      out->push_back(dictionary_sections_->body);
+    }
   }
 }
 
@@ -101,8 +103,10 @@ Result<std::unique_ptr<const LoadedDictionary>> ColumnShared::make_dictionary(
   if (const uint8_t* map = file_.file.mapped()) {
     // Its blocks are verified when they are used, one at a time.
     body.data = map + at.body.offset;
-  } else {
+  } else if (at.body.size > 0) {
     NIMBLE_ASSIGN_OR_RETURN(loaded->bytes, file_.read_section(at.body, what));
+    // Kernels may look a few bytes past the end.
+    loaded->bytes.resize(at.body.size + AlignedBuffer::kSlack);
     body.data = loaded->bytes.data();
   }
   auto opened = SharedDictionary::open(type_, at.count, head, body, what);
@@ -119,8 +123,11 @@ Status ColumnShared::verify() const {
   if (!dictionary_sections_) return Status::ok();
   NIMBLE_ASSIGN_OR_RETURN(const SharedDictionary* found, dictionary());
   const std::string what = "shared dictionary of column '" + column_ + "'";
-  NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const auto bytes,
-                          file_.read_section(dictionary_sections_->body, what));
+  if (dictionary_sections_->body.size > 0) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        [[maybe_unused]] const auto bytes,
+        file_.read_section(dictionary_sections_->body, what));
+  }
   return found->values().decode_all(found->body());
 }
 

@@ -89,9 +89,9 @@ void StripeReader::want_shared(uint32_t stream, const Decoder& decoder) const {
   std::vector<SectionRef> sections;
   shared->append_sections(decoder.shared_use(), &sections);
   for (const SectionRef& section : sections) {
-    // They are read from the cache.
-    if (section.size > file_.budget()->capacity() / 2) continue;
-    fetched_->want_bytes(section.offset, section.size);
+    // They are read from the cache, so all of them must have room in it.
+    fetched_->want_bytes(section.offset, section.size,
+                         file_.budget()->capacity() / 2);
   }
 }
 

@@ -273,7 +273,9 @@ Status FileWriter::flush_stripe() {
   const uint64_t rows = stripe_.length();
   if (rows == 0) return Status::ok();
   EncodedStripe encoded;
-  shared_.resize(plan_.num_streams());
+  if (shared_.empty()) {
+    for (const ValueType& type : plan_.streams()) shared_.emplace_back(type);
+  }
   NIMBLE_RETURN_IF_ERROR(encode_stripe(
       plan_, stripe_, {options_.effort, options_.threads, &shared_}, &encoded));
   parallel_for(zones_.size(), options_.threads,
@@ -367,8 +369,10 @@ Status FileWriter::write_shared_dictionaries() {
                      return a.segment.body.size() > b.segment.body.size();
                    });
   for (Encoded& e : encoded) {
-    NIMBLE_ASSIGN_OR_RETURN(e.sections.body,
-                            write_section(e.segment.body.span()));
+    if (!e.segment.body.empty()) {
+      NIMBLE_ASSIGN_OR_RETURN(e.sections.body,
+                              write_section(e.segment.body.span()));
+    }
     NIMBLE_ASSIGN_OR_RETURN(e.sections.head,
                             write_section(e.segment.head.span()));
     footer_.node_bytes[e.sections.node] +=

@@ -167,7 +167,7 @@ Status settle(StreamShared* shared, bool had_phrases, const ValueType& type,
   } else {
     shared->dictionary.drop_additions();
   }
-  if (begins_phrases && !use.phrases) shared->phrases = {};
+  if (begins_phrases && !use.phrases) shared->phrases = StreamPhrases();
   return Status::ok();
 }
 

@@ -49,6 +49,8 @@ class Container:
         return self.data[offset : offset + size]
 
     def section(self, section: Section, what: str) -> bytes:
+        if section.size == 0:  # there is none
+            return b""
         raw = self.bytes_at(section.offset, section.size, what)
         self.tally["checksums"] += 1
         if checksum(raw) != section.checksum:
@@ -63,7 +65,8 @@ class Container:
         for ref in self.footer.shared_dictionaries:
             what = f"shared dictionary of node {ref.node}"
             node = self.plan.nodes[ref.node] if ref.node < len(self.plan.nodes) else None
-            if node is None or node.values is None or node.layout not in ("bytes", "fixed"):
+            possible = node is not None and node.layout in ("bytes", "fixed") and node.width <= 256
+            if node is None or node.values is None or not possible:
                 raise CorruptFileError(f"{what}, which has no values")
             if ref.node <= before or ref.count > SEGMENT:
                 raise CorruptFileError(f"{what}: of {ref.count} values, behind node {before}")

@@ -91,7 +91,7 @@ TEST(DocumentedBytes, SplitInt) {
 }
 
 TEST(DocumentedBytes, SharedDictionary) {
-  StreamDictionary dictionary;
+  StreamDictionary dictionary(ValueType::signed_int(4));
   const auto encode = [&](const Values& v, SegmentBuilder* out) {
     DistinctValues distinct;
     CHECK(distinct.build(v, {}));

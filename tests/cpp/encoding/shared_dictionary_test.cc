@@ -27,7 +27,7 @@ std::vector<uint32_t> add(const Sample& values, StreamDictionary* dictionary) {
 using Codes = std::vector<uint32_t>;
 
 TEST(SharedDictionary, ValuesKeepTheirCodes) {
-  StreamDictionary dictionary;
+  StreamDictionary dictionary(ValueType::bytes());
   CHECK(!dictionary.exists());
   CHECK(add(strings({"b", "a", ""}), &dictionary) == Codes({0, 1, 2}));
   CHECK(!dictionary.exists());
@@ -38,7 +38,7 @@ TEST(SharedDictionary, ValuesKeepTheirCodes) {
 }
 
 TEST(SharedDictionary, WhatIsNotKeptIsForgotten) {
-  StreamDictionary dictionary;
+  StreamDictionary dictionary(ValueType::signed_int(4));
   add(int32s({5, 7}), &dictionary);
   dictionary.drop_additions();
   CHECK_EQ(dictionary.size(), 0u);
@@ -59,17 +59,20 @@ TEST(SharedDictionary, WhatIsNotKeptIsForgotten) {
 }
 
 TEST(SharedDictionary, RoomIsLimited) {
-  StreamDictionary dictionary;
+  StreamDictionary dictionary(ValueType::signed_int(4));
   StreamDictionary::Found found;
   found.missing = StreamDictionary::kMaxValues;
-  found.missing_bytes = 100;
-  CHECK(dictionary.has_room_for(found, 100));
-  CHECK(!dictionary.has_room_for(found, 99));
+  found.missing_bytes = StreamDictionary::kMaxBytes;
+  CHECK(dictionary.has_room_for(found));
   add(int32s({1}), &dictionary);
-  CHECK(!dictionary.has_room_for(found, 1000));
-  found.missing = 1;
-  CHECK(dictionary.has_room_for(found, 104));
-  CHECK(!dictionary.has_room_for(found, 103));
+  found.missing_bytes = 0;
+  CHECK(!dictionary.has_room_for(found));
+  --found.missing;
+  CHECK(dictionary.has_room_for(found));
+  found.missing_bytes = StreamDictionary::kMaxBytes - 4;
+  CHECK(dictionary.has_room_for(found));
+  ++found.missing_bytes;
+  CHECK(!dictionary.has_room_for(found));
 }
 
 // The reader's side, with a source that a test makes.
@@ -133,7 +136,7 @@ SegmentBuilder coded(const Sample& sample, StreamDictionary* dictionary) {
 }
 
 TEST(SharedDictionary, OthersThanTheSegmentWasMadeWithAreRefused) {
-  StreamDictionary dictionary;
+  StreamDictionary dictionary(ValueType::signed_int(4));
   const ValueType type = ValueType::signed_int(4);
   const SegmentBuilder segment = coded(int32s({4, 9, 4, -3}), &dictionary);
   std::vector<int32_t> out;
@@ -143,14 +146,14 @@ TEST(SharedDictionary, OthersThanTheSegmentWasMadeWithAreRefused) {
   CHECK(!decoded(segment, type, 4, nullptr, &out).is_ok());
   CHECK(
       !decoded(segment, ValueType::unsigned_int(4), 4, &source, &out).is_ok());
-  StreamDictionary small;
+  StreamDictionary small(ValueType::signed_int(4));
   add(int32s({4, 9}), &small);
   const Source too_small(small, type, 2);
   CHECK(!decoded(segment, type, 4, &too_small, &out).is_ok());
 }
 
 TEST(SharedDictionary, OneInsideAnotherIsAnError) {
-  StreamDictionary dictionary;
+  StreamDictionary dictionary(ValueType::signed_int(4));
   const SegmentBuilder segment = coded(int32s({4, 9, 4, -3}), &dictionary);
   const SegmentBody body{segment.body.data(), segment.body.size(), true,
                          nullptr};

@@ -37,6 +37,7 @@ constexpr uint64_t kFsstSampleShare = 128;
 constexpr uint64_t kHeadBytes = 64;
 // Of the distinct strings, which a scan keeps decoded.
 constexpr uint64_t kMaxStringDictionaryBytes = StreamDictionary::kMaxBytes;
+constexpr uint64_t kMaxOwnDictionaryBytes = 4u << 20;
 // And as they are stored: a cold lookup reads the whole dictionary. A compact
 // one may read more.
 constexpr uint64_t kMaxStoredDictionaryBytes = 256u << 10;
@@ -45,8 +46,9 @@ constexpr uint64_t kSmallDictionaryBytes = 16u << 10;
 constexpr uint32_t kSampleWindows = 16;
 constexpr uint32_t kWindowRows = 64;
 constexpr uint32_t kKnownSample = 256;  // rows
-constexpr uint32_t kMinRepeats = 8;     // among the sampled rows
-constexpr uint32_t kMinRunRows = 4;     // on average
+constexpr uint32_t kMinSharedRepeats = 3;
+constexpr uint32_t kMinRepeats = 8;  // among the sampled rows
+constexpr uint32_t kMinRunRows = 4;  // on average
 constexpr uint32_t kMinPresentRows = 256;
 // What nests in what: dictionary, then template or FSST, then integers.
 constexpr int kMaxNestingDepth = 3;
@@ -327,28 +329,45 @@ void Selection::consider_repeats(const Repeats& sample) {
   DistinctLimits limits;
   if (are_known()) {
     limits = {values_.size, kMaxStringDictionaryBytes};
-  } else if (sample.repeated >= std::min(kMinRepeats, sample.rows / 2)) {
-    limits = {values_.size / 2,
-              std::min(sizes_.total / 2 + 64, kMaxStringDictionaryBytes)};
+  } else if (sample.repeated >= std::min(context_.dictionary == nullptr
+                                             ? kMinRepeats
+                                             : kMinSharedRepeats,
+                                         sample.rows / 2)) {
+    // Of which others may need less.
+    limits = {values_.size / 4 * 3,
+              std::min(sizes_.total / 4 * 3 + 64, kMaxStringDictionaryBytes)};
   } else {
     return;
   }
-  if (!distinct_.build(values_, limits) || distinct_.count() == 0) return;
+  if (!distinct_.collect(values_, limits) || distinct_.count() == 0) return;
+  const bool is_begun =
+      context_.dictionary != nullptr && context_.dictionary->size() > 0;
+  // Those that it lacks go to its end, mostly few.
+  if (!is_begun) distinct_.sort(values_);
   const Values strings = distinct_.distinct();
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < strings.size; ++i) bytes += strings.slices[i].size;
   const uint64_t stored = dictionary_size(strings, bytes);
   const double shared =
-      shared_dictionary_bytes(distinct_, static_cast<double>(stored), context_);
+      shared_dictionary_bytes(distinct_, static_cast<double>(stored),
+                              static_cast<double>(sizes_.plain), context_);
   if (shared < static_cast<double>(best_size_)) {
     offer(Choice::kSharedDictionary, static_cast<uint64_t>(shared));
   }
-  if (!is_compact() && stored > kMaxStoredDictionaryBytes) return;
+  const double least =  // of a dictionary of its own
+      static_cast<double>(sizes_.rows * bit_width_of(strings.size - 1) / 8) +
+      strings.size;
+  if (shared < least || strings.size > values_.size / 2 ||
+      bytes > kMaxOwnDictionaryBytes ||
+      (!is_compact() && stored > kMaxStoredDictionaryBytes)) {
+    return;
+  }
   const uint64_t codes =
       is_compact() && strings.size <= kMaxByteCodes
           ? static_cast<uint64_t>(code_entropy(distinct_) / 8)
           : sizes_.rows * bit_width_of(strings.size - 1) / 8;
   offer(Choice::kDictionary, codes + stored);
+  if (is_begun && best_ == Choice::kDictionary) distinct_.sort(values_);
 }
 
 // FSST, front coding and zstd: only where nothing above already made the column

@@ -117,6 +117,16 @@ constexpr double kRunEndBits = 17;
 // What compact hopes that codes shrink to by their frequencies.
 constexpr double kLikelyEntropy = 0.8;
 
+// The dictionary that these values may share; null: there is none.
+const StreamDictionary* shared_of(const Values& values,
+                                  const EncodeContext& context) {
+  const StreamDictionary* shared = context.dictionary;
+  return shared != nullptr && !context.random_access_only &&
+                 shared->type() == values.type
+             ? shared
+             : nullptr;
+}
+
 // The share of sampled values that the stream's dictionary has.
 double known_share(const Values& values, const ValueSample& sample,
                    const StreamDictionary& dictionary) {
@@ -125,11 +135,12 @@ double known_share(const Values& values, const ValueSample& sample,
   return 1.0 - double{1} * dictionary.find(sampled).missing / sampled.size;
 }
 
+// A large dictionary that the stream shares must leave `large_share` of the
+// limit.
 void add_dictionary(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
-                    Candidates* candidates) {
-  const StreamDictionary* shared =
-      context.random_access_only ? nullptr : context.dictionary;
+                    double large_share, Candidates* candidates) {
+  const StreamDictionary* shared = shared_of(values, context);
   const double count = sample.likely_distinct();
   // Compact codes are compressed by how often each occurs.
   const bool by_frequency = context.effort == Effort::kCompact;
@@ -147,7 +158,7 @@ void add_dictionary(const Values& values, const EncodeContext& context,
     limits = {StreamDictionary::kMaxValues, StreamDictionary::kMaxBytes};
     const double missing =
         shared->size() == 0
-            ? count / 2
+            ? count / 4
             : count * (1 - known_share(values, sample, *shared));
     if (missing <= limits.max_values) {
       bytes = std::min(
@@ -175,9 +186,9 @@ void add_dictionary(const Values& values, const EncodeContext& context,
         limit * (is_large ? kLargeDictionaryShare : kRepetitionShare)) {
       own_bytes = kNever;
     }
-    double shared_bytes = shared_dictionary_bytes(distinct, stored, context);
-    if (shared_bytes >=
-        limit * (is_large ? kLargeSharedShare : kRepetitionShare)) {
+    double shared_bytes =
+        shared_dictionary_bytes(distinct, stored, limit, context);
+    if (shared_bytes >= limit * (is_large ? large_share : kRepetitionShare)) {
       shared_bytes = kNever;
     }
     if (std::min(own_bytes, shared_bytes) == kNever) return false;
@@ -224,6 +235,18 @@ void add_present(const Values& values, const EncodeContext& context,
                   });
 }
 
+// Of a run: its value, or the code of it.
+double run_value_bits(const Values& values, const EncodeContext& context,
+                      const ValueSample& sample, double value_bits) {
+  const double count = sample.likely_distinct();
+  if (shared_of(values, context) == nullptr ||
+      count > StreamDictionary::kMaxValues) {
+    return value_bits;
+  }
+  return std::min(value_bits, code_bits(count) + count * value_bits /
+                                                     sample.runs(values.size));
+}
+
 }  // namespace
 
 void add_repetition(const Values& values, const EncodeContext& context,
@@ -243,7 +266,8 @@ void add_repetition(const Values& values, const EncodeContext& context,
         });
   }
   if (can_be_run_length(values.type)) {
-    const double run_bytes = (kRunEndBits + value_bits) / 8;
+    const double run_bytes =
+        (kRunEndBits + run_value_bits(values, context, sample, value_bits)) / 8;
     const double limit = candidates->limit() * kRepetitionShare;
     candidates->add(
         sample.runs(n) * run_bytes + n / 500.0, kRepetitionShare,
@@ -255,7 +279,8 @@ void add_repetition(const Values& values, const EncodeContext& context,
           return true;
         });
   }
-  add_dictionary(values, context, sample, value_bits, candidates);
+  add_dictionary(values, context, sample, value_bits, kLargeSharedShare,
+                 candidates);
 }
 
 // ----------------------------------------------------------------------- zstd
@@ -360,11 +385,43 @@ Status select_bools(const Values& values, const EncodeContext& context,
   return done ? Status::ok() : encode_bitmap(values, out);
 }
 
+namespace {
+
+// Decimals that fit 8 bytes are integers, which have all of their encodings, or
+// codes of a dictionary that the stream shares.
+Status select_narrow(const Values& values, const std::vector<uint64_t>& low,
+                     const EncodeContext& context, SegmentBuilder* out) {
+  if (shared_of(values, context) == nullptr ||
+      values.size < kMinSelectionValues || context.effort == Effort::kFast) {
+    return encode_narrow(values, low, context, out);
+  }
+  const size_t head_size = out->head.size();
+  const size_t body_size = out->body.size();
+  NIMBLE_RETURN_IF_ERROR(encode_narrow(values, low, context, out));
+  const auto narrow = static_cast<double>(out->head.size() - head_size +
+                                          out->body.size() - body_size);
+  Candidates candidates(narrow);
+  const auto [least, most] = std::minmax_element(
+      low.begin(), low.end(),
+      [](uint64_t a, uint64_t b) { return int_less(true, a, b); });
+  add_dictionary(values, context, take_sample(values),
+                 bit_width_of(*most - *least), kRepetitionShare, &candidates);
+  SegmentBuilder other;
+  NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates.encode(&other));
+  if (!done) return Status::ok();
+  out->head.resize(head_size);
+  out->body.resize(body_size);
+  NIMBLE_ASSIGN_OR_RETURN(const bool again, candidates.encode(out));
+  return again ? Status::ok() : encode_narrow(values, low, context, out);
+}
+
+}  // namespace
+
 Status select_fixed(const Values& values, const EncodeContext& context,
                     SegmentBuilder* out) {
   if (can_be_narrow(values.type) && values.size > 0) {
     const std::vector<uint64_t> low = narrowed(values);
-    if (!low.empty()) return encode_narrow(values, low, context, out);
+    if (!low.empty()) return select_narrow(values, low, context, out);
   }
   if (context.effort == Effort::kFast || context.random_access_only ||
       values.size < kMinSelectionValues ||

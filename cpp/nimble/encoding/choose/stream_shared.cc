@@ -9,12 +9,27 @@
 namespace nimble {
 namespace {
 
-// Of a dictionary that is as large as the values it was made of, half is for
-// later segments; of one that grew as much in the second half of the rows as in
-// the first, they will need other values.
+// Stored, of a dictionary that a cold lookup reads whole.
+constexpr double kMaxBalancedBytes = 2u << 20;
+constexpr double kMaxCompactBytes = 4u << 20;
+// What a file of one stripe, which shares with nobody, may take for it.
+constexpr double kMaxGrowth = 1.1;
+// A file is taken to have so many stripes.
+constexpr uint32_t kLikelyStripes = 4;
+
+// The share of a first segment's values that it pays for, as later ones use
+// them too. Each half of a segment brings less new values than the half before
+// it, by the same factor; where it brings as many, later segments need others.
 double own_part(const DistinctValues& distinct, uint32_t rows) {
   const double late = distinct.first_met_from(rows / 2);
-  return 0.5 + 0.5 * std::min(1.0, late / (distinct.count() / 2.0));
+  const double early = distinct.count() - late;
+  const double factor = std::min(1.0, late / early);
+  double all = 0, more = early;
+  for (uint32_t half = 0; half < 2 * kLikelyStripes; ++half) {
+    all += more;
+    more *= factor;
+  }
+  return std::min(1.0, all / kLikelyStripes / distinct.count());
 }
 
 }  // namespace
@@ -24,28 +39,32 @@ double code_bits(double count) {
 }
 
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
-                               const EncodeContext& context) {
+                               double limit, const EncodeContext& context) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const StreamDictionary* dictionary = context.dictionary;
-  if (dictionary == nullptr || context.random_access_only) return kNever;
   const Values values = distinct.distinct();
-  const StreamDictionary::Found found = dictionary->find(values);
-  const uint64_t most = context.effort == Effort::kCompact
-                            ? StreamDictionary::kMaxBytes
-                            : StreamDictionary::kMaxBytes / 2;
-  if (found.missing > 0 &&
-      (!context.may_change_shared || !dictionary->has_room_for(found, most))) {
+  if (dictionary == nullptr || context.random_access_only || values.size == 0 ||
+      !(dictionary->type() == values.type)) {
     return kNever;
   }
+  const StreamDictionary::Found found = dictionary->find(values);
   const uint32_t rows = distinct.codes().size;
   const double codes =
       rows * code_bits(double{1} * dictionary->size() + found.missing) / 8;
-  if (dictionary->size() == 0) {
-    return stored <= kInlineDictionaryBytes
-               ? kNever
-               : codes + stored * own_part(distinct, rows);
+  const double added = stored * found.missing / values.size;
+  if (found.missing == 0) return codes;
+  const double most =
+      context.effort == Effort::kCompact ? kMaxCompactBytes : kMaxBalancedBytes;
+  const double all =
+      added / found.missing * (double{1} * dictionary->size() + found.missing);
+  if (!context.may_change_shared || !dictionary->has_room_for(found) ||
+      all > most) {
+    return kNever;
   }
-  return codes + stored * found.missing / values.size;
+  if (dictionary->size() > 0) return codes + added;
+  if (stored <= kInlineDictionaryBytes || codes + stored > limit * kMaxGrowth)
+    return kNever;
+  return codes + stored * own_part(distinct, rows);
 }
 
 }  // namespace nimble

@@ -8,6 +8,8 @@
 namespace nimble {
 
 struct StreamShared {
+  explicit StreamShared(ValueType type) : dictionary(type) {}
+
   StreamPhrases phrases;
   StreamDictionary dictionary;
 
@@ -20,9 +22,10 @@ struct StreamShared {
 // Bits of a code for `count` values.
 double code_bits(double count);
 // What `distinct` takes as codes of the dictionary that the stream shares, with
-// what it adds to that; infinite where it cannot have them. As a dictionary of
-// their own the values are stored in `stored` bytes.
+// what it adds to that; infinite where it cannot have them, or where they would
+// begin one and take more than `limit` without later segments. As a dictionary
+// of their own the values are stored in `stored` bytes.
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
-                               const EncodeContext& context);
+                               double limit, const EncodeContext& context);
 
 }  // namespace nimble

@@ -2,22 +2,25 @@
 
 namespace nimble {
 
-Status encode_own(const Values& values, const EncodeContext& context,
-                  uint64_t inline_bytes, SegmentBuilder* out) {
-  EncodeContext nested = context;
-  nested.validity_head = nullptr;
-  ++nested.depth;
+namespace {
+
+Status encode_nested(const Values& values, const EncodeContext& nested,
+                     uint64_t inline_bytes, SegmentBuilder* out) {
   return encode_child_with(
       [&](SegmentBuilder* to) { return encode_values(values, nested, to); },
       inline_bytes, out);
 }
 
+}  // namespace
+
 Status encode_child(const Values& values, const EncodeContext& context,
                     uint64_t inline_bytes, SegmentBuilder* out) {
-  EncodeContext nested = context;
-  nested.phrases = nullptr;
-  nested.dictionary = nullptr;
-  return encode_own(values, nested, inline_bytes, out);
+  return encode_nested(values, context.of_others(), inline_bytes, out);
+}
+
+Status encode_own(const Values& values, const EncodeContext& context,
+                  uint64_t inline_bytes, SegmentBuilder* out) {
+  return encode_nested(values, context.of_own(), inline_bytes, out);
 }
 
 Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,

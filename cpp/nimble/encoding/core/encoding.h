@@ -83,6 +83,21 @@ struct EncodeContext {
   // those are that are not gives their head, as a stream of its own, to whoever
   // asks. Not passed on.
   ByteBuffer* validity_head = nullptr;
+
+  // What a child that holds the stream's own values is encoded with, and one
+  // that holds others.
+  EncodeContext of_own() const {
+    EncodeContext nested = *this;
+    ++nested.depth;
+    nested.validity_head = nullptr;
+    return nested;
+  }
+  EncodeContext of_others() const {
+    EncodeContext nested = of_own();
+    nested.phrases = nullptr;
+    nested.dictionary = nullptr;
+    return nested;
+  }
 };
 
 // Encodes `values` with the encoding that sampling finds best (or cheapest to

@@ -93,8 +93,7 @@ Status encode_high_codes(const Values& high, const EncodeContext& context,
 // The better of that dictionary and what integers get.
 Status encode_high(const Values& high, const EncodeContext& parent,
                    SegmentBuilder* out) {
-  EncodeContext context = parent;
-  ++context.depth;
+  const EncodeContext context = parent.of_others();
   SegmentBuilder coded;
   NIMBLE_RETURN_IF_ERROR(encode_high_codes(high, context, &coded));
   SegmentBuilder other;

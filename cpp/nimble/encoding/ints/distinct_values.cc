@@ -32,15 +32,19 @@ bool same_bytes(ByteSpan a, ByteSpan b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-bool DistinctValues::build(const Values& values, const DistinctLimits& limits) {
+bool DistinctValues::collect(const Values& values,
+                             const DistinctLimits& limits) {
   type_ = values.type;
   is_by_frequency_ = false;
   rows_.clear();
   codes_.resize(values.size);
   const bool done = is_int(values.type) ? add_small_ints(values, limits)
                                         : add_hashed(values, limits);
-  if (done) sort(values);
-  return done;
+  if (!done) return false;
+  std::vector<uint32_t> order(rows_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  place(values, order);
+  return true;
 }
 
 bool DistinctValues::add_small_ints(const Values& values,
@@ -149,11 +153,18 @@ void DistinctValues::sort(const Values& values) {
              as_string(value_bytes(values, rows_[b]));
     });
   }
-  std::vector<uint32_t> place(rows_.size());
+  place(values, order);
+}
+
+// `order`: which of the values, numbered as they were met, is at each place.
+// Codes are those numbers.
+void DistinctValues::place(const Values& values,
+                           const std::vector<uint32_t>& order) {
+  std::vector<uint32_t> places(rows_.size());
   fixed_.clear();
   slices_.clear();
   for (uint32_t i = 0; i < order.size(); ++i) {
-    place[order[i]] = i;
+    places[order[i]] = i;
     const ByteSpan value = value_bytes(values, rows_[order[i]]);
     if (type_.kind == ValueKind::kBytes) {
       slices_.push_back({value.data(), value.size()});
@@ -161,7 +172,7 @@ void DistinctValues::sort(const Values& values) {
       fixed_.insert(fixed_.end(), value.begin(), value.end());
     }
   }
-  for (uint32_t& code : codes_) code = place[code];
+  for (uint32_t& code : codes_) code = places[code];
   narrow();
 }
 

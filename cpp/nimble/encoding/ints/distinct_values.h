@@ -17,7 +17,15 @@ class DistinctValues {
  public:
   // False where a limit was passed; nothing may be asked then. Fixed widths
   // and kBytes.
-  bool build(const Values& values, const DistinctLimits& limits);
+  bool build(const Values& values, const DistinctLimits& limits) {
+    const bool done = collect(values, limits);
+    if (done) sort(values);
+    return done;
+  }
+  // The same without an order: distinct() has them as they were met, until
+  // sort() of the same values.
+  bool collect(const Values& values, const DistinctLimits& limits);
+  void sort(const Values& values);
 
   uint32_t count() const { return static_cast<uint32_t>(rows_.size()); }
   // Distinct values in ascending order (ints by value, all else by bytes) until
@@ -35,6 +43,7 @@ class DistinctValues {
   Values renumbered(const std::vector<uint32_t>& codes, uint32_t width,
                     std::vector<uint8_t>* data) const;
   // How many values are met first in this row or later.
+  // Before order_by_frequency().
   uint32_t first_met_from(uint32_t row) const;
 
  private:
@@ -42,7 +51,7 @@ class DistinctValues {
   bool add_hashed(const Values& values, const DistinctLimits& limits);
   template <class Key>
   bool add_words(const Values& values, uint32_t most);
-  void sort(const Values& values);
+  void place(const Values& values, const std::vector<uint32_t>& order);
   void narrow();
 
   ValueType type_;

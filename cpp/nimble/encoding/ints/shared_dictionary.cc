@@ -68,7 +68,6 @@ StreamDictionary::Found StreamDictionary::find(const Values& values) const {
 
 void StreamDictionary::add(const Values& values, Found* found) {
   if (found->missing == 0) return;
-  if (size() == 0) type_ = values.type;
   const uint32_t slots = 2 * (size() + found->missing);
   if (slots > slots_.size()) index(slots);
   for (uint32_t i = 0; i < values.size; ++i) {
@@ -86,9 +85,12 @@ void StreamDictionary::add(const Values& values, Found* found) {
 
 void StreamDictionary::drop_additions() {
   if (!has_additions()) return;
-  bytes_.resize(kept_ == 0 ? 0 : ends_[kept_ - 1]);
-  ends_.resize(kept_);
-  index(2 * kept_);
+  // The last to come is the first to go: no other has its slot because of it.
+  while (size() > kept_) {
+    slots_[slot_of(value(size() - 1))] = kNone;
+    ends_.pop_back();
+    bytes_.resize(ends_.empty() ? 0 : ends_.back());
+  }
 }
 
 Status StreamDictionary::encode(Effort effort, SegmentBuilder* out) const {

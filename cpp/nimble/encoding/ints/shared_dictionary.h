@@ -38,9 +38,14 @@ class StreamDictionary {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
   // A scan keeps it decoded, and the writer to the end.
-  static constexpr uint64_t kMaxBytes = 4u << 20;
+  static constexpr uint64_t kMaxBytes = 8u << 20;
   static constexpr uint32_t kMaxValues = kSegmentValues;
 
+  explicit StreamDictionary(ValueType type) : type_(type) {}
+
+  // What a segment's values must be of to be its values.
+  const ValueType& type() const { return type_; }
+  uint64_t num_bytes() const { return bytes_.size(); }
   bool exists() const { return kept_ > 0; }
   uint32_t size() const { return static_cast<uint32_t>(ends_.size()); }
   // The code of each value, kNone for those that it lacks; how many these are
@@ -51,9 +56,9 @@ class StreamDictionary {
     uint64_t missing_bytes = 0;
   };
   Found find(const Values& values) const;
-  bool has_room_for(const Found& found, uint64_t max_bytes) const {
+  bool has_room_for(const Found& found) const {
     return found.missing <= kMaxValues - size() &&
-           found.missing_bytes + bytes_.size() <= max_bytes;
+           found.missing_bytes <= kMaxBytes - bytes_.size();
   }
   // Gives the values that it lacks their codes.
   void add(const Values& values, Found* found);
