@@ -272,16 +272,14 @@ def test_floats_whose_high_bits_take_many_values(path: str) -> None:
                 assert verify_file(path).ok
 
 
-def test_a_dictionary_without_bytes_stays_when_indexes_change(path: str) -> None:
-    """Numbers at equal distances are all in the head."""
+def test_numbers_at_equal_distances_stay_when_indexes_change(path: str) -> None:
+    """As a dictionary all of them would be in its head, with a body of no bytes."""
     n = 60_000
     names = pa.array(np.arange(2_000) * (2**50 + 1))
     for compression in ("balanced", "compact"):
         table = pa.table({"id": np.arange(n), "v": names.take(rng().integers(0, 2_000, n))})
         options = nb.WriteOptions(compression=compression, stripe_rows=20_000)
         nb.write(table, path, options=options, indexes=[nb.HashIndex("id")])
-        found = read_footer(Path(path).read_bytes()).shared_dictionaries
-        assert compression == "balanced" or [d.body.size for d in found] == [0]
         nb.drop_index(path, "id")
         for mmap in (True, False):
             with nb.open(path, mmap=mmap) as file:

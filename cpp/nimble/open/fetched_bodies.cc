@@ -50,10 +50,14 @@ void FetchedBodies::want(const SegmentRef& segment, const Decoder& decoder,
 void FetchedBodies::want_bytes(uint64_t offset, uint64_t size, uint64_t most) {
   if (shared_ != nullptr) {
     const bool came_with_open = offset + kTailReadSize >= file_.size();
-    if (came_with_open || !shared_->insert(offset).second) return;
+    if (came_with_open || shared_->contains(offset)) return;
   }
-  if (size > most - std::min(most, wanted_for_cache_)) return;
+  if (buffers_.contains({offset, size}) ||
+      size > most - std::min(most, wanted_for_cache_)) {
+    return;
+  }
   wanted_for_cache_ += size;
+  if (shared_ != nullptr) shared_->insert(offset);
   ranges_ = {{0, size}};
   want_ranges({offset, size, {}});
 }

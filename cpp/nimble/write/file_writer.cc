@@ -15,6 +15,10 @@ constexpr char kWriterName[] = "nimblepy 0.1.0";
 // A group's metadata is one read of a cold lookup, which is to take 64 KiB in
 // all: it ends before stripes like its own would make it larger than this.
 constexpr uint64_t kMaxGroupMetadata = 36 * 1024;
+// Values of dictionaries that the segments of all columns share, which are kept
+// until the file is finished, and the least that one column has room for.
+constexpr uint64_t kSharedBytes = uint64_t{128} << 20;
+constexpr uint64_t kMinSharedBytes = 64u << 10;
 // Rows that a stripe begins with, whatever they weigh.
 constexpr uint64_t kFirstRows = 64;
 
@@ -274,7 +278,13 @@ Status FileWriter::flush_stripe() {
   if (rows == 0) return Status::ok();
   EncodedStripe encoded;
   if (shared_.empty()) {
-    for (const ValueType& type : plan_.streams()) shared_.emplace_back(type);
+    // Of wide tables each column has room for less.
+    const uint64_t room =
+        std::clamp(kSharedBytes / plan_.num_streams(), kMinSharedBytes,
+                   StreamDictionary::kMaxBytes);
+    for (const ValueType& type : plan_.streams()) {
+      shared_.emplace_back(type, room);
+    }
   }
   NIMBLE_RETURN_IF_ERROR(encode_stripe(
       plan_, stripe_, {options_.effort, options_.threads, &shared_}, &encoded));

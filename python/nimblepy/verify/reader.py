@@ -49,8 +49,6 @@ class Container:
         return self.data[offset : offset + size]
 
     def section(self, section: Section, what: str) -> bytes:
-        if section.size == 0:  # there is none
-            return b""
         raw = self.bytes_at(section.offset, section.size, what)
         self.tally["checksums"] += 1
         if checksum(raw) != section.checksum:
@@ -74,7 +72,8 @@ class Container:
             type_ = self.plan.streams[node.values]
             shared = out.setdefault(node.values, Shared())
             head = Cursor(self.section(ref.head, what), "head of a shared dictionary")
-            body = Body(self.section(ref.body, what), self.tally)
+            raw = self.section(ref.body, what) if ref.body.size else b""
+            body = Body(raw, self.tally)
             try:
                 shared.dictionary = decode(Request(head, body, type_, ref.count, depth=1))
                 shared.type = type_

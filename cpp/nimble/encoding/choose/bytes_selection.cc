@@ -167,6 +167,13 @@ class Selection {
   Fronts sample_fronts() const;
   bool begin_alike() const { return sample_fronts().shared >= kMinSharedFront; }
   double front_coded_size() const;
+  // Than what takes `size` bytes: a file of one stripe is not to be much larger
+  // for it.
+  bool is_better_as_new_dictionary(uint64_t size) const {
+    return new_dictionary_size_ < static_cast<double>(size) &&
+           new_dictionary_now_ < static_cast<double>(size) * kMaxGrowth;
+  }
+  void consider_new_dictionary();
   bool consider_known_phrases();
   void consider_phrases(double fsst_size);
   void consider_new_phrases(double limit);
@@ -197,6 +204,9 @@ class Selection {
   // Of those that the stream has, where they will do.
   double known_phrases_size_ = std::numeric_limits<double>::infinity();
   std::vector<uint8_t> zstd_dictionary_;
+  // Of a dictionary that would begin here: as the segment pays for it, and all.
+  double new_dictionary_size_ = std::numeric_limits<double>::infinity();
+  double new_dictionary_now_ = 0;
 };
 
 bool equal(const ByteSlice& a, const ByteSlice& b) {
@@ -333,9 +343,11 @@ void Selection::consider_repeats(const Repeats& sample) {
                                              ? kMinRepeats
                                              : kMinSharedRepeats,
                                          sample.rows / 2)) {
-    // Of which others may need less.
-    limits = {values_.size / 4 * 3,
-              std::min(sizes_.total / 4 * 3 + 64, kMaxStringDictionaryBytes)};
+    // A shared one may have more, as later segments use it too.
+    const uint32_t quarters = context_.dictionary == nullptr ? 2 : 3;
+    limits = {
+        values_.size / 4 * quarters,
+        std::min(sizes_.total / 4 * quarters + 64, kMaxStringDictionaryBytes)};
   } else {
     return;
   }
@@ -349,10 +361,13 @@ void Selection::consider_repeats(const Repeats& sample) {
   for (uint32_t i = 0; i < strings.size; ++i) bytes += strings.slices[i].size;
   const uint64_t stored = dictionary_size(strings, bytes);
   const double shared =
-      shared_dictionary_bytes(distinct_, static_cast<double>(stored),
-                              static_cast<double>(sizes_.plain), context_);
-  if (shared < static_cast<double>(best_size_)) {
+      shared_dictionary_bytes(distinct_, static_cast<double>(stored), context_);
+  if (is_begun && shared < static_cast<double>(best_size_)) {
     offer(Choice::kSharedDictionary, static_cast<uint64_t>(shared));
+  } else if (!is_begun) {
+    new_dictionary_size_ = shared;
+    new_dictionary_now_ = static_cast<double>(
+        sizes_.rows * bit_width_of(strings.size - 1) / 8 + stored);
   }
   const double least =  // of a dictionary of its own
       static_cast<double>(sizes_.rows * bit_width_of(strings.size - 1) / 8) +
@@ -368,6 +383,13 @@ void Selection::consider_repeats(const Repeats& sample) {
           : sizes_.rows * bit_width_of(strings.size - 1) / 8;
   offer(Choice::kDictionary, codes + stored);
   if (is_begun && best_ == Choice::kDictionary) distinct_.sort(values_);
+}
+
+void Selection::consider_new_dictionary() {
+  if (is_better_as_new_dictionary(best_size_)) {
+    best_ = Choice::kSharedDictionary;
+    best_size_ = static_cast<uint64_t>(new_dictionary_size_);
+  }
 }
 
 // FSST, front coding and zstd: only where nothing above already made the column
@@ -557,13 +579,18 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
                           encode_template(values_, *pattern, context_, out));
   // Strings of a dictionary are made once, those of its numbers for each row.
   if (has_dictionary &&
-      (best_ == Choice::kDictionary || best_ == Choice::kSharedDictionary)) {
+      (best_ == Choice::kDictionary || best_ == Choice::kSharedDictionary ||
+       is_better_as_new_dictionary(best_size_))) {
     before.undo(out);
     return false;
   }
   // Lookups of a template need no dictionary, and no string is copied twice:
   // it may be a little larger.
   const uint64_t size = out->body.size() - before.body;
+  if (is_better_as_new_dictionary(size)) {
+    before.undo(out);
+    return false;
+  }
   const uint64_t tolerance = is_compact() ? 0 : best_size_ / 8;
   if (size <= std::min(best_size_ + tolerance, sizes_.plain)) return true;
   before.undo(out);
@@ -633,6 +660,7 @@ Status Selection::encode(SegmentBuilder* out) {
   NIMBLE_ASSIGN_OR_RETURN(const bool is_template, encode_as_template(out));
   if (is_template) return Status::ok();
   consider_text();
+  consider_new_dictionary();
   NIMBLE_ASSIGN_OR_RETURN(const bool is_numbered, encode_as_numbered(out));
   if (is_numbered) return Status::ok();
   const Mark before(*out);

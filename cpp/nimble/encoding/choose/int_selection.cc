@@ -205,7 +205,7 @@ void add_split(const Values& values, const EncodeContext& context,
                const ValueSample& sample, const std::vector<MinMax>& stats,
                Candidates* candidates) {
   if (values.type.width < 4 ||
-      candidates->least() * 8 < double{kMinSplitBits} * values.size) {
+      candidates->limit() * 8 < double{kMinSplitBits} * values.size) {
     return;
   }
   const IntSplit split = choose_int_split(values, sample, stats);

@@ -68,23 +68,29 @@ Result<bool> Candidates::encode(SegmentBuilder* out) {
       [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
   const size_t head_size = out->head.size();
   const size_t body_size = out->body.size();
+  const uint64_t shared_bytes = out->shared_bytes;
+  const uint64_t before = out->cost();
   // The smallest so far, behind what the builder had before.
   std::vector<uint8_t> head, body;
+  uint64_t best_shared = shared_bytes;
   double best = limit_;
   for (const Candidate& candidate : candidates_) {
     if (best <= candidate.bytes) break;  // none of the rest promises less
     NIMBLE_ASSIGN_OR_RETURN(const bool written, candidate.attempt(out));
     const ByteSpan more_head = out->head.span().subspan(head_size);
     const ByteSpan more_body = out->body.span().subspan(body_size);
-    const auto size = static_cast<double>(more_head.size() + more_body.size());
+    const auto size = static_cast<double>(out->cost() - before);
     if (written && size < best) {
       best = size;
+      best_shared = out->shared_bytes;
       head.assign(more_head.begin(), more_head.end());
       body.assign(more_body.begin(), more_body.end());
     }
     out->head.resize(head_size);
     out->body.resize(body_size);
+    out->shared_bytes = shared_bytes;
   }
+  out->shared_bytes = best_shared;
   out->head.put_bytes(head);
   out->body.put_bytes(body);
   return !head.empty();
@@ -127,6 +133,13 @@ const StreamDictionary* shared_of(const Values& values,
              : nullptr;
 }
 
+// How many distinct values so many rows have, of those that they are drawn
+// from.
+double distinct_of(const ValueSample& sample, uint32_t rows) {
+  const double pool = sample.likely_distinct();
+  return std::max(1.0, pool * -std::expm1(-sample.runs(rows) / pool));
+}
+
 // The share of sampled values that the stream's dictionary has.
 double known_share(const Values& values, const ValueSample& sample,
                    const StreamDictionary& dictionary) {
@@ -141,11 +154,12 @@ void add_dictionary(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     double large_share, Candidates* candidates) {
   const StreamDictionary* shared = shared_of(values, context);
-  const double count = sample.likely_distinct();
+  const double count = distinct_of(sample, values.size);
   // Compact codes are compressed by how often each occurs.
   const bool by_frequency = context.effort == Effort::kCompact;
-  const double entropy = by_frequency ? kLikelyEntropy : 1;
   const auto bytes_of = [&](double codes, double stored) {
+    const double entropy =
+        by_frequency && codes <= kMaxByteCodes ? kLikelyEntropy : 1;
     return (values.size * code_bits(codes) * entropy + stored * value_bits) / 8;
   };
   DistinctLimits own;
@@ -156,13 +170,13 @@ void add_dictionary(const Values& values, const EncodeContext& context,
   DistinctLimits limits = own;
   if (shared != nullptr) {
     limits = {StreamDictionary::kMaxValues, StreamDictionary::kMaxBytes};
-    const double missing =
-        shared->size() == 0
-            ? count / 4
-            : count * (1 - known_share(values, sample, *shared));
-    if (missing <= limits.max_values) {
-      bytes = std::min(
-          bytes, bytes_of(std::max<double>(count, shared->size()), missing));
+    if (shared->size() > 0) {
+      const double missing = count * (1 - known_share(values, sample, *shared));
+      if (missing <= limits.max_values) {
+        bytes = std::min(bytes, bytes_of(shared->size() + missing, missing));
+      }
+    } else if (count <= limits.max_values) {
+      bytes = std::min(bytes, bytes_of(count, count / 2));
     }
   }
   const bool is_balanced = context.effort == Effort::kBalanced;
@@ -186,16 +200,24 @@ void add_dictionary(const Values& values, const EncodeContext& context,
         limit * (is_large ? kLargeDictionaryShare : kRepetitionShare)) {
       own_bytes = kNever;
     }
-    double shared_bytes =
-        shared_dictionary_bytes(distinct, stored, limit, context);
+    double shared_bytes = shared_dictionary_bytes(distinct, stored, context);
     if (shared_bytes >= limit * (is_large ? large_share : kRepetitionShare)) {
       shared_bytes = kNever;
     }
     if (std::min(own_bytes, shared_bytes) == kNever) return false;
-    NIMBLE_RETURN_IF_ERROR(shared_bytes <= own_bytes
-                               ? encode_shared_dictionary(
-                                     distinct, context.dictionary, context, out)
-                               : encode_dictionary(distinct, context, out));
+    if (shared_bytes > own_bytes) {
+      NIMBLE_RETURN_IF_ERROR(encode_dictionary(distinct, context, out));
+      return true;
+    }
+    const bool begins = context.dictionary->size() == 0;
+    NIMBLE_RETURN_IF_ERROR(
+        encode_shared_dictionary(distinct, context.dictionary, context, out));
+    const double codes =
+        values.size * code_bits(context.dictionary->size()) / 8;
+    // Without later segments it would pay for all.
+    const double least = begins ? (codes + stored) / kMaxGrowth : shared_bytes;
+    out->shared_bytes += static_cast<uint64_t>(
+        std::max(0.0, std::max(shared_bytes, least) - codes));
     return true;
   };
   candidates->add(bytes, kRepetitionShare, attempt);
@@ -235,16 +257,19 @@ void add_present(const Values& values, const EncodeContext& context,
                   });
 }
 
-// Of a run: its value, or the code of it.
+// Of a run: its value, or its code where the stream's dictionary has most.
 double run_value_bits(const Values& values, const EncodeContext& context,
                       const ValueSample& sample, double value_bits) {
-  const double count = sample.likely_distinct();
-  if (shared_of(values, context) == nullptr ||
-      count > StreamDictionary::kMaxValues) {
-    return value_bits;
+  const StreamDictionary* shared = shared_of(values, context);
+  if (shared == nullptr) return value_bits;
+  const double runs = sample.runs(values.size);
+  if (shared->size() == 0) {
+    const double count = distinct_of(sample, values.size);
+    return std::min(value_bits, code_bits(count) + count * value_bits / runs);
   }
-  return std::min(value_bits, code_bits(count) + count * value_bits /
-                                                     sample.runs(values.size));
+  return known_share(values, sample, *shared) > 0.5
+             ? std::min(value_bits, code_bits(shared->size()))
+             : value_bits;
 }
 
 }  // namespace
@@ -301,10 +326,6 @@ double zstd_limit(const EncodeContext& context, double best, double plain) {
                                             : plain * kZstdShare;
 }
 
-uint64_t total_size(const SegmentBuilder& builder) {
-  return builder.head.size() + builder.body.size();
-}
-
 // May and should zstd replace `best` bytes? Judged by a stretch of the values.
 Result<bool> is_zstd_worth(const Values& values, const EncodeContext& context,
                            double best) {
@@ -335,18 +356,20 @@ Status encode_best(const Values& values, const EncodeContext& context,
                    SegmentBuilder* out) {
   const size_t head_size = out->head.size();
   const size_t body_size = out->body.size();
-  const uint64_t before = total_size(*out);
+  const uint64_t shared_bytes = out->shared_bytes;
+  const uint64_t before = out->cost();
   const auto encode = [&]() -> Status {
     NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates->encode(out));
     return done ? Status::ok() : fallback(out);
   };
   NIMBLE_RETURN_IF_ERROR(encode());
-  const double best = static_cast<double>(total_size(*out) - before);
+  const double best = static_cast<double>(out->cost() - before);
   NIMBLE_ASSIGN_OR_RETURN(const bool worth,
                           is_zstd_worth(values, context, best));
   if (!worth) return Status::ok();
   out->head.resize(head_size);
   out->body.resize(body_size);
+  out->shared_bytes = shared_bytes;
   Candidates zstd(zstd_limit(context, best, fixed_bytes(values)));
   zstd.add(0, 1, [&](SegmentBuilder* to) -> Result<bool> {
     NIMBLE_RETURN_IF_ERROR(encode_zstd_blocks(values, context, to));

@@ -12,8 +12,6 @@ namespace {
 // Stored, of a dictionary that a cold lookup reads whole.
 constexpr double kMaxBalancedBytes = 2u << 20;
 constexpr double kMaxCompactBytes = 4u << 20;
-// What a file of one stripe, which shares with nobody, may take for it.
-constexpr double kMaxGrowth = 1.1;
 // A file is taken to have so many stripes.
 constexpr uint32_t kLikelyStripes = 4;
 
@@ -39,7 +37,7 @@ double code_bits(double count) {
 }
 
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
-                               double limit, const EncodeContext& context) {
+                               const EncodeContext& context) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const StreamDictionary* dictionary = context.dictionary;
   const Values values = distinct.distinct();
@@ -62,8 +60,7 @@ double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
     return kNever;
   }
   if (dictionary->size() > 0) return codes + added;
-  if (stored <= kInlineDictionaryBytes || codes + stored > limit * kMaxGrowth)
-    return kNever;
+  if (stored <= kInlineDictionaryBytes) return kNever;
   return codes + stored * own_part(distinct, rows);
 }
 

@@ -8,7 +8,8 @@
 namespace nimble {
 
 struct StreamShared {
-  explicit StreamShared(ValueType type) : dictionary(type) {}
+  StreamShared(ValueType type, uint64_t max_dictionary_bytes)
+      : dictionary(type, max_dictionary_bytes) {}
 
   StreamPhrases phrases;
   StreamDictionary dictionary;
@@ -19,13 +20,16 @@ struct StreamShared {
   }
 };
 
+// What a file of one stripe, which shares with nobody, may take more for a
+// dictionary that others would share.
+inline constexpr double kMaxGrowth = 1.1;
 // Bits of a code for `count` values.
 double code_bits(double count);
 // What `distinct` takes as codes of the dictionary that the stream shares, with
-// what it adds to that; infinite where it cannot have them, or where they would
-// begin one and take more than `limit` without later segments. As a dictionary
-// of their own the values are stored in `stored` bytes.
+// what it adds to that; infinite where it cannot have them. As a dictionary of
+// their own the values are stored in `stored` bytes. Whoever begins one pays
+// for a part: see kMaxGrowth.
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
-                               double limit, const EncodeContext& context);
+                               const EncodeContext& context);
 
 }  // namespace nimble

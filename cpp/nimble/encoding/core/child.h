@@ -36,18 +36,21 @@ Status encode_child_with(F&& encode, uint64_t inline_bytes,
                          SegmentBuilder* out) {
   const size_t head_size = out->head.size();
   const size_t body_size = out->body.size();
+  const uint64_t shared_bytes = out->shared_bytes;
   out->head.put_u8(0);
   NIMBLE_RETURN_IF_ERROR(encode(out));
   const size_t added = out->body.size() - body_size;
   if (added == 0 || added > inline_bytes) return Status::ok();
   out->head.resize(head_size);
   out->body.resize(body_size);
+  out->shared_bytes = shared_bytes;
   // Parts are named by their offset: encode again, from offset 0.
   SegmentBuilder child;
   NIMBLE_RETURN_IF_ERROR(encode(&child));
   out->head.put_u8(1);
   out->head.put_sized(child.body.span());
   out->head.put_bytes(child.head.span());
+  out->shared_bytes += child.shared_bytes;
   return Status::ok();
 }
 

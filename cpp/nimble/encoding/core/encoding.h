@@ -55,7 +55,11 @@ enum class Effort : uint8_t {
 struct SegmentBuilder {
   ByteBuffer head;
   ByteBuffer body;
+  // What the segment has to pay for elsewhere: values that it adds to a
+  // dictionary which the stream shares. Counts where sizes are compared.
+  uint64_t shared_bytes = 0;
 
+  uint64_t cost() const { return head.size() + body.size() + shared_bytes; }
   // Starts a leaf's part of the body at an 8-byte boundary.
   uint64_t begin_part() {
     body.align(8);

@@ -41,11 +41,12 @@ class StreamDictionary {
   static constexpr uint64_t kMaxBytes = 8u << 20;
   static constexpr uint32_t kMaxValues = kSegmentValues;
 
-  explicit StreamDictionary(ValueType type) : type_(type) {}
+  // Of at most `max_bytes` of values.
+  explicit StreamDictionary(ValueType type, uint64_t max_bytes = kMaxBytes)
+      : type_(type), max_bytes_(max_bytes) {}
 
   // What a segment's values must be of to be its values.
   const ValueType& type() const { return type_; }
-  uint64_t num_bytes() const { return bytes_.size(); }
   bool exists() const { return kept_ > 0; }
   uint32_t size() const { return static_cast<uint32_t>(ends_.size()); }
   // The code of each value, kNone for those that it lacks; how many these are
@@ -58,7 +59,7 @@ class StreamDictionary {
   Found find(const Values& values) const;
   bool has_room_for(const Found& found) const {
     return found.missing <= kMaxValues - size() &&
-           found.missing_bytes <= kMaxBytes - bytes_.size();
+           found.missing_bytes <= max_bytes_ - bytes_.size();
   }
   // Gives the values that it lacks their codes.
   void add(const Values& values, Found* found);
@@ -79,6 +80,7 @@ class StreamDictionary {
   void index(uint32_t min_slots);
 
   ValueType type_;
+  uint64_t max_bytes_;
   std::vector<uint8_t> bytes_;
   std::vector<uint64_t> ends_;   // of each value
   std::vector<uint32_t> slots_;  // codes, kNone where free
