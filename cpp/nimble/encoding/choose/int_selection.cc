@@ -261,7 +261,9 @@ Status select_ints(const Values& values, const EncodeContext& context,
   add_repetition(values, context, sample, value_bits, &candidates);
   // A common divisor is taken out first: what is left has its own candidates.
   const uint64_t divisor = sampled_divisor(values, sample, all.min);
-  if (divisor > 1 && values.size * (value_bits - std::log2(divisor)) / 8 <
+  const double saved =
+      values.size * std::log2(static_cast<double>(divisor | !divisor)) / 8;
+  if (divisor > 1 && std::min(values.size * value_bits / 8, packed) - saved <
                          candidates.least()) {
     if (const auto scale = find_scale(values, all.min, divisor)) {
       return encode_scaled(values, *scale, context, out);

@@ -69,7 +69,10 @@ IntSplit choose_int_split(const Values& values, const ValueSample& sample,
   IntSplit best;
   std::vector<uint64_t> low;
   DistinctCounter counter;
+  const MinMax all = total_min_max(type, blocks);
   for (uint32_t r = kMinLowBits; r < 8 * type.width; r += 2) {
+    // Nothing is above.
+    if (bits_above(type, all.min, r) == bits_above(type, all.max, r)) break;
     double high_width = 0;
     for (const MinMax& block : blocks) {
       high_width += bit_width_of(bits_above(type, block.max, r) -
