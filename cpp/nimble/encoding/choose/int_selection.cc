@@ -28,7 +28,7 @@ constexpr double kCompactDeltaShare = 0.95;
 constexpr double kDifferencesShare = 0.125;
 constexpr double kCompactDifferencesShare = 0.5;
 // Integers in two parts take twice as long to decode, and few have them.
-constexpr double kSplitShare = 0.8;
+constexpr double kSplitIntShare = 0.8;
 constexpr uint32_t kMinSplitBits = 16;
 // Patches cost a row a search among the block's exceptions.
 constexpr double kPatchShare = 0.9;
@@ -210,8 +210,8 @@ void add_split(const Values& values, const EncodeContext& context,
   }
   const IntSplit split = choose_int_split(values, sample, stats);
   const double bytes = values.size * split.bits_per_value / 8;
-  if (bytes >= candidates->limit() * kSplitShare) return;
-  candidates->add(bytes, kSplitShare, [=](SegmentBuilder* out) -> Result<bool> {
+  if (bytes >= candidates->limit() * kSplitIntShare) return;
+  candidates->add(bytes, kSplitIntShare, [=](SegmentBuilder* out) -> Result<bool> {
     NIMBLE_RETURN_IF_ERROR(
         encode_split_int(values, split.low_bits, context, out));
     return true;
