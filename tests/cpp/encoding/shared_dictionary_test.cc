@@ -7,55 +7,58 @@
 namespace nimble::testing {
 namespace {
 
-Sample int32s(const std::vector<int32_t>& values) {
+Sample shared_ints(const std::vector<int32_t>& values) {
   return int_sample(ValueType::signed_int(4),
                     static_cast<uint32_t>(values.size()),
                     [&](uint32_t i) { return values[i]; });
 }
 
-Sample strings(const std::vector<std::string>& values) {
+Sample shared_texts(const std::vector<std::string>& values) {
   return bytes_sample(static_cast<uint32_t>(values.size()),
                       [&](uint32_t i) { return values[i]; });
 }
 
-std::vector<uint32_t> add(const Sample& values, StreamDictionary* dictionary) {
+std::vector<uint32_t> add_to(const Sample& values,
+                             StreamDictionary* dictionary) {
   StreamDictionary::Found found = dictionary->find(values.values());
   dictionary->add(values.values(), &found);
   return found.codes;
 }
 
-using Codes = std::vector<uint32_t>;
+using CodeList = std::vector<uint32_t>;
 
 TEST(SharedDictionary, ValuesKeepTheirCodes) {
   StreamDictionary dictionary(ValueType::bytes());
   CHECK(!dictionary.exists());
-  CHECK(add(strings({"b", "a", ""}), &dictionary) == Codes({0, 1, 2}));
+  CHECK(add_to(shared_texts({"b", "a", ""}), &dictionary) ==
+        CodeList({0, 1, 2}));
   CHECK(!dictionary.exists());
   dictionary.keep_additions();
   CHECK(dictionary.exists());
-  CHECK(add(strings({"", "c", "b", "c"}), &dictionary) == Codes({2, 3, 0, 3}));
+  CHECK(add_to(shared_texts({"", "c", "b", "c"}), &dictionary) ==
+        CodeList({2, 3, 0, 3}));
   CHECK_EQ(dictionary.size(), 4u);
 }
 
 TEST(SharedDictionary, WhatIsNotKeptIsForgotten) {
   StreamDictionary dictionary(ValueType::signed_int(4));
-  add(int32s({5, 7}), &dictionary);
+  add_to(shared_ints({5, 7}), &dictionary);
   dictionary.drop_additions();
   CHECK_EQ(dictionary.size(), 0u);
-  add(int32s({7, 8}), &dictionary);
+  add_to(shared_ints({7, 8}), &dictionary);
   dictionary.keep_additions();
   std::vector<int32_t> more;
   for (int32_t i = 0; i < 5000; ++i) more.push_back(100 + i);
-  add(int32s(more), &dictionary);
+  add_to(shared_ints(more), &dictionary);
   CHECK(dictionary.has_additions());
   dictionary.drop_additions();
   CHECK(!dictionary.has_additions());
-  const Sample again = int32s({8, 100, 7});
+  const Sample again = shared_ints({8, 100, 7});
   const StreamDictionary::Found found = dictionary.find(again.values());
-  CHECK(found.codes == Codes({1, StreamDictionary::kNone, 0}));
+  CHECK(found.codes == CodeList({1, StreamDictionary::kNone, 0}));
   CHECK_EQ(found.missing, 1u);
   CHECK_EQ(found.missing_bytes, 4u);
-  CHECK(add(again, &dictionary) == Codes({1, 2, 0}));
+  CHECK(add_to(again, &dictionary) == CodeList({1, 2, 0}));
 }
 
 TEST(SharedDictionary, RoomIsLimited) {
@@ -64,7 +67,7 @@ TEST(SharedDictionary, RoomIsLimited) {
   found.missing = StreamDictionary::kMaxValues;
   found.missing_bytes = StreamDictionary::kMaxBytes;
   CHECK(dictionary.has_room_for(found));
-  add(int32s({1}), &dictionary);
+  add_to(shared_ints({1}), &dictionary);
   found.missing_bytes = 0;
   CHECK(!dictionary.has_room_for(found));
   --found.missing;
@@ -76,10 +79,10 @@ TEST(SharedDictionary, RoomIsLimited) {
 }
 
 // The reader's side, with a source that a test makes.
-class Source final : public SharedSource {
+class TestSource final : public SharedSource {
  public:
-  Source(const StreamDictionary& dictionary, const ValueType& type,
-         uint32_t count) {
+  TestSource(const StreamDictionary& dictionary, const ValueType& type,
+             uint32_t count) {
     CHECK(dictionary.encode(Effort::kBalanced, &segment_).is_ok());
     SegmentBody body{segment_.body.data(), segment_.body.size(), true, nullptr};
     auto opened = SharedDictionary::open(type, count, segment_.head.span(),
@@ -99,9 +102,9 @@ class Source final : public SharedSource {
   std::unique_ptr<SharedDictionary> dictionary_;
 };
 
-Status decoded(const SegmentBuilder& segment, const ValueType& type,
-               uint32_t rows, const SharedSource* source,
-               std::vector<int32_t>* out) {
+Status decoded_with(const SegmentBuilder& segment, const ValueType& type,
+                    uint32_t rows, const SharedSource* source,
+                    std::vector<int32_t>* out) {
   DecodeContext context;
   context.type = type;
   context.num_values = rows;
@@ -127,7 +130,7 @@ Status decoded(const SegmentBuilder& segment, const ValueType& type,
   return Status::ok();
 }
 
-SegmentBuilder coded(const Sample& sample, StreamDictionary* dictionary) {
+SegmentBuilder coded_with(const Sample& sample, StreamDictionary* dictionary) {
   DistinctValues distinct;
   CHECK(distinct.build(sample.values(), {}));
   SegmentBuilder out;
@@ -138,23 +141,25 @@ SegmentBuilder coded(const Sample& sample, StreamDictionary* dictionary) {
 TEST(SharedDictionary, OthersThanTheSegmentWasMadeWithAreRefused) {
   StreamDictionary dictionary(ValueType::signed_int(4));
   const ValueType type = ValueType::signed_int(4);
-  const SegmentBuilder segment = coded(int32s({4, 9, 4, -3}), &dictionary);
+  const SegmentBuilder segment =
+      coded_with(shared_ints({4, 9, 4, -3}), &dictionary);
   std::vector<int32_t> out;
-  const Source source(dictionary, type, 3);
-  CHECK(decoded(segment, type, 4, &source, &out).is_ok());
+  const TestSource source(dictionary, type, 3);
+  CHECK(decoded_with(segment, type, 4, &source, &out).is_ok());
   CHECK(out == std::vector<int32_t>({4, 9, 4, -3}));
-  CHECK(!decoded(segment, type, 4, nullptr, &out).is_ok());
-  CHECK(
-      !decoded(segment, ValueType::unsigned_int(4), 4, &source, &out).is_ok());
+  CHECK(!decoded_with(segment, type, 4, nullptr, &out).is_ok());
+  CHECK(!decoded_with(segment, ValueType::unsigned_int(4), 4, &source, &out)
+             .is_ok());
   StreamDictionary small(ValueType::signed_int(4));
-  add(int32s({4, 9}), &small);
-  const Source too_small(small, type, 2);
-  CHECK(!decoded(segment, type, 4, &too_small, &out).is_ok());
+  add_to(shared_ints({4, 9}), &small);
+  const TestSource too_small(small, type, 2);
+  CHECK(!decoded_with(segment, type, 4, &too_small, &out).is_ok());
 }
 
 TEST(SharedDictionary, OneInsideAnotherIsAnError) {
   StreamDictionary dictionary(ValueType::signed_int(4));
-  const SegmentBuilder segment = coded(int32s({4, 9, 4, -3}), &dictionary);
+  const SegmentBuilder segment =
+      coded_with(shared_ints({4, 9, 4, -3}), &dictionary);
   const SegmentBody body{segment.body.data(), segment.body.size(), true,
                          nullptr};
   const auto opened = SharedDictionary::open(
