@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "nimble/encoding/core/shared_source.h"
-#include "nimble/encoding/ints/shared_dictionary.h"
+#include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/symbols/phrase_table.h"
 #include "nimble/format/footer.h"
 #include "nimble/format/stream_plan.h"

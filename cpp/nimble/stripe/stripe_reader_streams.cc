@@ -5,7 +5,7 @@
 #include "nimble/column/column.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
-#include "nimble/encoding/ints/dictionary.h"
+#include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/open/open_file.h"
 
 // StripeReader, the part that knows streams and their segments; layouts are in

@@ -1,12 +1,12 @@
 // The worked examples of docs/format/encodings_numeric.md, byte for byte.
 #include "encoding/encoding_conformance.h"
+#include "nimble/encoding/dictionaries/dictionary.h"
+#include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/delta.h"
-#include "nimble/encoding/ints/dictionary.h"
 #include "nimble/encoding/ints/present_values.h"
 #include "nimble/encoding/ints/scaled.h"
-#include "nimble/encoding/ints/shared_dictionary.h"
 #include "nimble/encoding/ints/split_int.h"
 #include "testing/check.h"
 

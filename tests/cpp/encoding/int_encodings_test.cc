@@ -1,8 +1,8 @@
 // delta, run_length, dictionary, sparse and sparse_bits.
 #include "encoding/encoding_conformance.h"
 #include "nimble/encoding/bools/sparse_bits.h"
+#include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/ints/delta.h"
-#include "nimble/encoding/ints/dictionary.h"
 #include "nimble/encoding/ints/run_length.h"
 #include "nimble/encoding/ints/sparse.h"
 #include "testing/check.h"

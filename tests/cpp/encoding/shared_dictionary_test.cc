@@ -1,7 +1,7 @@
-#include "nimble/encoding/ints/shared_dictionary.h"
+#include "nimble/encoding/dictionaries/shared_dictionary.h"
 
 #include "encoding/sample.h"
-#include "nimble/encoding/ints/dictionary.h"
+#include "nimble/encoding/dictionaries/dictionary.h"
 #include "testing/check.h"
 
 namespace nimble::testing {

@@ -1,8 +1,8 @@
 // StreamShared: what the segments of a stream share, as its writer has it.
 #pragma once
 
-#include "nimble/encoding/ints/distinct_values.h"
-#include "nimble/encoding/ints/shared_dictionary.h"
+#include "nimble/encoding/dictionaries/distinct_values.h"
+#include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/symbols/shared_phrases.h"
 
 namespace nimble {

@@ -6,8 +6,8 @@
 
 #include "nimble/base/bit_packing.h"
 #include "nimble/encoding/core/joined_decoder.h"
+#include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/ints/bit_packed.h"
-#include "nimble/encoding/ints/dictionary.h"
 
 namespace nimble {
 namespace {

@@ -6,9 +6,9 @@
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/predicate.h"
+#include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
-#include "nimble/encoding/ints/dictionary.h"
 #include "nimble/memory/scratch.h"
 
 namespace nimble {

@@ -1,10 +1,10 @@
-#include "nimble/encoding/ints/shared_dictionary.h"
+#include "nimble/encoding/dictionaries/shared_dictionary.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "nimble/base/hash.h"
-#include "nimble/encoding/ints/distinct_values.h"
+#include "nimble/encoding/dictionaries/distinct_values.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/encoding/ints/dictionary.h"
+#include "nimble/encoding/dictionaries/dictionary.h"
 
 #include "nimble/base/bit_packing.h"
 #include "nimble/encoding/core/child.h"
@@ -6,7 +6,7 @@
 #include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/shared_source.h"
-#include "nimble/encoding/ints/shared_dictionary.h"
+#include "nimble/encoding/dictionaries/shared_dictionary.h"
 
 namespace nimble {
 

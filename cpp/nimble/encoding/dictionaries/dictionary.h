@@ -10,8 +10,8 @@
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/ints/coded_values.h"
-#include "nimble/encoding/ints/distinct_values.h"
+#include "nimble/encoding/dictionaries/coded_values.h"
+#include "nimble/encoding/dictionaries/distinct_values.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/encoding/ints/distinct_values.h"
+#include "nimble/encoding/dictionaries/distinct_values.h"
 
 #include <algorithm>
 #include <bit>

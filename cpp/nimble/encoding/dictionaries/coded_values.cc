@@ -1,4 +1,4 @@
-#include "nimble/encoding/ints/coded_values.h"
+#include "nimble/encoding/dictionaries/coded_values.h"
 
 #include <algorithm>
 

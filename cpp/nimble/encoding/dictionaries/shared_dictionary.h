@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "nimble/encoding/ints/coded_values.h"
+#include "nimble/encoding/dictionaries/coded_values.h"
 
 namespace nimble {
 
