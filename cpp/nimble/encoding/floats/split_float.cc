@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "nimble/base/bit_packing.h"
-#include "nimble/encoding/core/joined_decoder.h"
+#include "nimble/encoding/core/child.h"
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/ints/bit_packed.h"
+#include "nimble/encoding/ints/split_int.h"
 
 namespace nimble {
 namespace {
@@ -134,62 +135,6 @@ Status encode_split_float(const Values& values, uint32_t low_bits_count,
       [&](SegmentBuilder* to) { return encode_bit_packed(child, to); }, 0, out);
 }
 
-namespace {
-
-// --------------------------------------------------------------------- decode
-
-template <class Bits>
-NIMBLE_ALWAYS_INLINE void join(const uint16_t* __restrict high, uint32_t n,
-                               uint32_t shift, uint8_t* __restrict low) {
-  for (uint32_t i = 0; i < n; ++i) {
-    uint8_t* p = low + i * sizeof(Bits);
-    store(p, static_cast<Bits>(load<Bits>(p) | Bits{high[i]} << shift));
-  }
-}
-
-NIMBLE_CLONES void join_bits(const uint16_t* __restrict high, uint32_t n,
-                             uint32_t shift, uint32_t width,
-                             uint8_t* __restrict low) {
-  if (width == 8) return join<uint64_t>(high, n, shift, low);
-  join<uint32_t>(high, n, shift, low);
-}
-
-class SplitFloatDecoder final : public JoinedDecoder {
- public:
-  SplitFloatDecoder(const DecodeContext& context, uint32_t low_bits_count,
-                    std::vector<Child> high_and_low)
-      : JoinedDecoder(context, std::move(high_and_low)),
-        low_bits_(low_bits_count) {}
-
-  Status value(const SegmentBody& body, uint32_t row,
-               uint64_t* out) const override {
-    uint64_t high = 0;
-    NIMBLE_RETURN_IF_ERROR(child(0).value(body, row, &high));
-    NIMBLE_RETURN_IF_ERROR(child(1).value(body, row, out));
-    *out |= (high & low_bits(kHighBits)) << low_bits_;
-    return Status::ok();
-  }
-  std::string describe() const override {
-    return "split float low=" + std::to_string(low_bits_) + " (" +
-           child(0).describe() + ") (" + child(1).describe() + ")";
-  }
-
- private:
-  Status join(const Rows& rows, uint8_t* out) const override {
-    Scratch scratch;
-    Output low;
-    low.data = out;
-    NIMBLE_RETURN_IF_ERROR(rows.read(child(1), low));
-    NIMBLE_RETURN_IF_ERROR(rows.read(child(0), scratch.output()));
-    join_bits(scratch.as<uint16_t>(), rows.count, low_bits_, type().width, out);
-    return Status::ok();
-  }
-
-  uint32_t low_bits_;
-};
-
-}  // namespace
-
 // ----------------------------------------------------------------------- open
 
 Result<std::unique_ptr<Decoder>> open_split_float(
@@ -203,15 +148,8 @@ Result<std::unique_ptr<Decoder>> open_split_float(
                            " bytes split at bit " +
                            std::to_string(low_bits_count));
   }
-  std::vector<Child> parts;
-  for (const uint32_t bytes : {2u, width}) {
-    NIMBLE_ASSIGN_OR_RETURN(
-        Child part, Child::open(head, context, ValueType::unsigned_int(bytes),
-                                context.num_values));
-    parts.push_back(std::move(part));
-  }
-  return std::unique_ptr<Decoder>(std::make_unique<SplitFloatDecoder>(
-      context, low_bits_count, std::move(parts)));
+  return open_split("split float", ValueType::unsigned_int(2), low_bits_count,
+                    head, context);
 }
 
 }  // namespace nimble

@@ -35,41 +35,50 @@ Status encode_split_int(const Values& values, uint32_t low_bits_count,
 
 namespace {
 
-template <class T>
-NIMBLE_ALWAYS_INLINE void join(const T* __restrict high, uint32_t n,
+template <class Low, class High>
+NIMBLE_ALWAYS_INLINE void join(const uint8_t* __restrict high, uint32_t n,
                                uint32_t shift, uint8_t* __restrict low) {
   for (uint32_t i = 0; i < n; ++i) {
-    uint8_t* p = low + i * sizeof(T);
-    store(p, static_cast<T>(load<T>(p) | high[i] << shift));
+    uint8_t* p = low + i * sizeof(Low);
+    const Low above = load<High>(high + i * sizeof(High));
+    store(p, static_cast<Low>(load<Low>(p) | above << shift));
   }
 }
 
-NIMBLE_CLONES void join_ints(const uint8_t* __restrict high, uint32_t n,
-                             uint32_t shift, uint32_t width,
-                             uint8_t* __restrict low) {
-  if (width == 8) {
-    return join(reinterpret_cast<const uint64_t*>(high), n, shift, low);
-  }
-  join(reinterpret_cast<const uint32_t*>(high), n, shift, low);
+template <class Low>
+NIMBLE_ALWAYS_INLINE void join(const uint8_t* __restrict high,
+                               uint32_t high_width, uint32_t n, uint32_t shift,
+                               uint8_t* __restrict low) {
+  if (high_width == 2) return join<Low, uint16_t>(high, n, shift, low);
+  join<Low, Low>(high, n, shift, low);
 }
 
-class SplitIntDecoder final : public JoinedDecoder {
+NIMBLE_CLONES void join_bits(const uint8_t* __restrict high,
+                             uint32_t high_width, uint32_t n, uint32_t shift,
+                             uint32_t width, uint8_t* __restrict low) {
+  if (width == 8) return join<uint64_t>(high, high_width, n, shift, low);
+  join<uint32_t>(high, high_width, n, shift, low);
+}
+
+class SplitDecoder final : public JoinedDecoder {
  public:
-  SplitIntDecoder(const DecodeContext& context, uint32_t low_bits_count,
-                  std::vector<Child> high_and_low)
+  SplitDecoder(const DecodeContext& context, std::string_view name,
+               uint32_t low_bits_count, std::vector<Child> high_and_low)
       : JoinedDecoder(context, std::move(high_and_low)),
-        low_bits_(low_bits_count) {}
+        name_(name),
+        low_bits_(low_bits_count),
+        high_width_(child(0).decoder().type().width) {}
 
   Status value(const SegmentBody& body, uint32_t row,
                uint64_t* out) const override {
     uint64_t high = 0;
     NIMBLE_RETURN_IF_ERROR(child(0).value(body, row, &high));
     NIMBLE_RETURN_IF_ERROR(child(1).value(body, row, out));
-    *out |= high << low_bits_;
+    *out |= (high & low_bits(high_width_ * 8)) << low_bits_;
     return Status::ok();
   }
   std::string describe() const override {
-    return "split int low=" + std::to_string(low_bits_) + " (" +
+    return std::string(name_) + " low=" + std::to_string(low_bits_) + " (" +
            child(0).describe() + ") (" + child(1).describe() + ")";
   }
 
@@ -80,16 +89,35 @@ class SplitIntDecoder final : public JoinedDecoder {
     low.data = out;
     NIMBLE_RETURN_IF_ERROR(rows.read(child(1), low));
     NIMBLE_RETURN_IF_ERROR(rows.read(child(0), high.output()));
-    join_ints(high.as<uint8_t>(), rows.count, low_bits_, type().width, out);
+    join_bits(high.as<uint8_t>(), high_width_, rows.count, low_bits_,
+              type().width, out);
     return Status::ok();
   }
 
+  std::string_view name_;
   uint32_t low_bits_;
+  uint32_t high_width_;
 };
 
 }  // namespace
 
 // ----------------------------------------------------------------------- open
+
+Result<std::unique_ptr<Decoder>> open_split(std::string_view name,
+                                            const ValueType& high,
+                                            uint32_t low_bits_count,
+                                            ByteReader* head,
+                                            const DecodeContext& context) {
+  std::vector<Child> parts;
+  for (const ValueType& type :
+       {high, ValueType::unsigned_int(context.type.width)}) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        Child part, Child::open(head, context, type, context.num_values));
+    parts.push_back(std::move(part));
+  }
+  return std::unique_ptr<Decoder>(std::make_unique<SplitDecoder>(
+      context, name, low_bits_count, std::move(parts)));
+}
 
 Result<std::unique_ptr<Decoder>> open_split_int(ByteReader* head,
                                                 const DecodeContext& context) {
@@ -102,14 +130,7 @@ Result<std::unique_ptr<Decoder>> open_split_int(ByteReader* head,
                            " bytes split at bit " +
                            std::to_string(low_bits_count));
   }
-  std::vector<Child> parts;
-  for (const ValueType& type : {context.type, ValueType::unsigned_int(width)}) {
-    NIMBLE_ASSIGN_OR_RETURN(
-        Child part, Child::open(head, context, type, context.num_values));
-    parts.push_back(std::move(part));
-  }
-  return std::unique_ptr<Decoder>(std::make_unique<SplitIntDecoder>(
-      context, low_bits_count, std::move(parts)));
+  return open_split("split int", context.type, low_bits_count, head, context);
 }
 
 }  // namespace nimble

@@ -7,6 +7,8 @@
 //        value = high << R | low
 #pragma once
 
+#include <string_view>
+
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/encoding/core/int_values.h"
 
@@ -24,5 +26,12 @@ Status encode_split_int(const Values& values, uint32_t low_bits,
                         const EncodeContext& context, SegmentBuilder* out);
 Result<std::unique_ptr<Decoder>> open_split_int(ByteReader* head,
                                                 const DecodeContext& context);
+// What two children make of this kind: the bits above, of type `high`, as wide
+// as the values or two bytes, and the low ones. `name` outlives the decoder.
+Result<std::unique_ptr<Decoder>> open_split(std::string_view name,
+                                            const ValueType& high,
+                                            uint32_t low_bits_count,
+                                            ByteReader* head,
+                                            const DecodeContext& context);
 
 }  // namespace nimble
