@@ -8,8 +8,13 @@ dictionaries, field names and metadata do.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 from pyarrow import types as pat
+
+import nimblepy as nb
+from nimblepy.verify import verify_file
 
 _BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
@@ -92,3 +97,18 @@ def _first_difference(a: pa.ChunkedArray, b: pa.ChunkedArray) -> int:
         else:
             high = middle
     return low
+
+
+def assert_stays_when_indexes_change(path: str | Path, table: pa.Table, column: str) -> None:
+    """A hash index is added and dropped; the file keeps the rows, and every rule of the format."""
+    nb.add_index(path, nb.HashIndex(column))
+    assert verify_file(path).ok
+    for mmap in (True, False):
+        with nb.open(path, mmap=mmap) as file:
+            assert file.to_table().equals(table)
+            some = table[column][17].as_py()
+            assert some in file.lookup([some], columns=[column], on=column)[column].to_pylist()
+    nb.drop_index(path, column)
+    assert verify_file(path).ok
+    with nb.open(path) as file:
+        assert file.to_table().equals(table)

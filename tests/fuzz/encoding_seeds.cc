@@ -7,6 +7,7 @@
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/bools/bool_bitmap.h"
 #include "nimble/encoding/bools/sparse_bits.h"
+#include "nimble/encoding/core/side_by_side.h"
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/ints/bit_packed.h"
@@ -109,6 +110,18 @@ Status threes(const Values& v, SegmentBuilder* out) {
 Status even(const Values& v, SegmentBuilder* out) {
   return encode_even(v, {}, out);
 }
+// In pieces between those of the validity.
+Status beside(const Values& v, SegmentBuilder* out) {
+  std::vector<uint8_t> other((v.size + 63) / 64 * 8, 0xA5);
+  ByteBuffer validity;
+  NIMBLE_RETURN_IF_ERROR(
+      encode_present_values(v, v.data, other.data(), {}, out, &validity));
+  const std::vector<SegmentHead> heads{
+      {&out->head, v.type, v.size, 0, out->body.size()}};
+  auto laid = lay_side_by_side(heads, &out->body, 512);
+  FUZZ_CHECK(laid.has_value() && *laid);
+  return Status::ok();
+}
 // Every third row.
 Status present_values(const Values& v, SegmentBuilder* out) {
   std::vector<uint8_t> other((v.size + 63) / 64 * 8);
@@ -148,6 +161,7 @@ void add_ints(Seeds* seeds) {
   seeds->add(int_sample(wide, 131072, [](uint32_t) { return 5; }));
   seeds->add(int_sample(wide, 131072, [](uint32_t i) { return i; }));
   seeds->add(int_sample(wide, 0, [](uint32_t i) { return i; }));
+  seeds->add(int_sample(ValueType::signed_int(1), 5000, mix), beside);
 }
 
 void add_others(Seeds* seeds) {

@@ -15,6 +15,7 @@ import pytest
 
 import forge
 import nimblepy as nb
+from exact import assert_stays_when_indexes_change
 from nimblepy import _core
 from nimblepy.verify import verify_file
 from nimblepy.verify.bits import checksum
@@ -179,17 +180,7 @@ def test_bytes_do_not_depend_on_threads(tmp_path: Path, compression: nb.Compress
 
 def test_phrases_stay_when_indexes_change(path: str) -> None:
     table = write(path, alike())
-    nb.add_index(path, nb.HashIndex("s"))
-    assert verify_file(path).ok
-    for mmap in (True, False):
-        with nb.open(path, mmap=mmap) as file:
-            assert file.to_table().equals(table)
-            some = table["s"][17].as_py()
-            assert some in file.lookup([some], columns=["s"], on="s")["s"].to_pylist()
-    nb.drop_index(path, "s")
-    assert verify_file(path).ok
-    with nb.open(path) as file:
-        assert file.to_table().equals(table)
+    assert_stays_when_indexes_change(path, table, "s")
 
 
 def test_text_of_few_bytes_has_no_table(path: str) -> None:

@@ -222,10 +222,10 @@ Status FileWriter::write_encoded(const StreamPlan& plan,
       const auto n = static_cast<uint32_t>(
           std::min<uint64_t>(meta->values[s] - at, kSegmentValues));
       NIMBLE_ASSIGN_OR_RETURN(
-          const uint8_t latest,
-          latest_encoding(b.head.span(),
-                          {plan.streams()[s], n, body.size(), 0}));
-      required_features_ |= features_of_encoding(latest);
+          const HeadFacts facts,
+          facts_of(b.head.span(), {plan.streams()[s], n, body.size(), 0}));
+      required_features_ |=
+          features_of(facts.latest_encoding, facts.has_pieces);
       if (is_new) {
         if (!body.empty()) NIMBLE_RETURN_IF_ERROR(align_to(kBodyAlignment));
         offset = position_;
@@ -367,11 +367,10 @@ Status FileWriter::write_shared_dictionaries() {
     e.sections.count = dictionary.size();
     NIMBLE_RETURN_IF_ERROR(dictionary.encode(options_.effort, &e.segment));
     NIMBLE_ASSIGN_OR_RETURN(
-        const uint8_t latest,
-        latest_encoding(
-            e.segment.head.span(),
-            {plan_.streams()[s], dictionary.size(), e.segment.body.size(), 1}));
-    required_features_ |= features_of_encoding(latest);
+        const HeadFacts facts,
+        facts_of(e.segment.head.span(), {plan_.streams()[s], dictionary.size(),
+                                         e.segment.body.size(), 1}));
+    required_features_ |= features_of(facts.latest_encoding, facts.has_pieces);
   }
   // The smallest come last: more of them are in what opening a file reads.
   std::stable_sort(encoded.begin(), encoded.end(),

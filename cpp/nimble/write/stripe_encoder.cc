@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "nimble/encoding/choose/nullable.h"
+#include "nimble/encoding/core/side_by_side.h"
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/threads/parallel.h"
 
@@ -18,8 +19,10 @@ struct Stream {
   const uint8_t* data = nullptr;  // fixed widths and bitmaps
   bool random_access_only = false;
   bool is_vector = false;  // items of fixed-size lists
-  // The stream that says which values are not null, of which as many are.
+  // The stream that says which values are not null, of which as many are: they
+  // lie side by side, or the values hold it.
   uint32_t validity = kNoStream;
+  bool drops_nulls = false;
   // Values of a column, which its segments may share.
   bool may_share = false;
 };
@@ -48,6 +51,7 @@ class StreamCollector {
           layout == Layout::kBytes ? nullptr : column.value_data());
       if (n.validity != kNoStream && column.null_count() > 0) {
         out_[n.values].validity = n.validity;
+        out_[n.values].drops_nulls = true;
       }
       out_[n.values].may_share =
           layout == Layout::kBytes ||
@@ -60,6 +64,9 @@ class StreamCollector {
       // Of a list two ends side by side are wanted, which may cost a block;
       // runs are searched.
       out_[n.ends].random_access_only = layout != Layout::kList;
+      if (n.validity != kNoStream && column.null_count() > 0) {
+        out_[n.ends].validity = n.validity;
+      }
     }
     for (size_t c = 0; c < n.children.size(); ++c) {
       add(n.children[c], column.children[c]);
@@ -70,6 +77,7 @@ class StreamCollector {
         out_[items].is_vector = true;
         out_[items].may_share = false;
         out_[items].validity = kNoStream;  // nulls stay where they are
+        out_[items].drops_nulls = false;
       }
     }
   }
@@ -77,9 +85,11 @@ class StreamCollector {
  private:
   void put(uint32_t stream, const Column& column, uint64_t size,
            const uint8_t* data) {
-    out_[stream] = {
-        &column, plan_.streams()[stream], size, data, false, false, kNoStream,
-        false};
+    out_[stream] = {&column,   plan_.streams()[stream],
+                    size,      data,
+                    false,     false,
+                    kNoStream, false,
+                    false};
   }
 
   const StreamPlan& plan_;
@@ -127,7 +137,7 @@ void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
   }
   EncodeContext context = all;
   context.random_access_only = stream.random_access_only;
-  if (stream.validity != kNoStream) {
+  if (stream.drops_nulls) {
     const uint8_t* validity = streams[stream.validity].data + task->begin / 8;
     task->status =
         encode_nullable(values, validity, context, out, validity_head);
@@ -169,6 +179,40 @@ Status settle(StreamShared* shared, bool had_phrases, const ValueType& type,
   }
   if (begins_phrases && !use.phrases) shared->phrases = StreamPhrases();
   return Status::ok();
+}
+
+// Lays the parts of values, and of the validity that goes with them, side by
+// side; `one_body`: they have one, or have now. Plain values stay as they are,
+// so that they can be handed on without a copy.
+Status lay_with_validity(const Task& values_task, const ValueType& type,
+                         SegmentBuilder* values, SegmentBuilder* validity,
+                         bool* one_body) {
+  const uint32_t n = values_task.size;
+  const uint64_t size = values->body.size();
+  std::vector<SegmentHead> heads{{&values->head, type, n, 0, size}};
+  const bool is_plain =
+      values->head.data()[0] == static_cast<uint8_t>(EncodingId::kPlain);
+  if (*one_body) {
+    heads.push_back({&validity->head, ValueType::boolean(), n, 0, size});
+  } else if (validity != nullptr && !is_plain && size > 0 &&
+             !validity->body.empty()) {
+    ByteBuffer joined = validity->body;
+    joined.align(8);
+    heads[0].begin = joined.size();
+    joined.put_bytes(values->body.span());
+    heads[0].end = joined.size();
+    heads.push_back(
+        {&validity->head, ValueType::boolean(), n, 0, validity->body.size()});
+    NIMBLE_ASSIGN_OR_RETURN(*one_body, lay_side_by_side(heads, &joined));
+    if (*one_body) {
+      values->body = std::move(joined);
+      validity->body.clear();
+      return Status::ok();
+    }
+    heads = {{&values->head, type, n, 0, size}};
+  }
+  auto laid = lay_side_by_side(heads, &values->body);
+  return laid ? Status::ok() : std::move(laid).error();
 }
 
 }  // namespace
@@ -237,15 +281,24 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
       t.status = settle(shared, had_phrases, streams[t.stream].type, t.size,
                         out->segments[i]);
     }
-    if (t.validity == kNoSegment) return;
-    context = {};
-    context.effort = options.effort;
-    SegmentBuilder& validity = out->segments[t.validity];
-    if (validity_head.empty()) {
-      return run_task(streams, context, &tasks[t.validity], &validity, nullptr);
+    SegmentBuilder* validity = nullptr;
+    bool one_body = false;
+    if (t.validity != kNoSegment) {
+      validity = &out->segments[t.validity];
+      one_body = !validity_head.empty();
+      validity->head = std::move(validity_head);
     }
-    validity.head = std::move(validity_head);
-    out->bodies[t.validity] = i;
+    if (validity != nullptr && !one_body) {
+      context = {};
+      context.effort = options.effort;
+      Task& of_validity = tasks[t.validity];
+      run_task(streams, context, &of_validity, validity, nullptr);
+      if (!of_validity.status) return;
+    }
+    if (!t.status) return;
+    t.status = lay_with_validity(t, streams[t.stream].type, &out->segments[i],
+                                 validity, &one_body);
+    if (one_body) out->bodies[t.validity] = i;
   };
   if (options.shared != nullptr) {
     for (StreamShared& s : *options.shared) s.phrases.next_stripe();

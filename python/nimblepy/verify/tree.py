@@ -17,6 +17,8 @@ from nimblepy.verify.values import Values, ValueType
 BLOCK = 1024
 SEGMENT = 131072
 MAX_DEPTH = 6
+IN_PIECES = 1  # instead of a part's place
+MAX_PIECES = SEGMENT // BLOCK
 
 
 @dataclass
@@ -28,11 +30,29 @@ class Body:
     parts: list[tuple[int, int]] = field(default_factory=list)
 
     def part(self, head: Cursor) -> bytes:
-        """The part that the two varints of a leaf name."""
-        begin, size = head.varint(), head.varint()
-        if begin % 8 or begin > len(self.data) or size > len(self.data) - begin:
+        """The part that a leaf names: a place and a size, or pieces of it."""
+        begin = head.varint()
+        if begin != IN_PIECES:
+            if begin % 8:
+                raise CorruptFileError(f"part at byte {begin} of a body, not a multiple of 8")
+            return self._take(begin, head.varint())
+        count = head.varint()
+        if not 2 <= count <= MAX_PIECES:
+            raise CorruptFileError(f"part of {count} pieces, not 2 to {MAX_PIECES}")
+        self.tally["parts in pieces"] += 1
+        at, pieces = 0, []
+        for _ in range(count):
+            at = (at + 7) // 8 * 8 + 8 * head.varint()
+            pieces.append(self._take(at, head.varint()))
+            at += len(pieces[-1])
+            if not pieces[-1]:
+                raise CorruptFileError(f"empty piece of a part at byte {at} of a body")
+        return b"".join(pieces)
+
+    def _take(self, begin: int, size: int) -> bytes:
+        if begin > len(self.data) or size > len(self.data) - begin:
             raise CorruptFileError(
-                f"part of {size} bytes at {begin} of a body of {len(self.data)} bytes"
+                f"{size} bytes of a part at {begin} of a body of {len(self.data)} bytes"
             )
         self.parts.append((begin, begin + size))
         return self.data[begin : begin + size]

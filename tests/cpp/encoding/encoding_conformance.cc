@@ -5,6 +5,8 @@
 
 #include "encoding/filter_conformance.h"
 #include "nimble/base/bitmap.h"
+#include "nimble/encoding/bools/bool_bitmap.h"
+#include "nimble/encoding/core/side_by_side.h"
 #include "testing/check.h"
 #include "testing/sanitized.h"
 
@@ -455,13 +457,10 @@ constexpr uint64_t kMostDamaged = uint64_t{1} << 20;
 
 }  // namespace
 
-void check_encoding(const std::string& what, const Sample& sample,
-                    const Encode& encode) {
-  SegmentBuilder builder;
-  builder.body.put(uint64_t{0});  // parts need not begin at 0
-  const Status status = encode(sample.values(), &builder);
-  if (!status.is_ok()) return report(what + " encode", status);
-  Encoded encoded{builder.head.take(), builder.body.take()};
+namespace {
+
+void check_encoded(const std::string& what, const Sample& sample,
+                   const Encoded& encoded) {
   Status opened;
   const std::unique_ptr<Decoder> decoder = open(sample, encoded, &opened);
   if (!decoder) return report(what + " open", opened);
@@ -483,6 +482,41 @@ void check_encoding(const std::string& what, const Sample& sample,
     damage.cut();
     damage.flip();
   }
+}
+
+// The segment's parts in pieces between those of a bitmap, if there are any.
+void check_in_pieces(const std::string& what, const Sample& sample,
+                     SegmentBuilder* segment) {
+  const std::vector<uint8_t> bits((sample.size + 63) / 64 * 8, 0xA5);
+  const Values beside{ValueType::boolean(), sample.size, bits.data()};
+  SegmentBuilder bitmap;
+  CHECK(encode_bitmap(beside, &bitmap).is_ok());
+  const uint64_t begin = segment->body.size();
+  segment->body.align(8);
+  const uint64_t at = segment->body.size();
+  segment->body.put_bytes(bitmap.body.span());
+  const std::vector<SegmentHead> heads{
+      {&segment->head, sample.type, sample.size, 0, begin},
+      {&bitmap.head, beside.type, sample.size, at, segment->body.size()}};
+  auto laid = lay_side_by_side(heads, &segment->body, 512);
+  if (!laid) return report(what + " side by side", std::move(laid).error());
+  if (!*laid) return;
+  check_encoded(what + " in pieces", sample,
+                {segment->head.take(), segment->body.take()});
+}
+
+}  // namespace
+
+void check_encoding(const std::string& what, const Sample& sample,
+                    const Encode& encode) {
+  SegmentBuilder builder;
+  builder.body.put(uint64_t{0});  // parts need not begin at 0
+  const Status status = encode(sample.values(), &builder);
+  if (!status.is_ok()) return report(what + " encode", status);
+  const ByteSpan head = builder.head.span(), body = builder.body.span();
+  check_encoded(what, sample,
+                {{head.begin(), head.end()}, {body.begin(), body.end()}});
+  check_in_pieces(what, sample, &builder);
 }
 
 void check_selection(const std::string& what, const Sample& sample) {

@@ -6,16 +6,21 @@ Result<PackedBlocks> PackedBlocks::open(ByteReader* head,
                                         const DecodeContext& context,
                                         uint32_t fields, uint32_t max_width) {
   PackedBlocks blocks(context.num_values, fields);
-  NIMBLE_ASSIGN_OR_RETURN(const Part part, Part::read(head, context));
-  blocks.begin_ = part.begin;
+  NIMBLE_ASSIGN_OR_RETURN(blocks.part_, Part::read(head, context));
   NIMBLE_RETURN_IF_ERROR(blocks.read_widths(head, max_width));
   if (blocks.num_blocks_ == 0) return blocks;
-  const uint64_t end = blocks.range(blocks.num_blocks_ - 1).end;
-  if (end - part.begin > part.size) {
-    return Status::corrupt(
-        "packed blocks need " + std::to_string(end - part.begin) +
-        " bytes, their part has " + std::to_string(part.size));
+  const uint64_t needed = blocks.end_of(blocks.num_blocks_ - 1);
+  if (needed > blocks.part_.size()) {
+    return Status::corrupt("packed blocks need " + std::to_string(needed) +
+                           " bytes, their part has " +
+                           std::to_string(blocks.part_.size()));
   }
+  NIMBLE_RETURN_IF_ERROR(
+      blocks.part_.check_blocks(blocks.num_blocks_, [&](uint64_t i) {
+        return i < blocks.num_blocks_
+                   ? blocks.start_of(static_cast<uint32_t>(i))
+                   : needed;
+      }));
   return blocks;
 }
 

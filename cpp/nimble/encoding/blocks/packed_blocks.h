@@ -38,14 +38,13 @@ class PackedBlocks {
   // Relative to the segment's body.
   ByteRange range(uint32_t block) const {
     const uint64_t begin = begin_of(block);
-    return {begin, begin + 8 * (1 + fields_) +
-                       packed_bytes(rows(block), width(block))};
+    return {begin, begin + block_bytes(block)};
   }
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const {
     if (begin >= end) return;
-    out->push_back({range(begin / kBlockValues).begin,
-                    range((end - 1) / kBlockValues).end});
+    part_.append(start_of(begin / kBlockValues),
+                 end_of((end - 1) / kBlockValues), out);
   }
   // Checks the block; `fields` is set to the first byte after the checksum.
   Status read(const SegmentBody& body, uint32_t block,
@@ -79,7 +78,7 @@ class PackedBlocks {
   std::string describe() const;
   size_t memory_bytes() const {
     return widths_.capacity() + starts_.capacity() * 4 +
-           verified_.memory_bytes();
+           verified_.memory_bytes() + part_.memory_bytes();
   }
 
  private:
@@ -89,11 +88,20 @@ class PackedBlocks {
         fields_(fields),
         verified_(num_blocks_) {}
 
+  uint64_t block_bytes(uint32_t block) const {
+    return 8 * (1 + fields_) + packed_bytes(rows(block), width(block));
+  }
+  // Relative to the part.
+  uint64_t start_of(uint32_t block) const {
+    return widths_.empty() ? uint64_t{block} *
+                                 (8 * (1 + fields_) + kBlockValues / 8 * width_)
+                           : starts_[block];
+  }
+  uint64_t end_of(uint32_t block) const {
+    return start_of(block) + block_bytes(block);
+  }
   uint64_t begin_of(uint32_t block) const {
-    return begin_ + (widths_.empty()
-                         ? uint64_t{block} *
-                               (8 * (1 + fields_) + kBlockValues / 8 * width_)
-                         : starts_[block]);
+    return part_.place(start_of(block));
   }
   Status read_widths(ByteReader* head, uint32_t max_width);
 
@@ -101,7 +109,7 @@ class PackedBlocks {
   uint32_t num_blocks_;
   uint32_t fields_;
   uint32_t width_ = 0;
-  uint64_t begin_ = 0;
+  Part part_;
   std::vector<uint8_t> widths_;   // empty where all are width_
   std::vector<uint32_t> starts_;  // relative to the part
   VerifiedBlocks verified_;

@@ -5,6 +5,11 @@
 #include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
+namespace {
+
+constexpr uint64_t kInlinePositionBytes = 1024;
+
+}  // namespace
 
 // ------------------------------------------------------------------ positions
 
@@ -13,7 +18,7 @@ void PatchPositions::write(std::span<const uint32_t> rows, uint32_t num_values,
   std::vector<uint32_t> counts(num_blocks_of(num_values));
   for (const uint32_t row : rows) ++counts[row / kBlockValues];
   for (const uint32_t n : counts) out->head.put_varint(n);
-  const bool is_inline = rows.size() * 2 <= kInlinePatchBytes;
+  const bool is_inline = rows.size() * 2 <= kInlinePositionBytes;
   const uint64_t begin = is_inline ? 0 : out->begin_part();
   ByteBuffer& to = is_inline ? out->head : out->body;
   out->head.put_u8(is_inline ? 1 : 0);
@@ -71,15 +76,19 @@ Result<PatchPositions> PatchPositions::open(ByteReader* head,
     positions.inline_.assign(bytes.begin(), bytes.end());
     size = bytes.size();
   } else {
-    NIMBLE_ASSIGN_OR_RETURN(const Part part, Part::read(head, context));
-    positions.begin_ = part.begin;
-    size = part.size;
+    NIMBLE_ASSIGN_OR_RETURN(positions.part_, Part::read(head, context));
+    size = positions.part_.size();
     needed = positions.groups_.back();
   }
   if (size < needed) {
     return Status::corrupt("positions of " + std::to_string(positions.count()) +
                            " exceptions do not fit " + std::to_string(size) +
                            " bytes");
+  }
+  if (!positions.is_inline_) {
+    NIMBLE_RETURN_IF_ERROR(positions.part_.check_blocks(
+        positions.groups_.size() - 1,
+        [&](uint64_t i) { return positions.groups_[i]; }));
   }
   return positions;
 }
@@ -89,7 +98,7 @@ void PatchPositions::append_ranges(uint32_t begin, uint32_t end,
   if (is_inline_ || begin >= end) return;
   const uint64_t from = groups_[begin / kBlockValues];
   const uint64_t to = groups_[(end - 1) / kBlockValues + 1];
-  if (from < to) out->push_back({begin_ + from, begin_ + to});
+  part_.append(from, to, out);
 }
 
 Status PatchPositions::check(const SegmentBody& body, uint32_t block,
@@ -176,7 +185,7 @@ Status Patches::write(std::span<const uint32_t> rows, const Values& values,
                       uint32_t num_values, const EncodeContext& context,
                       SegmentBuilder* out) {
   PatchPositions::write(rows, num_values, out);
-  return encode_child(values, context, kInlinePatchBytes, out);
+  return encode_child(values, context, kInlineBytes, out);
 }
 
 Result<Patches> Patches::open(ByteReader* head, const DecodeContext& context) {

@@ -50,7 +50,7 @@ class PatchPositions {
   void prefetch(const SegmentBody& body, uint32_t row) const;
   size_t memory_bytes() const {
     return (starts_.capacity() + groups_.capacity()) * 4 + inline_.capacity() +
-           2 * verified_.memory_bytes();
+           2 * verified_.memory_bytes() + part_.memory_bytes();
   }
 
  private:
@@ -69,14 +69,14 @@ class PatchPositions {
   }
   const uint8_t* bytes_of(const SegmentBody& body, uint32_t block) const {
     return is_inline_ ? inline_.data() + 2 * starts_[block]
-                      : body.data + begin_ + groups_[block] + 8;
+                      : body.data + part_.place(groups_[block]) + 8;
   }
 
   uint32_t num_values_;
   std::vector<uint32_t> starts_;  // exceptions before each block, and in all
   std::vector<uint32_t> groups_;  // where a block's group starts in the part
   bool is_inline_ = false;
-  uint64_t begin_ = 0;
+  Part part_;
   std::vector<uint8_t> inline_;
   VerifiedBlocks verified_;
   // Blocks whose rows are known to be in order, a bit each.

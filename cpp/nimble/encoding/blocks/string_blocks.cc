@@ -110,11 +110,11 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
   const uint64_t least = out.num_blocks_ * kChecksumBytes +
                          rows * lengths.width() / 8 +
                          (holds_strings ? rows * lengths.fixed_length() : 0);
-  if (out.part_.size < least) {
+  if (out.part_.size() < least) {
     return Status::corrupt("string blocks of " + std::to_string(rows) +
                            " rows need " + std::to_string(least) +
                            " bytes at least, there are " +
-                           std::to_string(out.part_.size));
+                           std::to_string(out.part_.size()));
   }
   const uint32_t inner = out.num_blocks_ > 0 ? out.num_blocks_ - 1 : 0;
   NIMBLE_ASSIGN_OR_RETURN(out.starts_, PackedOffsets::open(head, inner));
@@ -125,9 +125,9 @@ void StringBlocks::append_ranges(uint32_t begin, uint32_t end,
                                  std::vector<ByteRange>* out) const {
   if (begin >= end) return;
   // A hostile directory may point anywhere: only the part is ever asked for.
-  const uint64_t first = std::min(start_of(block_of(begin)), part_.size);
-  const uint64_t last = std::min(start_of(block_of(end - 1) + 1), part_.size);
-  if (first < last) out->push_back({part_.begin + first, part_.begin + last});
+  const uint64_t first = std::min(start_of(block_of(begin)), part_.size());
+  const uint64_t last = std::min(start_of(block_of(end - 1) + 1), part_.size());
+  part_.append(first, last, out);
 }
 
 Status StringBlocks::read(const SegmentBody& body, uint32_t index,
@@ -136,15 +136,15 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
   const uint64_t end = start_of(index + 1);
   const uint32_t num_rows = rows(index);
   const uint64_t overhead = kChecksumBytes + lengths_.packed_size(num_rows);
-  if (NIMBLE_UNLIKELY(end > part_.size || begin > end ||
-                      end - begin < overhead ||
-                      !in_bounds(part_.begin, part_.size, body.size))) {
+  if (NIMBLE_UNLIKELY(
+          end > part_.size() || begin > end || end - begin < overhead ||
+          end - begin > part_.together(begin) || part_.end() > body.size)) {
     return Status::corrupt("string block " + std::to_string(index) + " at [" +
                            std::to_string(begin) + ", " + std::to_string(end) +
-                           ") of a part of " + std::to_string(part_.size) +
+                           ") of a part of " + std::to_string(part_.size()) +
                            " bytes");
   }
-  const uint8_t* block = body.data + part_.begin + begin;
+  const uint8_t* block = body.data + part_.place(begin);
   NIMBLE_RETURN_IF_ERROR(verified_.check(
       body, index, {block + kChecksumBytes, end - begin - kChecksumBytes},
       load<uint64_t>(block)));
@@ -159,10 +159,10 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
 void StringBlocks::prefetch(const SegmentBody& body, uint32_t row) const {
   const uint32_t index = block_of(row);
   const uint64_t begin = start_of(index), end = start_of(index + 1);
-  if (begin > end || end > part_.size) return;  // read() says what is wrong
+  if (begin > end || end > part_.size()) return;  // read() says what is wrong
   const uint32_t rows = std::min(1u << shift_, num_rows_ - (index << shift_));
   const uint64_t in_block = row - (index << shift_);
-  const uint8_t* p = body.data + part_.begin + begin;
+  const uint8_t* p = body.data + part_.place(begin);
   const uint64_t lengths = lengths_.packed_size(rows);
   // All lengths up to the row's are summed.
   for (uint64_t at = 0;

@@ -139,7 +139,7 @@ class StringBlocks {
     return std::min(1u << shift_, num_rows_ - first_row(block));
   }
   const PackedLengths& lengths() const { return lengths_; }
-  uint64_t part_size() const { return part_.size; }
+  uint64_t part_size() const { return part_.size(); }
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const;
@@ -179,7 +179,8 @@ class StringBlocks {
   // "rows=256 w=6", for describe().
   std::string describe() const;
   size_t memory_bytes() const {
-    return starts_.memory_bytes() + verified_.memory_bytes();
+    return starts_.memory_bytes() + verified_.memory_bytes() +
+           part_.memory_bytes();
   }
 
  private:
@@ -192,7 +193,7 @@ class StringBlocks {
   // Relative to the part; block n "starts" at the part's end.
   uint64_t start_of(uint32_t index) const {
     if (index == 0) return 0;
-    return index < num_blocks_ ? starts_.get(index - 1) : part_.size;
+    return index < num_blocks_ ? starts_.get(index - 1) : part_.size();
   }
 
   uint32_t num_rows_;

@@ -34,15 +34,15 @@ class BitmapDecoder final : public Decoder {
  public:
   BitmapDecoder(const DecodeContext& context, Part part)
       : Decoder(context.type, context.num_values),
-        begin_(part.begin),
+        part_(std::move(part)),
         verified_(num_blocks_of(context.num_values)) {}
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const override {
     if (begin >= end) return;
     const uint32_t last = (end - 1) / kBlockValues;
-    out->push_back({begin_ + begin / kBlockValues * kStride,
-                    begin_ + last * kStride + 8 + bits_bytes(last, size())});
+    part_.append(begin / kBlockValues * kStride,
+                 last * kStride + 8 + bits_bytes(last, size()), out);
   }
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override {
@@ -75,26 +75,27 @@ class BitmapDecoder final : public Decoder {
     return Status::ok();
   }
   void prefetch(const SegmentBody& body, uint32_t row) const override {
-    const uint8_t* const p = body.data + begin_ + row / kBlockValues * kStride;
+    const uint8_t* const p =
+        body.data + part_.place(row / kBlockValues * kStride);
     __builtin_prefetch(p);
     __builtin_prefetch(p + 8 + row % kBlockValues / 8);
   }
   std::string describe() const override { return "bitmap"; }
   size_t memory_bytes() const override {
-    return sizeof *this + verified_.memory_bytes();
+    return sizeof *this + verified_.memory_bytes() + part_.memory_bytes();
   }
 
  private:
   Status read(const SegmentBody& body, uint32_t block,
               const uint8_t** bits) const {
-    const uint8_t* p = body.data + begin_ + block * kStride;
+    const uint8_t* p = body.data + part_.place(block * kStride);
     *bits = p + 8;
     return verified_.check(
         body, block, {p + 8, static_cast<size_t>(bits_bytes(block, size()))},
         load<uint64_t>(p));
   }
 
-  uint64_t begin_;
+  Part part_;
   VerifiedBlocks verified_;
 };
 
@@ -120,16 +121,18 @@ Result<std::unique_ptr<Decoder>> open_bitmap(ByteReader* head,
   if (context.type.kind != ValueKind::kBool) {
     return Status::corrupt("bitmaps hold booleans only");
   }
-  NIMBLE_ASSIGN_OR_RETURN(const Part part, Part::read(head, context));
+  NIMBLE_ASSIGN_OR_RETURN(Part part, Part::read(head, context));
   const uint32_t blocks = num_blocks_of(context.num_values);
   const uint64_t needed = blocks * 8 + div_ceil(context.num_values, 8);
-  if (part.size < needed) {
+  if (part.size() < needed) {
     return Status::corrupt("bitmap of " + std::to_string(context.num_values) +
-                           " values does not fit " + std::to_string(part.size) +
-                           " bytes");
+                           " values does not fit " +
+                           std::to_string(part.size()) + " bytes");
   }
+  NIMBLE_RETURN_IF_ERROR(part.check_blocks(
+      blocks, [&](uint64_t i) { return i < blocks ? i * kStride : needed; }));
   return std::unique_ptr<Decoder>(
-      std::make_unique<BitmapDecoder>(context, part));
+      std::make_unique<BitmapDecoder>(context, std::move(part)));
 }
 
 }  // namespace nimble

@@ -41,9 +41,6 @@ Result<std::unique_ptr<Decoder>> upcast(Result<std::unique_ptr<T>> opened) {
   return std::unique_ptr<Decoder>(std::move(opened).value());
 }
 
-// Where this thread's latest_encoding() waits for the answer.
-thread_local uint8_t* latest_met = nullptr;
-
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
@@ -90,7 +87,10 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
     case EncodingId::kZstdBlocks:
       return open_zstd_blocks(head, context);
   }
-  if (latest_met != nullptr) *latest_met = std::max(*latest_met, id);
+  if (context.facts != nullptr) {
+    context.facts->latest_encoding =
+        std::max(context.facts->latest_encoding, id);
+  }
   switch (static_cast<LaterEncodingId>(id)) {
     case LaterEncodingId::kPresent:
       return context.type.kind == ValueKind::kBytes
@@ -120,14 +120,13 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
   return Status::corrupt("unknown encoding id " + std::to_string(id));
 }
 
-Result<uint8_t> latest_encoding(ByteSpan head, const DecodeContext& context) {
-  uint8_t latest = 0;
-  latest_met = &latest;
+Result<HeadFacts> facts_of(ByteSpan head, DecodeContext context) {
+  HeadFacts facts;
+  context.facts = &facts;
   ByteReader reader(head);
   auto opened = open_decoder(&reader, context);
-  latest_met = nullptr;
   if (!opened) return std::move(opened).error();
-  return latest;
+  return facts;
 }
 
 }  // namespace nimble

@@ -60,7 +60,7 @@ double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
     return kNever;
   }
   if (dictionary->size() > 0) return codes + added;
-  if (stored <= kInlineDictionaryBytes) return kNever;
+  if (stored <= kInlineBytes) return kNever;
   return codes + stored * own_part(distinct, rows);
 }
 

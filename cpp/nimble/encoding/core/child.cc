@@ -25,13 +25,10 @@ Status encode_own(const Values& values, const EncodeContext& context,
 
 Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
                           const ValueType& type, uint32_t num_values) {
-  DecodeContext context;
+  DecodeContext context = parent;
   context.type = type;
   context.num_values = num_values;
-  context.body_size = parent.body_size;
-  context.depth = parent.depth + 1;
-  context.shared = parent.shared;
-  context.shared_use = parent.shared_use;
+  ++context.depth;
   Child child;
   const uint8_t place = head->get_u8();
   if (place == 1) {
@@ -39,6 +36,7 @@ Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
     child.is_inline_ = true;
     child.inline_body_.append(bytes.data(), bytes.size());
     context.body_size = bytes.size();
+    context.is_inline = true;
   }
   ByteReader ahead = *head;
   child.id_ = static_cast<EncodingId>(ahead.get_u8());

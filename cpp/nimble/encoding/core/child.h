@@ -17,9 +17,9 @@
 
 namespace nimble {
 
-// Bodies of dictionaries and patches up to this size go inline.
-inline constexpr uint64_t kInlineDictionaryBytes = 2048;
-inline constexpr uint64_t kInlinePatchBytes = 1024;
+// What rows far from each other need, up to this size, goes inline:
+// dictionaries, values of exceptions, runs.
+inline constexpr uint64_t kInlineBytes = 2048;
 
 // Encodes `values` one level below `context`: encode_values() decides how.
 // A body part of 1 to `inline_bytes` bytes goes inline.

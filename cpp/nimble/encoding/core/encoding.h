@@ -214,6 +214,17 @@ class Decoder {
   SharedUse shared_use_;
 };
 
+// What a head says of itself, for whoever writes it.
+struct HeadFacts {
+  struct PartPlace {
+    size_t head_begin, head_end;  // of what names it, from the reader's start
+    uint64_t begin, size;         // in the body
+  };
+  uint8_t latest_encoding = 0;   // the highest id that is a later one (18 on)
+  bool has_pieces = false;       // parts are in pieces
+  std::vector<PartPlace> parts;  // of the segment's body, not of inline ones
+};
+
 struct DecodeContext {
   ValueType type;
   uint32_t num_values = 0;  // <= kSegmentValues
@@ -223,6 +234,8 @@ struct DecodeContext {
   // nothing.
   const SharedSource* shared = nullptr;
   SharedUse* shared_use = nullptr;  // to which the tree adds what it uses
+  HeadFacts* facts = nullptr;       // the same
+  bool is_inline = false;           // the body is a child's own
 };
 
 // Reads one encoding tree from a head. All parameters are checked here: part

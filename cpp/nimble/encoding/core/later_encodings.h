@@ -26,8 +26,7 @@ inline void put_encoding_id(LaterEncodingId id, SegmentBuilder* out) {
   out->head.put_u8(static_cast<uint8_t>(id));
 }
 
-// The highest id of them in the tree that this head describes, 0 where there is
-// none. Reads it as open_decoder() does.
-Result<uint8_t> latest_encoding(ByteSpan head, const DecodeContext& context);
+// What the head of a segment says of itself. Reads it as open_decoder() does.
+Result<HeadFacts> facts_of(ByteSpan head, DecodeContext context);
 
 }  // namespace nimble

@@ -8,26 +8,88 @@
 
 namespace nimble {
 
-// Bytes [begin, begin + size) of the segment's body.
-struct Part {
-  uint64_t begin = 0;
-  uint64_t size = 0;
+// The bytes that a leaf has of its segment's body: from one place on, or in
+// pieces between those of other parts (side_by_side.h). Offsets are relative to
+// the part. Head:
+//
+//   varint   place in the body, a multiple of 8       varint   1
+//   varint   size                                 or  varint   pieces, 2 to 128
+//                                                     of each piece:
+//                                                     varint   8-byte words
+//                                                     that
+//                                                              it lies behind
+//                                                              the one before
+//                                                     varint   size
+class Part {
+ public:
+  static constexpr uint64_t kInPieces = 1;  // instead of a place
+  static constexpr uint64_t kMaxPieces = kSegmentValues / kBlockValues;
 
-  // Reads what SegmentBuilder::put_part() wrote.
-  static Result<Part> read(ByteReader* head, const DecodeContext& context) {
-    Part part;
-    part.begin = head->get_varint();
-    part.size = head->get_varint();
-    NIMBLE_RETURN_IF_ERROR(head->status("place of an encoding's part"));
-    if (part.begin % 8 != 0 ||
-        !in_bounds(part.begin, part.size, context.body_size)) {
-      return Status::corrupt("part of " + std::to_string(part.size) +
-                             " bytes at byte " + std::to_string(part.begin) +
-                             " does not fit a segment body of " +
-                             std::to_string(context.body_size) + " bytes");
-    }
-    return part;
+  Part() = default;
+  static Result<Part> read(ByteReader* head, const DecodeContext& context);
+
+  uint64_t size() const { return size_; }
+  bool is_whole() const { return pieces_ == nullptr; }
+  // Where it ends in the body.
+  uint64_t end() const { return is_whole() ? begin_ + size_ : pieces_->end; }
+  // Where byte `offset` lies in the body.
+  uint64_t place(uint64_t offset) const {
+    if (is_whole()) [[likely]]
+      return begin_ + offset;
+    return offset + piece_at(offset).shift;
   }
+  // How many bytes from there on lie one after the other.
+  uint64_t together(uint64_t offset) const {
+    if (is_whole()) [[likely]]
+      return size_ - offset;
+    return (&piece_at(offset))[1].from - offset;
+  }
+  // Appends the places of bytes [begin, end), begin < end <= size().
+  void append(uint64_t begin, uint64_t end, std::vector<ByteRange>* out) const;
+  // Blocks must not go from one piece to another: start_of(i) is where block i
+  // begins, that of num_blocks where the last one ends.
+  template <class F>
+  Status check_blocks(uint64_t num_blocks, F&& start_of) const {
+    for (uint64_t i = 0; !is_whole() && i < num_blocks; ++i) {
+      const uint64_t start = start_of(i);
+      if (start_of(i + 1) - start > together(start)) return torn(start);
+    }
+    return Status::ok();
+  }
+  // A block that begins there does so.
+  Status torn(uint64_t start) const;
+  size_t memory_bytes() const {
+    return is_whole()
+               ? 0
+               : sizeof(Pieces) + pieces_->all.capacity() * sizeof(Piece);
+  }
+
+ private:
+  struct Piece {
+    uint64_t from;   // its first byte in the part
+    uint64_t shift;  // what to add to be in the body, modulo 2^64
+  };
+  struct Pieces {
+    uint64_t count = 0;
+    uint64_t per_byte = 0;   // how many, 2^32 times
+    uint64_t end = 0;        // in the body
+    std::vector<Piece> all;  // and one more, from the part's size on
+  };
+
+  Status read_pieces(ByteReader* head, uint64_t body_size);
+  // Pieces are about equally long.
+  const Piece& piece_at(uint64_t offset) const {
+    const Pieces& pieces = *pieces_;
+    const Piece* p =
+        &pieces.all[std::min(offset * pieces.per_byte >> 32, pieces.count - 1)];
+    while (p->from > offset) --p;
+    while (p[1].from <= offset && p[1].from < size_) ++p;
+    return *p;
+  }
+
+  uint64_t begin_ = 0;
+  std::unique_ptr<Pieces> pieces_;  // null: it is whole
+  uint64_t size_ = 0;
 };
 
 inline uint32_t num_blocks_of(uint32_t num_values) {

@@ -30,8 +30,7 @@ Status encode_dictionary(const DistinctValues& distinct,
   out->head.put_varint(distinct.count());
   NIMBLE_RETURN_IF_ERROR(
       encode_codes(distinct.codes(), distinct.is_by_frequency(), context, out));
-  return encode_child(distinct.distinct(), context, kInlineDictionaryBytes,
-                      out);
+  return encode_child(distinct.distinct(), context, kInlineBytes, out);
 }
 
 Status encode_shared_dictionary(const DistinctValues& distinct,

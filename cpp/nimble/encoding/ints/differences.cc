@@ -193,7 +193,7 @@ Status encode_differences(const Values& values, const EncodeContext& context,
   child.data = firsts.data();
   EncodeContext of_firsts = context;
   of_firsts.random_access_only = true;  // taken one by one
-  NIMBLE_RETURN_IF_ERROR(encode_child(child, of_firsts, 0, out));
+  NIMBLE_RETURN_IF_ERROR(encode_child(child, of_firsts, kInlineBytes, out));
   child.type = ValueType::signed_int(width);
   child.size = values.size;
   child.data = steps.data();

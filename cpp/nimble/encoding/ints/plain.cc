@@ -33,12 +33,12 @@ Result<std::unique_ptr<PlainDecoder>> PlainDecoder::open(
     ByteReader* head, const DecodeContext& context) {
   const uint32_t width = context.type.width;
   if (width == 0) return Status::corrupt("plain values need a fixed width");
-  NIMBLE_ASSIGN_OR_RETURN(const Part part, Part::read(head, context));
+  NIMBLE_ASSIGN_OR_RETURN(Part part, Part::read(head, context));
   const uint64_t unit = head->get_varint();
   NIMBLE_RETURN_IF_ERROR(head->status("plain head"));
   if (unit == 0 || unit > kBlockValues ||
-      part.size != uint64_t{context.num_values} * width) {
-    return Status::corrupt("plain part of " + std::to_string(part.size) +
+      part.size() != uint64_t{context.num_values} * width) {
+    return Status::corrupt("plain part of " + std::to_string(part.size()) +
                            " bytes, in units of " + std::to_string(unit) +
                            ", for " + std::to_string(context.num_values) +
                            " values of " + std::to_string(width) + " bytes");
@@ -48,39 +48,39 @@ Result<std::unique_ptr<PlainDecoder>> PlainDecoder::open(
   NIMBLE_RETURN_IF_ERROR(head->status("plain checksums"));
   std::vector<uint64_t> checksums(static_cast<size_t>(units));
   if (units > 0) std::memcpy(checksums.data(), bytes.data(), bytes.size());
-  return std::unique_ptr<PlainDecoder>(new PlainDecoder(
-      context, part, static_cast<uint32_t>(unit), std::move(checksums)));
-}
-
-ByteRange PlainDecoder::unit_range(uint32_t unit) const {
-  const uint64_t width = type().width;
-  const uint64_t first = uint64_t{unit} * unit_;
-  return {begin_ + first * width,
-          begin_ + std::min<uint64_t>(first + unit_, size()) * width};
+  std::unique_ptr<PlainDecoder> out(
+      new PlainDecoder(context, std::move(part), static_cast<uint32_t>(unit),
+                       std::move(checksums)));
+  NIMBLE_RETURN_IF_ERROR(out->part_.check_blocks(
+      units, [&](uint64_t i) { return out->start_of(i); }));
+  return out;
 }
 
 void PlainDecoder::append_ranges(uint32_t begin, uint32_t end,
                                  std::vector<ByteRange>* out) const {
   if (begin >= end) return;
-  out->push_back(
-      {unit_range(begin / unit_).begin, unit_range((end - 1) / unit_).end});
+  part_.append(start_of(begin / unit_), start_of((end - 1) / unit_ + 1), out);
 }
 
 Status PlainDecoder::verify(const SegmentBody& body, uint32_t begin,
                             uint32_t end) const {
   for (uint32_t u = begin / unit_; u <= (end - 1) / unit_; ++u) {
-    const ByteRange r = unit_range(u);
-    NIMBLE_RETURN_IF_ERROR(verified_.check(
-        body, u, {body.data + r.begin, static_cast<size_t>(r.end - r.begin)},
-        checksums_[u]));
+    const uint64_t start = start_of(u);
+    NIMBLE_RETURN_IF_ERROR(
+        verified_.check(body, u,
+                        {body.data + part_.place(start),
+                         static_cast<size_t>(start_of(u + 1) - start)},
+                        checksums_[u]));
   }
   return Status::ok();
 }
 
 Result<const uint8_t*> PlainDecoder::view(const SegmentBody& body,
                                           uint32_t begin, uint32_t end) const {
+  const uint64_t width = type().width;
+  if (part_.together(begin * width) < (end - begin) * width) return nullptr;
   if (begin < end) NIMBLE_RETURN_IF_ERROR(verify(body, begin, end));
-  return body.data + begin_ + uint64_t{begin} * type().width;
+  return body.data + place(begin);
 }
 
 Status PlainDecoder::decode(const SegmentBody& body, uint32_t begin,
@@ -88,8 +88,14 @@ Status PlainDecoder::decode(const SegmentBody& body, uint32_t begin,
   if (begin >= end) return Status::ok();
   NIMBLE_RETURN_IF_ERROR(verify(body, begin, end));
   const uint64_t width = type().width;
-  std::memcpy(out.data, body.data + begin_ + begin * width,
-              static_cast<size_t>((end - begin) * width));
+  const uint64_t stop = end * width;
+  uint8_t* to = out.data;
+  for (uint64_t at = begin * width; at < stop;) {
+    const uint64_t n = std::min(stop - at, part_.together(at));
+    std::memcpy(to, body.data + part_.place(at), static_cast<size_t>(n));
+    at += n;
+    to += n;
+  }
   return Status::ok();
 }
 
@@ -102,14 +108,25 @@ Status PlainDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     verified = rows[i] / unit_;
     NIMBLE_RETURN_IF_ERROR(verify(body, rows[i], rows[i] + 1));
   }
-  pick_values(body.data + begin_, type().width, rows, count, 0, out.data);
+  const uint32_t width = type().width;
+  for (size_t i = 0; i < count;) {
+    // Those that lie together with the first of them.
+    const uint32_t first = rows[i];
+    const uint64_t last =
+        first + part_.together(uint64_t{first} * width) / width;
+    const auto n = static_cast<size_t>(
+        std::lower_bound(rows + i, rows + count, last) - (rows + i));
+    pick_values(body.data + place(first), width, rows + i, n, first,
+                out.data + i * width);
+    i += n;
+  }
   return Status::ok();
 }
 
 Status PlainDecoder::value(const SegmentBody& body, uint32_t row,
                            uint64_t* out) const {
   NIMBLE_RETURN_IF_ERROR(verify(body, row, row + 1));
-  pick_values(body.data + begin_, type().width, &row, 1, 0,
+  pick_values(body.data + place(row), type().width, &row, 1, row,
               reinterpret_cast<uint8_t*>(out));
   return Status::ok();
 }

@@ -33,27 +33,34 @@ class PlainDecoder final : public Decoder {
   Result<const uint8_t*> view(const SegmentBody& body, uint32_t begin,
                               uint32_t end) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
-    __builtin_prefetch(body.data + begin_ + uint64_t{row} * type().width);
+    __builtin_prefetch(body.data + place(row));
   }
   std::string describe() const override;
   size_t memory_bytes() const override {
-    return sizeof *this + checksums_.capacity() * 8 + verified_.memory_bytes();
+    return sizeof *this + checksums_.capacity() * 8 + verified_.memory_bytes() +
+           part_.memory_bytes();
   }
 
  private:
   PlainDecoder(const DecodeContext& context, Part part, uint32_t unit,
                std::vector<uint64_t> checksums)
       : Decoder(context.type, context.num_values),
-        begin_(part.begin),
+        part_(std::move(part)),
         unit_(unit),
         checksums_(std::move(checksums)),
         verified_(checksums_.size()) {}
 
-  ByteRange unit_range(uint32_t unit) const;
+  uint64_t place(uint32_t row) const {
+    return part_.place(uint64_t{row} * type().width);
+  }
+  // Of the first row of a unit, relative to the part.
+  uint64_t start_of(uint64_t unit) const {
+    return std::min<uint64_t>(unit * unit_, size()) * type().width;
+  }
   // Checks the units of rows [begin, end).
   Status verify(const SegmentBody& body, uint32_t begin, uint32_t end) const;
 
-  uint64_t begin_;
+  Part part_;
   uint32_t unit_;
   std::vector<uint64_t> checksums_;
   VerifiedBlocks verified_;

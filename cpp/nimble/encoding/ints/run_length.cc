@@ -121,9 +121,9 @@ Status encode_run_length(const Values& values,
   positions.data = reinterpret_cast<const uint8_t*>(ends.data());
   NIMBLE_RETURN_IF_ERROR(encode_child_with(
       [&](SegmentBuilder* to) { return encode_bit_packed(positions, to); },
-      kInlinePatchBytes, out));
+      kInlineBytes, out));
   const RunValues runs(values, ends);
-  return encode_own(runs.values, context, kInlinePatchBytes, out);
+  return encode_own(runs.values, context, kInlineBytes, out);
 }
 
 namespace {

@@ -305,7 +305,7 @@ Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
   out->head.put_varint(child.size);
   NIMBLE_RETURN_IF_ERROR(encode_child_with(
       [&](SegmentBuilder* to) { return encode_plain_bytes(child, to); },
-      kInlineDictionaryBytes, out));
+      kInlineBytes, out));
   encode_codes(values, phrases, PhraseMatcher(phrases), out);
   return Status::ok();
 }

@@ -78,8 +78,8 @@ class ZstdBlocksDecoder final : public Decoder {
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const override {
     if (begin >= end) return;
-    out->push_back({part_.begin + start_of(block_of(begin)),
-                    part_.begin + start_of(block_of(end - 1) + 1)});
+    part_.append(start_of(block_of(begin)), start_of(block_of(end - 1) + 1),
+                 out);
   }
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override;
@@ -90,7 +90,7 @@ class ZstdBlocksDecoder final : public Decoder {
   }
   size_t memory_bytes() const override {
     return sizeof *this + row_starts_.memory_bytes() + starts_.memory_bytes() +
-           verified_.memory_bytes();
+           verified_.memory_bytes() + part_.memory_bytes();
   }
 
  private:
@@ -108,7 +108,7 @@ class ZstdBlocksDecoder final : public Decoder {
   }
   uint64_t start_of(uint32_t block) const {
     if (block == 0) return 0;
-    return block < num_blocks_ ? starts_.get(block - 1) : part_.size;
+    return block < num_blocks_ ? starts_.get(block - 1) : part_.size();
   }
   uint32_t block_of(uint32_t row) const;
   Status check_directory() const;
@@ -170,15 +170,16 @@ Status ZstdBlocksDecoder::check_directory() const {
     const bool rows_fit = row < next && next <= size() &&
                           raw <= kMaxZstdBlockBytes &&
                           (!is_bytes() || next - row <= kMaxBlockStrings);
-    if (!rows_fit || begin > end || end > part_.size ||
+    if (!rows_fit || begin > end || end > part_.size() ||
         end - begin < kChecksumBytes + lengths_.packed_size(
                                            static_cast<uint32_t>(next - row)) ||
-        raw > (end - begin) * kMaxRatio) {
+        raw > (end - begin) * kMaxRatio ||
+        end - begin > part_.together(begin)) {
       return Status::corrupt("zstd block " + std::to_string(b) + " has rows [" +
                              std::to_string(row) + ", " + std::to_string(next) +
                              ") and bytes [" + std::to_string(begin) + ", " +
                              std::to_string(end) + ") of " +
-                             std::to_string(part_.size));
+                             std::to_string(part_.size()));
     }
   }
   return Status::ok();
@@ -201,11 +202,11 @@ uint32_t ZstdBlocksDecoder::block_of(uint32_t row) const {
 // Verifies the block; the ends of its strings go to the scratch.
 Status ZstdBlocksDecoder::read(const SegmentBody& body, uint32_t index,
                                Scratch* scratch, ZstdBlock* out) const {
-  if (!in_bounds(part_.begin, part_.size, body.size)) {
+  if (part_.end() > body.size) {
     return Status::corrupt("segment body of " + std::to_string(body.size) +
                            " bytes is cut short");
   }
-  const uint8_t* const block = body.data + part_.begin + start_of(index);
+  const uint8_t* const block = body.data + part_.place(start_of(index));
   const uint64_t size = start_of(index + 1) - start_of(index);
   NIMBLE_RETURN_IF_ERROR(verified_.check(
       body, index, {block + kChecksumBytes, size - kChecksumBytes},
@@ -255,7 +256,7 @@ Status ZstdBlocksDecoder::decode(const SegmentBody& body, uint32_t begin,
   if (is_bytes()) {
     at = out.bytes->add_values(end - begin);
     if (end - begin == size()) {
-      const uint64_t likely = part_.size * 16 + kMaxZstdBlockBytes;
+      const uint64_t likely = part_.size() * 16 + kMaxZstdBlockBytes;
       out.bytes->data.reserve(out.bytes->data.size() +
                               std::min(raw_size_, likely));
     }

@@ -1,0 +1,186 @@
+#include "nimble/encoding/core/side_by_side.h"
+
+#include <algorithm>
+
+#include "nimble/encoding/core/later_encodings.h"
+#include "nimble/encoding/core/part.h"
+
+namespace nimble {
+namespace {
+
+// A part, and where it is cut: its piece of the rows [i, i + 1) * step of the
+// segment is [cuts[i], cuts[i + 1]).
+struct CutPart {
+  uint64_t begin, end;  // in the body as it is
+  std::vector<uint64_t> cuts;
+  uint64_t reached = 0;  // by the rows so far
+  struct Piece {
+    uint64_t begin, size;  // in the body as it will be
+  };
+  std::vector<Piece> pieces;
+
+  // Read as a whole for any row, or for the first ones only.
+  bool is_whole() const { return cuts[1] == end; }
+};
+
+class Layout {
+ public:
+  Layout(std::span<const SegmentHead> segments, ByteBuffer* body, uint64_t near)
+      : segments_(segments), body_(*body), near_(near) {}
+
+  Result<bool> run() {
+    NIMBLE_RETURN_IF_ERROR(open());
+    if (parts_.size() < 2) return false;
+    NIMBLE_RETURN_IF_ERROR(cut());
+    // What is cut in fewer than two parts has nothing to lie beside.
+    const auto whole = std::stable_partition(
+        parts_.begin(), parts_.end(),
+        [](const CutPart& part) { return part.is_whole(); });
+    if (parts_.end() - whole < 2) return false;
+    move();
+    write_heads();
+    return true;
+  }
+
+ private:
+  Status open() {
+    for (const SegmentHead& segment : segments_) {
+      DecodeContext context;
+      context.type = segment.type;
+      context.num_values = segment.size;
+      context.body_size = segment.end - segment.begin;
+      HeadFacts& facts = facts_.emplace_back();
+      context.facts = &facts;
+      ByteReader head(segment.head->span());
+      NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
+                              open_decoder(&head, context));
+      decoders_.push_back(std::move(decoder));
+      for (HeadFacts::PartPlace& part : facts.parts) {
+        part.begin += segment.begin;
+        if (part.size > 0 && !find(part.begin)) {
+          parts_.push_back({part.begin, part.begin + part.size, {}, {}, {}});
+        }
+      }
+    }
+    std::sort(
+        parts_.begin(), parts_.end(),
+        [](const CutPart& a, const CutPart& b) { return a.begin < b.begin; });
+    return Status::ok();
+  }
+
+  CutPart* find(uint64_t begin) {
+    for (CutPart& part : parts_) {
+      if (part.begin == begin) return &part;
+    }
+    return nullptr;
+  }
+
+  // Cuts the parts where the blocks begin that the rows need.
+  Status cut() {
+    const uint32_t rows = segments_[0].size;
+    const uint64_t blocks = div_ceil(rows, kBlockValues);
+    const uint64_t steps = div_ceil(body_.size(), near_);
+    const auto step = static_cast<uint32_t>(
+        std::max<uint64_t>(blocks / steps, 1) * kBlockValues);
+    for (CutPart& part : parts_) part.reached = part.begin;
+    for (uint32_t row = 0; row < rows; row += step) {
+      for (CutPart& part : parts_) part.cuts.push_back(part.reached);
+      NIMBLE_RETURN_IF_ERROR(reach(row, std::min(rows, row + step)));
+    }
+    for (CutPart& part : parts_) part.cuts.push_back(part.end);
+    return Status::ok();
+  }
+
+  // Moves `reached` of each part behind what these rows need of it.
+  Status reach(uint32_t begin, uint32_t end) {
+    for (size_t s = 0; s < segments_.size(); ++s) {
+      std::vector<ByteRange> ranges;
+      decoders_[s]->append_ranges(begin, end, &ranges);
+      for (const ByteRange& range : ranges) {
+        const uint64_t from = range.begin + segments_[s].begin;
+        const uint64_t to = range.end + segments_[s].begin;
+        const auto after = std::upper_bound(
+            parts_.begin(), parts_.end(), from,
+            [](uint64_t at, const CutPart& part) { return at < part.begin; });
+        if (after == parts_.begin() || to > (after - 1)->end) {
+          return Status::corrupt("rows that need bytes of no part");
+        }
+        CutPart& part = *(after - 1);
+        part.reached = std::max(part.reached, to);
+      }
+    }
+    return Status::ok();
+  }
+
+  // Whole parts come first.
+  void move() {
+    ByteBuffer moved;
+    const size_t steps = parts_[0].cuts.size() - 1;
+    for (size_t step = 0; step < steps; ++step) {
+      for (CutPart& part : parts_) {
+        const uint64_t size = part.cuts[step + 1] - part.cuts[step];
+        if (size == 0) continue;
+        moved.align(8);
+        const uint64_t begin = moved.size();
+        moved.put_bytes(body_.data() + part.cuts[step], size);
+        if (!part.pieces.empty()) {
+          CutPart::Piece& before = part.pieces.back();
+          if (before.begin + before.size == begin) {  // nothing is between
+            before.size += size;
+            continue;
+          }
+        }
+        part.pieces.push_back({begin, size});
+      }
+    }
+    body_ = std::move(moved);
+  }
+
+  void write_heads() {
+    for (size_t s = 0; s < segments_.size(); ++s) {
+      ByteBuffer& head = *segments_[s].head;
+      ByteBuffer out;
+      size_t from = 0;
+      for (const HeadFacts::PartPlace& place : facts_[s].parts) {
+        out.put_bytes(head.data() + from, place.head_begin - from);
+        from = place.head_end;
+        write_part(place.size > 0 ? find(place.begin) : nullptr, &out);
+      }
+      out.put_bytes(head.data() + from, head.size() - from);
+      head = std::move(out);
+    }
+  }
+
+  static void write_part(const CutPart* part, ByteBuffer* out) {
+    if (part == nullptr || part->pieces.size() == 1) {
+      out->put_varint(part == nullptr ? 0 : part->pieces[0].begin);
+      out->put_varint(part == nullptr ? 0 : part->pieces[0].size);
+      return;
+    }
+    out->put_varint(Part::kInPieces);
+    out->put_varint(part->pieces.size());
+    uint64_t after = 0;
+    for (const CutPart::Piece& piece : part->pieces) {
+      out->put_varint((piece.begin - after) / 8);
+      out->put_varint(piece.size);
+      after = (piece.begin + piece.size + 7) / 8 * 8;
+    }
+  }
+
+  std::span<const SegmentHead> segments_;
+  ByteBuffer& body_;
+  uint64_t near_;
+  std::vector<HeadFacts> facts_;  // of each segment
+  std::vector<std::unique_ptr<Decoder>> decoders_;
+  std::vector<CutPart> parts_;
+};
+
+}  // namespace
+
+Result<bool> lay_side_by_side(std::span<const SegmentHead> segments,
+                              ByteBuffer* body, uint64_t near) {
+  if (body->size() <= near) return false;
+  return Layout(segments, body, near).run();
+}
+
+}  // namespace nimble
