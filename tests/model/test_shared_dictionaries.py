@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import forge
 import nimblepy as nb
+from exact import assert_stays_when_indexes_change
 from nimblepy import _core
 from nimblepy.verify import verify_file
 from nimblepy.verify.bits import checksum
@@ -238,17 +239,7 @@ def test_bytes_do_not_depend_on_threads(tmp_path: Path, compression: nb.Compress
 
 def test_dictionaries_stay_when_indexes_change(path: str) -> None:
     table = write(path, CASES["text"]())
-    nb.add_index(path, nb.HashIndex("v"))
-    assert verify_file(path).ok
-    for mmap in (True, False):
-        with nb.open(path, mmap=mmap) as file:
-            assert file.to_table().equals(table)
-            some = table["v"][17].as_py()
-            assert some in file.lookup([some], columns=["v"], on="v")["v"].to_pylist()
-    nb.drop_index(path, "v")
-    assert verify_file(path).ok
-    with nb.open(path) as file:
-        assert file.to_table().equals(table)
+    assert_stays_when_indexes_change(path, table, "v")
 
 
 def test_floats_whose_high_bits_take_many_values(path: str) -> None:
@@ -425,7 +416,10 @@ def test_forged_dictionaries_give_errors(
                     read()
 
 
-def forged_footer(path: str, forge_refs: Callable[[Ref, Ref], tuple[Ref, Ref]]) -> None:
+def forged_footer(
+    path: str, forge_refs: Callable[[Ref, Ref], tuple[Ref, Ref]], behind: bytes = b""
+) -> None:
+    """Writes a file whose footer says something else; `behind` lies before that footer."""
     table = pa.table({"id": range(ROWS), "a": CASES["int"](), "b": CASES["text"]()})
     nb.write(table, path, options=nb.WriteOptions(stripe_rows=STRIPE))
     content = Path(path).read_bytes()
@@ -440,9 +434,42 @@ def forged_footer(path: str, forge_refs: Callable[[Ref, Ref], tuple[Ref, Ref]]) 
     forged = footer.replace(packed(*refs), packed(*forge_refs(refs[0], refs[1])))
     assert forged != footer
     wrong = forge.with_postscript(
-        content[:begin] + forged + content[end:], footer_checksum=checksum(forged)
+        content[:begin] + behind + forged + content[end:],
+        footer_checksum=checksum(forged),
+        footer_offset=begin + len(behind),
     )
     Path(path).write_bytes(wrong)
+
+
+def test_a_dictionary_that_is_large_when_decoded_is_refused(path: str) -> None:
+    """131,072 times a string of 4 KiB, in a file of 4 KiB more than before."""
+    constant = bytes([1, 0x80, 0x20]) + bytes(4096)
+
+    def forge_text(a: Ref, b: Ref) -> tuple[Ref, Ref]:
+        at = forge.read_postscript(Path(path).read_bytes())["footer_offset"]
+        return a, (b[0], 131_072, at, len(constant), checksum(constant), 0, 0, 0)
+
+    forged_footer(path, forge_text, behind=constant)
+    assert not verify_file(path).ok
+    for mmap in (True, False):
+        with nb.open(path, mmap=mmap) as file:
+            assert file.take([5], columns=["b"])["b"].to_pylist() == ["\0" * 4096]
+            with pytest.raises(nb.CorruptFileError, match="at most 8388608 are possible"):
+                file.verify()
+
+
+def test_runs_do_as_well_behind_a_dictionary(path: str) -> None:
+    """A dictionary begun by one stripe does not keep another from what it has alone."""
+    n = 30_000
+    many = values(500)[rng().integers(0, 500, n)]
+    runs = rng(9).integers(0, 2**62, 900)[np.sort(rng(4).integers(0, 888, n // 8))].repeat(8)
+    sizes = []
+    for stripes in ([many], [runs], [many, runs], [runs, many]):
+        table = pa.table({"v": np.concatenate(stripes)})
+        summary = nb.write(table, path, options=nb.WriteOptions(stripe_rows=n))
+        sizes.append(summary.size_bytes)
+        assert nb.open(path).to_table().equals(table)
+    assert max(sizes[2:]) <= 1.1 * (sizes[0] + sizes[1])
 
 
 FIELDS = ("offset", "size", "checksum")

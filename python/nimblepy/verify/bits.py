@@ -97,6 +97,8 @@ def unpack_stream(data: bytes, count: int, width: int) -> Array:
     """Value i is bits [i * width, (i + 1) * width) of a little-endian bit stream."""
     if width == 0 or count == 0:
         return np.zeros(count, "<u8")
+    if len(data) * 8 < count * width:
+        raise CorruptFileError(f"{count} values of {width} bits in {len(data)} bytes")
     bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     return _from_bits(bits[: count * width].reshape(count, width))
 

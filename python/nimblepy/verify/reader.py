@@ -18,9 +18,10 @@ from nimblepy.verify.metadata import Footer, Group, Section, Stripe, read_footer
 from nimblepy.verify.schema import Node, Plan, make_plan
 from nimblepy.verify.strings import read_phrases
 from nimblepy.verify.tree import SEGMENT, Body, Request, Shared, decode
-from nimblepy.verify.values import BYTES, Values, ValueType, concat
+from nimblepy.verify.values import BYTES, Values, ValueType, byte_size, concat
 
 Source = str | PathLike[str] | bytes
+MAX_SHARED_BYTES = 8 << 20  # of the values of a shared dictionary
 
 
 class Container:
@@ -77,6 +78,8 @@ class Container:
             try:
                 shared.dictionary = decode(Request(head, body, type_, ref.count, depth=1))
                 shared.type = type_
+                if (size := byte_size(shared.dictionary)) > MAX_SHARED_BYTES:
+                    raise CorruptFileError(f"values of {size} bytes, more than {MAX_SHARED_BYTES}")
                 head.finish()
                 body.finish()
             except CorruptFileError as error:

@@ -183,7 +183,10 @@ def zstd_blocks(r: Request) -> Values:
         sizes = lengths.read_block(block, count)
         size = int(sizes.sum())
         frame = block[lengths.size(count) :]
-        raw = bytes(codec.decompress(frame, decompressed_size=size, asbytes=True)) if size else b""
+        try:
+            raw = codec.decompress(frame, decompressed_size=size, asbytes=True) if size else b""
+        except OSError as error:
+            raise r.refuse(f"zstd frame of {len(frame)} bytes, {error}") from error
         out.append(Strings.of_lengths(sizes, np.frombuffer(raw, np.uint8)))
     strings = cast(Strings, joined(out))
     if int(strings.offsets[-1]) != total:
@@ -239,7 +242,10 @@ def zstd_trained(r: Request) -> Values:
     out = []
     for lengths, frame in packed_blocks(r):
         size = int(lengths.sum())
-        raw = codec.decompress(frame, max_output_size=size, allow_extra_data=False)
+        try:
+            raw = codec.decompress(frame, max_output_size=size, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise r.refuse(f"zstd frame of {len(frame)} bytes, {error}") from error
         if len(raw) != size:
             raise r.refuse(f"zstd frame of {len(raw)} bytes where {size} were expected")
         out.append(Strings.of_lengths(lengths, np.frombuffer(raw, np.uint8)))

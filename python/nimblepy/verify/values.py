@@ -76,6 +76,13 @@ class Strings:
 Values = Array | Strings
 
 
+def byte_size(values: Values) -> int:
+    """Of all values, without the offsets of strings."""
+    if isinstance(values, Strings):
+        return int(values.offsets[-1] - values.offsets[0])
+    return values.nbytes
+
+
 def take(values: Values, rows: Array) -> Values:
     return values.take(rows) if isinstance(values, Strings) else values[rows]
 

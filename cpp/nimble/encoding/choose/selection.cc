@@ -257,19 +257,17 @@ void add_present(const Values& values, const EncodeContext& context,
                   });
 }
 
-// Of a run: its value, or its code where the stream's dictionary has most.
+// Of a run: its value, or its code in the stream's dictionary, where that has
+// most, or in one of the runs' own.
 double run_value_bits(const Values& values, const EncodeContext& context,
                       const ValueSample& sample, double value_bits) {
   const StreamDictionary* shared = shared_of(values, context);
-  if (shared == nullptr) return value_bits;
-  const double runs = sample.runs(values.size);
-  if (shared->size() == 0) {
-    const double count = distinct_of(sample, values.size);
-    return std::min(value_bits, code_bits(count) + count * value_bits / runs);
+  if (shared != nullptr && known_share(values, sample, *shared) > 0.5) {
+    return std::min(value_bits, code_bits(shared->size()));
   }
-  return known_share(values, sample, *shared) > 0.5
-             ? std::min(value_bits, code_bits(shared->size()))
-             : value_bits;
+  const double count = distinct_of(sample, values.size);
+  return std::min(value_bits, code_bits(count) + count * value_bits /
+                                                     sample.runs(values.size));
 }
 
 }  // namespace

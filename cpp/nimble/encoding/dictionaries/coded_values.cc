@@ -35,20 +35,40 @@ size_t CodedValues::decoded_bytes() const {
   return sizeof(Decoded) + values_.size() * width;
 }
 
+Status CodedValues::decode_into(const SegmentBody& body, Decoded* out) const {
+  const uint32_t n = values_.size();
+  Output to;
+  if (values_.type().kind != ValueKind::kBytes) {
+    const uint64_t bytes = uint64_t{n} * values_.type().width;
+    if (bytes > max_bytes_) return too_large(bytes);
+    out->fixed.resize(bytes);
+    to.data = out->fixed.data();
+    return values_.decode(body, 0, n, to);
+  }
+  to.bytes = &out->bytes;
+  for (uint32_t i = 0; i < n; i += kBlockValues) {
+    NIMBLE_RETURN_IF_ERROR(
+        values_.decode(body, i, std::min(n, i + kBlockValues), to));
+    if (out->bytes.data.size() > max_bytes_) {
+      return too_large(out->bytes.data.size());
+    }
+  }
+  return Status::ok();
+}
+
+Status CodedValues::too_large(uint64_t bytes) const {
+  return Status::corrupt("values of " + std::to_string(bytes) +
+                         " bytes or more; at most " +
+                         std::to_string(max_bytes_) + " are possible");
+}
+
 Status CodedValues::load(const SegmentBody& body, const Decoded** out) const {
   *out = decoded_.load(std::memory_order_acquire);
   if (*out != nullptr) return Status::ok();
   auto decoded = std::make_unique<Decoded>();
   decoded->bytes.wide = true;
   decoded->bytes.data.reserve(1);  // short strings are read 16 bytes at a time
-  Output to;
-  if (values_.type().kind == ValueKind::kBytes) {
-    to.bytes = &decoded->bytes;
-  } else {
-    decoded->fixed.resize(uint64_t{values_.size()} * values_.type().width);
-    to.data = decoded->fixed.data();
-  }
-  NIMBLE_RETURN_IF_ERROR(told(values_.decode(body, 0, values_.size(), to)));
+  NIMBLE_RETURN_IF_ERROR(told(decode_into(body, decoded.get())));
   for (uint64_t i = 0; i < decoded->bytes.count; ++i) {
     decoded->longest =
         std::max(decoded->longest,

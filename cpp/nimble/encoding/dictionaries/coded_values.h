@@ -21,8 +21,10 @@ inline constexpr uint32_t kMaxNestedWidth = 256;
 class CodedValues {
  public:
   // `what` they are is told where they are damaged; empty: the caller tells.
-  explicit CodedValues(const Decoder& values, std::string what = {})
-      : values_(values), what_(std::move(what)) {}
+  // More than `max_bytes` of values are not decoded, but refused.
+  explicit CodedValues(const Decoder& values, std::string what = {},
+                       uint64_t max_bytes = UINT64_MAX)
+      : values_(values), what_(std::move(what)), max_bytes_(max_bytes) {}
   ~CodedValues();
   CodedValues(const CodedValues&) = delete;
   CodedValues& operator=(const CodedValues&) = delete;
@@ -46,9 +48,11 @@ class CodedValues {
   Status look_up_few(const SegmentBody& body, const uint8_t* codes,
                      uint32_t width, uint32_t n, const Output& out,
                      uint8_t* to) const;
-  // Of values that are not decoded: are so many more still too few to decode
-  // them all for?
-  bool are_few(uint64_t rows) const;
+  // Whichever of them costs less for so many rows: decoding all of a dictionary
+  // may cost more than they do.
+  auto way_to_look_up(uint64_t rows) const {
+    return are_few(rows) ? &CodedValues::look_up_few : &CodedValues::look_up;
+  }
   // The bits of one value of a fixed width of up to 8 bytes.
   Status value(const SegmentBody& body, uint32_t code, uint64_t* out) const;
   // The test of codes that `test` of the first `count` values comes down to.
@@ -59,6 +63,11 @@ class CodedValues {
  private:
   struct Decoded;
 
+  // Of values that are not decoded: are so many more still too few to decode
+  // them all for?
+  bool are_few(uint64_t rows) const;
+  Status decode_into(const SegmentBody& body, Decoded* out) const;
+  Status too_large(uint64_t bytes) const;
   Status load(const SegmentBody& body, const Decoded** out) const;
   Status told(Status status) const {
     if (status || what_.empty()) return status;
@@ -67,6 +76,7 @@ class CodedValues {
 
   const Decoder& values_;
   const std::string what_;
+  const uint64_t max_bytes_;
   // Decoded when first needed, kept as long as this.
   mutable std::atomic<const Decoded*> decoded_{nullptr};
   mutable std::atomic<uint64_t> taken_{0};  // values, before that

@@ -143,8 +143,11 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
                                  uint32_t end, const Output& out) const {
   if (begin >= end) return Status::ok();
   NIMBLE_ASSIGN_OR_RETURN(const Dictionary dictionary, this->dictionary(body));
-  NIMBLE_RETURN_IF_ERROR(
-      dictionary.values->prepare(dictionary.body, end - begin, out));
+  const auto look_up = dictionary.values->way_to_look_up(end - begin);
+  if (look_up == &CodedValues::look_up) {
+    NIMBLE_RETURN_IF_ERROR(
+        dictionary.values->prepare(dictionary.body, end - begin, out));
+  }
   Scratch codes;
   return for_blocks(
       begin, end, [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
@@ -152,7 +155,7 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
         NIMBLE_RETURN_IF_ERROR(
             codes_.decode(body, first + from, first + until, codes.output()));
         NIMBLE_RETURN_IF_ERROR(check_codes(codes, until - from));
-        return dictionary.values->look_up(
+        return (dictionary.values->*look_up)(
             dictionary.body, codes.as<uint8_t>(), code_bytes(), until - from,
             out, out.data + uint64_t{first + from - begin} * type().width);
       });
@@ -162,10 +165,7 @@ Status DictionaryDecoder::gather(const SegmentBody& body, const uint32_t* rows,
                                  size_t count, const Output& out) const {
   if (count == 0) return Status::ok();
   NIMBLE_ASSIGN_OR_RETURN(const Dictionary dictionary, this->dictionary(body));
-  // Decoding all of a dictionary for a few rows would cost more than the rows.
-  const auto look_up = dictionary.values->are_few(count)
-                           ? &CodedValues::look_up_few
-                           : &CodedValues::look_up;
+  const auto look_up = dictionary.values->way_to_look_up(count);
   Scratch codes;
   return for_chunks(count, [&](size_t first, uint32_t n) -> Status {
     NIMBLE_RETURN_IF_ERROR(

@@ -10,6 +10,9 @@
 
 namespace nimble {
 
+// Of all values. A scan keeps them decoded, and the writer to the end.
+inline constexpr uint64_t kMaxSharedBytes = 8u << 20;
+
 // As a reader has it.
 class SharedDictionary {
  public:
@@ -25,7 +28,9 @@ class SharedDictionary {
  private:
   SharedDictionary(std::unique_ptr<Decoder> decoder, SegmentBody body,
                    const std::string& what)
-      : decoder_(std::move(decoder)), values_(*decoder_, what), body_(body) {}
+      : decoder_(std::move(decoder)),
+        values_(*decoder_, what, kMaxSharedBytes),
+        body_(body) {}
 
   std::unique_ptr<Decoder> decoder_;
   CodedValues values_;
@@ -37,8 +42,7 @@ class SharedDictionary {
 class StreamDictionary {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
-  // A scan keeps it decoded, and the writer to the end.
-  static constexpr uint64_t kMaxBytes = 8u << 20;
+  static constexpr uint64_t kMaxBytes = kMaxSharedBytes;
   static constexpr uint32_t kMaxValues = kSegmentValues;
 
   // Of at most `max_bytes` of values.
