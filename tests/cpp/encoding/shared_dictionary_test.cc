@@ -78,6 +78,49 @@ TEST(SharedDictionary, RoomIsLimited) {
   CHECK(!dictionary.has_room_for(found));
 }
 
+// Of several ways to encode a segment, those that are not taken leave nothing
+// behind, and the one that is pays for all that it adds.
+TEST(SharedDictionary, WaysThatAreNotTakenAddNothing) {
+  const ValueType type = ValueType::signed_int(8);
+  const uint32_t n = 60000;
+  const std::vector<Sample> samples = {
+      int_sample(type, n, [](uint32_t i) { return mix(i) >> mix(i + n) % 60; }),
+      int_sample(type, n, [](uint32_t i) { return mix(i); }),
+      int_sample(type, n, [](uint32_t i) { return mix(mix(i) % 9000); }),
+      int_sample(type, n, [](uint32_t i) { return mix(mix(i / 3) % 9000); }),
+      int_sample(type, n, [](uint32_t i) { return mix(mix(i / 20) % 400); }),
+      int_sample(type, n, [](uint32_t i) { return mix(i % 7 == 0 ? i : 7); }),
+  };
+  uint32_t used = 0;
+  for (const Sample& sample : samples) {
+    for (const Effort effort : {Effort::kBalanced, Effort::kCompact}) {
+      StreamDictionary dictionary(type);
+      EncodeContext context;
+      context.effort = effort;
+      context.dictionary = &dictionary;
+      context.may_change_shared = true;
+      SegmentBuilder out;
+      CHECK(encode_values(sample.values(), context, &out).is_ok());
+      DecodeContext reader;
+      reader.type = type;
+      reader.num_values = n;
+      reader.body_size = out.body.size();
+      SharedUse use;
+      reader.shared_use = &use;
+      ByteReader head(out.head.span());
+      const auto decoder = open_decoder(&head, reader);
+      CHECK(decoder.has_value());
+      const std::string codes =
+          "shared dictionary n=" + std::to_string(dictionary.size()) + " ";
+      const std::string made = (*decoder)->describe();
+      CHECK(use.dictionary ? made.find(codes) != std::string::npos
+                           : dictionary.size() == 0);
+      used += use.dictionary ? 1 : 0;
+    }
+  }
+  CHECK(used >= 4 && used < 2 * samples.size());
+}
+
 // The reader's side, with a source that a test makes.
 class TestSource final : public SharedSource {
  public:

@@ -26,7 +26,7 @@ Status select_floats(const Values& values, const EncodeContext& context,
     return encode_plain(values, out);
   }
   const double plain = fixed_bytes(values);
-  Candidates candidates(plain);
+  Candidates candidates(plain, context);
   const AlpExponents exponents = choose_alp_exponents(values);
   const double alp_bits = exponents.bits_per_value;
   candidates.add(values.size * alp_bits / 8, kAlpShare,

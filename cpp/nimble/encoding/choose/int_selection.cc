@@ -211,11 +211,12 @@ void add_split(const Values& values, const EncodeContext& context,
   const IntSplit split = choose_int_split(values, sample, stats);
   const double bytes = values.size * split.bits_per_value / 8;
   if (bytes >= candidates->limit() * kSplitIntShare) return;
-  candidates->add(bytes, kSplitIntShare, [=](SegmentBuilder* out) -> Result<bool> {
-    NIMBLE_RETURN_IF_ERROR(
-        encode_split_int(values, split.low_bits, context, out));
-    return true;
-  });
+  candidates->add(bytes, kSplitIntShare,
+                  [=](SegmentBuilder* out) -> Result<bool> {
+                    NIMBLE_RETURN_IF_ERROR(
+                        encode_split_int(values, split.low_bits, context, out));
+                    return true;
+                  });
 }
 
 // The largest divisor of the sampled values' distances from `base`.
@@ -257,7 +258,7 @@ Status select_ints(const Values& values, const EncodeContext& context,
   const ValueSample sample = take_sample(values);
   const MinMax all = total_min_max(values.type, stats);
   const double value_bits = all.width();
-  Candidates candidates(is_plain ? plain : packed);
+  Candidates candidates(is_plain ? plain : packed, context);
   add_repetition(values, context, sample, value_bits, &candidates);
   // A common divisor is taken out first: what is left has its own candidates.
   const uint64_t divisor = sampled_divisor(values, sample, all.min);

@@ -62,38 +62,103 @@ double Candidates::least() const {
   return least;
 }
 
+namespace {
+
+// What is written to a builder from here on.
+class Written {
+ public:
+  explicit Written(const SegmentBuilder& out)
+      : head_size_(out.head.size()),
+        body_size_(out.body.size()),
+        shared_bytes_(out.shared_bytes),
+        before_(out.cost()) {}
+
+  double cost(const SegmentBuilder& out) const {
+    return static_cast<double>(out.cost() - before_);
+  }
+  // Keeps it, in the place of what was kept before.
+  void keep(const SegmentBuilder& out) {
+    const ByteSpan head = out.head.span().subspan(head_size_);
+    const ByteSpan body = out.body.span().subspan(body_size_);
+    head_.assign(head.begin(), head.end());
+    body_.assign(body.begin(), body.end());
+    kept_shared_bytes_ = out.shared_bytes;
+  }
+  void undo(SegmentBuilder* out) const {
+    out->head.resize(head_size_);
+    out->body.resize(body_size_);
+    out->shared_bytes = shared_bytes_;
+  }
+  // Writes what was kept, after undo().
+  void put_back(SegmentBuilder* out) const {
+    out->head.put_bytes(head_);
+    out->body.put_bytes(body_);
+    out->shared_bytes = kept_shared_bytes_;
+  }
+
+ private:
+  size_t head_size_, body_size_;
+  uint64_t shared_bytes_, before_;
+  std::vector<uint8_t> head_, body_;
+  uint64_t kept_shared_bytes_ = 0;
+};
+
+// What is added to a dictionary from here on.
+class Added {
+ public:
+  explicit Added(StreamDictionary* dictionary)
+      : dictionary_(dictionary),
+        size_(dictionary == nullptr ? 0 : dictionary->size()) {}
+
+  bool any() const {
+    return dictionary_ != nullptr && dictionary_->size() > size_;
+  }
+  void undo() const {
+    if (any()) dictionary_->drop_from(size_);
+  }
+
+ private:
+  StreamDictionary* dictionary_;
+  uint32_t size_;
+};
+
+}  // namespace
+
 Result<bool> Candidates::encode(SegmentBuilder* out) {
   std::stable_sort(
       candidates_.begin(), candidates_.end(),
       [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
-  const size_t head_size = out->head.size();
-  const size_t body_size = out->body.size();
-  const uint64_t shared_bytes = out->shared_bytes;
-  const uint64_t before = out->cost();
-  // The smallest so far, behind what the builder had before.
-  std::vector<uint8_t> head, body;
-  uint64_t best_shared = shared_bytes;
-  double best = limit_;
+  Written written(*out);
+  const Added added(dictionary_);
+  const Candidate* best = nullptr;
+  const Candidate* last = nullptr;
+  bool best_adds = false;
+  double least = limit_;
   for (const Candidate& candidate : candidates_) {
-    if (best <= candidate.bytes) break;  // none of the rest promises less
-    NIMBLE_ASSIGN_OR_RETURN(const bool written, candidate.attempt(out));
-    const ByteSpan more_head = out->head.span().subspan(head_size);
-    const ByteSpan more_body = out->body.span().subspan(body_size);
-    const auto size = static_cast<double>(out->cost() - before);
-    if (written && size < best) {
-      best = size;
-      best_shared = out->shared_bytes;
-      head.assign(more_head.begin(), more_head.end());
-      body.assign(more_body.begin(), more_body.end());
+    if (least <= candidate.bytes) break;  // none of the rest promises less
+    // Each finds the dictionary as it was.
+    added.undo();
+    last = &candidate;
+    NIMBLE_ASSIGN_OR_RETURN(const bool done, candidate.attempt(out));
+    if (done && written.cost(*out) < least) {
+      least = written.cost(*out);
+      best = &candidate;
+      best_adds = added.any();
+      written.keep(*out);
     }
-    out->head.resize(head_size);
-    out->body.resize(body_size);
-    out->shared_bytes = shared_bytes;
+    written.undo(out);
   }
-  out->shared_bytes = best_shared;
-  out->head.put_bytes(head);
-  out->body.put_bytes(body);
-  return !head.empty();
+  if (best == last && best != nullptr) {
+    written.put_back(out);
+    return true;
+  }
+  added.undo();
+  if (best == nullptr) return false;
+  if (!best_adds) {
+    written.put_back(out);
+    return true;
+  }
+  return best->attempt(out);  // again, as others came in between
 }
 
 // ----------------------------------------------------------------- repetition
@@ -176,21 +241,31 @@ void add_dictionary(const Values& values, const EncodeContext& context,
         bytes = std::min(bytes, bytes_of(shared->size() + missing, missing));
       }
     } else if (count <= limits.max_values) {
-      bytes = std::min(bytes, bytes_of(count, count / 2));
+      const double early = distinct_of(sample, values.size / 2);
+      bytes =
+          std::min(bytes, bytes_of(count, count * part_of_first(count, early)));
     }
   }
   const bool is_balanced = context.effort == Effort::kBalanced;
   const double limit = candidates->limit();
   const auto attempt = [=](SegmentBuilder* out) -> Result<bool> {
     DistinctValues distinct;
-    if (!distinct.build(values, limits)) return false;
+    if (!distinct.collect(values, limits)) return false;
     const double stored = distinct.count() * value_bits / 8;
     const bool is_large =
         is_balanced && double{1} * distinct.count() * values.type.width >
                            kLargeDictionaryBytes;
+    const bool may_be_own =
+        distinct.count() <= own.max_values &&
+        uint64_t{distinct.count()} * values.type.width <= own.max_bytes;
+    if (!may_be_own && shared->size() == 0 &&
+        begun_dictionary_bytes(distinct, stored) >=
+            limit * (is_large ? large_share : kRepetitionShare)) {
+      return false;  // before they are sorted for nothing
+    }
+    distinct.sort(values);
     double own_bytes = kNever;
-    if (distinct.count() <= own.max_values &&
-        uint64_t{distinct.count()} * values.type.width <= own.max_bytes) {
+    if (may_be_own) {
       own_bytes = stored + (by_frequency && distinct.count() <= kMaxByteCodes
                                 ? code_entropy(distinct) / 8
                                 : values.size / 8.0 *
@@ -261,13 +336,14 @@ void add_present(const Values& values, const EncodeContext& context,
 // most, or in one of the runs' own.
 double run_value_bits(const Values& values, const EncodeContext& context,
                       const ValueSample& sample, double value_bits) {
+  const double runs = sample.runs(values.size);
+  if (runs * 2 > values.size) return value_bits;  // codes alone take less
   const StreamDictionary* shared = shared_of(values, context);
   if (shared != nullptr && known_share(values, sample, *shared) > 0.5) {
     return std::min(value_bits, code_bits(shared->size()));
   }
   const double count = distinct_of(sample, values.size);
-  return std::min(value_bits, code_bits(count) + count * value_bits /
-                                                     sample.runs(values.size));
+  return std::min(value_bits, code_bits(count) + count * value_bits / runs);
 }
 
 }  // namespace
@@ -352,29 +428,24 @@ Status encode_best(const Values& values, const EncodeContext& context,
                    Candidates* candidates,
                    const std::function<Status(SegmentBuilder*)>& fallback,
                    SegmentBuilder* out) {
-  const size_t head_size = out->head.size();
-  const size_t body_size = out->body.size();
-  const uint64_t shared_bytes = out->shared_bytes;
-  const uint64_t before = out->cost();
-  const auto encode = [&]() -> Status {
-    NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates->encode(out));
-    return done ? Status::ok() : fallback(out);
-  };
-  NIMBLE_RETURN_IF_ERROR(encode());
-  const double best = static_cast<double>(out->cost() - before);
+  Written written(*out);
+  const Added added(context.dictionary);
+  NIMBLE_ASSIGN_OR_RETURN(const bool found, candidates->encode(out));
+  if (!found) NIMBLE_RETURN_IF_ERROR(fallback(out));
+  const double best = written.cost(*out);
   NIMBLE_ASSIGN_OR_RETURN(const bool worth,
                           is_zstd_worth(values, context, best));
   if (!worth) return Status::ok();
-  out->head.resize(head_size);
-  out->body.resize(body_size);
-  out->shared_bytes = shared_bytes;
-  Candidates zstd(zstd_limit(context, best, fixed_bytes(values)));
-  zstd.add(0, 1, [&](SegmentBuilder* to) -> Result<bool> {
-    NIMBLE_RETURN_IF_ERROR(encode_zstd_blocks(values, context, to));
-    return true;
-  });
-  NIMBLE_ASSIGN_OR_RETURN(const bool done, zstd.encode(out));
-  return done ? Status::ok() : encode();
+  written.keep(*out);
+  written.undo(out);
+  NIMBLE_RETURN_IF_ERROR(encode_zstd_blocks(values, context, out));
+  if (written.cost(*out) < zstd_limit(context, best, fixed_bytes(values))) {
+    added.undo();
+    return Status::ok();
+  }
+  written.undo(out);
+  written.put_back(out);
+  return Status::ok();
 }
 
 // ------------------------------------------------------------- bools and fixed
@@ -388,7 +459,7 @@ Status select_bools(const Values& values, const EncodeContext& context,
       values.size < kMinSelectionValues) {
     return encode_bitmap(values, out);
   }
-  Candidates candidates(bitmap);
+  Candidates candidates(bitmap, context);
   candidates.add(static_cast<double>(sparse_bits_bytes(values.size, rare)),
                  kRepetitionShare, [&](SegmentBuilder* to) -> Result<bool> {
                    NIMBLE_RETURN_IF_ERROR(encode_sparse_bits(values, to));
@@ -416,24 +487,19 @@ Status select_narrow(const Values& values, const std::vector<uint64_t>& low,
       values.size < kMinSelectionValues || context.effort == Effort::kFast) {
     return encode_narrow(values, low, context, out);
   }
-  const size_t head_size = out->head.size();
-  const size_t body_size = out->body.size();
+  Written written(*out);
   NIMBLE_RETURN_IF_ERROR(encode_narrow(values, low, context, out));
-  const auto narrow = static_cast<double>(out->head.size() - head_size +
-                                          out->body.size() - body_size);
-  Candidates candidates(narrow);
+  Candidates candidates(written.cost(*out), context);
   const auto [least, most] = std::minmax_element(
       low.begin(), low.end(),
       [](uint64_t a, uint64_t b) { return int_less(true, a, b); });
   add_dictionary(values, context, take_sample(values),
                  bit_width_of(*most - *least), kRepetitionShare, &candidates);
-  SegmentBuilder other;
-  NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates.encode(&other));
-  if (!done) return Status::ok();
-  out->head.resize(head_size);
-  out->body.resize(body_size);
-  NIMBLE_ASSIGN_OR_RETURN(const bool again, candidates.encode(out));
-  return again ? Status::ok() : encode_narrow(values, low, context, out);
+  written.keep(*out);
+  written.undo(out);
+  NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates.encode(out));
+  if (!done) written.put_back(out);
+  return Status::ok();
 }
 
 }  // namespace
@@ -451,7 +517,7 @@ Status select_fixed(const Values& values, const EncodeContext& context,
     return encode_plain(values, out);
   }
   const double plain = fixed_bytes(values);
-  Candidates candidates(plain);
+  Candidates candidates(plain, context);
   const ValueSample sample = take_sample(values);
   add_repetition(values, context, sample, 8.0 * values.type.width, &candidates);
   if (can_be_limbs(values.type)) {

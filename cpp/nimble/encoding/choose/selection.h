@@ -42,7 +42,8 @@ class Candidates {
  public:
   // `bytes` is what the encoding without risk takes; a candidate must come
   // out below it.
-  explicit Candidates(double bytes) : limit_(bytes) {}
+  Candidates(double bytes, const EncodeContext& context)
+      : limit_(bytes), dictionary_(context.dictionary) {}
 
   // Appends to the builder; false where it did not work out (what it wrote
   // is undone).
@@ -54,7 +55,7 @@ class Candidates {
   double least() const;
 
   // Writes the smallest. False where none came out below the limit; the builder
-  // is then as before.
+  // is then as before, and so is what the stream shares.
   Result<bool> encode(SegmentBuilder* out);
 
  private:
@@ -63,6 +64,7 @@ class Candidates {
     Try attempt;
   };
   double limit_;
+  StreamDictionary* dictionary_;  // to which they may add; null: to none
   std::vector<Candidate> candidates_;
 };
 

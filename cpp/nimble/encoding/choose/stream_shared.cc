@@ -15,25 +15,29 @@ constexpr double kMaxCompactBytes = 4u << 20;
 // A file is taken to have so many stripes.
 constexpr uint32_t kLikelyStripes = 4;
 
-// The share of a first segment's values that it pays for, as later ones use
-// them too. Each half of a segment brings less new values than the half before
-// it, by the same factor; where it brings as many, later segments need others.
-double own_part(const DistinctValues& distinct, uint32_t rows) {
-  const double late = distinct.first_met_from(rows / 2);
-  const double early = distinct.count() - late;
-  const double factor = std::min(1.0, late / early);
+}  // namespace
+
+// Each half of a segment brings less new values than the half before it, by the
+// same factor; where it brings as many, later segments need others.
+double part_of_first(double count, double early) {
+  const double factor = std::min(1.0, (count - early) / early);
   double all = 0, more = early;
   for (uint32_t half = 0; half < 2 * kLikelyStripes; ++half) {
     all += more;
     more *= factor;
   }
-  return std::min(1.0, all / kLikelyStripes / distinct.count());
+  return std::min(1.0, all / kLikelyStripes / count);
 }
-
-}  // namespace
 
 double code_bits(double count) {
   return std::ceil(std::log2(std::max(count, 1.0)));
+}
+
+double begun_dictionary_bytes(const DistinctValues& distinct, double stored) {
+  const double count = distinct.count();
+  const uint32_t rows = distinct.codes().size;
+  const double early = count - distinct.first_met_from(rows / 2);
+  return rows * code_bits(count) / 8 + stored * part_of_first(count, early);
 }
 
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
@@ -61,7 +65,7 @@ double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
   }
   if (dictionary->size() > 0) return codes + added;
   if (stored <= kInlineBytes) return kNever;
-  return codes + stored * own_part(distinct, rows);
+  return begun_dictionary_bytes(distinct, stored);
 }
 
 }  // namespace nimble

@@ -23,8 +23,13 @@ struct StreamShared {
 // What a file of one stripe, which shares with nobody, may take more for a
 // dictionary that others would share.
 inline constexpr double kMaxGrowth = 1.1;
+// The share of a first segment's `count` values that it pays for, as later ones
+// use them too. Its first half has `early` of them.
+double part_of_first(double count, double early);
 // Bits of a code for `count` values.
 double code_bits(double count);
+// What `distinct`, collected or sorted, takes if it begins the dictionary.
+double begun_dictionary_bytes(const DistinctValues& distinct, double stored);
 // What `distinct` takes as codes of the dictionary that the stream shares, with
 // what it adds to that; infinite where it cannot have them. As a dictionary of
 // their own the values are stored in `stored` bytes. Whoever begins one pays

@@ -17,6 +17,18 @@ constexpr uint64_t kTableRange = 65536;
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
+// Of a fixed width of up to 8 bytes: a number by which values are in order,
+// ints by value, others by bytes.
+uint64_t in_order(const Values& values, uint32_t row) {
+  const ValueType& type = values.type;
+  if (is_int(type)) {
+    return load_int(type, values.data, row) ^ uint64_t { type.is_signed } << 63;
+  }
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, values.data + uint64_t{row} * type.width, type.width);
+  return __builtin_bswap64(bytes);
+}
+
 }  // namespace
 
 ByteSpan value_bytes(const Values& values, uint32_t row) {
@@ -132,17 +144,15 @@ bool DistinctValues::add_hashed(const Values& values,
 void DistinctValues::sort(const Values& values) {
   std::vector<uint32_t> order(rows_.size());
   std::iota(order.begin(), order.end(), 0u);
-  if (is_int(type_)) {
-    // With the values beside them: there may be as many as half of the rows.
+  if (type_.kind != ValueKind::kBytes && type_.width <= 8) {
+    // With the values beside them: there may be as many as rows.
     struct Place {
       uint64_t value;  // in the order of unsigned numbers
       uint32_t code;
     };
-    const uint64_t sign = uint64_t{type_.is_signed} << 63;
     std::vector<Place> places;
     for (const uint32_t code : order) {
-      places.push_back(
-          {load_int(type_, values.data, rows_[code]) ^ sign, code});
+      places.push_back({in_order(values, rows_[code]), code});
     }
     std::sort(places.begin(), places.end(),
               [](const Place& a, const Place& b) { return a.value < b.value; });

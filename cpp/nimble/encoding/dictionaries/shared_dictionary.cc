@@ -83,10 +83,9 @@ void StreamDictionary::add(const Values& values, Found* found) {
   }
 }
 
-void StreamDictionary::drop_additions() {
-  if (!has_additions()) return;
+void StreamDictionary::drop_from(uint32_t code) {
   // The last to come is the first to go: no other has its slot because of it.
-  while (size() > kept_) {
+  while (size() > code) {
     slots_[slot_of(value(size() - 1))] = kNone;
     ends_.pop_back();
     bytes_.resize(ends_.empty() ? 0 : ends_.back());

@@ -69,7 +69,9 @@ class StreamDictionary {
   void add(const Values& values, Found* found);
   bool has_additions() const { return size() > kept_; }
   void keep_additions() { kept_ = size(); }
-  void drop_additions();
+  void drop_additions() { drop_from(kept_); }
+  // Those from this code on, all of which are additions.
+  void drop_from(uint32_t code);
 
   // All values, by their codes, as one segment.
   Status encode(Effort effort, SegmentBuilder* out) const;
