@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
@@ -323,6 +324,30 @@ def test_get_cold_row_of_any_kind_and_nulls_is_one_data_read(
             assert file.io_stats.rounds <= 3
 
 
+def test_validity_alone_is_few_reads(tmp_path: Path) -> None:
+    """It lies between the values: they are read too, rather than a block of it by each request."""
+    n = 300_000
+    nb.write(_with_nulls(n, 0.02), tmp_path / "t.nimble")
+    for name in ("doubles", "names", "small ints"):
+        file = nb.open(tmp_path / "t.nimble", mmap=False)
+        file.reset_io_stats()
+        assert 0.01 * n < file.scan(["k"], filter=pc.field(name).is_null()).count() < 0.03 * n
+        assert file.io_stats.data_reads <= 8, name
+
+
+def test_text_whose_validity_would_not_be_near_keeps_it_apart(tmp_path: Path) -> None:
+    """Scattered rows share what they read of validity."""
+    n = 300_000
+    rng = np.random.default_rng(3)
+    raw = rng.integers(97, 123, (n, 60)).astype(np.uint8).tobytes()
+    long = [raw[60 * i : 60 * i + 60].decode() for i in range(n)]
+    nb.write(pa.table({"v": pa.array(long, mask=rng.random(n) < 0.03)}), tmp_path / "t.nimble")
+    file = nb.open(tmp_path / "t.nimble", mmap=False)
+    file.reset_io_stats()
+    assert file.take(np.arange(777, n, n // 100)).num_rows == 100
+    assert file.io_stats.data_reads <= 103
+
+
 def _events(n: int) -> pa.Table:
     """Many columns whose blocks' checksums lie in the metadata, as a feature store has."""
     rng = np.random.default_rng(5)
@@ -474,6 +499,7 @@ def _kinds(n: int) -> dict[str, tuple[Any, int, int]]:
     vectors = pa.array(rng.random(n * 8).astype(np.float32))
     structs = [pa.array(ints), pa.array(ints[::-1])]
     maybe = pa.array(nulls)
+    maybe_items = pa.array(rng.integers(0, 2**40, ends[-1]), mask=rng.random(ends[-1]) < 0.02)
     return {
         "int": (ints, 1, 3),
         "decimal float": (np.round(rng.random(n) * 1e5, 2), 1, 3),
@@ -490,6 +516,7 @@ def _kinds(n: int) -> dict[str, tuple[Any, int, int]]:
         "struct": (pa.StructArray.from_arrays(structs, ["x", "y"]), 2, 3),
         "struct with nulls": (pa.StructArray.from_arrays(structs, ["x", "y"], mask=maybe), 3, 3),
         "vector": (pa.FixedSizeListArray.from_arrays(vectors, 8), 1, 3),
+        "list with null items": (pa.ListArray.from_arrays(ends, maybe_items), 2, 4),
         "list": (pa.ListArray.from_arrays(ends, rng.integers(0, 2**40, ends[-1])), 2, 4),
     }
 

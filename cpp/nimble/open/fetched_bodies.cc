@@ -4,10 +4,15 @@
 #include <cstring>
 
 #include "nimble/format/constants.h"
-#include "nimble/open/joined_reads.h"
 
 namespace nimble {
 namespace {
+
+// A round of more requests than this, of fewer bytes each, as for validity that
+// lies between values, reads larger gaps rather than asking so often.
+constexpr size_t kManyReads = 16;
+constexpr uint64_t kFewBytes = 512;
+constexpr uint64_t kGapOfMany = 16 << 10;
 
 // Adds a range that is not empty to ascending ranges, joined where they touch;
 // false if all of it is there already. Mostly it goes to the end.
@@ -87,12 +92,20 @@ void FetchedBodies::sort_wanted() {
             });
 }
 
+std::vector<JoinedRead> FetchedBodies::join() const {
+  const uint64_t gap = file_.coalesce_gap();
+  std::vector<JoinedRead> reads = join_ranges(ranges_, gap);
+  const bool many_of_few_bytes = reads.size() > kManyReads &&
+                                 total_size(reads) < reads.size() * kFewBytes;
+  if (!many_of_few_bytes || gap >= kGapOfMany) return reads;
+  return join_ranges(ranges_, kGapOfMany);
+}
+
 void FetchedBodies::count(uint64_t* reads, uint64_t* bytes) {
   sort_wanted();
   ranges_.clear();
   for (const Wanted& w : wanted_) ranges_.push_back(w.in_file);
-  const std::vector<JoinedRead> joined =
-      join_ranges(ranges_, file_.coalesce_gap());
+  const std::vector<JoinedRead> joined = join();
   *reads = joined.size();
   *bytes = total_size(joined);
 }
@@ -113,7 +126,7 @@ Status FetchedBodies::fetch() {
   }
   wanted_.clear();
   most_bytes_ = 0;
-  std::vector<JoinedRead> reads = join_ranges(ranges_, file_.coalesce_gap());
+  std::vector<JoinedRead> reads = join();
   NIMBLE_RETURN_IF_ERROR(read_joined(file_, stats_, ReadKind::kData, &reads));
   for (JoinedRead& r : reads) {
     for (size_t i = r.first; i < r.last; ++i) {

@@ -15,6 +15,7 @@
 #include "nimble/io/range_cache.h"
 #include "nimble/io/readable_file.h"
 #include "nimble/memory/sparse_arena.h"
+#include "nimble/open/joined_reads.h"
 #include "nimble/open/read_stats.h"
 
 namespace nimble {
@@ -55,6 +56,7 @@ class FetchedBodies {
   Buffer& buffer_of(const SegmentRef& segment);
   void want_ranges(const SegmentRef& segment);  // those of ranges_
   void sort_wanted();
+  std::vector<JoinedRead> join() const;  // ranges_, ascending
 
   const ReadableFile& file_;
   RangeCache* cache_;

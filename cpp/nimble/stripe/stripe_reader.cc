@@ -41,10 +41,9 @@ Result<AlignedBuffer> StripeReader::ends_of(uint32_t stream, uint64_t begin,
   const auto* ends = out.as<uint64_t>();
   if (!go_down(ends, end - begin)) return out;
   const auto* at = std::is_sorted_until(ends, ends + (end - begin));
-  return Status::corrupt("stream " + std::to_string(stream) +
-                         ": ends go down at " +
-                         std::to_string(begin + static_cast<uint64_t>(
-                                                    at - ends)));
+  return Status::corrupt(
+      "stream " + std::to_string(stream) + ": ends go down at " +
+      std::to_string(begin + static_cast<uint64_t>(at - ends)));
 }
 
 // Rows of a child that lists of the given bounds are made of.
@@ -74,6 +73,12 @@ struct StripeReader::ItemRows {
 Status StripeReader::read_items(uint32_t child, const ItemRows& items,
                                 Column* out) const {
   if (items.count == 0) return Status::ok();
+  if (file_.file().mapped() == nullptr) {
+    // All of their streams in one round, by whichever is read first.
+    for (const RowRange& r : items.runs) {
+      NIMBLE_RETURN_IF_ERROR(want_range(child, r.begin, r.end));
+    }
+  }
   if (items.runs.size() == 1) {
     return read(child, nullptr, items.runs[0].begin, items.count, out);
   }
@@ -117,7 +122,9 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     out->ends.resize(at + count);
     add_ends(ends + before, count, static_cast<uint64_t>(base) - first,
              out->ends.data() + at);
-    return read(child, nullptr, first, size, items);
+    ItemRows wanted_items;
+    wanted_items.add(first, first + size);
+    return read_items(child, wanted_items, items);
   }
   // Each row needs its own end and the one before it.
   std::vector<uint64_t> wanted;

@@ -14,6 +14,7 @@ struct CutPart {
   uint64_t begin, end;  // in the body as it is
   std::vector<uint64_t> cuts;
   uint64_t reached = 0;  // by the rows so far
+  uint64_t needed = 0;   // by the row asked for
   struct Piece {
     uint64_t begin, size;  // in the body as it will be
   };
@@ -31,12 +32,12 @@ class Layout {
   Result<bool> run() {
     NIMBLE_RETURN_IF_ERROR(open());
     if (parts_.size() < 2) return false;
-    NIMBLE_RETURN_IF_ERROR(cut());
+    cut();
     // What is cut in fewer than two parts has nothing to lie beside.
     const auto whole = std::stable_partition(
         parts_.begin(), parts_.end(),
         [](const CutPart& part) { return part.is_whole(); });
-    if (parts_.end() - whole < 2) return false;
+    if (parts_.end() - whole < 2 || !is_near()) return false;
     move();
     write_heads();
     return true;
@@ -58,7 +59,7 @@ class Layout {
       for (HeadFacts::PartPlace& part : facts.parts) {
         part.begin += segment.begin;
         if (part.size > 0 && !find(part.begin)) {
-          parts_.push_back({part.begin, part.begin + part.size, {}, {}, {}});
+          parts_.push_back({part.begin, part.begin + part.size, {}, 0, 0, {}});
         }
       }
     }
@@ -76,40 +77,69 @@ class Layout {
   }
 
   // Cuts the parts where the blocks begin that the rows need.
-  Status cut() {
+  void cut() {
     const uint32_t rows = segments_[0].size;
     const uint64_t blocks = div_ceil(rows, kBlockValues);
     const uint64_t steps = div_ceil(body_.size(), near_);
-    const auto step = static_cast<uint32_t>(
-        std::max<uint64_t>(blocks / steps, 1) * kBlockValues);
+    step_ = static_cast<uint32_t>(std::max<uint64_t>(blocks / steps, 1) *
+                                  kBlockValues);
     for (CutPart& part : parts_) part.reached = part.begin;
-    for (uint32_t row = 0; row < rows; row += step) {
+    for (uint32_t row = 0; row < rows; row += step_) {
       for (CutPart& part : parts_) part.cuts.push_back(part.reached);
-      NIMBLE_RETURN_IF_ERROR(reach(row, std::min(rows, row + step)));
+      reach(row, std::min(rows, row + step_));
     }
     for (CutPart& part : parts_) part.cuts.push_back(part.end);
-    return Status::ok();
   }
 
-  // Moves `reached` of each part behind what these rows need of it.
-  Status reach(uint32_t begin, uint32_t end) {
+  // Calls f(part, begin, end) for the bytes of parts that these rows need.
+  template <class F>
+  void for_needs(uint32_t begin, uint32_t end, F&& f) {
     for (size_t s = 0; s < segments_.size(); ++s) {
       std::vector<ByteRange> ranges;
       decoders_[s]->append_ranges(begin, end, &ranges);
       for (const ByteRange& range : ranges) {
-        const uint64_t from = range.begin + segments_[s].begin;
-        const uint64_t to = range.end + segments_[s].begin;
-        const auto after = std::upper_bound(
-            parts_.begin(), parts_.end(), from,
-            [](uint64_t at, const CutPart& part) { return at < part.begin; });
-        if (after == parts_.begin() || to > (after - 1)->end) {
-          return Status::corrupt("rows that need bytes of no part");
+        for (CutPart& part : parts_) {
+          const uint64_t from =
+              std::max(part.begin, range.begin + segments_[s].begin);
+          const uint64_t to =
+              std::min(part.end, range.end + segments_[s].begin);
+          if (from < to) f(&part, from, to);
         }
-        CutPart& part = *(after - 1);
-        part.reached = std::max(part.reached, to);
       }
     }
-    return Status::ok();
+  }
+
+  // Moves `reached` of each part behind what these rows need of it.
+  void reach(uint32_t begin, uint32_t end) {
+    for_needs(begin, end, [](CutPart* part, uint64_t, uint64_t to) {
+      part->reached = std::max(part->reached, to);
+    });
+  }
+
+  // Whether a row finds what it needs of cut parts within a read: what lies
+  // between, for the row in the middle of each step. Long strings do not, whose
+  // blocks are of fewer rows than a step.
+  bool is_near() {
+    const size_t steps = parts_[0].cuts.size() - 1;
+    uint64_t between = 0;
+    for (size_t i = 0; i < steps; ++i) {
+      const auto row = static_cast<uint32_t>(i * step_);
+      const uint32_t middle = std::min(row + step_ / 2, segments_[0].size - 1);
+      for (CutPart& part : parts_) {
+        part.needed = 0;
+        if (!part.is_whole()) between += part.cuts[i + 1] - part.cuts[i];
+      }
+      for_needs(middle, middle + 1,
+                [](CutPart* part, uint64_t from, uint64_t to) {
+                  if (!part->is_whole()) {
+                    part->needed = std::max(part->needed, to - from);
+                  }
+                });
+      for (const CutPart& part : parts_) {
+        between -= std::min(part.needed, between);
+      }
+    }
+    return between / steps <= 2 * kNearBytes;
   }
 
   // Whole parts come first.
@@ -170,6 +200,7 @@ class Layout {
   std::span<const SegmentHead> segments_;
   ByteBuffer& body_;
   uint64_t near_;
+  uint32_t step_ = 0;             // rows between two cuts
   std::vector<HeadFacts> facts_;  // of each segment
   std::vector<std::unique_ptr<Decoder>> decoders_;
   std::vector<CutPart> parts_;
