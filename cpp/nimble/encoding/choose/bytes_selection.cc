@@ -9,6 +9,7 @@
 #include "nimble/encoding/blocks/string_blocks.h"
 #include "nimble/encoding/choose/stream_shared.h"
 #include "nimble/encoding/choose/value_sample.h"
+#include "nimble/encoding/choose/written.h"
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/ints/constant.h"
@@ -121,22 +122,6 @@ struct Repeats {
   uint32_t empty = 0;     // rows
   uint32_t repeated = 0;  // rows whose string another sampled row has too
   uint32_t adjacent = 0;  // rows equal to the one before them
-};
-
-// What a builder held; undo() forgets all that came after.
-struct Mark {
-  explicit Mark(const SegmentBuilder& out)
-      : head(out.head.size()), body(out.body.size()) {}
-  void undo(SegmentBuilder* out) const {
-    out->head.resize(head);
-    out->body.resize(body);
-  }
-  uint64_t bytes_to(const SegmentBuilder& out) const {
-    return out.head.size() - head + out.body.size() - body;
-  }
-
-  size_t head;
-  size_t body;
 };
 
 class Selection {
@@ -574,26 +559,26 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   if (!may_nest()) return false;
   const std::optional<TemplatePattern> pattern = detect_template(values_);
   if (!pattern) return false;
-  const Mark before(*out);
+  const Written written(*out);
   NIMBLE_ASSIGN_OR_RETURN(const bool has_dictionary,
                           encode_template(values_, *pattern, context_, out));
   // Strings of a dictionary are made once, those of its numbers for each row.
   if (has_dictionary &&
       (best_ == Choice::kDictionary || best_ == Choice::kSharedDictionary ||
        is_better_as_new_dictionary(best_size_))) {
-    before.undo(out);
+    written.undo(out);
     return false;
   }
   // Lookups of a template need no dictionary, and no string is copied twice:
   // it may be a little larger.
-  const uint64_t size = out->body.size() - before.body;
+  const uint64_t size = written.body_bytes(*out);
   if (is_better_as_new_dictionary(size)) {
-    before.undo(out);
+    written.undo(out);
     return false;
   }
   const uint64_t tolerance = is_compact() ? 0 : best_size_ / 8;
   if (size <= std::min(best_size_ + tolerance, sizes_.plain)) return true;
-  before.undo(out);
+  written.undo(out);
   return false;
 }
 
@@ -607,10 +592,10 @@ Result<bool> Selection::encode_as_numbered(SegmentBuilder* out) const {
   if (estimate_numbered_text(values_) >= limit) return false;
   const std::optional<NumberedText> text = NumberedText::find(values_);
   if (!text) return false;
-  const Mark before(*out);
+  const Written written(*out);
   NIMBLE_RETURN_IF_ERROR(encode_numbered_text(values_, *text, context_, out));
-  if (static_cast<double>(before.bytes_to(*out)) < limit) return true;
-  before.undo(out);
+  if (static_cast<double>(written.bytes(*out)) < limit) return true;
+  written.undo(out);
   return false;
 }
 
@@ -663,15 +648,15 @@ Status Selection::encode(SegmentBuilder* out) {
   consider_new_dictionary();
   NIMBLE_ASSIGN_OR_RETURN(const bool is_numbered, encode_as_numbered(out));
   if (is_numbered) return Status::ok();
-  const Mark before(*out);
+  const Written written(*out);
   NIMBLE_RETURN_IF_ERROR(encode_best(out));
   // Samples may mislead, but never beyond the size of plain bytes. Heads
   // count, as they hold symbols and small dictionaries.
   if (best_ == Choice::kPlain ||
-      before.bytes_to(*out) <= sizes_.plain + kHeadBytes) {
+      written.bytes(*out) <= sizes_.plain + kHeadBytes) {
     return Status::ok();
   }
-  before.undo(out);
+  written.undo(out);
   return encode_plain_bytes(values_, out);
 }
 

@@ -11,6 +11,7 @@
 #include "nimble/encoding/choose/bytes_selection.h"
 #include "nimble/encoding/choose/stream_shared.h"
 #include "nimble/encoding/choose/value_sample.h"
+#include "nimble/encoding/choose/written.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
@@ -63,45 +64,6 @@ double Candidates::least() const {
 }
 
 namespace {
-
-// What is written to a builder from here on.
-class Written {
- public:
-  explicit Written(const SegmentBuilder& out)
-      : head_size_(out.head.size()),
-        body_size_(out.body.size()),
-        shared_bytes_(out.shared_bytes),
-        before_(out.cost()) {}
-
-  double cost(const SegmentBuilder& out) const {
-    return static_cast<double>(out.cost() - before_);
-  }
-  // Keeps it, in the place of what was kept before.
-  void keep(const SegmentBuilder& out) {
-    const ByteSpan head = out.head.span().subspan(head_size_);
-    const ByteSpan body = out.body.span().subspan(body_size_);
-    head_.assign(head.begin(), head.end());
-    body_.assign(body.begin(), body.end());
-    kept_shared_bytes_ = out.shared_bytes;
-  }
-  void undo(SegmentBuilder* out) const {
-    out->head.resize(head_size_);
-    out->body.resize(body_size_);
-    out->shared_bytes = shared_bytes_;
-  }
-  // Writes what was kept, after undo().
-  void put_back(SegmentBuilder* out) const {
-    out->head.put_bytes(head_);
-    out->body.put_bytes(body_);
-    out->shared_bytes = kept_shared_bytes_;
-  }
-
- private:
-  size_t head_size_, body_size_;
-  uint64_t shared_bytes_, before_;
-  std::vector<uint8_t> head_, body_;
-  uint64_t kept_shared_bytes_ = 0;
-};
 
 // What is added to a dictionary from here on.
 class Added {
@@ -258,7 +220,7 @@ void add_dictionary(const Values& values, const EncodeContext& context,
     const bool may_be_own =
         distinct.count() <= own.max_values &&
         uint64_t{distinct.count()} * values.type.width <= own.max_bytes;
-    if (!may_be_own && shared->size() == 0 &&
+    if (!may_be_own && shared != nullptr && shared->size() == 0 &&
         begun_dictionary_bytes(distinct, stored) >=
             limit * (is_large ? large_share : kRepetitionShare)) {
       return false;  // before they are sorted for nothing
