@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kManyReads = 16;
 constexpr uint64_t kFewBytes = 512;
 constexpr uint64_t kGapOfMany = 16 << 10;
+constexpr uint64_t kMostOfMany = 4 << 20;  // in a round
 
 // Adds a range that is not empty to ascending ranges, joined where they touch;
 // false if all of it is there already. Mostly it goes to the end.
@@ -95,10 +96,11 @@ void FetchedBodies::sort_wanted() {
 std::vector<JoinedRead> FetchedBodies::join() const {
   const uint64_t gap = file_.coalesce_gap();
   std::vector<JoinedRead> reads = join_ranges(ranges_, gap);
-  const bool many_of_few_bytes = reads.size() > kManyReads &&
-                                 total_size(reads) < reads.size() * kFewBytes;
-  if (!many_of_few_bytes || gap >= kGapOfMany) return reads;
-  return join_ranges(ranges_, kGapOfMany);
+  const bool many_of_few_bytes =
+      reads.size() > kManyReads && total_size(reads) < reads.size() * kFewBytes;
+  if (!many_of_few_bytes || gap == 0 || gap >= kGapOfMany) return reads;
+  std::vector<JoinedRead> wide = join_ranges(ranges_, kGapOfMany);
+  return total_size(wide) <= kMostOfMany ? wide : reads;
 }
 
 void FetchedBodies::count(uint64_t* reads, uint64_t* bytes) {

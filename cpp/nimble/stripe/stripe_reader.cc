@@ -122,6 +122,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     out->ends.resize(at + count);
     add_ends(ends + before, count, static_cast<uint64_t>(base) - first,
              out->ends.data() + at);
+    NIMBLE_RETURN_IF_ERROR(check_items(child, first + size));
     ItemRows wanted_items;
     wanted_items.add(first, first + size);
     return read_items(child, wanted_items, items);
