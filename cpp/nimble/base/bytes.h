@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "nimble/base/compiler.h"
+
 namespace nimble {
 
 static_assert(std::endian::native == std::endian::little,
@@ -15,21 +17,22 @@ static_assert(std::endian::native == std::endian::little,
 
 using ByteSpan = std::span<const uint8_t>;
 
+// Always inlined, and not by way of std::memcpy(): what a fortified library adds
+// to that made releases call a function for every value of some loops.
 template <class T>
-inline T load(const uint8_t* p) {
+NIMBLE_ALWAYS_INLINE T load(const uint8_t* p) {
   T v;
-  std::memcpy(&v, p, sizeof v);
+  __builtin_memcpy(&v, p, sizeof v);
   return v;
+}
+template <class T>
+NIMBLE_ALWAYS_INLINE void store(uint8_t* p, T v) {
+  __builtin_memcpy(p, &v, sizeof v);
 }
 
 // The lowest n bytes of `word`, n <= 8; n = 0 gives 0.
 inline uint64_t low_bytes(uint64_t word, uint32_t n) {
   return n == 0 ? 0 : word & (~uint64_t{0} >> (64 - 8 * n));
-}
-
-template <class T>
-inline void store(uint8_t* p, T v) {
-  std::memcpy(p, &v, sizeof v);
 }
 
 inline ByteSpan as_bytes(std::string_view s) {

@@ -39,8 +39,19 @@ inline uint64_t load_int(const ValueType& type, const uint8_t* data,
     return static_cast<uint64_t>(load<T>(data + i * sizeof(T)));
   });
 }
-inline void store_int(uint32_t width, uint64_t value, uint8_t* to) {
-  std::memcpy(to, &value, width);  // little-endian: the low bytes
+// The low `width` bytes of the value, which is_int_width().
+NIMBLE_ALWAYS_INLINE void store_int(uint32_t width, uint64_t value,
+                                    uint8_t* to) {
+  switch (width) {
+    case 1:
+      return store(to, static_cast<uint8_t>(value));
+    case 2:
+      return store(to, static_cast<uint16_t>(value));
+    case 4:
+      return store(to, static_cast<uint32_t>(value));
+    default:
+      return store(to, value);
+  }
 }
 inline bool int_less(bool is_signed, uint64_t a, uint64_t b) {
   return is_signed ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
