@@ -28,7 +28,65 @@ NIMBLE_ALWAYS_INLINE void sums_at(uint64_t first,
   }
 }
 
+// One after the other: what vectors leave, and all of them where there are none.
+template <class T>
+NIMBLE_ALWAYS_INLINE void add_each(T sum, uint32_t n,
+                                   uint8_t* __restrict words) {
+  for (uint32_t i = 0; i < n; ++i) {
+    sum = static_cast<T>(sum + load<T>(words + i * sizeof(T)));
+    store(words + i * sizeof(T), sum);
+  }
+}
+
+#if defined(NIMBLE_TARGET_CLONES) && NIMBLE_TARGET_CLONES
+
+// Four words at a time: the sums inside of them do not wait for those before,
+// which are one addition for all four.
+template <class T>
+NIMBLE_ALWAYS_INLINE void add_up(T before, uint32_t n,
+                                 uint8_t* __restrict words) {
+  typedef T Lanes __attribute__((vector_size(4 * sizeof(T))));
+  constexpr Lanes kNone{};
+  Lanes sum = kNone + before;
+  uint32_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    uint8_t* const p = words + i * sizeof(T);
+    Lanes v;
+    __builtin_memcpy(&v, p, sizeof v);
+    v += __builtin_shuffle(kNone, v, Lanes{0, 4, 5, 6});
+    v += __builtin_shuffle(kNone, v, Lanes{0, 1, 4, 5});
+    const Lanes sums = v + sum;
+    __builtin_memcpy(p, &sums, sizeof sums);
+    sum += __builtin_shuffle(v, Lanes{3, 3, 3, 3});
+  }
+  add_each<T>(sum[0], n - i, words + i * sizeof(T));
+}
+
+#else
+
+template <class T>
+NIMBLE_ALWAYS_INLINE void add_up(T before, uint32_t n,
+                                 uint8_t* __restrict words) {
+  add_each(before, n, words);
+}
+
+#endif
+
 }  // namespace
+
+NIMBLE_CLONES void add_up(uint32_t width, uint64_t before, uint32_t n,
+                          uint8_t* __restrict words) {
+  switch (width) {
+    case 1:
+      return add_each(static_cast<uint8_t>(before), n, words);
+    case 2:
+      return add_each(static_cast<uint16_t>(before), n, words);
+    case 4:
+      return add_up(static_cast<uint32_t>(before), n, words);
+    default:
+      return add_up(before, n, words);
+  }
+}
 
 NIMBLE_CLONES void running_sums_at(uint32_t width, uint64_t first,
                                    const uint8_t* __restrict differences,

@@ -15,6 +15,10 @@ inline constexpr size_t kFewSums = 64;
 void running_sums_at(uint32_t width, uint64_t first, const uint8_t* differences,
                      const uint32_t* rows, size_t n, uint8_t* out);
 
+// Makes n unsigned words of `width` bytes their running sums, in place: word i
+// becomes `before` and words 0 to i. Sums wrap.
+void add_up(uint32_t width, uint64_t before, uint32_t n, uint8_t* words);
+
 // What a decoder of integers is that adds up rows without making each of them:
 // those of runs, or of one value mostly.
 class SummedDecoder {

@@ -8,9 +8,12 @@
 namespace nimble {
 namespace {
 
-// Strings up to these lengths are copied as so many bytes.
+// Strings up to these lengths are copied as so many bytes, longer ones as
+// several times the last.
+constexpr uint64_t kWordString = 8;
 constexpr uint64_t kShortString = 16;
 constexpr uint64_t kLineString = 64;
+static_assert(kLineString <= AlignedBuffer::kSlack);
 // Room is made for so many bytes a value without looking at the values.
 constexpr uint64_t kGenerousLength = 64;
 // Of strings that have not been decoded.
@@ -22,7 +25,8 @@ constexpr size_t kGuessedLength = 32;
 struct CodedValues::Decoded {
   AlignedBuffer fixed;
   BytesSink bytes;
-  uint64_t longest = 0;  // of bytes
+  uint64_t shortest = UINT64_MAX;  // of bytes
+  uint64_t longest = 0;
 };
 
 CodedValues::~CodedValues() { delete decoded_.load(); }
@@ -70,9 +74,10 @@ Status CodedValues::load(const SegmentBody& body, const Decoded** out) const {
   decoded->bytes.data.reserve(1);  // short strings are read 16 bytes at a time
   NIMBLE_RETURN_IF_ERROR(told(decode_into(body, decoded.get())));
   for (uint64_t i = 0; i < decoded->bytes.count; ++i) {
-    decoded->longest =
-        std::max(decoded->longest,
-                 decoded->bytes.end_of(i) - decoded->bytes.begin_of(i));
+    const uint64_t length =
+        decoded->bytes.end_of(i) - decoded->bytes.begin_of(i);
+    decoded->shortest = std::min(decoded->shortest, length);
+    decoded->longest = std::max(decoded->longest, length);
   }
   if (decoded_.compare_exchange_strong(*out, decoded.get(),
                                        std::memory_order_acq_rel)) {
@@ -146,7 +151,7 @@ void look_up_fixed(const Code* codes, uint32_t n, uint32_t width,
 
 // Appends the strings of n codes at `to`, of which `ends` counts; returns
 // where they end. Each is one copy of `Copied` bytes, as both buffers have
-// slack; 0: of its size.
+// slack; 0: as many copies of a line as it takes.
 template <uint64_t Copied, class Code, class End>
 NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
                                         const BytesSink& strings, uint8_t* to,
@@ -156,31 +161,50 @@ NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
   for (uint32_t i = 0; i < n; ++i) {
     const uint64_t begin = starts[codes[i]];
     const uint64_t size = starts[codes[i] + uint64_t{1}] - begin;
-    std::memcpy(to + at, from + begin, Copied > 0 ? Copied : size);
+    if constexpr (Copied > 0) {
+      std::memcpy(to + at, from + begin, Copied);
+    } else {
+      for (uint64_t k = 0; k < size; k += kLineString) {
+        std::memcpy(to + at + k, from + begin + k, kLineString);
+      }
+    }
     at += size;
     ends[i] = static_cast<End>(at);
   }
   return at;
 }
-template <class Code, class End>
-uint64_t copy_strings(const Code* codes, uint32_t n, const BytesSink& strings,
-                      uint64_t longest, uint8_t* to, uint64_t at, End* ends) {
-  static_assert(kLineString <= AlignedBuffer::kSlack);
-  if (longest <= kShortString) {
-    return copy_each<kShortString>(codes, n, strings, to, at, ends);
+// The same of strings that all have `length` bytes, at most Copied.
+template <uint64_t Copied, class Code, class End>
+NIMBLE_ALWAYS_INLINE uint64_t copy_equal(const Code* codes, uint32_t n,
+                                         const BytesSink& strings,
+                                         uint64_t length, uint8_t* to,
+                                         uint64_t at, End* ends) {
+  const uint8_t* from = strings.data.data();
+  uint8_t* next = to + at;
+  for (uint32_t i = 0; i < n; ++i, next += length) {
+    std::memcpy(next, from + codes[i] * length, Copied);
   }
+  for (uint32_t i = 0; i < n; ++i) {
+    ends[i] = static_cast<End>(at + (i + uint64_t{1}) * length);
+  }
+  return at + n * length;
+}
+
+// Calls f with the number of bytes that strings up to `longest` are copied as.
+template <class F>
+uint64_t with_copied(uint64_t longest, F&& f) {
+  if (longest <= 1) return f.template operator()<1>();
+  if (longest <= kWordString) return f.template operator()<kWordString>();
+  if (longest <= kShortString) return f.template operator()<kShortString>();
   if (longest <= 2 * kShortString) {
-    return copy_each<2 * kShortString>(codes, n, strings, to, at, ends);
+    return f.template operator()<2 * kShortString>();
   }
-  if (longest <= kLineString) {
-    return copy_each<kLineString>(codes, n, strings, to, at, ends);
-  }
-  return copy_each<0>(codes, n, strings, to, at, ends);
+  return f.template operator()<kLineString>();
 }
 
 template <class Code>
 void look_up_strings(const Code* codes, uint32_t n, const BytesSink& strings,
-                     uint64_t longest, BytesSink* sink) {
+                     uint64_t shortest, uint64_t longest, BytesSink* sink) {
   const uint64_t first = sink->add_values(n);
   const uint64_t* starts = strings.offsets.as<uint64_t>();
   const uint64_t at = sink->data.size();
@@ -194,11 +218,19 @@ void look_up_strings(const Code* codes, uint32_t n, const BytesSink& strings,
   }
   sink->data.reserve(at + room);
   uint8_t* const to = sink->data.data();
-  sink->data.resize(
-      sink->wide ? copy_strings(codes, n, strings, longest, to, at,
-                                sink->offsets.as<uint64_t>() + first + 1)
-                 : copy_strings(codes, n, strings, longest, to, at,
-                                sink->offsets.as<uint32_t>() + first + 1));
+  const auto copy = [&](auto* ends) {
+    if (longest > kLineString) {
+      return copy_each<0>(codes, n, strings, to, at, ends);
+    }
+    return with_copied(longest, [&]<uint64_t Copied>() {
+      return shortest == longest
+                 ? copy_equal<Copied>(codes, n, strings, longest, to, at, ends)
+                 : copy_each<Copied>(codes, n, strings, to, at, ends);
+    });
+  };
+  sink->data.resize(sink->wide
+                        ? copy(sink->offsets.as<uint64_t>() + first + 1)
+                        : copy(sink->offsets.as<uint32_t>() + first + 1));
 }
 
 }  // namespace
@@ -210,7 +242,8 @@ Status CodedValues::look_up(const SegmentBody& body, const uint8_t* codes,
   NIMBLE_RETURN_IF_ERROR(load(body, &all));
   with_codes(codes, width, [&](const auto* c) {
     if (values_.type().kind == ValueKind::kBytes) {
-      look_up_strings(c, n, all->bytes, all->longest, out.bytes);
+      look_up_strings(c, n, all->bytes, all->shortest, all->longest,
+                      out.bytes);
     } else {
       look_up_fixed(c, n, values_.type().width, all->fixed.data(), to);
     }

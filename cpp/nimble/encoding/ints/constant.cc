@@ -8,22 +8,29 @@
 
 namespace nimble {
 
-void fill_value(const uint8_t* value, uint32_t width, uint64_t n,
-                uint8_t* out) {
-  const auto repeat = [&]<class T>(T) {
-    const T v = load<T>(value);
-    for (uint64_t i = 0; i < n; ++i) store(out + i * sizeof(T), v);
-  };
+namespace {
+
+template <class T>
+NIMBLE_ALWAYS_INLINE void repeat(const uint8_t* value, uint64_t n,
+                                 uint8_t* __restrict out) {
+  const T v = load<T>(value);
+  for (uint64_t i = 0; i < n; ++i) store(out + i * sizeof(T), v);
+}
+
+}  // namespace
+
+NIMBLE_CLONES void fill_value(const uint8_t* value, uint32_t width, uint64_t n,
+                              uint8_t* __restrict out) {
   switch (width) {
     case 1:
       std::memset(out, value[0], static_cast<size_t>(n));
       return;
     case 2:
-      return repeat(uint16_t{});
+      return repeat<uint16_t>(value, n, out);
     case 4:
-      return repeat(uint32_t{});
+      return repeat<uint32_t>(value, n, out);
     case 8:
-      return repeat(uint64_t{});
+      return repeat<uint64_t>(value, n, out);
     default:
       for (uint64_t i = 0; i < n; ++i)
         std::memcpy(out + i * width, value, width);

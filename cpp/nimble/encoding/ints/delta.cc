@@ -162,11 +162,7 @@ Status DeltaDecoder::read_words(const SegmentBody& body, uint32_t block,
     }
   } else {
     unpack_differences(fields + 16, rows, width, min, words);
-    Word value = static_cast<Word>(first - min);
-    for (uint32_t i = 0; i < n; ++i) {
-      value = static_cast<Word>(value + load<Word>(words + i * sizeof(Word)));
-      store(words + i * sizeof(Word), value);
-    }
+    add_up(sizeof(Word), first - min, n, words);
   }
   if (in_place) return Status::ok();
   if (type().width == sizeof(Word)) {

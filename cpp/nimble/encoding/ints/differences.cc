@@ -11,29 +11,11 @@
 namespace nimble {
 namespace {
 
-// Running sums of n differences, the first of which counts as 0. Unsigned, so
-// that hostile ones wrap.
-template <class T>
-void add_up(uint64_t first, uint32_t n, uint8_t* values) {
-  T sum = static_cast<T>(first);
-  store(values, sum);
-  for (uint32_t i = 1; i < n; ++i) {
-    sum = static_cast<T>(sum + load<T>(values + i * sizeof(T)));
-    store(values + i * sizeof(T), sum);
-  }
-}
-
-void add_up(uint32_t width, uint64_t first, uint32_t n, uint8_t* values) {
-  switch (width) {
-    case 1:
-      return add_up<uint8_t>(first, n, values);
-    case 2:
-      return add_up<uint16_t>(first, n, values);
-    case 4:
-      return add_up<uint32_t>(first, n, values);
-    default:
-      return add_up<uint64_t>(first, n, values);
-  }
+// Makes the differences of n rows from a block's first one on its values; the
+// first difference counts as 0. Unsigned, so that hostile ones wrap.
+void add_up_from(uint32_t width, uint64_t first, uint32_t n, uint8_t* values) {
+  store_int(width, first, values);
+  add_up(width, first, n - 1, values + width);
 }
 
 class DifferencesDecoder final : public Decoder {
@@ -98,7 +80,7 @@ class DifferencesDecoder final : public Decoder {
             running_sums_at(width, first, values, rows + at, n, to);
             return Status::ok();
           }
-          add_up(width, first, last + 1, values);
+          add_up_from(width, first, last + 1, values);
           pick_values(values, width, rows + at, n, begin, to);
           return Status::ok();
         });
@@ -147,12 +129,18 @@ class DifferencesDecoder final : public Decoder {
     Scratch firsts;
     NIMBLE_RETURN_IF_ERROR(firsts_.decode(
         body, block, (end - 1) / kBlockValues + 1, firsts.output()));
-    NIMBLE_RETURN_IF_ERROR(steps_.decode(body, begin, end, out));
-    return for_blocks(begin, end, [&](uint32_t b, uint32_t, uint32_t n) {
-      add_up(width, load_int(type(), firsts.as<uint8_t>(), b - block), n,
-             out.data + uint64_t{b - block} * kBlockValues * width);
-      return Status::ok();
-    });
+    // Block by block, while it is in the nearest cache.
+    return for_blocks(
+        begin, end, [&](uint32_t b, uint32_t, uint32_t n) -> Status {
+          Output to = out;
+          to.data += uint64_t{b - block} * kBlockValues * width;
+          NIMBLE_RETURN_IF_ERROR(steps_.decode(
+              body, b * kBlockValues, b * kBlockValues + n, to));
+          add_up_from(width,
+                      load_int(type(), firsts.as<uint8_t>(), b - block), n,
+                      to.data);
+          return Status::ok();
+        });
   }
 
   Child firsts_;

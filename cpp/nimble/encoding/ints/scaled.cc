@@ -67,11 +67,36 @@ NIMBLE_CLONES void multiply_ints(uint32_t n, uint32_t width, uint64_t base,
   }
 }
 
+template <class T>
+NIMBLE_ALWAYS_INLINE void count_up(uint32_t n, uint64_t first, uint64_t step,
+                                   uint8_t* __restrict values) {
+  for (uint32_t i = 0; i < n; ++i) {
+    store(values + i * sizeof(T), static_cast<T>(first + i * step));
+  }
+}
+
+// First + i * step.
+NIMBLE_CLONES void count_up_ints(uint32_t n, uint32_t width, uint64_t first,
+                                 uint64_t step, uint8_t* __restrict values) {
+  switch (width) {
+    case 1:
+      return count_up<uint8_t>(n, first, step, values);
+    case 2:
+      return count_up<uint16_t>(n, first, step, values);
+    case 4:
+      return count_up<uint32_t>(n, first, step, values);
+    default:
+      return count_up<uint64_t>(n, first, step, values);
+  }
+}
+
 class ScaledDecoder final : public JoinedDecoder {
  public:
   ScaledDecoder(const DecodeContext& context, const Scale& scale,
                 std::vector<Child> multiples)
-      : JoinedDecoder(context, std::move(multiples)), scale_(scale) {}
+      : JoinedDecoder(context, std::move(multiples)),
+        scale_(scale),
+        is_sequence_(child(0).id() == EncodingId::kConstant) {}
 
   Status value(const SegmentBody& body, uint32_t row,
                uint64_t* out) const override {
@@ -98,10 +123,16 @@ class ScaledDecoder final : public JoinedDecoder {
 
  private:
   Status join(const Rows& rows, uint8_t* out) const override {
+    const uint32_t width = type().width;
+    if (is_sequence_ && rows.list == nullptr) {
+      uint64_t first = 0;
+      NIMBLE_RETURN_IF_ERROR(value(rows.body, rows.first, &first));
+      count_up_ints(rows.count, width, first, scale_.step, out);
+      return Status::ok();
+    }
     Output to;
     to.data = out;
     NIMBLE_RETURN_IF_ERROR(rows.read(child(0), to));
-    const uint32_t width = type().width;
     if (rows.list == nullptr || scale_.step == 0) {
       multiply_ints(rows.count, width, scale_.base + rows.first * scale_.step,
                     scale_.step, scale_.divisor, out);
@@ -149,6 +180,7 @@ class ScaledDecoder final : public JoinedDecoder {
   }
 
   Scale scale_;
+  bool is_sequence_;  // the multiples are equal
 };
 
 // --------------------------------------------------------------------- encode

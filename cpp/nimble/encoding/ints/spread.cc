@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "nimble/base/bytes.h"
 #include "nimble/base/compiler.h"
@@ -119,6 +120,8 @@ NIMBLE_ALWAYS_INLINE void spread(const uint64_t* where, uint32_t from,
                                  uint32_t to, const uint8_t* values,
                                  const uint8_t* common, uint8_t* out) {
   constexpr uint32_t kMask = (1u << N) - 1;
+  // So few of 64 rows are sooner stored one by one than by groups.
+  constexpr int kFewOthers = 32 / N;
   const T usual = load<T>(common);
   for (uint32_t row = from; row < to;) {
     const uint32_t n = std::min(64 - row % 64, to - row);
@@ -130,8 +133,12 @@ NIMBLE_ALWAYS_INLINE void spread(const uint64_t* where, uint32_t from,
       out += 64 * sizeof(T);
       continue;
     }
-    if (n == 64 && bits == 0) {
+    if (n == 64 && std::popcount(bits) <= kFewOthers) {
       for (uint32_t i = 0; i < 64; ++i) store(out + i * sizeof(T), usual);
+      for (; bits != 0; bits &= bits - 1, values += sizeof(T)) {
+        store(out + static_cast<uint32_t>(std::countr_zero(bits)) * sizeof(T),
+              load<T>(values));
+      }
       out += 64 * sizeof(T);
       continue;
     }

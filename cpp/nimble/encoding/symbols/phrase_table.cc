@@ -33,34 +33,45 @@ Phrase concatenate(const Phrase& a, const Phrase& b) {
 
 // ----------------------------------------------------------------- expansion
 
+namespace {
+
 // put(i, code) for i = 0 .. n - 1.
 template <class Put>
-void PhraseTable::each(const Codes& codes, uint64_t first, uint64_t n,
-                       Put&& put) const {
-  const uint32_t width = codes.width;
+NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint32_t width,
+                               uint64_t first, uint64_t n, Put&& put) {
+  const uint8_t* const data = codes.data;
+  const uint64_t whole = codes.size;
   const uint32_t mask = (1u << width) - 1;
   uint64_t bit = first * width;
   uint64_t i = 0;
-  const auto next = [&](uint64_t word) {
-    put(i++, static_cast<uint32_t>(word) & mask);
-  };
   // Four at once, as long as a whole word is there.
   static_assert(7 + 4 * kMaxPhraseBits <= 64);
-  while (i + 4 <= n && bit / 8 + 8 <= codes.size) {
-    const uint64_t word = load<uint64_t>(codes.data + bit / 8) >> (bit % 8);
-    next(word);
-    next(word >> width);
-    next(word >> (2 * width));
-    next(word >> (3 * width));
-    bit += 4 * width;
+  for (; i + 4 <= n && bit / 8 + 8 <= whole; i += 4, bit += 4 * width) {
+    const uint64_t word = load<uint64_t>(data + bit / 8) >> (bit % 8);
+    put(i, static_cast<uint32_t>(word) & mask);
+    put(i + 1, static_cast<uint32_t>(word >> width) & mask);
+    put(i + 2, static_cast<uint32_t>(word >> (2 * width)) & mask);
+    put(i + 3, static_cast<uint32_t>(word >> (3 * width)) & mask);
   }
   // The others from words that end with the code's last byte.
-  for (; i < n; bit += width) {
+  for (; i < n; ++i, bit += width) {
     const uint64_t end = (bit + width + 7) / 8;
-    const uint64_t word = load<uint64_t>(codes.data + end - 8);
-    next(word >> (64 - (end * 8 - bit)));
+    const uint64_t word = load<uint64_t>(data + end - 8);
+    put(i, static_cast<uint32_t>(word >> (64 - (end * 8 - bit))) & mask);
   }
 }
+
+// With shifts by constants for what a full table's codes take.
+template <class Put>
+NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint64_t first,
+                               uint64_t n, Put&& put) {
+  if (codes.width == kMaxPhraseBits) {
+    return each(codes, kMaxPhraseBits, first, n, put);
+  }
+  each(codes, codes.width, first, n, put);
+}
+
+}  // namespace
 
 uint64_t PhraseTable::expand(const Codes& codes, uint64_t first, uint64_t n,
                              uint8_t* out, uint32_t* positions) const {

@@ -82,9 +82,6 @@ class PhraseTable {
   }
 
  private:
-  template <class Put>
-  void each(const Codes& codes, uint64_t first, uint64_t n, Put&& put) const;
-
   struct Bytes {
     uint64_t low, high;
   };
