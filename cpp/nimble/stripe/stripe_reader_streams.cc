@@ -497,6 +497,7 @@ Status StripeReader::read_leaf(uint32_t node, const uint64_t* rows,
     to.bit_offset = out->length();
   } else {
     to.bytes = &out->bytes;
+    to.bytes->reserve_values(count);
   }
   return rows != nullptr ? gather_values(stream, rows, count, to)
                          : decode_values(stream, begin, begin + count, to);

@@ -214,16 +214,20 @@ namespace {
 // Rows that are asked for together, and exceptions.
 constexpr size_t kGathered = 256;
 
-// Value i to place at[i] of `data`.
-void put_values(const uint8_t* values, uint32_t width, const uint32_t* at,
-                size_t n, uint8_t* data) {
+// Value i to place `begin` + at[i] of `data`; `begin` may be below 0, modulo
+// 2^64.
+template <class Place>
+void put_values(const uint8_t* values, uint32_t width, uint64_t begin,
+                const Place* at, size_t n, uint8_t* data) {
   const auto put = [&]<class T>(T) {
     for (size_t i = 0; i < n; ++i) {
-      store(data + uint64_t{at[i]} * sizeof(T),
+      store(data + (begin + at[i]) * sizeof(T),
             load<T>(values + i * sizeof(T)));
     }
   };
   switch (width) {
+    case 1:
+      return put(uint8_t{});
     case 2:
       return put(uint16_t{});
     case 4:
@@ -232,7 +236,7 @@ void put_values(const uint8_t* values, uint32_t width, const uint32_t* at,
       return put(uint64_t{});
     default:
       for (size_t i = 0; i < n; ++i) {
-        std::memcpy(data + uint64_t{at[i]} * width, values + i * width, width);
+        std::memcpy(data + (begin + at[i]) * width, values + i * width, width);
       }
   }
 }
@@ -245,8 +249,9 @@ class ValueCursor {
               uint32_t limit)
       : child_(child), body_(body), width_(width), limit_(limit) {}
 
-  // Value `i`, not before an earlier one; valid until the next call.
-  Status at(uint32_t i, const uint8_t** value) {
+  // Values from `i` on, not before an earlier one, and how many there are, 1 or
+  // more; valid until the next call.
+  Status at(uint32_t i, const uint8_t** values, uint32_t* count) {
     if (i >= end_) {
       begin_ = i;
       end_ = std::min(limit_, (i / kBlockValues + 1) * kBlockValues);
@@ -254,7 +259,8 @@ class ValueCursor {
       out.data = scratch_;
       NIMBLE_RETURN_IF_ERROR(child_.decode(body_, begin_, end_, out));
     }
-    *value = scratch_ + uint64_t{i - begin_} * width_;
+    *values = scratch_ + uint64_t{i - begin_} * width_;
+    *count = end_ - i;
     return Status::ok();
   }
 
@@ -286,13 +292,19 @@ Status Patches::apply(const SegmentBody& body, uint32_t begin, uint32_t end,
         NIMBLE_RETURN_IF_ERROR(positions_.read(body, block, rows));
         const uint32_t first = positions_.start(block);
         const uint32_t n = positions_.start(block + 1) - first;
-        const uint32_t block_begin = block * kBlockValues;
-        for (uint32_t i = 0; i < n; ++i) {
-          if (rows[i] < from || rows[i] >= to) continue;
-          const uint8_t* value = nullptr;
-          NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value));
-          const uint64_t at = block_begin + rows[i] - begin;
-          std::memcpy(data + at * width_, value, width_);
+        const auto place = [&](uint32_t row) {
+          return static_cast<uint32_t>(std::lower_bound(rows, rows + n, row) -
+                                       rows);
+        };
+        const uint32_t stop = to < kBlockValues ? place(to) : n;
+        for (uint32_t i = from > 0 ? place(from) : 0; i < stop;) {
+          const uint8_t* values = nullptr;
+          uint32_t count = 0;
+          NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &values, &count));
+          count = std::min(count, stop - i);
+          put_values(values, width_, uint64_t{block} * kBlockValues - begin,
+                     rows + i, count, data);
+          i += count;
         }
         return Status::ok();
       });
@@ -310,7 +322,7 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
     Output out;
     out.data = values;
     NIMBLE_RETURN_IF_ERROR(values_.gather(body, found, n_found, out));
-    put_values(values, width_, at, n_found, data);
+    put_values(values, width_, 0, at, n_found, data);
     n_found = 0;
     return Status::ok();
   };
@@ -377,7 +389,8 @@ Status Patches::apply_filter(const SegmentBody& body, const Predicate& test,
       const uint64_t bit = uint64_t{1} << (rows[i] % 64);
       if ((wanted[rows[i] / 64] & bit) == 0) continue;
       const uint8_t* value = nullptr;
-      NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value));
+      uint32_t values = 0;
+      NIMBLE_RETURN_IF_ERROR(cursor.at(first + i, &value, &values));
       words[rows[i] / 64] &= ~bit;
       if (passes(test, value)) words[rows[i] / 64] |= bit;
     }

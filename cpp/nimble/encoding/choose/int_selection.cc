@@ -58,18 +58,32 @@ struct PatchedWidth {
 };
 
 // The width that is cheapest when the `counts[w]` sampled offsets of w bits
-// above it are exceptions.
-PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t total,
-                            uint32_t value_bits) {
+// above it are exceptions. Their values are numbers again, of which some may be
+// exceptions in turn.
+PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t value_bits,
+                            bool is_nested = false) {
+  constexpr double kMaxExceptions = 0.1;
+  constexpr uint32_t kMinSampled = 8;  // tell how others are distributed
+  uint32_t total = 0;
+  for (const uint32_t count : counts) total += count;
   PatchedWidth best;
   uint32_t above = 0;
+  uint32_t widest[65] = {};
   for (uint32_t w = 64;; --w) {
-    // Position, value, and what the exceptions' own encoding adds.
-    const double exceptions = double(above) / total;
-    const double bits = w + exceptions * (16 + value_bits + 4);
-    if (exceptions < 0.1 && bits < best.bits_per_value) best = {w, bits};
+    const double exceptions = double(above) / std::max(total, 1u);
+    if (exceptions < kMaxExceptions) {
+      double each = value_bits;
+      if (!is_nested && above >= kMinSampled) {
+        each = std::min(
+            each, cheapest_width(widest, value_bits, true).bits_per_value);
+      }
+      // Position, value, and what the exceptions' own encoding adds.
+      const double bits = w + exceptions * (16 + each + 4);
+      if (bits < best.bits_per_value) best = {w, bits};
+    }
     if (w == 0) return best;
     above += counts[w];
+    widest[w] = counts[w];
   }
 }
 
@@ -111,7 +125,7 @@ double difference_bits(std::vector<int64_t> differences) {
   const double repeated =
       std::min(others * (16 + width), 1 + others * width) + 0.1;
   const double runs = sample.runs(n) / n * (17 + width);
-  const double packed = cheapest_width(counts, n, width).bits_per_value;
+  const double packed = cheapest_width(counts, width).bits_per_value;
   return std::min({repeated, runs, packed});
 }
 
@@ -147,7 +161,6 @@ struct OffsetWidths {
   uint32_t above_min[65] = {};  // outliers on top
   uint32_t below_max[65] = {};  // outliers at the bottom
   uint32_t median[65] = {};     // on either side; one bit more than needed
-  uint32_t total = 0;
   uint32_t widest = 0;
 
   void add_block(const ValueType& type, const uint8_t* data, uint32_t n,
@@ -168,7 +181,6 @@ struct OffsetWidths {
       const uint32_t bits = bit_width_of(std::min(up, 0 - up));
       ++median[std::min(bits + 1, 64u)];
     }
-    total += count;
     widest = std::max(widest, block.width());
   }
 };
@@ -187,8 +199,7 @@ void add_patched(const Values& values, const EncodeContext& context,
   PatchedWidth best;
   for (const auto* counts :
        {&offsets.above_min, &offsets.below_max, &offsets.median}) {
-    const PatchedWidth width =
-        cheapest_width(*counts, offsets.total, offsets.widest);
+    const PatchedWidth width = cheapest_width(*counts, offsets.widest);
     if (width.bits_per_value < best.bits_per_value) best = width;
   }
   candidates->add(values.size * best.bits_per_value / 8 + values.size / 60.0,

@@ -38,6 +38,10 @@ struct BytesSink {
   uint64_t count = 0;     // values so far
   bool wide = false;
 
+  // So that n more values, however many at a time, grow the offsets once.
+  void reserve_values(uint64_t n) {
+    offsets.reserve((count + n + 1) * (wide ? 8 : 4));
+  }
   // Room for n more values; returns the index of the first.
   uint64_t add_values(uint64_t n) {
     const uint64_t first = count;
@@ -59,9 +63,11 @@ struct BytesSink {
   // The same for n values of one size, the first of which begins at `begin`.
   void set_ends(uint64_t index, uint64_t n, uint64_t begin, uint64_t size) {
     const auto put = [&](auto* ends) {
+      using End = std::remove_reference_t<decltype(*ends)>;
+      auto end = static_cast<End>(begin);
       for (uint64_t i = 1; i <= n; ++i) {
-        ends[i] = static_cast<std::remove_reference_t<decltype(*ends)>>(
-            begin + i * size);
+        end += static_cast<End>(size);
+        ends[i] = end;
       }
     };
     if (wide) {

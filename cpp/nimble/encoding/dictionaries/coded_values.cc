@@ -8,9 +8,7 @@
 namespace nimble {
 namespace {
 
-// Strings up to these lengths are copied as so many bytes, longer ones as
-// several times the last.
-constexpr uint64_t kWordString = 8;
+// Strings up to these lengths are copied as so many bytes.
 constexpr uint64_t kShortString = 16;
 constexpr uint64_t kLineString = 64;
 static_assert(kLineString <= AlignedBuffer::kSlack);
@@ -115,12 +113,27 @@ decltype(auto) with_codes(const uint8_t* codes, uint32_t width, F&& f) {
   return f(reinterpret_cast<const uint32_t*>(codes));
 }
 
+// f(i) for i = 0 .. n - 1. A loop of three instructions takes one cycle or two,
+// by where it happens to lie; one of four times as many does not.
+template <class F>
+NIMBLE_ALWAYS_INLINE void by_fours(uint64_t n, F&& f) {
+  uint64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    f(i);
+    f(i + 1);
+    f(i + 2);
+    f(i + 3);
+  }
+  for (; i < n; ++i) f(i);
+}
+
+// Not __restrict: compilers would put neighbours together, which is slower.
 template <class Code, class T>
 void look_up_fixed(const Code* codes, uint32_t n, const uint8_t* values,
                    uint8_t* to) {
-  for (uint32_t i = 0; i < n; ++i) {
+  by_fours(n, [&](uint64_t i) {
     store(to + i * sizeof(T), load<T>(values + uint64_t{codes[i]} * sizeof(T)));
-  }
+  });
 }
 
 struct Words2 {
@@ -151,7 +164,7 @@ void look_up_fixed(const Code* codes, uint32_t n, uint32_t width,
 
 // Appends the strings of n codes at `to`, of which `ends` counts; returns
 // where they end. Each is one copy of `Copied` bytes, as both buffers have
-// slack; 0: as many copies of a line as it takes.
+// slack; 0: of its size.
 template <uint64_t Copied, class Code, class End>
 NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
                                         const BytesSink& strings, uint8_t* to,
@@ -161,13 +174,7 @@ NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
   for (uint32_t i = 0; i < n; ++i) {
     const uint64_t begin = starts[codes[i]];
     const uint64_t size = starts[codes[i] + uint64_t{1}] - begin;
-    if constexpr (Copied > 0) {
-      std::memcpy(to + at, from + begin, Copied);
-    } else {
-      for (uint64_t k = 0; k < size; k += kLineString) {
-        std::memcpy(to + at + k, from + begin + k, kLineString);
-      }
-    }
+    std::memcpy(to + at, from + begin, Copied > 0 ? Copied : size);
     at += size;
     ends[i] = static_cast<End>(at);
   }
@@ -180,12 +187,13 @@ NIMBLE_ALWAYS_INLINE uint64_t copy_equal(const Code* codes, uint32_t n,
                                          uint64_t length, uint8_t* to,
                                          uint64_t at, End* ends) {
   const uint8_t* from = strings.data.data();
-  uint8_t* next = to + at;
-  for (uint32_t i = 0; i < n; ++i, next += length) {
-    std::memcpy(next, from + codes[i] * length, Copied);
-  }
+  by_fours(n, [&](uint64_t i) {
+    std::memcpy(to + at + i * length, from + codes[i] * length, Copied);
+  });
+  auto end = static_cast<End>(at);
   for (uint32_t i = 0; i < n; ++i) {
-    ends[i] = static_cast<End>(at + (i + uint64_t{1}) * length);
+    end += static_cast<End>(length);
+    ends[i] = end;
   }
   return at + n * length;
 }
@@ -194,7 +202,9 @@ NIMBLE_ALWAYS_INLINE uint64_t copy_equal(const Code* codes, uint32_t n,
 template <class F>
 uint64_t with_copied(uint64_t longest, F&& f) {
   if (longest <= 1) return f.template operator()<1>();
-  if (longest <= kWordString) return f.template operator()<kWordString>();
+  if (longest <= 2) return f.template operator()<2>();
+  if (longest <= 4) return f.template operator()<4>();
+  if (longest <= 8) return f.template operator()<8>();
   if (longest <= kShortString) return f.template operator()<kShortString>();
   if (longest <= 2 * kShortString) {
     return f.template operator()<2 * kShortString>();

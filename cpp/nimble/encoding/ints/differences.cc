@@ -129,18 +129,24 @@ class DifferencesDecoder final : public Decoder {
     Scratch firsts;
     NIMBLE_RETURN_IF_ERROR(firsts_.decode(
         body, block, (end - 1) / kBlockValues + 1, firsts.output()));
-    // Block by block, while it is in the nearest cache.
-    return for_blocks(
-        begin, end, [&](uint32_t b, uint32_t, uint32_t n) -> Status {
-          Output to = out;
-          to.data += uint64_t{b - block} * kBlockValues * width;
-          NIMBLE_RETURN_IF_ERROR(steps_.decode(
-              body, b * kBlockValues, b * kBlockValues + n, to));
-          add_up_from(width,
-                      load_int(type(), firsts.as<uint8_t>(), b - block), n,
-                      to.data);
-          return Status::ok();
-        });
+    // A few blocks at a time, while they are in the nearest cache.
+    constexpr uint32_t kRowsTogether = 4 * kBlockValues;
+    for (uint32_t row = begin; row < end;) {
+      const uint32_t stop =
+          std::min(end, (row / kRowsTogether + 1) * kRowsTogether);
+      Output to = out;
+      to.data += uint64_t{row - begin} * width;
+      NIMBLE_RETURN_IF_ERROR(steps_.decode(body, row, stop, to));
+      for (; row < stop; row += kBlockValues) {
+        const uint32_t n = std::min(stop - row, kBlockValues);
+        add_up_from(
+            width,
+            load_int(type(), firsts.as<uint8_t>(), row / kBlockValues - block),
+            n, to.data);
+        to.data += uint64_t{n} * width;
+      }
+    }
+    return Status::ok();
   }
 
   Child firsts_;
