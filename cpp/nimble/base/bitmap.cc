@@ -44,10 +44,19 @@ void copy_bits(const uint8_t* source, uint64_t from, uint64_t n,
 
 void fill_bits(uint8_t* bits, uint64_t begin, uint64_t n, bool value) {
   if (n == 0) return;
-  for (; n > 0 && begin % 8 != 0; --n) put_bit(bits, begin++, value);
-  std::memset(bits + begin / 8, value ? 0xff : 0, static_cast<size_t>(n / 8));
-  begin += n / 8 * 8;
-  for (n %= 8; n > 0; --n) put_bit(bits, begin++, value);
+  const uint64_t end = begin + n;
+  uint8_t* const first = bits + begin / 8;
+  uint8_t* const last = bits + (end - 1) / 8;
+  const auto fill = [&](uint8_t* byte, uint32_t mask) {
+    *byte = static_cast<uint8_t>(value ? *byte | mask : *byte & ~mask);
+  };
+  const uint32_t from = 0xffu << (begin % 8);
+  const uint32_t to = 0xffu >> (7 - (end - 1) % 8);
+  if (first == last) return fill(first, from & to);
+  fill(first, from);
+  std::memset(first + 1, value ? 0xff : 0,
+              static_cast<size_t>(last - first - 1));
+  fill(last, to);
 }
 
 NIMBLE_CLONES uint64_t count_bits(const uint8_t* bits, uint64_t begin,

@@ -1,6 +1,8 @@
 // Values on their way into an encoder and out of a decoder.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -41,6 +43,17 @@ struct BytesSink {
   // So that n more values, however many at a time, grow the offsets once.
   void reserve_values(uint64_t n) {
     offsets.reserve((count + n + 1) * (wide ? 8 : 4));
+  }
+  // So that `bytes` more grow the data once: a guess, of which little matters
+  // if it is wrong. Of large ones a power of two, so that the next batch finds
+  // memory of the same size.
+  void reserve_bytes(uint64_t bytes) {
+    constexpr uint64_t kMaxGuess = uint64_t{64} << 20;
+    const uint64_t size = data.size() + std::min(bytes, kMaxGuess);
+    data.reserve(size < kPooledBytes
+                     ? size
+                     : std::bit_ceil(size + AlignedBuffer::kSlack) -
+                           AlignedBuffer::kSlack);
   }
   // Room for n more values; returns the index of the first.
   uint64_t add_values(uint64_t n) {

@@ -90,6 +90,30 @@ NIMBLE_CLONES void count_up_ints(uint32_t n, uint32_t width, uint64_t first,
   }
 }
 
+template <class T>
+NIMBLE_ALWAYS_INLINE void step_to(const uint32_t* rows, uint32_t n,
+                                  uint64_t step, uint8_t* __restrict values) {
+  for (uint32_t i = 0; i < n; ++i) {
+    uint8_t* p = values + i * sizeof(T);
+    store(p, static_cast<T>(load<T>(p) + rows[i] * step));
+  }
+}
+
+// Adds rows[i] * step to value i.
+NIMBLE_CLONES void step_ints(const uint32_t* rows, uint32_t n, uint32_t width,
+                             uint64_t step, uint8_t* __restrict values) {
+  switch (width) {
+    case 1:
+      return step_to<uint8_t>(rows, n, step, values);
+    case 2:
+      return step_to<uint16_t>(rows, n, step, values);
+    case 4:
+      return step_to<uint32_t>(rows, n, step, values);
+    default:
+      return step_to<uint64_t>(rows, n, step, values);
+  }
+}
+
 class ScaledDecoder final : public JoinedDecoder {
  public:
   ScaledDecoder(const DecodeContext& context, const Scale& scale,
@@ -133,14 +157,12 @@ class ScaledDecoder final : public JoinedDecoder {
     Output to;
     to.data = out;
     NIMBLE_RETURN_IF_ERROR(rows.read(child(0), to));
-    if (rows.list == nullptr || scale_.step == 0) {
-      multiply_ints(rows.count, width, scale_.base + rows.first * scale_.step,
-                    scale_.step, scale_.divisor, out);
-      return Status::ok();
-    }
-    for (uint32_t i = 0; i < rows.count; ++i) {
-      multiply_ints(1, width, scale_.base + rows.list[i] * scale_.step, 0,
-                    scale_.divisor, out + i * width);
+    const bool is_range = rows.list == nullptr;
+    multiply_ints(rows.count, width,
+                  scale_.base + (is_range ? rows.first * scale_.step : 0),
+                  is_range ? scale_.step : 0, scale_.divisor, out);
+    if (!is_range && scale_.step != 0) {
+      step_ints(rows.list, rows.count, width, scale_.step, out);
     }
     return Status::ok();
   }

@@ -150,6 +150,7 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
   ThreadScratch<Rests, FrontCodedDecoder> rests;
   rests->sink.data.reserve(1);  // short rests are read kShortCopy at a time
   Scratch shared;
+  const uint64_t before = out.bytes->data.size();
   return for_blocks(
       first, end, [&](uint32_t block, uint32_t from, uint32_t to) -> Status {
         const uint32_t row = block * kBlockValues + from;
@@ -164,6 +165,11 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
           NIMBLE_RETURN_IF_ERROR(append_block(shared.as<uint16_t>() + (b - row),
                                               b, n, *rests, b - row, kept - b,
                                               at + (kept - begin), out.bytes));
+        }
+        if (row == first && stop < end) {
+          // The others are about as long as the first ones.
+          const uint64_t size = out.bytes->data.size() - before;
+          out.bytes->reserve_bytes(size * (end - stop) / (stop - begin));
         }
         return Status::ok();
       });
