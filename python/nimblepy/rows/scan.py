@@ -100,6 +100,12 @@ class Scan:
         batches = self._source.filtered(
             self._where, columns, batch_rows=self._batch_rows, threads=self._threads
         )
+        # Of all rows no batch is empty, and nobody counts them.
+        return batches if self._where.filter is None else self._limited(batches, columns)
+
+    def _limited(
+        self, batches: Iterator[pa.RecordBatch], columns: Projected
+    ) -> Iterator[pa.RecordBatch]:
         rows, skip, left = 0, self._offset, self._limit
         while left is None or left > 0:
             batch = next(batches, None)
