@@ -207,14 +207,17 @@ py::object take_files(const std::vector<std::shared_ptr<RowReader>>& readers,
   return array_capsules(of.front()->schema(), &array);
 }
 
+void check_range(const RowReader& reader, uint64_t begin, uint64_t end) {
+  const uint64_t rows = reader.file().num_rows();
+  if (begin <= end && end <= rows) return;
+  raise(Status::invalid_argument("rows " + std::to_string(begin) + " to " +
+                                 std::to_string(end) + " of a file of " +
+                                 std::to_string(rows) + " rows"));
+}
+
 py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
                       uint32_t threads) {
-  const uint64_t rows = reader.file().num_rows();
-  if (begin > end || end > rows) {
-    raise(Status::invalid_argument("rows " + std::to_string(begin) + " to " +
-                                   std::to_string(end) + " of a file of " +
-                                   std::to_string(rows) + " rows"));
-  }
+  check_range(reader, begin, end);
   Column out = reader.make_output();
   const RowRange range{begin, end};
   Status status;
@@ -224,6 +227,29 @@ py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
   }
   check(status);
   return array_capsules(std::move(out));
+}
+
+// The batch that a scan of these rows would give, if it would give one: none
+// where they are of several stripes, or too much for a batch. Its values may lie
+// in the mapped file, which they keep open.
+py::object stripe_batch(const RowReader& reader, uint64_t begin, uint64_t end,
+                        uint32_t threads) {
+  check_range(reader, begin, end);
+  const RowRange range{begin, end};
+  Column out = reader.make_output();
+  ArrowArray array{};
+  const Status status = without_gil([&] {
+    if (!reader.is_in_one_stripe(range)) {
+      return Status::too_large("rows of several stripes");
+    }
+    out.set_wants_views(true);
+    NIMBLE_RETURN_IF_ERROR(
+        reader.read_ranges({&range, 1}, threads_or_default(threads), &out));
+    return std::move(out).export_array(&array);
+  });
+  if (status.code() == StatusCode::kTooLarge) return py::none();
+  check(status);
+  return array_capsules(reader.schema(), &array);
 }
 
 // What reading the rows of one stripe would touch.
@@ -322,6 +348,8 @@ void register_projection(py::module_& m) {
            py::arg("threads"))
       .def("take_batch", &take_batch, py::arg("rows"), py::arg("threads"))
       .def("range_batch", &range_batch, py::arg("begin"), py::arg("end"),
+           py::arg("threads"))
+      .def("stripe_batch", &stripe_batch, py::arg("begin"), py::arg("end"),
            py::arg("threads"))
       .def("scan", &scan, py::arg("ranges"), py::arg("batch_rows"),
            py::arg("threads"), py::arg("filter") = nullptr)

@@ -29,13 +29,6 @@ std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
   return out;
 }
 
-bool in_one_stripe(const OpenFile& f, const RowRange& r) {
-  const auto group = f.groups().get(f.group_of(r.begin));
-  if (!group) return false;
-  const StripeView& s = (*group)->view().stripe_of(r.begin);
-  return r.end <= s.first_row + s.rows;
-}
-
 // Rows of the stripe from this one on.
 uint64_t rows_left(const OpenFile& f, uint64_t row) {
   const auto group = f.groups().get(f.group_of(row));
@@ -161,7 +154,7 @@ Status BatchScan::read_ranges(const std::vector<RowRange>& part,
     Column column = reader_->make_output();
     // One range inside one stripe may be handed out where it lies.
     column.set_wants_views(part.size() == 1 &&
-                           in_one_stripe(reader_->file(), part[0]));
+                           reader_->is_in_one_stripe(part[0]));
     status = reader_->read_ranges(part, column_threads_, &column);
     if (status) {
       ArrowArray array{};

@@ -319,6 +319,14 @@ double RowReader::decode_nanos(uint64_t row) const {
                                    (*group)->view().stripe_of(row), nullptr));
 }
 
+bool RowReader::is_in_one_stripe(const RowRange& rows) const {
+  if (rows.empty()) return false;
+  const auto group = file_->groups().get(file_->group_of(rows.begin));
+  if (!group) return false;
+  const StripeView& s = (*group)->view().stripe_of(rows.begin);
+  return rows.end <= s.first_row + s.rows;
+}
+
 double RowReader::decode_nanos(const StripeReader& reader) const {
   double nanos = 0;
   for (const Projected& p : columns_) nanos += reader.decode_nanos(p.node);

@@ -48,6 +48,9 @@ class RowReader {
     return !columns_[column].parents.empty();
   }
 
+  // So that what is read of it may be handed out where it lies.
+  bool is_in_one_stripe(const RowRange& rows) const;
+
   // About how long it takes to decode a row like `row`, one of the file.
   double decode_nanos(uint64_t row) const;
 

@@ -39,7 +39,7 @@ def filtered(
     """The rows that pass, batch by batch in file order."""
     projection = file.projection(columns)
     if where.filter is None:
-        yield from stream_batches(projection.scan(where.rows.ranges, batch_rows, threads))
+        yield from _all(projection, where.rows, batch_rows, threads)
         return
     found = candidate_rows(file, where)
     native = None if found.secondary else _native(file, where.filter, found.rows.ranges)
@@ -50,6 +50,19 @@ def filtered(
     reader = _BatchReader(projection, threads)
     for rows, mask in _asked(file, where.filter, native, found, batch_rows, threads):
         yield from reader.read(rows.rows[mask.to_numpy(zero_copy_only=False)])
+
+
+def _all(
+    projection: _core.Projection, rows: RowSet, batch_rows: int, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """All of these rows. One batch takes half of the time without a stream around it."""
+    begin, end = rows.as_range or (0, 0)
+    if 0 < end - begin <= batch_rows:
+        batch = projection.stripe_batch(begin, end, threads)
+        if batch is not None:
+            yield pa.RecordBatch._import_from_c_capsule(*batch)
+            return
+    yield from stream_batches(projection.scan(rows.ranges, batch_rows, threads))
 
 
 def _asked(

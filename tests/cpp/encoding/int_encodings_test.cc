@@ -115,6 +115,25 @@ TEST(Dictionary, Conforms) {
   }
 }
 
+// Strings are copied as so many bytes as the longest has, rounded up, and
+// without their places where all are as long.
+TEST(Dictionary, OfStringsOfEveryLength) {
+  for (const uint64_t longest : {0u, 1u, 2u, 3u, 4u, 5u, 8u, 9u, 16u, 17u, 32u,
+                                 33u, 64u, 65u, 200u}) {
+    for (const bool is_equal : {true, false}) {
+      const auto text = [&](uint32_t i) {
+        const uint64_t value = mix(i) % 20;
+        const uint64_t length = is_equal ? longest : mix(value) % (longest + 1);
+        return std::string(length, static_cast<char>('a' + value));
+      };
+      for (const uint32_t n : {1u, 3u, 1024u, 1027u}) {
+        check_encoding("length " + std::to_string(longest),
+                       bytes_sample(n, text), dictionary);
+      }
+    }
+  }
+}
+
 TEST(Dictionary, OfEmptyStrings) {
   check_encoding("empty", bytes_sample(100, [](uint32_t) { return ""; }),
                  dictionary);

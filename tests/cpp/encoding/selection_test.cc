@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "encoding/encoding_conformance.h"
 #include "testing/check.h"
 
@@ -66,6 +68,18 @@ TEST(Selection, PicksWhatTheDataIsMadeFor) {
       chosen(bytes_sample(
           kRows, [](uint32_t i) { return i % 3 == 0 ? "MAIL" : "SHIP"; })),
       "dictionary n=2");
+}
+
+// Of numbers that are the rarer the larger they are, exceptions have exceptions.
+TEST(Selection, PricesExceptionsByWhatTheyTake) {
+  const auto heavy = [](uint32_t i) {
+    const auto tenths = static_cast<double>(mix(i) % 1000000 + 1) / 1000000;
+    return static_cast<uint64_t>(100 / std::pow(tenths, 3));
+  };
+  const std::string what = chosen(ints(heavy));
+  starts_with(what, "bit-packed");
+  const size_t first = what.find("patches=");
+  CHECK(first != std::string::npos);
 }
 
 // What the sample's runs of 64 rows and blocks of 1024 see differently.

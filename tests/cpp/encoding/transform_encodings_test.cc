@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "encoding/encoding_conformance.h"
+#include "nimble/base/bit_packing.h"
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/blocks/packed_offsets.h"
+#include "nimble/encoding/blocks/running_sums.h"
 #include "nimble/encoding/choose/nullable.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/later_encodings.h"
@@ -118,6 +120,30 @@ TEST(SplitInt, OtherCutsAreRefused) {
   CHECK(!opened(8, 0));
   CHECK(!opened(2, 5));
   CHECK(!opened(4, 32));
+}
+
+TEST(RunningSums, AreThoseOfOneAfterTheOther) {
+  for (const uint32_t width : {1u, 2u, 4u, 8u}) {
+    for (const uint32_t n : {0u, 1u, 2u, 3u, 4u, 5u, 7u, 8u, 63u, 1023u, 1024u}) {
+      // What lies behind them is not to change, wherever they begin.
+      std::vector<uint8_t> words((n + 2) * width + 1, 0xa5);
+      uint8_t* const first = words.data() + 1;
+      for (uint32_t i = 0; i < n; ++i) {
+        store_int(width, mix(i + width), first + i * width);
+      }
+      add_up(width, mix(n), n, first);
+      uint64_t sum = mix(n), wrong = 0;
+      const ValueType type = ValueType::unsigned_int(width);
+      for (uint32_t i = 0; i < n; ++i) {
+        sum += mix(i + width);
+        wrong += load_int(type, first, i) != (sum & low_bits(8 * width));
+      }
+      CHECK_EQ(wrong, 0);
+      for (uint32_t i = 0; i < 2 * width; ++i) {
+        CHECK_EQ(first[n * width + i], 0xa5);
+      }
+    }
+  }
 }
 
 TEST(Differences, Conforms) {
