@@ -10,6 +10,7 @@
 #include "nimble/encoding/choose/stream_shared.h"
 #include "nimble/encoding/choose/value_sample.h"
 #include "nimble/encoding/choose/written.h"
+#include "nimble/encoding/core/child.h"
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/ints/constant.h"
@@ -146,12 +147,14 @@ class Selection {
   void consider_text();
   // What strings share with the one before them that they would be coded by.
   struct Fronts {
-    double shared = 0;  // of their bytes
+    double shared = 0;       // of their bytes
+    double length_bits = 0;  // of what is shared and what is left, a row
     std::vector<ByteSlice> rests;
   };
   Fronts sample_fronts() const;
   bool begin_alike() const { return sample_fronts().shared >= kMinSharedFront; }
-  double front_coded_size() const;
+  // Where text takes `text_share` of what FSST makes of it.
+  double front_coded_size(double text_share) const;
   // Than what takes `size` bytes: a file of one stripe is not to be much larger
   // for it.
   bool is_better_as_new_dictionary(uint64_t size) const {
@@ -182,6 +185,7 @@ class Selection {
   Choice best_ = Choice::kPlain;
   uint64_t best_size_ = 0;
   DistinctValues distinct_;
+  uint64_t distinct_size_ = 0;  // as a dictionary stores them
   std::vector<uint32_t> run_ends_;
   FsstTable table_;
   std::vector<Phrase> phrases_;
@@ -345,6 +349,7 @@ void Selection::consider_repeats(const Repeats& sample) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < strings.size; ++i) bytes += strings.slices[i].size;
   const uint64_t stored = dictionary_size(strings, bytes);
+  distinct_size_ = stored;
   const double shared =
       shared_dictionary_bytes(distinct_, static_cast<double>(stored), context_);
   if (is_begun && shared < static_cast<double>(best_size_)) {
@@ -398,7 +403,7 @@ void Selection::consider_text() {
   consider_phrases(fsst_size);
   // What is left of the strings is text as well, which phrases may take.
   const double text_size = std::min(fsst_size, static_cast<double>(best_size_));
-  const double front_size = front_coded_size() * text_size / fsst_size;
+  const double front_size = front_coded_size(text_size / fsst_size);
   if (front_size < text_size * kFrontShare) {
     offer(Choice::kFrontCoded, static_cast<uint64_t>(front_size));
   }
@@ -487,7 +492,7 @@ Selection::Fronts Selection::sample_fronts() const {
   constexpr uint32_t kRows = 1u << kFrontCodedShift;
   const uint32_t blocks = (values_.size + kRows - 1) / kRows;
   const uint32_t step = std::max(1u, blocks / kFrontSampleBlocks);
-  uint64_t total = 0, shared = 0;
+  uint64_t total = 0, shared = 0, longest_shared = 0, longest_rest = 0;
   for (uint32_t b = 0; b < blocks; b += step) {
     const uint32_t end = std::min((b + 1) * kRows, values_.size);
     for (uint32_t i = b * kRows; i < end; ++i) {
@@ -495,16 +500,19 @@ Selection::Fronts Selection::sample_fronts() const {
       const uint64_t n = shared_front(values_, i);
       total += s.size;
       shared += n;
+      longest_shared = std::max(longest_shared, n);
+      longest_rest = std::max(longest_rest, s.size - n);
       if (s.size > n) out.rests.push_back({s.data + n, s.size - n});
     }
   }
   out.shared = static_cast<double>(shared) /
                static_cast<double>(std::max<uint64_t>(total, 1));
+  out.length_bits = bit_width_of(longest_shared) + bit_width_of(longest_rest);
   return out;
 }
 
 // Infinite where neighbours share little.
-double Selection::front_coded_size() const {
+double Selection::front_coded_size(double text_share) const {
   const Fronts fronts = sample_fronts();
   if (fronts.shared < kMinSharedFront) {
     return std::numeric_limits<double>::infinity();
@@ -514,9 +522,9 @@ double Selection::front_coded_size() const {
   sampled.slices = fronts.rests.data();
   const double share =
       fronts.rests.empty() ? 0 : std::min(1.0, fsst_share(sampled));
-  // Lengths of what is shared take about as much as those of the strings.
-  return 2 * lengths() +
-         static_cast<double>(sizes_.total) * (1 - fronts.shared) * share;
+  return static_cast<double>(sizes_.rows) * fronts.length_bits / 8 +
+         static_cast<double>(sizes_.total) * (1 - fronts.shared) * share *
+             text_share;
 }
 
 void Selection::consider_zstd(double fsst_size) {
@@ -569,15 +577,21 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
     written.undo(out);
     return false;
   }
-  // Lookups of a template need no dictionary, and no string is copied twice:
-  // it may be a little larger.
+  // Lookups of a template need no dictionary, and no string is copied twice: it
+  // may be a little larger. Strings of a dictionary that lies in the metadata
+  // cost a lookup nothing, and are scanned several times as fast.
   const uint64_t size = written.body_bytes(*out);
   if (is_better_as_new_dictionary(size)) {
     written.undo(out);
     return false;
   }
-  const uint64_t tolerance = is_compact() ? 0 : best_size_ / 8;
-  if (size <= std::min(best_size_ + tolerance, sizes_.plain)) return true;
+  const bool is_in_metadata =
+      best_ == Choice::kDictionary && distinct_size_ <= kInlineBytes;
+  const double share = is_compact() ? 1 : is_in_metadata ? 0.9 : 1.125;
+  if (static_cast<double>(size) <= static_cast<double>(best_size_) * share &&
+      size <= sizes_.plain) {
+    return true;
+  }
   written.undo(out);
   return false;
 }
