@@ -86,3 +86,8 @@ def test_sorted_index_takes_names_and_sort_keys() -> None:
     assert index.columns == (nb.SortKey("a"), nb.SortKey("b", descending=True))
     with pytest.raises(nb.InvalidArgumentError, match="at least one column"):
         nb.SortedIndex([])
+
+
+def test_other_options_are_refused(tmp_path: Any) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=r"expected nb.WriteOptions.*got \{'compre"):
+        nb.write({"a": [1]}, tmp_path / "a.nimble", options={"compression": "fast"})  # type: ignore[arg-type]

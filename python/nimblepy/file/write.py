@@ -303,6 +303,11 @@ def _core_options(
     options: WriteOptions,
     metadata: Mapping[str, str | bytes] | None,
 ) -> dict[str, Any]:
+    if not isinstance(options, WriteOptions):
+        raise InvalidArgumentError(
+            f"options: expected nb.WriteOptions, such as nb.WriteOptions(compression='compact'), "
+            f"got {options!r}"
+        )
     return {
         "compression": options.compression,
         "stripe_rows": options.stripe_rows,

@@ -62,7 +62,7 @@ def open_dataset(
     """
     remote, path = resolve_directory(directory, filesystem)
     if not is_directory(path, remote):
-        raise FileNotFoundError(f"{path}: no such directory")
+        raise FileNotFoundError(f"{path}: no such directory; nb.open opens a file")
     options = {
         "filesystem": filesystem,
         "mmap": mmap,

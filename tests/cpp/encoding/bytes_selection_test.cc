@@ -78,6 +78,25 @@ TEST(BytesSelection, TakesWhatFitsTheColumn) {
 }
 
 // A constant that is too long for a head.
+// What neighbours share has lengths, though the strings have one length.
+TEST(BytesSelection, ShortCodesAreNotFrontCoded) {
+  const auto skewed = bytes_sample(50000, [](uint32_t i) {
+    const uint64_t value = mix(i) % 20;
+    return std::string(1, value < 15 ? 'D' : "NPSCR"[value - 15]);
+  });
+  check_choice(choice(skewed), "dictionary n=6");
+  const auto letters = bytes_sample(50000, [](uint32_t i) {
+    return std::string(1, static_cast<char>('A' + mix(i) % 5));
+  });
+  check_choice(choice(letters), "dictionary n=5");
+  const auto runs = bytes_sample(50000, [](uint32_t i) {
+    const uint64_t value = mix(i / 6) % 100;
+    return std::string{static_cast<char>('A' + value / 10),
+                       static_cast<char>('A' + value % 10)};
+  });
+  check_choice(choice(runs), "run length");
+}
+
 TEST(BytesSelection, LongConstantIsStoredOnce) {
   const Sample sample =
       bytes_sample(1000, [](uint32_t) { return noise(1, 10000); });
