@@ -17,8 +17,8 @@ static_assert(std::endian::native == std::endian::little,
 
 using ByteSpan = std::span<const uint8_t>;
 
-// Always inlined, and not by way of std::memcpy(): what a fortified library adds
-// to that made releases call a function for every value of some loops.
+// Always inlined, and not by way of std::memcpy(): what a fortified library
+// adds to that made releases call a function for every value of some loops.
 template <class T>
 NIMBLE_ALWAYS_INLINE T load(const uint8_t* p) {
   T v;

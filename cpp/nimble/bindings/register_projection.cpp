@@ -230,8 +230,8 @@ py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
 }
 
 // The batch that a scan of these rows would give, if it would give one: none
-// where they are of several stripes, or too much for a batch. Its values may lie
-// in the mapped file, which they keep open.
+// where they are of several stripes, or too much for a batch. Its values may
+// lie in the mapped file, which they keep open.
 py::object stripe_batch(const RowReader& reader, uint64_t begin, uint64_t end,
                         uint32_t threads) {
   check_range(reader, begin, end);

@@ -118,8 +118,8 @@ TEST(Dictionary, Conforms) {
 // Strings are copied as so many bytes as the longest has, rounded up, and
 // without their places where all are as long.
 TEST(Dictionary, OfStringsOfEveryLength) {
-  for (const uint64_t longest : {0u, 1u, 2u, 3u, 4u, 5u, 8u, 9u, 16u, 17u, 32u,
-                                 33u, 64u, 65u, 200u}) {
+  for (const uint64_t longest :
+       {0u, 1u, 2u, 3u, 4u, 5u, 8u, 9u, 16u, 17u, 32u, 33u, 64u, 65u, 200u}) {
     for (const bool is_equal : {true, false}) {
       const auto text = [&](uint32_t i) {
         const uint64_t value = mix(i) % 20;

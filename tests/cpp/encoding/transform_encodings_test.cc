@@ -124,7 +124,8 @@ TEST(SplitInt, OtherCutsAreRefused) {
 
 TEST(RunningSums, AreThoseOfOneAfterTheOther) {
   for (const uint32_t width : {1u, 2u, 4u, 8u}) {
-    for (const uint32_t n : {0u, 1u, 2u, 3u, 4u, 5u, 7u, 8u, 63u, 1023u, 1024u}) {
+    for (const uint32_t n :
+         {0u, 1u, 2u, 3u, 4u, 5u, 7u, 8u, 63u, 1023u, 1024u}) {
       // What lies behind them is not to change, wherever they begin.
       std::vector<uint8_t> words((n + 2) * width + 1, 0xa5);
       uint8_t* const first = words.data() + 1;

@@ -28,7 +28,8 @@ NIMBLE_ALWAYS_INLINE void sums_at(uint64_t first,
   }
 }
 
-// One after the other: what vectors leave, and all of them where there are none.
+// One after the other: what vectors leave, and all of them where there are
+// none.
 template <class T>
 NIMBLE_ALWAYS_INLINE void add_each(T sum, uint32_t n,
                                    uint8_t* __restrict words) {

@@ -253,8 +253,7 @@ Status CodedValues::look_up(const SegmentBody& body, const uint8_t* codes,
   NIMBLE_RETURN_IF_ERROR(load(body, &all));
   with_codes(codes, width, [&](const auto* c) {
     if (values_.type().kind == ValueKind::kBytes) {
-      look_up_strings(c, n, all->bytes, all->shortest, all->longest,
-                      out.bytes);
+      look_up_strings(c, n, all->bytes, all->shortest, all->longest, out.bytes);
     } else {
       look_up_fixed(c, n, values_.type().width, all->fixed.data(), to);
     }

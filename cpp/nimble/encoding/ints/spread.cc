@@ -10,9 +10,9 @@
 namespace nimble {
 namespace {
 
-// Rows of a bitmap are taken by N bits: row i of them has the value that as many
-// others precede as there are ones below bit i. As wide as the values, since
-// they are indexes of a shuffle.
+// Rows of a bitmap are taken by N bits: row i of them has the value that as
+// many others precede as there are ones below bit i. As wide as the values,
+// since they are indexes of a shuffle.
 template <class T, uint32_t N>
 using Places = std::array<std::array<T, N>, 1u << N>;
 
@@ -88,8 +88,9 @@ struct Group<uint8_t, 16> {
     constexpr uint64_t kBits = 0x8040201008040201;
     const uint32_t low = bits & 255, high = bits >> 8;
     const uint32_t count = count_of<8>(kPlaces[low], low);
-    const Halves places = {load<uint64_t>(kPlaces[low].data()),
-                           load<uint64_t>(kPlaces[high].data()) + count * kEach};
+    const Halves places = {
+        load<uint64_t>(kPlaces[low].data()),
+        load<uint64_t>(kPlaces[high].data()) + count * kEach};
     const Halves set = {low * kEach & kBits, high * kEach & kBits};
     Lanes in;
     std::memcpy(&in, values, sizeof in);
