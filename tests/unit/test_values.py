@@ -347,3 +347,12 @@ def test_bounds_beyond_the_type_are_places_in_the_order_of_the_key(
                     ]
                 )
     assert answers[:2] == answers[2:]
+
+
+def test_heavy_tails_are_exceptions_whose_exceptions_are_few_bytes(tmp_path: Path) -> None:
+    part = (np.random.default_rng(5).integers(0, 1 << 40, 400_000) + 1) * 2.0**-40
+    values = np.minimum(part**-3, 1e15).astype(np.int64)
+    summary = nb.write(pa.table({"a": values}), tmp_path / "a.nimble")
+    # As two splits of the high bits it takes 774,000.
+    assert summary.size_bytes < 750_000
+    assert nb.open(tmp_path / "a.nimble").to_table()["a"].to_numpy().tolist() == values.tolist()

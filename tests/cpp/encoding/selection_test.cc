@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "encoding/encoding_conformance.h"
 #include "testing/check.h"
 
@@ -68,18 +66,6 @@ TEST(Selection, PicksWhatTheDataIsMadeFor) {
       chosen(bytes_sample(
           kRows, [](uint32_t i) { return i % 3 == 0 ? "MAIL" : "SHIP"; })),
       "dictionary n=2");
-}
-
-// Of numbers that are the rarer the larger they are, exceptions have
-// exceptions.
-TEST(Selection, PricesExceptionsByWhatTheyTake) {
-  const auto heavy = [](uint32_t i) {
-    const double part = static_cast<double>((mix(i) >> 24) + 1) * 0x1p-40;
-    return static_cast<uint64_t>(std::min(1 / (part * part), 1e15));
-  };
-  const std::string what = chosen(ints(heavy));
-  starts_with(what, "bit-packed");
-  CHECK(what.find("patches=") != std::string::npos);
 }
 
 // What the sample's runs of 64 rows and blocks of 1024 see differently.

@@ -63,7 +63,7 @@ struct PatchedWidth {
 PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t value_bits,
                             bool is_nested = false) {
   constexpr double kMaxExceptions = 0.1;
-  constexpr uint32_t kMinSampled = 8;  // tell how others are distributed
+  constexpr uint32_t kMinSampled = 32;  // tell how others are distributed
   uint32_t total = 0;
   for (const uint32_t count : counts) total += count;
   PatchedWidth best;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -44,16 +43,15 @@ struct BytesSink {
   void reserve_values(uint64_t n) {
     offsets.reserve((count + n + 1) * (wide ? 8 : 4));
   }
-  // So that `bytes` more grow the data once: a guess, of which little matters
-  // if it is wrong. Of large ones a power of two, so that the next batch finds
-  // memory of the same size.
-  void reserve_bytes(uint64_t bytes) {
-    constexpr uint64_t kMaxGuess = uint64_t{64} << 20;
-    const uint64_t size = data.size() + std::min(bytes, kMaxGuess);
-    data.reserve(size < kPooledBytes
-                     ? size
-                     : std::bit_ceil(size + AlignedBuffer::kSlack) -
-                           AlignedBuffer::kSlack);
+  // Strings that are about as long as the `done` ones behind the first `before`
+  // bytes: room for `left` of them at once, if so many tell something. What is
+  // too much of it is kept as long as the data.
+  void reserve_alike(uint64_t before, uint64_t done, uint64_t left) {
+    constexpr uint64_t kTelling = 256;
+    constexpr uint64_t kMost = uint64_t{64} << 20;
+    if (done < kTelling) return;
+    const uint64_t others = (data.size() - before) * left / done;
+    data.reserve(data.size() + std::min(others + others / 16, kMost));
   }
   // Room for n more values; returns the index of the first.
   uint64_t add_values(uint64_t n) {

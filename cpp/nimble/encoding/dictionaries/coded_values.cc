@@ -14,8 +14,6 @@ constexpr uint64_t kLineString = 64;
 static_assert(kLineString <= AlignedBuffer::kSlack);
 // Room is made for so many bytes a value without looking at the values.
 constexpr uint64_t kGenerousLength = 64;
-// At most so many bytes a value are guessed: few values may be very long.
-constexpr uint64_t kMaxMean = 256;
 // Of strings that have not been decoded.
 constexpr size_t kGuessedLength = 32;
 
@@ -98,7 +96,8 @@ Status CodedValues::prepare(const SegmentBody& body, uint32_t rows,
   if (all->bytes.count == 0) return Status::ok();
   // A guess at all of it, so that the buffer does not grow again and again.
   const uint64_t mean = all->bytes.data.size() / all->bytes.count + 1;
-  out.bytes->reserve_bytes(rows * std::min(mean, kMaxMean));
+  out.bytes->data.reserve(out.bytes->data.size() +
+                          rows * std::min(mean, kGenerousLength));
   return Status::ok();
 }
 

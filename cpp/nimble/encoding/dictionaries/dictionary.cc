@@ -152,6 +152,8 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
     NIMBLE_RETURN_IF_ERROR(
         dictionary.values->prepare(dictionary.body, end - begin, out));
   }
+  const bool is_text = type().kind == ValueKind::kBytes;
+  const uint64_t before = is_text ? out.bytes->data.size() : 0;
   Scratch codes;
   return for_blocks(
       begin, end, [&](uint32_t block, uint32_t from, uint32_t until) -> Status {
@@ -159,9 +161,14 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
         NIMBLE_RETURN_IF_ERROR(
             codes_.decode(body, first + from, first + until, codes.output()));
         NIMBLE_RETURN_IF_ERROR(check_codes(codes, until - from));
-        return (dictionary.values->*look_up)(
+        NIMBLE_RETURN_IF_ERROR((dictionary.values->*look_up)(
             dictionary.body, codes.as<uint8_t>(), code_bytes(), until - from,
-            out, out.data + uint64_t{first + from - begin} * type().width);
+            out, out.data + uint64_t{first + from - begin} * type().width));
+        if (is_text && first + from == begin) {
+          const uint32_t stop = first + until;
+          out.bytes->reserve_alike(before, stop - begin, end - stop);
+        }
+        return Status::ok();
       });
 }
 

@@ -167,9 +167,7 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
                                               at + (kept - begin), out.bytes));
         }
         if (row == first && stop < end) {
-          // The others are about as long as the first ones.
-          const uint64_t size = out.bytes->data.size() - before;
-          out.bytes->reserve_bytes(size * (end - stop) / (stop - begin));
+          out.bytes->reserve_alike(before, stop - begin, end - stop);
         }
         return Status::ok();
       });
