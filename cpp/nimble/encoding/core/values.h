@@ -51,6 +51,8 @@ struct BytesSink {
     constexpr uint64_t kMost = uint64_t{64} << 20;
     if (done < kTelling) return;
     const uint64_t others = (data.size() - before) * left / done;
+    if (data.size() + others <= data.capacity())
+      return;  // more would double it
     data.reserve(data.size() + std::min(others + others / 16, kMost));
   }
   // Room for n more values; returns the index of the first.
