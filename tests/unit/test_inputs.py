@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
@@ -398,3 +400,33 @@ def test_the_index_of_a_frame_is_columns_where_it_has_names(
     assert found.column_names == columns
     flat = frame.reset_index(drop=frame.index.names == [None])
     assert found.to_pylist() == flat[columns].to_dict("records")
+
+
+# Raw errors of pyarrow, which are no NimbleError; the same values as rows were refused well.
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pd.DataFrame({"a": [1, "x"]}), "Conversion failed for column a"),
+        (pd.DataFrame({"a": [b"x", "y", 1.5]}), "Conversion failed for column a"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
+        (pd.DataFrame({"a": [1, [2]]}), "Conversion failed for column a"),
+        ([{"a": 1}, {"a": "x"}], "rows as dicts"),
+        ({"a": [1, "x"]}, "no table"),
+        (iter([pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1, "x"]})]), "column a"),
+        (np.array([(1, 2.0)], dtype=[("a", "i8"), ("b", "f8")]), "structured array"),
+    ],
+    ids=range(8),
+)
+def test_data_that_cannot_be_converted(tmp_path: Path, data: Any, message: str) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=message):
+        nb.write(data, tmp_path / "t.nimble")
+    assert not (tmp_path / "t.nimble").exists()
+
+
+def test_objects_of_polars(tmp_path: Path) -> None:
+    # polars exports the addresses of Python objects, which were written.
+    ids = [uuid.UUID(int=i) for i in range(3)]
+    nb.write(pl.DataFrame({"id": ids, "v": [1, 2, 3]}), tmp_path / "t.nimble", cluster_by="id")
+    with nb.open(tmp_path / "t.nimble") as file:
+        assert file.to_table()["id"].to_pylist() == ids
+        assert file.get(ids[1])["v"] == 2

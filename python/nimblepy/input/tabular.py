@@ -36,6 +36,14 @@ def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
     Raises:
         InvalidArgumentError: ``data`` is none of these.
     """
+    try:
+        return _reader_of(data)
+    except pa.ArrowException as error:
+        reason = "; ".join(map(str, error.args))
+        raise InvalidArgumentError(f"data: cannot be converted to Arrow: {reason}") from error
+
+
+def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
     if isinstance(data, CountedReader):
         return data
     if isinstance(data, pa.RecordBatchReader):
@@ -46,9 +54,10 @@ def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
         return _table_reader(data), data.num_rows
     package = type(data).__module__.partition(".")[0]
     if package == "pandas" and hasattr(data, "columns") and hasattr(data, "index"):
-        # An index without a name is the rows' places, or what a selection left of them.
-        named = any(name is not None for name in data.index.names)
-        return as_reader(pa.Table.from_pandas(data, preserve_index=named))
+        return as_reader(_of_pandas(data))
+    if package == "polars" and hasattr(data, "height") and "Object" in map(str, data.dtypes):
+        # polars exports the addresses of Python objects
+        return as_reader({n: data[n].to_list() for n in data.columns})
     if hasattr(data, "__arrow_c_stream__"):
         return _import_stream(data), _length(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -66,12 +75,28 @@ def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
         return data.scanner().to_reader(), None
     if package == "pyarrow" and hasattr(data, "to_reader"):
         return data.to_reader(), None
+    if isinstance(data, np.ndarray) and data.dtype.names is not None:
+        raise InvalidArgumentError(
+            "data: a structured array of numpy; give its columns as a dict: "
+            "{name: data[name] for name in data.dtype.names}"
+        )
     if isinstance(data, Iterable) and not isinstance(data, bytes):
         return _chained(iter(data)), None
     raise InvalidArgumentError(
         "data: expected Arrow data (pyarrow, polars, duckdb, pandas, ...), a dict of columns, "
         f"paths of files, or an iterable of such data, got {type(data).__name__}"
     )
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    # An index without a name is the rows' places, or what a selection left of them.
+    named = any(name is not None for name in frame.index.names)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=named)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, pa.ArrowException):
+            raise
+        raise InvalidArgumentError(f"data: {error}") from error  # such as a name given twice
 
 
 def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
