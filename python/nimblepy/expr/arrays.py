@@ -74,7 +74,12 @@ def empty(data_type: pa.DataType) -> pa.Array:
 
 def full(value: Value, rows: int) -> pa.Array:
     """``value`` as an array."""
-    return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
+    if not isinstance(value, pa.Scalar):
+        return value
+    if not pt.is_nested(value.type):
+        return pa.repeat(value, rows)
+    # pyarrow repeats lists slowly, and cannot repeat one zero times
+    return pa.repeat(value, 1).take(pa.array(np.zeros(rows, dtype=np.int64)))
 
 
 def rows_of(*values: Value) -> int:

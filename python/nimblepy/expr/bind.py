@@ -10,6 +10,7 @@ as DuckDB does; what is not supported is refused with its text and its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import partial, reduce
 from typing import Any, TypeAlias
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr import numbers, times
+from nimblepy.expr import lists, numbers, times
 from nimblepy.expr.arrays import Value, full, plain_scalar, plain_type, rows_of, widened
 from nimblepy.expr.casts import cast, parse_bytes, parse_uuid, type_name, type_named
 from nimblepy.expr.deep import Deep, run
@@ -30,6 +31,8 @@ from nimblepy.expr.syntax import Syntax, place_of
 from nimblepy.expr.terms import BOOL, Call, Case, Col, Lit, Term, and_, call, or_
 from nimblepy.schema.columns import resolve_sql
 from nimblepy.schema.kinds import family, is_bytes, is_text
+from nimblepy.schema.many import Many, as_many
+from nimblepy.schema.plain import plain_array
 from nimblepy.schema.text import is_uuid_size, localize, parse_text, spelled_uuid
 from nimblepy.schema.values import as_scalar, show
 
@@ -122,7 +125,7 @@ class _Binder:
                     items.append((yield self._bind(arg)))
                 return _Row(items)
             case "list":
-                raise self._refuse(tree, "a list can stand behind IN, in contains() and ANY() only")
+                return (yield self._list(tree))
             case "cast":
                 return (yield self._cast(tree))
             case "interval":
@@ -153,7 +156,19 @@ class _Binder:
         fits = text.isdigit() and len(text) < 20  # what does not fit 64 bits is a decimal
         return self._constant(tree, int(text) if fits else Decimal(text))
 
+    def _list(self, tree: Syntax) -> Deep[Term]:
+        """``[a, b]`` of constants as one constant."""
+        items = yield self._scalars(tree.args)
+        if not all(isinstance(item, Lit) for item in items):
+            raise self._refuse(tree, "a list of what is not constant can stand behind IN only")
+        data_type, items = self._common(tree, items)
+        return _list_of([item for item in items if isinstance(item, Lit)], data_type)
+
     def _parameter(self, tree: Syntax) -> Term:
+        return self._constant(tree, self._given(tree))
+
+    def _given(self, tree: Syntax) -> object:
+        """The value of a parameter."""
         name = tree.value
         self._used.add(name)
         params = self._params
@@ -161,24 +176,23 @@ class _Binder:
             if name not in params:
                 known = ", ".join(map(str, params)) or "none"
                 raise self._refuse(tree, f"params has no {name!r}; it has {known}")
-            return self._constant(tree, params[name])
+            return params[name]
         if params is None:
             raise self._refuse(tree, "a parameter without a value; give params=")
         if isinstance(name, str):
             raise self._refuse(tree, "a named parameter; params is a list, not a dict")
         if not 0 < name <= len(params):
             raise self._refuse(tree, f"params has {len(params)} values")
-        return self._constant(tree, params[name - 1])
+        return params[name - 1]
 
     def _constant(self, tree: Syntax, value: object) -> Term:
         """A Python or Arrow value as a constant."""
         if isinstance(value, str):
             return Lit(pa.scalar(value), pa.string(), quoted=True)
         try:
-            if isinstance(value, (list, tuple, set, frozenset)):
-                value = pa.array(list(value)) if value else pa.array([], pa.null())
-            if isinstance(value, (pa.Array, pa.ChunkedArray)):
-                value = pa.scalar(value.to_pylist(), pa.list_(value.type))
+            many = None if isinstance(value, pa.Scalar) else as_many(value)
+            if many is not None:
+                value = _as_list(plain_array(_one_column(many)))
             if (
                 isinstance(value, int)
                 and not isinstance(value, bool)
@@ -311,6 +325,8 @@ class _Binder:
             )
         left, right = self._meet(tree, left, right)
         kernel = _of_intervals(numbers.same) if _is_interval(left.type) else numbers.same
+        if is_list(left.type):
+            kernel = lists.same
         return call("same", kernel, (left, right), self._shown(tree), strict=False)
 
     def _is(self, tree: Syntax) -> Deep[Term]:
@@ -353,7 +369,7 @@ class _Binder:
             if floats and not (known and len(floats) > len(members)):
                 # One float turns all of them into floats, not only what it is compared with.
                 value = self._converted(tree, value, numbers.number_type(floats))
-        if isinstance(value, _Row) or not known:
+        if isinstance(value, _Row) or not known or is_list(value.type):
             found = [self._compare(tree, "==", value, member) for member in members]
             return self._logic(tree, "or", *found)
         members = [self._meet(tree, value, member)[1] for member in members]
@@ -367,6 +383,18 @@ class _Binder:
 
     def _contains(self, tree: Syntax) -> Deep[Term]:
         """``contains(list, x)``, ``x IN list`` and ``x = ANY(list)``; else of text."""
+        is_in = len(tree.args) == 2 and tree.args[1].start < tree.args[0].start
+        shown = replace(tree, start=tree.args[1].start) if is_in else tree
+        if is_in and tree.args[0].kind == "parameter":
+            given = self._given(tree.args[0])
+            many = as_many(given)
+            if many is None and not (given is None or isinstance(given, pa.Scalar)):
+                raise self._refuse(
+                    shown, f"IN takes a list of values, not {show(given)}; of one value write ="
+                )
+            if many is not None:
+                value = yield self._bind(tree.args[1])
+                return self._any_of(tree, value, self._members(tree.args[0], many))
         if len(tree.args) == 2 and tree.args[0].kind == "list":
             value = yield self._bind(tree.args[1])
             return (yield self._one_of(tree, value, tree.args[0].args))
@@ -376,7 +404,33 @@ class _Binder:
                 value = yield self._bind(tree.args[1])
                 items = [self._constant(tree, item) for item in found.value.values or ()]
                 return self._any_of(tree, value, items)
+            if isinstance(found, _Row):
+                raise self._refuse(shown, "a row of values is not a list")
+            if is_in and not (is_list(found.type) or is_text(found.type) or pt.is_null(found.type)):
+                raise self._refuse(
+                    shown, f"IN takes values in parentheses or a list, not {_noun(found)}"
+                )
+            value = yield self.scalar(tree.args[1])
+            if is_text(found.type) and not (is_text(value.type) or pt.is_null(value.type)):
+                raise self._refuse(
+                    shown, f"type mismatch: cannot search {_noun(found)} for {_noun(value)}"
+                )
         return (yield self._function(tree))
+
+    def _members(self, tree: Syntax, many: Many) -> list[Term]:
+        """The values of a parameter behind IN as constants."""
+        items: Any = many
+        try:
+            if not isinstance(many, list):
+                items = _one_column(many)
+            elif (found := _one_column(many)) is not None and not pt.is_temporal(found.type):
+                items = found  # of one type, as in a list of SQL; times may lose digits by it
+        except (InvalidArgumentError, pa.ArrowException, ValueError, TypeError, OverflowError) as e:
+            if not isinstance(many, list):
+                raise self._refuse(tree, e) from None
+        if isinstance(items, pa.Array) and not isinstance(items.type, pa.UuidType):
+            items = plain_array(items)
+        return [self._constant(tree, item) for item in items]
 
     # ------------------------------------------------------------------ types that meet
 
@@ -391,6 +445,9 @@ class _Binder:
         if pt.is_null(a) or pt.is_null(b) or set(kinds) <= {"number", "bool"}:
             return left, right
         if _is_interval(a) and _is_interval(b):
+            return left, right
+        if is_list(a) and is_list(b):
+            self._meet(tree, *(self._item(tree, term) for term in (left, right)))
             return left, right
         if set(kinds) <= set(_DAY_TIME):
             zones = {t.tz is not None for t in (a, b) if pt.is_timestamp(t)}
@@ -423,7 +480,16 @@ class _Binder:
         data_type, value = other.type, lit.value
         if not value.is_valid:
             return Lit(pa.scalar(None, plain_type(data_type)), data_type)
+        if is_list(data_type) and is_list(lit.type):
+            sample = self._item(tree, other)
+            members = (self._constant(tree, member) for member in value.values)
+            items = [self._as_met(tree, m, sample) for m in members if isinstance(m, Lit)]
+            kind = next((item.value.type for item in items if item.value.is_valid), pa.null())
+            return _list_of(items, kind)
         try:
+            is_uuid = isinstance(data_type, pa.UuidType) and is_bytes(lit.type)
+            if is_uuid and len(value.as_py()) == 16:
+                return Lit(value, data_type)
             if lit.quoted and isinstance(other, Col):
                 found = spelled_uuid(other.column.type, value.as_py())
                 if found is not None:
@@ -442,6 +508,12 @@ class _Binder:
         except (InvalidArgumentError, ValueError) as error:
             raise self._refuse(tree, str(error) or f"{value} is no {data_type}") from None
         return lit
+
+    def _item(self, tree: Syntax, values: Term) -> Term:
+        """An element of a list, for its type."""
+        element = values.type.value_type
+        kind = element if isinstance(element, pa.UuidType) else plain_type(element)
+        return Call("element", pc.list_flatten, (values,), kind, self._shown(tree))
 
     def _common(self, tree: Syntax, terms: Sequence[Term]) -> tuple[pa.DataType, list[Term]]:
         """Terms of which one is chosen, in one type."""
@@ -759,9 +831,7 @@ class _Binder:
     def _element(self, tree: Syntax, values: Term, wanted: Term) -> Term:
         if tree.value.endswith(("extract", "element")):
             return wanted
-        element = plain_type(values.type.value_type)
-        sample = Call("element", pc.list_flatten, (values,), element, self._shown(tree))
-        return self._meet(tree, sample, wanted)[1]
+        return self._meet(tree, self._item(tree, values), wanted)[1]
 
 
 _SPECIAL: dict[str, Callable[[_Binder, Syntax], Deep[Any]]] = {
@@ -789,6 +859,30 @@ _SPECIAL: dict[str, Callable[[_Binder, Syntax], Deep[Any]]] = {
 
 
 # ------------------------------------------------------------------ helpers
+
+
+def _one_column(many: Many) -> pa.Array:
+    """Many values as one array."""
+    if isinstance(many, pa.Table):
+        if many.num_columns != 1:
+            raise InvalidArgumentError(f"expected values of one column, got {many.num_columns}")
+        many = many.column(0)
+    if isinstance(many, pa.ChunkedArray):
+        return many.combine_chunks()
+    return many if isinstance(many, pa.Array) else pa.array(many)
+
+
+def _list_of(items: Sequence[Lit], data_type: pa.DataType) -> Lit:
+    """A constant list; decimals of it are brought to one type."""
+    same = all(item.value.type == data_type for item in items)
+    # pyarrow makes no array of list scalars that are null
+    same = same and all(item.value.is_valid for item in items)
+    values = [item.value if same else item.value.as_py() for item in items]
+    return Lit(_as_list(pa.array(values, data_type)), pa.list_(data_type))
+
+
+def _as_list(values: pa.Array) -> pa.Scalar:
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)[0]
 
 
 def _decimal(value: Decimal) -> pa.Scalar:
@@ -890,7 +984,7 @@ _NOUNS = {
 
 
 def _comparing(op: Op, data_type: pa.DataType) -> Callable[..., Value]:
-    kernel = numbers.compared(op)
+    kernel = partial(lists.ordered, op) if is_list(data_type) else numbers.compared(op)
     return _of_intervals(kernel) if _is_interval(data_type) else kernel
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from nimblepy.expr.arrays import Value, full, plain
-from nimblepy.expr.numbers import compare
+from nimblepy.expr.arrays import Value, full, plain, rows_of
+from nimblepy.expr.numbers import Op, compare
 
 
 def contains(values: Value, wanted: Value) -> Value:
@@ -42,3 +45,73 @@ def extract(values: Value, at: Value) -> Value:
 
 def length(values: Value) -> Value:
     return pc.list_value_length(values).cast(pa.int64())
+
+
+# ------------------------------------------------------------------ comparisons
+
+_Signs = np.ndarray[Any, np.dtype[np.int8]]
+_HOLDS: dict[Op, Any] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+def ordered(op: Op, left: Value, right: Value) -> Value:
+    """``left op right`` of lists, element by element; null where one of the lists is.
+
+    Inside of lists a null equals a null and is above all else, as in DuckDB.
+    """
+    left, right = _of_rows(left, right)
+    found = _HOLDS[op](_signs(left, right), 0)
+    known = pc.and_(pc.is_valid(left), pc.is_valid(right))
+    return pc.if_else(known, pa.array(found), pa.scalar(None, pa.bool_()))
+
+
+def same(left: Value, right: Value) -> Value:
+    """IS NOT DISTINCT FROM of lists."""
+    return pa.array(_item_signs(*_of_rows(left, right)) == 0)
+
+
+def _of_rows(*values: Value) -> list[pa.Array]:
+    return [full(value, rows_of(*values)) for value in values]
+
+
+def _signs(left: pa.Array, right: pa.Array) -> _Signs:
+    """-1, 0 or 1 for each row by how two lists compare; a null is an empty list here."""
+    sizes = [_sizes(left), _sizes(right)]
+    shared = np.minimum(*sizes)
+    row = np.repeat(np.arange(len(shared)), shared)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(shared) - shared, shared)
+    items = []
+    for values, size in zip((left, right), sizes, strict=True):
+        begin = np.cumsum(size) - size
+        items.append(plain(pc.list_flatten(values)).take(pa.array(begin[row] + place)))
+    signs = np.sign(sizes[0] - sizes[1]).astype(np.int8)
+    item_signs = _item_signs(*items)
+    differing = np.flatnonzero(item_signs)
+    rows, first = np.unique(row[differing], return_index=True)
+    signs[rows] = item_signs[differing[first]]
+    return signs
+
+
+def _item_signs(left: pa.Array, right: pa.Array) -> _Signs:
+    """-1, 0 or 1 for each pair of values; nulls are equal and above all else."""
+    if pt.is_null(left.type) or pt.is_null(right.type):
+        signs = np.zeros(len(left), dtype=np.int8)
+    elif pt.is_nested(left.type):
+        signs = _signs(left, right)
+    else:
+        above, below = (np.asarray(pc.fill_null(compare(op, left, right), False))
+                        for op in (">", "<"))  # fmt: skip
+        signs = above.astype(np.int8) - below.astype(np.int8)
+    nulls = [np.asarray(pc.is_null(values)) for values in (left, right)]
+    return np.where(nulls[0] | nulls[1], nulls[0].astype(np.int8) - nulls[1], signs)
+
+
+def _sizes(values: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    sizes = pc.if_else(pc.is_valid(values), pc.list_value_length(values), 0)
+    return np.asarray(sizes.fill_null(0)).astype(np.int64)

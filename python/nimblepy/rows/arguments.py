@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.many import as_many
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import KeyColumn, SortKey, column_of
+from nimblepy.schema.values import show
 
 Columns: TypeAlias = Sequence[ColumnName] | None
 On: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
@@ -152,6 +154,12 @@ def row_bounds(row_range: Any, num_rows: int) -> tuple[int, int]:
 
 def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Row numbers below ``num_rows`` from a list, a numpy array or an Arrow array."""
+    many = as_many(rows)
+    if many is None:
+        raise InvalidArgumentError(f"rows: expected many row numbers, got {show(rows)}")
+    rows = many
+    if isinstance(rows, pa.Table) and rows.num_columns == 1:
+        rows = rows.column(0)
     if isinstance(rows, (pa.Array, pa.ChunkedArray)):
         if rows.null_count:
             raise InvalidArgumentError("rows: nulls are no row numbers")

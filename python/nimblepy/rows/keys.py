@@ -17,6 +17,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.key_values import exact_keys
 from nimblepy.schema.kinds import is_text, value_type
+from nimblepy.schema.many import as_many
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.text import is_spelled, parse_text
 from nimblepy.schema.types import SortKey
@@ -73,22 +74,111 @@ def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
     )
 
 
-def typed_keys(
-    keys: Any, columns: KeyColumns
-) -> tuple[tuple[pa.Array, ...], np.ndarray[Any, np.dtype[np.bool_]] | None]:
-    """``keys`` as one array per column, and which of them can match, ``None`` for all.
+@dataclass(frozen=True, slots=True)
+class GivenKeys:
+    """Keys as the caller gave them, column by column.
+
+    Attributes:
+        columns: values of each column, in any form that :func:`exact_keys` takes.
+        names: of the columns; ``None`` if they are in the order of the key.
+        exact: the names must be those of the key; otherwise there may be more.
+    """
+
+    columns: tuple[Any, ...]
+    names: tuple[str, ...] | None = None
+    exact: bool = False
+
+    @property
+    def width(self) -> int:
+        """Values of each key."""
+        return len(self.columns)
+
+    def columns_of(self, names: Sequence[str]) -> Sequence[Any]:
+        """The values of these columns.
+
+        Raises:
+            InvalidArgumentError: the keys have other columns.
+        """
+        if self.names is None:
+            if self.width != len(names):
+                raise InvalidArgumentError(
+                    f"keys: {self.width} values for {len(names)} columns ({', '.join(names)}); "
+                    "for keys of fewer columns name these in on="
+                )
+            return self.columns
+        missing = [name for name in names if name not in self.names]
+        if missing or (self.exact and len(names) < self.width):
+            found = f"no column {missing[0]!r}; " if missing else ""
+            raise InvalidArgumentError(
+                f"keys: {found}expected the columns {', '.join(names)}; "
+                f"they have {', '.join(self.names)}"
+            )
+        return [self.columns[self.names.index(name)] for name in names]
+
+
+def read_keys(keys: Any) -> GivenKeys:
+    """Many keys in whatever form: the one place that says which forms there are.
 
     Args:
-        keys: Arrow array, numpy array, list of scalars, list of tuples or dicts, or tabular data
-            whose columns are named as the key columns.
+        keys: as :func:`nimblepy.schema.many.as_many` takes them; a list is of scalars, tuples or
+            dicts, and a numpy array may have a column for each column of the key.
+
+    Raises:
+        InvalidArgumentError: one key, or keys of different columns.
+    """
+    if isinstance(keys, GivenKeys):
+        return keys
+    many = as_many(keys)
+    if many is None:
+        raise InvalidArgumentError(
+            f"keys: expected many keys, got {show(keys)}; for one key use get()"
+        )
+    if isinstance(many, pa.Table):
+        names = tuple(many.column_names)
+        if len(set(names)) < len(names):
+            raise InvalidArgumentError(f"keys: a column is there twice: {', '.join(names)}")
+        return GivenKeys(tuple(many.columns), names)
+    if isinstance(many, np.ndarray) and many.ndim > 1:
+        if many.ndim > 2 or not many.shape[1]:
+            raise InvalidArgumentError(f"keys: a numpy array of the shape {many.shape}")
+        return GivenKeys(tuple(np.ascontiguousarray(column) for column in many.T))
+    if not isinstance(many, list) or not many or not isinstance(many[0], (tuple, list, Mapping)):
+        return GivenKeys((many,))
+    if isinstance(many[0], list) and len(many[0]) == 1:  # a value that no column takes
+        return GivenKeys((many,))
+    if isinstance(many[0], Mapping):
+        return _of_dicts(many)
+    rows = [row if isinstance(row, (tuple, list)) else (row,) for row in many]
+    width = len(rows[0])
+    for row in rows:
+        if isinstance(row, Mapping) or len(row) != width:
+            raise InvalidArgumentError(
+                f"key {row!r}: {len(row)} values, but the first key {rows[0]!r} has {width}"
+            )
+    if not width:
+        raise InvalidArgumentError(f"key {many[0]!r}: it has no value")
+    return GivenKeys(tuple([row[i] for row in rows] for i in range(width)))
+
+
+def _of_dicts(rows: Sequence[Any]) -> GivenKeys:
+    names = tuple(rows[0])
+    for row in rows:
+        if not isinstance(row, Mapping) or set(row) != set(names):
+            raise InvalidArgumentError(f"key {row!r}: expected the columns {', '.join(names)}")
+    return GivenKeys(tuple([row[name] for row in rows] for name in names), names, exact=True)
+
+
+def typed_keys(
+    keys: GivenKeys, columns: KeyColumns
+) -> tuple[tuple[pa.Array, ...], np.ndarray[Any, np.dtype[np.bool_]] | None]:
+    """``keys`` as one array per column, and which of them can match, ``None`` for all.
 
     Raises:
         InvalidArgumentError: a value of the wrong type, or between two values of the column.
     """
-    raw = _columns_of(keys, columns)
     arrays: list[pa.Array] = []
     usable: np.ndarray[Any, np.dtype[np.bool_]] | None = None
-    for i, values in enumerate(raw):
+    for i, values in enumerate(keys.columns_of(columns.names)):
         if columns.spelled[i] is not None:
             values = _read_all(columns, i, values)
         array, bad = exact_keys(columns.names[i], columns.types[i], values)
@@ -117,68 +207,3 @@ def single_row(names: Sequence[ColumnName], scalars: Sequence[pa.Scalar]) -> pa.
 def key_batch(names: Sequence[ColumnName], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
     """Key columns as a batch; the core knows them by their places."""
     return pa.RecordBatch.from_arrays(arrays, [output_name(name) for name in names])
-
-
-def _columns_of(keys: Any, columns: KeyColumns) -> list[Any]:
-    """Values of each key column, in key order; any form that :func:`exact_keys` takes."""
-    width = len(columns.names)
-    if isinstance(keys, (pa.Array, pa.ChunkedArray, np.ndarray)):
-        if width != 1:
-            if isinstance(keys, pa.StructArray):
-                return [keys.field(name) for name in columns.names]
-            raise InvalidArgumentError(
-                f"keys: one array for a key of {width} columns ({', '.join(columns.names)}); "
-                "pass a table or a list of tuples"
-            )
-        return [keys]
-    if hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "__arrow_c_array__"):
-        return _tabular_columns(keys, columns)
-    if type(keys).__module__.startswith("pandas."):
-        if hasattr(keys, "columns"):
-            return _tabular_columns(pa.Table.from_pandas(keys, preserve_index=False), columns)
-        return [pa.Array.from_pandas(keys)]
-    if isinstance(keys, (str, bytes, Mapping)):
-        raise InvalidArgumentError(f"keys: expected many keys, got one: {keys!r}; use get()")
-    try:
-        rows = list(keys)
-    except TypeError:
-        raise InvalidArgumentError(
-            f"keys: expected many keys, got {show(keys)}; for one key use get()"
-        ) from None
-    if width == 1 and not (rows and isinstance(rows[0], (tuple, Mapping))):
-        return [rows]
-    tuples = [_tuple_of(row, columns) for row in rows]
-    return [[row[i] for row in tuples] for i in range(width)]
-
-
-def _tabular_columns(keys: Any, columns: KeyColumns) -> list[Any]:
-    if hasattr(keys, "__arrow_c_stream__"):
-        chunked = pa.chunked_array(keys) if not isinstance(keys, pa.Table) else None
-        if chunked is not None and not pa.types.is_struct(chunked.type):
-            return [chunked]
-        table = keys if isinstance(keys, pa.Table) else pa.table(keys)
-    else:
-        table = pa.Table.from_batches([pa.record_batch(keys)])
-    missing = [name for name in columns.names if name not in table.column_names]
-    if missing:
-        raise InvalidArgumentError(
-            f"keys: no column {missing[0]!r}; they have {', '.join(table.column_names)}"
-        )
-    return [table.column(name) for name in columns.names]
-
-
-def _tuple_of(row: Any, columns: KeyColumns) -> tuple[Any, ...]:
-    if isinstance(row, Mapping):
-        if set(row) != set(columns.names):
-            raise InvalidArgumentError(
-                f"key {row!r}: expected the columns {', '.join(columns.names)}"
-            )
-        return tuple(row[name] for name in columns.names)
-    if not isinstance(row, (tuple, list)):
-        row = (row,)
-    if len(row) != len(columns.names):
-        raise InvalidArgumentError(
-            f"key {row!r}: {len(row)} values for {len(columns.names)} columns "
-            f"({', '.join(columns.names)}); for keys of fewer columns name these in on="
-        )
-    return tuple(row)

@@ -5,7 +5,7 @@ A request says nothing of files: the same one goes to every file that may have a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -184,18 +184,6 @@ def key_prefix(
     if typed is None:
         return Prefix(tuple(keys), (), nothing=True)
     return Prefix(tuple(keys), *typed)
-
-
-def key_width(keys: Any) -> int | None:
-    """Values of each of many keys where they say it: short ones are prefixes of the key.
-
-    ``None`` where their columns have names, or they are not known before they are used up.
-    """
-    if isinstance(keys, (list, tuple)) and keys:
-        return len(keys[0]) if isinstance(keys[0], (tuple, list, Mapping)) else 1
-    if isinstance(keys, (pa.Array, pa.ChunkedArray)):
-        return None if pa.types.is_struct(keys.type) else 1
-    return 1 if isinstance(keys, np.ndarray) and keys.ndim == 1 else None
 
 
 def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, ...]:

@@ -142,10 +142,10 @@ class Rows(_core.PointBase, Described):
         """All rows that match any of ``keys``, by probe position, then file order.
 
         Args:
-            keys: Arrow array, numpy array, list of scalars or of tuples, or tabular data whose
-                columns are the key columns. A key that is given twice is answered twice. One
-                shorter than the cluster key, a scalar being a key of one column, stands for all
-                that begin with it.
+            keys: any iterable of scalars, tuples or dicts; an array of Arrow or numpy; a series or
+                index of pandas or polars; or tabular data with the key's columns. A key that is
+                given twice is answered twice. A key shorter than the cluster key matches every row
+                that begins with it; a scalar is a key of one column.
             on: the indexed columns; the default is the cluster key, and of a table with a primary
                 key that. Leading columns of the cluster key match every row that begins with these
                 values. Sort keys are taken as their columns.

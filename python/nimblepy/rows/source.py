@@ -7,7 +7,7 @@ methods that people call are written once on top of it, in :class:`nimblepy.rows
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -26,7 +26,7 @@ from nimblepy.rows.arguments import (
     on_keys,
     row_bounds,
 )
-from nimblepy.rows.keys import KeyColumns, key_columns, typed_keys
+from nimblepy.rows.keys import GivenKeys, KeyColumns, key_columns, read_keys, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import (
     KeyRange,
@@ -37,7 +37,6 @@ from nimblepy.rows.request import (
     in_key_order,
     key_prefix,
     key_range,
-    key_width,
     leading_keys,
 )
 from nimblepy.rows.rowset import Positions, RowSet
@@ -160,8 +159,8 @@ class RowSource(Described):
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.observer = observer
-        # What keys are of, by the columns asked for, or by how many of the cluster key's they have.
-        self._key_columns: dict[Names | int, tuple[tuple[ColumnName, ...], KeyColumns]] = {}
+        # The columns of keys, by `on`, or by what the keys say of them.
+        self._key_columns: dict[Any, tuple[tuple[ColumnName, ...], KeyColumns]] = {}
 
     # ------------------------------------------------------------------ finding and reading
 
@@ -258,40 +257,47 @@ class RowSource(Described):
         name = key_name(self.schema, resolve_column(self.schema, column_of(key)))
         return replace(key, column=name) if isinstance(key, SortKey) else name
 
-    def _check_names(self, key: Mapping[str, Any], leading: Sequence[str]) -> None:
-        """Refuses a key of other columns than the first ones of the key."""
-        if set(key) != set(leading):
-            whole = [output_name(item.column) for item in self.index_keys(None, ordered=False)]
+    def _leading(self, given: GivenKeys, one: bool) -> tuple[ColumnName, ...]:
+        """The first columns of the cluster key, of which the keys are."""
+        cluster = self.index_keys(None, ordered=False)
+        if given.names is None:
+            # One scalar is checked to be a whole key.
+            return tuple(k.column for k in leading_keys(cluster, None if one else given.width))
+        leading = tuple(key.column for key in cluster[: given.width])
+        names = [output_name(name) for name in leading]
+        if set(given.names) == set(names):
+            return leading
+        whole = [output_name(key.column) for key in cluster]
+        if given.exact or not set(whole) <= set(given.names):
             raise InvalidArgumentError(
-                f"key {key!r}: expected the columns {', '.join(whole)}"
+                f"keys with the columns {', '.join(given.names)}: expected the columns "
+                + ", ".join(whole)
                 + (", or the first of them" if len(whole) > 1 else "")
                 + "; for others name them in on="
             )
+        return tuple(key.column for key in cluster)
 
     def keys_request(
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
     ) -> Keys:
         """``keys`` and ``on`` of a lookup as a request; ``one``: of a single key."""
         asked = self.on_columns(on)
+        given = read_keys(keys)
         whole = one and not isinstance(keys[0], (tuple, Mapping))
-        width = None if whole else key_width(keys)
-        of_what = width if asked is None else asked
+        of_what: Any = asked
+        if asked is None:
+            of_what = (given.width, whole) if given.names is None else (given.names, given.exact)
         known = self._key_columns.get(of_what)
         if known is None:
-            names = asked
-            if names is None:
-                cluster = self.index_keys(None, ordered=False)
-                names = tuple(key.column for key in leading_keys(cluster, width))
+            names = self._leading(given, whole) if asked is None else asked
             known = names, key_columns(self.schema, [SortKey(name) for name in names])
             if len(self._key_columns) > MOST_PREPARED:
                 self._key_columns.clear()
             self._key_columns[of_what] = known
         names, columns = known
-        if asked is None and isinstance(keys, list) and keys and isinstance(keys[0], Mapping):
-            self._check_names(keys[0], columns.names)
         if one:
             check_one(keys[0], columns.names)
-        values, usable = typed_keys(keys, columns)
+        values, usable = typed_keys(given, columns)
         return Keys(names, values, usable, null_equals)
 
     def range_request(

@@ -25,6 +25,6 @@ Tabular: TypeAlias = (
 )
 # A scalar of Python, numpy, pandas, uuid or pyarrow; of several columns a tuple or dict of them.
 Key: TypeAlias = Hashable | Mapping[str, object]
-# Arrow and numpy arrays, lists of keys, or tabular data whose columns are those of the key.
+# What nimblepy.schema.many.as_many takes.
 ManyKeys: TypeAlias = ArrowStream | ArrowArray | Iterable[Key]
 RowIndices: TypeAlias = ArrowArray | Iterable[int]

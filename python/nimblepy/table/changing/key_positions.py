@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import ConflictError, IndexUnavailableError, InvalidArgumentError
-from nimblepy.rows.request import Keys, key_width
+from nimblepy.rows.keys import read_keys
+from nimblepy.rows.request import Keys
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet, ascending_once
 from nimblepy.rows.search import search_keys
 from nimblepy.schema.columns import column_paths
@@ -136,13 +137,13 @@ def ascending(found: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
 
 def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPositions:
     """The live rows that have keys of the caller, who may give them in any form of a lookup."""
-    width = key_width(keys)
-    if width is not None and width < len(names):
+    given = read_keys(keys)
+    if given.width < len(names):
         raise InvalidArgumentError(
-            f"keys: expected whole keys ({', '.join(names)}), got {keys[0]!r}; a filter names rows "
-            "by some of the columns"
+            f"keys: expected whole keys ({', '.join(names)}), got {given.width} of "
+            f"{len(names)} columns; a filter finds rows by some of the columns"
         )
-    request = rows.keys_request(keys, names)
+    request = rows.keys_request(given, names)
     table = pa.Table.from_arrays(list(request.values), list(request.names))
     wanted = np.ones(len(request), dtype=np.bool_) if request.usable is None else request.usable
     for values in request.values:

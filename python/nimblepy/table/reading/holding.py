@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.rows.keys import read_keys
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.key_values import exact_keys
@@ -57,7 +58,8 @@ def keys_of(keys: Any, column: ColumnName, schema: pa.Schema) -> KeysOf:
     found = resolve_column(schema, column)
     if pa.types.is_nested(found.type):
         raise InvalidArgumentError(f"files_for_keys: {column!r} is {found.type}, not one value")
-    values, beyond = exact_keys(output_name(column), found.type, keys)
+    (given,) = read_keys(keys).columns_of([output_name(column)])
+    values, beyond = exact_keys(output_name(column), found.type, given)
     if beyond is not None:  # what the type does not have is in no file
         values = values.filter(pa.array(~beyond))
     if values.null_count:

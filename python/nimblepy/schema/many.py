@@ -1,0 +1,120 @@
+"""Many values at once, in whatever form a caller has them."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+
+# Columns with names, one column, or Python values one by one.
+Many: TypeAlias = "pa.Table | pa.Array | pa.ChunkedArray | np.ndarray[Any, Any] | list[Any]"
+
+
+def as_many(values: Any) -> Many | None:
+    """``values`` in one of four forms; ``None`` if they are one value, or a mapping.
+
+    Takes Arrow arrays, batches and tables, numpy arrays, frames and series of polars and pandas,
+    whatever else exports Arrow data or a numpy array, and any iterable, which is used up once.
+    """
+    if type(values) is list:
+        return values
+    try:
+        return _as_many(values)
+    except pa.ArrowException as error:
+        reason = "; ".join(map(str, error.args))
+        raise InvalidArgumentError(f"values cannot be converted to Arrow: {reason}") from error
+
+
+def _as_many(values: Any) -> Many | None:
+    if isinstance(values, pa.Table):
+        return values
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return _columns(values) if pt.is_struct(values.type) else values
+    if isinstance(values, np.ndarray):
+        return None if values.ndim == 0 else _fields(values)
+    if isinstance(values, pa.ListScalar):
+        return [] if values.values is None else values.values
+    if isinstance(values, (str, bytes, bytearray, Mapping, pa.Scalar)):
+        return None
+    package = type(values).__module__.partition(".")[0]
+    if package == "pandas":
+        return _of_pandas(values)
+    if package == "polars":
+        return _of_polars(values)
+    try:
+        if hasattr(values, "__arrow_c_stream__"):
+            return as_many(pa.chunked_array(values))
+        if hasattr(values, "__arrow_c_array__"):
+            return as_many(pa.array(values))
+    except (pa.ArrowException, TypeError):
+        pass
+    if isinstance(values, memoryview) and values.format in ("B", "b", "c"):
+        return None
+    if isinstance(values, (array.array, memoryview)) or hasattr(values, "__array__"):
+        return as_many(np.asarray(values))
+    try:
+        items = iter(values)
+    except TypeError:
+        return None
+    return list(items)
+
+
+def _of_polars(values: Any) -> Many | None:
+    """Columns of Python objects are read as such: polars exports their addresses."""
+    if hasattr(values, "collect"):
+        values = values.collect()
+    if hasattr(values, "iter_rows"):
+        objects = any(str(kind) == "Object" for kind in values.dtypes)
+        return values.to_dicts() if objects else pa.table(values)
+    if not hasattr(values, "to_list"):
+        return None
+    if str(values.dtype) == "Object":
+        items: list[Any] = values.to_list()
+        return items
+    return as_many(pa.chunked_array(values))
+
+
+def _of_pandas(values: Any) -> Many | None:
+    """A frame with its index if that has names; a series, index or array of pandas."""
+    if hasattr(values, "columns") and hasattr(values, "index"):
+        named = any(name is not None for name in values.index.names)
+        try:
+            return pa.Table.from_pandas(values, preserve_index=named)
+        except pa.ArrowException:
+            raise
+        except ValueError as error:  # a name given twice
+            raise InvalidArgumentError(str(error)) from error
+    if not hasattr(values, "__len__"):  # a timestamp, a period, NA
+        return None
+    if hasattr(values, "levels"):  # an index of several columns
+        return list(values)
+    try:
+        found = pa.Array.from_pandas(values)
+    except (pa.ArrowException, TypeError, ValueError):
+        return list(values)
+    # Periods and intervals are not the integers that they are stored as.
+    foreign = isinstance(found.type, pa.ExtensionType)
+    return list(values) if foreign else as_many(found)
+
+
+def _columns(values: Any) -> pa.Table:
+    """Structs as columns; the fields of a null are null."""
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    schema = pa.schema(list(values.type))
+    batches = [pa.RecordBatch.from_arrays(chunk.flatten(), schema=schema) for chunk in chunks]
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _fields(values: np.ndarray[Any, Any]) -> Many:
+    if values.dtype == object and values.ndim == 1:
+        return values.tolist()
+    names = values.dtype.names
+    if names is None or values.ndim != 1:
+        return values
+    return pa.table({name: pa.array(np.ascontiguousarray(values[name])) for name in names})
