@@ -352,9 +352,10 @@ class DeleteWhere(Replacement):
         if parsed.matches_nothing:
             return {}
         found: dict[int, RowNumbers | None] = {}
-        whole = rows.plan.proves(parsed)
-        for number in rows.prune(parsed.conjuncts):
-            if whole is not None and whole(rows.members[number].entry):
+        numbers = rows.prune(parsed.conjuncts)
+        whole = rows.plan.whole(rows.members.take(numbers), parsed.node)
+        for number, is_whole in zip(numbers, whole, strict=True):
+            if is_whole:
                 found[number] = None
                 continue
             live = rows.child(number).all_rows()

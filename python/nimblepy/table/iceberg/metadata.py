@@ -54,10 +54,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from nimblepy.errors import (
-    CorruptFileError,
-    InvalidArgumentError,
-)
+from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.io.remote_file import at_once, connections
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
@@ -286,13 +283,29 @@ class Metadata:
         return found
 
     def partition_types(self) -> dict[int, list[tuple[int, pa.DataType]]]:
-        """(field id, type of its values) of the fields of each partition spec."""
-        schema = self.ice_schema(None)
+        """(field id, type of its values) of the fields of each partition spec.
+
+        Specs of a dropped column are left out.
+        """
         found = {}
-        for spec_id, spec in self.ice.metadata.specs().items():
-            with contextlib.suppress(ValueError):  # a source was dropped
-                kinds = spec.partition_type(schema).fields
-                found[spec_id] = [(f.field_id, arrow_type(f.field_type)) for f in kinds]
+        for spec_id in self.ice.metadata.specs():
+            kinds = self.spec_types(spec_id, None)
+            known = [kind for kind in kinds if kind is not None]
+            if len(known) == len(kinds):
+                numbers = (item.field_id for item in self.ice_spec(spec_id).fields)
+                found[spec_id] = list(zip(numbers, known, strict=True))
+        return found
+
+    def spec_types(self, spec_id: int, schema_id: int | None) -> list[pa.DataType | None]:
+        """Types of the values of each field of a partition spec; ``None``: its column is gone."""
+        schema = self.ice_schema(schema_id)
+        found: list[pa.DataType | None] = []
+        for item in self.ice_spec(spec_id).fields:
+            kind = None
+            with contextlib.suppress(ValueError, UnsupportedVersionError):
+                source = schema.find_field(item.source_id).field_type
+                kind = arrow_type(item.transform.result_type(source))
+            found.append(kind)
         return found
 
     def first_cluster_id(self) -> int | None:

@@ -1,247 +1,311 @@
-"""Which manifests and files a condition can match, by Iceberg's own projections."""
+"""Which manifests and files may have rows that pass a filter, and which have no other rows.
+
+A filter becomes a tree of tests of columns. Literals already have the column's type, and every
+test is of a column's field id, so nothing has to be converted or looked up by name. Tests of
+columns are evaluated on the statistics of files. Projected through the transforms of a partition
+spec they become tests of partition values.
+
+That all rows of a file pass is proved by the opposite: no row can fail the filter.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    BoundEqualTo,
-    BoundGreaterThan,
-    BoundGreaterThanOrEqual,
-    BoundIn,
-    BoundIsNaN,
-    BoundIsNull,
-    BoundLessThan,
-    BoundLessThanOrEqual,
-    BoundLiteralPredicate,
-    BoundNotEqualTo,
-    BoundNotNull,
-    BoundPredicate,
-    BoundStartsWith,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    NotEqualTo,
-    NotNull,
-    Or,
-    StartsWith,
-)
-from pyiceberg.expressions import visitors as ice_visitors
-from pyiceberg.manifest import (
-    ManifestFile,
-)
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 
-from nimblepy.errors import (
-    NimbleError,
-)
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr import nodes
+from nimblepy.schema.decimals import scaled, unscaled
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.values import is_nan
-from nimblepy.table.base.model import (
-    Entry,
-    Manifest,
+from nimblepy.table.base.damage import BAD_BYTES
+from nimblepy.table.base.model import Manifest
+from nimblepy.table.base.transforms import transform
+from nimblepy.table.base.values import constant, internal_value
+from nimblepy.table.iceberg.metadata import Metadata
+from nimblepy.table.iceberg.pruning import (
+    Always,
+    Both,
+    Counts,
+    End,
+    Files,
+    Leaf,
+    Mask,
+    Op,
+    Test,
+    comparable,
+    may_match,
 )
-from nimblepy.table.base.values import internal_value
-from nimblepy.table.iceberg.manifest_forms import ice_file
-from nimblepy.table.iceberg.metadata import Metadata, decoding
-from nimblepy.table.iceberg.pruning import Always, Both, Leaf, Op, Test
-from nimblepy.table.iceberg.schemas import arrow_type
 
-_COMPARISONS: dict[str, Callable[..., BooleanExpression]] = {
-    "==": EqualTo,
-    "!=": NotEqualTo,
-    "<": LessThan,
-    "<=": LessThanOrEqual,
-    ">": GreaterThan,
-    ">=": GreaterThanOrEqual,
+# What a filter may say of a row; SQL keeps the rows of which it is true.
+_Outcome: TypeAlias = Literal["true", "false", "not true", "not false"]
+_SWAPPED: dict[_Outcome, _Outcome] = {
+    "true": "false",
+    "false": "true",
+    "not true": "not false",
+    "not false": "not true",
 }
+_COMPARISONS: dict[nodes.Op, Op] = {op: op for op in nodes.FLIPPED}
 
 
 class Pruner:
-    """Iceberg's inclusive evaluation: what it leaves out has no row that passes.
+    """Tests of files for rows that pass all of some conditions.
 
     Attributes:
-        exact: the tests say just what the conjuncts say, so that :meth:`whole` may be asked.
-        expression: all of them, as the library has it; it may say less than they do.
+        metrics_test: what the statistics of a file are tested for.
     """
 
     def __init__(
         self, metadata: Metadata, conjuncts: Sequence[nodes.Node], schema_id: int | None
     ) -> None:
         self._metadata = metadata
-        self._schema = metadata.ice_schema(schema_id)
-        self._arrow = metadata.schema(schema_id)
-        expression: BooleanExpression = AlwaysTrue()
-        self.exact = True
-        self._tested: set[int] = set()
-        self._parts = [self._expression(node) for node in conjuncts]
-        for part in self._parts:
-            expression = And(expression, part)
-        self.expression = expression
+        self._schema_id = schema_id
+        schema = metadata.schema(schema_id)
+        self.metrics_test = _joined([_test(node, "true", schema) for node in conjuncts])
         self._by_spec: dict[int, Test] = {}
-        self._by_manifest: dict[int, Callable[[ManifestFile], bool]] = {}
 
-    def manifest(self, manifest: Manifest) -> bool:
-        """Whether a manifest may list files with such rows."""
-        evaluator = self._by_manifest.get(manifest.spec_id)
-        if evaluator is None:
-            spec = self._metadata.ice_spec(manifest.spec_id)
-            evaluator = self._by_manifest[manifest.spec_id] = ice_visitors.manifest_evaluator(
-                spec, self._schema, self._projected(spec)
-            )
-        with decoding(manifest.path, "manifest with bounds of partitions"):
-            return bool(evaluator(manifest.raw))
+    def manifests(self, manifests: Sequence[Manifest]) -> list[Manifest]:
+        """Those that may list files with such rows, by their summaries of partition values.
 
-    @cached_property
-    def metrics_test(self) -> Test:
-        """What the statistics of a file are tested for."""
-        bound = ice_visitors.bind(self._schema, self.expression, True)
-        return _test(bound, lambda ref: ref.field.field_id)
+        Raises:
+            CorruptFileError: a summary has a bound that its type cannot have.
+        """
+        left = set()
+        for spec_id in {item.spec_id for item in manifests}:
+            test = self.partition_test(spec_id)
+            some = [item for item in manifests if item.spec_id == spec_id and item.raw.partitions]
+            try:
+                passes = may_match(_Summaries(some), test)
+            except BAD_BYTES as error:
+                raise CorruptFileError(
+                    f"{some[0].path}: not a manifest with bounds of partitions, or one of the "
+                    f"{len(some)} next to it: {error!r}"
+                ) from error
+            left |= {item.path for item, may in zip(some, passes, strict=True) if may}
+        return [item for item in manifests if item.path in left or not item.raw.partitions]
 
     def partition_test(self, spec_id: int) -> Test:
         """What the partition values of a file are tested for."""
         known = self._by_spec.get(spec_id)
         if known is None:
-            spec = self._metadata.ice_spec(spec_id)
-            fields = Schema(*spec.partition_type(self._schema).fields)
-            bound = ice_visitors.bind(fields, self._projected(spec), True)
-            places = {item.field_id: i for i, item in enumerate(fields.fields)}
-            known = self._by_spec[spec_id] = _test(bound, lambda ref: places[ref.field.field_id])
+            known = self._by_spec[spec_id] = _projected(self.metrics_test, self._fields(spec_id))
         return known
 
-    def whole(self, entry: Entry) -> bool:
-        """Whether all rows of a file pass, as its statistics prove.
-
-        The library takes a column whose nulls were not counted for one without.
-        """
-        counted = entry.file.metrics.nulls
-        if not self.exact or any(number not in counted for number in self._tested):
-            return False
-        strict = ice_visitors._StrictMetricsEvaluator(self._schema, self.expression)
-        return bool(strict.eval(ice_file(entry.file)))
-
-    def _projected(self, spec: PartitionSpec) -> BooleanExpression:
-        project = ice_visitors.inclusive_projection(self._schema, spec)
-        found: BooleanExpression = AlwaysTrue()
-        for part in self._parts:
-            # Days and times next to the first and the last that Python has rule nothing out.
-            with contextlib.suppress(OverflowError):
-                found = And(found, project(part))
+    def _fields(self, spec_id: int) -> _Fields:
+        """By source column: places of the fields, their transforms and types of their values."""
+        found: _Fields = {}
+        kinds = self._metadata.spec_types(spec_id, self._schema_id)
+        for place, item in enumerate(self._metadata.spec(spec_id)):
+            kind = kinds[place]
+            if kind is not None:
+                found.setdefault(item.source_id, []).append((place, item.transform, kind))
         return found
 
-    def _expression(self, node: nodes.Node) -> BooleanExpression:
-        match node:
-            case nodes.And(args):
-                return _folded(And, [self._expression(arg) for arg in args])
-            case nodes.Or(args):
-                return _folded(Or, [self._expression(arg) for arg in args])
-            case nodes.Compare() | nodes.In() | nodes.IsNull() | nodes.IsValid():
-                return self._leaf(node)
-            case nodes.StartsWith(_, prefix) if isinstance(prefix, str):
-                return self._leaf(node)
-        self.exact = False
-        return AlwaysTrue()
 
-    def _leaf(self, node: Any) -> BooleanExpression:
-        """One test; true where the library cannot bind it to just this column."""
-        name = ".".join(node.column.path)
-        if pt.is_floating(node.column.type):
-            self.exact = False  # of NaN the statistics of some writers say nothing
-        try:
-            made = self._unbound(node, name)
-            found = self._schema.find_field(name)
-            if found.field_id == field_id_at(self._arrow, node.column.path):
-                ice_visitors.bind(self._schema, made, True)
-                self._tested.add(found.field_id)
-                return made
-        except (ValueError, TypeError, KeyError, AssertionError, OverflowError, NimbleError):
-            pass
-        self.exact = False
-        return AlwaysTrue()
+class Proof:
+    """Tests of files for rows that do not pass a filter.
 
-    def _unbound(self, node: Any, name: str) -> BooleanExpression:
-        match node:
-            case nodes.IsNull():
-                return IsNull(name)
-            case nodes.IsValid():
-                return NotNull(name)
-            case nodes.StartsWith(_, prefix):
-                return StartsWith(name, prefix)
-            case nodes.In(column, values):
-                nan = any(is_nan(value) for value in values)
-                rest = [_literal(column.type, v) for v in values if not is_nan(v)]
-                return Or(In(name, rest), IsNaN(name)) if nan else In(name, rest)
-            case nodes.Compare(column, op, value, nan_greatest):
-                if is_nan(value):
-                    return IsNaN(name) if op == "==" else AlwaysTrue()
-                made = _COMPARISONS[op](name, _literal(column.type, value))
-                if op == "!=":  # of a null it is true in Iceberg, and null in our filters
-                    return And(made, NotNull(name))
-                above = nan_greatest and op in (">", ">=") and pt.is_floating(column.type)
-                return Or(made, IsNaN(name)) if above else made
-        return AlwaysTrue()
+    Attributes:
+        possible: statistics can show that a file has no such rows.
+    """
+
+    def __init__(self, metadata: Metadata, filter: nodes.Node, schema_id: int | None) -> None:
+        self._test = _test(filter, "not true", metadata.schema(schema_id))
+        self.possible = self._test != Always(True)
+
+    def whole(self, files: Files) -> Mask:
+        """Of which files all rows pass, as their statistics show."""
+        if not self.possible:
+            return np.zeros(files.num_files, dtype=np.bool_)
+        found: Mask = ~may_match(files, self._test)
+        return found
 
 
-_UNARY: dict[type[BooleanExpression], Op] = {
-    BoundIsNull: "is null",
-    BoundNotNull: "not null",
-    BoundIsNaN: "is nan",
-}
+# ------------------------------------------------------------------ tests of columns
 
 
-_WITH_VALUE: dict[type[BooleanExpression], Op] = {
-    BoundEqualTo: "==",
-    BoundNotEqualTo: "!=",
-    BoundLessThan: "<",
-    BoundLessThanOrEqual: "<=",
-    BoundGreaterThan: ">",
-    BoundGreaterThanOrEqual: ">=",
-    BoundStartsWith: "starts with",
-}
+def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
+    """True where ``node`` may have the outcome; it may be true elsewhere, too."""
+    match node:
+        case nodes.Const(value):
+            return Always(_answer(value, outcome))
+        case nodes.Not(arg):
+            return _test(arg, _SWAPPED[outcome], schema)
+        case nodes.And(args) | nodes.Or(args):
+            parts = [_test(arg, outcome, schema) for arg in args]
+            either = isinstance(node, nodes.Or) == (outcome in ("true", "not false"))
+            return _joined(parts, either=either)
+        case nodes.Opaque(_, _, implies):
+            if outcome == "true" and implies is not None:
+                return _test(implies, "true", schema)
+            return Always(True)
+    number = field_id_at(schema, node.column.path)
+    kind = node.column.type
+    null, valid = Leaf("is null", number, kind), Leaf("not null", number, kind)
+    if isinstance(node, nodes.IsNull | nodes.IsValid):
+        return (
+            null if isinstance(node, nodes.IsNull) == (outcome in ("true", "not false")) else valid
+        )
+    if pt.is_nested(kind):
+        return Always(True)
+    passes = outcome in ("true", "not false")
+    found = _values_test(node, passes, number, kind)
+    return _joined([null, found], either=True) if outcome.startswith("not") else found
 
 
-def _test(bound: BooleanExpression, number: Callable[[Any], int]) -> Test:
-    """A bound expression of the library as a test; what it may say besides is true."""
-    if isinstance(bound, And | Or):
-        left, right = _test(bound.left, number), _test(bound.right, number)
-        return Both(left, right, isinstance(bound, Or))
-    if isinstance(bound, AlwaysFalse):
-        return Always(False)
-    if isinstance(bound, BoundPredicate):
-        ref = bound.term.ref()
-        kind = arrow_type(ref.field.field_type)
-        if type(bound) in _UNARY:
-            return Leaf(_UNARY[type(bound)], number(ref), kind)
-        if isinstance(bound, BoundIn):
-            return Leaf("in", number(ref), kind, tuple(bound.value_set))
-        if isinstance(bound, BoundLiteralPredicate) and type(bound) in _WITH_VALUE:
-            return Leaf(_WITH_VALUE[type(bound)], number(ref), kind, (bound.literal.value,))
+def _answer(value: bool | None, outcome: _Outcome) -> bool:
+    if outcome.startswith("not"):
+        return value is not (outcome == "not true")
+    return value is (outcome == "true")
+
+
+def _values_test(
+    node: nodes.Compare | nodes.In | nodes.StartsWith, passes: bool, number: int, kind: pa.DataType
+) -> Test:
+    """A test for values, which are not null, that pass or do not."""
+
+    def leaf(op: Op, *values: pa.Scalar) -> Test:
+        return Leaf(op, number, kind, tuple(internal_value(kind, value) for value in values))
+
+    nan = Leaf("is nan", number, kind)
+    match node:
+        case nodes.StartsWith(_, prefix):
+            return Leaf("starts with", number, kind, (prefix,)) if passes else Always(True)
+        case nodes.In(_, values):
+            rest = [value for value in values if not is_nan(value)]
+            if not passes:
+                return leaf("not in", *rest)
+            found = leaf("in", *rest) if rest else Always(False)
+            return found if len(rest) == len(values) else _joined([found, nan], either=True)
+        case nodes.Compare(_, op, value, nan_greatest):
+            if is_nan(value):
+                if op not in ("==", "!="):
+                    return Always(True)
+                return nan if (op == "==") == passes else Leaf("not null", number, kind)
+            asked = op if passes else nodes.NEGATED[op]
+            found = leaf(_COMPARISONS[asked], value)
+            if not pt.is_floating(kind) or op in ("==", "!="):
+                return found  # NaN differs from every number, as a test has it
+            nan_passes = nan_greatest and op in (">", ">=")
+            return _joined([found, nan], either=True) if nan_passes == passes else found
     return Always(True)
 
 
-def _folded(kind: Callable[..., BooleanExpression], args: list[Any]) -> BooleanExpression:
-    found = args[0]
-    for arg in args[1:]:
-        found = kind(found, arg)
-    return cast(BooleanExpression, found)
+def _joined(parts: Sequence[Test], *, either: bool = False) -> Test:
+    """All tests, or any of them; as a balanced tree, however many there are."""
+    left = [part for part in parts if part != Always(not either)]
+    if Always(either) in left:
+        return Always(either)
+    if not left:
+        return Always(not either)
+    while len(left) > 1:
+        pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
+        left = [Both(p[0], p[1], either) if len(p) == 2 else p[0] for p in pairs]
+    return left[0]
 
 
-def _literal(kind: pa.DataType, scalar: pa.Scalar) -> Any:
-    """The value of a scalar as the library takes it: times are numbers."""
-    return internal_value(kind, scalar)
+# ------------------------------------------------------------------ tests of partition values
+
+# By field id of a column, what a spec makes of it: place, transform, type of the values.
+_Fields: TypeAlias = dict[int, list[tuple[int, str, pa.DataType]]]
+
+
+def _projected(test: Test, fields: _Fields) -> Test:
+    """A test that partition values of a file pass if one of its rows passes ``test``."""
+    match test:
+        case Both(left, right, either):
+            return _joined([_projected(left, fields), _projected(right, fields)], either=either)
+        case Leaf(number=number):
+            found = [
+                _leaf_of_values(test, place, text, kind)
+                for place, text, kind in fields.get(number, ())
+            ]
+            return _joined(found)
+    return test
+
+
+def _leaf_of_values(leaf: Leaf, place: int, text: str, kind: pa.DataType) -> Test:
+    """The test of one partition field."""
+    name, _, width = text.partition("[")
+    if name == "identity":
+        return Leaf(leaf.op, place, kind, leaf.values)
+    if name not in ("bucket", "truncate", "year", "month", "day", "hour"):
+        return Always(True)
+    if leaf.op == "is null":
+        return Leaf("is null", place, kind)
+    if leaf.op == "starts with" and name == "truncate":
+        length, prefix = int(width[:-1]), leaf.values[0]
+        op: Op = "starts with" if len(prefix) < length else "=="
+        return Leaf(op, place, kind, (prefix[:length],))
+    # Only nulls become a null.
+    valid = Leaf("not null", place, kind)
+    try:
+        return _moved(leaf, place, text, kind, ordered=name != "bucket") or valid
+    except (InvalidArgumentError, pa.ArrowException, ValueError, OverflowError):
+        return valid  # next to the least values that there are
+
+
+def _moved(leaf: Leaf, place: int, text: str, kind: pa.DataType, *, ordered: bool) -> Leaf | None:
+    """A comparison with what a transform makes of the values; ``None``: it says nothing of them."""
+    op, values = leaf.op, leaf.values
+    if op in ("<", "<=", ">", ">=") and ordered:
+        if op in ("<", ">"):
+            values = (_neighbour(leaf.kind, values[0], 1 if op == ">" else -1),)
+        op = "<=" if op in ("<", "<=") else ">="
+    elif op not in ("==", "in"):
+        return None
+    scalars = [constant(leaf.kind, value) for value in values]
+    moved = transform(text, leaf.kind)(pa.array(scalars, leaf.kind))
+    found = dict.fromkeys(internal_value(moved.type, scalar) for scalar in moved)
+    return Leaf(op, place, kind, tuple(found))
+
+
+def _neighbour(kind: pa.DataType, value: Any, step: int) -> Any:
+    """The value next to one, of types that have such, else the value itself."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value + step
+    if pt.is_decimal(kind):
+        return scaled(unscaled(value, kind.scale) + step, kind.scale)
+    return value
+
+
+class _Summaries(Files):
+    """What a manifest list says of the partition values of manifests of one spec, as statistics."""
+
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self._summaries = [item.raw.partitions for item in manifests]
+
+    @property
+    def num_files(self) -> int:
+        return len(self._summaries)
+
+    @property
+    def rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.ones(self.num_files, dtype=np.int64)
+
+    def counts(self, what: Counts, number: int) -> pa.Array | None:
+        """Each manifest counts as one value, which is null or NaN where all values are."""
+        found: list[int | None] = []
+        for summaries in self._summaries:
+            item = summaries[number]
+            has_bounds = item.lower_bound is not None
+            has = item.contains_null if what == "nulls" else item.contains_nan
+            other = item.contains_nan if what == "nulls" else item.contains_null
+            if what == "values":
+                found.append(1)
+            elif has is False:
+                found.append(0)
+            else:
+                found.append(1 if has and other is False and not has_bounds else None)
+        return pa.array(found, pa.int64())
+
+    def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
+        values = [getattr(summaries[number], f"{end}_bound") for summaries in self._summaries]
+        return comparable(kind, pa.array(values, pa.binary()))
+
+    def partition(self, place: int, kind: pa.DataType) -> pa.Array:
+        raise NotImplementedError

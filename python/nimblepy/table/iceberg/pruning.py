@@ -1,7 +1,7 @@
-"""Which files may have rows that pass a filter: Iceberg's inclusive evaluation, on whole columns.
+"""Which files may have rows that pass a filter, evaluated on the statistics of all files at once.
 
 A filter becomes a tree of tests twice: of the statistics of files, and, projected through the
-transforms of a partition spec, of their partition values. Both are evaluated for all files at once.
+transforms of a partition spec, of their partition values (:mod:`nimblepy.table.iceberg.pruner`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,20 @@ from nimblepy.schema.decimals import decimal_bytes, scaled
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Counts: TypeAlias = Literal["values", "nulls", "nans"]
 End: TypeAlias = Literal["lower", "upper"]
+# Comparisons are as in IEEE 754, false for nulls: NaN differs from every number.
 Op: TypeAlias = Literal[
-    "is null", "not null", "is nan", "==", "!=", "<", "<=", ">", ">=", "in", "starts with"
+    "is null",
+    "not null",
+    "is nan",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "in",
+    "not in",
+    "starts with",
 ]
 
 # Values of an ``in`` beyond which the library does not look at bounds.
@@ -246,15 +258,36 @@ def _by_metrics(files: Files, leaf: Leaf) -> Mask:
         return ~(none | _all_of(files, "nulls", number))
     if op == "not null":
         return ~_all_of(files, "nulls", number)
-    if op == "!=":
-        return np.ones(count, dtype=np.bool_)
     nothing = _all_of(files, "nulls", number)
+    if op in ("!=", "not in"):
+        return ~nothing & ~_all_one_of(files, leaf)
     if op == "starts with":
         return ~nothing & _may_start(files, leaf)
     nothing |= _all_of(files, "nans", number)
     if op == "in" and len(leaf.values) > _MOST_VALUES:
         return ~nothing
     return ~nothing & _may_compare(files, leaf)
+
+
+def _all_one_of(files: Files, leaf: Leaf) -> Mask:
+    """Whether all values of a file are the same one, and that is one of the leaf's."""
+    none = np.zeros(files.num_files, dtype=np.bool_)
+    lower = files.bound("lower", leaf.number, leaf.kind)
+    upper = files.bound("upper", leaf.number, leaf.kind)
+    if lower is None or upper is None:
+        return none
+    found = _true(pc.equal(lower, upper))
+    if pt.is_floating(leaf.kind):
+        found &= _is_zero(files.counts("nans", leaf.number), files.num_files)
+    return found & _is_one_of(lower, leaf) if found.any() else none
+
+
+def _is_one_of(values: pa.Array, leaf: Leaf) -> Mask:
+    wanted = pa.array([_scalar(value, leaf.kind).as_py() for value in leaf.values], values.type)
+    if pt.is_floating(values.type):  # hashes tell -0.0 from 0.0
+        zero = pa.scalar(0.0, values.type)
+        values, wanted = pc.add(values, zero), pc.add(wanted, zero)
+    return _true(pc.is_in(values, wanted)) & ~_null(values)
 
 
 def _may_compare(files: Files, leaf: Leaf) -> Mask:
@@ -338,19 +371,18 @@ def _by_partition(files: Files, leaf: Leaf) -> Mask:
         return _null(values) if op == "is null" else ~_null(values)
     if op == "is nan":
         return _nan(values)
-    if op == "in":
-        wanted = pa.array([_scalar(value, leaf.kind).as_py() for value in leaf.values], values.type)
-        return _true(pc.is_in(values, wanted))
+    if op in ("in", "not in"):
+        found = _is_one_of(values, leaf)
+        return found if op == "in" else ~found & ~_null(values)
     if op == "starts with":
         return _true(pc.starts_with(values, stored_form(leaf.values[0])))
     scalar = _scalar(leaf.values[0], leaf.kind)
-    if op == "!=":  # of a null it is true
-        return ~_true(pc.equal(values, scalar))
     return _true(_COMPARE[op](values, scalar))
 
 
 _COMPARE = {
     "==": pc.equal,
+    "!=": pc.not_equal,
     "<": pc.less,
     "<=": pc.less_equal,
     ">": pc.greater,

@@ -46,7 +46,7 @@ from nimblepy.table.iceberg.metadata import (
     Metadata,
     check_name_mapping,
 )
-from nimblepy.table.iceberg.pruner import Pruner
+from nimblepy.table.iceberg.pruner import Proof, Pruner
 from nimblepy.table.iceberg.schemas import bound_bytes, fresh, to_arrow, to_iceberg
 from nimblepy.table.iceberg.statistics import (
     SKETCH,
@@ -70,6 +70,7 @@ __all__ = [
     "ManifestsCommit",
     "Metadata",
     "NoSuchTable",
+    "Proof",
     "Pruner",
     "SnapshotCommit",
     "SwapInDoubt",

@@ -9,7 +9,6 @@ from typing import overload
 
 import numpy as np
 
-from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Node
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import (
@@ -137,7 +136,7 @@ class SnapshotPlan:
         index = index_parts()
         answering, others = plan_index.answered(self._metadata, index, waiting)
         if pruner is not None:
-            others = [manifest for manifest in others if pruner.manifest(manifest)]
+            others = pruner.manifests(others)
         # They are wanted next, where there are files; waiting for them then would cost a round.
         beside = (others or any(answering)) and self._metadata.distant
         deletes = [item for item in self.manifests if item.deletes] if beside else []
@@ -172,12 +171,14 @@ class SnapshotPlan:
         """The delete files of the snapshot that may name rows of a file."""
         return self._deletes_of(entry)
 
-    def proves(self, filter: Filter) -> Callable[[Entry], bool] | None:
-        """Tells of which files all rows pass, by statistics; ``None``: they cannot prove it."""
-        if not filter.exact:
-            return None
-        pruner = ice.Pruner(self._metadata, filter.conjuncts, self._schema_id)
-        return pruner.whole if pruner.exact else None
+    def whole(self, members: Members, filter: Node) -> Mask:
+        """Of which of some files all rows pass, as their statistics prove."""
+        proof = ice.Proof(self._metadata, filter, self._schema_id)
+        if not proof.possible:
+            return np.zeros(len(members), dtype=np.bool_)
+        masks = [proof.whole(part) for part in members.files.parts]
+        found: Mask = members.files.gather(masks, np.bool_)
+        return found
 
     @cached_property
     def distinct_values(self) -> dict[int, Distinct]:
