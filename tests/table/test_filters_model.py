@@ -151,9 +151,13 @@ class Filters:
         self._kind, self._rng = kind, rng
         self.params: dict[str, Any] = {}
 
-    def _literal(self) -> tuple[str, tuple[bool, Any]]:
-        beyond = self._kind.beyond and self._rng.random() < 0.4
-        value = self._rng.choice(self._kind.beyond if beyond else self._kind.values)
+    def _literal(self, *, listed: bool = False) -> tuple[str, tuple[bool, Any]]:
+        beyond = self._kind.beyond
+        if listed and not pa.types.is_floating(self._kind.type):
+            # With a float in a list, all of its values and the column become floats, as in DuckDB.
+            beyond = [value for value in beyond if not isinstance(value, float)]
+        chosen = beyond if beyond and self._rng.random() < 0.4 else self._kind.values
+        value = self._rng.choice(chosen)
         name = f"p{len(self.params)}"
         self.params[name] = value
         return f"${name}", _place(value)
@@ -177,7 +181,7 @@ class Filters:
         if roll < 0.16:
             return "v IS NOT NULL", lambda v: v is not None
         if roll < 0.35:
-            found = [self._literal() for _ in range(self._rng.randrange(1, 4))]
+            found = [self._literal(listed=True) for _ in range(self._rng.randrange(1, 4))]
             places = [place for _, place in found]
             word = self._rng.choice(["IN", "NOT IN"])
             text = f"v {word} ({', '.join(name for name, _ in found)})"
