@@ -136,12 +136,68 @@ def test_pairs_of_commits(
     assert files(table) == reachable(table)
 
 
-def test_a_dropped_table(lake: nb.Catalog) -> None:
-    table = lake.create_table("a.b", rows(0))
-    lake.drop_table("a.b")
-    with pytest.raises(nb.InvalidArgumentError, match="there is no table"):
-        table.append(rows(10))
+def _added_column(table: nb.Table) -> None:
+    with table.alter() as alter:
+        alter.add_column("x", pa.int64())
+
+
+def _in_transaction(table: nb.Table) -> None:
+    with table.transaction() as tx:
+        tx.delete(keys=[1])
+
+
+def _merged(table: nb.Table) -> None:
+    table.merge(rows(1)).when_matched(update=True).execute()
+
+
+CHANGES: dict[str, Callable[[nb.Table], Any]] = {
+    "append": lambda t: t.append(rows(10)),
+    "upsert": lambda t: t.upsert(rows(1)),
+    "delete": lambda t: t.delete("k = 1"),
+    "delete keys": lambda t: t.delete(keys=[1]),
+    "overwrite": lambda t: t.overwrite(rows(1)),
+    "merge": _merged,
+    "transaction": _in_transaction,
+    "alter": _added_column,
+    "convert": lambda t: t.convert("parquet"),
+    "compact": lambda t: t.compact(),
+    "optimize_layout": lambda t: t.optimize_layout(),
+    "optimize": lambda t: t.optimize(),
+    "rewrite_manifests": lambda t: t.rewrite_manifests(),
+    "analyze": lambda t: t.analyze(),
+    "expire": lambda t: t.expire(keep=1),
+    "remove_orphans": lambda t: t.remove_orphans(),
+    "tag": lambda t: t.tag("x"),
+    "branch": lambda t: t.branch("x"),
+    "drop_reference": lambda t: t.drop_reference("x"),
+    "rollback": lambda t: t.rollback(t.snapshot or 0),
+    "commit_files": lambda t: t.commit_files([]),
+    "has_batch": lambda t: t.has_batch(("x", 1)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("gone", ["dropped", "renamed", "replaced"])
+def test_a_dropped_table(lake: nb.Catalog, change: str, gone: str) -> None:
+    """It was an InvalidArgumentError, which a loop around ConflictError does not catch."""
+    table = lake.create_table("a.b", rows(0), primary_key="k")
+    if gone == "renamed":
+        lake.rename_table("a.b", "a.c")
+    else:
+        lake.drop_table("a.b")
+    if gone == "replaced":
+        lake.create_table("a.b", rows(0), primary_key="k")
+    with pytest.raises(nb.ConflictError, match="dropped or renamed") as caught:
+        CHANGES[change](table)
+    assert caught.value.kind == "table"
     assert table.num_rows == 10
+
+
+def test_a_closed_handle_of_a_dropped_table(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(0))
+    table.close()
+    with pytest.raises(nb.InvalidArgumentError, match="closed"):
+        table.append(rows(1))
 
 
 def test_a_failing_commit_leaves_nothing(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,3 +296,99 @@ def test_killed_writers(tmp_path: Path, kills: int) -> None:
     table.remove_orphans(older_than=dt.timedelta(0))
     assert files(table) == reachable(table)
     assert table.refresh().num_rows == len(found) + 10
+
+
+# ---- files that another engine lists twice ----
+
+
+def _listed_twice(
+    lake: nb.Catalog, keys: list[int], more: list[int], between: Callable[[nb.Table], Any]
+) -> nb.Table:
+    schema = pa.schema({"k": pa.int64()})
+    table = lake.create_table("a.b", schema, data_format="parquet")
+    table.append(pa.table({"k": keys}, schema=schema))
+    (path,) = (row["path"] for row in table.census().to_pylist() if row["kind"] == "data")
+    between(table)
+    theirs = lake.iceberg.load_table("a.b")
+    theirs.add_files([f"file://{path}"], check_duplicate_files=False)
+    if more:
+        table.append(pa.table({"k": more}, schema=schema))
+    return table.refresh()
+
+
+def only_keys(table: nb.Table) -> list[int]:
+    found: list[int] = sorted(
+        nb.connect(table.catalog._target).table("a.b").to_table()["k"].to_pylist()
+    )
+    return found
+
+
+TWICE: dict[str, tuple[Callable[[nb.Table], Any], list[int]]] = {
+    "delete": (lambda t: t.delete("k = 1"), [5, 5, 9]),
+    "delete the file": (lambda t: t.delete("k < 9"), [9]),
+    "delete all": (lambda t: t.delete("k > 0"), []),
+    "overwrite": (lambda t: t.overwrite(pa.table({"k": [2]}), filter="k = 1"), [2, 5, 5, 9]),
+    "merge": (
+        lambda t: t.merge(pa.table({"k": [1]}), on="k").when_matched(delete=True).execute(),
+        [5, 5, 9],
+    ),
+    "convert": (lambda t: (t.delete("k = 1"), t.convert("nimble")), [5, 5, 9]),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_rows_of_a_file_that_is_listed_twice(lake: nb.Catalog, name: str) -> None:
+    """Only the first listing was removed, and the delete file with it: deleted rows came back."""
+    change, wanted = TWICE[name]
+    table = _listed_twice(lake, [1, 5], [9], lambda t: None)
+    assert only_keys(table) == [1, 1, 5, 5, 9]
+    change(table)
+    assert only_keys(table) == wanted == sorted(table.to_table()["k"].to_pylist())
+    assert table.num_rows == len(wanted)
+    table.compact(where_needed=False)
+    assert only_keys(table) == wanted
+    for i in range(6):
+        table.append(pa.table({"k": [20 + i]}))
+        table.delete(f"k = {20 + i}")
+    table.compact()
+    assert only_keys(table) == wanted
+
+
+def test_listings_that_have_other_deletes(lake: nb.Catalog) -> None:
+    """A delete file applies to files that were listed before it, and not to later listings."""
+    table = _listed_twice(lake, [1, 5, 7], [9], lambda t: t.delete("k IN (1, 5)"))
+    assert only_keys(table) == [1, 5, 7, 7, 9]
+    assert table.delete("k = 7").rows_deleted == 2  # all of one listing, not of the other
+    assert only_keys(table) == [1, 5, 9]
+    table.compact(where_needed=False)
+    assert only_keys(table) == [1, 5, 9]
+    assert table.delete("k < 9").rows_deleted == 2
+    assert only_keys(table) == [9]
+
+
+# ---- two names of one table ----
+
+
+@pytest.mark.parametrize("spelled", ["plain", "through a link"])
+def test_two_names_of_one_table(lake: nb.Catalog, tmp_path: Path, spelled: str) -> None:
+    """What one name removed, the other still needed."""
+    table = lake.create_table("a.b", rows(0))
+    place = table.metadata_location.removeprefix("file://")
+    if spelled != "plain":
+        (tmp_path / "linked").symlink_to(tmp_path / "lake")
+        place = place.replace(f"{tmp_path}/lake", f"{tmp_path}/linked")
+    other = lake.register("a.r", place)
+    table.append(rows(100))
+    other.delete("k >= 0")
+    for step in (
+        lambda: other.expire(keep=1),
+        lambda: other.remove_orphans(older_than=dt.timedelta(0)),
+        lambda: lake.drop_table("a.r", purge=True),
+        lambda: lake.drop_table("a.b", purge=True),
+    ):
+        with pytest.raises(nb.InvalidArgumentError, match=r"the table a\.[br] has the same files"):
+            step()
+    assert lake.table("a.b").to_table().num_rows == 20
+    lake.drop_table("a.r")
+    table.expire(keep=1)
+    assert lake.table("a.b").to_table().num_rows == 20

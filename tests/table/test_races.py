@@ -18,8 +18,10 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 
 import nimblepy as nb
 from nimblepy.table import table as tables
+from nimblepy.table.changing import row_changes
 from nimblepy.table.reading import deletes, plan
 from nimblepy.table.reading.plan import clear_caches
+from nimblepy.table.testing import commit_hooks
 from nimblepy.table.upkeep import compact, maintain
 from nimblepy.table.writing.write import write_rows
 
@@ -623,3 +625,106 @@ def test_threads_that_miss_a_delete_file_together(
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(cache.get, [file, file]))
     assert cache._bytes == sum(len(gone) * 8 for gone in found[0].values()) == 8
+
+
+def _merge_in(table: nb.Table, *keys: int) -> None:
+    table.merge(rows(*keys), on="k").when_not_matched().execute()
+
+
+def _counted(table: nb.Table) -> None:
+    with table.transaction() as tx:
+        tx.append(pa.table({"k": [10 + tx.count_rows("v = 0")], "v": [0]}))
+
+
+# Commits that read what the delete or overwrite removes, but remove nothing themselves, so that
+# they call themselves "append"; with the rows of each serial order.
+READERS: dict[str, tuple[bool, Callable[[nb.Table], Any], Callable[[nb.Table], Any], Any]] = {
+    "delete, merge": (
+        False,
+        lambda t: t.delete("v = 0"),
+        lambda t: _merge_in(t, 1, 7),
+        ([], [1, 7]),
+    ),
+    "delete, upsert": (
+        True,
+        lambda t: t.delete("v = 0"),
+        lambda t: t.upsert(rows(1, 7), when_matched="ignore"),
+        ([], [1, 7]),
+    ),
+    "overwrite, merge": (
+        False,
+        lambda t: t.overwrite(rows(7), filter="v = 0"),
+        lambda t: _merge_in(t, 7),
+        ([7],),
+    ),
+    "delete, transaction": (False, lambda t: t.delete("v = 0"), _counted, ([], [10])),
+    "overwrite all, transaction": (
+        False,
+        lambda t: t.overwrite(rows(5)),
+        _counted,
+        ([5], [5, 11]),
+    ),
+}
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+@pytest.mark.parametrize("name", READERS)
+def test_a_delete_meets_a_commit_that_reads_and_adds(
+    lake: nb.Catalog, name: str, data_format: Any
+) -> None:
+    """It was put before that commit, which had read the rows that it deletes."""
+    keyed, change, reader, wanted = READERS[name]
+    key = "k" if keyed else None
+    table = lake.create_table("a.b", rows(1), primary_key=key, data_format=data_format)
+    other, left = lake.table("a.b"), [reader]
+
+    def overtake() -> None:
+        if left:
+            left.pop()(other)
+
+    with commit_hooks(before_swap=overtake):
+        assert change(table).retries == 1
+    assert keys(lake) in wanted
+    assert keys(lake) == wanted[0], "the order of the snapshots"
+
+
+def test_a_delete_reads_a_file_once(
+    lake: nb.Catalog, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is planned again, only files that came meanwhile are read."""
+    table = lake.create_table("a.b", rows(1, 2, 3))
+    table.append(rows(4, 5))
+    read: list[str] = []
+    plain = row_changes.passing_rows
+
+    def passing_rows(source: Any, where: Any) -> Any:
+        read.append(source)
+        return plain(source, where)
+
+    monkeypatch.setattr(row_changes, "passing_rows", passing_rows)
+    between(lambda: lake.table("a.b").append(rows(6, 7)))
+    assert table.delete("k % 2 = 0").rows_deleted == 3
+    assert len(read) == 3
+    assert keys(lake) == [1, 3, 5, 7]
+
+
+def test_hooks_surround_each_swap(lake: nb.Catalog) -> None:
+    table, other = lake.create_table("a.b", rows(1)), lake.table("a.b")
+    seen: list[str] = []
+
+    def before() -> None:
+        seen.append("before")
+        if len(seen) == 1:
+            other.append(rows(2))  # calls no hooks
+
+    with commit_hooks(before_swap=before, after_swap=lambda: seen.append("after")):
+        assert table.append(rows(3)).retries == 1
+        table.tag("x")
+    table.append(rows(4))
+    assert seen == ["before", "after"] * 3
+    with commit_hooks(before_swap=lambda: 1 / 0), pytest.raises(ZeroDivisionError):
+        table.append(rows(5))
+    with commit_hooks(after_swap=lambda: 1 / 0):  # an answer that is lost
+        assert table.append(rows(6)).rows_inserted == 1
+    assert keys(lake) == [1, 2, 3, 4, 6]
+    assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()

@@ -17,8 +17,9 @@ from pyiceberg.types import LongType, NestedField, UUIDType
 
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
+from nimblepy.table.distributed import commit_files, write_rows, write_target
 from nimblepy.table.reading.shipped import files_as_text, files_of_text
-from nimblepy.table.writing.write import write_rows
+from nimblepy.table.testing import commit_hooks
 
 
 def rows(keys: range, v: int) -> pa.Table:
@@ -229,3 +230,155 @@ def test_every_verb_takes_a_batch_once(lake: nb.Catalog, verb: str) -> None:
     with pytest.raises(nb.InvalidArgumentError, match=r"batch: expected \(name, number\)"):
         change(table, ("feed", "4"))  # type: ignore[arg-type]
     assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()
+
+
+def test_a_change_of_partitions_meets_a_dynamic_overwrite(lake: nb.Catalog) -> None:
+    """Partitions of the files were taken for those of the newer spec: other rows were deleted."""
+    data = pa.table({"k": [1, 2, 3, 4], "a": [1, 1, 2, 2], "b": [10, 20, 1, 30]})
+    table = lake.create_table("a.b", data, partition_by=["a"])
+    files = write_rows(pa.table({"k": [100], "a": [1], "b": [99]}), write_target(table))
+    with table.alter() as a:
+        a.partition_by("b")
+    table.append(pa.table({"k": [5, 6], "a": [1, 2], "b": [1, 1]}))
+    done = commit_files(table, files, mode="overwrite", partition_overwrite="dynamic")
+    assert (done.rows_inserted, done.rows_deleted) == (1, 3)
+    assert sorted(table.to_table()["k"].to_pylist()) == [3, 4, 6, 100]
+
+
+def test_partitions_of_two_specs_are_overwritten(lake: nb.Catalog) -> None:
+    data = pa.table({"k": [1, 2, 3, 4], "a": [1, 1, 2, 2], "b": [10, 20, 1, 30]})
+    table = lake.create_table("a.b", data, partition_by=["a"])
+    files = write_rows(pa.table({"k": [100], "a": [1], "b": [99]}), write_target(table))
+    with table.alter() as a:
+        a.partition_by("b")
+    files += write_rows(pa.table({"k": [101], "a": [7], "b": [30]}), write_target(table))
+    commit_files(table, files, mode="overwrite", partition_overwrite="dynamic")
+    assert sorted(table.to_table()["k"].to_pylist()) == [3, 100, 101]
+
+
+def _foreign(lake: nb.Catalog) -> None:
+    lake.iceberg.load_table("a.b").append(pa.table({"k": pa.array([90], pa.int64())}))
+
+
+def _expired(lake: nb.Catalog) -> None:
+    lake.table("a.b").expire(keep=1)
+
+
+LATER: dict[str, Callable[[nb.Catalog], Any]] = {
+    "own": lambda lake: lake.table("a.b").append(pa.table({"k": [80]})),
+    "foreign": _foreign,
+    "expire": _expired,
+    "compact": lambda lake: lake.table("a.b").compact(where_needed=False),
+    "manifests": lambda lake: lake.table("a.b").rewrite_manifests(),
+    "other batch": lambda lake: lake.table("a.b").append(pa.table({"k": [81]}), batch=("y", 1)),
+}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["foreign", "own", "expire"],
+        ["foreign", "expire"],
+        ["expire", "foreign", "expire", "foreign"],
+        ["foreign", "expire", "own", "expire"],
+        ["foreign", "compact", "expire", "expire"],
+        ["other batch", "foreign", "manifests", "expire"],
+    ],
+    ids=", ".join,
+)
+@pytest.mark.parametrize("what", ["batch", "files", "files with batch"])
+def test_what_is_done_is_never_forgotten(lake: nb.Catalog, what: str, steps: list[str]) -> None:
+    """Snapshots of other engines do not know batches, and those that did expired."""
+    table = lake.create_table("a.b", pa.table({"k": [1]}), data_format="parquet")
+    files = write_rows(pa.table({"k": [7]}), write_target(table))
+
+    def change() -> nb.Commit:
+        if what == "batch":
+            return lake.table("a.b").append(pa.table({"k": [7]}), batch=("x", 7))
+        batch = ("x", 7) if what == "files with batch" else None
+        return commit_files(lake.table("a.b"), files, batch=batch)
+
+    assert change().rows_inserted == 1
+    for step in steps:
+        LATER[step](lake)
+    before = sorted(lake.table("a.b").to_table()["k"].to_pylist())
+    assert before.count(7) == 1
+    assert change().rows_inserted == 0
+    assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == before
+
+
+def test_a_batch_is_undone_with_its_rows(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"k": [1]}), data_format="parquet")
+
+    def add(number: int) -> int:
+        return (
+            lake.table("a.b").append(pa.table({"k": [number]}), batch=("x", number)).rows_inserted
+        )
+
+    add(5)
+    _foreign(lake)
+    before = table.refresh().snapshot
+    assert before is not None
+    add(7)
+    undone = table.refresh().snapshot
+    assert undone is not None
+    table.rollback(before)
+    assert (add(5), table.has_batch(("x", 6))) == (0, False)
+    assert lake.table("a.b").properties["nimblepy.batch.x"].startswith("5@")
+    # Back again: the rows of 7 are there, so is the batch.
+    table.refresh().rollback(undone)
+    assert (add(7), add(6)) == (0, 0)
+    table.refresh().rollback(before)
+    table.expire(keep=1)  # forgets the snapshot of 7
+    assert (add(5), add(7)) == (0, 1)
+    table.refresh().expire(keep=1)
+    assert (add(7), add(8)) == (0, 1)
+
+
+def test_a_batch_is_undone_by_another_engine(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"k": [1]}), data_format="parquet")
+    table.append(pa.table({"k": [5]}), batch=("x", 5))
+    before = table.snapshot
+    assert before is not None
+    files = write_rows(pa.table({"k": [7]}), write_target(table))
+    commit_files(table, files, batch=("x", 7))
+    theirs = lake.iceberg.load_table("a.b")
+    theirs.manage_snapshots().set_current_snapshot(snapshot_id=before).commit()
+    for _ in range(2):
+        assert not table.has_batch(("x", 6))
+        assert table.has_batch(("x", 5))
+        lake.table("a.b").expire(keep=1)
+    assert "nimblepy.staged-files" not in lake.table("a.b").properties
+    assert table.append(pa.table({"k": [7]}), batch=("x", 7)).rows_inserted == 1
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+@pytest.mark.parametrize("expire", [False, True])
+def test_some_files_are_in_the_table_already(
+    lake: nb.Catalog, mode: Any, data_format: Any, expire: bool
+) -> None:
+    """They were added again, and their rows were there twice."""
+    key = "k" if mode == "upsert" else None
+    table = lake.create_table("a.b", rows(range(3), 1), primary_key=key, data_format=data_format)
+    one = write_rows(rows(range(5, 7), 2), write_target(table))
+    two = write_rows(rows(range(8, 9), 2), write_target(table))
+    commit_files(table, one, mode=mode)
+    if expire:
+        table.expire(keep=1)
+    before = sorted(table.to_table()["k"].to_pylist())
+    with pytest.raises(nb.InvalidArgumentError, match=r"is part of a\.b already; commit the other"):
+        commit_files(table, [*one, *two], mode=mode)
+    assert commit_files(table, one, mode=mode).rows_inserted == 0
+    assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == before
+    assert orphans(table) == 0
+
+
+def test_the_same_files_meet_each_other(lake: nb.Catalog) -> None:
+    table, other = lake.create_table("a.b", rows(range(3), 1)), lake.table("a.b")
+    files = write_rows(rows(range(5, 7), 2), write_target(table))
+    left = [lambda: commit_files(other, files)]
+    with commit_hooks(before_swap=lambda: left.pop()() if left else None):
+        assert commit_files(table, files).rows_inserted == 0
+    assert table.to_table().num_rows == 5
+    assert orphans(table) == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -294,3 +296,75 @@ def test_rows_written_beside_a_new_column_read_its_default(lake: nb.Catalog) -> 
             a.add_column("n", pa.int64(), default=7)
         tx.upsert(pa.table({"k": [3]}))
     assert table.to_table(["n"])["n"].to_pylist() == [7, 7, 7]
+
+
+def _strict(keys: Any) -> pa.Table:
+    return rows(keys).set_column(1, pa.field("n", pa.int64(), nullable=False), [list(keys)])
+
+
+# Calls that look keys up and are refused; each says that key 1 is there, or that 5 is not.
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "append": lambda tx: tx.append(_strict([1])),
+    "upsert": lambda tx: tx.upsert(_strict([1]), when_matched="error"),
+    "update": lambda tx: tx.upsert(pa.table({"k": [1, 5]}).select(["k"]), update=["k"]),
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("call", REFUSED)
+def test_what_a_refused_call_has_read_is_a_read(
+    lake: nb.Catalog, call: str, data_format: Any
+) -> None:
+    """It was not noted, so that two transactions read what the other one then changed."""
+    table = lake.create_table("a.b", _strict([1]), primary_key="k", data_format=data_format)
+    other = lake.table("a.b")
+    tx = table.transaction()
+    with pytest.raises(nb.NimbleError):
+        REFUSED[call](tx)
+    tx.upsert(_strict([2]))
+    with other.transaction() as second:
+        assert second.get(2) is None
+        second.delete(keys=[1])
+    with pytest.raises(nb.ConflictError) as caught, tx:
+        pass
+    assert caught.value.kind == "keys"
+    assert table.refresh().num_rows == 0
+    assert files(table) == reachable(table)
+
+
+def test_a_transaction_that_is_let_go_leaves_nothing(lake: nb.Catalog) -> None:
+    """Its files stayed for days."""
+    table = lake.create_table("a.b", rows([1]), primary_key="k")
+    tx = table.transaction()
+    tx.append(rows([2]))
+    tx.upsert(rows([3]))
+    assert len(files(table) - reachable(table)) == 2
+    del tx
+    gc.collect()
+    assert files(table) == reachable(table)
+    with table.transaction() as tx:
+        tx.append(rows([2]))
+    del tx
+    gc.collect()
+    assert lake.table("a.b").to_table().num_rows == 2
+    tx = table.transaction()
+    tx.append(rows([5]))
+    tx.close()
+    assert files(table) == reachable(table)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_leaves_the_files_of_a_transaction(lake: nb.Catalog) -> None:
+    """The copy of the transaction in the child is collected there."""
+    table = lake.create_table("a.b", rows([1]))
+    tx = table.transaction()
+    tx.append(rows([2]))
+    child = os.fork()
+    if not child:
+        del tx
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    with tx:
+        pass
+    assert lake.table("a.b").to_table().num_rows == 2

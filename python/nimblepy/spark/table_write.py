@@ -70,8 +70,9 @@ def write_table(
 def checked_target(table: Table, schema: StructType, filter: Any) -> Target:
     """What new files are like. Says before any task runs what columns or filter do not fit."""
     from nimblepy.table.base.types import Conformer
+    from nimblepy.table.distributed import write_target
 
-    target = table.write_target()
+    target = write_target(table)
     Conformer(arrow_schema(schema), target.schema)
     if filter is not None:
         parse_filter(filter, target.schema)

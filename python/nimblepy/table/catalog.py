@@ -300,8 +300,9 @@ class Catalog:
             purge: its files are removed as well, all that any of its snapshots names.
 
         Raises:
-            InvalidArgumentError: there is none; with ``purge``, the catalog is a copy of another
-                one, which has the same files.
+            InvalidArgumentError: there is none; with ``purge``, the catalog has the table under
+                another name too, or is a copy of another one, so that other tables have the same
+                files.
             OSError: the table is gone, but not all of its files, which nothing names any more.
         """
         from nimblepy.table.upkeep.maintain import remove_files

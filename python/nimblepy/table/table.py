@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import time
@@ -71,7 +72,7 @@ from nimblepy.table.upkeep.recluster import compact, optimize
 from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.writing.adding import describe_files
 from nimblepy.table.writing.batches import Batch, batch_is_done, checked_batch, were_staged
-from nimblepy.table.writing.commit import Commit, run, swapped
+from nimblepy.table.writing.commit import Commit, reloaded, run, swapped
 from nimblepy.table.writing.settings import declared_indexes, format_property, target_of
 from nimblepy.table.writing.write import Target, discard, write_rows
 
@@ -304,9 +305,10 @@ class Table(VersionedRows[FileSet]):
             data: tabular data with the table's columns in any order; a missing column is null.
             presorted: rows arrive in the order of the cluster key, which is verified.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
-            batch: (name, number) of what is added once: where this or a later batch of that name
-                is in the table nothing is done, so that whoever does not know whether a commit
-                was made can try again. Numbers ascend.
+            batch: (name, number) of what is added once: if this or a later batch of that name is
+                in the table, nothing is done. So a caller who does not know whether a commit was
+                made can try again. Numbers ascend. A rollback to before a batch undoes it, and
+                the batch can be added again.
 
         Raises:
             InvalidArgumentError: an unknown column, a type that does not fit, a null where there
@@ -675,8 +677,10 @@ class Table(VersionedRows[FileSet]):
     ) -> Commit:
         """Commits files that other processes have written for this table, in one step.
 
-        A caller who does not know whether the table took them may commit just the same files
-        again: as long as the snapshot is kept that took them, they are part of it once.
+        A caller who does not know whether they were committed may commit exactly the same files
+        again: they become part of the table once. That holds as long as it has them, and after
+        their rows were moved to other files, by a compaction for example, until 32 more commits of
+        files. After a rollback to before their commit they can be committed again.
 
         Args:
             files: what :func:`nimblepy.table.writing.write.write_rows` gave there.
@@ -688,11 +692,13 @@ class Table(VersionedRows[FileSet]):
                 part of the table; the files are removed.
 
         Raises:
-            As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and those
-            of the files are gone that it does not name.
+            InvalidArgumentError: the table has some of the files, but not all.
+            As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and the
+            files that it does not name are removed.
 
-        Cost: three files of metadata; with a primary key, the keys of the files are read. Where
-            nothing is committed, all manifests are read before files are removed.
+        Cost: three files of metadata, and the paths of the table's files are looked at; with a
+            primary key, the keys of the files are read. If nothing is committed, all manifests are
+            read before files are removed.
         """
         begin = time.perf_counter()
         files = list(files)
@@ -700,7 +706,7 @@ class Table(VersionedRows[FileSet]):
             raise InvalidArgumentError("commit_files: a file is given twice")
         try:
             metadata = self._newest()
-            if were_staged(metadata, files):
+            if files and were_staged(metadata, files):  # they may be gone, as after a compaction
                 self._move(metadata)
                 return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
             change = staged_change(
@@ -716,14 +722,17 @@ class Table(VersionedRows[FileSet]):
             change.batch = None if batch is None else checked_batch(batch)
             change.staged, change.named = files, self._named_files
         except BaseException:
-            known = self._named_files()
-            discard([file for file in files if file.path not in known])
+            # If the table is gone, it may have been renamed, and have the files.
+            with contextlib.suppress(ConflictError):
+                known = self._named_files()
+                discard([file for file in files if file.path not in known])
             raise
         return self._commit(change, begin)
 
     def _named_files(self) -> set[str]:
         """Paths of all that the newest metadata names."""
-        return {path for part in reachable_files(self._reload()) for path in part.to_pylist()}
+        newest = reloaded(self._metadata, self._reload)
+        return {path for part in reachable_files(newest) for path in part.to_pylist()}
 
     def has_batch(self, batch: Batch) -> bool:
         """Whether this batch, or a later one of its name, is part of the newest snapshot."""
@@ -738,15 +747,17 @@ class Table(VersionedRows[FileSet]):
         """The newest metadata, to be changed.
 
         Raises:
-            InvalidArgumentError: this handle is one of the past.
+            InvalidArgumentError: this handle is one of the past, or was closed.
+            ConflictError: the table was dropped or renamed.
             UnsupportedVersionError: the table is in a version of Iceberg that is not written.
         """
+        self._check_open()
         if self._pinned:
             raise InvalidArgumentError(
                 f"{self.name} was opened at {self._pinned}, and is read only; "
                 f"catalog.table({self.name!r}) gives the table itself"
             )
-        metadata = self._reload()
+        metadata = reloaded(self._metadata, self._reload)
         if metadata.format_version != 2:
             raise UnsupportedVersionError(
                 f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
@@ -804,7 +815,7 @@ class Table(VersionedRows[FileSet]):
     def _commit(self, change: RowChange, begin: float) -> Commit:
         """Commits a change, planned for what is the newest now: its files may have taken long."""
         try:
-            metadata = self._to_commit()
+            metadata = self._newest()
             if change.is_done(metadata):
                 change.discard()
                 something = False
@@ -815,7 +826,7 @@ class Table(VersionedRows[FileSet]):
             raise
         done = run(change, metadata, self._reload) if something else None
         if done is None:
-            self._move(self._reload())
+            self._move(reloaded(self._metadata, self._reload))
             return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
         newest, retries = done
         self._move(expire_by_default(newest, self._reload))
@@ -838,12 +849,6 @@ class Table(VersionedRows[FileSet]):
             retries=retries,
             seconds=time.perf_counter() - begin,
         )
-
-    def _to_commit(self) -> ice.Metadata:
-        try:
-            return self._newest()
-        except InvalidArgumentError:
-            raise ConflictError(f"{self.name}: it was dropped", kind="table") from None
 
     def _move(self, metadata: ice.Metadata) -> None:
         """Makes the newest snapshot of some metadata this handle's."""
@@ -1112,7 +1117,8 @@ class Table(VersionedRows[FileSet]):
             dry_run: only says what would go.
 
         Raises:
-            InvalidArgumentError: the catalog is a copy of another one, which has the same files.
+            InvalidArgumentError: the catalog has the table under another name too, or is a copy
+                of another one, so that other tables have the same files.
             ConflictError: every attempt lost to other commits.
             OSError: files cannot be removed. The snapshots are forgotten all the same, and the
                 next call finds these files again, as it does if this one is stopped.
@@ -1141,7 +1147,8 @@ class Table(VersionedRows[FileSet]):
         Files of other tables that lie below the location stay, and those of the catalog.
 
         Raises:
-            InvalidArgumentError: the catalog is a copy of another one, which has the same files.
+            InvalidArgumentError: the catalog has the table under another name too, or is a copy
+                of another one, so that other tables have the same files.
             OSError: files cannot be removed.
         """
         self._newest()

@@ -21,6 +21,9 @@ from nimblepy.table.reading.members import MemberRows
 # (number of its first key, some keys), the same ones at every call.
 Chunks = Callable[[], Iterator[tuple[int, pa.Table]]]
 
+# See :attr:`Member.identity`.
+_Identity = tuple[str, int]
+
 
 class KeyPositions:
     """The live rows that have some keys.
@@ -36,8 +39,8 @@ class KeyPositions:
     def __init__(self, columns: Sequence[int], keys: Chunks) -> None:
         self.columns = tuple(columns)
         self.chunks = keys
-        # By path: delete files that were applied, and rows with the numbers of their keys.
-        self._known: dict[str, tuple[frozenset[str], RowSet]] = {}
+        # By listing: delete files that were applied, and rows with the numbers of their keys.
+        self._known: dict[_Identity, tuple[frozenset[str], RowSet]] = {}
 
     def find(self, rows: MemberRows) -> dict[int, RowSet]:
         """By number of the file, its live rows that have one of the keys, by number of the key.
@@ -45,16 +48,16 @@ class KeyPositions:
         Cost: a lookup of all keys in the files that were not asked before; 16 bytes of memory for
         each row that is found.
         """
-        known: dict[str, tuple[frozenset[str], RowSet]] = {}
+        known: dict[_Identity, tuple[frozenset[str], RowSet]] = {}
         new: list[int] = []
         for number, member in enumerate(rows.members):
-            before, deletes = self._known.get(member.file.path), member.delete_paths
+            before, deletes = self._known.get(member.identity), member.delete_paths
             if before is None or not before[0] <= deletes:
                 new.append(number)  # also where a rollback has brought rows back
                 continue
             found = before[1]
             gone = rows.deleted(number) if before[0] != deletes and len(found.begin) else None
-            known[member.file.path] = deletes, found if gone is None else found.minus(gone)
+            known[member.identity] = deletes, found if gone is None else found.minus(gone)
         if new:
             part = rows if len(new) == len(rows.members) else rows.part(new)
             known.update(self._ask(part))
@@ -62,10 +65,10 @@ class KeyPositions:
         return {
             number: found
             for number, member in enumerate(rows.members)
-            if len((found := known[member.file.path][1]).begin)
+            if len((found := known[member.identity][1]).begin)
         }
 
-    def _ask(self, rows: MemberRows) -> Iterator[tuple[str, tuple[frozenset[str], RowSet]]]:
+    def _ask(self, rows: MemberRows) -> Iterator[tuple[_Identity, tuple[frozenset[str], RowSet]]]:
         names = key_names(rows.schema, self.columns)
         parts: dict[int, list[RowSet]] = {}
         for first, chunk in self.chunks():
@@ -88,7 +91,7 @@ class KeyPositions:
         nothing = RowSet(np.empty(0, dtype=np.uint64), probe=np.empty(0, dtype=np.int64))
         for number, member in enumerate(rows.members):
             found = RowSet.joined(parts[number]) if number in parts else nothing
-            yield member.file.path, (member.delete_paths, found)
+            yield member.identity, (member.delete_paths, found)
 
 
 def key_names(schema: pa.Schema, columns: Sequence[int]) -> list[str]:

@@ -35,11 +35,6 @@ class KeyedChange(Replacement):
         self._matches: dict[str, RowSet] | None = None
 
     @property
-    def goes_before_appends(self) -> bool:
-        """No: they may have its keys."""
-        return False
-
-    @property
     def is_blind(self) -> bool:
         """Whether the new rows are the same whatever the table has."""
         return False

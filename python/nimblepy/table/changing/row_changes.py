@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nimblepy.errors import ConflictError, DuplicateKeyError, InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
@@ -28,8 +31,8 @@ from nimblepy.table.reading.members import Member, MemberRows
 from nimblepy.table.writing.batches import (
     Batch,
     batch_is_done,
-    batch_summary,
-    staged_summary,
+    batch_record,
+    staged_record,
     were_staged,
 )
 from nimblepy.table.writing.commit import Change, Commit
@@ -73,8 +76,8 @@ class RowChange(Change):
         self.deleted = 0
         self.files_removed = 0
 
-    def describe(self) -> None:
-        """Says in the history who did what."""
+    def describe(self, metadata: ice.Metadata) -> None:
+        """Says in the history who did what, and in the table what is not to be done again."""
         self.commit.summary = {
             "engine-name": "nimblepy",
             "nimblepy.user": ice.who(),
@@ -83,14 +86,43 @@ class RowChange(Change):
             "nimblepy.rows-deleted": str(self.deleted),
         }
         if self.batch is not None:
-            self.commit.summary |= batch_summary(self.batch)
+            batch = batch_record(self.batch, self.commit.snapshot)
+            self.commit.summary |= batch
+            self.commit.properties |= batch
         if self.staged:
-            self.commit.summary |= staged_summary(self.staged)
+            self.commit.properties |= staged_record(metadata, self.staged, self.commit.snapshot)
 
     def is_done(self, metadata: ice.Metadata) -> bool:
-        if self.staged and were_staged(metadata, self.staged):
+        if self.batch is not None and batch_is_done(metadata, self.batch):
             return True
-        return self.batch is not None and batch_is_done(metadata, self.batch)
+        if not self.staged:
+            return False
+        return were_staged(metadata, self.staged) or self._are_live(metadata)
+
+    def _are_live(self, metadata: ice.Metadata) -> bool:
+        """Whether the newest snapshot has all the files that others wrote."""
+        return len(self._listed(self.files_of(metadata), self.staged)) == len(self.staged)
+
+    def refuse_again(self, rows: FileSet) -> None:
+        """Raises InvalidArgumentError if some files that others wrote are part of the table."""
+        given, name = (self.staged, "commit_files") if self.owned else (self.added, "add_files")
+        listed = self._listed(rows, given)
+        if listed:
+            rest = "" if len(listed) == len(given) else "; commit the other files without it"
+            raise InvalidArgumentError(
+                f"{name}: {listed[0]} is part of {rows.reading.name} already{rest}"
+            )
+
+    @staticmethod
+    def _listed(rows: FileSet, files: Sequence[DataFile]) -> list[str]:
+        """The paths of those files that a snapshot lists."""
+        given = pa.array([file.path for file in files], pa.string())
+        if not len(given):
+            return []
+        # Without any files the paths have the type null.
+        listed = pc.is_in(given, value_set=rows.members.files.paths.cast(pa.string()))
+        paths: list[str] = given.filter(listed).to_pylist()
+        return paths
 
     def needed(self, metadata: ice.Metadata) -> bool:
         """Plans it; false: there is nothing to commit, not even which batch it was."""
@@ -105,10 +137,15 @@ class RowChange(Change):
             self.remove(self.commit.added)
 
     def remove(self, files: Sequence[DataFile]) -> None:
-        """Removes files that were written for it, unless its commit is ``doubtful``."""
+        """Removes files that were written for it, unless its commit is ``doubtful``.
+
+        Files that others may know stay if the table is gone: it may have been renamed, and have
+        them.
+        """
         if files and not self.commit.doubtful:
-            known = () if self.named is None else self.named()
-            discard([file for file in files if file.path not in known])
+            with contextlib.suppress(ConflictError):
+                known = () if self.named is None else self.named()
+                discard([file for file in files if file.path not in known])
 
 
 # Makes a change for the newest metadata, and commits it.
@@ -125,28 +162,20 @@ class Append(RowChange):
         self._seen: set[tuple[str, ...]] = set()
 
     def plan(self, metadata: ice.Metadata) -> bool:
-        self.describe()
-        if self._keys is None and self.owned:
+        self.describe(metadata)
+        if self._keys is None and self.owned and not self.staged:
             return bool(self.added)
         rows = self.files_of(metadata)
         if not self.owned:
-            self._refuse_again(rows)
-        if self._keys is None:
-            return bool(self.added)
-        states = [_state(member) for member in rows.members]
-        new = [i for i, state in enumerate(states) if state not in self._seen]
-        self._keys.refuse_known(rows.part(new))
-        self._seen.update(states)
+            self.refuse_again(rows)
+        if self._keys is not None:
+            states = [_state(member) for member in rows.members]
+            new = [i for i, state in enumerate(states) if state not in self._seen]
+            self._keys.refuse_known(rows.part(new))
+            self._seen.update(states)
+        if self.staged:
+            self.refuse_again(rows)
         return bool(self.added)
-
-    def _refuse_again(self, rows: FileSet) -> None:
-        """Files that exist are added once."""
-        known = set(rows.members.files.paths.to_pylist())
-        for file in self.added:
-            if file.path in known:
-                raise InvalidArgumentError(
-                    f"add_files: {file.path} is part of {rows.reading.name} already"
-                )
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
         return self.needed(newest)
@@ -213,10 +242,10 @@ class NewKeys:
 
 
 class Replacement(RowChange):
-    """Rows that go, and maybe others that take their place.
+    """Deletes rows, and optionally inserts others.
 
-    What goes was there at the swap: where files were removed since it was planned, or rows came
-    other than by appends, it is planned again for what is there now.
+    After each lost race it is planned again for the newest snapshot, whatever the commits in
+    between call themselves. So the order of the snapshots is a serial order of the commits.
     """
 
     def __init__(self, operation: str, added: Sequence[DataFile], files_of: FilesOf) -> None:
@@ -235,26 +264,34 @@ class Replacement(RowChange):
     def plan(self, metadata: ice.Metadata) -> bool:
         self.metadata, self.target = metadata, target_of(metadata)
         rows = self.files_of(metadata)
+        if self.staged:
+            self.refuse_again(rows)
+        going = self.gone(rows)
+        repeated = listed_twice(rows, going)
+        if repeated:
+            going = _of_all_copies(rows, going, repeated)
         removed: set[str] = set()
         groups: Groups = {}
         gone = 0
-        for number, positions in self.gone(rows).items():
+        for number, positions in going.items():
             file = rows.members[number].file
             before = int(rows.first_rows[number + 1] - rows.first_rows[number])
-            if positions is None or len(positions) == before:
+            if positions is None or (len(positions) == before and file.path not in repeated):
                 removed.add(file.path)
                 gone += before
             elif len(positions):
                 group = groups.setdefault((file.spec_id, file.partition), {})
-                group[file.path] = positions
+                known = group.get(file.path)
+                group[file.path] = positions if known is None else np.union1d(known, positions)
                 gone += len(positions)
         self.files_removed = len(removed)
+        self.commit.repeated = removed & repeated
         removed |= _useless_deletes(rows.members, removed)
         self._write_deletes(groups)
         self.commit.added = [*self.added, *self._deletes]
         self.commit.removed = removed
         self.count(gone)
-        self.describe()
+        self.describe(metadata)
         return bool(self.commit.added or removed)
 
     def _write_deletes(self, groups: Groups) -> None:
@@ -270,32 +307,54 @@ class Replacement(RowChange):
         self._named = groups
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
-        if self.goes_before_appends and self._only_appended(base, newest):
-            # This commit comes before them: they did not touch what it removes.
-            return True
         before = [file.path for file in self.commit.added]
         something = self.needed(newest)
         if [file.path for file in self.commit.added] != before:
             self.commit.added_again(newest)
         return something
 
-    @property
-    def goes_before_appends(self) -> bool:
-        """Whether rows that were appended meanwhile are no matter."""
-        return True
-
-    def _only_appended(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
-        """Whether nothing but appends came since ``base``, as far as the history tells."""
-        before = base.head(self.commit.branch)
-        for snapshot in newest.ancestors(newest.head(self.commit.branch)):
-            if before is not None and snapshot.id == before.id:
-                return True
-            if snapshot.operation != "append":
-                return False
-        return False  # it was rolled back, or has expired
-
     def discard(self) -> None:
         self.remove([*self.added, *self._deletes])
+
+
+def listed_twice(rows: FileSet, files: Iterable[int]) -> set[str]:
+    """The paths of some files that a snapshot lists more than once, as other engines may."""
+    if not rows.num_files:
+        return set()
+    paths = rows.members.files.paths
+    some = pc.unique(paths.take(pa.array(list(files), pa.int64())))
+    listed = pc.is_in(paths, value_set=some)
+    if listed.true_count == len(some):
+        return set()
+    counts = Counter(paths.filter(listed).to_pylist())
+    return {path for path, count in counts.items() if count > 1}
+
+
+def _of_all_copies(
+    rows: FileSet, going: dict[int, RowNumbers | None], repeated: set[str]
+) -> dict[int, RowNumbers | None]:
+    """The rows to delete, if some files are listed more than once.
+
+    A delete file applies to each listing of a path, and a path is removed from all. So a row goes
+    from all listings, and a path is removed only if no listing has rows that stay.
+    """
+    live: dict[str, dict[int, RowSet]] = {path: {} for path in repeated}
+    for number, path in enumerate(rows.members.files.paths.to_pylist()):
+        if path in repeated:
+            everything, deleted = rows.child(number).all_rows(), rows.deleted(number)
+            live[path][number] = everything if deleted is None else everything.minus(deleted)
+    found = {n: some for n, some in going.items() if rows.name_of(n) not in repeated}
+    for copies in live.values():
+        parts = [
+            left.rows if (some := going[number]) is None else some
+            for number, left in copies.items()
+            if number in going
+        ]
+        every = RowSet(np.unique(np.concatenate(parts)))
+        stays = any(left.minus(every).num_rows for left in copies.values())
+        for number, left in copies.items():
+            found[number] = left.minus(left.minus(every)).rows if stays else None
+    return found
 
 
 def _same_rows(one: Groups, other: Groups) -> bool:
@@ -328,11 +387,9 @@ class DeleteWhere(Replacement):
         super().__init__(operation, added, files_of)
         self._filter = filter
         self.keys: NewKeys | None = None
-
-    @property
-    def goes_before_appends(self) -> bool:
-        """Not with keys of its own, of which others may have come meanwhile."""
-        return self.keys is None
+        # Of files that were read: the deletes that were applied, and the rows that pass.
+        self._looked_at: dict[tuple[str, int], tuple[frozenset[str], RowNumbers]] = {}
+        self._schema = pa.schema([])
 
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         if self._filter is None:
@@ -351,20 +408,28 @@ class DeleteWhere(Replacement):
             ) from error
         if parsed.matches_nothing:
             return {}
+        if not rows.schema.equals(self._schema, check_metadata=True):
+            self._looked_at, self._schema = {}, rows.schema
         found: dict[int, RowNumbers | None] = {}
         numbers = rows.prune(parsed.conjuncts)
         whole = rows.plan.whole(rows.members.take(numbers), parsed.node)
         for number, is_whole in zip(numbers, whole, strict=True):
+            member = rows.members[number]
             if is_whole:
                 found[number] = None
                 continue
-            live = rows.child(number).all_rows()
-            deleted = rows.deleted(number)
-            if deleted is not None:
-                live = live.minus(deleted)
-            passing = passing_rows(rows.child(number), Where(parsed, live))
-            if passing.num_rows:
-                found[number] = passing.rows
+            before = self._looked_at.get(member.identity)
+            if before is not None and before[0] == member.delete_paths:
+                passing = before[1]
+            else:
+                live = rows.child(number).all_rows()
+                deleted = rows.deleted(number)
+                if deleted is not None:
+                    live = live.minus(deleted)
+                passing = passing_rows(rows.child(number), Where(parsed, live)).rows
+                self._looked_at[member.identity] = member.delete_paths, passing
+            if len(passing):
+                found[number] = passing
         return found
 
 
@@ -398,12 +463,14 @@ class Conversion(RowChange):
         before, now = self._base.head(), metadata.head()
         if (before and before.id) != (now and now.id):
             return self.rebase(self._base, metadata)
-        members = self.files_of(metadata).members
+        rows = self.files_of(metadata)
+        members = rows.members
+        self.commit.repeated = listed_twice(rows, range(len(members)))
         deletes = {file.path for member in members for file in member.deletes}
         self.commit.removed = {member.file.path for member in members} | deletes
         self.files_removed = len(members)
         self.inserted = 0
-        self.describe()
+        self.describe(metadata)
         return bool(members)
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:

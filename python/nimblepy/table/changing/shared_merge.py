@@ -161,11 +161,6 @@ class SharedMerge(Replacement):
         # Files that were asked for the keys, with the delete files that were applied.
         self._asked: dict[str, frozenset[str]] = {}
 
-    @property
-    def goes_before_appends(self) -> bool:
-        """No: they may have its keys."""
-        return False
-
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         try:
             without = WithoutSource(self._plan.by_source, rows)

@@ -77,7 +77,11 @@ def staged_change(
     if mode == "append":
         return Append(files, files_of, keys)
     if partition_overwrite == "dynamic":
-        change: DeleteWhere = ReplacePartitions(files, files_of, target_of(metadata))
+        targets = {
+            number: replace(target_of(metadata), spec_id=number, spec=tuple(metadata.spec(number)))
+            for number in {file.spec_id for file in files}
+        }
+        change: DeleteWhere = ReplacePartitions(files, files_of, list(targets.values()))
     else:
         if filter is not None:
             parse_filter(filter, metadata.schema())
@@ -121,43 +125,49 @@ class StagedUpsert(Upsert):
 
 
 class ReplacePartitions(DeleteWhere):
-    """All rows go that are of the partitions which the new files have.
+    """Deletes all rows of the partitions that the new files belong to.
 
-    Rows in files of an earlier partitioning go by their values: the partition in which they would
-    be now.
+    These are partitions of the spec that the files were written with, also if the table has got
+    another one since. Rows in files of other specs go by their values.
     """
 
-    def __init__(self, files: Sequence[DataFile], files_of: FilesOf, target: Target) -> None:
+    def __init__(
+        self, files: Sequence[DataFile], files_of: FilesOf, targets: Sequence[Target]
+    ) -> None:
+        """``targets``: what files of each spec are like that the new ones have."""
         super().__init__("overwrite", files, files_of, None)
-        self._spec = target
-        self._partitions = {file.partition for file in files}
-
-    @property
-    def goes_before_appends(self) -> bool:
-        return False
+        self._targets = list(targets)
+        self._partitions = {
+            target.spec_id: {file.partition for file in files if file.spec_id == target.spec_id}
+            for target in targets
+        }
 
     def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
         found: dict[int, RowNumbers | None] = {}
         for number, member in enumerate(rows.members):
-            if member.file.spec_id == self._spec.spec_id:
-                if member.file.partition in self._partitions:
-                    found[number] = None
-            elif len(positions := self._by_values(rows, number)):
-                found[number] = positions
+            own = self._partitions.get(member.file.spec_id)
+            if own is not None and member.file.partition in own:
+                found[number] = None
+                continue
+            others = [t for t in self._targets if t.spec_id != member.file.spec_id]
+            parts = [some for t in others if len(some := self._by_values(rows, number, t))]
+            if parts:
+                found[number] = np.unique(np.concatenate(parts))
         if self.keys is not None:
             self.keys.refuse_kept(rows, found)
         return found
 
-    def _by_values(self, rows: FileSet, number: int) -> RowNumbers:
-        """Live rows of one file that would be in one of the partitions."""
-        target = replace(self._spec, schema=rows.schema)
+    def _by_values(self, rows: FileSet, number: int, target: Target) -> RowNumbers:
+        """Live rows of one file that would be in one of the partitions of a spec."""
+        target = replace(target, schema=rows.schema)
+        partitions = self._partitions[target.spec_id]
         child, deleted = rows.child(number), rows.deleted(number)
         columns = tuple(dict.fromkeys((path[0],) for path, _, _ in partition_sources(target)))
         found: list[RowSet] = []
         for begin in range(0, child.num_rows, _ROWS_AT_ONCE):
             some = RowSet.of_range(begin, min(child.num_rows, begin + _ROWS_AT_ONCE))
             for partition, places in partition_rows(child.read(some, columns), target):
-                if partition in self._partitions:
+                if partition in partitions:
                     found.append(some if places is None else some.expand().entries(places))
         rows_of = RowSet.joined(found)
         left = rows_of if deleted is None else rows_of.minus(deleted)

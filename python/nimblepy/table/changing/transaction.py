@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -253,7 +255,8 @@ class Transaction(VersionedRows[_ReadRows]):
         self._base = files_of(metadata)
         self._target = target_of(metadata)
         self._primary = tuple(self._base.reading.primary_key)
-        self._own: list[DataFile] = []
+        self._own: list[DataFile] = []  # only changed in place: the finalizer has it, too
+        self._finalizer = weakref.finalize(self, _discard_own, self._own, os.getpid())
         self._deletions: dict[str, _core.RowBitmap] = {}
         self._touched: list[pa.Table] = []  # keys that may be in rows of the table, and go
         self._filters: list[Parsed] = []  # the same where there is no key
@@ -302,10 +305,12 @@ class Transaction(VersionedRows[_ReadRows]):
             table.rename_columns(list(self._primary)) for _, table in change.source.key_chunks()
         ]
         try:
-            gone = change.plan_in(rows, self._target)
+            # Noted before anything is looked up: a caller may catch the error of a refused call,
+            # and act on what it says about the table.
             if not change.is_blind or when_matched == "error":
                 for table in keys:
                     self._reads.add(rows.keys_request(table, self._primary))
+            gone = change.plan_in(rows, self._target)
         except BaseException:
             change.discard()
             raise
@@ -369,11 +374,12 @@ class Transaction(VersionedRows[_ReadRows]):
     def __exit__(self, *error: object) -> None:
         if self._over:
             return
+        if any(error):
+            self.close()
+            return
         self._over = True
         self.release()
-        if any(error):
-            discard(self._own)
-            return
+        self._finalizer.detach()  # the change removes the files from here on
         if not (self._own or self._touched or self._filters):
             return
         try:
@@ -390,11 +396,14 @@ class Transaction(VersionedRows[_ReadRows]):
         self.commit = self._end(change, self._begin)
 
     def close(self) -> None:
-        """Ends it without a commit, as an error in the block does."""
+        """Ends it without a commit, as an error in the block does.
+
+        A transaction that is garbage collected, or open when the process exits, ends in this way.
+        """
         if not self._over:
             self._over = True
             self.release()
-            discard(self._own)
+            self._finalizer()
 
     def _gone_of_base(self) -> dict[int, RowNumbers]:
         """By number of the file, the rows that were there when it began, and are no more."""
@@ -439,6 +448,15 @@ def _positions(rows: FileSet, number: int, positions: RowNumbers | None) -> RowN
     return (everything if gone is None else everything.minus(gone)).rows
 
 
+def _discard_own(files: list[DataFile], process: int) -> None:
+    """Removes the files of a transaction that ends without a commit.
+
+    A forked process has a copy of the transaction, whose files belong to the parent.
+    """
+    if os.getpid() == process:
+        discard(files)
+
+
 class _TransactionChange(Replacement):
     """What a transaction did, if what it read is still so."""
 
@@ -463,11 +481,6 @@ class _TransactionChange(Replacement):
         self._touched: KeyPositions | None = None
         self._is_own: np.ndarray[Any, np.dtype[np.bool_]] = np.empty(0, dtype=np.bool_)
         self._updated = 0
-
-    @property
-    def goes_before_appends(self) -> bool:
-        """No: they may have what it read."""
-        return False
 
     def meet(
         self,

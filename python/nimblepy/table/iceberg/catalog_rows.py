@@ -230,6 +230,14 @@ class CatalogRows:
             self._asked("SELECT 1 FROM iceberg_tables WHERE metadata_location = ?", location)
         )
 
+    def locations(self) -> list[tuple[tuple[str, str, str], str]]:
+        """((catalog, namespace, table), location) of each table of all catalogs in the database."""
+        found = self._asked(
+            "SELECT catalog_name, table_namespace, table_name, metadata_location "
+            f"FROM iceberg_tables WHERE {self._is_table} AND metadata_location IS NOT NULL"
+        )
+        return [((catalog, space, name), place) for catalog, space, name, place in found]
+
     def add(self, namespace: str, name: str, location: str) -> None:
         """
         Raises:

@@ -94,6 +94,20 @@ class SqliteCatalog(MetastoreCatalog):
         """The database that has the same tables, as this is a copy of it."""
         return self._rows.original()
 
+    def other_name(self, identifier: Any, metadata_file: str) -> str | None:
+        """Another name under which the database has the table of a metadata file.
+
+        That is a table whose metadata lies in the same directory.
+        """
+        own = (self._rows.catalog, *_split(identifier))
+        place = _folder_of(metadata_file)
+        for key, location in self._rows.locations():
+            if key != own and _folder_of(location) == place:
+                catalog, *name = key
+                where = "" if catalog == own[0] else f" of the catalog {catalog!r}"
+                return ".".join(name) + where
+        return None
+
     def turn(self) -> AbstractContextManager[None]:
         """Keeps other commits from being first: see :meth:`CatalogRows.turn`."""
         return self._rows.turn()
@@ -462,14 +476,31 @@ def turn(metadata: Metadata) -> AbstractContextManager[None]:
     return catalog.turn() if isinstance(catalog, SqliteCatalog) else contextlib.nullcontext()
 
 
+def _folder_of(location: str) -> str:
+    """The directory of a metadata file, as it is called only once."""
+    path = local_path(location)
+    if path is None:
+        return location.rpartition("/")[0]
+    return os.path.realpath(os.path.dirname(path))
+
+
 def check_may_remove(metadata: Metadata) -> None:
-    """Refuses to remove files of a table whose catalog is a copy: they are the original's too.
+    """Refuses to remove files that another table may need.
 
     Raises:
-        InvalidArgumentError: it is.
+        InvalidArgumentError: the catalog has the table under another name as well, or is a copy of
+            another catalog, whose tables have the same files.
     """
     catalog = metadata.ice.catalog
-    original = catalog.original() if isinstance(catalog, SqliteCatalog) else None
+    if not isinstance(catalog, SqliteCatalog):
+        return
+    other = catalog.other_name(metadata.name, metadata.metadata_file)
+    if other is not None:
+        raise InvalidArgumentError(
+            f"{'.'.join(metadata.name)}: the table {other} has the same files, so that none is "
+            "removed; drop one of the two names first, without purge"
+        )
+    original = catalog.original()
     if original is not None:
         raise InvalidArgumentError(
             f"{'.'.join(metadata.name)}: its catalog is a copy of {original}, whose tables have "

@@ -37,6 +37,7 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
@@ -46,14 +47,15 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 
 from nimblepy.io.sync import sync_path
+from nimblepy.table.base.hooks import around_swap
 from nimblepy.table.base.model import (
-    BATCH_PREFIX,
     PLAN_INDEX,
     DataFile,
     Manifest,
     Snapshot,
 )
 from nimblepy.table.base.recent import Recent
+from nimblepy.table.iceberg.applied import batch_records, settled
 from nimblepy.table.iceberg.avro import (
     container,
 )
@@ -131,6 +133,7 @@ class SnapshotCommit:
 
     Attributes:
         removed: paths of files, with rows or deletes, that are no longer part of the table.
+        repeated: those of them that the snapshot before lists more than once, as other engines may.
         forget: manifests all of whose files are removed are left out, instead of being kept for
             this snapshot as a list of what was removed.
         summary: what is said of it besides Iceberg's own figures.
@@ -143,6 +146,7 @@ class SnapshotCommit:
     branch: str = MAIN
     added: list[DataFile] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)
+    repeated: set[str] = field(default_factory=set)
     summary: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
 
@@ -395,7 +399,7 @@ class SnapshotCommit:
         """Those of the snapshot before, without the files that are removed."""
         if parent is None:
             return []
-        left = set(self.removed)
+        missing = set(self.removed)
         self._removed_files: list[DataFile] = []
         kept: list[Manifest] = []
         # Of short manifests, by kind and spec: what they say now.
@@ -404,13 +408,14 @@ class SnapshotCommit:
             if not manifest.files:
                 continue
             merge = self.operation == "replace" and manifest.files <= _SHORT_MANIFEST
+            left = missing | self.repeated
             entries = metadata.entries(manifest) if left or merge else []
             gone = {entry.file.path for entry in entries} & left
             if not gone and not merge:
                 kept.append(manifest)
                 continue
-            left -= gone
-            if self.forget and len(gone) == len(entries):
+            missing -= gone
+            if self.forget and all(entry.file.path in gone for entry in entries):
                 self._removed_files += [entry.file for entry in entries]
                 continue
             self._removed_files += [e.file for e in entries if e.file.path in gone]
@@ -420,8 +425,8 @@ class SnapshotCommit:
                 short.setdefault(kind, []).append((manifest, bool(gone), changed))
             else:
                 kept.append(self._manifest(metadata, *kind, changed, self._passing))
-        if left:
-            raise FilesGone(sorted(left))
+        if missing:
+            raise FilesGone(sorted(missing))
         for kind, parts in short.items():
             if len(parts) == 1 and not parts[0][1]:
                 kept.append(parts[0][0])
@@ -479,7 +484,7 @@ class SnapshotCommit:
                 made[name] = str(max(total + counts[more] - counts[less], 0))
         if PLAN_INDEX in before:
             made[PLAN_INDEX] = before[PLAN_INDEX]
-        made.update({k: v for k, v in before.items() if k.startswith(BATCH_PREFIX)})
+        made.update(batch_records(metadata, parent))
         made.update(self.summary)
         return made
 
@@ -610,7 +615,8 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     ice = metadata.ice
     own = isinstance(ice.catalog, SqliteCatalog)
     try:
-        done = ice.catalog.commit_table(ice, requirements, updates)
+        with around_swap():
+            done = ice.catalog.commit_table(ice, requirements, updates)
     except CommitFailedException:
         raise SwapLost(certain=own) from None
     except CommitStateUnknownException:
@@ -668,14 +674,24 @@ def set_reference(
     metadata: Metadata, name: str, snapshot: int, kind: str, expected: int | None
 ) -> Metadata:
     """Points a tag or branch to a snapshot; ``expected`` is where it points now."""
+    updates: list[Any] = [_reference_at(metadata, name, snapshot, SnapshotRefType(kind))]
+    if name == MAIN:  # a batch is undone with its rows
+        updates += _settling(metadata, metadata.snapshot(snapshot), staged=False)
     return swap(
         metadata,
         (
             AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),
             AssertRefSnapshotId(ref=name, snapshot_id=expected),
         ),
-        (_reference_at(metadata, name, snapshot, SnapshotRefType(kind)),),
+        tuple(updates),
     )
+
+
+def _settling(metadata: Metadata, head: Snapshot | None, *, staged: bool) -> list[Any]:
+    """Updates of the records of batches and files, see :func:`settled`."""
+    changed, removed = settled(metadata, head, staged=staged)
+    updates: list[Any] = [SetPropertiesUpdate(updates=changed)] if changed else []
+    return [*updates, RemovePropertiesUpdate(removals=removed)] if removed else updates
 
 
 def _reference_at(metadata: Metadata, name: str, snapshot: int, kind: str) -> SetSnapshotRefUpdate:
@@ -765,7 +781,9 @@ def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
     else:  # a server is told of each; of new ones there is no requirement
         for name, reference in metadata.references.items():
             checks.append(AssertRefSnapshotId(ref=name, snapshot_id=reference.snapshot))
-    updates: list[Any] = [RemoveSnapshotsUpdate(snapshot_ids=list(numbers))]
+    # While the history still tells which batches were rolled back.
+    updates: list[Any] = _settling(metadata, metadata.head(), staged=True)
+    updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(numbers)))
     moved = moved_statistics(metadata, set(numbers))
     if moved is not None:
         updates.append(SetStatisticsUpdate(statistics=moved))

@@ -1,5 +1,12 @@
 """What the rest of nimblepy uses of this package. Loading it loads pyiceberg."""
 
+from nimblepy.table.iceberg.applied import (
+    batch_records,
+    record,
+    staged_records,
+    value_of,
+    with_staged,
+)
 from nimblepy.table.iceberg.catalogs import (
     NoSuchTable,
     TableExists,
@@ -76,6 +83,7 @@ __all__ = [
     "SwapInDoubt",
     "SwapLost",
     "TableExists",
+    "batch_records",
     "bound_bytes",
     "check_may_remove",
     "check_name_mapping",
@@ -100,6 +108,7 @@ __all__ = [
     "open_sqlite",
     "open_uri",
     "read_sketches",
+    "record",
     "register_table",
     "remove_reference",
     "remove_snapshots",
@@ -107,10 +116,13 @@ __all__ = [
     "set_reference",
     "set_statistics",
     "sketch_blob",
+    "staged_records",
     "swap",
     "to_arrow",
     "to_iceberg",
     "turn",
+    "value_of",
     "who",
+    "with_staged",
     "write_statistics",
 ]

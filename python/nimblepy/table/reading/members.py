@@ -66,6 +66,11 @@ class Member:
     entry: Entry
     deletes: tuple[DataFile, ...] = ()
 
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Tells listings apart: other engines may list a path again, in a later snapshot."""
+        return self.entry.file.path, self.entry.sequence
+
     @cached_property
     def delete_paths(self) -> frozenset[str]:
         """Paths of the delete files."""

@@ -26,7 +26,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
-from nimblepy.table.changing.row_changes import CommitChange, FilesOf, RowChange
+from nimblepy.table.changing.row_changes import CommitChange, FilesOf, RowChange, listed_twice
 from nimblepy.table.otree.tree import new_weights
 from nimblepy.table.reading.deletes import merged as merged_rows
 from nimblepy.table.reading.deletes import positions
@@ -102,6 +102,9 @@ def choose(rows: FileSet, filter: Filter, target: Target, *, where_needed: bool)
     spec_id, target_bytes, ordered = target.spec_id, target.target_bytes, bool(rows.cluster_by)
     members = list(rows.members)
     wanted = may_pass(rows, filter)
+    repeated = listed_twice(rows, wanted)
+    if repeated:  # both listings have rows, which other readers see as well
+        wanted = [i for i in wanted if rows.name_of(i) not in repeated]
     lower = upper = [b""] * len(members)
     if rows.cluster_by and members:
         lower, upper = (ends.to_pylist() for ends in key_ends(rows.reading, rows.members))
@@ -365,11 +368,17 @@ class Compaction(RowChange):
     def plan(self, metadata: ice.Metadata) -> bool:
         rows = self.files_of(metadata)
         members = {member.file.path: member for member in rows.members}
+        repeated = (
+            set()
+            if len(members) == len(rows.members)
+            else listed_twice(rows, range(len(rows.members)))
+        )
         self.remove(self._carried)
         self._carried = []
         kept = []
         for group in self._groups:
-            carried = self._followed(group, members, rows)
+            is_repeated = any(member.file.path in repeated for member in group.members)
+            carried = None if is_repeated else self._followed(group, members, rows)
             if carried is None:
                 self.remove(group.added)
                 self.given_up += 1
@@ -381,8 +390,13 @@ class Compaction(RowChange):
         removed = {member.file.path for group in kept for member in group.members}
         self.files_removed = len(removed)
         useless, rest = _sifted_deletes(rows, members, removed)
-        left = [member for path, member in members.items() if path not in removed]
+        left = [member for member in rows.members if member.file.path not in removed]
+        # What applies to one listing of a path only would apply to all of them once it is merged.
+        kept_deletes = {
+            path for item in left if item.file.path in repeated for path in item.delete_paths
+        }
         for (spec_id, partition), deletes in rest.items():
+            deletes = [file for file in deletes if file.path not in kept_deletes]
             if len(deletes) > _MOST_DELETES:
                 target = replace(self._target, spec_id=spec_id)
                 together = _positions(deletes, left)
@@ -390,7 +404,7 @@ class Compaction(RowChange):
                 useless |= {file.path for file in deletes}
         self.commit.added = [*self.added, *self._carried]
         self.commit.removed = removed | useless
-        self.describe()
+        self.describe(metadata)
         return bool(self.commit.removed or len(self.commit.rebuilt))
 
     def _followed(
@@ -462,10 +476,10 @@ def _sifted_deletes(
     near = {file.path for path in removed for file in members[path].deletes}
     used = {
         file.path
-        for path, member in members.items()
-        if path not in removed
+        for member in rows.members
+        if member.file.path not in removed
         for file in member.deletes
-        if file.path not in near or path in positions(file)
+        if file.path not in near or member.file.path in positions(file)
     }
     useless: set[str] = set()
     rest: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}

@@ -1,4 +1,4 @@
-"""Batches and files that are added once: which were is kept in the summaries of snapshots."""
+"""Batches and files that are added once: how callers name them, and whether they were added."""
 
 from __future__ import annotations
 
@@ -23,38 +23,32 @@ def checked_batch(batch: object) -> Batch:
     return name, number
 
 
-def batch_summary(batch: Batch) -> dict[str, str]:
-    """What the snapshot that adds a batch says of it; later ones keep it."""
-    return {BATCH_PREFIX + batch[0]: str(batch[1])}
+def batch_record(batch: Batch, snapshot: int) -> dict[str, str]:
+    """The record of a batch that a snapshot adds: for the table's properties and its summary."""
+    return {BATCH_PREFIX + batch[0]: ice.record(str(batch[1]), snapshot)}
 
 
 def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
-    """Whether this batch, or a later one of its name, is part of the newest snapshot.
-
-    Cost: one look where nimblepy made that snapshot; else at those before it.
-    """
-    name = BATCH_PREFIX + batch[0]
-    for snapshot in metadata.ancestors(metadata.head()):
-        done = snapshot.summary.get(name)
-        if done is not None:
-            return int(done) >= batch[1]
-    return False
+    """Whether this batch, or a later one of its name, is part of the newest snapshot."""
+    found = ice.batch_records(metadata, metadata.head()).get(BATCH_PREFIX + batch[0])
+    return found is not None and int(ice.value_of(found)) >= batch[1]
 
 
-_STAGED = "nimblepy.staged-files"
-
-
-def staged_summary(files: Iterable[DataFile]) -> dict[str, str]:
-    """What the snapshot says that was given files others wrote: which they were, as a hash."""
-    paths = "\n".join(sorted(file.path for file in files))
-    return {_STAGED: hashlib.sha256(paths.encode()).hexdigest()}
+def staged_record(
+    metadata: ice.Metadata, files: Iterable[DataFile], snapshot: int
+) -> dict[str, str]:
+    """The property of the table after a snapshot adds files that others wrote."""
+    before = ice.staged_records(metadata, metadata.head())
+    return ice.with_staged(before, _hash(files), snapshot)
 
 
 def were_staged(metadata: ice.Metadata, files: Iterable[DataFile]) -> bool:
-    """Whether just these files were committed by the newest snapshot or one before it.
+    """Whether exactly these files were committed by a recent snapshot in the history."""
+    wanted = _hash(files)
+    records = ice.staged_records(metadata, metadata.head())
+    return any(ice.value_of(record) == wanted for record in records)
 
-    Cost: none beyond the metadata that is in memory.
-    """
-    wanted = staged_summary(files)[_STAGED]
-    before = metadata.ancestors(metadata.head())
-    return any(snapshot.summary.get(_STAGED) == wanted for snapshot in before)
+
+def _hash(files: Iterable[DataFile]) -> str:
+    paths = "\n".join(sorted(file.path for file in files))
+    return hashlib.sha256(paths.encode()).hexdigest()[:32]
