@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOTS = [ROOT / "cpp" / "nimble", ROOT / "python" / "nimblepy", ROOT]
-PAGES = [ROOT / "docs" / "way-of-a-key.md", ROOT / "docs" / "way-of-a-scan.md"]
+PAGES = sorted((ROOT / "docs" / "internals").glob("way-of-a-*.md"))
 FILE = re.compile(r"`([\w./]+\.(?:h|cc|cpp|py))`")
 
 
@@ -60,7 +60,8 @@ def test_names_that_do_not_exist_are_found() -> None:
 
 def test_tests_that_hold_a_fault_exist() -> None:
     """The page of mended faults names Python tests and C++ tests, as `Suite.Name`."""
-    page = (ROOT / "docs" / "decisions" / "0031-faults-of-the-readings.md").read_text("utf-8")
+    decisions = ROOT / "docs" / "internals" / "decisions"
+    page = (decisions / "0031-faults-of-the-readings.md").read_text("utf-8")
     tests = "\n".join(
         path.read_text("utf-8")
         for ending in ("py", "cc")

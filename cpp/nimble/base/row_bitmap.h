@@ -1,7 +1,7 @@
 // RowBitmap: a set of row numbers that does not change, in the form of Roaring
 // bitmaps: rows that share all but their lowest 16 bits are one container, a
 // sorted list where they are few and a bitmap where they are many.
-// docs/decisions/0041-deleted-rows-as-bitmaps.md.
+// docs/internals/decisions/0041-deleted-rows-as-bitmaps.md.
 #pragma once
 
 #include <span>

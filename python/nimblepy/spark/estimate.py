@@ -1,6 +1,6 @@
 """Whether an index join or Spark's own join over a scan is cheaper, estimated without a job.
 
-The costs were measured on two cores with warm files (docs/decisions/0018 says how); they are
+The costs were measured on two cores with warm files (docs/internals/decisions/0018); they are
 processor time, and what matters here is their ratio.
 """
 
