@@ -1,8 +1,8 @@
 """Rooms stand on lower rooms only, and no files form a cycle.
 
-A room is a folder of one idea (docs/index.md).  Every `#include` and every `import` counts: those
-of sources as well as of headers, those under TYPE_CHECKING and those inside functions.  Each rule
-is shown to be able to fail.
+A room is a folder of one idea (docs/internals/architecture.md).  Every `#include` and `import`
+counts, in sources and in headers, under TYPE_CHECKING and inside functions.  Each rule is shown to
+be able to fail.
 """
 
 from __future__ import annotations
