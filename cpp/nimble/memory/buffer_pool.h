@@ -1,7 +1,8 @@
 // Memory for large buffers, used again. Fresh pages cost more than decoding
 // into them does (a page fault and its zeroes per 4 KiB), so buffers that a
 // consumer of a scan drops serve its next batch, and what must be fresh comes
-// in huge pages where the system has them. docs/decisions tells the numbers.
+// in huge pages where the system has them; see
+// docs/internals/decisions/0016-large-buffers-are-used-again.md.
 #pragma once
 
 #include <cstddef>
