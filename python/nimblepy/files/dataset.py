@@ -28,7 +28,7 @@ from nimblepy.files.manifest import (
 from nimblepy.files.open_files import OpenFiles
 from nimblepy.files.pruning import files_for
 from nimblepy.files.source import FilesSource
-from nimblepy.files.versions import VersionedRows
+from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.location import FileSystem
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey
@@ -235,7 +235,7 @@ class Dataset(VersionedRows[DatasetVersion]):
             return open_in(directory, name, filesystem, **how)
 
         self._open_files = OpenFiles(open_file, options["max_open_files"])
-        super().__init__(self._version(manifest))
+        super().__init__(Position(self._version(manifest)))
 
     def _version(self, manifest: Manifest) -> DatasetVersion:
         return DatasetVersion(self._directory, manifest, self._remote, self._open_files)
@@ -279,11 +279,21 @@ class Dataset(VersionedRows[DatasetVersion]):
 
         Cost: lists the manifests and reads the newest; files that it still names stay open.
         """
-        was = self.current.manifest
+        was = self.current
         manifest = _find_manifest(self._directory, None, self._remote)
-        if not manifest.version or manifest.version != was.version:
-            self.move_to(self._version(manifest))
-            self._open_files.keep({*zip(manifest.names, manifest.identities, strict=True)})
+
+        def following(position: Position[DatasetVersion]) -> Position[DatasetVersion]:
+            there = position.rows.manifest.version
+            # Another thread may have moved the handle further after this one found the manifest.
+            if manifest.version and (
+                manifest.version == there or (position.rows is not was and manifest.version < there)
+            ):
+                return position
+            return Position(self._version(manifest))
+
+        self.move(following)
+        now = self.current.manifest
+        self._open_files.keep({*zip(now.names, now.identities, strict=True)})
         return self
 
     def close(self) -> None:

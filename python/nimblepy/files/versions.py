@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -17,16 +19,30 @@ from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 Version = TypeVar("Version", bound=FixedRows)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Position(Generic[Version]):
+    """What a handle shows. Immutable: a handle that moves gets another one.
+
+    Attributes:
+        rows: the rows of the version.
+    """
+
+    rows: Version
+
+
+Moved = TypeVar("Moved", bound=Position)  # type: ignore[type-arg]
+
+
 class VersionedRows(Joinable, Generic[Version]):
-    """A handle on the current version of some rows, which :meth:`move_to` replaces.
+    """A handle on the current version of some rows, which :meth:`move` replaces.
 
     Each version is immutable, and each call takes the current one once. So threads may call any
     method while another moves the handle, and no answer mixes two versions.
     """
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, position: Position[Version]) -> None:
         super().__init__()
-        self._now = version
+        self.position = position
         self._moving = threading.Lock()
         renew_after_fork(self)
 
@@ -35,13 +51,19 @@ class VersionedRows(Joinable, Generic[Version]):
 
     @property
     def current(self) -> Version:
-        return self._now
+        return self.position.rows
 
-    def move_to(self, version: Version) -> None:
-        """Makes another version the current one."""
+    def move(self, following: Callable[[Moved], Moved]) -> None:
+        """Replaces the position by ``following(position)``, while no other thread does.
+
+        An interrupt leaves the handle at one of the two.
+        """
         with self._moving:
-            self._now = version
-            super().release()
+            position = following(self.position)  # type: ignore[arg-type]
+            if position.rows is not self.position.rows:
+                # First: what is prepared for the old rows must not answer at the new position.
+                super().release()
+            self.position = position
 
     def release(self) -> None:
         with self._moving:

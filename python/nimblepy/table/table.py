@@ -7,7 +7,7 @@ import datetime
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
-from nimblepy.files.versions import VersionedRows
+from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, column_names
@@ -42,10 +42,11 @@ from nimblepy.table.changing.staged import Mode, PartitionOverwrite, staged_chan
 from nimblepy.table.changing.transaction import Transaction
 from nimblepy.table.changing.upsert import WhenMatched, upsert_change
 from nimblepy.table.evolve import Alter
+from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.estimate import Estimate, estimate, parsed
 from nimblepy.table.otree.layouts import Layout, OTree, layout_of
 from nimblepy.table.reading.changes import changes_schema, steps
-from nimblepy.table.reading.fileset import FileSet, reading_of
+from nimblepy.table.reading.fileset import FileSet, Specs, reading_of
 from nimblepy.table.reading.holding import KeysOf, data_manifests, files_for_keys, keys_of
 from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
@@ -85,12 +86,44 @@ class Tables(Protocol):
     def load(self, parts: tuple[str, ...]) -> ice.Metadata: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Position(Position[FileSet]):
+    """What a handle on a table shows, all of it as of one time.
+
+    Attributes:
+        metadata: the version of the table that has the snapshot and the schema.
+        snapshot: the one that is read; ``None`` before the first.
+        schema_id: of the columns.
+        newest: the newest version that the handle knows, for tags, branches and the history. It is
+            newer than ``metadata`` where this handle made a tag after others changed the table.
+    """
+
+    metadata: ice.Metadata
+    snapshot: Snapshot | None
+    schema_id: int
+    newest: ice.Metadata
+
+    def shows(self, metadata: ice.Metadata) -> bool:
+        """Whether these are the newest rows of some metadata, and its columns."""
+        return (self.snapshot, self.schema_id, _form_of(self.metadata)) == (
+            metadata.head(),
+            metadata.schema_id,
+            _form_of(metadata),
+        )
+
+
+def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
+    """What of a table, beside its schema, decides how its files are read and new ones written."""
+    return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping
+
+
 class Table(VersionedRows[FileSet]):
     """A table, read as it was at one snapshot.
 
     It has the reading methods of a :class:`nimblepy.File`. A handle stays at its snapshot until it
-    commits itself, or :meth:`refresh` is called. Rows are numbered over all files in the order in
-    which they are read, in this snapshot only. Any number of threads may use one handle.
+    changes rows or columns itself, or :meth:`refresh` is called. It never moves backwards. Rows are
+    numbered over all files in the order in which they are read, in this snapshot only. Any number
+    of threads may use one handle.
 
     Attributes:
         catalog: where the table is.
@@ -101,17 +134,22 @@ class Table(VersionedRows[FileSet]):
         catalog: Tables,
         metadata: ice.Metadata,
         *,
-        snapshot: Snapshot | None = None,
+        at: tuple[Snapshot | None, int] | None = None,
         pinned: str | None = None,
     ) -> None:
-        """``pinned`` says what it was opened at, where it is not the newest snapshot."""
+        """A handle on the newest snapshot, or one at an older one.
+
+        Args:
+            at: the older snapshot and the id of the schema that it is read with.
+            pinned: what the handle was opened at. It is read only then.
+        """
         self.catalog = catalog
         self._closed = False
         self._pinned = pinned
         self._readings: dict[Any, Reading] = {}
-        self._metadata = metadata
-        self._snapshot = snapshot if pinned else metadata.head()
-        super().__init__(self._files_at(metadata, self._snapshot))
+        self._specs = Specs(metadata)
+        snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
+        super().__init__(self._position_at(metadata, snapshot, schema_id))
 
     @property
     def current(self) -> FileSet:
@@ -122,25 +160,33 @@ class Table(VersionedRows[FileSet]):
         if self._closed:
             raise InvalidArgumentError(f"this table is closed: {self.name}")
 
-    def _files_at(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> FileSet:
-        """The rows of a snapshot."""
-        schema_id = self._schema_id(metadata, snapshot)
-        return FileSet(
-            self._reading(metadata, schema_id), SnapshotPlan(metadata, snapshot, schema_id)
-        )
+    def _position_at(
+        self, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
+    ) -> _Position:
+        plan = SnapshotPlan(metadata, snapshot, schema_id)
+        rows = FileSet(self._reading(metadata, schema_id), plan)
+        return _Position(rows, metadata, snapshot, schema_id, metadata)
 
-    def _schema_id(self, metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
-        """Of a pinned snapshot its own."""
-        if self._pinned and snapshot is not None and snapshot.schema_id is not None:
-            return snapshot.schema_id
-        return metadata.schema_id
+    @property
+    def _at(self) -> _Position:
+        """Where this handle is: whoever needs two facts of it takes both from one position."""
+        return self.position  # type: ignore[return-value]
+
+    @property
+    def _metadata(self) -> ice.Metadata:
+        return self._at.metadata
+
+    @property
+    def _snapshot(self) -> Snapshot | None:
+        return self._at.snapshot
 
     def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
         key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping)
+        self._specs.learn(metadata)
         known = self._readings.get(key)
         if known is None:
-            known = self._readings[key] = reading_of(metadata, schema_id)
-        known.specs, known.indexes = metadata.spec, declared_indexes(metadata, schema_id)
+            known = self._readings[key] = reading_of(metadata, schema_id, self._specs)
+        known.indexes = declared_indexes(metadata, schema_id)
         return known
 
     # ------------------------------------------------------------------ what it says of itself
@@ -153,7 +199,8 @@ class Table(VersionedRows[FileSet]):
     @property
     def snapshot(self) -> int | None:
         """The snapshot that is read; ``None``: the table is empty, and has never had rows."""
-        return None if self._snapshot is None else self._snapshot.id
+        snapshot = self._snapshot
+        return None if snapshot is None else snapshot.id
 
     @property
     def primary_key(self) -> list[str]:
@@ -164,8 +211,9 @@ class Table(VersionedRows[FileSet]):
     def partition_by(self) -> list[str]:
         """How new files are partitioned, as ``create_table`` takes it."""
         found = []
-        for item in self._metadata.spec():
-            name = self._metadata.column_name(item.source_id)
+        metadata = self._metadata
+        for item in metadata.spec():
+            name = metadata.column_name(item.source_id)
             if name is not None and item.transform != "void":
                 found.append(partition_text(item.transform, name))
         return found
@@ -173,7 +221,8 @@ class Table(VersionedRows[FileSet]):
     @property
     def layout_by(self) -> Layout | None:
         """Which rows come into one new file, as ``create_table`` takes it as ``layout``."""
-        return layout_of(self._metadata.properties, self._metadata.column_name)
+        metadata = self._metadata
+        return layout_of(metadata.properties, metadata.column_name)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -231,16 +280,21 @@ class Table(VersionedRows[FileSet]):
             Elsewhere as :meth:`take` of as many rows.
         """
         share = checked_fraction(fraction)
-        cubes = self._metadata.cubes(self._snapshot)
+        rows, cubes = self._rows_and_cubes()
         asked = with_params(filter, params)
-        return draw_sample(self.current, cubes, share, seed, columns, asked)
+        return draw_sample(rows, cubes, share, seed, columns, asked)
+
+    def _rows_and_cubes(self) -> tuple[FileSet, Blocks]:
+        self._check_open()
+        at = self._at
+        return at.rows, at.metadata.cubes(at.snapshot)
 
     def plan_sample(
         self, fraction: float, *, seed: int | None = None, filter: Filter = None
     ) -> SamplePlan:
         """Which rows of which files :meth:`sample` takes, for other processes that read them."""
-        cubes = self._metadata.cubes(self._snapshot)
-        return plan_sample(self.current, cubes, checked_fraction(fraction), seed, filter)
+        rows, cubes = self._rows_and_cubes()
+        return plan_sample(rows, cubes, checked_fraction(fraction), seed, filter)
 
     def estimate(
         self,
@@ -286,7 +340,7 @@ class Table(VersionedRows[FileSet]):
         ``rows_updated``, ``rows_deleted`` (null where another writer did not say), and the
         ``files_added``, ``files_removed`` and ``bytes_written`` of each commit.
         """
-        rows = [_history_row(item) for item in self._metadata.snapshots]
+        rows = [_history_row(item) for item in self._at.newest.snapshots]
         return pa.Table.from_pylist(rows, schema=_HISTORY)
 
     # ------------------------------------------------------------------ changes
@@ -626,7 +680,8 @@ class Table(VersionedRows[FileSet]):
             raise InvalidArgumentError(
                 f"{self.name} has no layout; say the columns of which a picture is drawn"
             )
-        return plot(self.current, names, self._metadata.cubes(self._snapshot))
+        rows, cubes = self._rows_and_cubes()
+        return plot(rows, names, cubes)
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
         """Makes files that exist part of the table, as they are and where they are.
@@ -707,8 +762,7 @@ class Table(VersionedRows[FileSet]):
         try:
             metadata = self._newest()
             if files and were_staged(metadata, files):  # they may be gone, as after a compaction
-                self._move(metadata)
-                return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
+                return self._nothing_done(metadata, begin)
             change = staged_change(
                 files,
                 metadata,
@@ -806,8 +860,7 @@ class Table(VersionedRows[FileSet]):
         named = None if batch is None else checked_batch(batch)
         metadata = self._newest()
         if named is not None and batch_is_done(metadata, named):
-            self._move(metadata)
-            return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
+            return self._nothing_done(metadata, begin)
         change = make(metadata, self._current_files)
         change.batch = named
         return self._commit(change, begin)
@@ -826,8 +879,7 @@ class Table(VersionedRows[FileSet]):
             raise
         done = run(change, metadata, self._reload) if something else None
         if done is None:
-            self._move(reloaded(self._metadata, self._reload))
-            return Commit(snapshot=self.snapshot, seconds=time.perf_counter() - begin)
+            return self._nothing_done(reloaded(self._metadata, self._reload), begin)
         newest, retries = done
         self._move(expire_by_default(newest, self._reload))
         _log.info(
@@ -850,12 +902,45 @@ class Table(VersionedRows[FileSet]):
             seconds=time.perf_counter() - begin,
         )
 
-    def _move(self, metadata: ice.Metadata) -> None:
-        """Makes the newest snapshot of some metadata this handle's."""
-        snapshot = metadata.head()
-        files = self._files_at(metadata, snapshot)
-        self._metadata, self._snapshot = metadata, snapshot
-        self.move_to(files)
+    def _nothing_done(self, newest: ice.Metadata, begin: float) -> Commit:
+        self._move(newest)
+        head = newest.head()
+        seconds = time.perf_counter() - begin
+        return Commit(snapshot=None if head is None else head.id, seconds=seconds)
+
+    def _move(self, newest: ice.Metadata) -> None:
+        """Moves this handle to the newest snapshot and schema of some metadata.
+
+        If another thread has moved it further meanwhile, it stays there.
+        """
+
+        def following(at: _Position) -> _Position:
+            if at.metadata.is_newer_than(newest):
+                return at
+            if at.shows(newest):  # then what is planned and open stays so
+                self._reading(newest, newest.schema_id)
+                moved = replace(at, metadata=newest)
+            else:
+                moved = self._position_at(newest, newest.head(), newest.schema_id)
+            return replace(moved, newest=at.newest if at.newest.is_newer_than(newest) else newest)
+
+        self.move(following)
+
+    def _learn(self, newest: ice.Metadata) -> None:
+        """Moves this handle to metadata in which it has changed neither rows nor columns.
+
+        If somebody else has changed these, the handle goes on showing the rows and columns that it
+        shows.
+        """
+
+        def following(at: _Position) -> _Position:
+            if at.newest.is_newer_than(newest):
+                return at
+            if at.shows(newest):
+                at = replace(at, metadata=newest)
+            return replace(at, newest=newest)
+
+        self.move(following)
 
     # ------------------------------------------------------------------ what changed
 
@@ -895,17 +980,21 @@ class Table(VersionedRows[FileSet]):
         self, since: int | str | None, until: int | str | None, columns: Columns
     ) -> WantedChanges:
         """What :meth:`changes` reads; nothing is read of it yet."""
-        metadata = self._metadata
+        self._check_open()
+        at = self._at
+        metadata = at.newest
         given = [name for name in (since, until) if name is not None]
         if any(metadata.named(name) is None for name in given):
             metadata = self._reload()
+        last = None if at.snapshot is None else at.snapshot.id
+        names = column_names(columns)
         return WantedChanges(
             metadata,
-            self._schema_id(self._metadata, self._snapshot),
-            self.current.reading,
-            steps(metadata, since, self.snapshot if until is None else until),
-            column_names(columns),
-            self.changes_schema(columns),
+            at.schema_id,
+            at.rows.reading,
+            steps(metadata, since, last if until is None else until),
+            names,
+            changes_schema(at.rows.reading, at.rows.projected(names)),
         )
 
     def changes_schema(self, columns: Columns = None) -> pa.Schema:
@@ -958,7 +1047,8 @@ class Table(VersionedRows[FileSet]):
         metadata = self._reload()
         kind, value = named[0]
         found = self._snapshot_of(metadata, kind, value)
-        return Table(self.catalog, metadata, snapshot=found, pinned=f"{kind} {value}")
+        schema_id = metadata.schema_id if found.schema_id is None else found.schema_id
+        return Table(self.catalog, metadata, at=(found, schema_id), pinned=f"{kind} {value}")
 
     def _snapshot_of(self, metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
         if kind == "snapshot":
@@ -1003,7 +1093,7 @@ class Table(VersionedRows[FileSet]):
         return self._references("branch")
 
     def _references(self, kind: str) -> dict[str, int]:
-        found = self._metadata.references.items()
+        found = self._at.newest.references.items()
         return {name: ref.snapshot for name, ref in sorted(found) if ref.kind == kind}
 
     def tag(self, name: str, snapshot: int | None = None) -> Table:
@@ -1041,7 +1131,7 @@ class Table(VersionedRows[FileSet]):
             known = metadata.references.get(name)
             return known is not None and (known.kind, known.snapshot) == (kind, wanted)
 
-        self._metadata = swapped(self._newest(), self._reload, change, is_made)
+        self._learn(swapped(self._newest(), self._reload, change, is_made))
         return self
 
     def drop_reference(self, name: str) -> Table:
@@ -1060,7 +1150,7 @@ class Table(VersionedRows[FileSet]):
         def is_made(metadata: ice.Metadata) -> bool:
             return name not in metadata.references
 
-        self._metadata = swapped(self._newest(), self._reload, change, is_made)
+        self._learn(swapped(self._newest(), self._reload, change, is_made))
         return self
 
     def rollback(self, snapshot: int) -> Table:
@@ -1127,7 +1217,7 @@ class Table(VersionedRows[FileSet]):
             snapshots name, and if there are any, those that are left or the plan index.
         """
         done = expire(self._newest(), self._reload, keep, older_than, dry_run=dry_run)
-        self._metadata = self._reload()
+        self._learn(self._reload())
         return done
 
     def remove_orphans(
@@ -1271,7 +1361,7 @@ class Table(VersionedRows[FileSet]):
     # ------------------------------------------------------------------ handles
 
     def refresh(self) -> Table:
-        """Moves this handle to the newest snapshot, and returns it.
+        """Moves this handle to the newest snapshot and schema, and returns it.
 
         Raises:
             InvalidArgumentError: the table was dropped, or the handle is one of the past.
@@ -1280,11 +1370,7 @@ class Table(VersionedRows[FileSet]):
         """
         if self._pinned:
             raise InvalidArgumentError(f"{self.name} was opened at {self._pinned}, and stays there")
-        newest = self._reload()
-        head = newest.head()
-        same = self.snapshot == (None if head is None else head.id)
-        if not same or newest.metadata_file != self._metadata.metadata_file:
-            self._move(newest)
+        self._move(self._reload())
         return self
 
     def close(self) -> None:
@@ -1299,7 +1385,10 @@ class Table(VersionedRows[FileSet]):
         self.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.catalog, self._metadata.name, self.snapshot, self._pinned)
+        at = self._at
+        shown = None if at.snapshot is None else at.snapshot.id
+        name, uuid = at.metadata.name, at.metadata.uuid
+        return _reopen, (self.catalog, name, uuid, shown, at.schema_id, self._pinned)
 
     def __repr__(self) -> str:
         at = f" at {self._pinned}" if self._pinned else ""
@@ -1309,17 +1398,24 @@ class Table(VersionedRows[FileSet]):
 
 
 def _reopen(
-    catalog: Tables, name: tuple[str, ...], snapshot: int | None, pinned: str | None
+    catalog: Tables,
+    name: tuple[str, ...],
+    uuid: str,
+    snapshot: int | None,
+    schema_id: int,
+    pinned: str | None,
 ) -> Table:
-    """The table at the same snapshot, as long as it is not expired."""
+    """The table at the same snapshot, with the same columns, as long as it is not expired."""
     metadata = catalog.load(name)
-    newest = metadata.head()
-    if pinned is None and snapshot == (None if newest is None else newest.id):
-        return Table(catalog, metadata)
+    if metadata.uuid != uuid:
+        raise ConflictError(
+            f"{'.'.join(name)}: it was dropped or renamed, and another made of its name",
+            kind="table",
+        )
     found = None if snapshot is None else metadata.snapshot(snapshot)
     if snapshot is not None and found is None:
         raise InvalidArgumentError(f"{'.'.join(name)}: snapshot {snapshot} has expired")
-    return Table(catalog, metadata, snapshot=found, pinned=pinned or f"snapshot {snapshot}")
+    return Table(catalog, metadata, at=(found, schema_id), pinned=pinned)
 
 
 _HISTORY = pa.schema(

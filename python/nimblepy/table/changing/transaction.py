@@ -21,7 +21,7 @@ from nimblepy.errors import (
 from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.bounds import EncodedKeys
-from nimblepy.files.versions import VersionedRows
+from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.plan import LayoutNode, Plan
@@ -264,7 +264,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self._reads = _Reads()
         self._over = False
         self.commit: Commit | None = None
-        super().__init__(_ReadRows(self._rows(), self._reads))
+        super().__init__(Position(_ReadRows(self._rows(), self._reads)))
 
     def _rows(self) -> FileSet:
         """All rows with the changes so far."""
@@ -364,7 +364,8 @@ class Transaction(VersionedRows[_ReadRows]):
             self._deletions[rows.name_of(number)] = with_rows(rows.deleted(number), live)
         self._own += added
         if gone or added:
-            self.move_to(_ReadRows(self._rows(), self._reads))
+            position = Position(_ReadRows(self._rows(), self._reads))
+            self.move(lambda _: position)
 
     # ------------------------------------------------------------------ the end
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.table import Transaction as IceTransaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,
@@ -26,6 +27,9 @@ from nimblepy.table.iceberg.commits import SameProperties, SwapLost
 from nimblepy.table.iceberg.metadata import NAME_MAPPING, Metadata, mapped_names
 from nimblepy.table.iceberg.schemas import field_id, primitive, to_arrow, to_iceberg
 
+# How often the library may fail to copy metadata that other threads are using.
+_MOST_COPIES = 20
+
 
 class _Steps(IceTransaction):
     """The library's transaction; what it gathers is committed by :func:`swap`."""
@@ -36,6 +40,14 @@ class _Steps(IceTransaction):
     def updates(self) -> tuple[Any, ...]:
         """Of the table's metadata, in the order in which they were asked for."""
         return self._updates
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        # A copy: other threads may add a cached property to what is being copied. They add few.
+        for _ in range(_MOST_COPIES):
+            with contextlib.suppress(RuntimeError):
+                return super().table_metadata
+        return super().table_metadata
 
 
 class Evolution:

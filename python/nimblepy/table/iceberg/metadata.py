@@ -313,6 +313,11 @@ class Metadata:
         fields = self.ice.metadata.sort_order().fields
         return fields[0].source_id if fields and self.cluster_by() else None
 
+    @property
+    def spec_ids(self) -> list[int]:
+        """Of all partition specs, old ones too."""
+        return [int(number) for number in self.ice.metadata.specs()]
+
     def ice_spec(self, spec_id: int) -> PartitionSpec:
         return self.ice.metadata.specs()[spec_id]
 
@@ -392,6 +397,25 @@ class Metadata:
             passed.add(snapshot.id)
             yield snapshot
             snapshot = None if snapshot.parent is None else self.snapshot(snapshot.parent)
+
+    def is_newer_than(self, other: Metadata) -> bool:
+        """Whether this version of the table came after another one.
+
+        The log of metadata files decides. It may not go back far enough: then the numbers of
+        commits decide, then the clocks of those who made them.
+        """
+        if self.metadata_file == other.metadata_file:
+            return False
+        if other.metadata_file in self.metadata_files()[:0:-1]:
+            return True
+        if self.metadata_file in other.metadata_files()[1:]:
+            return False
+        return self._age > other._age
+
+    @property
+    def _age(self) -> tuple[int, int]:
+        metadata = self.ice.metadata  # of version 1 of the format, without numbers of commits
+        return getattr(metadata, "last_sequence_number", 0), metadata.last_updated_ms
 
     def metadata_files(self) -> list[str]:
         """This metadata file and those before it that the log names."""

@@ -25,6 +25,7 @@ from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import PartitionField
 from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
 from nimblepy.table.iceberg.pruning import End, Mask, comparable, original, storage
 from nimblepy.table.reading.members import MemberRows, Reading
@@ -185,7 +186,24 @@ def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: M
     order[equal] = order[equal][_order([pa.array(group), paths])]
 
 
-def reading_of(metadata: ice.Metadata, schema_id: int) -> Reading:
+class Specs:
+    """The partition specs of a table by number: they never change, and their number only grows."""
+
+    def __init__(self, metadata: ice.Metadata) -> None:
+        self._known: dict[int, list[PartitionField]] = {}
+        self.learn(metadata)
+
+    def learn(self, metadata: ice.Metadata) -> None:
+        """Adds those that a version of the table has, which may be an older one."""
+        for number in metadata.spec_ids:
+            if number not in self._known:
+                self._known[number] = metadata.spec(number)
+
+    def __call__(self, number: int) -> list[PartitionField]:
+        return self._known[number]
+
+
+def reading_of(metadata: ice.Metadata, schema_id: int, specs: Specs | None = None) -> Reading:
     """How files are read with one of the schemas of a table."""
     return Reading(
         name=".".join(metadata.name),
@@ -193,7 +211,7 @@ def reading_of(metadata: ice.Metadata, schema_id: int) -> Reading:
         cluster_by=tuple(metadata.cluster_by(schema_id)),
         primary_key=tuple(metadata.primary_key(schema_id)),
         defaults=metadata.defaults(schema_id),
-        specs=metadata.spec,
+        specs=Specs(metadata) if specs is None else specs,
         names=metadata.mapped_names(),
     )
 

@@ -128,7 +128,6 @@ class Reading:
         """The same files with the weights that rows of an OTree have as the last column."""
         if self._weighted is None:
             self._weighted = replace(self, schema=self.schema.append(WEIGHT_FIELD))
-        self._weighted.specs = self.specs
         return self._weighted
 
     @property
