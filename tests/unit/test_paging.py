@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
-from nimblepy.rows.as_numpy import numpy_columns
 
 ROWS = 1000
 TABLE = pa.table(
@@ -179,11 +178,6 @@ def test_vectors_come_as_arrays(tmp_path: Path) -> None:
         assert row["l"].tolist() == [0, 1, 2]
         assert (row["s"], row["c"], row["n"]) == ("s3", "b", None)
         assert file.get(99, as_numpy=True, default="none") == "none"
-        columns = numpy_columns(file.take([7, 0, 7]))
-        assert np.array_equal(columns["v"], vectors[[7, 0, 7]])
-        assert np.array_equal(columns["m"], tensors[[7, 0, 7]].reshape(3, 2, 3))
-        assert columns["id"].tolist() == [7, 0, 7]
-        assert numpy_columns(file.take([]))["v"].shape == (0, 4)
 
 
 class Colour(enum.Enum):

@@ -6,16 +6,20 @@ shuffled blocks. Both open their source again in each worker process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError, MissingExtraError
 from nimblepy.files.resolve import Source, as_rows
-from nimblepy.rows.arguments import Columns, at_least
-from nimblepy.rows.as_numpy import numpy_columns
+from nimblepy.join.joinable import Joinable
+from nimblepy.rows.arguments import Columns, at_least, column_names
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.kinds import family, value_type
+from nimblepy.schema.plain import plain_array, plain_type
 
 try:
     import torch
@@ -28,26 +32,106 @@ except ImportError as error:
 Example: TypeAlias = dict[str, Any]
 
 
-def tensors(table: pa.Table) -> Example:
-    """Columns as tensors where torch has their type, else as numpy arrays or lists of text.
+def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
+    """Names of the columns that have a null in any row.
 
-    Lists of one fixed size are tensors with one dimension more.
+    Only such columns are looked at whose tensors have no value for a null: each batch has the
+    dtype that all batches have.
+
+    Raises:
+        InvalidArgumentError: there is no such column.
+
+    Cost: zone maps of these columns; a column without nulls is not read.
+    """
+    names = column_names(columns)
+    fields = rows.scan(names).schema
+    found = set()
+    for field, name in zip(fields, fields.names if names is None else names, strict=True):
+        kind = value_type(field.type)
+        keeps_nulls = pt.is_floating(kind) or family(kind) in ("text", "none")
+        if not field.nullable or (keeps_nulls and not pt.is_fixed_size_list(kind)):
+            continue
+        path = resolve_column(rows.schema, name).path
+        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in path)
+        if rows.head(1, (), filter=f"{quoted} IS NULL").num_rows:
+            found.add(field.name)
+    return frozenset(found)
+
+
+def tensors(table: pa.Table, nullable: Collection[str] = ()) -> Example:
+    """Columns as tensors where torch has their type, else as lists.
+
+    Numbers, booleans and times are tensors of one dimension. Integers, booleans and times of
+    columns in ``nullable`` are float64 in every batch, with NaN for null. Times are integers in
+    the column's unit, since 1970. Lists of one fixed size are tensors with one dimension more,
+    other lists of numbers a list of tensors. Text and bytes are lists, with ``None`` for null.
     """
     found: Example = {}
-    for name, values in numpy_columns(table).items():
-        if values.dtype.kind in "biuf":
-            found[name] = torch.from_numpy(values if values.flags.writeable else values.copy())
-        else:
-            found[name] = values.tolist() if values.dtype == object else values
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        try:
+            found[name] = _values(array, name in nullable)
+        except pa.ArrowException as error:
+            raise InvalidArgumentError(f"column {name!r} is {array.type}: {error}") from error
     return found
+
+
+def _values(array: pa.Array, nullable: bool) -> Any:
+    array = plain_array(array)
+    kind = array.type
+    if pt.is_fixed_size_list(kind):
+        return _stacked(array, nullable)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        if family(plain_type(kind.value_type)) in ("text", "none"):
+            return array.to_pylist()
+        return [None if not row.is_valid else _values(row.values, False) for row in array]
+    if family(kind) in ("text", "none") and not pt.is_null(kind):
+        return array.to_pylist()
+    return _tensor(_numbers(array, nullable))
+
+
+def _numbers(array: pa.Array, nullable: bool) -> np.ndarray[Any, Any]:
+    if pt.is_temporal(array.type):
+        array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+        array = array.cast(pa.int64())
+    if pt.is_decimal(array.type) or pt.is_null(array.type):
+        array = array.cast(pa.float64())
+    if not pt.is_floating(array.type):
+        if not nullable and array.null_count:
+            raise pa.ArrowInvalid("a null inside of a list, or since the dataset was made")
+        if not nullable:
+            return np.asarray(array.to_numpy(zero_copy_only=False))
+        array = array.cast(pa.uint8()) if pt.is_boolean(array.type) else array
+        array = array.cast(pa.float64(), safe=False)
+    return np.asarray(array.to_numpy(zero_copy_only=False))  # with NaN for null
+
+
+def _tensor(values: np.ndarray[Any, Any]) -> Any:
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
+
+
+def _stacked(array: pa.Array, nullable: bool) -> Any:
+    """Lists of one size; a null is NaN throughout."""
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    values = _values(array.flatten(), False)  # those of nulls are left out
+    if not isinstance(values, torch.Tensor):
+        return array.to_pylist()
+    values = values.reshape(int(there.sum()), array.type.list_size, *values.shape[1:])
+    if not nullable:
+        return values
+    dtype = values.dtype if values.is_floating_point() else torch.float64
+    whole = torch.full((len(array), *values.shape[1:]), torch.nan, dtype=dtype)
+    whole[torch.from_numpy(there)] = values.to(dtype)
+    return whole
 
 
 class RowDataset(Dataset[Any]):
     """A map-style dataset: examples by row number, for a ``DataLoader`` with any sampler.
 
     Args:
-        source: a :class:`nimblepy.File`, a :class:`nimblepy.Dataset`, or the path or URI of one.
-        columns: columns of an example; ``None`` is all.
+        source: a file, a dataset, a table, or the path or URI of a file or dataset.
+        columns: columns of an example; ``None`` is all. :func:`tensors` says what becomes of each
+            type. A column has the same dtype in all batches.
         transform: applied to each example.
 
     Cost: a ``DataLoader`` asks for a whole batch at once, which is one ``take``.
@@ -64,7 +148,8 @@ class RowDataset(Dataset[Any]):
         transform: Callable[[Example], Any] | None = None,
     ) -> None:
         self._rows = as_rows(source)
-        self._columns = columns
+        self._columns = column_names(columns)
+        self._nullable = nullable_columns(self._rows, self._columns)
         self._transform = transform
 
     def __len__(self) -> int:
@@ -79,7 +164,7 @@ class RowDataset(Dataset[Any]):
             table = self._rows.take(rows, self._columns)
         except InvalidArgumentError as error:
             raise IndexError(str(error)) from error
-        return _examples(tensors(table), len(rows), self._transform)
+        return _examples(tensors(table, self._nullable), len(rows), self._transform)
 
 
 class BlockDataset(IterableDataset[Any]):
@@ -115,7 +200,8 @@ class BlockDataset(IterableDataset[Any]):
         transform: Callable[[Example], Any] | None = None,
     ) -> None:
         self._rows = as_rows(source)
-        self._columns = columns
+        self._columns = column_names(columns)
+        self._nullable = nullable_columns(self._rows, self._columns)
         self._batch_rows = None if batch_rows is None else at_least("batch_rows", batch_rows, 1)
         self._shuffle = shuffle
         self._block_rows = at_least("block_rows", block_rows, 1)
@@ -150,7 +236,7 @@ class BlockDataset(IterableDataset[Any]):
         begins = blocks * self._block_rows
         ends = np.minimum(begins + self._block_rows, self._rows.num_rows)
         rows = np.concatenate([np.arange(b, e) for b, e in zip(begins, ends, strict=True)])
-        held = tensors(self._rows.take(rows, self._columns))
+        held = tensors(self._rows.take(rows, self._columns), self._nullable)
         order = generator.permutation(len(rows)) if self._shuffle else np.arange(len(rows))
         step = self._batch_rows or len(rows)
         for at in range(0, len(rows), step):

@@ -1,4 +1,4 @@
-"""Columns and rows as numpy arrays, without a Python object per value."""
+"""Rows as numpy arrays, without a Python object per value."""
 
 from __future__ import annotations
 
@@ -9,19 +9,6 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.schema.plain import plain_array
-
-
-def numpy_columns(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
-    """Each column as an array.
-
-    Lists of one fixed size become an array with one dimension more. Columns with nulls are as
-    pyarrow makes them: floats with NaN for numbers, ``NaT`` for times, else objects. So are lists
-    of varying size: an array of arrays.
-    """
-    return {
-        name: _numpy(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
 
 
 def numpy_row(row: pa.Table) -> dict[str, Any]:
