@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.input.tabular import as_reader
-from nimblepy.join.plan import How, plan_join
+from nimblepy.join.plan import How, Ranges, plan_join
 from nimblepy.join.run import join_batches
 from nimblepy.rows.rows import Rows
 from nimblepy.rows.source import Observer, RowSource
@@ -31,7 +31,7 @@ class Joinable(Rows):
         params: Parameters = None,
         suffix: str = "_right",
         null_equals: bool = False,
-        between: Mapping[str, tuple[str, str]] | None = None,
+        between: Ranges | None = None,
     ) -> pa.Table | pa.RecordBatchReader:
         """Joins ``probe`` with the rows that have its keys, found by an index.
 
@@ -53,8 +53,9 @@ class Joinable(Rows):
                 and in ``condition``.
             null_equals: null keys match null keys; otherwise they match nothing.
             between: ``{column: (lower, upper)}`` with probe columns: the value lies between them,
-                both included. Answered by the index where the column follows those of ``on`` in
-                the cluster key, otherwise evaluated like ``condition``.
+                both included. ``None`` for one of them is no bound on that side: ``{"ts": (None,
+                "t")}`` are the rows up to ``t``. Answered by the index where the column follows
+                those of ``on`` in the cluster key, otherwise evaluated like ``condition``.
 
         Returns:
             A table, or a reader for a reader: then the lookup of a batch overlaps the output of

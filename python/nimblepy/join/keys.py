@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from nimblepy.join.plan import JoinPlan
 from nimblepy.rows.request import Keys
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.key_values import key_array
+from nimblepy.schema.key_values import key_array, value_range
 from nimblepy.schema.names import ColumnName
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -33,18 +33,24 @@ def probe_keys(plan: JoinPlan, build: pa.Schema, batch: pa.RecordBatch) -> Keys:
     between = plan.indexed_between
     if between is None:
         return Keys(plan.build_keys, tuple(values), _mask(usable), plan.null_equals)
-    lower, upper = batch.column(between.lower), batch.column(between.upper)
-    for bound in (lower, upper):
-        usable &= _valid(bound) if plan.nan_greatest else _is_number(bound)
     wanted = _key_type(build, between.column)
+    bounds = []
+    for name, ends in ((between.lower, 0), (between.upper, 1)):
+        if name is None:
+            # Every value is inside, and no null is.
+            end = value_range(wanted, plan.nan_greatest)[ends]
+            bounds.append(pa.repeat(end, batch.num_rows))
+            continue
+        bound = batch.column(name)
+        usable &= _valid(bound) if plan.nan_greatest else _is_number(bound)
+        bounds.append(key_array(bound, wanted)[0])
     return Keys(
         plan.build_keys,
         tuple(values),
         _mask(usable),
         plan.null_equals,
         between.column,
-        key_array(lower, wanted)[0],
-        key_array(upper, wanted)[0],
+        *bounds,
     )
 
 

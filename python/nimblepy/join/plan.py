@@ -16,11 +16,15 @@ from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import key_name, resolve_column
 from nimblepy.schema.key_values import comparable
-from nimblepy.schema.kinds import value_type, widens
+from nimblepy.schema.kinds import family, value_type, widens
 from nimblepy.schema.names import ColumnName
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 HOWS: tuple[str, ...] = get_args(How)
+
+
+# By build column, the probe columns of its lower and upper bound; ``None`` is unbounded.
+Ranges: TypeAlias = Mapping[str, tuple[str | None, str | None]]
 
 
 class JoinKeywords(TypedDict, total=False):
@@ -33,7 +37,7 @@ class JoinKeywords(TypedDict, total=False):
     params: Parameters
     suffix: str
     null_equals: bool
-    between: Mapping[str, tuple[str, str]] | None
+    between: Ranges | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,13 @@ class Between:
 
     Attributes:
         column: the build column.
-        lower, upper: the probe columns.
+        lower, upper: the probe columns; ``None`` for one of them: no bound on that side.
         by_index: the column follows the equality columns in the cluster key.
     """
 
     column: str
-    lower: str
-    upper: str
+    lower: str | None
+    upper: str | None
     by_index: bool
 
 
@@ -108,7 +112,7 @@ def plan_join(
     suffix: str = "",
     prefix: str | None = None,
     null_equals: bool,
-    between: Mapping[str, tuple[str, str]] | None,
+    between: Ranges | None,
     nan_greatest: bool = False,
 ) -> JoinPlan:
     """Checks every name and type of a join.
@@ -208,7 +212,7 @@ def _betweens(
     probe: pa.Schema,
     build: RowSource,
     build_keys: tuple[ColumnName, ...],
-    between: Mapping[str, tuple[str, str]],
+    between: Ranges,
 ) -> tuple[Between, ...]:
     cluster = [key.column for key in build.cluster_by]
     leading = set(cluster[: len(build_keys)]) == set(build_keys)
@@ -221,9 +225,17 @@ def _betweens(
                 f"got {column!r}: {bounds!r}"
             )
         lower, upper = bounds
+        if lower is None and upper is None:
+            raise InvalidArgumentError(
+                f"between: {column!r} has no bound; give one, or leave it out"
+            )
         wanted = value_type(resolve_column(build.schema, column).type)
         by_index = column == following
+        if upper is None and family(wanted) in ("text", "none"):
+            by_index = False  # there is no greatest text
         for bound in (lower, upper):
+            if bound is None:
+                continue
             _check_comparable(probe, build.schema, bound, column)
             by_index &= widens(value_type(probe_column(probe, bound).type), wanted)
         out.append(Between(column, lower, upper, by_index=by_index))

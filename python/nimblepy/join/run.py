@@ -214,11 +214,13 @@ def _passing(
     rows = _probe_rows(batch, probe)
     for item in plan.residual_betweens:
         value = taken.column(item.column)
-        inside = pc.and_(
-            _less_equal(plan, rows.column(item.lower), value),
-            _less_equal(plan, value, rows.column(item.upper)),
-        )
-        passing &= pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
+        sides = []
+        if item.lower is not None:
+            sides.append(_less_equal(plan, rows.column(item.lower), value))
+        if item.upper is not None:
+            sides.append(_less_equal(plan, value, rows.column(item.upper)))
+        for inside in sides:
+            passing &= pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
     if plan.condition is None:
         return passing
     shown = dict(plan.residual)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from decimal import Context, Decimal
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -33,6 +34,16 @@ from nimblepy.schema.values import (
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 # A cast to views leaves a buffer out in pyarrow before 24, whose export then crashes.
 _VIEWS_LOSE_A_BUFFER = int(pa.__version__.split(".")[0]) < 24
+
+
+_WIDE = Context(prec=100)
+# By bits: signed and unsigned.
+_INTEGERS = {
+    8: (pa.int8(), pa.uint8()),
+    16: (pa.int16(), pa.uint16()),
+    32: (pa.int32(), pa.uint32()),
+    64: (pa.int64(), pa.uint64()),
+}
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
@@ -205,6 +216,32 @@ def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | N
     if pt.is_unsigned_integer(array.type) and pt.is_signed_integer(wanted):
         bad |= _negative(cast)
     return (cast, bad) if bad.any() else (cast, None)
+
+
+def value_range(data_type: pa.DataType, nan_greatest: bool) -> tuple[pa.Scalar, pa.Scalar | None]:
+    """The least and the greatest value of a type; texts and bytes have no greatest one.
+
+    Args:
+        nan_greatest: NaN is the greatest float, and not outside of all ranges.
+    """
+    if pt.is_boolean(data_type):
+        ends: tuple[Any, Any] = (False, True)
+    elif pt.is_floating(data_type):
+        ends = (-math.inf, math.nan if nan_greatest else math.inf)
+    elif pt.is_decimal(data_type):
+        largest = Decimal(10**data_type.precision - 1).scaleb(-data_type.scale, _WIDE)
+        ends = (largest.copy_negate(), largest)
+    elif pt.is_fixed_size_binary(data_type):
+        ends = (bytes(data_type.byte_width), b"\xff" * data_type.byte_width)
+    elif family(data_type) == "text":
+        return pa.scalar("" if is_text(data_type) else b"", data_type), None
+    else:
+        unsigned = pt.is_unsigned_integer(data_type)
+        most = 1 << (data_type.bit_width - (not unsigned))
+        kind = _INTEGERS[data_type.bit_width][unsigned]
+        found = pa.array([0 if unsigned else -most, most - 1], kind).view(data_type)
+        return found[0], found[1]
+    return pa.scalar(ends[0], data_type), pa.scalar(ends[1], data_type)
 
 
 def _negative(array: pa.Array) -> Mask:

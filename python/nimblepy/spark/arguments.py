@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.expr.filter import BoundText
-from nimblepy.join.plan import join_pairs, joined_columns
+from nimblepy.join.plan import Ranges, join_pairs, joined_columns
 from nimblepy.schema.names import ColumnName
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, ColumnName]
@@ -27,7 +27,7 @@ class JoinArguments:
     how: str = "inner"
     columns: Sequence[str] | None = None
     condition: pc.Expression | str | BoundText | None = None
-    between: Mapping[str, tuple[str, str]] | None = None
+    between: Ranges | None = None
     prefix: str | None = None
     null_equals: bool = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal, get_args
@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.join.keys import probe_keys
-from nimblepy.join.plan import HOWS, JoinPlan, plan_join
+from nimblepy.join.plan import HOWS, JoinPlan, Ranges, plan_join
 from nimblepy.rows.arguments import column_names
 from nimblepy.spark.arguments import Engine, How, JoinArguments, On, Strategy, quoted
 from nimblepy.spark.estimate import JoinEstimate, estimate_join
@@ -37,7 +37,7 @@ def index_join(
     columns: Sequence[str] | None = None,
     condition: pc.Expression | str | None = None,
     params: Parameters = None,
-    between: Mapping[str, tuple[str, str]] | None = None,
+    between: Ranges | None = None,
     prefix: str | None = None,
     null_equals: bool = False,
     engine: Engine = "arrow",
@@ -53,7 +53,8 @@ def index_join(
         columns: of the files; the default is all but those of ``on``.
         condition: SQL text, or a pyarrow expression, over the joined row. A left join keeps rows
             none of whose matches pass, once and with nulls.
-        between: ``{file column: (lower, upper)}`` with probe columns, both included.
+        between: ``{file column: (lower, upper)}`` with probe columns, both included; ``None`` for
+            one of them is no bound.
         params: values of the condition's parameters: a dict for ``$name``, a list for ``?``.
         prefix: put before the names of the files' columns, in the result and in ``condition``.
         null_equals: null keys match null keys.
@@ -216,7 +217,7 @@ def prepare(probe: StructType, files: SparkInput, join: JoinArguments) -> Prepar
 def _probe_columns(plan: JoinPlan) -> set[str]:
     used = set(plan.probe_keys)
     for item in plan.between:
-        used |= {item.lower, item.upper}
+        used |= {name for name in (item.lower, item.upper) if name is not None}
     if plan.condition is not None:
         used |= {path[0] for path in plan.condition.columns}
     return used

@@ -43,7 +43,10 @@ def scan_join(probe: DataFrame, inputs: SparkInput, join: JoinArguments) -> Data
         conditions.append(key.eqNullSafe(other) if join.null_equals else key == other)
     for name, (lower, upper) in (join.between or {}).items():
         value = files[quoted(build_names[name])]
-        conditions.append(value.between(probe[quoted(lower)], probe[quoted(upper)]))
+        if lower is not None:
+            conditions.append(value >= probe[quoted(lower)])
+        if upper is not None:
+            conditions.append(value <= probe[quoted(upper)])
     if join.condition is not None:
         conditions.append(F.expr(f"({join.condition})"))
     how = _HOWS.get(join.how, join.how)
