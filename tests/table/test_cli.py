@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -139,3 +141,127 @@ def test_what_a_change_is_comes_first(
 
 def test_keys_with_commas_are_explained(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert '"eu, de",3' in " ".join(_shown(monkeypatch, "lookup", "--help").split())
+
+
+# Both said "No such file or directory" of a table, which every command takes for a file.
+def test_convert_takes_a_table(place: str, tmp_path: Path) -> None:
+    target = tmp_path / "out.nimble"
+    result = run("convert", place, target, "--cluster-by", "id", "--columns", "id,g", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["num_rows"] == 9
+    with nb.open(target) as file:
+        assert file.get(3) == {"id": 3, "g": "b"}
+        assert file.get(4) is None
+    for wrong, message in (
+        ((place, target, "--overwrite", "--format", "csv"), "--format is that of files"),
+        ((place.partition("#")[0], target, "--overwrite"), "expected CATALOG#NAMESPACE.NAME"),
+        ((place + "x", target, "--overwrite"), "there is no table"),
+        ((target, place), "is a table"),
+    ):
+        result = run("convert", *wrong)
+        assert result.exit_code != 0
+        assert message in result.stderr
+
+
+def test_advise_takes_a_table(place: str) -> None:
+    result = run("advise", place, "--on", "g", "--filter", "id = 3", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("inspect",),
+        ("schema",),
+        ("stats",),
+        ("verify",),
+        ("range",),
+        ("scan",),
+        ("lookup", "3"),
+        ("sql", "SELECT id FROM t"),
+        ("diff", "SAME"),
+        ("merge", "-o", "OUT"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_commands_take_tables(place: str, tmp_path: Path, command: tuple[str, ...]) -> None:
+    names = {"SAME": place, "OUT": str(tmp_path / "out.nimble")}
+    rest = [names.get(word, word) for word in command[1:]]
+    result = run(command[0], place, *rest)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("command", [("add-index", "--hash-index", "g"), ("drop-index", "g")])
+def test_indexes_of_tables_are_refused_by_name(place: str, command: tuple[str, ...]) -> None:
+    result = run(command[0], place, *command[1:])
+    assert result.exit_code != 0
+    assert "is a table; it gets its indexes by create_table" in " ".join(result.stderr.split())
+
+
+# The hint named --columns, which the commands did not have.
+@pytest.mark.parametrize("command", ["history", "files"])
+def test_columns_of_wide_rows_are_chosen(
+    place: str, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "--columns chooses" in run("table", command, place).stderr
+    names = {"history": ["rows_inserted", "operation"], "files": ["rows", "partition"]}[command]
+    rows = lines(run("table", command, place, "--columns", ",".join(names), "--json"))
+    assert [list(row) for row in rows] == [names, names]
+    result = run("table", command, place, "-c", "no_such")
+    assert result.exit_code != 0
+    assert "no_such" in result.stderr
+    assert "--columns" not in run("stats", place).stderr
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 81, 90, 100, 120, 200])
+def test_the_last_column_is_not_cut(
+    place: str, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    # "us" and "ro" of user and root, and no border on the right.
+    monkeypatch.setenv("COLUMNS", str(width))
+    for command in (["history"], ["files"]):
+        shown = run("table", *command, place).stdout.splitlines()
+        assert {line[-1] for line in shown} <= set("┓┃┩│┘")
+        assert len({len(line) for line in shown}) == 1
+        assert len(shown[0]) <= max(width, 26)
+
+
+@pytest.mark.parametrize(
+    ("by", "value", "shown"),
+    [
+        ("month(x)", dt.datetime(2013, 1, 5, 3), "2013-01"),
+        ("year(x)", dt.datetime(2013, 1, 5, 3), "2013"),
+        ("day(x)", dt.datetime(2013, 1, 5, 3), "2013-01-05"),
+        ("hour(x)", dt.datetime(2013, 1, 5, 3), "2013-01-05T03"),
+        ("month(x)", dt.datetime(1969, 12, 31), "1969-12"),
+        ("month(x)", None, "null"),
+        ("x", dt.date(2013, 1, 5), "2013-01-05"),
+        ("x", dt.datetime(2013, 1, 5, 3), "2013-01-05T03:00:00"),
+        ("x", True, "true"),
+        ("x", Decimal("1.50"), "1.50"),
+        ("x", b"\x01\xff", "01ff"),
+        ("x", "a", "a"),
+        ("truncate(2, x)", "abc", "ab"),
+        ("bucket(1, x)", 7, "0"),
+    ],
+)
+def test_partitions_are_readable(
+    lake: nb.Catalog, tmp_path: Path, by: str, value: object, shown: str
+) -> None:
+    # Months were numbers since 1970.
+    data = pa.table({"x": [value, value], "id": [1, 2]})
+    if value is None:
+        data = pa.table({"x": pa.nulls(2, pa.timestamp("us")), "id": [1, 2]})
+    lake.create_table("a.t", data, partition_by=by)
+    (row,) = lines(run("table", "files", f"{tmp_path}/lake#a.t", "--json"))
+    assert row["partition"] == shown
+
+
+def test_a_catalog_that_is_not_there(tmp_path: Path) -> None:
+    result = run("table", "ls", tmp_path / "nolake")
+    assert "there is no such directory" in " ".join(result.stderr.split())
+    (tmp_path / "empty").mkdir()
+    result = run("table", "ls", tmp_path / "empty")
+    assert "no catalog of tables is in this directory" in " ".join(result.stderr.split())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -58,3 +61,33 @@ def test_null_character_in_a_path_is_refused(tmp_path: Path, path: str) -> None:
         with pytest.raises(ValueError, match="null"):
             call(where)
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_written_where_no_terminal_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # An empty line was, which cron mails.
+    nb.write(TABLE, tmp_path / "f", progress=True)
+    nb.convert(tmp_path / "f", tmp_path / "g", format="nimble", progress=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_jupyter_without_widgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # rich warned that ipywidgets is not installed.
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr(progress_module, "find_spec", lambda name: None)
+    nb.write(TABLE, tmp_path / "f", progress=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_has_a_bar(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    code = "import nimblepy as nb, sys; nb.write({'a': [1]}, sys.argv[1], progress=True)"
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-c", code, str(tmp_path / "f")]
+    subprocess.run(command, stderr=follower, check=True, env={**os.environ, "TERM": "xterm"})
+    os.close(follower)
+    assert b"writing" in os.read(leader, 1 << 16)
+    os.close(leader)

@@ -13,6 +13,7 @@ from rich.text import Text
 import nimblepy as nb
 from nimblepy.advise.workload import read_log
 from nimblepy.cli.output import print_json, split_names
+from nimblepy.cli.sources import open_rows
 from nimblepy.schema.types import format_bytes
 
 
@@ -36,7 +37,8 @@ def run_advise(
     workload += [{"on": split_names(text), "columns": names} for text in lookups]
     if log is not None:
         workload += read_log(log)
-    found = nb.advise_indexes(path, workload)
+    with open_rows(path) as rows:
+        found = nb.advise_indexes(rows, workload)
     if as_json:
         print_json([{k: v for k, v in asdict(advice).items() if k != "index"} for advice in found])
     else:

@@ -13,7 +13,7 @@ import typer
 
 import nimblepy as nb
 from nimblepy.cli.output import print_json, split_names
-from nimblepy.cli.sources import open_rows
+from nimblepy.cli.sources import is_catalog, is_table, no_table, only_file, open_rows
 from nimblepy.io.location import locate
 from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
 
@@ -32,6 +32,7 @@ def run_convert(
     **chosen: Any,
 ) -> None:
     """Converts, with a progress bar on a terminal, and prints what was written."""
+    only_file(target, "convert", "its rows are changed by append and overwrite of Python")
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
     keys = parse_sort_keys(cluster_by) if cluster_by else ()
@@ -43,18 +44,26 @@ def run_convert(
                 f"--columns leaves out {key.column!r}, which the file is to be clustered or "
                 "indexed by"
             )
-    summary = nb.convert(
-        source,
-        target,
-        columns=names,
-        cluster_by=keys,
-        indexes=indexes,
-        options=nb.WriteOptions(
-            compression=compression  # type: ignore[arg-type]  # checked where it is used
-        ),
-        progress=sys.stderr.isatty(),
-        **chosen,
-    )
+    with ExitStack() as stack:
+        rows: Any = source
+        if is_catalog(source):
+            raise no_table(source)
+        if is_table(source):
+            if chosen.pop("format", None) is not None:
+                raise nb.InvalidArgumentError(f"--format is that of files; {source} is a table")
+            rows = stack.enter_context(open_rows(source))
+        summary = nb.convert(
+            rows,
+            target,
+            columns=names,
+            cluster_by=keys,
+            indexes=indexes,
+            options=nb.WriteOptions(
+                compression=compression  # type: ignore[arg-type]  # checked where it is used
+            ),
+            progress=sys.stderr.isatty(),
+            **chosen,
+        )
     if as_json:
         print_json({"file": target, **asdict(summary)})
     else:
@@ -72,6 +81,7 @@ def run_merge(
     as_json: bool,
 ) -> None:
     """Writes the rows of all sources as one file with the key and indexes of the first."""
+    only_file(target, "merge", "its rows are changed by append and overwrite of Python")
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
     with ExitStack() as stack:
@@ -121,6 +131,7 @@ def run_add_index(
     as_json: bool,
 ) -> None:
     """Adds indexes, with a progress bar on a terminal, and prints what the file has then."""
+    only_file(path, "add-index", "it gets its indexes by create_table(indexes=)")
     indexes = _indexes(hash_indexes, sorted_indexes)
     if not indexes:
         raise nb.InvalidArgumentError("nothing to add: pass --hash-index or --sorted-index")
@@ -132,6 +143,7 @@ def run_add_index(
 
 def run_drop_index(path: str, columns: str, output: str | None, *, as_json: bool) -> None:
     """Drops the secondary indexes on these columns and prints what the file has then."""
+    only_file(path, "drop-index", "it gets its indexes by create_table(indexes=)")
     begin = time.perf_counter()
     found = nb.drop_index(path, split_names(columns), output=output)
     seconds = time.perf_counter() - begin

@@ -103,7 +103,8 @@ def print_schema(path: str, *, as_json: bool) -> None:
             print_json({"file": path, **_facts(file), "columns": fields})
             return
     columns = pa.schema([("name", pa.string()), ("type", pa.string()), ("nullable", pa.bool_())])
-    print_rows([pa.RecordBatch.from_pylist(fields, schema=columns)], columns, "table")
+    batch = pa.RecordBatch.from_pylist(fields, schema=columns)
+    print_rows([batch], columns, "table", chosen=False)
 
 
 _STATS = pa.schema(
@@ -143,7 +144,8 @@ def print_stats(path: str, output: OutputFormat) -> None:
         ]
         if output == "table":
             _print_facts(path, file)
-    print_rows([pa.RecordBatch.from_pylist(rows, schema=_STATS)], _STATS, output)
+    batch = pa.RecordBatch.from_pylist(rows, schema=_STATS)
+    print_rows([batch], _STATS, output, chosen=False)
 
 
 def verify_files(paths: Sequence[str], *, as_json: bool) -> None:

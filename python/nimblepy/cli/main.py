@@ -137,7 +137,8 @@ def stats(file: RowsArgument, json: JsonOption = False, csv: CsvOption = False) 
 @app.command()
 def verify(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Nimble files, or directories of them.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="Nimble files, directories of them, CATALOG#TABLE."),
     ],
     json: JsonOption = False,
 ) -> None:
@@ -152,7 +153,8 @@ def convert(
     source: Annotated[
         str,
         typer.Argument(
-            help="Parquet, CSV, JSON lines, Arrow or nimble: a file, directory or glob."
+            help="Parquet, CSV, JSON lines, Arrow or nimble: a file, directory or glob; or "
+            "CATALOG#TABLE."
         ),
     ],
     target: Annotated[str, typer.Argument(help="The nimble file to write: path or URI.")],
@@ -181,7 +183,7 @@ def convert(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing target.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write Parquet, CSV, JSON lines or Arrow as one nimble file, in constant memory."""
+    """Write Parquet, CSV, JSON lines, Arrow or a table as one nimble file, in constant memory."""
     from nimblepy.cli.convert import run_convert
 
     run_convert(
@@ -447,21 +449,31 @@ def table_show(table: TableArgument, json: JsonOption = False) -> None:
 
 
 @tables.command("history")
-def table_history(table: TableArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+def table_history(
+    table: TableArgument,
+    columns: ColumnsOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
     """Print every snapshot: when, who, and how many rows and files."""
     from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_history
 
-    print_history(table, output_format(json, csv))
+    print_history(table, columns, output_format(json, csv))
 
 
 @tables.command("files")
-def table_files(table: TableArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+def table_files(
+    table: TableArgument,
+    columns: ColumnsOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
     """Print the data files of the newest snapshot."""
     from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_files
 
-    print_files(table, output_format(json, csv))
+    print_files(table, columns, output_format(json, csv))
 
 
 @tables.command("diff", cls=_TakesNumbers)

@@ -68,11 +68,17 @@ def jsonable(value: object) -> object:
 
 
 def print_rows(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: OutputFormat, *, note: str = ""
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    output: OutputFormat,
+    *,
+    chosen: bool = True,
+    note: str = "",
 ) -> None:
     """Prints batches as they come.
 
     Args:
+        chosen: the command has ``--columns``.
         note: a line for people after the table, such as how many rows were left out.
     """
     if output == "json":
@@ -82,7 +88,7 @@ def print_rows(
     elif output == "csv":
         _print_csv(batches, schema)
     else:
-        _print_table(list(batches), schema)
+        _print_table(list(batches), schema, chosen)
         if note:
             typer.echo(note, err=True)
 
@@ -149,7 +155,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
+def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema, chosen: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -170,25 +176,25 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
         least = [_least_width(field, i, rows) for i, field in enumerate(schema)]
         shown = _fitting(least, console.width)
         left_out = schema.names[shown:]
-        for field, width in zip(list(schema)[:shown], least, strict=False):
+        rows = [row[:shown] for row in rows]
+        widths = _widths(least[:shown], schema.names[:shown], rows, console.width)
+        for field, width in zip(list(schema)[:shown], widths, strict=True):
             number = pt.is_integer(field.type) or pt.is_floating(field.type)
             right = number or pt.is_decimal(field.type)
             table.add_column(
                 Text(field.name),
                 justify="right" if right else "left",
                 overflow="fold",
-                min_width=min(width, console.width - 4),
+                width=width,  # rich's own widths may be more than there is room for
             )
-        rows = [row[:shown] for row in rows]
     for row in rows:
         # Text, not str: rich would read [brackets] in data as markup.
         table.add_row(*(Text(_cell(value)) for value in row))
     console.print(table)
     if left_out:
         names = ", ".join(left_out[:8]) + ", ..." * (len(left_out) > 8)
-        typer.echo(
-            f"{len(left_out)} more columns: {names}; --columns chooses, --json prints all", err=True
-        )
+        hint = "--columns chooses, " if chosen else ""
+        typer.echo(f"{len(left_out)} more columns: {names}; {hint}--json prints all", err=True)
 
 
 def _least_width(field: pa.Field, column: int, rows: Sequence[Sequence[object]]) -> int:
@@ -205,6 +211,31 @@ def _fitting(least: Sequence[int], width: int) -> int:
         if left < 0:
             return max(shown, 1)
     return len(least)
+
+
+def _widths(
+    least: Sequence[int], names: Sequence[str], rows: Sequence[Sequence[object]], width: int
+) -> list[int]:
+    """Letters for each column: what it needs, as far as there is room."""
+    from rich.cells import cell_len
+
+    texts: list[list[str]] = [[name] for name in names]
+    for row in rows:
+        for column, value in zip(texts, row, strict=True):
+            column += _cell(value).splitlines()
+    whole = [max(map(cell_len, column)) for column in texts]
+    room = width - 1 - 3 * len(names)
+    if len(names) == 1:
+        return [min(whole[0], room)]
+    found = [min(w, max(a, _LEAST_CELL)) for w, a in zip(whole, least, strict=True)]
+    left = max(room - sum(found), 0)
+    # What is left is shared, beginning with the columns that lack the least.
+    lacking = sorted((whole[i] - found[i], i) for i in range(len(found)) if whole[i] > found[i])
+    for position, (lack, i) in enumerate(lacking):
+        more = min(lack, left // (len(lacking) - position))
+        found[i] += more
+        left -= more
+    return found
 
 
 def _cell(value: object) -> str:

@@ -163,7 +163,7 @@ def scan_rows(
     if query.output == "table":
         _print_table(reader.read_all(), query, missing="no row passes")
     else:
-        print_rows(reader, reader.schema, query.output)
+        print_rows(reader, reader.schema, query.output, chosen=query.paths is None)
 
 
 def _one_more(query: Query) -> int | None:
@@ -179,7 +179,8 @@ def _print_table(table: pa.Table, query: Query, *, missing: str) -> None:
     note = "" if table.num_rows else missing
     if left_out:
         note = f"first {shown.num_rows} rows; --limit shows more"
-    print_rows(shown.to_batches(), table.schema, query.output, note=note)
+    chosen = query.paths is None
+    print_rows(shown.to_batches(), table.schema, query.output, chosen=chosen, note=note)
 
 
 def _print_plan(plan: nb.Plan, query: Query) -> None:

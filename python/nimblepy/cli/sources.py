@@ -15,7 +15,7 @@ _SHOWN = 8
 def open_rows(text: str) -> Joinable:
     """The rows that ``text`` names, opened."""
     catalog, mark, name = text.rpartition("#")
-    if os.path.exists(os.path.join(text, "catalog.db")):
+    if is_catalog(text):
         raise no_table(text)
     if not mark or os.path.exists(text):
         return as_rows(text)
@@ -24,10 +24,34 @@ def open_rows(text: str) -> Joinable:
     return connect(existing_catalog(catalog)).table(name)
 
 
+def is_catalog(text: str) -> bool:
+    """Whether ``text`` is the directory of a catalog."""
+    return os.path.exists(os.path.join(text, "catalog.db"))
+
+
+def is_table(text: str) -> bool:
+    """Whether ``text`` names a table, and not a file with ``#`` in its name."""
+    catalog, mark, _ = text.rpartition("#")
+    if not mark or os.path.exists(text):
+        return False
+    return ":" in catalog or is_catalog(catalog)
+
+
+def only_file(text: str, command: str, instead: str) -> str:
+    """``text``, which must not name a table.
+
+    Raises:
+        InvalidArgumentError: it does.
+    """
+    if is_table(text):
+        raise InvalidArgumentError(f"{command}: {text} is a table; {instead}")
+    return text
+
+
 def no_table(text: str) -> InvalidArgumentError:
     """What is wrong with ``text``, which names no table: of a catalog, which there are."""
     message = f"{text}: expected CATALOG#NAMESPACE.NAME"
-    if os.path.exists(os.path.join(text, "catalog.db")):
+    if is_catalog(text):
         from nimblepy.table.catalog import connect
 
         tables = connect(text).tables()
@@ -39,6 +63,8 @@ def no_table(text: str) -> InvalidArgumentError:
 
 def existing_catalog(text: str) -> str:
     """A catalog's directory or URI; a directory has to be one already."""
-    if ":" not in text and not os.path.exists(os.path.join(text, "catalog.db")):
+    if ":" not in text and not is_catalog(text):
+        if not os.path.exists(text):
+            raise InvalidArgumentError(f"{text}: no catalog of tables: there is no such directory")
         raise InvalidArgumentError(f"{text}: no catalog of tables is in this directory")
     return text

@@ -15,7 +15,11 @@ import typer
 from nimblepy.cli.output import OutputFormat, print_json, print_rows, split_names
 from nimblepy.cli.sources import existing_catalog, no_table
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.input.foreign import selected
+from nimblepy.schema.columns import column_paths, resolve_column
+from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.types import format_bytes
+from nimblepy.table.base.transforms import shown_value
 from nimblepy.table.catalog import connect
 from nimblepy.table.reading.changes import CHANGE
 from nimblepy.table.table import Table
@@ -68,12 +72,15 @@ def show_table(text: str, *, as_json: bool) -> None:
             typer.echo(f"{name}: {'none' if shown in (None, '') else shown}")
 
 
-def print_history(text: str, output: OutputFormat) -> None:
-    _print(open_table(text).snapshots(), output)
+def print_history(text: str, columns: str | None, output: OutputFormat) -> None:
+    _print(open_table(text).snapshots(), output, columns)
 
 
-def print_files(text: str, output: OutputFormat) -> None:
+def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
     table = open_table(text)
+    reading = table.current.reading
+    kinds = {field_id_at(table.schema, path): resolve_column(table.schema, path).type
+             for path in column_paths(table.schema)}  # fmt: skip
     rows = [
         {
             "path": member.file.path,
@@ -81,7 +88,12 @@ def print_files(text: str, output: OutputFormat) -> None:
             "rows": member.file.rows,
             "bytes": member.file.bytes,
             "deleted": 0 if (gone := member.gone()) is None else len(gone),
-            "partition": ", ".join(map(str, member.file.partition)),
+            "partition": ", ".join(
+                shown_value(field.transform, kinds.get(field.source_id), value)
+                for field, value in zip(
+                    reading.specs(member.file.spec_id), member.file.partition, strict=True
+                )
+            ),
         }
         for member in table.current.members
     ]
@@ -95,7 +107,7 @@ def print_files(text: str, output: OutputFormat) -> None:
             "partition": pa.string(),
         }
     )
-    _print(pa.Table.from_pylist(rows, schema=schema), output)
+    _print(pa.Table.from_pylist(rows, schema=schema), output, columns)
 
 
 def print_changes(
@@ -212,5 +224,7 @@ def _age(text: str) -> datetime.timedelta:
     return age
 
 
-def _print(table: pa.Table, output: OutputFormat) -> None:
+def _print(table: pa.Table, output: OutputFormat, columns: str | None = None) -> None:
+    if columns is not None:
+        table = table.select(selected(table.schema, split_names(columns)).names)
     print_rows(table.to_batches(), table.schema, output)

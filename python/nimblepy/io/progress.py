@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 ProgressArg: TypeAlias = bool | Callable[[int, int | None], object] | None
@@ -12,8 +13,9 @@ class Progress:
     """Counts rows, or other things, and shows how many are done.
 
     Args:
-        target: ``True`` shows a bar on standard error; a callable gets ``(done, total)``;
-            ``None`` or ``False`` shows nothing.
+        target: ``True`` shows a bar on standard error if that is a terminal, and in Jupyter if
+            ipywidgets is installed; a callable gets ``(done, total)``; ``None`` or ``False`` shows
+            nothing.
         total: how many there will be, ``None`` where that is not known.
         stage: what is being done, shown beside the bar.
         unit: what is counted.
@@ -62,7 +64,6 @@ class Progress:
 
 
 def _bar(unit: str) -> Any:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
@@ -72,6 +73,15 @@ def _bar(unit: str) -> Any:
         MofNCompleteColumn(),
         TextColumn(unit),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=_console(),
         transient=True,
     )
+
+
+def _console() -> Any:
+    """Standard error; a console that writes nothing if no bar can be drawn there."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    drawn = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
+    return console if drawn else Console(stderr=True, quiet=True, force_jupyter=False)

@@ -11,6 +11,7 @@ day, hour
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
@@ -26,6 +27,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.decimals import decimal_bytes, scaled, unscaled
 from nimblepy.schema.names import Path
+from nimblepy.table.base.values import constant
 
 Apply: TypeAlias = Callable[[pa.Array], pa.Array]
 
@@ -77,6 +79,28 @@ def partition_text(transform: str, column: str) -> str:
     if name == "identity":
         return column
     return f"{name}({width[:-1]}, {column})" if width else f"{name}({column})"
+
+
+def shown_value(transform: str, kind: pa.DataType | None, value: Any) -> str:
+    """A partition's value as people write it: ``2013-01`` for month 516.
+
+    Args:
+        kind: type of the column; ``None`` if it was dropped.
+        value: as Iceberg keeps it in memory.
+    """
+    if value is None:
+        return "null"
+    if transform in _TIMES:
+        unit = "h" if transform == "hour" else transform[0].upper()
+        return str(np.array(value, f"datetime64[{unit}]"))
+    if kind is not None and not transform.startswith("bucket"):
+        value = constant(kind, value).as_py()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool):
+        return str(value).lower()
+    is_time = isinstance(value, (datetime.date, datetime.time))
+    return value.isoformat() if is_time else str(value)
 
 
 def _parse_call(text: str, function: str, inside: str) -> tuple[str, str, str]:
