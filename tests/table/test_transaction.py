@@ -368,3 +368,20 @@ def test_a_forked_process_leaves_the_files_of_a_transaction(lake: nb.Catalog) ->
     with tx:
         pass
     assert lake.table("a.b").to_table().num_rows == 2
+
+
+@FORMATS
+def test_it_reads_files_of_a_newer_partitioning(lake: nb.Catalog, data_format: Any) -> None:
+    """What it had read could not be looked at again: a KeyError."""
+    table = lake.create_table("a.b", rows([1, 2]), primary_key="k", data_format=data_format)
+    other = lake.table("a.b")
+    tx = table.transaction()
+    assert tx.count_rows("v = 0") == 2
+    tx.upsert(rows([5], 1))
+    with other.alter() as a:
+        a.add_column("x", pa.int32())
+        a.partition_by("v")
+    other.upsert(rows([7], 3))
+    with tx:
+        pass
+    assert contents(lake.table("a.b")) == {1: 0, 2: 0, 5: 1, 7: 3}

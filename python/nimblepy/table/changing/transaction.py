@@ -531,6 +531,8 @@ class _TransactionChange(Replacement):
         plan = SnapshotPlan(newest, newest.head(), self._begun.schema_id)
         base, winner = self._begun.head(), newest.head()
         name = self._base.reading.name
+        # The partitioning may have changed since; the newest metadata knows all specs.
+        self._base.reading.specs = newest.spec
         gone, come = differences(self._base, FileSet(self._base.reading, plan))
         try:
             changed = self._reads.changed(gone, come)
