@@ -99,6 +99,27 @@ def test_files_that_do_not_fit(lake: nb.Catalog, tmp_path: Path) -> None:
     assert lake.table("a.b").snapshot == snapshot
 
 
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+@pytest.mark.parametrize("place", ["struct", "list", "map"])
+def test_files_of_other_tables_differ_in_nested_ids(
+    lake: nb.Catalog, place: str, data_format: Any
+) -> None:
+    """Only ids of top-level columns were compared: x was read as y, and y as x."""
+    made = []
+    for name, fields in (("a.one", "xy"), ("a.two", "yx")):
+        inner: pa.DataType = pa.struct([(field, pa.int64()) for field in fields])
+        if place != "struct":
+            inner = pa.list_(inner) if place == "list" else pa.map_(pa.string(), inner)
+        schema = pa.schema([("i", pa.int64()), ("s", inner)])
+        made.append(lake.create_table(name, schema, data_format=data_format))
+    value: Any = {"x": 1, "y": 2}
+    value = {"struct": value, "list": [value], "map": [("k", value)]}[place]
+    made[0].append(pa.Table.from_pylist([{"i": 1, "s": value}], made[0].schema))
+    file = made[0].current.members[0].file.path
+    with pytest.raises(nb.InvalidArgumentError, match=r"'s\..*[xy]'.*file of another table"):
+        made[1].add_files(file)
+
+
 @pytest.mark.parametrize("first", ["nimble", "parquet"])
 def test_convert(lake: nb.Catalog, first: Any) -> None:
     second: Any = "parquet" if first == "nimble" else "nimble"

@@ -17,6 +17,7 @@ from pyiceberg.table import CommitTableRequest, TableIdentifier
 from pyiceberg.table import Table as IceTable
 
 import nimblepy as nb
+from nimblepy.table.reading import members
 
 SCHEMA = pa.schema(
     {
@@ -42,8 +43,13 @@ OLD = pa.table(
 FORMATS = pytest.mark.parametrize("data_format", ["nimble", "parquet"])
 
 
-@pytest.fixture
-def table(lake: nb.Catalog, data_format: Any) -> nb.Table:
+@pytest.fixture(params=[False, True], ids=["as it is", "mapped"])
+def table(
+    lake: nb.Catalog, data_format: Any, request: Any, monkeypatch: pytest.MonkeyPatch
+) -> nb.Table:
+    """A table whose files are read as they are where they fit, or mapped by field id, all."""
+    if request.param:
+        monkeypatch.setattr(members, "fits_as_it_is", lambda have, wanted: False)
     return lake.create_table("a.b", OLD, cluster_by="k", data_format=data_format)
 
 
@@ -133,6 +139,130 @@ def test_move_columns(table: nb.Table) -> None:
     assert [f.name for f in table.schema.field("n").type] == ["b", "a"]
     assert table.get(3)["n"] == {"b": "q", "a": 1}
     assert table.to_table().column("k").to_pylist() == [1, 2, 3]
+
+
+def _struct_table(lake: nb.Catalog, data_format: Any) -> nb.Table:
+    kind = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    schema = pa.schema([("i", pa.int64()), ("s", kind)])
+    data = pa.Table.from_pylist([{"i": 1, "s": {"x": 1, "y": 2}}], schema)
+    return lake.create_table("a.c", data, primary_key="i", data_format=data_format)
+
+
+@FORMATS
+def test_members_that_are_dropped_and_added_again(lake: nb.Catalog, data_format: Any) -> None:
+    """Files whose types were the same were read as they are, whatever the ids of members."""
+    table = _struct_table(lake, data_format)
+    first = table.snapshot
+    with table.alter() as a:
+        a.drop_column("s.y")
+        a.add_column("s.y", pa.int64())
+    expected = {"i": 1, "s": {"x": 1, "y": None}}
+    assert table.to_table().to_pylist() == [expected]
+    assert table.get(1) == expected
+    assert table.lookup([1]).to_pylist() == [expected]
+    assert table.count_rows("s.y = 2") == 0
+    assert [row["s"] for row in table.changes(None).read_all().to_pylist()] == [expected["s"]]
+    table.compact(where_needed=False)
+    assert table.to_table().to_pylist() == [expected]
+    assert table.at(snapshot=first).to_table().to_pylist() == [{"i": 1, "s": {"x": 1, "y": 2}}]
+
+
+@FORMATS
+def test_members_that_swap_their_names(lake: nb.Catalog, data_format: Any) -> None:
+    """Pruning went by ids and reading by names, so that no filter found the row."""
+    table = _struct_table(lake, data_format)
+    with table.alter() as a:
+        a.rename_column("s.x", "z")
+    with table.alter() as a:
+        a.rename_column("s.y", "x")
+    with table.alter() as a:
+        a.rename_column("s.z", "y").move_column("s.x", first=True)
+    assert table.to_table().to_pylist() == [{"i": 1, "s": {"x": 2, "y": 1}}]
+    assert [table.count_rows(f"s.{n} = {v}") for n, v in (("x", 2), ("y", 1))] == [1, 1]
+    table.merge(pa.table({"i": [1]}), on="i").when_matched(
+        update={"s": "target.s"}, condition="target.s.x = 2"
+    ).execute()
+    table.compact(where_needed=False)
+    assert table.get(1) == {"i": 1, "s": {"x": 2, "y": 1}}
+
+
+@pytest.mark.parametrize("on", ["added", "renamed", "its old name"])
+@FORMATS
+def test_merge_on_a_column_that_was_added_or_renamed(
+    lake: nb.Catalog, data_format: Any, on: str
+) -> None:
+    """A file without the index was asked by the table's names, which are others there."""
+    data = pa.table({"k": [1, 2], "v": [10, 20]})
+    table = lake.create_table("a.c", data, cluster_by="k", data_format=data_format)
+    with table.alter() as a:
+        a.rename_column("k", "w").add_column("d", pa.int64(), default=7)
+    with table.alter() as a:
+        a.rename_column("v", "k")  # the name that the cluster key has in the file
+    table.append(pa.table({"w": [3], "k": [1], "d": [8]}))
+    name, value, hit = {"added": ("d", 8, [3]), "renamed": ("w", 2, [2])}.get(on, ("k", 1, [3]))
+    done = (
+        table.merge(pa.table({name: [value]}), on=name)
+        .when_matched(update={"d": "100"})
+        .when_not_matched(insert=True)
+        .execute()
+    )
+    assert (done.rows_updated, done.rows_inserted) == (1, 0)
+    assert table.to_table(filter="d = 100")["w"].to_pylist() == hit
+    if on != "renamed":  # that is the cluster key
+        with pytest.raises(nb.IndexUnavailableError):
+            table.lookup([value], on=name)
+
+
+@FORMATS
+@pytest.mark.parametrize("nested", [False, True])
+def test_required_members_of_structs_that_are_null(
+    lake: nb.Catalog, data_format: Any, nested: bool
+) -> None:
+    """Below a null struct, a member that must have values was null, which writers refuse."""
+
+    def required(name: str, kind: pa.DataType) -> pa.Field:
+        return pa.field(name, kind, nullable=False)
+
+    inner = pa.struct([required("p", pa.string()), ("q", pa.decimal128(5, 2))])
+    fields = [required("x", pa.int64()), required("n", inner), required("l", pa.list_(inner))]
+    loose_inner = pa.struct([("p", pa.string()), ("q", pa.decimal128(5, 2))])
+    loose = pa.struct([("x", pa.int64()), ("n", loose_inner), ("l", pa.list_(loose_inner))])
+    kind, given = pa.struct(fields), loose
+    if nested:
+        kind, given = pa.list_(kind), pa.list_(loose)
+    schema = pa.schema([required("k", pa.int64()), ("s", kind), ("v", pa.int64())])
+    value = {"x": 5, "n": {"p": "a", "q": None}, "l": [{"p": "b", "q": Decimal("1.00")}, None]}
+    value = [None, value] if nested else value  # type: ignore[assignment]
+
+    def rows(keys: list[int], v: int) -> pa.Table:
+        made = [{"k": k, "s": None if k % 2 else value, "v": v} for k in keys]
+        return pa.Table.from_pylist(
+            made, pa.schema([("k", pa.int64()), ("s", given), ("v", pa.int64())])
+        )
+
+    table = lake.create_table("a.c", schema, primary_key="k", data_format=data_format)
+    table.append(rows([0, 1, 2], 0))
+    table.upsert(rows([2, 3], 1))
+    with table.alter() as a:
+        a.add_column("dummy" if nested else "s.y", pa.int64())
+    table.upsert(rows([0, 1], 2).select(["k", "v"]), update=["v"])
+    source = rows([3, 4, 5], 3)
+    changed = table.merge(source, on="k").when_matched(update=["v"])
+    changed.when_not_matched(insert=True).execute()
+    with table.transaction() as tx:
+        tx.upsert(rows([2, 3], 4).select(["k", "v"]), update=["v"])
+    table.compact(where_needed=False)
+    table.convert("parquet" if data_format == "nimble" else "nimble")
+    for row in table.to_table().to_pylist():
+        shown = row["s"]
+        if not nested and shown is not None:
+            assert shown.pop("y") is None
+        assert shown == (None if row["k"] % 2 else value)
+    assert table.num_rows == 6
+    bad = rows([8], 0).to_pylist()
+    (bad[0]["s"][1] if nested else bad[0]["s"])["x"] = None
+    with pytest.raises(nb.InvalidArgumentError):  # a null of its own is refused as before
+        table.append(pa.Table.from_pylist(bad, rows([8], 0).schema))
 
 
 @FORMATS

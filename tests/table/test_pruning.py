@@ -451,7 +451,7 @@ def test_deletes_by_members_of_structs(
         assert (done.files_removed, done.bytes_written, before) == (1, 0, 3)
 
 
-@pytest.mark.parametrize("data_format", ["nimble"])
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
 def test_members_that_must_have_values_are_null_below_null(
     lake: nb.Catalog, data_format: Any
 ) -> None:

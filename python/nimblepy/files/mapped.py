@@ -41,9 +41,9 @@ from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.search import search_keys, search_ordered
 from nimblepy.rows.source import OnKeys, Projected, RowForm
 from nimblepy.schema.columns import Column, key_name, resolve_column
-from nimblepy.schema.field_ids import has_field_ids, match_by_id, match_by_name
+from nimblepy.schema.field_ids import has_field_ids, id_difference, match_by_id, match_by_name
 from nimblepy.schema.key_values import exact_key, exact_keys
-from nimblepy.schema.names import ColumnName, Path, output_name
+from nimblepy.schema.names import ColumnName, Path, output_name, show_names
 from nimblepy.schema.reshape import Convert, converter, repeated
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, agrees, column_of
 
@@ -75,11 +75,8 @@ def no_value(field: pa.Field, place: str) -> pa.Scalar:
 
 
 def fits_as_it_is(have: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether rows of one schema are those of the other, ids included, without any change."""
-    return have.equals(wanted) and (
-        not has_field_ids(wanted)
-        or all(match_by_id(field, [other]) == 0 for field, other in zip(have, wanted, strict=True))
-    )
+    """Whether rows of one schema are rows of the other: the same types, and ids at every depth."""
+    return have.equals(wanted) and id_difference(have, wanted) is None
 
 
 class MappedRows(FixedRows):
@@ -252,7 +249,8 @@ class MappedRows(FixedRows):
                 return key
         if not names:
             raise IndexUnavailableError("these rows have no cluster key; pass on= or scan")
-        return self.child.index_keys(keys, ordered=ordered)
+        shown = show_names(names)
+        raise IndexUnavailableError(f"no index on ({shown}) in a file of an earlier schema")
 
     def _names_in_child(self, names: Sequence[ColumnName]) -> tuple[ColumnName, ...] | None:
         """The columns as the source calls them; ``None`` where it has not all of them so."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.schema.kinds import is_bytes, is_text, widens
+from nimblepy.schema.kinds import is_bytes, is_list, is_text, widens
 from nimblepy.schema.plain import plain_array, plain_type
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -45,7 +45,7 @@ def keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
         return keeps_values(found.key_type, wanted.key_type) and keeps_values(
             found.item_type, wanted.item_type
         )
-    if _is_list(found) and _is_list(wanted):
+    if is_list(found) and is_list(wanted):
         same_size = not pt.is_fixed_size_list(wanted) or (
             pt.is_fixed_size_list(found) and found.list_size == wanted.list_size
         )
@@ -67,16 +67,6 @@ def _fits_decimal(found: pa.DataType, wanted: pa.DecimalType) -> bool:
 
 def _finer(found: str, wanted: str) -> bool:
     return _UNITS.index(found) <= _UNITS.index(wanted)
-
-
-def _is_list(data_type: pa.DataType) -> bool:
-    return bool(
-        pt.is_list(data_type)
-        or pt.is_large_list(data_type)
-        or pt.is_fixed_size_list(data_type)
-        or pt.is_list_view(data_type)
-        or pt.is_large_list_view(data_type)
-    )
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, *, cast: bool = False) -> pa.RecordBatch:

@@ -1,13 +1,18 @@
 """Field ids: numbers that stay with a column when it is renamed or moved.
 
-They are kept in the metadata of Arrow fields, under the name that Parquet files have for them.
+Members of structs, elements of lists, and keys and values of maps have them, too. They are kept in
+the metadata of Arrow fields, under the name that Parquet files have for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.schema.kinds import is_list
 
 FIELD_ID = b"PARQUET:field_id"
 
@@ -45,12 +50,12 @@ def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> p
         return made if number is None else made.with_metadata({FIELD_ID: str(number).encode()})
 
     def inside(kind: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
-        if pa.types.is_struct(kind):
+        if pt.is_struct(kind):
             fields = [kind.field(i) for i in range(kind.num_fields)]
             return pa.struct([named(field, (*path, field.name)) for field in fields])
-        if pa.types.is_list(kind):
+        if pt.is_list(kind):
             return pa.list_(named(kind.value_field, (*path, "element")))
-        if pa.types.is_map(kind):
+        if pt.is_map(kind):
             key = named(kind.key_field, (*path, "key"))
             return pa.map_(key, named(kind.item_field, (*path, "value")))
         return kind
@@ -58,9 +63,58 @@ def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> p
     return pa.schema([named(field, (field.name,)) for field in schema])
 
 
+class IdDifference(NamedTuple):
+    """A field that has one id in one schema and another in the other.
+
+    Attributes:
+        path: names from the top; the element of a list is ``element``.
+    """
+
+    path: tuple[str, ...]
+    have: int | None
+    wanted: int | None
+
+
+def id_difference(
+    have: Iterable[pa.Field], wanted: Iterable[pa.Field], path: tuple[str, ...] = ()
+) -> IdDifference | None:
+    """The first field, at any depth, whose id differs from that of the field with its name.
+
+    Fields that ``wanted`` does not have are passed over.
+    """
+    by_name = {field.name: field for field in wanted}
+    for field in have:
+        other = by_name.get(field.name)
+        if other is None:
+            continue
+        place = (*path, field.name)
+        found = _difference(field, other, place)
+        if found is not None:
+            return found
+    return None
+
+
+def _difference(have: pa.Field, wanted: pa.Field, path: tuple[str, ...]) -> IdDifference | None:
+    ids = field_id_of(have), field_id_of(wanted)
+    if ids[0] != ids[1]:
+        return IdDifference(path, *ids)
+    one, other = have.type, wanted.type
+    if pt.is_struct(one) and pt.is_struct(other):
+        return id_difference(one, other, path)
+    if is_list(one) and is_list(other):
+        return _difference(one.value_field, other.value_field, (*path, "element"))
+    if pt.is_map(one) and pt.is_map(other):
+        return _difference(one.key_field, other.key_field, (*path, "key")) or _difference(
+            one.item_field, other.item_field, (*path, "value")
+        )
+    return None
+
+
 def match_by_id(field: pa.Field, have: Sequence[pa.Field]) -> int | None:
     """The position of the field with the id of ``field``."""
     number = field_id_of(field)
+    if number is None:
+        return None
     return next((i for i, other in enumerate(have) if field_id_of(other) == number), None)
 
 

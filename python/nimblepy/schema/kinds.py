@@ -55,6 +55,17 @@ def is_bytes(data_type: pa.DataType) -> bool:
     )
 
 
+def is_list(data_type: pa.DataType) -> bool:
+    """A list type of any form; a map is not one."""
+    return bool(
+        pt.is_list(data_type)
+        or pt.is_large_list(data_type)
+        or pt.is_fixed_size_list(data_type)
+        or pt.is_list_view(data_type)
+        or pt.is_large_list_view(data_type)
+    )
+
+
 def widens(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether every value of ``found`` is a value of ``wanted``, in the same order."""
     if found == wanted or (is_text(found) and is_text(wanted)):

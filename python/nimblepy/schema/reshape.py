@@ -7,12 +7,14 @@ together is said by the caller: names where rows come in, field ids where they a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from decimal import Decimal
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.kinds import is_bytes, is_list, is_text
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 # The position of the field, among those that are there, that a wanted field is; None: none is.
@@ -37,7 +39,7 @@ def converter(
         return lambda array: _then(array.cast(plain), inner)
     if pt.is_struct(wanted) and pt.is_struct(have):
         return _struct(have, wanted, match, missing, check, place)
-    if pt.is_list(wanted) and _is_list(have):
+    if pt.is_list(wanted) and is_list(have):
         return _list(have, wanted, match, missing, check, place)
     if pt.is_map(wanted) and pt.is_map(have):
         return _map(have, wanted, match, missing, check, place)
@@ -65,16 +67,6 @@ def _then(array: pa.Array, convert: Convert | None) -> pa.Array:
 def repeated(scalar: pa.Scalar, length: int) -> pa.Array:
     """A value as often as there are rows."""
     return pa.repeat(scalar, length) if scalar.is_valid else pa.nulls(length, scalar.type)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pt.is_list(kind)
-        or pt.is_large_list(kind)
-        or pt.is_fixed_size_list(kind)
-        or pt.is_list_view(kind)
-        or pt.is_large_list_view(kind)
-    )
 
 
 def _struct(
@@ -111,7 +103,11 @@ def _struct(
         ]
         targets = [wanted.field(i) for i in range(wanted.num_fields)]
         if array.null_count:
-            # Below a null a field that must have a value has none.
+            valid = array.is_valid()
+            arrays = [
+                child if target.nullable else _filled(child, valid)
+                for child, target in zip(arrays, targets, strict=True)
+            ]
             made = pa.StructArray.from_arrays(
                 arrays, fields=[t.with_nullable(True) for t in targets], mask=array.is_null()
             )
@@ -121,6 +117,29 @@ def _struct(
         return pa.StructArray.from_arrays(arrays, fields=targets)
 
     return convert_struct
+
+
+def _filled(array: pa.Array, valid: pa.Array) -> pa.Array:
+    """Members that must have values, with some value below structs that are null."""
+    import pyarrow.compute as pc  # slow to import, and seldom needed
+
+    return pc.if_else(valid, array, pa.scalar(_any_value(array.type), array.type))
+
+
+def _any_value(kind: pa.DataType) -> Any:
+    """A Python value of a type that is no null."""
+    if pt.is_struct(kind):
+        return {field.name: None if field.nullable else _any_value(field.type) for field in kind}
+    if is_list(kind) or pt.is_map(kind):
+        return []
+    if pt.is_fixed_size_binary(kind):
+        return bytes(kind.byte_width)
+    if is_text(kind) or is_bytes(kind):
+        return "" if is_text(kind) else b""
+    if pt.is_decimal(kind):
+        return Decimal(0)
+    zero = pa.scalar(0, pa.int32() if kind.bit_width <= 32 else pa.int64())
+    return zero.cast(kind, safe=False).as_py()
 
 
 def _list(

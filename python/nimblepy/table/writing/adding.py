@@ -17,9 +17,9 @@ from nimblepy.io.location import is_uri, locate
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.request import Where
 from nimblepy.schema.field_ids import (
-    field_id_at,
     field_id_of,
     has_field_ids,
+    id_difference,
     with_field_ids,
 )
 from nimblepy.table.base.model import FILE_FORMATS, DataFile, DataFormat
@@ -130,13 +130,15 @@ def _describe(
             Conformer(source.schema, target.schema)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"add_files: {path}: {error}") from error
-        for field in have:
-            number, wanted = field_id_of(field), field_id_at(target.schema, (field.name,))
-            if number != wanted:
-                raise InvalidArgumentError(
-                    f"add_files: {path}: its column {field.name!r} has the field id {number}, the "
-                    f"table's {wanted}: it is a file of another table; append its rows"
-                )
+        differs = id_difference(have, target.schema)
+        if differs is not None:
+            name, number = ".".join(differs.path), differs.have
+            raise InvalidArgumentError(
+                f"add_files: {path}: its column {name!r} has "
+                + ("no field id" if number is None else f"the field id {number}")
+                + f", the table's has {differs.wanted}: it is a file of another table; append its "
+                "rows"
+            )
         rows = MappedRows(source, target.schema, missing=missing, have=have)
         metrics = MetricsCollector(target.schema)
         partitions = set()
