@@ -728,3 +728,45 @@ def test_hooks_surround_each_swap(lake: nb.Catalog) -> None:
         assert table.append(rows(6)).rows_inserted == 1
     assert keys(lake) == [1, 2, 3, 4, 6]
     assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()
+
+
+def _names_swapped(table: nb.Table) -> None:
+    with table.alter() as alter:
+        alter.rename_column("v", "w")
+        alter.add_column("v", pa.int64())
+    table.append(pa.table({"k": [9]}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.overwrite(rows(7), filter="v = 0"),
+        lambda t: t.delete("v IS NULL OR v = 0"),
+        lambda t: (
+            t.merge(pa.table({"k": [1]}), on="k")
+            .when_matched(delete=True, condition="target.v = 0")
+            .execute()
+        ),
+    ],
+    ids=["overwrite", "delete", "merge"],
+)
+def test_a_filter_meets_another_column_of_its_name(
+    lake: nb.Catalog, between: Between, change: Callable[[nb.Table], Any]
+) -> None:
+    """It was asked of the new column, but the data had been written for the old one."""
+    table = lake.create_table("a.b", rows(1))
+    other = lake.table("a.b")
+    between(lambda: _names_swapped(other))
+    with pytest.raises(nb.ConflictError, match="'v' was another column") as caught:
+        change(table)
+    assert caught.value.kind == "schema"
+    assert keys(lake) == [1, 9]
+    assert table.refresh().remove_orphans(older_than=dt.timedelta(0)).files == ()
+
+
+def test_records_of_batches_are_not_set_by_hand(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", rows(1))
+    for name in ("nimblepy.batch.x", "nimblepy.staged-files"):
+        alter = table.alter()
+        with pytest.raises(nb.InvalidArgumentError, match="set by nimblepy itself"):
+            alter.set_properties({name: "1"})

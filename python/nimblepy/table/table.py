@@ -774,6 +774,7 @@ class Table(VersionedRows[FileSet]):
                 partition_overwrite,
             )
             change.batch = None if batch is None else checked_batch(batch)
+            change.begun = metadata
             change.staged, change.named = files, self._named_files
         except BaseException:
             # If the table is gone, it may have been renamed, and have the files.
@@ -862,7 +863,7 @@ class Table(VersionedRows[FileSet]):
         if named is not None and batch_is_done(metadata, named):
             return self._nothing_done(metadata, begin)
         change = make(metadata, self._current_files)
-        change.batch = named
+        change.batch, change.begun = named, metadata
         return self._commit(change, begin)
 
     def _commit(self, change: RowChange, begin: float) -> Commit:

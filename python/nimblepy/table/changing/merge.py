@@ -66,6 +66,8 @@ class Insert:
 class MergeChange(KeyedChange):
     """What clauses do with the rows of a source and of the table; the first that applies wins."""
 
+    uses_names = True
+
     def __init__(
         self,
         source: KeyedRows,

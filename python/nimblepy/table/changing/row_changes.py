@@ -21,6 +21,9 @@ from nimblepy.rows.passing import passing_rows
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
+from nimblepy.schema.columns import column_paths
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.names import show_path
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
@@ -59,9 +62,13 @@ class RowChange(Change):
         staged: the files that others wrote and the caller gave.
         named: gives paths that the table names by now; such files do not go. ``None``: no others
             than this change know its files.
+        uses_names: it has filters or conditions, whose columns have names.
+        begun: the metadata that it was made for.
     """
 
     owned = True
+    uses_names = False
+    begun: ice.Metadata | None = None
     batch: Batch | None = None
     staged: Sequence[DataFile] = ()
     named: Callable[[], Container[str]] | None = None
@@ -75,6 +82,32 @@ class RowChange(Change):
         self.updated = 0
         self.deleted = 0
         self.files_removed = 0
+        self._newest: tuple[str, FileSet] | None = None
+
+    def rows_of(self, metadata: ice.Metadata) -> FileSet:
+        """The newest rows of a table, which are planned once for each of its states."""
+        if self._newest is None or self._newest[0] != metadata.metadata_file:
+            self._newest = metadata.metadata_file, self.files_of(metadata)
+        return self._newest[1]
+
+    def check_names(self, metadata: ice.Metadata) -> None:
+        """Raises ConflictError if names of columns mean other columns than when it was made."""
+        if not self.uses_names or self.begun is None:
+            return
+        before, now = self.begun.schema(), metadata.schema()
+        if now.equals(before, check_metadata=True):
+            return
+        kept = set(column_paths(now)) & set(column_paths(before))
+        for path in sorted(kept):
+            if field_id_at(before, path) != field_id_at(now, path):
+                base, winner = self.begun.head(), metadata.head()
+                raise ConflictError(
+                    f"{'.'.join(metadata.name)}: {show_path(path)!r} was another column when the "
+                    "change was made",
+                    kind="schema",
+                    base=None if base is None else base.id,
+                    winner=None if winner is None else winner.id,
+                )
 
     def describe(self, metadata: ice.Metadata) -> None:
         """Says in the history who did what, and in the table what is not to be done again."""
@@ -101,7 +134,7 @@ class RowChange(Change):
 
     def _are_live(self, metadata: ice.Metadata) -> bool:
         """Whether the newest snapshot has all the files that others wrote."""
-        return len(self._listed(self.files_of(metadata), self.staged)) == len(self.staged)
+        return len(self._listed(self.rows_of(metadata), self.staged)) == len(self.staged)
 
     def refuse_again(self, rows: FileSet) -> None:
         """Raises InvalidArgumentError if some files that others wrote are part of the table."""
@@ -165,7 +198,7 @@ class Append(RowChange):
         self.describe(metadata)
         if self._keys is None and self.owned and not self.staged:
             return bool(self.added)
-        rows = self.files_of(metadata)
+        rows = self.rows_of(metadata)
         if not self.owned:
             self.refuse_again(rows)
         if self._keys is not None:
@@ -262,8 +295,9 @@ class Replacement(RowChange):
         self.deleted = gone
 
     def plan(self, metadata: ice.Metadata) -> bool:
+        self.check_names(metadata)
         self.metadata, self.target = metadata, target_of(metadata)
-        rows = self.files_of(metadata)
+        rows = self.rows_of(metadata)
         if self.staged:
             self.refuse_again(rows)
         going = self.gone(rows)
@@ -386,6 +420,7 @@ class DeleteWhere(Replacement):
     ) -> None:
         super().__init__(operation, added, files_of)
         self._filter = filter
+        self.uses_names = filter is not None
         self.keys: NewKeys | None = None
         # Of files that were read: the deletes that were applied, and the rows that pass.
         self._looked_at: dict[tuple[str, int], tuple[frozenset[str], RowNumbers]] = {}

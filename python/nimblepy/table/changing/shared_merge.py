@@ -150,6 +150,8 @@ def _none(_: object) -> FileSet:
 class SharedMerge(Replacement):
     """A merge of a source in parts, which others work on."""
 
+    uses_names = True
+
     def __init__(
         self, plan: MergePlan, parts: Sequence[Part], workers: Workers, files_of: FilesOf
     ) -> None:

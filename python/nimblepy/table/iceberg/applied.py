@@ -29,11 +29,11 @@ def value_of(text: str) -> str:
 
 def batch_records(metadata: Metadata, head: Snapshot | None) -> dict[str, str]:
     """The records of batches whose rows are part of a snapshot, by property name."""
-    history = list(metadata.ancestors(head))
-    for snapshot in history:
+    known: set[int] = set()
+    for snapshot in metadata.ancestors(head):
         if snapshot.summary.get("engine-name") == "nimblepy":
             return _batches(snapshot.summary)
-    known = {snapshot.id for snapshot in history}
+        known.add(snapshot.id)
     records = _batches(metadata.properties)
     return {k: text for k, text in records.items() if not _is_undone(metadata, known, text)}
 

@@ -1,6 +1,7 @@
 """What the rest of nimblepy uses of this package. Loading it loads pyiceberg."""
 
 from nimblepy.table.iceberg.applied import (
+    STAGED_FILES,
     batch_records,
     record,
     staged_records,
@@ -72,6 +73,7 @@ __all__ = [
     "NAME_MAPPING",
     "PRIMARY_KEY_ORDER",
     "SKETCH",
+    "STAGED_FILES",
     "Evolution",
     "FilesGone",
     "ManifestsCommit",

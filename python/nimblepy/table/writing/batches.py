@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import BATCH_PREFIX, DataFile
 
@@ -31,7 +31,15 @@ def batch_record(batch: Batch, snapshot: int) -> dict[str, str]:
 def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
     """Whether this batch, or a later one of its name, is part of the newest snapshot."""
     found = ice.batch_records(metadata, metadata.head()).get(BATCH_PREFIX + batch[0])
-    return found is not None and int(ice.value_of(found)) >= batch[1]
+    if found is None:
+        return False
+    try:
+        return int(ice.value_of(found)) >= batch[1]
+    except ValueError:
+        raise CorruptFileError(
+            f"{'.'.join(metadata.name)}: the property {BATCH_PREFIX}{batch[0]} is {found!r}; "
+            "expected NUMBER@SNAPSHOT"
+        ) from None
 
 
 def staged_record(

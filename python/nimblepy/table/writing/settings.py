@@ -17,7 +17,7 @@ from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name
-from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, DataFormat
+from nimblepy.table.base.model import BATCH_PREFIX, MAX_AGE, MIN_SNAPSHOTS, DataFormat
 from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
 from nimblepy.table.writing.write import Target
 
@@ -70,7 +70,7 @@ def check_property(name: object, value: object) -> None:
     if not isinstance(name, str) or not isinstance(value, str) or not name:
         raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
     own = (_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.PRIMARY_KEY_ORDER, "format-version")
-    if name in own:
+    if name in own or name == ice.STAGED_FILES or name.startswith(BATCH_PREFIX):
         raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
     if name == ice.NAME_MAPPING:
         ice.check_name_mapping(value)
