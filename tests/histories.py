@@ -265,6 +265,51 @@ def _data(rows: Sequence[Sequence[int]], *, part: bool = False) -> pa.Table:
     return made.select(["k", "v"]) if part else made
 
 
+class Start:
+    """The table with which the executions of a history begin.
+
+    It is made once. Each execution registers its metadata under a new name, which is the only one,
+    and adds files. If an operation removes files, the table is made for each execution.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        kinds = {op["op"] for ops in history["writers"] for op in ops}
+        self._shared = "expire" not in kinds
+        self._place = self._name = ""
+        self.rows: tuple[Row, ...] = ()
+        self.snapshot: int | None = None
+
+    def open(self, lake: nb.Catalog, name: str) -> None:
+        """Makes the table of this name."""
+        if self._place:
+            lake.drop_table(self._name)
+            lake.register(name, self._place)
+        else:
+            self._make(lake, name)
+        self._name = name
+
+    def _make(self, lake: nb.Catalog, name: str) -> None:
+        keyed = self._history["keyed"]
+        table = lake.create_table(
+            name,
+            SCHEMA,
+            primary_key="k" if keyed else None,
+            cluster_by="k",
+            partition_by=self._history["partition_by"],
+            data_format=self._history["data_format"],
+        )
+        rows: list[Row] = []
+        for part in self._history["rows"]:
+            new = [row for row in part if not keyed or row[0] not in {r[0] for r in rows}]
+            if new:
+                table.append(_data(new))
+            rows += [tuple(row) for row in new]
+        self.rows, self.snapshot = tuple(rows), table.snapshot
+        if self._shared:
+            self._place = table.metadata_location
+
+
 @dataclass
 class Execution:
     """A history in one interleaving.
@@ -282,26 +327,11 @@ class Execution:
     done: list[Done] = field(default_factory=list)
     conflicts: int = 0
 
-    def run(self, choose: Callable[[int], int]) -> None:
+    def run(self, start: Start, choose: Callable[[int], int]) -> None:
         """Raises AssertionError if no serial order explains it."""
         history = self.history
-        table = self.lake.create_table(
-            self.name,
-            SCHEMA,
-            primary_key="k" if history["keyed"] else None,
-            cluster_by="k",
-            partition_by=history["partition_by"],
-            data_format=history["data_format"],
-        )
-        rows: list[Row] = []
-        for part in history["rows"]:
-            new = [
-                row for row in part if not history["keyed"] or row[0] not in {r[0] for r in rows}
-            ]
-            if new:
-                table.append(_data(new))
-            rows += [tuple(row) for row in new]
-        self._first = table.snapshot
+        start.open(self.lake, self.name)
+        rows, self._first = start.rows, start.snapshot
         self._ticks = 0
         writers = [
             Writer(lambda writer, ops=ops: self._work(writer, ops))  # type: ignore[misc]
@@ -319,7 +349,7 @@ class Execution:
         newest = self.lake.table(self.name)
         final = [tuple(row.values()) for row in newest.to_table(list(COLUMNS)).to_pylist()]
         assert newest.num_rows == len(final), "num_rows"
-        model = Table(history["keyed"], State(tuple(rows)))
+        model = Table(history["keyed"], State(rows))
         order = serial_order(model, self.done, final)
         assert order is not None, f"no serial order gives these results and rows: {sorted(final)}"
 
@@ -500,28 +530,28 @@ class Runner:
         lake = nb.connect(place)
         try:
             prefix: list[int] | None = []
-            some = random.Random(seed)
+            start, some = Start(history), random.Random(seed)
             for number in range(most):
                 if prefix is None:
                     return
                 execution = Execution(history, lake, f"a.t{number}")
                 if seed is None:
-                    self._run(execution, _following(prefix))
+                    self._run(execution, start, _following(prefix))
                     prefix = _next(execution.schedule)
                 else:
-                    self._run(execution, some.randrange)
+                    self._run(execution, start, some.randrange)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
     def replay(self, history: History, schedule: Sequence[int]) -> Execution:
         execution = Execution(history, nb.connect(self._directory / "replay"), "a.t")
-        self._run(execution, _following(schedule))
+        self._run(execution, Start(history), _following(schedule))
         return execution
 
-    def _run(self, execution: Execution, choose: Callable[[int], int]) -> None:
+    def _run(self, execution: Execution, start: Start, choose: Callable[[int], int]) -> None:
         self.executions += 1
         try:
-            execution.run(choose)
+            execution.run(start, choose)
         except AssertionError as error:
             raise Failure(execution, error) from error
         self.conflicts += execution.conflicts
