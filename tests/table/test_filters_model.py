@@ -29,7 +29,8 @@ def _ints(bits: int) -> list[Any]:
 
 
 def _float_literals(most: float) -> list[Any]:
-    return [most, -most, 1e39, -1e39, 1e300, 2**70, -(2**70), 0.1, 65520.0]
+    """An integer means the nearest float, as in SQL, so each is less than the largest."""
+    return [most, -most, 1e39, -1e39, 1e300, 30000, -(2**14), 0.1, 65520.0]
 
 
 @dataclass(frozen=True)
