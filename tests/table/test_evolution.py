@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -629,3 +630,64 @@ def test_a_default_that_the_type_has(
         a.add_column("new", kind, default=default)
     (found,) = set(map(str, table.to_table(["new"])["new"].to_pylist()))
     assert found == str(default if read is None else read)
+
+
+def _as_version_3(table: nb.Table, change: Callable[[dict[str, Any]], None]) -> None:
+    """Rewrites the metadata of a table as a writer of version 3 leaves it."""
+    path = Path(table.metadata_location.removeprefix("file://"))
+    said = json.loads(path.read_text())
+    said["format-version"], said["next-row-id"] = 3, 0
+    for snapshot in said["snapshots"]:
+        snapshot |= {"first-row-id": 0, "added-rows": 1}
+    for schema in said["schemas"]:
+        change(schema)
+    path.write_text(json.dumps(said))
+
+
+@FORMATS
+def test_defaults_of_nested_fields(lake: nb.Catalog, tmp_path: Path, data_format: Any) -> None:
+    """They were read as null; version 3 has them."""
+    leaf = pa.struct([("x", pa.int64())])
+    schema = pa.schema(
+        [("s", leaf), ("l", pa.list_(leaf)), ("m", pa.map_(pa.string(), pa.struct([("n", leaf)])))]
+    )
+    row: dict[str, Any] = {"s": {"x": 1}, "l": [{"x": 2}, None], "m": [("k", {"n": {"x": 3}})]}
+    table = lake.create_table(
+        "a.c", pa.Table.from_pylist([row, {}], schema), data_format=data_format
+    )
+
+    def change(schema: dict[str, Any]) -> None:
+        by_name = {item["name"]: item["type"] for item in schema["fields"]}
+        structs = [by_name["s"], by_name["l"]["element"]]
+        structs += [by_name["m"]["value"]["fields"][0]["type"]]
+        for i, struct in enumerate(structs):
+            day = {"id": 100 + i, "name": "d", "required": False, "type": "date"}
+            struct["fields"].append(day | {"initial-default": "2024-01-02"})
+
+    _as_version_3(table, change)
+    day = dt.date(2024, 1, 2)
+    opened = nb.connect(tmp_path / "lake").table("a.c")
+    assert opened.to_table().to_pylist() == [
+        {
+            "s": {"x": 1, "d": day},
+            "l": [{"x": 2, "d": day}, None],
+            "m": [("k", {"n": {"x": 3, "d": day}})],
+        },
+        {"s": None, "l": None, "m": None},
+    ]
+    assert opened.count_rows("s.d = DATE '2024-01-02'") == 1
+    assert opened.count_rows("s.d IS NULL") == 1
+    with pytest.raises(nb.UnsupportedVersionError, match="version 3"):
+        opened.delete("s.x = 1")
+
+
+def test_types_of_version_3_are_refused_by_name(lake: nb.Catalog, tmp_path: Path) -> None:
+    """A type that the library cannot parse was called a damaged file."""
+    table = lake.create_table("a.c", pa.table({"k": [1]}))
+
+    def change(schema: dict[str, Any]) -> None:
+        schema["fields"].append({"id": 9, "name": "j", "required": False, "type": "variant"})
+
+    _as_version_3(table, change)
+    with pytest.raises(nb.UnsupportedVersionError, match=r"version 3.*variant"):
+        nb.connect(tmp_path / "lake").table("a.c")

@@ -6,10 +6,12 @@ import datetime as dt
 import importlib.util
 import re
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -277,3 +279,49 @@ def test_java_reads_our_changes_by_key(lake: nb.Catalog, tmp_path: Path) -> None
             ours = [tuple(row.values()) for row in table.to_table(["k", "g", "f"]).to_pylist()]
             theirs = java_iceberg.rows_of(jvm, table.metadata_location, ["k", "g", "f"])
             assert sorted(theirs, key=repr) == sorted(ours, key=repr), note
+
+
+def test_uuids_of_the_library_at_any_depth(lake: nb.Catalog, tmp_path: Path) -> None:
+    """Parquet files of pyiceberg have them as an extension type, which was not unwrapped."""
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import ListType, LongType, MapType, NestedField, StructType, UUIDType
+
+    one, many = StructType(NestedField(3, "u", UUIDType())), ListType(5, UUIDType(), False)
+    pairs = MapType(7, UUIDType(), 8, UUIDType(), False)
+    schema = Schema(
+        NestedField(1, "id", UUIDType(), required=True),
+        NestedField(2, "s", one),
+        NestedField(4, "l", many),
+        NestedField(6, "m", pairs),
+        NestedField(9, "v", LongType()),
+        identifier_field_ids=[1],
+    )
+    lake.create_table("n.other", pa.table({"k": [1]}))
+    made = lake.iceberg.create_table("n.t", schema)
+    ids = [uuid.UUID(int=i * 2**90 + 3).bytes for i in range(6)]
+    rows: list[dict[str, Any]] = [
+        {"id": u, "s": {"u": u} if i % 2 else None, "l": [u, None], "m": [(u, u)], "v": i}
+        for i, u in enumerate(ids)
+    ]
+    bare = pa.binary(16)
+    kinds = {"s": pa.struct([("u", bare)]), "l": pa.list_(bare), "m": pa.map_(bare, bare)}
+    data = pa.Table.from_pylist(
+        rows,
+        pa.schema([pa.field("id", bare, nullable=False), *kinds.items(), ("v", pa.int64())]),
+    )
+    made.append(
+        data.set_column(0, pa.field("id", pa.uuid(), nullable=False), data["id"].cast(pa.uuid()))
+    )
+    table = lake.table("n.t")
+    assert table.to_table().to_pylist() == rows
+    text = str(uuid.UUID(bytes=ids[3]))
+    assert [table.count_rows(f"{name} = '{text}'") for name in ("id", "s.u")] == [1, 1]
+    assert table.get(ids[3]) == rows[3]
+    table.upsert(data.slice(2, 1).set_column(4, "v", pa.array([20])))
+    table.merge(pa.table({"id": pa.array([ids[4]], pa.uuid())}), on="id").when_matched(
+        delete=True
+    ).execute()
+    table.compact(where_needed=False)
+    table.convert("nimble")
+    expected = [row | ({"v": 20} if row["v"] == 2 else {}) for row in rows if row["v"] != 4]
+    assert sorted(table.to_table().to_pylist(), key=lambda row: row["id"]) == expected

@@ -19,7 +19,8 @@ class ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> object: ...
 
 
-# An iterable is of batches, frames, rows as dicts, or paths.
+# An iterable is of batches, frames, rows as dicts, or paths. Batches are kept when the next one is
+# asked for, so their buffers may not be used again, as Arrow requires.
 Tabular: TypeAlias = (
     ArrowStream | ArrowArray | Mapping[str, object] | Iterable[object] | str | os.PathLike[str]
 )

@@ -37,6 +37,9 @@ def converter(
         inner = converter(have.value_type, wanted, match, missing, check, place)
         plain = have.value_type
         return lambda array: _then(array.cast(plain), inner)
+    if isinstance(have, pa.BaseExtensionType) and have != wanted:
+        inner = converter(have.storage_type, wanted, match, missing, check, place)
+        return lambda array: _then(array.storage, inner)
     if pt.is_struct(wanted) and pt.is_struct(have):
         return _struct(have, wanted, match, missing, check, place)
     if pt.is_list(wanted) and is_list(have):

@@ -357,6 +357,7 @@ class Table(VersionedRows[FileSet]):
 
         Args:
             data: tabular data with the table's columns in any order; a missing column is null.
+                Buffers of a batch may not be used again for a later one.
             presorted: rows arrive in the order of the cluster key, which is verified.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
             batch: (name, number) of what is added once: if this or a later batch of that name is

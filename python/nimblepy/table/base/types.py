@@ -141,9 +141,8 @@ class Conformer:
                 self._parts.append((None, None, field))
                 continue
             kind = have.field(at).type
-            storage = _without_extension(kind)
-            convert = converter(storage, field.type, match_by_name, _missing, _check, place)
-            self._parts.append((at, _stored(kind, convert), field))
+            convert = converter(kind, field.type, match_by_name, _missing, _check, place)
+            self._parts.append((at, convert, field))
         self.schema = pa.schema([field for _, _, field in self._parts])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -194,16 +193,6 @@ def _refuse_inner_nulls(kind: pa.DataType, array: pa.Array, place: str) -> None:
                 f"column {inner!r} must have values, but has {column.null_count} nulls"
             )
         _refuse_inner_nulls(item.type, column, inner)
-
-
-def _without_extension(kind: pa.DataType) -> pa.DataType:
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-def _stored(kind: pa.DataType, convert: Convert | None) -> Convert | None:
-    if not isinstance(kind, pa.BaseExtensionType):
-        return convert
-    return lambda array: array.storage if convert is None else convert(array.storage)
 
 
 def _missing(field: pa.Field, place: str) -> pa.Scalar:

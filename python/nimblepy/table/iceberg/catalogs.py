@@ -56,7 +56,7 @@ from nimblepy.table.iceberg.metadata import (
     KEPT_METADATA,
     PRIMARY_KEY_ORDER,
     Metadata,
-    decoding,
+    parsing,
     to_places,
 )
 from nimblepy.table.iceberg.metadata_json import SnapshotObjects, SnapshotTexts, with_snapshots
@@ -134,7 +134,7 @@ class SqliteCatalog(MetastoreCatalog):
             file = self._load_file_io(location=location).new_input(location)
             with file.open() as source:
                 data = source.read()
-            with decoding(location, "metadata file"):
+            with parsing(location, data):
                 if not location.endswith(".gz.metadata.json"):
                     metadata = self._objects.metadata(data.decode(), TableMetadataUtil.parse_obj)
                 if metadata is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from pyiceberg.manifest import (
 from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import SnapshotRefType
@@ -93,6 +95,8 @@ from nimblepy.table.otree.blocks import (
 _EXISTING = ManifestEntryStatus.EXISTING.value
 
 
+# The version of Iceberg's format that tables are written in.
+WRITTEN_VERSION = 2
 MAIN = "main"
 
 
@@ -209,14 +213,8 @@ class Metadata:
         return mapped_names(self.name_mapping)
 
     def defaults(self, schema_id: int | None) -> dict[int, pa.Scalar]:
-        """What a column is read as in files of before it was added, by field id."""
-        schema = self.ice_schema(schema_id)
-        arrow = self.schema(schema_id)
-        return {
-            item.field_id: constant(arrow.field(i).type, item.initial_default)
-            for i, item in enumerate(schema.fields)
-            if item.initial_default is not None
-        }
+        """What a field is read as in files of before it was added, at any depth, by field id."""
+        return _defaults(self.ice_schema(schema_id).fields)
 
     def primary_key(self, schema_id: int | None = None) -> list[str]:
         """The identifier fields, which Iceberg keeps as a set, in the order of the key.
@@ -579,6 +577,24 @@ class Metadata:
         return added, removed
 
 
+def _fields_in(kind: IcebergType) -> Sequence[NestedField]:
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    if isinstance(kind, MapType):
+        return kind.key_field, kind.value_field
+    return kind.fields if isinstance(kind, StructType) else ()
+
+
+def _defaults(fields: Iterable[NestedField]) -> dict[int, pa.Scalar]:
+    found: dict[int, pa.Scalar] = {}
+    for item in fields:
+        kind = item.field_type
+        found |= _defaults(_fields_in(kind))
+        if item.initial_default is not None:
+            found[item.field_id] = constant(arrow_type(kind), item.initial_default)
+    return found
+
+
 kept_lists: Recent[list[Manifest]] = Recent(KEPT_METADATA)
 
 
@@ -598,6 +614,37 @@ def plain_manifest(item: ManifestFile) -> Manifest:
         bytes=item.manifest_length,
         raw=item,
     )
+
+
+@contextlib.contextmanager
+def parsing(path: str, data: bytes) -> Iterator[None]:
+    """Metadata files that the library cannot parse are damaged, or of a newer format version.
+
+    Raises:
+        UnsupportedVersionError: the file has a version above 2, which the library knows in part.
+        CorruptFileError: as :func:`decoding`.
+    """
+    try:
+        with decoding(path, "metadata file"):
+            yield
+    except CorruptFileError as error:
+        version = _version_of(path, data)
+        if version is None or version <= WRITTEN_VERSION:
+            raise
+        why = " ".join(str(error.__cause__).split())
+        raise UnsupportedVersionError(
+            f"{path}: a table of version {version} of Iceberg's format, with a type or a default "
+            f"that nimblepy does not read: {why}"
+        ) from error
+
+
+def _version_of(path: str, data: bytes) -> int | None:
+    try:
+        unpacked = Compressor.get_compressor(path).stream_decompressor(io.BytesIO(data))
+        found = json.loads(unpacked.read())["format-version"]
+    except BAD_BYTES:
+        return None
+    return found if isinstance(found, int) else None
 
 
 @contextlib.contextmanager
