@@ -9,8 +9,9 @@ namespace nimble {
 
 class LocalFile final : public ReadableFile {
  public:
-  // With `map`, the file is mapped if the system allows it; where it does not
-  // (address space limits, odd file systems), reads go through pread.
+  // With `map`, the file is mapped if the system allows it, and no descriptor
+  // stays open. If it does not (address space limits, odd file systems), reads
+  // use pread.
   static Result<std::unique_ptr<LocalFile>> open(const std::string& path,
                                                  bool map);
   ~LocalFile() override;
@@ -25,7 +26,7 @@ class LocalFile final : public ReadableFile {
       : path_(std::move(path)), fd_(fd), size_(size) {}
 
   std::string path_;
-  int fd_;
+  int fd_;  // -1: closed, as the file is mapped
   uint64_t size_;
   const uint8_t* map_ = nullptr;
 };

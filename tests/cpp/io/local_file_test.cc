@@ -1,6 +1,8 @@
 #include "nimble/io/local_file.h"
 
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 
 #include "io/temp_dir.h"
 #include "nimble/io/memory_file.h"
@@ -47,6 +49,22 @@ TEST(LocalFile, PreadAndMapGiveTheSame) {
     CHECK_EQ((*file)->mapped() != nullptr, map);
     if (map) CHECK(as_string({(*file)->mapped(), bytes.size()}) == bytes);
   }
+}
+
+// A process may have 65,530 mappings but often 1,024 descriptors only.
+TEST(LocalFile, MappedFileKeepsNoDescriptor) {
+  const TempDir dir;
+  const std::string path = dir.write("a", pattern(10000));
+  const auto open_descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/dev/fd"), {});
+  };
+  const auto before = open_descriptors();
+  const auto mapped = LocalFile::open(path, true);
+  REQUIRE(mapped.has_value());
+  CHECK_EQ(open_descriptors(), before);
+  const auto other = LocalFile::open(path, false);
+  REQUIRE(other.has_value());
+  CHECK_EQ(open_descriptors(), before + 1);
 }
 
 TEST(LocalFile, EmptyFileIsNotMapped) {
