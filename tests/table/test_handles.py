@@ -250,7 +250,7 @@ def _share(lake: nb.Catalog, table: nb.Table, *, seconds: float, seed: int) -> N
         while not over.is_set():
             keys = set(committed)
             at = table._at
-            assert at.rows.plan._snapshot is at.snapshot
+            assert at.rows.plan._snapshot.id == at.snapshot.id
             shown = at.metadata.schema(at.schema_id)
             assert at.rows.schema.names == shown.names
             assert at.snapshot is not None

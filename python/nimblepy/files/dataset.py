@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -130,8 +130,14 @@ class DatasetVersion(FilesSource):
     """
 
     def __init__(
-        self, directory: str, manifest: Manifest, filesystem: Any, open_files: OpenFiles[File]
+        self,
+        directory: str,
+        manifest: Manifest,
+        filesystem: Any,
+        open_files: OpenFiles[File],
+        open_file: Callable[[str], File],
     ) -> None:
+        """``open_file`` opens a file by its name in the directory."""
         super().__init__()
         self._directory = directory
         self._remote = filesystem
@@ -139,6 +145,7 @@ class DatasetVersion(FilesSource):
         self.num_files = manifest.num_files
         self.bounds = manifest.bounds if manifest.cluster_by else None
         self.open_files = open_files
+        self._open_file = open_file
 
     @property
     def schema(self) -> pa.Schema:
@@ -167,7 +174,8 @@ class DatasetVersion(FilesSource):
 
     def child(self, file: int) -> File:
         manifest = self.manifest
-        found = self.open_files.get(manifest.names[file], manifest.identities[file])
+        name, identity = manifest.names[file], manifest.identities[file]
+        found = self.open_files.get(name, identity, partial(self._open_file, name))
         rows = int(manifest.first_rows[file + 1] - manifest.first_rows[file])
         if found.num_rows != rows:
             raise CorruptFileError(
@@ -234,11 +242,18 @@ class Dataset(VersionedRows[DatasetVersion]):
             how = {name: options[name] for name in ("mmap", "cache_bytes")}
             return open_in(directory, name, filesystem, **how)
 
-        self._open_files = OpenFiles(open_file, options["max_open_files"])
+        self._open_file = open_file
+        mapped = options["mmap"] or filesystem is not None
+        self._open_files: OpenFiles[File] = OpenFiles(
+            most=options["max_open_files"], descriptors=0 if mapped else 1
+        )
+        self._open_files.holders.add(self)
         super().__init__(Position(self._version(manifest)))
 
     def _version(self, manifest: Manifest) -> DatasetVersion:
-        return DatasetVersion(self._directory, manifest, self._remote, self._open_files)
+        return DatasetVersion(
+            self._directory, manifest, self._remote, self._open_files, self._open_file
+        )
 
     @property
     def current(self) -> DatasetVersion:
@@ -293,7 +308,8 @@ class Dataset(VersionedRows[DatasetVersion]):
 
         self.move(following)
         now = self.current.manifest
-        self._open_files.keep({*zip(now.names, now.identities, strict=True)})
+        named = {*zip(now.names, now.identities, strict=True)}
+        self._open_files.close_unless(lambda keys: [key in named for key in keys])
         return self
 
     def close(self) -> None:

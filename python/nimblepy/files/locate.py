@@ -12,13 +12,12 @@ import numpy as np
 
 from nimblepy import _core
 from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.files.open_files import most_together
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.request import Keys
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.types import SortKey
 
-# Files whose indexes are held open for one call.
-_TOGETHER = 512
 # Files for each key from which on a search for each costs less than a look at all bounds.
 _FEW = 1024
 
@@ -81,10 +80,11 @@ class AskedKeys:
 
     def find(self) -> RowSet:
         """The rows of each key that are not deleted, key by key, those of one key by file."""
+        together = most_together()  # their indexes are held open for one call
         parts = [
             part
-            for at in range(0, len(self.files), _TOGETHER)
-            for part in self._find_in(self.files[at : at + _TOGETHER])
+            for at in range(0, len(self.files), together)
+            for part in self._find_in(self.files[at : at + together])
         ]
         none = np.empty(0, dtype=np.int64)
         if not parts:

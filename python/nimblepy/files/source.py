@@ -23,6 +23,7 @@ from nimblepy.file.indexes import Index, choose
 from nimblepy.files.ahead import Decode, in_turn
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
+from nimblepy.files.open_files import most_together
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, On
 from nimblepy.rows.gather import gather_array, rows_without_columns
@@ -51,8 +52,6 @@ _SMALL_VALUES = 4 << 20
 _WORTH_VALUES = 4 << 20
 # Files that are opened ahead.
 _PREPARED = 32
-# Files that are read from together, which keeps them open.
-_READ_TOGETHER = 512
 # Rows that are gathered from several files at once.
 _GATHERED_ROWS = 1 << 20
 # Pairs of a key and a file whose statistics are looked at.
@@ -541,7 +540,7 @@ class FilesSource(FixedRows):
         """Single rows of files in any order: by the core at once where it can, else gathered."""
         assert rows.file is not None
         used = np.flatnonzero(np.bincount(rows.file))
-        if len(used) <= _READ_TOGETHER:
+        if len(used) <= most_together():
             projections = [self.child(i).core_projection(columns) for i in used.tolist()]
             known = [item for item in projections if item is not None]
             if len(known) == len(projections):

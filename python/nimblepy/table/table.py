@@ -25,6 +25,7 @@ from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import paths_of
 from nimblepy.table.base.model import DataFile, DataFormat, Snapshot
+from nimblepy.table.base.places import exist
 from nimblepy.table.base.transforms import partition_text
 from nimblepy.table.changing.key_positions import given_keys
 from nimblepy.table.changing.keyed_rows import Duplicates
@@ -105,11 +106,16 @@ class _Position(Position[FileSet]):
 
     def shows(self, metadata: ice.Metadata) -> bool:
         """Whether these are the newest rows of some metadata, and its columns."""
-        return (self.snapshot, self.schema_id, _form_of(self.metadata)) == (
-            metadata.head(),
+        # Not whole snapshots: one whose parent expires is changed by that.
+        return (_id_of(self.snapshot), self.schema_id, _form_of(self.metadata)) == (
+            _id_of(metadata.head()),
             metadata.schema_id,
             _form_of(metadata),
         )
+
+
+def _id_of(snapshot: Snapshot | None) -> int | None:
+    return None if snapshot is None else snapshot.id
 
 
 def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
@@ -186,6 +192,7 @@ class Table(VersionedRows[FileSet]):
         known = self._readings.get(key)
         if known is None:
             known = self._readings[key] = reading_of(metadata, schema_id, self._specs)
+            known.open_files.holders.add(self)
         known.indexes = declared_indexes(metadata, schema_id)
         return known
 
@@ -199,8 +206,7 @@ class Table(VersionedRows[FileSet]):
     @property
     def snapshot(self) -> int | None:
         """The snapshot that is read; ``None``: the table is empty, and has never had rows."""
-        snapshot = self._snapshot
-        return None if snapshot is None else snapshot.id
+        return _id_of(self._snapshot)
 
     @property
     def primary_key(self) -> list[str]:
@@ -391,7 +397,7 @@ class Table(VersionedRows[FileSet]):
         if not primary:
             return None
         reading = self._reading(metadata, metadata.schema_id)
-        tables = [reading.child(file).to_table(primary) for file in files]
+        tables = [reading.child(file, keep=False).to_table(primary) for file in files]
         return NewKeys(primary, pa.concat_tables(tables)) if tables else None
 
     def delete(
@@ -883,7 +889,10 @@ class Table(VersionedRows[FileSet]):
         if done is None:
             return self._nothing_done(reloaded(self._metadata, self._reload), begin)
         newest, retries = done
-        self._move(expire_by_default(newest, self._reload))
+        expired = expire_by_default(newest, self._reload)
+        self._move(expired)
+        if expired is not newest:
+            self._close_removed_files()
         _log.info(
             "%s: snapshot %s, %d rows inserted, %d updated, %d deleted",
             self.name,
@@ -906,27 +915,46 @@ class Table(VersionedRows[FileSet]):
 
     def _nothing_done(self, newest: ice.Metadata, begin: float) -> Commit:
         self._move(newest)
-        head = newest.head()
-        seconds = time.perf_counter() - begin
-        return Commit(snapshot=None if head is None else head.id, seconds=seconds)
+        return Commit(snapshot=_id_of(newest.head()), seconds=time.perf_counter() - begin)
 
     def _move(self, newest: ice.Metadata) -> None:
         """Moves this handle to the newest snapshot and schema of some metadata.
 
         If another thread has moved it further meanwhile, it stays there.
         """
+        left: list[_Position] = []
 
         def following(at: _Position) -> _Position:
             if at.metadata.is_newer_than(newest):
                 return at
             if at.shows(newest):  # then what is planned and open stays so
                 self._reading(newest, newest.schema_id)
-                moved = replace(at, metadata=newest)
+                moved = replace(at, metadata=newest, snapshot=newest.head())
             else:
                 moved = self._position_at(newest, newest.head(), newest.schema_id)
+                left.append(at)
             return replace(moved, newest=at.newest if at.newest.is_newer_than(newest) else newest)
 
         self.move(following)
+        for at in left:
+            at.rows.plan.is_past = True
+        if left:
+            self._close_old_readings()
+
+    def _close_old_readings(self) -> None:
+        """Closes the files that are read with columns that this handle no longer shows.
+
+        Files that left the table are closed when the files of the new snapshot are planned.
+        """
+        reading = self._at.rows.reading
+        for key, other in list(self._readings.items()):
+            if other is not reading:
+                self._readings.pop(key, None)
+                other.close_unless(lambda paths: [False] * len(paths))
+
+    def _close_removed_files(self) -> None:
+        """Closes files that were removed, so that the system frees their space."""
+        self._at.rows.reading.close_unless(exist)
 
     def _learn(self, newest: ice.Metadata) -> None:
         """Moves this handle to metadata in which it has changed neither rows nor columns.
@@ -939,7 +967,7 @@ class Table(VersionedRows[FileSet]):
             if at.newest.is_newer_than(newest):
                 return at
             if at.shows(newest):
-                at = replace(at, metadata=newest)
+                at = replace(at, metadata=newest, snapshot=newest.head())
             return replace(at, newest=newest)
 
         self.move(following)
@@ -988,13 +1016,12 @@ class Table(VersionedRows[FileSet]):
         given = [name for name in (since, until) if name is not None]
         if any(metadata.named(name) is None for name in given):
             metadata = self._reload()
-        last = None if at.snapshot is None else at.snapshot.id
         names = column_names(columns)
         return WantedChanges(
             metadata,
             at.schema_id,
             at.rows.reading,
-            steps(metadata, since, last if until is None else until),
+            steps(metadata, since, _id_of(at.snapshot) if until is None else until),
             names,
             changes_schema(at.rows.reading, at.rows.projected(names)),
         )
@@ -1220,6 +1247,7 @@ class Table(VersionedRows[FileSet]):
         """
         done = expire(self._newest(), self._reload, keep, older_than, dry_run=dry_run)
         self._learn(self._reload())
+        self._close_removed_files()
         return done
 
     def remove_orphans(
@@ -1373,6 +1401,7 @@ class Table(VersionedRows[FileSet]):
         if self._pinned:
             raise InvalidArgumentError(f"{self.name} was opened at {self._pinned}, and stays there")
         self._move(self._reload())
+        self._close_removed_files()
         return self
 
     def close(self) -> None:
@@ -1388,9 +1417,8 @@ class Table(VersionedRows[FileSet]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         at = self._at
-        shown = None if at.snapshot is None else at.snapshot.id
-        name, uuid = at.metadata.name, at.metadata.uuid
-        return _reopen, (self.catalog, name, uuid, shown, at.schema_id, self._pinned)
+        name, uuid, snapshot = at.metadata.name, at.metadata.uuid, _id_of(at.snapshot)
+        return _reopen, (self.catalog, name, uuid, snapshot, at.schema_id, self._pinned)
 
     def __repr__(self) -> str:
         at = f" at {self._pinned}" if self._pinned else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from collections.abc import Sequence
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import locate
@@ -37,6 +38,15 @@ def remove_file(location: str) -> None:
             place.store.delete(place.path)
     except (FileNotFoundError, NotADirectoryError):
         pass
+
+
+def exist(locations: Sequence[str]) -> list[bool]:
+    """Which of some files may exist. Of a store it is not asked, and all of its files may."""
+    found = []
+    for location in locations:
+        place = locate(readable_path(location))
+        found.append(not place.is_local or os.path.exists(place.path))
+    return found
 
 
 def parse_name(name: str) -> tuple[str, ...]:

@@ -149,7 +149,7 @@ def refuse_kept(
         going: the rows that do not stay.
     """
     if primary and added:
-        tables = [rows.reading.child(file).to_table(primary) for file in added]
+        tables = [rows.reading.child(file, keep=False).to_table(primary) for file in added]
         NewKeys(primary, pa.concat_tables(tables)).refuse_kept(rows, going)
 
 

@@ -510,7 +510,9 @@ class _TransactionChange(Replacement):
             empty = pa.schema([schema.field(name) for name in names]).empty_table()
             touched = pa.concat_tables([empty, *(t.cast(empty.schema) for t in self._keys)])
             touched = touched.group_by(names).aggregate([]).select(names).combine_chunks()
-            own = [self._base.reading.child(file).to_table(names) for file in self.added]
+            own = [
+                self._base.reading.child(file, keep=False).to_table(names) for file in self.added
+            ]
             self._is_own = _among(touched, pa.concat_tables([empty, *own]))
             ids = key_ids(schema, names)
             self._touched = KeyPositions(ids, lambda: iter([(0, touched)]))

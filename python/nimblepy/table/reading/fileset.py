@@ -31,6 +31,9 @@ from nimblepy.table.iceberg.pruning import End, Mask, comparable, original, stor
 from nimblepy.table.reading.members import MemberRows, Reading
 from nimblepy.table.reading.plan import Members, SnapshotPlan
 
+# Files of a snapshot whose paths are looked through for those of open files. Paths of more files
+# are not read only for that.
+_FEW_PATHS = 20_000
 # Below and above every encoded key, which begins with 00 or 01.
 _BELOW, _ABOVE = b"", b"\xff"
 
@@ -64,10 +67,17 @@ class FileSet(MemberRows):
     @cached_property
     def _sorted(self) -> tuple[Members, FileBounds | None]:
         if self._given is None:
-            return _ordered(self.reading, self.plan.members())
+            members = self.plan.members()
+            if not self.is_past and len(members) <= _FEW_PATHS:
+                self.reading.close_unless(members.have)
+            return _ordered(self.reading, members)
         if self._given_bounds is not None:
             return self._given, self._given_bounds
         return _ordered(self.reading, self._given)
+
+    @property
+    def is_past(self) -> bool:
+        return self.plan.is_past
 
     @property
     def members(self) -> Members:

@@ -8,7 +8,7 @@ Nothing in here knows how the files were found: a snapshot that was planned has 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -40,19 +40,8 @@ from nimblepy.table.base.values import constant
 from nimblepy.table.otree.layouts import WEIGHT_FIELD
 from nimblepy.table.reading.deletes import deleted_rows, positions
 
-
-def _most_open_files() -> int:
-    """Half of what the system allows a process, or some thousands."""
-    try:
-        import resource
-    except ImportError:  # not of POSIX
-        return 512
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 4096 if allowed == resource.RLIM_INFINITY else min(max(allowed // 2, 64), 4096)
-
-
-# Files that a table keeps open.
-MOST_OPEN_FILES = _most_open_files()
+# Files of a set that answers from those that it has open without asking for each again.
+_FEW_FILES = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +109,7 @@ class Reading:
     open_files: OpenFiles[FixedRows] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.open_files = OpenFiles(self._open, MOST_OPEN_FILES, "table")
-        self._files: dict[str, DataFile] = {}
+        self.open_files = OpenFiles("table")
         self._weighted: Reading | None = None
 
     def with_weights(self) -> Reading:
@@ -147,15 +135,21 @@ class Reading:
         if self._weighted is not None:
             self._weighted.close()
 
-    def child(self, file: DataFile) -> FixedRows:
-        self._files[file.path] = file
-        return self.open_files.get(file.path, None)
+    def child(self, file: DataFile, *, keep: bool = True) -> FixedRows:
+        """The rows of a file; with ``keep`` the file stays open for the next one who asks."""
+        return self.open_files.get(file.path, None, partial(self._open, file), keep=keep)
+
+    def close_unless(self, wanted: Callable[[list[str]], Iterable[bool]]) -> None:
+        """Closes files that are no longer wanted; ``wanted`` tells which of some paths are."""
+        self.open_files.close_unless(lambda keys: wanted([path for path, _ in keys]))
+        if self._weighted is not None:
+            self._weighted.close_unless(wanted)
 
     def is_open(self, file: DataFile) -> bool:
         return (file.path, None) in self.open_files
 
-    def _open(self, path: str) -> FixedRows:
-        file = self._files[path]
+    def _open(self, file: DataFile) -> FixedRows:
+        path = file.path
         opened: FixedRows
         if file.format == "NIMBLEPY":
             opened = open_file(readable_path(path))
@@ -174,13 +168,14 @@ class Reading:
         if as_it_is and tuple(opened.cluster_by) == self.cluster_by and self._finds_key(opened):
             return opened
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
-        constants = self._constants(file)
+        # Not of `self`, which keeps the file open: the two would keep each other alive.
+        constants, defaults = self._constants(file), self.defaults
 
         def missing(column: pa.Field, place: str) -> pa.Scalar:
             number = field_id_of(column)
             known = constants.get(number) if number is not None else None
             if known is None and number is not None:
-                known = self.defaults.get(number)
+                known = defaults.get(number)
             return pa.scalar(None, column.type) if known is None else known
 
         have = opened.schema
@@ -272,12 +267,23 @@ class MemberRows(FilesSource):
     def child(self, file: int) -> FixedRows:
         known = self._children.get(file)
         if known is None:
-            known = self.reading.child(self.members[file].file)
-            if self.num_files <= MOST_OPEN_FILES // 8:  # they stay open as long as this does
+            known = self.reading.child(self.members[file].file, keep=not self.is_past)
+            if self.num_files <= _FEW_FILES:  # they stay open as long as this does
+                if not self._children:
+                    self.reading.open_files.holders.add(self)
                 self._children[file] = known
             return known
         self.reading.open_files.check_open()
         return known
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the handle that these rows are of has moved on: then no file is kept open."""
+        return False
+
+    def release(self) -> None:
+        super().release()
+        self._children.clear()
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
         if file not in self._deleted:

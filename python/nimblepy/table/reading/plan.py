@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import overload
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from nimblepy.expr.nodes import Node
 from nimblepy.table import iceberg as ice
@@ -61,6 +63,14 @@ class Members(Sequence[Member]):
             known = self._known[at] = Member(entry, self._deletes(entry))
         return known
 
+    def have(self, paths: Sequence[str]) -> Mask:
+        """Which of some paths are those of files in here."""
+        asked = pa.array(paths, pa.string())
+        found = np.zeros(len(paths), dtype=np.bool_)
+        for part in self.files.parts:
+            found |= pc.is_in(asked, value_set=part.paths).to_numpy(zero_copy_only=False)
+        return found
+
     def take(self, order: Numbers | Sequence[int]) -> Members:
         """Some of them, by place."""
         return Members(self.files.take(np.asarray(order, dtype=np.int64)), self._deletes)
@@ -80,6 +90,9 @@ def clear_caches() -> None:
 class SnapshotPlan:
     """The files of one snapshot, read as far as they are asked for.
 
+    Attributes:
+        is_past: whether the handle that it is of has moved on.
+
     Cost: the manifest list when it is first needed, then each manifest once in a process, of
         those whose partitions may match.
     """
@@ -92,6 +105,7 @@ class SnapshotPlan:
         self._schema_id = schema_id
         self._manifests: list[Manifest] | None = None
         self._all: Members | None = None
+        self.is_past = False
 
     @property
     def manifests(self) -> list[Manifest]:
