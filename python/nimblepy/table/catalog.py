@@ -351,8 +351,10 @@ class Catalog:
     def register(self, name: str, metadata_file: str | os.PathLike[str]) -> Table:
         """Adds an Iceberg table that exists, by its metadata file. Nothing is copied.
 
-        Its files are those of the table that was: where another catalog has that still, change it
-        through one of the two only, as each removes what its own snapshots do not name any more.
+        Its files are those of the original table. If another catalog still has that, change it
+        through one of the two only: each removes files that its own snapshots do not name any
+        more. If this catalog has it under another name, neither name removes files until one of
+        them is dropped.
 
         Raises:
             InvalidArgumentError: there is a table of this name, or no such file.
