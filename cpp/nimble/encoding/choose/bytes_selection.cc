@@ -30,69 +30,76 @@ namespace nimble {
 namespace {
 
 constexpr uint64_t kMinFsstBytes = 4096;
-// 16 KiB cost TPC-H's comments 3 % in size, 32 KiB gain 1 %. Small segments
-// take less: training must not cost more than compressing.
+// Measured on TPC-H's comments: 16 KiB costs 3 % in size, 32 KiB gains 1 %.
+// Small segments use a smaller sample, so that training does not cost more than
+// compressing.
 constexpr uint64_t kFsstSampleBytes = 24576;
 constexpr uint64_t kMinFsstSampleBytes = 8192;
 constexpr uint64_t kFsstSampleShare = 128;
-// What a head may have more than that of plain bytes before it counts.
+// A head may exceed that of plain bytes by this much before it counts.
 constexpr uint64_t kHeadBytes = 64;
-// Of the distinct strings, which a scan keeps decoded.
+// Limits the distinct strings of a shared dictionary, which a scan keeps
+// decoded.
 constexpr uint64_t kMaxStringDictionaryBytes = StreamDictionary::kMaxBytes;
 constexpr uint64_t kMaxOwnDictionaryBytes = 4u << 20;
-// And as they are stored: a cold lookup reads the whole dictionary. A compact
-// one may read more.
+// Limits a dictionary's stored size, because a cold lookup reads all of it.
+// Compact files have no such limit.
 constexpr uint64_t kMaxStoredDictionaryBytes = 256u << 10;
-// Dictionaries of less are not worth a look at what their strings shrink to.
+// Below this size, a dictionary's size is estimated without sampling how well
+// its strings compress.
 constexpr uint64_t kSmallDictionaryBytes = 16u << 10;
 constexpr uint32_t kSampleWindows = 16;
 constexpr uint32_t kWindowRows = 64;
-constexpr uint32_t kKnownSample = 256;  // rows
+constexpr uint32_t kKnownSample = 256;  // sampled rows
 constexpr uint32_t kMinSharedRepeats = 3;
 constexpr uint32_t kMinRepeats = 8;  // among the sampled rows
 constexpr uint32_t kMinRunRows = 4;  // on average
 constexpr uint32_t kMinPresentRows = 256;
-// What nests in what: dictionary, then template or FSST, then integers.
+// A dictionary, then a template or FSST, then integers.
 constexpr int kMaxNestingDepth = 3;
 
-// Leaving empty rows out costs a lookup a look at booleans: these may take this
-// share of what it saves.
+// Leaving out empty rows makes a lookup read a boolean as well. The booleans
+// may cost at most this share of what leaving the rows out saves.
 constexpr double kPresentStringsShare = 0.6;
-// Phrases must leave this share of what FSST takes, half of a new table
-// included. In balanced files a segment's own must save more than those that
-// its stream shares, as a cold lookup reads them apart from the block. Trained
-// zstd costs that as well, and ten times as much a row: in its place they may
-// be a little larger.
+// Phrases must take at most this share of FSST's size, including half of a new
+// shared table. In balanced files, a segment's own phrases must save more than
+// shared ones, because a cold lookup reads their table separately from the
+// block. Trained zstd has the same extra read and costs ten times as much per
+// row, so phrases may be a little larger than zstd.
 constexpr double kPhrasesShare = 0.9;
 constexpr double kOwnPhrasesShare = 0.85;
 constexpr double kPhrasesForZstdShare = 1.1;
-// The stream's are taken, and nothing else looked at, where they do about as
-// well as where they come from.
+// If the stream's phrases compress these values within this factor of what they
+// achieved on their own training segment, they are chosen and nothing else is
+// considered.
 constexpr double kKnownPhrasesShare = 1.1;
-// Of less text phrases save too little to be worth finding them: those of a
-// stream, in balanced and in compact files, and a segment's own.
+// With less text than this, phrases save too little to be worth training. The
+// limits are for a stream's phrases in balanced files, for a stream's phrases
+// in compact files, and for a segment's own phrases.
 constexpr uint64_t kMinPhrasesBytes = 256u << 10;
 constexpr uint64_t kMinCompactPhrasesBytes = 16u << 10;
 constexpr uint64_t kMinOwnPhrasesBytes = 64u << 10;
-// Front coding costs a lookup some strings more: it must save this share of
-// what FSST alone takes.
+// Front coding makes a lookup decode several strings. It must take at most this
+// share of the size of the best text encoding.
 constexpr double kFrontShare = 0.85;
-// Blocks of so many rows tell how much neighbours share.
+// This many blocks are sampled to see how much neighbours share.
 constexpr uint32_t kFrontSampleBlocks = 16;
 constexpr double kMinSharedFront = 0.15;
-// Numbers in text are for compact files, as a scan puts strings together three
-// to seven times slower than FSST does: what is left of the best of the others.
+// Numbered text is for compact files only, because a scan assembles its strings
+// three to seven times slower than FSST. It must take at most this share of the
+// best other size.
 constexpr double kNumberedShare = 0.95;
 constexpr uint32_t kMinNumberedRows = 256;
-// A zstd block a row is dear. What it must reach of the best of the others: in
-// balanced files, and in compact ones.
+// Zstd decompresses a block for every row. It must take at most this share of
+// the best other size, in balanced files and in compact files.
 constexpr double kZstdStringsShare = 0.8;
 constexpr double kCompactZstdStringsShare = 0.95;
-// Training is dear too: untrained zstd must come this near on a few blocks.
+// Training is expensive. Untrained zstd on a few blocks must first come this
+// near the limit.
 constexpr double kZstdProbeShare = 1.2;
 constexpr double kTrainedShare = 1.05;
-// And a lookup takes some microseconds more than FSST's: balanced files want
-// so many bytes a row for them.
+// A zstd lookup takes some microseconds more than an FSST lookup. Balanced
+// files accept that if zstd saves this many bytes per row.
 constexpr double kZstdBytesOfRow = 6;
 
 enum class Choice : uint8_t {
@@ -114,15 +121,15 @@ struct Sizes {
   uint64_t min = UINT64_MAX;
   uint64_t max = 0;
   uint64_t plain = 0;  // as plain_bytes
-  uint64_t empty = 0;  // rows
+  uint64_t empty = 0;  // number of empty rows
 };
 
-// What the sampled rows say about repetition.
+// Repetition among the sampled rows.
 struct Repeats {
   uint32_t rows = 0;
-  uint32_t empty = 0;     // rows
-  uint32_t repeated = 0;  // rows whose string another sampled row has too
-  uint32_t adjacent = 0;  // rows equal to the one before them
+  uint32_t empty = 0;     // number of empty rows
+  uint32_t repeated = 0;  // rows equal to another sampled row
+  uint32_t adjacent = 0;  // rows equal to the row before
 };
 
 class Selection {
@@ -140,23 +147,25 @@ class Selection {
       best_size_ = size;
     }
   }
-  // Are most that are not empty in the dictionary that the stream shares?
+  // Whether the stream's shared dictionary has most of the non-empty strings.
   bool are_known() const;
   bool is_better_without_empty(const Repeats& sample) const;
   void consider_repeats(const Repeats& sample);
   void consider_text();
-  // What strings share with the one before them that they would be coded by.
+  // How much strings share with the string before them, which front coding
+  // would encode them against.
   struct Fronts {
-    double shared = 0;       // of their bytes
-    double length_bits = 0;  // of what is shared and what is left, a row
+    double shared = 0;       // share of their bytes
+    double length_bits = 0;  // bits per row for both lengths
     std::vector<ByteSlice> rests;
   };
   Fronts sample_fronts() const;
   bool begin_alike() const { return sample_fronts().shared >= kMinSharedFront; }
-  // Where text takes `text_share` of what FSST makes of it.
+  // Estimated size with front coding, if other text encodings take `text_share`
+  // of what FSST would take. Infinite if neighbours share little.
   double front_coded_size(double text_share) const;
-  // Than what takes `size` bytes: a file of one stripe is not to be much larger
-  // for it.
+  // True if a new shared dictionary would take less than `size` bytes, and
+  // would not make a file of one stripe much larger.
   bool is_better_as_new_dictionary(uint64_t size) const {
     return new_dictionary_size_ < static_cast<double>(size) &&
            new_dictionary_now_ < static_cast<double>(size) * kMaxGrowth;
@@ -174,7 +183,7 @@ class Selection {
   Result<bool> encode_as_numbered(SegmentBuilder* out) const;
   bool may_nest() const { return context_.depth < kMaxNestingDepth; }
   bool is_compact() const { return context_.effort == Effort::kCompact; }
-  double lengths() const {  // of all strings, in bytes
+  double lengths() const {  // in bytes, for all strings
     return static_cast<double>(sizes_.plain) -
            static_cast<double>(sizes_.total);
   }
@@ -185,12 +194,13 @@ class Selection {
   Choice best_ = Choice::kPlain;
   uint64_t best_size_ = 0;
   DistinctValues distinct_;
-  uint64_t distinct_size_ = 0;  // as a dictionary stores them
+  uint64_t distinct_size_ = 0;  // stored as a dictionary
   std::vector<uint32_t> run_ends_;
   FsstTable table_;
   std::vector<Phrase> phrases_;
-  double phrases_share_ = 0;  // of new ones for the stream
-  // Of those that the stream has, where they will do.
+  double phrases_share_ = 0;  // of new shared phrases
+  // Size with the phrases that the stream already has; infinite if they do not
+  // apply.
   double known_phrases_size_ = std::numeric_limits<double>::infinity();
   std::vector<uint8_t> zstd_dictionary_;
   // Of a dictionary that would begin here: as the segment pays for it, and all.
@@ -241,17 +251,17 @@ void Selection::measure() {
   best_size_ = sizes_.plain;
 }
 
-// Do empty rows take more than a boolean for every row would?
+// Whether empty rows take more space than a boolean for every row would.
 bool Selection::is_better_without_empty(const Repeats& sample) const {
   if (!may_nest() || context_.random_access_only || sizes_.empty == 0 ||
       sizes_.empty == sizes_.rows || sizes_.rows < kMinPresentRows) {
     return false;
   }
-  // Where they hold the validity as well, booleans take nothing.
+  // If the booleans double as the validity stream, they are free.
   if (context_.validity_head != nullptr && context_.effort != Effort::kFast) {
     return sizes_.empty * kRowsPerNull >= sizes_.rows;
   }
-  // Bits of an empty row: of its length, or of its code in a dictionary.
+  // Bits that an empty row takes for its length, or for its dictionary code.
   double row_bits = bit_width_of(sizes_.max);
   const uint32_t filled = sample.rows - sample.empty;
   const uint32_t distinct = sample.rows - sample.repeated;
@@ -269,7 +279,7 @@ bool Selection::is_better_without_empty(const Repeats& sample) const {
                         kPresentStringsShare;
 }
 
-// What FSST makes of strings, in bytes for a byte, by a sample of them.
+// Compressed bytes per input byte with FSST, estimated from a sample.
 double fsst_share(const Values& strings) {
   const std::vector<ByteSlice> sample =
       sample_strings(strings, kMinFsstSampleBytes);
@@ -278,13 +288,14 @@ double fsst_share(const Values& strings) {
          static_cast<double>(std::max<uint64_t>(sizes.raw, 1));
 }
 
-// Nested text of `bytes` bytes in all.
+// Estimated size of nested strings with `bytes` bytes in all.
 uint64_t nested_size(uint64_t rows, uint64_t bytes) {
-  // By experience: FSST halves it where there is enough of it.
+  // An empirical figure: FSST takes about 60 % if there is enough text to train
+  // on.
   return rows + (bytes < kMinFsstBytes ? bytes : bytes * 6 / 10);
 }
 
-// The strings of a dictionary, which are sorted.
+// Estimated size of a dictionary of sorted strings.
 uint64_t dictionary_size(const Values& strings, uint64_t bytes) {
   if (bytes < kSmallDictionaryBytes) return nested_size(strings.size, bytes);
   uint64_t shared = 0;
@@ -292,7 +303,7 @@ uint64_t dictionary_size(const Values& strings, uint64_t bytes) {
     shared += shared_front(strings, i);
   const double share = fsst_share(strings);
   const double whole = static_cast<double>(bytes) * share;
-  // What is left of a string is harder to shrink.
+  // Front coding leaves suffixes, which compress less well than whole strings.
   const double rests =
       static_cast<double>(bytes - shared) * std::min(1.0, share * 1.25) +
       strings.size;
@@ -314,7 +325,7 @@ bool Selection::are_known() const {
   return context_.dictionary->find(sample).missing * 2 < sample.size;
 }
 
-// Runs and dictionaries.
+// Considers run length and dictionaries.
 void Selection::consider_repeats(const Repeats& sample) {
   if (!may_nest()) return;
   const uint64_t average = div_ceil(sizes_.total, sizes_.rows);
@@ -332,7 +343,8 @@ void Selection::consider_repeats(const Repeats& sample) {
                                              ? kMinRepeats
                                              : kMinSharedRepeats,
                                          sample.rows / 2)) {
-    // A shared one may have more, as later segments use it too.
+    // A shared dictionary may have more values, because later segments use it
+    // too.
     const uint32_t quarters = context_.dictionary == nullptr ? 2 : 3;
     limits = {
         values_.size / 4 * quarters,
@@ -343,7 +355,8 @@ void Selection::consider_repeats(const Repeats& sample) {
   if (!distinct_.collect(values_, limits) || distinct_.count() == 0) return;
   const bool is_begun =
       context_.dictionary != nullptr && context_.dictionary->size() > 0;
-  // Those that it lacks go to its end, mostly few.
+  // If the dictionary exists already, missing values are appended to it. They
+  // are usually few, so sorting is not worthwhile.
   if (!is_begun) distinct_.sort(values_);
   const Values strings = distinct_.distinct();
   uint64_t bytes = 0;
@@ -359,7 +372,7 @@ void Selection::consider_repeats(const Repeats& sample) {
     new_dictionary_now_ = static_cast<double>(
         sizes_.rows * bit_width_of(strings.size - 1) / 8 + stored);
   }
-  const double least =  // of a dictionary of its own
+  const double least =  // lower bound for an own dictionary
       static_cast<double>(sizes_.rows * bit_width_of(strings.size - 1) / 8) +
       strings.size;
   if (shared < least || strings.size > values_.size / 2 ||
@@ -382,8 +395,8 @@ void Selection::consider_new_dictionary() {
   }
 }
 
-// FSST, front coding and zstd: only where nothing above already made the column
-// small.
+// Considers FSST, phrases, front coding and zstd, unless an encoding above
+// already made the column small.
 void Selection::consider_text() {
   if (context_.effort == Effort::kFast || sizes_.total < kMinFsstBytes) return;
   if (best_size_ * 4 < sizes_.plain) return;
@@ -401,7 +414,7 @@ void Selection::consider_text() {
     offer(Choice::kFsst, static_cast<uint64_t>(fsst_size));
   }
   consider_phrases(fsst_size);
-  // What is left of the strings is text as well, which phrases may take.
+  // Front coding leaves suffixes that are text too, so phrases may encode them.
   const double text_size = std::min(fsst_size, static_cast<double>(best_size_));
   const double front_size = front_coded_size(text_size / fsst_size);
   if (front_size < text_size * kFrontShare) {
@@ -414,9 +427,9 @@ void Selection::consider_text() {
   }
 }
 
-// The stream's, if they do here what they did where they come from: then
-// nothing else needs a look, unless neighbours begin alike, or the file is to
-// be the smallest.
+// Chooses the stream's phrases, if they compress these values as well as the
+// values they were trained on. Returns true if nothing else needs to be
+// considered. Returns false in compact files and if neighbours share prefixes.
 bool Selection::consider_known_phrases() {
   const StreamPhrases* known = context_.phrases;
   if (known == nullptr || !known->exist() || !known->have_bytes_of(values_)) {
@@ -450,7 +463,7 @@ void Selection::consider_phrases(double fsst_size) {
                 known_phrases_size_ * kPhrasesShare}));
 }
 
-// Those that the stream's other segments will have, too.
+// Trains phrases that the stream's later segments will use too.
 void Selection::consider_new_phrases(double limit) {
   if (sizes_.total <
           (is_compact() ? kMinCompactPhrasesBytes : kMinPhrasesBytes) ||
@@ -460,7 +473,8 @@ void Selection::consider_new_phrases(double limit) {
   std::vector<Phrase> phrases = train_shared_phrases(values_);
   const PhrasesEstimate estimate =
       estimate_codes(values_, phrases, PhraseMatcher(phrases));
-  // Half of the table is for later segments, of which most columns have some.
+  // Half of the table is charged to later segments, because most columns have
+  // some.
   const uint64_t size = estimate.bytes + serialize_phrases(phrases).size() / 2;
   if (static_cast<double>(size) >= limit) return;
   choose_phrases(Choice::kSharedPhrases, size, std::move(phrases));
@@ -485,7 +499,7 @@ void Selection::choose_phrases(Choice choice, uint64_t size,
   phrases_ = std::move(phrases);
 }
 
-// By blocks from all over the segment.
+// Samples blocks from all over the segment.
 Selection::Fronts Selection::sample_fronts() const {
   Fronts out;
   if (!may_nest() || context_.random_access_only) return out;
@@ -511,7 +525,6 @@ Selection::Fronts Selection::sample_fronts() const {
   return out;
 }
 
-// Infinite where neighbours share little.
 double Selection::front_coded_size(double text_share) const {
   const Fronts fronts = sample_fronts();
   if (fronts.shared < kMinSharedFront) {
@@ -547,14 +560,15 @@ void Selection::consider_zstd(double fsst_size) {
   if (!zstd_dictionary_.empty()) {
     const auto trained = static_cast<double>(
         estimate_zstd_trained(values_, zstd_dictionary_, context_.effort));
-    // Its blocks are small: it may be a little larger.
+    // Its blocks are smaller, so it may be a little larger.
     if (trained < limit && trained < zstd_size * kTrainedShare) {
       offer(Choice::kZstdTrained, static_cast<uint64_t>(trained));
       return;
     }
   }
-  // Untrained it is for few strings, and for those that FSST cannot shrink. Its
-  // blocks are too large for strings of which a row needs several.
+  // Untrained zstd is for strings that FSST cannot shrink, and for compact
+  // files. Its blocks are too large for nested strings, because a row may need
+  // several of those.
   if (context_.depth > 0) return;
   const bool is_hopeless = fsst_size >= plain * 0.9;
   if (zstd_size < limit && (is_compact() || is_hopeless)) {
@@ -562,7 +576,8 @@ void Selection::consider_zstd(double fsst_size) {
   }
 }
 
-// Templates are encoded to know their size: integers decide that.
+// Encodes a template in order to know its size, which depends on how its
+// integers encode.
 Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   if (!may_nest()) return false;
   const std::optional<TemplatePattern> pattern = detect_template(values_);
@@ -570,16 +585,17 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   const Written written(*out);
   NIMBLE_ASSIGN_OR_RETURN(const bool has_dictionary,
                           encode_template(values_, *pattern, context_, out));
-  // Strings of a dictionary are made once, those of its numbers for each row.
+  // A dictionary decodes its strings once. A template assembles strings for
+  // every row.
   if (has_dictionary &&
       (best_ == Choice::kDictionary || best_ == Choice::kSharedDictionary ||
        is_better_as_new_dictionary(best_size_))) {
     written.undo(out);
     return false;
   }
-  // Lookups of a template need no dictionary, and no string is copied twice: it
-  // may be a little larger. Strings of a dictionary that lies in the metadata
-  // cost a lookup nothing, and are scanned several times as fast.
+  // A template lookup needs no dictionary, and a scan copies no string twice,
+  // so a template may be a little larger. A dictionary in the metadata costs a
+  // lookup nothing and scans several times as fast.
   const uint64_t size = written.body_bytes(*out);
   if (is_better_as_new_dictionary(size)) {
     written.undo(out);
@@ -596,7 +612,7 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   return false;
 }
 
-// So is text with numbers.
+// Numbered text, too, is encoded in order to know its size.
 Result<bool> Selection::encode_as_numbered(SegmentBuilder* out) const {
   if (!is_compact() || !may_nest() || context_.random_access_only ||
       values_.size < kMinNumberedRows) {
@@ -664,8 +680,8 @@ Status Selection::encode(SegmentBuilder* out) {
   if (is_numbered) return Status::ok();
   const Written written(*out);
   NIMBLE_RETURN_IF_ERROR(encode_best(out));
-  // Samples may mislead, but never beyond the size of plain bytes. Heads
-  // count, as they hold symbols and small dictionaries.
+  // Estimates may be wrong, but the result must not exceed plain bytes. Heads
+  // count, because they hold symbol tables and small dictionaries.
   if (best_ == Choice::kPlain ||
       written.bytes(*out) <= sizes_.plain + kHeadBytes) {
     return Status::ok();

@@ -1,12 +1,14 @@
-// Chooses the encoding of byte strings, by sampling and by the sizes that the
-// candidates would have. Deterministic; never larger than plain bytes.
+// Chooses an encoding for byte strings from a sample and from the estimated
+// sizes of the candidates. Deterministic. The result is never larger than plain
+// bytes, apart from a few bytes of head.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
 
 namespace nimble {
 
-// Values of kind kBytes.
+// Encodes `values` and appends them to `out`.
+// REQUIRES: values.type.kind == kBytes.
 Status encode_bytes(const Values& values, const EncodeContext& context,
                     SegmentBuilder* out);
 

@@ -1,4 +1,4 @@
-// Which encoding floats get.
+// Chooses an encoding for floats.
 #include "nimble/encoding/choose/selection.h"
 #include "nimble/encoding/choose/value_sample.h"
 #include "nimble/encoding/floats/alp.h"
@@ -9,11 +9,12 @@
 namespace nimble {
 namespace {
 
-// Plain can be handed on without a copy; alp decodes fast and saves much, a
-// split decodes slower and saves little.
+// Plain values can be returned without a copy. ALP decodes fast and saves a
+// lot. Splitting decodes more slowly and saves little.
 constexpr double kAlpShare = 0.95;
 constexpr double kSplitShare = 0.9;
-// Zeros at the end of all values worth leaving out.
+// If all values end in at least this many zero bits, leaving those bits out is
+// worthwhile.
 constexpr uint32_t kMinZeroBits = 8;
 
 }  // namespace

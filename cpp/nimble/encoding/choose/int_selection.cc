@@ -1,4 +1,4 @@
-// Which encoding integers get.
+// Chooses an encoding for integers.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -16,21 +16,24 @@
 namespace nimble {
 namespace {
 
-// Plain can be handed on without a copy: packing must save more than this.
+// Plain values can be returned without a copy, so packing must take at most
+// this share of plain.
 constexpr double kPlainShare = 0.97;
-// A random row of delta costs a block: it must halve the size, unless the
+// A random row of delta decodes a block. Delta must halve the size, unless the
 // user asked for the smallest.
 constexpr double kDeltaShare = 0.5;
 constexpr double kCompactDeltaShare = 0.95;
-// Differences as a child take several times as long to decode as packed ones:
-// they must take an eighth of them, half where the user asked for the smallest.
-// Where packed ones are no choice, they have to save as much as these would.
+// Differences stored as a child take several times as long to decode as packed
+// differences. They must take at most an eighth of the packed size, or half if
+// the user asked for the smallest. If packed differences do not qualify,
+// kDeltaShare or kCompactDeltaShare applies instead.
 constexpr double kDifferencesShare = 0.125;
 constexpr double kCompactDifferencesShare = 0.5;
-// Integers in two parts take twice as long to decode, and few have them.
+// Integers in two parts take twice as long to decode, and few columns have
+// them.
 constexpr double kSplitIntShare = 0.8;
 constexpr uint32_t kMinSplitBits = 16;
-// Patches cost a row a search among the block's exceptions.
+// A row of a patched block searches the block's exceptions.
 constexpr double kPatchShare = 0.9;
 
 double mean_delta_bits(const Values& values, const ValueSample& sample) {
@@ -57,13 +60,14 @@ struct PatchedWidth {
   double bits_per_value = 64;
 };
 
-// The width that is cheapest when the `counts[w]` sampled offsets of w bits
-// above it are exceptions. Their values are numbers again, of which some may be
-// exceptions in turn.
+// The cheapest width, if values that need more bits become exceptions.
+// `counts[w]` is the number of sampled offsets that need w bits. The
+// exceptions' values are encoded as integers again and may have exceptions
+// themselves.
 PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t value_bits,
                             bool is_nested = false) {
   constexpr double kMaxExceptions = 0.1;
-  constexpr uint32_t kMinSampled = 32;  // tell how others are distributed
+  constexpr uint32_t kMinSampled = 32;  // enough to see their distribution
   uint32_t total = 0;
   for (const uint32_t count : counts) total += count;
   PatchedWidth best;
@@ -87,7 +91,7 @@ PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t value_bits,
   }
 }
 
-// The sampled differences, those of runs one after the other.
+// The sampled differences, run after run.
 std::vector<int64_t> sampled_differences(const Values& values,
                                          const ValueSample& sample) {
   std::vector<int64_t> out;
@@ -101,8 +105,8 @@ std::vector<int64_t> sampled_differences(const Values& values,
   return out;
 }
 
-// What differences take as a child: as runs, where most are the same as that
-// and exceptions, or packed with outliers aside.
+// Estimated bits per difference stored as a child: as one common value and
+// exceptions, as runs, or bit-packed with exceptions. Returns the smallest.
 double difference_bits(std::vector<int64_t> differences) {
   const auto n = static_cast<uint32_t>(differences.size());
   if (n < kMinSelectionValues) return 64;
@@ -121,7 +125,7 @@ double difference_bits(std::vector<int64_t> differences) {
                           static_cast<uint64_t>(*low))];
   }
   const double others = sample.exceptions(n) / n;
-  // Positions of exceptions, or a bit that says where they are.
+  // Either the exceptions' positions, or one bit per row.
   const double repeated =
       std::min(others * (16 + width), 1 + others * width) + 0.1;
   const double runs = sample.runs(n) / n * (17 + width);
@@ -136,7 +140,8 @@ void add_delta(const Values& values, const EncodeContext& context,
   const double limit = candidates->limit() * share;
   double bytes =
       values.size * mean_delta_bits(values, sample) / 8 + values.size / 40.0;
-  // Runs of a sample are shorter than blocks, and may lie between outliers.
+  // Sampled runs are shorter than blocks and may miss outliers, so a promising
+  // estimate is replaced by the exact size.
   if (bytes < limit) bytes = static_cast<double>(delta_bytes(values));
   candidates->add(bytes, share, [=](SegmentBuilder* out) -> Result<bool> {
     NIMBLE_RETURN_IF_ERROR(encode_delta(values, out));
@@ -155,12 +160,13 @@ void add_delta(const Values& values, const EncodeContext& context,
   });
 }
 
-// Offsets that 64 values, taken at equal distances from the block of every
-// sample run, have from three possible bases.
+// Widths of the offsets of 64 values per sampled block, relative to three
+// possible bases. The values are equally spaced in the block that holds the
+// sample run.
 struct OffsetWidths {
   uint32_t above_min[65] = {};  // outliers on top
   uint32_t below_max[65] = {};  // outliers at the bottom
-  uint32_t median[65] = {};     // on either side; one bit more than needed
+  uint32_t median[65] = {};     // either side; one bit too many
   uint32_t widest = 0;
 
   void add_block(const ValueType& type, const uint8_t* data, uint32_t n,
@@ -230,7 +236,7 @@ void add_split(const Values& values, const EncodeContext& context,
                   });
 }
 
-// The largest divisor of the sampled values' distances from `base`.
+// The greatest common divisor of the sampled values' distances from `base`.
 uint64_t sampled_divisor(const Values& values, const ValueSample& sample,
                          uint64_t base) {
   uint64_t divisor = 0;
@@ -271,7 +277,8 @@ Status select_ints(const Values& values, const EncodeContext& context,
   const double value_bits = all.width();
   Candidates candidates(is_plain ? plain : packed, context);
   add_repetition(values, context, sample, value_bits, &candidates);
-  // A common divisor is taken out first: what is left has its own candidates.
+  // A common divisor is removed first. The quotients then choose an encoding of
+  // their own.
   const uint64_t divisor = sampled_divisor(values, sample, all.min);
   const double saved =
       values.size * std::log2(static_cast<double>(divisor | !divisor)) / 8;

@@ -1,15 +1,16 @@
-// Values of which some are null, which then need not take any space.
+// Encoding of values with nulls, which need not take any space.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
 
 namespace nimble {
 
-// encode_values() of the rows that are not null where that is worth it.
-// `validity` is a bitmap from bit 0 with room for whole words; rows whose bit
-// is not set may come back as anything. Where the values now tell which rows
-// are null, `validity_head` is the head of a stream of booleans that says so,
-// of the same body; else it stays empty.
+// Encodes `values` and appends them to `out`, leaving out null rows if that is
+// worthwhile. `validity` is a bitmap from bit 0 with room for whole words. Null
+// rows (bit not set) may decode to any value. If the encoded values imply which
+// rows are null, `*validity_head` receives the head of a stream of booleans in
+// the same body that serves as the validity stream. Otherwise `*validity_head`
+// stays empty.
 Status encode_nullable(const Values& values, const uint8_t* validity,
                        const EncodeContext& context, SegmentBuilder* out,
                        ByteBuffer* validity_head);

@@ -34,7 +34,7 @@
 namespace nimble {
 namespace {
 
-// The concrete decoder of an open() as the contract's.
+// Converts the concrete decoder that an open function returns to a Decoder.
 template <class T>
 Result<std::unique_ptr<Decoder>> upcast(Result<std::unique_ptr<T>> opened) {
   if (!opened) return std::move(opened).error();

@@ -30,7 +30,7 @@ namespace nimble {
 
 Status encode_values(const Values& values, const EncodeContext& context,
                      SegmentBuilder* out) {
-  // Strings look for repetition of their own.
+  // Strings check for repetition themselves.
   if (values.type.kind == ValueKind::kBytes) {
     return encode_bytes(values, context, out);
   }
@@ -65,7 +65,8 @@ double Candidates::least() const {
 
 namespace {
 
-// What is added to a dictionary from here on.
+// Tracks the values added to a shared dictionary since construction, so that
+// they can be removed again.
 class Added {
  public:
   explicit Added(StreamDictionary* dictionary)
@@ -97,8 +98,8 @@ Result<bool> Candidates::encode(SegmentBuilder* out) {
   bool best_adds = false;
   double least = limit_;
   for (const Candidate& candidate : candidates_) {
-    if (least <= candidate.bytes) break;  // none of the rest promises less
-    // Each finds the dictionary as it was.
+    if (least <= candidate.bytes) break;  // no other estimate is smaller
+    // Each candidate starts with the dictionary as it was at the beginning.
     added.undo();
     last = &candidate;
     NIMBLE_ASSIGN_OR_RETURN(const bool done, candidate.attempt(out));
@@ -120,37 +121,39 @@ Result<bool> Candidates::encode(SegmentBuilder* out) {
     written.put_back(out);
     return true;
   }
-  return best->attempt(out);  // again, as others came in between
+  return best->attempt(out);  // undone by later attempts
 }
 
 // ----------------------------------------------------------------- repetition
 
 namespace {
 
-// Dictionaries and runs cost a random row a second look: they must save this.
+// Dictionaries and runs give a random row a second access: they must take at
+// most this share.
 constexpr double kRepetitionShare = 0.9;
-// A large dictionary costs a cold lookup more than a block of values would, and
-// memory wherever it is decoded: with its codes it must save half.
+// A large dictionary makes a cold lookup read more than a block of values, and
+// takes memory when it is decoded. With its codes it must halve the size.
 constexpr double kLargeDictionaryBytes = 32768;
 constexpr double kLargeDictionaryShare = 0.5;
-// Of one that the stream shares there is one a file.
+// A shared dictionary exists once per file, so it may save less.
 constexpr double kLargeSharedShare = 0.7;
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Rows that are not the common value, at most, in sparse.
+// Sparse: the largest share of rows that differ from the common value.
 constexpr double kMaxSparseExceptions = 0.1;
-// Rows that are not the most frequent value, at most, in present; what a bit
-// that says so takes with its checksum and count; and what it must save, as a
-// row is found by counting.
+// Present: the largest share of rows that differ from the most frequent value;
+// the bits per row of the bitmap, with checksum and count; and the share of the
+// size it may take, as finding a row means counting bits.
 constexpr double kMaxOthers = 0.7;
 constexpr double kWhereBits = 1.08;
 constexpr double kPresentShare = 0.7;
-// Bits of a run's end: a position in a segment.
+// Bits of the end of a run, which is a position in a segment.
 constexpr double kRunEndBits = 17;
 
-// What compact hopes that codes shrink to by their frequencies.
+// Compact: the share that codes are expected to take after compression by
+// frequency.
 constexpr double kLikelyEntropy = 0.8;
 
-// The dictionary that these values may share; null: there is none.
+// The shared dictionary that may hold these values, or null.
 const StreamDictionary* shared_of(const Values& values,
                                   const EncodeContext& context) {
   const StreamDictionary* shared = context.dictionary;
@@ -160,14 +163,13 @@ const StreamDictionary* shared_of(const Values& values,
              : nullptr;
 }
 
-// How many distinct values so many rows have, of those that they are drawn
-// from.
+// The expected number of distinct values among `rows` rows.
 double distinct_of(const ValueSample& sample, uint32_t rows) {
   const double pool = sample.likely_distinct();
   return std::max(1.0, pool * -std::expm1(-sample.runs(rows) / pool));
 }
 
-// The share of sampled values that the stream's dictionary has.
+// The share of sampled values that the shared dictionary already has.
 double known_share(const Values& values, const ValueSample& sample,
                    const StreamDictionary& dictionary) {
   std::vector<uint8_t> data;
@@ -175,14 +177,14 @@ double known_share(const Values& values, const ValueSample& sample,
   return 1.0 - double{1} * dictionary.find(sampled).missing / sampled.size;
 }
 
-// A large dictionary that the stream shares must leave `large_share` of the
-// limit.
+// Adds dictionary candidates. A large shared dictionary must take at most
+// `large_share` of the limit.
 void add_dictionary(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     double large_share, Candidates* candidates) {
   const StreamDictionary* shared = shared_of(values, context);
   const double count = distinct_of(sample, values.size);
-  // Compact codes are compressed by how often each occurs.
+  // In compact files, codes are compressed by frequency.
   const bool by_frequency = context.effort == Effort::kCompact;
   const auto bytes_of = [&](double codes, double stored) {
     const double entropy =
@@ -223,7 +225,7 @@ void add_dictionary(const Values& values, const EncodeContext& context,
     if (!may_be_own && shared != nullptr && shared->size() == 0 &&
         begun_dictionary_bytes(distinct, stored) >=
             limit * (is_large ? large_share : kRepetitionShare)) {
-      return false;  // before they are sorted for nothing
+      return false;  // before sorting for nothing
     }
     distinct.sort(values);
     double own_bytes = kNever;
@@ -251,7 +253,8 @@ void add_dictionary(const Values& values, const EncodeContext& context,
         encode_shared_dictionary(distinct, context.dictionary, context, out));
     const double codes =
         values.size * code_bits(context.dictionary->size()) / 8;
-    // Without later segments it would pay for all.
+    // If there are no later segments, this segment pays for the whole
+    // dictionary.
     const double least = begins ? (codes + stored) / kMaxGrowth : shared_bytes;
     out->shared_bytes += static_cast<uint64_t>(
         std::max(0.0, std::max(shared_bytes, least) - codes));
@@ -264,8 +267,9 @@ void add_dictionary(const Values& values, const EncodeContext& context,
 
 namespace {
 
-// A bit a row says whether it has the most frequent value: what is left takes
-// fewer rows, and often fewer bits each. Fewer others still are sparse.
+// Adds the present candidate: one bit per row says whether the row has the most
+// frequent value. The remaining values are fewer, and often need fewer bits
+// each. If very few values remain, sparse is used instead.
 void add_present(const Values& values, const EncodeContext& context,
                  const ValueSample& sample, Candidates* candidates) {
   const double others = sample.exceptions(values.size) / values.size;
@@ -294,12 +298,12 @@ void add_present(const Values& values, const EncodeContext& context,
                   });
 }
 
-// Of a run: its value, or its code in the stream's dictionary, where that has
-// most, or in one of the runs' own.
+// Bits of a run's value: stored as it is, as a code of the shared dictionary if
+// that has most values, or as a code of a dictionary of the runs' own.
 double run_value_bits(const Values& values, const EncodeContext& context,
                       const ValueSample& sample, double value_bits) {
   const double runs = sample.runs(values.size);
-  if (runs * 2 > values.size) return value_bits;  // codes alone take less
+  if (runs * 2 > values.size) return value_bits;  // codes alone are smaller
   const StreamDictionary* shared = shared_of(values, context);
   if (shared != nullptr && known_share(values, sample, *shared) > 0.5) {
     return std::min(value_bits, code_bits(shared->size()));
@@ -348,11 +352,12 @@ void add_repetition(const Values& values, const EncodeContext& context,
 
 namespace {
 
-// Balanced takes zstd only where nothing else reaches the first share of
-// plain and zstd reaches the second.
+// Balanced files take zstd only if everything else exceeds the first share of
+// plain, and zstd stays below the second.
 constexpr double kHopeless = 0.9;
 constexpr double kZstdShare = 0.7;
-// Compact takes it where it saves this much over the best of the others.
+// Compact files take zstd if it is at most this share of the best other
+// encoding.
 constexpr double kCompactZstdShare = 0.9;
 constexpr uint32_t kZstdProbeValues = 8192;
 constexpr double kMinZstdBytes = 4096;
@@ -362,7 +367,8 @@ double zstd_limit(const EncodeContext& context, double best, double plain) {
                                             : plain * kZstdShare;
 }
 
-// May and should zstd replace `best` bytes? Judged by a stretch of the values.
+// Whether zstd may and should replace `best` bytes. Judged by a contiguous
+// sample of the values.
 Result<bool> is_zstd_worth(const Values& values, const EncodeContext& context,
                            double best) {
   const double plain = fixed_bytes(values);
@@ -373,7 +379,8 @@ Result<bool> is_zstd_worth(const Values& values, const EncodeContext& context,
       plain < kMinZstdBytes) {
     return false;
   }
-  // Inside others only codes of a byte: their frequencies are what it uses.
+  // Nested values use zstd only for one-byte codes, where it exploits their
+  // frequencies.
   if (context.depth > 0 && (!is_compact || values.type.width > 1)) return false;
   Values probe = values;
   probe.size = std::min(values.size, kZstdProbeValues);
@@ -427,7 +434,8 @@ Status select_bools(const Values& values, const EncodeContext& context,
                    NIMBLE_RETURN_IF_ERROR(encode_sparse_bits(values, to));
                    return true;
                  });
-  // There are at least as many runs as it takes to place the rarer value.
+  // Run length needs at least as many runs as sparse bits has positions, so it
+  // only pays with long runs.
   constexpr uint32_t kRowsPerRun = 48;
   candidates.add(bitmap / 2, 1, [&](SegmentBuilder* to) -> Result<bool> {
     const auto ends = run_ends(values, values.size / kRowsPerRun);
@@ -441,8 +449,8 @@ Status select_bools(const Values& values, const EncodeContext& context,
 
 namespace {
 
-// Decimals that fit 8 bytes are integers, which have all of their encodings, or
-// codes of a dictionary that the stream shares.
+// Decimals that fit 8 bytes are encoded as integers, with all integer
+// encodings, or as codes of the shared dictionary.
 Status select_narrow(const Values& values, const std::vector<uint64_t>& low,
                      const EncodeContext& context, SegmentBuilder* out) {
   if (shared_of(values, context) == nullptr ||
@@ -483,7 +491,7 @@ Status select_fixed(const Values& values, const EncodeContext& context,
   const ValueSample sample = take_sample(values);
   add_repetition(values, context, sample, 8.0 * values.type.width, &candidates);
   if (can_be_limbs(values.type)) {
-    // Worth trying where the sample's own limbs come out smaller.
+    // Limbs are worth trying if the sample's limbs come out smaller.
     std::vector<uint8_t> data;
     SegmentBuilder trial;
     EncodeContext cheap = context;

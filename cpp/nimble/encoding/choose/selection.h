@@ -1,13 +1,11 @@
-// How encode_values() chooses. For every kind of value:
-//
-//   1. what one look settles: all values the same, nothing to gain
-//   2. a sample gives every other encoding an estimate of its size, taxed
-//      where a random row becomes dearer
-//   3. candidates are tried, smallest estimate first, until none of the rest
-//      promises less than the best that came out; one that turns out larger
-//      than what is known to work does not count
-//
-// The same values and context give the same bytes: no clocks, no randomness.
+// How encode_values() chooses an encoding, for every kind of value:
+//   1. Trivial cases are settled first: all values equal, or nothing to gain.
+//   2. A sample gives every other encoding an estimated size. Encodings that
+//      make a random row more expensive must save more.
+//   3. Candidates are tried in order of estimated size. This stops when no
+//      remaining estimate is below the best actual size. A candidate that turns
+//      out larger than the safe encoding is dropped.
+// Deterministic: the same values and context give the same bytes.
 #pragma once
 
 #include <functional>
@@ -17,17 +15,18 @@
 
 namespace nimble {
 
-// Nested deeper than this, values are bit-packed, plain or constant.
+// Values nested deeper than this are bit-packed, plain or constant.
 inline constexpr int kMaxSelectionDepth = 4;
-// Fewer values than this are not worth a second thought.
+// With fewer values than this, only cheap encodings are considered.
 inline constexpr uint32_t kMinSelectionValues = 64;
-// Of a segment's dictionary as it is stored: a cold lookup reads it whole. A
-// compact one may read more.
+// Limits the stored size of a segment's dictionary, because a cold lookup reads
+// all of it. Compact files have the larger limit.
 inline constexpr uint64_t kMaxBalancedDictionaryBytes = 256u << 10;
 inline constexpr uint64_t kMaxDictionaryBytes = 1u << 20;
 
-// The choosers, each for its kind (strings: bytes_selection.h). `values` are
-// not all the same.
+// Choose an encoding by kind of value and append to `out`. Strings: see
+// bytes_selection.h.
+// REQUIRES: `values` are not all equal.
 Status select_ints(const Values& values, const EncodeContext& context,
                    SegmentBuilder* out);
 Status select_floats(const Values& values, const EncodeContext& context,
@@ -37,25 +36,26 @@ Status select_fixed(const Values& values, const EncodeContext& context,
 Status select_bools(const Values& values, const EncodeContext& context,
                     SegmentBuilder* out);
 
-// Candidates with estimated sizes; the smallest that holds what it promises.
+// Candidate encodings with estimated sizes. encode() writes the smallest one.
+// Not thread-safe.
 class Candidates {
  public:
-  // `bytes` is what the encoding without risk takes; a candidate must come
-  // out below it.
+  // `bytes` is the size of the encoding that always works. A candidate must be
+  // smaller.
   Candidates(double bytes, const EncodeContext& context)
       : limit_(bytes), dictionary_(context.dictionary) {}
 
-  // Appends to the builder; false where it did not work out (what it wrote
-  // is undone).
+  // Appends to the builder. Returns false if the encoding does not apply or
+  // does not pay; the caller then undoes what was written.
   using Try = std::function<Result<bool>(SegmentBuilder*)>;
-  // Only estimates below `share` of the limit are kept.
+  // Adds a candidate if its estimate `bytes` is below `share` of the limit.
   void add(double bytes, double share, Try attempt);
   double limit() const { return limit_; }
-  // The smallest estimate, the limit where there is none.
+  // The smallest estimate, or the limit if there are no candidates.
   double least() const;
 
-  // Writes the smallest. False where none came out below the limit; the builder
-  // is then as before, and so is what the stream shares.
+  // Writes the smallest candidate. Returns false if none is below the limit.
+  // The builder and the shared dictionary are then unchanged.
   Result<bool> encode(SegmentBuilder* out);
 
  private:
@@ -64,19 +64,21 @@ class Candidates {
     Try attempt;
   };
   double limit_;
-  StreamDictionary* dictionary_;  // to which they may add; null: to none
+  StreamDictionary* dictionary_;  // candidates may add to it; null: no
   std::vector<Candidate> candidates_;
 };
 
 struct ValueSample;
-// Candidates that depend on equality alone: sparse, run length, dictionary.
-// `value_bits` is what a value takes where it must be stored.
+// Adds the candidates that depend on equality alone: present, sparse, run
+// length, dictionary. `value_bits` is the size of one stored value.
 void add_repetition(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     Candidates* candidates);
 
-// The best candidate, else what `fallback` writes, else zstd where the context
-// or a hopeless case allows it. Fixed widths.
+// Writes the best candidate, or what `fallback` writes if there is none.
+// Replaces it by zstd if the context allows that, or if nothing else saves
+// space.
+// REQUIRES: values have a fixed width.
 Status encode_best(const Values& values, const EncodeContext& context,
                    Candidates* candidates,
                    const std::function<Status(SegmentBuilder*)>& fallback,

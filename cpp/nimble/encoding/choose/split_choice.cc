@@ -9,14 +9,16 @@
 namespace nimble {
 namespace {
 
-// As many as the sample has lie this far apart: fewer are enough, and every
-// cut is tried.
+// Only every fourth sampled value is used. That is enough, and every split is
+// tried with them.
 constexpr uint32_t kStep = 4;
 constexpr uint32_t kMinLowBits = 4;
-// Low bits of which more of the sampled ones differ have no dictionary.
+// If more of the sampled low bits than this are distinct, a dictionary is not
+// considered.
 constexpr double kMaxDistinctShare = 0.75;
 
-// Tells values apart: room for those of one sample, again and again.
+// Counts distinct values. Reusable without clearing its slots, for up to one
+// sample at a time.
 class DistinctCounter {
  public:
   uint32_t count(const std::vector<uint64_t>& values) {
@@ -43,7 +45,8 @@ class DistinctCounter {
   uint8_t round_ = 0;
 };
 
-// Bits of the low ones: as offsets, or as codes of those that there are.
+// Bits per value of the low bits: as offsets, or as codes with their share of a
+// dictionary.
 double low_width(const std::vector<uint64_t>& low, uint32_t bits, uint32_t rows,
                  DistinctCounter* counter) {
   const auto [least, most] = std::minmax_element(low.begin(), low.end());
@@ -71,7 +74,7 @@ IntSplit choose_int_split(const Values& values, const ValueSample& sample,
   DistinctCounter counter;
   const MinMax all = total_min_max(type, blocks);
   for (uint32_t r = kMinLowBits; r < 8 * type.width; r += 2) {
-    // Nothing is above.
+    // All values have the same high bits.
     if (bits_above(type, all.min, r) == bits_above(type, all.max, r)) break;
     double high_width = 0;
     for (const MinMax& block : blocks) {

@@ -1,4 +1,4 @@
-// Where to split integers that are put together of others (split_int.h).
+// Where to split integers that combine several fields (split_int.h).
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ struct IntSplit {
   double bits_per_value = 64;  // estimated
 };
 
-// The cut that makes the sampled values the cheapest. `blocks` are the extremes
-// of each block of `values`.
+// The split that makes the sampled values smallest. `blocks` has the minimum
+// and maximum of each block of `values`.
 IntSplit choose_int_split(const Values& values, const ValueSample& sample,
                           const std::vector<MinMax>& blocks);
 

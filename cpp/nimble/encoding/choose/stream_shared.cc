@@ -9,16 +9,18 @@
 namespace nimble {
 namespace {
 
-// Stored, of a dictionary that a cold lookup reads whole.
+// Limits the stored size of a shared dictionary, which a cold lookup reads
+// whole.
 constexpr double kMaxBalancedBytes = 2u << 20;
 constexpr double kMaxCompactBytes = 4u << 20;
-// A file is taken to have so many stripes.
+// A file is assumed to have this many stripes.
 constexpr uint32_t kLikelyStripes = 4;
 
 }  // namespace
 
-// Each half of a segment brings less new values than the half before it, by the
-// same factor; where it brings as many, later segments need others.
+// Assumes that each half segment adds fewer new values than the half before, by
+// a constant factor. If the second half adds as many as the first, later
+// segments need different values and the first pays for all.
 double part_of_first(double count, double early) {
   const double factor = std::min(1.0, (count - early) / early);
   double all = 0, more = early;

@@ -1,4 +1,4 @@
-// StreamShared: what the segments of a stream share, as its writer has it.
+// StreamShared: what the segments of a stream share while it is written.
 #pragma once
 
 #include "nimble/encoding/dictionaries/distinct_values.h"
@@ -20,20 +20,23 @@ struct StreamShared {
   }
 };
 
-// What a file of one stripe, which shares with nobody, may take more for a
-// dictionary that others would share.
+// Maximum growth accepted for starting a shared dictionary that only one stripe
+// uses.
 inline constexpr double kMaxGrowth = 1.1;
-// The share of a first segment's `count` values that it pays for, as later ones
-// use them too. Its first half has `early` of them.
+// The share of a dictionary that the first segment pays for, as later ones are
+// expected to use it too. The segment has `count` distinct values, `early` of
+// them in its first half.
 double part_of_first(double count, double early);
-// Bits of a code for `count` values.
+// Bits of a code for one of `count` values.
 double code_bits(double count);
-// What `distinct`, collected or sorted, takes if it begins the dictionary.
+// The estimated size if `distinct` starts the shared dictionary. `stored` is
+// the stored size of the values.
+// REQUIRES: `distinct` is collected; it may be sorted.
 double begun_dictionary_bytes(const DistinctValues& distinct, double stored);
-// What `distinct` takes as codes of the dictionary that the stream shares, with
-// what it adds to that; infinite where it cannot have them. As a dictionary of
-// their own the values are stored in `stored` bytes. Whoever begins one pays
-// for a part: see kMaxGrowth.
+// The estimated size of `distinct` as codes of the shared dictionary, with the
+// values it adds. Infinite if the dictionary cannot be used. `stored` is the
+// size of the values in a dictionary of their own. A segment that starts the
+// dictionary pays for a part of it: see part_of_first().
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
                                const EncodeContext& context);
 

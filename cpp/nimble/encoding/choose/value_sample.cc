@@ -8,7 +8,7 @@
 namespace nimble {
 namespace {
 
-// Equal values have equal hashes; the reverse is near enough for a sample.
+// Equal values have equal hashes. Collisions are rare enough for a sample.
 uint64_t hash_value(const Values& values, uint32_t row) {
   const uint32_t width = values.type.width;
   const uint8_t* p = values.data + uint64_t{row} * width;
@@ -17,12 +17,12 @@ uint64_t hash_value(const Values& values, uint32_t row) {
   return checksum64({p, width});
 }
 
-// Counts hashes; room for the values of one sample.
+// Counts hashes, with room for the values of one sample.
 class HashCounter {
  public:
   static constexpr uint32_t kSlots = 4096;
 
-  // How often `hash` was added, this time included.
+  // Adds `hash` and returns how often it has been added.
   uint32_t add(uint64_t hash) {
     uint32_t slot = static_cast<uint32_t>(hash >> 52);
     while (counts_[slot] != 0 && hashes_[slot] != hash) {
@@ -49,8 +49,8 @@ void place_runs(uint32_t n, ValueSample* sample) {
   for (uint32_t i = 0; i < kSampleRuns; ++i) {
     const uint64_t begin = uint64_t{n} * i / kSampleRuns;
     const uint64_t end = uint64_t{n} * (i + 1) / kSampleRuns;
-    // Anywhere in its sixteenth, but always the same place: periodic data
-    // must not meet every run in the same phase.
+    // A run starts at a pseudo-random but fixed place in its sixteenth, so that
+    // periodic data does not have the same phase in every run.
     const uint64_t room = end - begin - kSampleRunValues + 1;
     const uint64_t place = ((i + 1) * 0x9e3779b97f4a7c15) >> 32;
     sample->starts.push_back(static_cast<uint32_t>(begin + place % room));
@@ -60,10 +60,10 @@ void place_runs(uint32_t n, ValueSample* sample) {
 }  // namespace
 
 double likely_distinct(uint32_t distinct, uint32_t drawn) {
-  // Most of them often: that is all of them.
+  // If values repeat this often, the sample has seen nearly all of them.
   if (distinct * 4 < drawn) return std::max(distinct, 1u);
   if (distinct >= drawn) return 1e9;
-  // distinct = D * (1 - exp(-drawn / D)), from below.
+  // Solves distinct = D * (1 - exp(-drawn / D)) for D by iteration from below.
   double all = distinct;
   for (int i = 0; i < 200; ++i) {
     all = distinct / (1 - std::exp(-static_cast<double>(drawn) / all));

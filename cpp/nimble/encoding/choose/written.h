@@ -1,5 +1,5 @@
-// Written: what an attempt writes to a builder, to be measured, taken back, and
-// put there again.
+// Written: measures what an attempt writes to a builder, can undo it and write
+// it again.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace nimble {
 
-// What is written to a builder from here on.
+// Starts at the builder's current end. Not thread-safe.
 class Written {
  public:
   explicit Written(const SegmentBuilder& out)
@@ -20,14 +20,15 @@ class Written {
   double cost(const SegmentBuilder& out) const {
     return static_cast<double>(out.cost() - before_);
   }
-  // The same without what it has to pay for elsewhere, and of its body alone.
+  // Bytes of head and body, without the cost of shared values. body_bytes() is
+  // the body alone.
   uint64_t bytes(const SegmentBuilder& out) const {
     return out.head.size() - head_size_ + body_bytes(out);
   }
   uint64_t body_bytes(const SegmentBuilder& out) const {
     return out.body.size() - body_size_;
   }
-  // Keeps it, in the place of what was kept before.
+  // Saves a copy of what was written, replacing the previous copy.
   void keep(const SegmentBuilder& out) {
     const ByteSpan head = out.head.span().subspan(head_size_);
     const ByteSpan body = out.body.span().subspan(body_size_);
@@ -40,7 +41,8 @@ class Written {
     out->body.resize(body_size_);
     out->shared_bytes = shared_bytes_;
   }
-  // Writes what was kept, after undo().
+  // Writes the saved copy.
+  // REQUIRES: keep() was called, and undo() afterwards.
   void put_back(SegmentBuilder* out) const {
     out->head.put_bytes(head_);
     out->body.put_bytes(body_);
