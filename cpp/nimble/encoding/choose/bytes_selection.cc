@@ -59,7 +59,7 @@ constexpr uint32_t kMinPresentRows = 256;
 constexpr int kMaxNestingDepth = 3;
 
 // Leaving out empty rows makes a lookup read a boolean as well. The booleans
-// may cost at most this share of what leaving the rows out saves.
+// may cost at most this share of the bytes saved.
 constexpr double kPresentStringsShare = 0.6;
 // Phrases must take at most this share of FSST's size, including half of a new
 // shared table. In balanced files, a segment's own phrases must save more than
@@ -69,9 +69,8 @@ constexpr double kPresentStringsShare = 0.6;
 constexpr double kPhrasesShare = 0.9;
 constexpr double kOwnPhrasesShare = 0.85;
 constexpr double kPhrasesForZstdShare = 1.1;
-// If the stream's phrases compress these values within this factor of what they
-// achieved on their own training segment, they are chosen and nothing else is
-// considered.
+// If the stream's phrases compress these values almost as well as the segment
+// they were trained on, they are chosen and nothing else is considered.
 constexpr double kKnownPhrasesShare = 1.1;
 // With less text than this, phrases save too little to be worth training. The
 // limits are for a stream's phrases in balanced files, for a stream's phrases
@@ -161,8 +160,8 @@ class Selection {
   };
   Fronts sample_fronts() const;
   bool begin_alike() const { return sample_fronts().shared >= kMinSharedFront; }
-  // Estimated size with front coding, if other text encodings take `text_share`
-  // of what FSST would take. Infinite if neighbours share little.
+  // Estimated size with front coding, if the rest of the text takes
+  // `text_share` of its size with FSST. Infinite if neighbours share little.
   double front_coded_size(double text_share) const;
   // True if a new shared dictionary would take less than `size` bytes, and
   // would not make a file of one stripe much larger.
@@ -203,7 +202,8 @@ class Selection {
   // apply.
   double known_phrases_size_ = std::numeric_limits<double>::infinity();
   std::vector<uint8_t> zstd_dictionary_;
-  // Of a dictionary that would begin here: as the segment pays for it, and all.
+  // Size of a new shared dictionary: the part that this segment pays for, and
+  // the size without any later segments.
   double new_dictionary_size_ = std::numeric_limits<double>::infinity();
   double new_dictionary_now_ = 0;
 };

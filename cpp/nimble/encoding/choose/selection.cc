@@ -99,7 +99,7 @@ Result<bool> Candidates::encode(SegmentBuilder* out) {
   double least = limit_;
   for (const Candidate& candidate : candidates_) {
     if (least <= candidate.bytes) break;  // no other estimate is smaller
-    // Each candidate starts with the dictionary as it was at the beginning.
+    // Every candidate starts with the same dictionary.
     added.undo();
     last = &candidate;
     NIMBLE_ASSIGN_OR_RETURN(const bool done, candidate.attempt(out));
@@ -140,9 +140,10 @@ constexpr double kLargeSharedShare = 0.7;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Sparse: the largest share of rows that differ from the common value.
 constexpr double kMaxSparseExceptions = 0.1;
-// Present: the largest share of rows that differ from the most frequent value;
-// the bits per row of the bitmap, with checksum and count; and the share of the
-// size it may take, as finding a row means counting bits.
+// For the present encoding. kMaxOthers: the largest share of rows that differ
+// from the most frequent value. kWhereBits: bits per row of the bitmap, with
+// checksum and count. kPresentShare: the share of the size it may take, because
+// finding a row means counting bits.
 constexpr double kMaxOthers = 0.7;
 constexpr double kWhereBits = 1.08;
 constexpr double kPresentShare = 0.7;
@@ -379,7 +380,7 @@ Result<bool> is_zstd_worth(const Values& values, const EncodeContext& context,
       plain < kMinZstdBytes) {
     return false;
   }
-  // Nested values use zstd only for one-byte codes, where it exploits their
+  // Nested values use zstd only for one-byte codes, because it exploits their
   // frequencies.
   if (context.depth > 0 && (!is_compact || values.type.width > 1)) return false;
   Values probe = values;

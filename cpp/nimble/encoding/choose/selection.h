@@ -1,10 +1,12 @@
 // How encode_values() chooses an encoding, for every kind of value:
+//
 //   1. Trivial cases are settled first: all values equal, or nothing to gain.
 //   2. A sample gives every other encoding an estimated size. Encodings that
 //      make a random row more expensive must save more.
 //   3. Candidates are tried in order of estimated size. This stops when no
 //      remaining estimate is below the best actual size. A candidate that turns
 //      out larger than the safe encoding is dropped.
+//
 // Deterministic: the same values and context give the same bytes.
 #pragma once
 
@@ -54,8 +56,8 @@ class Candidates {
   // The smallest estimate, or the limit if there are no candidates.
   double least() const;
 
-  // Writes the smallest candidate. Returns false if none is below the limit.
-  // The builder and the shared dictionary are then unchanged.
+  // Writes the smallest candidate. Returns false if no candidate is below the
+  // limit. The builder and the shared dictionary are then unchanged.
   Result<bool> encode(SegmentBuilder* out);
 
  private:
@@ -75,9 +77,8 @@ void add_repetition(const Values& values, const EncodeContext& context,
                     const ValueSample& sample, double value_bits,
                     Candidates* candidates);
 
-// Writes the best candidate, or what `fallback` writes if there is none.
-// Replaces it by zstd if the context allows that, or if nothing else saves
-// space.
+// Writes the best candidate, or calls `fallback` without one. Replaces it by
+// zstd if the context allows that, or if nothing else saves space.
 // REQUIRES: values have a fixed width.
 Status encode_best(const Values& values, const EncodeContext& context,
                    Candidates* candidates,

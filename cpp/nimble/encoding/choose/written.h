@@ -28,7 +28,7 @@ class Written {
   uint64_t body_bytes(const SegmentBuilder& out) const {
     return out.body.size() - body_size_;
   }
-  // Saves a copy of what was written, replacing the previous copy.
+  // Saves a copy of the bytes written, replacing the previous copy.
   void keep(const SegmentBuilder& out) {
     const ByteSpan head = out.head.span().subspan(head_size_);
     const ByteSpan body = out.body.span().subspan(body_size_);

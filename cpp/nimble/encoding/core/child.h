@@ -3,34 +3,35 @@
 // Head grammar of a child:
 //
 //   SIZE     MEANING
-//   1        0: its parts lie in the segment's body
+//   1        0: its parts are in the segment's body
 //            1: its body is inline, a small body of its own:
-//   varint     its size
-//   size       its bytes; parts of the child count from their start
+//   varint     size of the inline body
+//   size       the inline body; the child's parts are relative to its start
 //   ...      the child's head, beginning with its EncodingId
 //
-// Inline bodies keep small dictionaries and exceptions in the metadata, so
-// that a cold lookup reads one place of the data region.
+// Inline bodies keep small dictionaries and exceptions in the metadata. A cold
+// lookup then reads a single range of the data region.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
 
 namespace nimble {
 
-// What rows far from each other need, up to this size, goes inline:
-// dictionaries, values of exceptions, runs.
+// Parts of up to this size go inline if distant rows need them: dictionaries,
+// values of exceptions, runs.
 inline constexpr uint64_t kInlineBytes = 2048;
 
-// Encodes `values` one level below `context`: encode_values() decides how.
-// A body part of 1 to `inline_bytes` bytes goes inline.
+// Encodes `values` one level below `context`; encode_values() chooses the
+// encoding. A body part of 1 to `inline_bytes` bytes goes inline. The child
+// does not use the stream's shared phrases and dictionary.
 Status encode_child(const Values& values, const EncodeContext& context,
                     uint64_t inline_bytes, SegmentBuilder* out);
-// The stream's own values, or what is left of them: they go on sharing what
-// the stream shares.
+// Like encode_child(), for values that are the stream's own, or derived from
+// them: the child may use the stream's shared phrases and dictionary.
 Status encode_own(const Values& values, const EncodeContext& context,
                   uint64_t inline_bytes, SegmentBuilder* out);
-// The same with the child's encoder given: encode(SegmentBuilder*) -> Status,
-// deterministic; it may run twice.
+// Like encode_child(), with an encoder: encode(SegmentBuilder*) -> Status.
+// REQUIRES: `encode` is deterministic. It may be called twice.
 template <class F>
 Status encode_child_with(F&& encode, uint64_t inline_bytes,
                          SegmentBuilder* out) {
@@ -44,7 +45,8 @@ Status encode_child_with(F&& encode, uint64_t inline_bytes,
   out->head.resize(head_size);
   out->body.resize(body_size);
   out->shared_bytes = shared_bytes;
-  // Parts are named by their offset: encode again, from offset 0.
+  // Heads name parts by their offset, so the child is encoded again, from
+  // offset 0.
   SegmentBuilder child;
   NIMBLE_RETURN_IF_ERROR(encode(&child));
   out->head.put_u8(1);
@@ -56,14 +58,15 @@ Status encode_child_with(F&& encode, uint64_t inline_bytes,
 
 class Child {
  public:
-  // The child's values have `type`, and there are `num_values` of them.
+  // Reads the head of a child that has `num_values` values of `type`.
   static Result<Child> open(ByteReader* head, const DecodeContext& parent,
                             const ValueType& type, uint32_t num_values);
 
   uint32_t size() const { return decoder_->size(); }
   EncodingId id() const { return id_; }
   const Decoder& decoder() const { return *decoder_; }
-  // The body that decoder()'s calls take, given the segment's.
+  // The body to pass to decoder()'s functions, given the segment's body. An
+  // inline body is valid as long as this Child.
   SegmentBody body(const SegmentBody& segment) const {
     if (!is_inline_) return segment;
     return {inline_body_.data(), inline_body_.size(), true};

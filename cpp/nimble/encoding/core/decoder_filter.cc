@@ -1,5 +1,6 @@
-// Decoder::filter as it works for every encoding: blocks without a selected
-// row are skipped, of blocks with few these are taken, others are decoded.
+// The default Decoder::filter(), for every encoding. Blocks without selected
+// rows are skipped. If a block has few selected rows, only these are read.
+// Otherwise the block is decoded.
 #include <bit>
 
 #include "nimble/base/bit_packing.h"
@@ -10,10 +11,11 @@
 namespace nimble {
 namespace {
 
-// Up to this share of a block's rows is gathered.
+// At most one in kGatherShare rows of a block is gathered.
 constexpr uint32_t kGatherShare = 32;
 
-// Where a block's values go. Strings start anew for each.
+// Buffer for the decoded values of one block. Strings are cleared for each
+// block.
 class BlockValues {
  public:
   explicit BlockValues(const ValueType& type) : type_(type) {
@@ -65,13 +67,13 @@ Status filter_few(const Decoder& decoder, const SegmentBody& body,
   return Status::ok();
 }
 
-// Rows of a block from the first selected one to the last.
+// Rows of a block, from the first selected row to the last.
 struct RowSpan {
   uint32_t begin;
   uint32_t end;
 };
 
-// At least one row is selected.
+// REQUIRES: at least one row is selected.
 RowSpan selected_span(const uint64_t* selection) {
   uint32_t low = 0;
   while (selection[low] == 0) ++low;
@@ -81,7 +83,7 @@ RowSpan selected_span(const uint64_t* selection) {
           high * 64 + static_cast<uint32_t>(std::bit_width(selection[high]))};
 }
 
-// Tests values that are those of the rows of `span`.
+// Tests `values`, which hold the rows of `span`, and updates `selection`.
 void test_span(const BlockValues& values, const Predicate& test, RowSpan span,
                uint64_t* selection) {
   const uint32_t n = span.end - span.begin;
@@ -118,8 +120,8 @@ Status Decoder::filter_decoded(const SegmentBody& body, const Predicate& test,
           filter_few(*this, body, test, first, &values, words));
       continue;
     }
-    // No further than what is selected: a parent may have had only the bytes
-    // of these rows read.
+    // Decodes only from the first selected row to the last: a parent may have
+    // read only the bytes of these rows.
     const RowSpan span = selected_span(words);
     if (span.begin == 0 && span.end == n) {
       NIMBLE_RETURN_IF_ERROR(decode(body, first, first + n, values.output()));

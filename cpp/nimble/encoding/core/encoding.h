@@ -1,16 +1,16 @@
 // The contract of every encoding.
 //
-// A stream is cut into segments of up to kSegmentValues values. A segment has
-// two parts: a *head* (parameters of its encoding tree, a few to a few hundred
-// bytes, kept in the stripe group's metadata) and a *body* (the bytes in the
-// data region, 64-byte aligned in the file). Bodies are addressed in *blocks*
-// of up to kBlockValues values: the head alone tells which body bytes hold a
-// given row, so a lookup reads and decodes one block per projected column.
+// A stream is cut into segments of up to kSegmentValues values. A segment has a
+// head and a body. The *head* has the parameters of its encoding tree: a few to
+// a few hundred bytes in the stripe group's metadata. The *body* is in the data
+// region, 64-byte aligned in the file. Bodies are addressed in *blocks* of up
+// to kBlockValues values. The head says which body bytes hold a given row, so a
+// lookup reads and decodes one block per projected column.
 //
-// Head grammar (pre-order): EncodingId u8, then what that encoding defines,
-// with its children's heads in place. Every leaf names the place of its part
-// of the body: offset (varint, from the start of the segment's body, 8-byte
-// aligned) and size (varint).
+// Head grammar (pre-order): EncodingId u8, then the fields that the encoding
+// defines, with its children's heads in place. Every leaf stores the position
+// of its part of the body: offset (varint, from the start of the segment's
+// body, 8-byte aligned) and size (varint).
 //
 // Every block carries an XXH3-64 checksum, inside the block or in the head;
 // it is verified before the first use of the block's bytes.
@@ -40,23 +40,23 @@ class StreamDictionary;  // shared_dictionary.h
 
 inline constexpr uint32_t kBlockValues = 1024;
 inline constexpr uint32_t kSegmentValues = 131072;
-// Encodings nest at most this deep; a head that goes deeper is corrupt.
+// Encodings nest at most this deep. A deeper head is corrupt.
 inline constexpr int kMaxEncodingDepth = 6;
 
 // ------------------------------------------------------------- encoded form
 
 enum class Effort : uint8_t {
-  kBalanced,  // small, and a random row stays cheap
+  kBalanced,  // small, with cheap random rows
   kFast,      // cheapest to encode and decode
   kCompact,   // smallest; a random row may cost a block of zstd or delta
 };
 
-// Where encoders put a segment: head bytes and body bytes.
+// Receives an encoded segment: head bytes and body bytes.
 struct SegmentBuilder {
   ByteBuffer head;
   ByteBuffer body;
-  // What the segment has to pay for elsewhere: values that it adds to a
-  // dictionary which the stream shares. Counts where sizes are compared.
+  // Bytes that the segment adds elsewhere, to the stream's shared dictionary.
+  // They count when sizes are compared.
   uint64_t shared_bytes = 0;
 
   uint64_t cost() const { return head.size() + body.size() + shared_bytes; }
@@ -74,22 +74,22 @@ struct SegmentBuilder {
 
 struct EncodeContext {
   Effort effort = Effort::kBalanced;
-  int depth = 0;  // 0 for a column's own values, +1 a nesting
-  // Set for streams that are searched by position very often (ends of runs):
-  // only encodings with O(1) access to a row.
+  int depth = 0;  // 0 for a column's own values, +1 per level
+  // Set for streams that are searched by position very often, such as the ends
+  // of runs. Only encodings with O(1) access to a row are then allowed.
   bool random_access_only = false;
-  // What a stream's segments share; null: nothing. Not passed on to what is
-  // nested, but for values that are the stream's own.
+  // Shared by the stream's segments; null if nothing is shared. Borrowed.
+  // Passed on only to children that hold the stream's own values.
   StreamPhrases* phrases = nullptr;
   StreamDictionary* dictionary = nullptr;
-  bool may_change_shared = false;  // no other segment has them meanwhile
-  // Strings of which exactly the nulls are empty: an encoding that holds where
-  // those are that are not gives their head, as a stream of its own, to whoever
-  // asks. Not passed on.
+  bool may_change_shared = false;  // no other segment uses them concurrently
+  // Set when only null strings are empty. The encoder may then store the head
+  // of its presence bitmap here, so that the bitmap doubles as the validity
+  // stream. Not passed on to children.
   ByteBuffer* validity_head = nullptr;
 
-  // What a child that holds the stream's own values is encoded with, and one
-  // that holds others.
+  // Contexts for children: of_own() for a child that holds the stream's own
+  // values, of_others() for any other child.
   EncodeContext of_own() const {
     EncodeContext nested = *this;
     ++nested.depth;
@@ -104,9 +104,9 @@ struct EncodeContext {
   }
 };
 
-// Encodes `values` with the encoding that sampling finds best (or cheapest to
-// carry on with: see selection.h), appending to `out`. Deterministic: the same
-// values and context give the same bytes. Never larger than plain, heads aside.
+// Encodes `values` and appends them to `out`. Chooses the encoding by sampling:
+// see selection.h. Deterministic: the same values and context give the same
+// bytes. The result is never larger than plain, apart from the head.
 Status encode_values(const Values& values, const EncodeContext& context,
                      SegmentBuilder* out);
 
@@ -116,9 +116,10 @@ Status encode_values(const Values& values, const EncodeContext& context,
 struct SegmentBody {
   const uint8_t* data = nullptr;
   uint64_t size = 0;
-  // True where `data` stays valid and unchanged as long as the decoder lives
-  // (mapped files, memory): checksums are then verified once. Otherwise only
-  // the ranges that append_ranges() named are filled in, for this call.
+  // True if `data` stays valid and unchanged as long as the decoder exists
+  // (mapped files, memory). Checksums are then verified once. If false, `data`
+  // is valid for this call only, and only the ranges that append_ranges() named
+  // are filled in.
   bool stable = false;
   // Counts the blocks of a mapped body that are touched for the first time.
   class TouchCounter* touches = nullptr;
@@ -130,9 +131,10 @@ struct ByteRange {
   uint64_t end;
 };
 
-// One segment's encoding tree, prepared. Immutable but for verified-block
-// bits and lazily decoded dictionaries, both safe to share between threads.
-// Row positions are inside the segment.
+// Decodes one segment. Immutable, except for verified-block bits and lazily
+// decoded dictionaries. Thread-safe. Row positions are relative to the segment.
+// No function reads the file; only a shared dictionary or phrase table may be
+// fetched.
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -141,31 +143,35 @@ class Decoder {
 
   const ValueType& type() const { return type_; }
   uint32_t size() const { return size_; }
-  // What decode() and the like need of what the stream's segments share. Told
-  // by whoever opened the tree.
+  // Which of the stream's shared structures decoding needs. Set by the code
+  // that opened the tree.
   const SharedUse& shared_use() const { return shared_use_; }
   void set_shared_use(const SharedUse& use) { shared_use_ = use; }
 
-  // Appends the body ranges that decode(begin, end) may touch. Never reads.
+  // Appends the body ranges that decode(begin, end) may access. Does not read.
   virtual void append_ranges(uint32_t begin, uint32_t end,
                              std::vector<ByteRange>* out) const = 0;
-  // Rows [begin, end), begin <= end <= size().
+  // Decodes rows [begin, end).
+  // REQUIRES: begin <= end <= size().
   virtual Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                         const Output& out) const = 0;
-  // Rows of ascending ranges, disjoint and not empty, one behind the other:
-  // what is left where rows were deleted. Of a fixed width or bools, in a
-  // stable body. Override decode_ranges() where parts of a block can be decoded
-  // to where they belong (decode_ranges.h).
+  // Decodes ranges of rows, one after the other, for example the rows that
+  // remain after deletes. Override decode_ranges() if parts of a block can be
+  // decoded directly to their destination (decode_ranges.h).
+  // REQUIRES: ranges are ascending, disjoint and not empty. The type has a
+  // fixed width or is bool. The body is stable.
   virtual Status decode_ranges(const SegmentBody& body,
                                std::span<const RowRange> ranges,
                                const Output& out) const;
-  // Rows in ascending order, duplicates allowed, each < size(). Extracts
-  // single values where few are wanted of a block, else decodes the block.
+  // Decodes the given rows. Extracts single values if a block has few of them,
+  // else decodes the block.
+  // REQUIRES: rows are ascending and below size(). Duplicates are allowed.
   virtual Status gather(const SegmentBody& body, const uint32_t* rows,
                         size_t count, const Output& out) const = 0;
-  // One row of a fixed width of up to 8 bytes, or a boolean: its bits, with
-  // anything in the bits above them. What a search and a single row cost is
-  // mostly this: override it where gather() does more than one row needs.
+  // Reads one row as raw bits. Bits above the value's width are undefined. This
+  // dominates the cost of a search and of reading a single row: override it if
+  // gather() does unnecessary work for one row.
+  // REQUIRES: the type has a fixed width of at most 8 bytes, or is bool.
   virtual Status value(const SegmentBody& body, uint32_t row,
                        uint64_t* out) const {
     alignas(8) uint8_t bytes[8 + AlignedBuffer::kSlack] = {};
@@ -175,20 +181,22 @@ class Decoder {
     *out = load<uint64_t>(bytes);
     return status;
   }
-  // Tells the processor which bytes gather() of this row is about to need, as
-  // far as the head alone says where they are. Only for stable bodies.
+  // Prefetches the bytes that gather() of this row needs, as far as the head
+  // says where they are.
+  // REQUIRES: the body is stable.
   virtual void prefetch(const SegmentBody& body, uint32_t row) const {
     (void)body, (void)row;
   }
-  // Clears the bits of `selection` (bit i is row i; room for whole blocks, no
-  // bit set past size()) whose value does not pass `test`, which is of type().
-  // Blocks without a selected row are not touched. Override filter() where the
-  // question can be asked of encoded values.
+  // Clears the bits of `selection` whose value does not pass `test`. Bit i is
+  // row i. Blocks without a selected row are not read. Override it if encoded
+  // values can be tested directly.
+  // REQUIRES: `test` is of type(); `selection` has room for whole blocks, and
+  // no bit at or above size() is set.
   virtual Status filter(const SegmentBody& body, const Predicate& test,
                         uint64_t* selection) const;
-  // Rows [begin, end) as they lie in the body, verified: what a mapped file can
-  // hand on without a copy, as long as the body lives. Null where the body
-  // holds something else than the values themselves.
+  // Returns rows [begin, end) as a pointer into the body, verified, so that a
+  // mapped file needs no copy. Valid as long as the body. Returns null if the
+  // body does not contain the plain values.
   virtual Result<const uint8_t*> view(const SegmentBody& body, uint32_t begin,
                                       uint32_t end) const {
     (void)body, (void)begin, (void)end;
@@ -197,14 +205,14 @@ class Decoder {
   // One line for `nimble inspect`: "bit-packed w=12" or
   // "dictionary n=5 (fsst) of bit-packed w=3".
   virtual std::string describe() const = 0;
-  // Heap bytes held by this tree, for cache accounting, with those that a
-  // dictionary takes once it is decoded.
+  // Heap bytes of this tree, for cache accounting. Counts a dictionary as
+  // decoded even if it is not decoded yet.
   virtual size_t memory_bytes() const = 0;
 
  protected:
   Decoder(ValueType type, uint32_t size) : type_(type), size_(size) {}
 
-  // filter() by decoding what is selected.
+  // Implements filter() by decoding the selected rows.
   Status filter_decoded(const SegmentBody& body, const Predicate& test,
                         uint64_t* selection) const;
 
@@ -214,15 +222,15 @@ class Decoder {
   SharedUse shared_use_;
 };
 
-// What a head says of itself, for whoever writes it.
+// Facts about a segment's head that the writer needs.
 struct HeadFacts {
   struct PartPlace {
-    size_t head_begin, head_end;  // of what names it, from the reader's start
+    size_t head_begin, head_end;  // of its varints in the head
     uint64_t begin, size;         // in the body
   };
-  uint8_t latest_encoding = 0;   // the highest id that is a later one (18 on)
-  bool has_pieces = false;       // parts are in pieces
-  std::vector<PartPlace> parts;  // of the segment's body, not of inline ones
+  uint8_t latest_encoding = 0;   // highest LaterEncodingId, or 0
+  bool has_pieces = false;       // some part is in pieces
+  std::vector<PartPlace> parts;  // in the segment's body, not inline
 };
 
 struct DecodeContext {
@@ -230,18 +238,18 @@ struct DecodeContext {
   uint32_t num_values = 0;  // <= kSegmentValues
   uint64_t body_size = 0;   // of the whole segment
   int depth = 0;
-  // What the stream's segments share, which outlives the decoder; null:
-  // nothing.
+  // Shared by the stream's segments; null if nothing is shared. Must outlive
+  // the decoder.
   const SharedSource* shared = nullptr;
-  SharedUse* shared_use = nullptr;  // to which the tree adds what it uses
-  HeadFacts* facts = nullptr;       // the same
-  bool is_inline = false;           // the body is a child's own
+  SharedUse* shared_use = nullptr;  // if set, receives the tree's use
+  HeadFacts* facts = nullptr;       // if set, receives facts
+  bool is_inline = false;           // the body is an inline child's
 };
 
-// Reads one encoding tree from a head. All parameters are checked here: part
-// ranges lie in the body and are large enough for num_values, widths are
-// legal, depth is bounded. What remains for decode() is checksums and values
-// that index other values.
+// Reads one encoding tree from a head. Checks all parameters: part ranges are
+// inside the body and large enough for num_values, widths are legal, depth is
+// bounded. Decoding still checks checksums, and values that index other values.
+// Does not read the file.
 Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
                                               const DecodeContext& context);
 

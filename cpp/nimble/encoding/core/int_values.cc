@@ -31,7 +31,8 @@ NIMBLE_ALWAYS_INLINE void cut(const From* __restrict values, uint32_t n,
 
 }  // namespace
 
-// One function with the cases written out, so that the clones hold the loops.
+// All cases are in one function, so that NIMBLE_CLONES compiles the loops for
+// each CPU.
 NIMBLE_CLONES MinMax min_max(const ValueType& type, const uint8_t* data,
                              uint32_t n) {
   switch (type.width * 2 + (type.is_signed ? 1 : 0)) {

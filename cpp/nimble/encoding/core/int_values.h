@@ -1,6 +1,6 @@
-// Integers of width 1, 2, 4 and 8 seen as 64-bit patterns: sign-extended where
-// the type is signed, zero-extended where not, so that differences are right
-// modulo 2^64 and a value fits back by cutting it off.
+// Integers of width 1, 2, 4 and 8 as 64-bit patterns: sign-extended if the type
+// is signed, else zero-extended. Differences are then correct modulo 2^64, and
+// truncating restores the value.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,8 @@ inline bool is_int(const ValueType& type) {
   return type.kind == ValueKind::kInt && is_int_width(type.width);
 }
 
-// Calls f with a value of the C++ type of `type`, which is_int().
+// Calls f with a value of the C++ type of `type`.
+// REQUIRES: is_int(type).
 template <class F>
 decltype(auto) with_int_type(const ValueType& type, F&& f) {
   switch (type.width) {
@@ -39,7 +40,8 @@ inline uint64_t load_int(const ValueType& type, const uint8_t* data,
     return static_cast<uint64_t>(load<T>(data + i * sizeof(T)));
   });
 }
-// The low `width` bytes of the value, which is_int_width().
+// Stores the low `width` bytes of `value`.
+// REQUIRES: is_int_width(width).
 NIMBLE_ALWAYS_INLINE void store_int(uint32_t width, uint64_t value,
                                     uint8_t* to) {
   switch (width) {
@@ -62,17 +64,18 @@ struct MinMax {
   uint64_t max = 0;
   uint32_t width() const { return bit_width_of(max - min); }
 };
-// Of n > 0 values, as 64-bit patterns.
+// The minimum and maximum of n values, as 64-bit patterns.
+// REQUIRES: n > 0.
 MinMax min_max(const ValueType& type, const uint8_t* data, uint32_t n);
-// Of every block of kBlockValues.
+// The minimum and maximum of every block of kBlockValues values.
 std::vector<MinMax> block_min_max(const Values& values);
-// Of the whole from its blocks; {0, 0} for none.
+// The minimum and maximum of all blocks; {0, 0} without blocks.
 MinMax total_min_max(const ValueType& type, const std::vector<MinMax>& blocks);
 
-// n values as 64-bit patterns.
+// Converts n values to 64-bit patterns.
 void widen_ints(const ValueType& type, const uint8_t* data, uint32_t n,
                 uint64_t* out);
-// n 64-bit patterns (32-bit words) cut off to `width` bytes.
+// Truncate n 64-bit patterns, or 32-bit words, to `width` bytes.
 void narrow_ints64(const uint64_t* values, uint32_t n, uint32_t width,
                    uint8_t* out);
 void narrow_ints32(const uint32_t* values, uint32_t n, uint32_t width,

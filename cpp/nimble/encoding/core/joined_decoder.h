@@ -1,5 +1,5 @@
-// JoinedDecoder: a decoder whose values are made of the values that one or more
-// children have in the same rows, a block at a time.
+// JoinedDecoder: a decoder that computes each value from the values of one or
+// more children in the same row, block by block.
 #pragma once
 
 #include <vector>
@@ -44,7 +44,8 @@ class JoinedDecoder : public Decoder {
   }
 
  protected:
-  // At most kBlockValues rows: those listed, or the ones from `first` on.
+  // At most kBlockValues rows: `list` if it is not null, else [first, first +
+  // count).
   struct Rows {
     const SegmentBody& body;
     const uint32_t* list;
@@ -57,7 +58,7 @@ class JoinedDecoder : public Decoder {
     }
   };
 
-  // Writes the values of `rows` to `out`.
+  // Computes the values of `rows` and writes them to `out`.
   virtual Status join(const Rows& rows, uint8_t* out) const = 0;
 
   const Child& child(size_t i) const { return children_[i]; }

@@ -1,5 +1,5 @@
-// Small pieces that the decoders share: the place of a leaf's part of the
-// body, and walks over the blocks that rows lie in.
+// Helpers shared by the decoders: a leaf's part of the body, and loops over the
+// blocks that contain given rows.
 #pragma once
 
 #include <algorithm>
@@ -8,21 +8,22 @@
 
 namespace nimble {
 
-// The bytes that a leaf has of its segment's body: from one place on, or in
-// pieces between those of other parts (side_by_side.h). Offsets are relative to
-// the part. Head:
+// Part: the bytes of a leaf in its segment's body. They are contiguous, or in
+// pieces between the pieces of other parts (side_by_side.h). Offsets are
+// relative to the part. Immutable after read(). Head of a contiguous part:
 //
-//   varint   place in the body, a multiple of 8       varint   1
-//   varint   size                                 or  varint   pieces, 2 to 128
-//                                                     of each piece:
-//                                                     varint   8-byte words
-//                                                     that
-//                                                              it lies behind
-//                                                              the one before
-//                                                     varint   size
+//   varint   position in the body, a multiple of 8
+//   varint   size
+//
+// Head of a part in pieces:
+//
+//   varint   1
+//   varint   number of pieces, 2 to 128, and for each piece:
+//     varint   its distance from the end of the previous piece, in 8-byte words
+//     varint   its size
 class Part {
  public:
-  static constexpr uint64_t kInPieces = 1;  // instead of a place
+  static constexpr uint64_t kInPieces = 1;  // replaces a position
   static constexpr uint64_t kMaxPieces = kSegmentValues / kBlockValues;
 
   Part() = default;
@@ -30,24 +31,25 @@ class Part {
 
   uint64_t size() const { return size_; }
   bool is_whole() const { return pieces_ == nullptr; }
-  // Where it ends in the body.
+  // Offset in the body of the part's end.
   uint64_t end() const { return is_whole() ? begin_ + size_ : pieces_->end; }
-  // Where byte `offset` lies in the body.
+  // Offset in the body of the part's byte `offset`.
   uint64_t place(uint64_t offset) const {
     if (is_whole()) [[likely]]
       return begin_ + offset;
     return offset + piece_at(offset).shift;
   }
-  // How many bytes from there on lie one after the other.
+  // How many bytes from there on are contiguous in the body.
   uint64_t together(uint64_t offset) const {
     if (is_whole()) [[likely]]
       return size_ - offset;
     return (&piece_at(offset))[1].from - offset;
   }
-  // Appends the places of bytes [begin, end), begin < end <= size().
+  // Appends the body ranges of the part's bytes [begin, end).
+  // REQUIRES: begin < end <= size().
   void append(uint64_t begin, uint64_t end, std::vector<ByteRange>* out) const;
-  // Blocks must not go from one piece to another: start_of(i) is where block i
-  // begins, that of num_blocks where the last one ends.
+  // Fails if a block crosses two pieces. start_of(i) is the offset of block i,
+  // and start_of(num_blocks) is the end of the last block.
   template <class F>
   Status check_blocks(uint64_t num_blocks, F&& start_of) const {
     for (uint64_t i = 0; !is_whole() && i < num_blocks; ++i) {
@@ -56,7 +58,7 @@ class Part {
     }
     return Status::ok();
   }
-  // A block that begins there does so.
+  // The error for a block that begins at `start` and crosses two pieces.
   Status torn(uint64_t start) const;
   size_t memory_bytes() const {
     return is_whole()
@@ -66,18 +68,19 @@ class Part {
 
  private:
   struct Piece {
-    uint64_t from;   // its first byte in the part
-    uint64_t shift;  // what to add to be in the body, modulo 2^64
+    uint64_t from;   // first byte, relative to the part
+    uint64_t shift;  // body offset minus part offset, modulo 2^64
   };
   struct Pieces {
     uint64_t count = 0;
-    uint64_t per_byte = 0;   // how many, 2^32 times
-    uint64_t end = 0;        // in the body
-    std::vector<Piece> all;  // and one more, from the part's size on
+    uint64_t per_byte = 0;   // pieces per byte, times 2^32
+    uint64_t end = 0;        // offset in the body
+    std::vector<Piece> all;  // with a sentinel that starts at size_
   };
 
   Status read_pieces(ByteReader* head, uint64_t body_size);
-  // Pieces are about equally long.
+  // Guesses the piece from the offset, because pieces have similar sizes, then
+  // corrects the guess.
   const Piece& piece_at(uint64_t offset) const {
     const Pieces& pieces = *pieces_;
     const Piece* p =
@@ -88,20 +91,20 @@ class Part {
   }
 
   uint64_t begin_ = 0;
-  std::unique_ptr<Pieces> pieces_;  // null: it is whole
+  std::unique_ptr<Pieces> pieces_;  // null if the part is whole
   uint64_t size_ = 0;
 };
 
 inline uint32_t num_blocks_of(uint32_t num_values) {
   return static_cast<uint32_t>(div_ceil(num_values, kBlockValues));
 }
-// Rows of block `block` of a stream of num_values.
+// Number of rows in block `block` of a stream of num_values.
 inline uint32_t block_rows(uint32_t block, uint32_t num_values) {
   return std::min(kBlockValues, num_values - block * kBlockValues);
 }
 
-// Calls f(block, from, to) -> Status for every block that rows [begin, end)
-// touch; from and to are rows inside the block.
+// Calls f(block, from, to) -> Status for every block that overlaps rows [begin,
+// end). `from` and `to` are relative to the block.
 template <class F>
 Status for_blocks(uint32_t begin, uint32_t end, F&& f) {
   while (begin < end) {
@@ -117,8 +120,8 @@ Status for_blocks(uint32_t begin, uint32_t end, F&& f) {
 inline constexpr uint32_t kBlockShift = 10;
 static_assert(1u << kBlockShift == kBlockValues);
 
-// Calls f(block, first, n) -> Status for every run of rows[first, first + n)
-// that lies in one block of 2^shift rows.
+// Calls f(block, first, n) -> Status for every run rows[first, first + n)
+// within one block of 2^shift rows.
 template <class F>
 Status for_row_groups(const uint32_t* rows, size_t count, F&& f,
                       uint32_t shift = kBlockShift) {
@@ -132,16 +135,15 @@ Status for_row_groups(const uint32_t* rows, size_t count, F&& f,
   return Status::ok();
 }
 
-// Rows that many places ahead of the one being taken are on their way from
-// memory: enough to overlap their cache misses, not more than a core can have
-// in flight.
+// Rows are prefetched this many positions ahead. That is enough to overlap
+// their cache misses, and not more than a core can have in flight.
 inline constexpr size_t kRowsAhead = 16;
-// Closer than this on average, rows share cache lines and pages: the processor
-// finds out by itself.
+// If rows are closer than this on average, they share cache lines and pages,
+// and the hardware prefetcher is sufficient.
 inline constexpr uint32_t kRowsApart = 64;
 
-// for_row_groups() with prefetch(row) for rows that lie ahead. Of rows[0,
-// count) where the bytes of different rows are far from each other.
+// Like for_row_groups(), but calls prefetch(row) ahead of f if the rows are far
+// apart and the body is stable.
 template <class P, class F>
 Status for_row_groups_ahead(const SegmentBody& body, const uint32_t* rows,
                             size_t count, P&& prefetch, F&& f,
@@ -160,11 +162,11 @@ Status for_row_groups_ahead(const SegmentBody& body, const uint32_t* rows,
       shift);
 }
 
-// Up to this many rows of a block are taken one by one, more by decoding it:
-// one unpacked block costs about as much as nine single values.
+// Up to this many rows of a block are extracted one by one. With more, the
+// block is decoded: unpacking it costs about as much as nine single values.
 inline constexpr size_t kExtractRows = 8;
 
-// Value rows[i] - first of the decoded `values` to place i of `out`.
+// Copies value rows[i] - first of the decoded `values` to position i of `out`.
 inline void pick_values(const uint8_t* values, uint32_t width,
                         const uint32_t* rows, size_t n, uint32_t first,
                         uint8_t* out) {
@@ -191,7 +193,8 @@ inline void pick_values(const uint8_t* values, uint32_t width,
   }
 }
 
-// Calls f(first, n) -> Status for every up to kBlockValues of `count` things.
+// Calls f(first, n) -> Status for chunks of up to kBlockValues of `count`
+// items.
 template <class F>
 Status for_chunks(size_t count, F&& f) {
   for (size_t i = 0; i < count; i += kBlockValues) {
@@ -201,11 +204,11 @@ Status for_chunks(size_t count, F&& f) {
   return Status::ok();
 }
 
-// A block of values of up to 8 bytes, on the stack: where decoders that
-// transform what a child gives let it decode to.
+// A block of values of up to 8 bytes, on the stack. Decoders that transform a
+// child's values decode the child into it.
 class Scratch {
  public:
-  // Bytes behind the values that may be read and written.
+  // Bytes after the values that may be read and written.
   static constexpr uint64_t kSlack = AlignedBuffer::kSlack;
 
   Output output() {

@@ -1,5 +1,5 @@
-// RowNumbers: numbers of 8 bytes of up to one block of rows, column by column,
-// where encodings that put strings together let their children decode to.
+// RowNumbers: 8-byte numbers of up to one block of rows, column by column.
+// Encodings that assemble strings decode their children into it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace nimble {
 
 class RowNumbers {
  public:
-  // Of a few rows without the heap.
+  // Few rows need no heap allocation.
   RowNumbers(size_t columns, size_t rows)
       : stride_(std::min<size_t>(rows, kBlockValues) + 8), data_(few_) {
     if (columns * stride_ <= std::size(few_)) return;

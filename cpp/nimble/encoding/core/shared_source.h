@@ -1,6 +1,6 @@
-// SharedSource: what the segments of a stream share, where a reader has it
-// from. A file has at most one table of phrases and one dictionary for each
-// column, read on first use and good as long as the source.
+// SharedSource: the reader's access to the structures that a stream's segments
+// share. A file has at most one phrase table and one dictionary per column.
+// They are read on first use and stay valid as long as the source. Thread-safe.
 #pragma once
 
 #include "nimble/base/result.h"
@@ -13,12 +13,13 @@ class SharedDictionary;  // shared_dictionary.h
 class SharedSource {
  public:
   virtual ~SharedSource() = default;
-  // Both may wait for a read of the file, and fail where it has none.
+  // Both may block on a read of the file. They fail if the file has no such
+  // structure.
   virtual Result<const PhraseTable*> phrases() const = 0;
   virtual Result<const SharedDictionary*> dictionary() const = 0;
 };
 
-// What decoding a segment needs of it.
+// Which shared structures decoding a segment needs.
 struct SharedUse {
   bool phrases = false;
   bool dictionary = false;

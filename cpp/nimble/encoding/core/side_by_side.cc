@@ -8,19 +8,20 @@
 namespace nimble {
 namespace {
 
-// A part, and where it is cut: its piece of the rows [i, i + 1) * step of the
-// segment is [cuts[i], cuts[i + 1]).
+// A part and its cuts: the piece for rows [i, i + 1) * step of the segment is
+// [cuts[i], cuts[i + 1]).
 struct CutPart {
-  uint64_t begin, end;  // in the body as it is
+  uint64_t begin, end;  // in the old body
   std::vector<uint64_t> cuts;
-  uint64_t reached = 0;  // by the rows so far
-  uint64_t needed = 0;   // by the row asked for
+  uint64_t reached = 0;  // end of the bytes needed so far
+  uint64_t needed = 0;   // bytes needed by the row in question
   struct Piece {
-    uint64_t begin, size;  // in the body as it will be
+    uint64_t begin, size;  // in the new body
   };
   std::vector<Piece> pieces;
 
-  // Read as a whole for any row, or for the first ones only.
+  // True if a single read covers it: all rows need the part, or only the first
+  // rows do.
   bool is_whole() const { return cuts[1] == end; }
 };
 
@@ -33,7 +34,7 @@ class Layout {
     NIMBLE_RETURN_IF_ERROR(open());
     if (parts_.size() < 2) return false;
     cut();
-    // What is cut in fewer than two parts has nothing to lie beside.
+    // With fewer than two parts that are cut, there is nothing to interleave.
     const auto whole = std::stable_partition(
         parts_.begin(), parts_.end(),
         [](const CutPart& part) { return part.is_whole(); });
@@ -76,7 +77,7 @@ class Layout {
     return nullptr;
   }
 
-  // Cuts the parts where the blocks begin that the rows need.
+  // Cuts each part at the end of the bytes that the rows of each step need.
   void cut() {
     const uint32_t rows = segments_[0].size;
     const uint64_t blocks = div_ceil(rows, kBlockValues);
@@ -91,7 +92,7 @@ class Layout {
     for (CutPart& part : parts_) part.cuts.push_back(part.end);
   }
 
-  // Calls f(part, begin, end) for the bytes of parts that these rows need.
+  // Calls f(part, begin, end) for the bytes that rows [begin, end) need.
   template <class F>
   void for_needs(uint32_t begin, uint32_t end, F&& f) {
     for (size_t s = 0; s < segments_.size(); ++s) {
@@ -109,16 +110,16 @@ class Layout {
     }
   }
 
-  // Moves `reached` of each part behind what these rows need of it.
+  // Moves `reached` of each part past the bytes that these rows need.
   void reach(uint32_t begin, uint32_t end) {
     for_needs(begin, end, [](CutPart* part, uint64_t, uint64_t to) {
       part->reached = std::max(part->reached, to);
     });
   }
 
-  // Whether a row finds what it needs of cut parts within a read: what lies
-  // between, for the row in the middle of each step. Long strings do not, whose
-  // blocks are of fewer rows than a step.
+  // Whether one read covers the bytes that a row needs from cut parts. Measures
+  // the bytes in between, for the middle row of each step. Fails for long
+  // strings, whose blocks have fewer rows than a step.
   bool is_near() {
     const size_t steps = parts_[0].cuts.size() - 1;
     uint64_t between = 0;
@@ -142,7 +143,7 @@ class Layout {
     return between / steps <= 2 * kNearBytes;
   }
 
-  // Whole parts come first.
+  // Writes whole parts first.
   void move() {
     ByteBuffer moved;
     const size_t steps = parts_[0].cuts.size() - 1;
@@ -155,7 +156,7 @@ class Layout {
         moved.put_bytes(body_.data() + part.cuts[step], size);
         if (!part.pieces.empty()) {
           CutPart::Piece& before = part.pieces.back();
-          if (before.begin + before.size == begin) {  // nothing is between
+          if (before.begin + before.size == begin) {  // they are adjacent
             before.size += size;
             continue;
           }
@@ -201,7 +202,7 @@ class Layout {
   ByteBuffer& body_;
   uint64_t near_;
   uint32_t step_ = 0;             // rows between two cuts
-  std::vector<HeadFacts> facts_;  // of each segment
+  std::vector<HeadFacts> facts_;  // one per segment
   std::vector<std::unique_ptr<Decoder>> decoders_;
   std::vector<CutPart> parts_;
 };

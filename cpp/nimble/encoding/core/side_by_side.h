@@ -1,7 +1,8 @@
-// Parts of a segment's body side by side: what a row needs of each of them lies
-// within a few KiB, so that one read brings it, where the parts one after the
-// other are as far apart as the segment is large. A body is cut where rows are
-// multiples of some blocks, and each part's pieces lie where their rows are.
+// Interleaves the parts of a segment's body, so that the bytes of a row are
+// within a few KiB and one read fetches them. Without this, the parts of a row
+// are as far apart as the segment is large. The body is cut at multiples of
+// some number of blocks, and the pieces for the same rows are stored next to
+// each other.
 #pragma once
 
 #include <span>
@@ -10,24 +11,25 @@
 
 namespace nimble {
 
-// What is read at once where it lies no further apart, from files and disks;
-// stores read more.
+// Files and disks read ranges at once if they are no further apart than this.
+// Object stores read more.
 inline constexpr uint64_t kNearBytes = 4096;
 
-// A segment whose parts are in a body: the values of a stream, and the validity
-// that says which of them there are, have one body.
+// A segment with parts in a body. A stream's values and its validity share one
+// body.
 struct SegmentHead {
   ByteBuffer* head;
   ValueType type;
   uint32_t size;
-  uint64_t begin = 0;  // where its own body begins in this one
+  uint64_t begin = 0;  // where its own body begins
   uint64_t end = 0;
 };
 
-// Moves the parts of `body` and writes the heads anew: true. Changes nothing
-// where all of the body is near already, or one part has what a row needs:
-// false. Segments have as many rows each. Rows that have a piece of each part
-// take about `near` bytes.
+// Moves the parts of `body` and rewrites the heads. Rows are grouped so that
+// the bytes of one group take about `near` bytes. Returns false and changes
+// nothing if this would not help: the body is no larger than `near`, a row
+// needs only one part, or strings are too long. REQUIRES: all segments have the
+// same number of rows.
 Result<bool> lay_side_by_side(std::span<const SegmentHead> segments,
                               ByteBuffer* body, uint64_t near = kNearBytes);
 

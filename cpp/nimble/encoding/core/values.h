@@ -1,4 +1,4 @@
-// Values on their way into an encoder and out of a decoder.
+// Values as encoders receive them and decoders return them.
 #pragma once
 
 #include <algorithm>
@@ -17,45 +17,47 @@ struct ByteSlice {
   uint64_t size;
 };
 
-// Borrowed values to encode; size <= kSegmentValues.
+// Values to encode, borrowed.
+// REQUIRES: size <= kSegmentValues.
 struct Values {
   ValueType type;
   uint32_t size = 0;
   // Fixed widths: size * width bytes. kBool: a bitmap from bit 0.
   const uint8_t* data = nullptr;
-  // kBytes: one slice a value. Slices of null slots are empty.
+  // kBytes: one slice per value. Slices of null slots are empty.
   const ByteSlice* slices = nullptr;
-  // kBytes: every empty slice is a null slot and may come back as any string.
+  // kBytes: every empty slice is a null slot and may decode to any string.
   bool empty_is_null = false;
 };
 
 // --------------------------------------------------------------- values out
 
-// Receives decoded byte strings as Arrow lays them out: data bytes appended,
-// and count + 1 offsets of which the first is 0. Write ends with set_end().
+// Receives decoded byte strings in Arrow's layout: data bytes, and count + 1
+// offsets that start with 0. set_end() completes each string. Not thread-safe.
 struct BytesSink {
   AlignedBuffer data;
   AlignedBuffer offsets;  // int32_t or int64_t, see wide
-  uint64_t count = 0;     // values so far
+  uint64_t count = 0;     // number of values so far
   bool wide = false;
 
-  // So that n more values, however many at a time, grow the offsets once.
+  // Reserves offsets for n more values, so that they grow at most once.
   void reserve_values(uint64_t n) {
     offsets.reserve((count + n + 1) * (wide ? 8 : 4));
   }
-  // Strings that are about as long as the `done` ones behind the first `before`
-  // bytes: room for `left` of them at once, if so many tell something. What is
-  // too much of it is kept as long as the data.
+  // Reserves data for `left` more strings, assuming they are about as long as
+  // the `done` strings after the first `before` bytes. Does nothing if `done`
+  // is too small to extrapolate from. Over-reserved memory is kept as long as
+  // the data.
   void reserve_alike(uint64_t before, uint64_t done, uint64_t left) {
     constexpr uint64_t kTelling = 256;
     constexpr uint64_t kMost = uint64_t{64} << 20;
     if (done < kTelling) return;
     const uint64_t others = (data.size() - before) * left / done;
     if (data.size() + others <= data.capacity())
-      return;  // more would double it
+      return;  // growing would double it
     data.reserve(data.size() + std::min(others + others / 16, kMost));
   }
-  // Room for n more values; returns the index of the first.
+  // Makes room for n more values. Returns the index of the first.
   uint64_t add_values(uint64_t n) {
     const uint64_t first = count;
     const uint64_t width = wide ? 8 : 4;
@@ -64,7 +66,8 @@ struct BytesSink {
     if (first == 0) std::memset(offsets.data(), 0, width);
     return first;
   }
-  // Ends past 2^31-1 wrap in narrow mode: callers check data.size() when done.
+  // Sets the end offset of value `index`. In narrow mode, offsets above 2^31-1
+  // wrap: callers check data.size() afterwards.
   void set_end(uint64_t index, uint64_t end) {
     if (wide) {
       offsets.as<int64_t>()[index + 1] = static_cast<int64_t>(end);
@@ -73,7 +76,8 @@ struct BytesSink {
           static_cast<int32_t>(static_cast<uint32_t>(end));
     }
   }
-  // The same for n values of one size, the first of which begins at `begin`.
+  // Sets the ends of n values of `size` bytes each. The first begins at
+  // `begin`.
   void set_ends(uint64_t index, uint64_t n, uint64_t begin, uint64_t size) {
     const auto put = [&](auto* ends) {
       using End = std::remove_reference_t<decltype(*ends)>;
@@ -96,9 +100,10 @@ struct BytesSink {
   uint64_t end_of(uint64_t index) const { return begin_of(index + 1); }
 };
 
-// Where decoded values go. Fixed widths: `data` has room for the values and
-// AlignedBuffer::kSlack bytes more. kBool: bits [bit_offset, bit_offset + n)
-// of the bitmap at `data` are set or cleared, other bits stay. kBytes: `bytes`.
+// Destination of decoded values. Fixed widths: `data` has room for the values
+// and AlignedBuffer::kSlack more bytes. kBool: bits [bit_offset, bit_offset +
+// n) of the bitmap at `data` are written, other bits are unchanged. kBytes:
+// `bytes`.
 struct Output {
   uint8_t* data = nullptr;
   uint64_t bit_offset = 0;

@@ -1,5 +1,5 @@
-// Which blocks of a part have had their checksum verified: a bit a block,
-// set once, read without locks on every access.
+// VerifiedBlocks: records which blocks of a part passed their checksum, one bit
+// per block. Thread-safe without locks.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,8 @@
 
 namespace nimble {
 
-// A first touch of a mapped block is what a read is elsewhere.
+// Counts blocks of mapped bodies on their first access, which is when the
+// operating system may read them. Thread-safe.
 class TouchCounter {
  public:
   void add(uint64_t bytes) {
@@ -32,7 +33,8 @@ class VerifiedBlocks {
       : num_words_(num_blocks / 64 + 1),
         words_(std::make_unique<std::atomic<uint64_t>[]>(num_words_)) {}
 
-  // Checks `bytes` of block `index` against `expected`, once for stable bodies.
+  // Verifies that `bytes` of block `index` have checksum `expected`. Blocks of
+  // stable bodies are verified once.
   Status check(const SegmentBody& body, uint64_t index, ByteSpan bytes,
                uint64_t expected) const {
     const uint64_t bit = uint64_t{1} << (index % 64);
