@@ -3,7 +3,7 @@
 namespace nimble {
 namespace {
 
-// Fewer blocks than this make room one by one.
+// With fewer blocks than this, each block reserves its own memory.
 constexpr uint32_t kManyBlocks = 8;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// BlockStrings: what decoders of strings in blocks have in common, whatever a
-// block's bytes say (string_blocks.h).
+// BlockStrings: a base class for decoders of strings in blocks
+// (string_blocks.h). Subclasses decode the bytes of a block.
 #pragma once
 
 #include "nimble/encoding/blocks/string_blocks.h"
@@ -8,18 +8,18 @@ namespace nimble {
 
 class BlockStrings : public Decoder {
  public:
-  // Bytes of all strings.
+  // Total size of all decoded strings.
   struct Room {
-    uint64_t claimed;  // what the head says, not to be trusted
-    uint64_t most;     // more than blocks of this size can give
-    uint64_t spare;    // behind them, as far as `most` goes
+    uint64_t claimed;  // from the head, untrusted
+    uint64_t most;     // upper bound from the blocks' sizes
+    uint64_t spare;    // slack to reserve, limited by `most`
   };
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const override {
     blocks_.append_ranges(begin, end, out);
   }
-  // Where many rows are wanted, room for all of them is made at once.
+  // For many rows, reserves memory for all strings at once.
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 const Output& out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
@@ -33,8 +33,9 @@ class BlockStrings : public Decoder {
         blocks_(std::move(blocks)),
         room_(room) {}
 
-  // Appends strings [from, to) of a block to the sink, from < to, as its values
-  // from `at` on, for which there are ends already.
+  // Appends strings [from, to) of a block to the sink, as its values from `at`
+  // on.
+  // REQUIRES: from < to. The sink has room for the values' ends.
   virtual Status decode_block(const SegmentBody& body, const StringBlock& block,
                               uint32_t from, uint32_t to, uint64_t at,
                               BytesSink* sink) const = 0;

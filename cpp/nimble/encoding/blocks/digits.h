@@ -1,13 +1,15 @@
-// Eight digits at a time in a 64-bit word: numbers to text without a loop.
+// Converts numbers to text, eight digits at a time in a 64-bit word, without a
+// loop.
 #pragma once
 
 #include "nimble/base/bytes.h"
 
 namespace nimble {
 
-// Eight decimal digits of v < 10^8, the first in the lowest byte. Halves of
-// four, two and one digit are divided off in all lanes at once; the divisions
-// are multiplications, exact for the ranges that occur.
+// Returns the eight decimal digits of v, the first digit in the lowest byte.
+// Divides by 10000, 100 and 10 in all lanes at once. The divisions are
+// multiplications, exact for the values that occur.
+// REQUIRES: v < 10^8.
 inline uint64_t decimal_digits(uint64_t v) {
   const uint64_t fours = (v / 10000) | (v % 10000) << 32;
   const uint64_t hundreds = ((fours * 10486) >> 20) & 0x0000007f0000007full;
@@ -16,8 +18,9 @@ inline uint64_t decimal_digits(uint64_t v) {
   return (tens | (pairs - tens * 10) << 8) + 0x3030303030303030ull;
 }
 
-// Four decimal digits of v < 10^4 in the same way: a loop of these is vector
-// code, where 64-bit products are not.
+// Returns the four decimal digits of v, like decimal_digits(). Uses 32-bit
+// products, so that a loop over it vectorizes.
+// REQUIRES: v < 10^4.
 inline uint32_t four_digits(uint32_t v) {
   const uint32_t hundreds = (v * 10486) >> 20;
   const uint32_t pairs = hundreds | (v - hundreds * 100) << 16;
@@ -25,8 +28,8 @@ inline uint32_t four_digits(uint32_t v) {
   return (tens | (pairs - tens * 10) << 8) + 0x30303030u;
 }
 
-// The eight lowest hexadecimal digits of v, the first in the lowest byte.
-// `letters` is what 10 needs beyond '0' + 10: 39 for 'a', 7 for 'A'.
+// Returns the eight lowest hexadecimal digits of v, the first digit in the
+// lowest byte. `letters` is added to digits above 9: 39 gives 'a', 7 gives 'A'.
 inline uint64_t hex_digits(uint64_t v, uint64_t letters) {
   uint64_t x = __builtin_bswap32(static_cast<uint32_t>(v));
   x = (x | x << 16) & 0x0000ffff0000ffffull;
@@ -37,7 +40,8 @@ inline uint64_t hex_digits(uint64_t v, uint64_t letters) {
   return x + 0x3030303030303030ull + above_nine * letters;
 }
 
-// Of one of 0-9, a-f, A-F; for letters bit 6 is set and 'a' ends in 1.
+// Returns the value of one of 0-9, a-f, A-F. Letters have bit 6 set, and 'a'
+// and 'A' end in 1.
 inline uint64_t digit_value(uint8_t c) { return (c & 15u) + 9u * (c >> 6); }
 
 }  // namespace nimble

@@ -1,15 +1,15 @@
-// PackedBlocks: where the blocks of a bit-packed part are, and their check.
-// Used by every encoding made of packed integers.
+// PackedBlocks: finds and verifies the blocks of a bit-packed part. Used by all
+// encodings of packed integers. Thread-safe.
 //
-// Body part, blocks of 1024 values one after the other, without gaps:
+// Body part: blocks of 1024 values, one after the other, without gaps.
 //
 //   SIZE                  MEANING
 //   8                     checksum of the rest of the block
 //   8 * fields            values of the encoding (base, first value, ...)
 //   ceil(n * W / 8)       n values packed in W bits (base/bit_packing.h)
 //
-// Head: part, then W u8 where all blocks have one width; else 255 and the
-// width of every block, a byte each.
+// Head: part, then W as u8 if all blocks have the same width. Otherwise 255,
+// then one byte for the width of each block.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ inline constexpr uint8_t kWidthPerBlock = 255;
 
 class PackedBlocks {
  public:
-  // `fields` 8-byte values stand between checksum and packed values. Widths
-  // above `max_width` are corrupt.
+  // Reads the head. `fields` 8-byte values are between the checksum and the
+  // packed values. Fails if a width is above `max_width`.
   static Result<PackedBlocks> open(ByteReader* head,
                                    const DecodeContext& context,
                                    uint32_t fields, uint32_t max_width);
@@ -35,7 +35,7 @@ class PackedBlocks {
   uint32_t width(uint32_t block) const {
     return widths_.empty() ? width_ : widths_[block];
   }
-  // Relative to the segment's body.
+  // The bytes of the block, relative to the segment's body.
   ByteRange range(uint32_t block) const {
     const uint64_t begin = begin_of(block);
     return {begin, begin + block_bytes(block)};
@@ -46,7 +46,7 @@ class PackedBlocks {
     part_.append(start_of(begin / kBlockValues),
                  end_of((end - 1) / kBlockValues), out);
   }
-  // Checks the block; `fields` is set to the first byte after the checksum.
+  // Verifies the block. Sets `*fields` to the first byte after the checksum.
   Status read(const SegmentBody& body, uint32_t block,
               const uint8_t** fields) const {
     const ByteRange r = range(block);
@@ -56,7 +56,8 @@ class PackedBlocks {
                            {p + 8, static_cast<size_t>(r.end - r.begin - 8)},
                            load<uint64_t>(p));
   }
-  // The lines of the block's fields and of the row's packed value.
+  // Prefetches the cache lines of the block's fields and of the row's packed
+  // value.
   template <class Word>
   void prefetch(const SegmentBody& body, uint32_t row) const {
     const uint32_t block = row / kBlockValues;
@@ -110,13 +111,13 @@ class PackedBlocks {
   uint32_t fields_;
   uint32_t width_ = 0;
   Part part_;
-  std::vector<uint8_t> widths_;   // empty where all are width_
+  std::vector<uint8_t> widths_;   // empty if all are width_
   std::vector<uint32_t> starts_;  // relative to the part
   VerifiedBlocks verified_;
 };
 
-// The widths an encoder uses: one for all blocks, or one each where that saves
-// 5 % of the part.
+// The widths an encoder uses: one for all blocks, or one per block if that
+// saves 5 % of the part.
 class BlockWidths {
  public:
   static BlockWidths choose(std::vector<uint8_t> widths, uint32_t num_values,
@@ -128,7 +129,7 @@ class BlockWidths {
     return widths_.empty() ? width_ : widths_[block];
   }
   void write(ByteBuffer* head) const;
-  // Bytes of a part with these widths.
+  // Size of a part with these widths, in bytes.
   uint64_t part_bytes(uint32_t num_values, uint32_t fields) const;
 
  private:

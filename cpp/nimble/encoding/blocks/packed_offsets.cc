@@ -62,7 +62,7 @@ Result<PackedOffsets> PackedOffsets::open(ByteReader* head, uint64_t count) {
                            " is above " + std::to_string(kMaxWidth));
   }
   out.mask_ = (uint64_t{1} << out.width_) - 1;
-  // count comes from at most kSegmentValues rows, so this cannot wrap.
+  // count is at most kSegmentValues, so this cannot overflow.
   const ByteSpan packed = head->get_bytes(div_ceil(count * out.width_, 8));
   NIMBLE_RETURN_IF_ERROR(head->status("offsets"));
   out.packed_.resize(packed.size() + 8);

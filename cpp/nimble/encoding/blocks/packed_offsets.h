@@ -1,7 +1,7 @@
-// PackedOffsets: ascending positions (block starts, first rows of blocks) of
-// which any one is read without touching the others. Entry i is
-// i * stride + base + deviation i, the deviations packed in a fixed width: for
-// blocks of similar size that is a few bits each, for equal ones none.
+// PackedOffsets: ascending positions, such as block starts, with O(1) access to
+// each. Entry i is i * stride + base + deviation i. The deviations are packed
+// with a fixed width: a few bits for blocks of similar size, zero bits for
+// equal blocks.
 // Bytes in docs/format/encodings_strings.md.
 #pragma once
 
@@ -16,14 +16,18 @@ namespace nimble {
 
 class PackedOffsets {
  public:
-  // Wider deviations than this are corrupt: one 8-byte load must hold one.
+  // Wider deviations are corrupt, because one 8-byte load must cover a
+  // deviation.
   static constexpr uint32_t kMaxWidth = 56;
 
-  // Writes nothing for no entries; the reader knows the count.
+  // Writes the entries, or nothing if `entries` is empty. The reader must know
+  // the count.
   static void write(std::span<const uint64_t> entries, ByteBuffer* head);
   static Result<PackedOffsets> open(ByteReader* head, uint64_t count);
 
-  // i < count(). Entries of a hostile head may be anything, also descending.
+  // Returns entry i. The entries of a hostile head may be any values, even
+  // descending.
+  // REQUIRES: i < count().
   uint64_t get(uint64_t i) const {
     const uint64_t bit = i * width_;
     const uint64_t word = load<uint64_t>(packed_.data() + bit / 8);
@@ -35,14 +39,15 @@ class PackedOffsets {
  private:
   uint64_t count_ = 0;
   uint64_t stride_ = 0;
-  uint64_t base_ = 0;  // two's complement: sums wrap on purpose
+  uint64_t base_ = 0;  // two's complement; sums may wrap
   uint64_t mask_ = 0;
   uint32_t width_ = 0;
   std::vector<uint8_t> packed_;  // with 8 bytes of slack for the loads
 };
 
-// Packs n values of `width` bits (<= 56), least significant bit first, one
-// after the other, into div_ceil(n * width, 8) bytes that must be zero.
+// Packs n values of `width` bits, least significant bit first, into div_ceil(n
+// * width, 8) bytes.
+// REQUIRES: width <= 56; the bytes are zero.
 void pack_sequential(std::span<const uint64_t> values, uint32_t width,
                      uint8_t* out);
 

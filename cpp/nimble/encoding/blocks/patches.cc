@@ -174,7 +174,8 @@ void PatchPositions::prefetch(const SegmentBody& body, uint32_t row) const {
   if (n == 0) return;
   const uint8_t* const p = bytes_of(body, block);
   if (!is_inline_) __builtin_prefetch(p - 8);
-  // The search begins in the middle and ends about here.
+  // The binary search starts in the middle and ends near the interpolated
+  // position.
   __builtin_prefetch(p + n);
   __builtin_prefetch(p + uint64_t{row % kBlockValues} * n / kBlockValues * 2);
 }
@@ -211,11 +212,11 @@ void Patches::append_ranges(uint32_t begin, uint32_t end,
 
 namespace {
 
-// Rows that are asked for together, and exceptions.
+// Limits the rows, and the exceptions, that are gathered at once.
 constexpr size_t kGathered = 256;
 
-// Value i to place `begin` + at[i] of `data`; `begin` may be below 0, modulo
-// 2^64.
+// Copies value i to position `begin` + at[i] of `data`. `begin` may be
+// negative, modulo 2^64.
 template <class Place>
 void put_values(const uint8_t* values, uint32_t width, uint64_t begin,
                 const Place* at, size_t n, uint8_t* data) {
@@ -241,16 +242,17 @@ void put_values(const uint8_t* values, uint32_t width, uint64_t begin,
   }
 }
 
-// Reads a child's values in ascending order, decoding a block of them at a
-// time: many blocks of rows with few exceptions each cost one decode.
+// Reads a child's values in ascending order, decoding a block at a time. Many
+// row blocks with few exceptions each then share one decode.
 class ValueCursor {
  public:
   ValueCursor(const Child& child, const SegmentBody& body, uint32_t width,
               uint32_t limit)
       : child_(child), body_(body), width_(width), limit_(limit) {}
 
-  // Values from `i` on, not before an earlier one, and how many there are, 1 or
-  // more; valid until the next call.
+  // Sets `*values` to the values from `i` on, and `*count` to their number, at
+  // least 1. Valid until the next call.
+  // REQUIRES: `i` is not below that of an earlier call.
   Status at(uint32_t i, const uint8_t** values, uint32_t* count) {
     if (i >= end_) {
       begin_ = i;
@@ -268,7 +270,7 @@ class ValueCursor {
   const Child& child_;
   const SegmentBody& body_;
   const uint32_t width_;
-  const uint32_t limit_;  // the body holds values up to here only
+  const uint32_t limit_;  // the body has no values past this
   uint32_t begin_ = 0;
   uint32_t end_ = 0;
   alignas(64) uint8_t
@@ -312,8 +314,8 @@ Status Patches::apply(const SegmentBody& body, uint32_t begin, uint32_t end,
 
 Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
                              size_t count, uint8_t* data) const {
-  // Exceptions that were found, and which of the wanted rows they are: read
-  // together.
+  // The exceptions found so far and their indexes in `wanted`. Their values are
+  // read together.
   uint32_t found[kGathered], at[kGathered];
   size_t n_found = 0;
   alignas(64) uint8_t values[kGathered * kMaxWidth + AlignedBuffer::kSlack];
@@ -361,7 +363,7 @@ Status Patches::sum_to(const SegmentBody& body, const ValueType& type,
         values_.decode(body, start, start + count, values.output()));
   }
   uint32_t next = count > 0 && places[0] == 0 ? 1 : 0;
-  uint64_t more = 0;  // than as many common ones
+  uint64_t more = 0;  // sum of differences from `common`
   for (size_t i = 0; i < n; ++i) {
     const uint32_t row = rows[i] % kBlockValues;
     for (; next < count && places[next] <= row; ++next) {
@@ -382,7 +384,8 @@ Status Patches::apply_filter(const SegmentBody& body, const Predicate& test,
     const uint64_t* const wanted = before + b * kSelectionWords;
     if (n == 0 || count_selected(wanted, kSelectionWords) == 0) continue;
     NIMBLE_RETURN_IF_ERROR(positions_.read(body, b, rows));
-    // One a block: of blocks in between nothing may have been read.
+    // Each block needs its own cursor: values between blocks may not have been
+    // read.
     ValueCursor cursor(values_, body, width_, first + n);
     uint64_t* const words = selection + b * kSelectionWords;
     for (uint32_t i = 0; i < n; ++i) {

@@ -65,7 +65,7 @@ void Presence::append_ranges(uint32_t begin, uint32_t end, const Child& values,
   if (begin >= end) return;
   const uint32_t block = begin / kBlockValues;
   where_.append_ranges(block * kBlockValues, end, out);
-  // Which of them these rows have is known when the booleans are.
+  // Only the booleans tell exactly which of these values the rows have.
   values.append_ranges(before(block), before((end - 1) / kBlockValues + 1),
                        out);
 }
@@ -96,9 +96,9 @@ Result<Presence::Own> Presence::read(const SegmentBody& body, uint32_t begin,
 
 namespace {
 
-// Of n ascending rows of one block, of which `words` says who has a value and
-// `before` values come first: what Presence::find() gives, with bits of `has`
-// from `at` on.
+// Presence::find() for n ascending rows of one block. `words` has the block's
+// booleans, `before` is the number of values before the block, and bits of
+// `has` are set from `at` on.
 NIMBLE_CLONES uint32_t find_in_block(const uint64_t* words, uint32_t before,
                                      const uint32_t* rows, size_t n, size_t at,
                                      uint64_t* has, uint32_t* places) {
@@ -144,7 +144,7 @@ void Presence::prefetch(const SegmentBody& body, uint32_t row,
   const uint64_t first = before(block);
   const uint64_t count = before(block + 1) - first;
   if (count == 0) return;
-  // About there, if they are evenly spread.
+  // An interpolated position, assuming an even distribution.
   const uint64_t at =
       first + count * (row % kBlockValues) / block_rows(block, rows_);
   values.prefetch(body, static_cast<uint32_t>(at));

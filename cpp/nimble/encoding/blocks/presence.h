@@ -1,11 +1,11 @@
-// Presence: which rows of a segment have a value of their own among the values
-// of a child, and how many rows before each block have one. What `present` of
-// strings and of fixed widths have in common.
+// Presence: which rows of a segment have a value of their own in a child, and
+// how many rows before each block do. Shared by `present` for strings and for
+// fixed widths. Thread-safe.
 //
-// Head:  child: booleans, one a row, true where it has a value of its own
-//        | how many rows before blocks 1 .. B-1 have one (PackedOffsets)
+// Head:  child: one boolean per row, true if the row has its own value
+//        | number of rows with a value before blocks 1 .. B-1 (PackedOffsets)
 //
-// The child of the values themselves comes after it.
+// The child with the values follows it.
 #pragma once
 
 #include "nimble/encoding/blocks/packed_offsets.h"
@@ -14,46 +14,48 @@
 
 namespace nimble {
 
-// Fewer nulls than one in this many rows stay where they are: a row is then
-// found without counting.
+// With fewer nulls than one in this many rows, nulls are not left out, so that
+// a row is found without counting.
 inline constexpr uint64_t kRowsPerNull = 10;
 
 class Presence {
  public:
-  // `has` is a bitmap of `rows` bits with room for whole words. The head of a
-  // stream of exactly these booleans, of the same body, goes to `has_head` if
-  // that is not null.
+  // Writes the head and the booleans. `has` is a bitmap of `rows` bits with
+  // room for whole words. If `has_head` is not null, it receives the head of a
+  // boolean stream with the same values in the same body.
   static Status write(const uint8_t* has, uint32_t rows,
                       const EncodeContext& context, SegmentBuilder* out,
                       ByteBuffer* has_head);
-  // Of context.num_values rows `count` have a value of their own: all that
-  // before() gives ascends and is at most that.
+  // Reads a head of context.num_values rows, where `count` rows have their own
+  // value. Verifies that before() is ascending and at most `count`.
   static Result<Presence> open(ByteReader* head, const DecodeContext& context,
                                uint64_t count);
 
-  // The values that a run of rows has: [first, first + count) of the child's.
+  // The child's values [first, first + count), which belong to a run of rows.
   struct Own {
     uint32_t first = 0;
     uint32_t count = 0;
   };
 
   uint32_t count() const { return count_; }
-  // Values that the rows before this block have; blocks may end with it.
+  // Number of values before `block`, which may be the number of blocks.
   uint32_t before(uint32_t block) const {
     if (block == 0) return 0;
     if (block > counts_.count()) return count_;
     return static_cast<uint32_t>(counts_.get(block - 1));
   }
-  // What rows [begin, end) need of the booleans and of the child of values.
+  // Appends the ranges of the booleans and of the child's values that rows
+  // [begin, end) may need.
   void append_ranges(uint32_t begin, uint32_t end, const Child& values,
                      std::vector<ByteRange>* out) const;
-  // The booleans of rows [first row of begin's block, end) to `words`, from bit
-  // 0 on, and the values that rows [begin, end) have; begin < end.
+  // Writes the booleans of rows [first row of begin's block, end) to `words`,
+  // from bit 0 on. Returns the values of rows [begin, end).
+  // REQUIRES: begin < end.
   Result<Own> read(const SegmentBody& body, uint32_t begin, uint32_t end,
                    uint64_t* words) const;
-  // Of n <= kBlockValues ascending rows: sets bit i of `has`, which is all
-  // zero, where rows[i] has a value, and gives their places among the child's
-  // values, ascending too. Returns how many these are.
+  // Sets bit i of `has` if rows[i] has a value, and writes the indexes of these
+  // values in the child to `places`, ascending. Returns their number.
+  // REQUIRES: `rows` are ascending; n <= kBlockValues; `has` is all zero.
   Result<uint32_t> find(const SegmentBody& body, const uint32_t* rows,
                         uint32_t n, uint64_t* has, uint32_t* places) const;
   void prefetch(const SegmentBody& body, uint32_t row,

@@ -14,10 +14,10 @@ NIMBLE_ALWAYS_INLINE void sums_at(uint64_t first,
                                   const uint32_t* rows, size_t n,
                                   uint8_t* __restrict out) {
   T sum = static_cast<T>(first);
-  uint32_t next = 1;  // difference to be added
+  uint32_t next = 1;  // next difference to add
   for (size_t i = 0; i < n; ++i) {
     const uint32_t end = rows[i] % kBlockValues + 1;
-    // Of its own, so that the loop is vector code.
+    // A separate sum, so that the loop vectorizes.
     T more = 0;
     for (uint32_t k = next; k < end; ++k) {
       more = static_cast<T>(more + load<T>(differences + k * sizeof(T)));
@@ -28,8 +28,8 @@ NIMBLE_ALWAYS_INLINE void sums_at(uint64_t first,
   }
 }
 
-// One after the other: what vectors leave, and all of them where there are
-// none.
+// Adds one word after the other: the remainder of a vector loop, or all words
+// if vectors are not available.
 template <class T>
 NIMBLE_ALWAYS_INLINE void add_each(T sum, uint32_t n,
                                    uint8_t* __restrict words) {
@@ -41,8 +41,8 @@ NIMBLE_ALWAYS_INLINE void add_each(T sum, uint32_t n,
 
 #if defined(__GNUC__) && !defined(__clang__)
 
-// Four words at a time: the sums inside of them do not wait for those before,
-// which are one addition for all four.
+// Adds four words at a time. The sums within a vector do not depend on earlier
+// words, which are added to all four lanes at once.
 template <class T>
 NIMBLE_ALWAYS_INLINE void add_fours(T before, uint32_t n,
                                     uint8_t* __restrict words) {
@@ -63,7 +63,8 @@ NIMBLE_ALWAYS_INLINE void add_fours(T before, uint32_t n,
   add_each<T>(sum[0], n - i, words + i * sizeof(T));
 }
 
-// Four of 8 bytes want vectors of 32: without them they are twice as slow.
+// Four words of 8 bytes need 32-byte vectors. With smaller vectors this would
+// be twice as slow as the scalar loop.
 #if defined(NIMBLE_TARGET_CLONES) && NIMBLE_TARGET_CLONES || defined(__AVX2__)
 constexpr bool kHasWideVectors = true;
 #else

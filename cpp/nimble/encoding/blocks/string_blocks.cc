@@ -8,8 +8,8 @@ namespace nimble {
 namespace {
 
 constexpr uint64_t kTargetBlockBytes = 8192;
-// Short strings: a lookup sums lengths at about a nanosecond each, so fewer
-// rows than the format allows; a checksum in 256 rows costs next to nothing.
+// Limits the rows of a block of short strings. A lookup sums lengths at about 1
+// ns each. One checksum per 256 rows takes little space.
 constexpr uint32_t kUsualShift = 8;
 constexpr uint64_t kChecksumBytes = 8;
 
@@ -31,8 +31,8 @@ void store_ends(const uint64_t* ends, uint32_t n, uint64_t base, End* out) {
 void PackedLengths::set_width(uint32_t width) {
   width_ = width;
   mask_ = (uint64_t{1} << width) - 1;
-  // A load may begin 7 bits before the first field; the sum of all must fit
-  // two fields.
+  // A load may begin 7 bits before the first field, and the sum of all fields
+  // must fit in two fields.
   fields_ = width == 0 ? 0 : (64 - 7) / width;
   if (width < 6) fields_ = std::min(fields_, 1u << width);
   fields_ &= ~1u;
@@ -105,7 +105,8 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
   StringBlocks out(context.num_values, shift);
   out.lengths_ = lengths;
   NIMBLE_ASSIGN_OR_RETURN(out.part_, Part::read(head, context));
-  // Whole blocks pack whole bytes, or the rounding below is in their favour.
+  // A lower bound: whole blocks pack to whole bytes, and the division rounds
+  // down.
   const uint64_t rows = context.num_values;
   const uint64_t least = out.num_blocks_ * kChecksumBytes +
                          rows * lengths.width() / 8 +
@@ -124,7 +125,8 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
 void StringBlocks::append_ranges(uint32_t begin, uint32_t end,
                                  std::vector<ByteRange>* out) const {
   if (begin >= end) return;
-  // A hostile directory may point anywhere: only the part is ever asked for.
+  // A hostile directory may contain any offsets, so ranges are limited to the
+  // part.
   const uint64_t first = std::min(start_of(block_of(begin)), part_.size());
   const uint64_t last = std::min(start_of(block_of(end - 1) + 1), part_.size());
   part_.append(first, last, out);
@@ -159,19 +161,19 @@ Status StringBlocks::read(const SegmentBody& body, uint32_t index,
 void StringBlocks::prefetch(const SegmentBody& body, uint32_t row) const {
   const uint32_t index = block_of(row);
   const uint64_t begin = start_of(index), end = start_of(index + 1);
-  if (begin > end || end > part_.size()) return;  // read() says what is wrong
+  if (begin > end || end > part_.size()) return;  // read() reports the error
   const uint32_t rows = std::min(1u << shift_, num_rows_ - (index << shift_));
   const uint64_t in_block = row - (index << shift_);
   const uint8_t* p = body.data + part_.place(begin);
   const uint64_t lengths = lengths_.packed_size(rows);
-  // All lengths up to the row's are summed.
+  // read() and the cursor access all lengths up to the row's.
   for (uint64_t at = 0;
        at <=
        kChecksumBytes + lengths_.packed_size(static_cast<uint32_t>(in_block));
        at += 64) {
     __builtin_prefetch(p + at);
   }
-  // Its bytes lie about where they would if all strings were equally long.
+  // The position that the string would have if all strings had the same length.
   const uint64_t bytes =
       end - begin - std::min(end - begin, kChecksumBytes + lengths);
   const uint8_t* string =
@@ -242,7 +244,7 @@ void write_string_blocks(std::span<const uint64_t> lengths,
     return Status::ok();
   };
   const uint32_t shift = choose_shift(lengths.size(), total);
-  // Copies cannot fail.
+  // Copying cannot fail.
   static_cast<void>(write_packed_blocks(lengths, shift, append, out));
 }
 

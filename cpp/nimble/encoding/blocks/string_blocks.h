@@ -1,9 +1,10 @@
-// The layout of plain_bytes, fsst, phrases and zstd_trained: a segment's byte
-// strings in blocks of 2^k rows, k chosen so that a block has at most some KiB.
+// The layout of plain_bytes, fsst, phrases and zstd_trained: the byte strings
+// of a segment in blocks of 2^k rows. k is chosen so that a block has at most a
+// few KiB.
 //
-//   block: checksum u64 | lengths, W bits a row, packed | the strings' bytes
-//   head:  k u8 | W u8 | length of every string varint, where W = 0
-//          | part | starts of blocks 1 .. n-1 (PackedOffsets)
+// block: checksum u64 | lengths, W bits per row, packed | bytes of the strings
+// head:  k u8 | W u8 | length of every string, varint, if W = 0
+//        | part | starts of blocks 1 .. n-1 (PackedOffsets)
 //
 // A lookup reads one block and sums at most 1024 packed lengths.
 // docs/format/encodings_strings.md has the bytes.
@@ -29,13 +30,14 @@ inline uint64_t total_bytes(const Values& values) {
   return total;
 }
 
-// Lengths of the strings of any block of a segment.
+// PackedLengths: the string lengths of any block of a segment. Thread-safe.
 class PackedLengths {
  public:
-  // 2^48 bytes a string; sums of 1024 such lengths stay far below 2^64.
+  // Strings may have up to 2^48 bytes. The sum of 1024 such lengths is far
+  // below 2^64.
   static constexpr uint32_t kMaxWidth = 48;
 
-  // Picks the width for `lengths` and writes W and, for W = 0, the length.
+  // Chooses the width for `lengths`. Writes W, and the length if W = 0.
   static PackedLengths write(std::span<const uint64_t> lengths,
                              ByteBuffer* head);
   static Result<PackedLengths> open(ByteReader* head);
@@ -46,8 +48,9 @@ class PackedLengths {
   uint32_t width() const { return width_; }
   uint64_t fixed_length() const { return fixed_; }
 
-  // `packed` has 8 readable bytes in front (the checksum): the load ends with
-  // the value's last byte, so nothing past the packed lengths is touched.
+  // Returns the length of `row`. The 8-byte load ends with the value's last
+  // byte, so that no byte after the packed lengths is read.
+  // REQUIRES: 8 bytes before `packed` are readable (the checksum).
   uint64_t get(const uint8_t* packed, uint32_t row) const {
     if (width_ == 0) return fixed_;
     const uint64_t bit_end = (uint64_t{row} + 1) * width_;
@@ -55,7 +58,7 @@ class PackedLengths {
     const uint64_t word = load<uint64_t>(packed - 8 + byte_end);
     return (word >> (64 - width_ - (byte_end * 8 - bit_end))) & mask_;
   }
-  // Length `begin` + .. + length `end` - 1.
+  // Returns the sum of lengths [begin, end).
   uint64_t sum(const uint8_t* packed, uint32_t begin, uint32_t end) const {
     if (width_ == 0) return (end - begin) * fixed_;
     uint64_t total = 0;
@@ -65,13 +68,13 @@ class PackedLengths {
     for (; begin < end; ++begin) total += get(packed, begin);
     return total;
   }
-  // ends[i] = length 0 + .. + length i, for `rows` rows.
+  // Sets ends[i] to the sum of lengths 0 to i, for `rows` rows.
   void running_ends(const uint8_t* packed, uint32_t rows, uint64_t* ends) const;
 
  private:
   void set_width(uint32_t width);
-  // Lengths `row` .. `row` + fields_ - 1, loaded as one word: neighbours are
-  // added in fields twice as wide, those by a multiplication.
+  // Sums lengths [row, row + fields_), loaded as one word. Neighbours are added
+  // into fields twice as wide, and a multiplication sums those.
   uint64_t sum_fields(const uint8_t* packed, uint32_t row) const {
     const uint64_t bit_end = (uint64_t{row} + fields_) * width_;
     const uint64_t byte_end = (bit_end + 7) / 8;
@@ -83,20 +86,22 @@ class PackedLengths {
   }
 
   uint32_t width_ = 0;
-  uint32_t fields_ = 0;  // lengths that are summed at once: even, or 0
+  uint32_t fields_ = 0;  // lengths summed at once: even, or 0
   uint64_t mask_ = 0;
   uint64_t fixed_ = 0;
-  uint64_t pairs_ = 0;  // every other of the fields
-  uint64_t ones_ = 0;   // the lowest bit of each of these
+  uint64_t pairs_ = 0;  // mask of every other field
+  uint64_t ones_ = 0;   // lowest bit of each of those fields
 };
 
-// Steps through one block's lengths in ascending row order.
+// Steps through one block's lengths in ascending row order. Borrows both
+// arguments.
 class LengthCursor {
  public:
   LengthCursor(const PackedLengths& lengths, const uint8_t* packed)
       : lengths_(lengths), packed_(packed) {}
 
-  // Moves to `row`, not before the current one.
+  // Moves to `row`.
+  // REQUIRES: `row` is not below the current row.
   void seek(uint32_t row) {
     begin_ += lengths_.sum(packed_, row_, row);
     row_ = row;
@@ -113,20 +118,20 @@ class LengthCursor {
   uint64_t length_ = 0;
 };
 
-// One verified block. The pointers live as long as the segment's body.
+// One verified block. The pointers are valid as long as the segment's body.
 struct StringBlock {
-  const uint8_t* packed = nullptr;  // lengths
+  const uint8_t* packed = nullptr;  // the lengths
   const uint8_t* bytes = nullptr;
-  uint64_t size = 0;  // of bytes
+  uint64_t size = 0;  // bytes available at `bytes`
   uint32_t first_row = 0;
   uint32_t rows = 0;
 };
 
-// The part of a decoder that knows where blocks are.
+// StringBlocks: finds and verifies the blocks of a decoder. Thread-safe.
 class StringBlocks {
  public:
-  // Reads what write_string_blocks() wrote. `holds_strings`: the bytes of a
-  // block are as many as its lengths say.
+  // Reads a head that write_string_blocks() or write_packed_blocks() wrote.
+  // `holds_strings`: the lengths count the bytes of a block.
   static Result<StringBlocks> open(ByteReader* head,
                                    const DecodeContext& context,
                                    bool holds_strings = true);
@@ -143,12 +148,12 @@ class StringBlocks {
 
   void append_ranges(uint32_t begin, uint32_t end,
                      std::vector<ByteRange>* out) const;
-  // Finds, bounds-checks and verifies block `index`.
+  // Locates, bounds-checks and verifies block `index`.
   Status read(const SegmentBody& body, uint32_t index, StringBlock* out) const;
-  // What Decoder::decode and Decoder::gather of strings have in common.
+  // Implement Decoder::decode and Decoder::gather for strings.
   // decode_block(block, from, to, at) -> Status appends strings [from, to) of a
-  // block to the sink, as its values from `at` on;
-  // append(bytes, row) -> Status appends one string's bytes to it.
+  // block to the sink, as its values from `at` on.
+  // append(bytes, row) -> Status appends one string's bytes.
   template <class F>
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                 BytesSink* sink, F&& decode_block) const {
@@ -167,16 +172,16 @@ class StringBlocks {
   template <class F>
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 BytesSink* sink, F&& append) const;
-  // The same where lengths count something else than bytes:
-  // append(block, begin, length) -> Status.
+  // Like gather(), for blocks whose lengths do not count bytes: append(block,
+  // begin, length) -> Status.
   template <class F>
   Status gather_codes(const SegmentBody& body, const uint32_t* rows,
                       size_t count, BytesSink* sink, F&& append) const;
-  // The row's lengths, and its bytes about where they should be.
+  // Prefetches the row's lengths and the approximate position of its bytes.
   void prefetch(const SegmentBody& body, uint32_t row) const;
-  // ends[0 .. block.rows), checked to end at block.size.
+  // Fills ends[0 .. block.rows) and verifies that the last end is block.size.
   Status read_ends(const StringBlock& block, uint64_t* ends) const;
-  // "rows=256 w=6", for describe().
+  // Returns text like "rows=256 w=6", for describe().
   std::string describe() const;
   size_t memory_bytes() const {
     return starts_.memory_bytes() + verified_.memory_bytes() +
@@ -190,7 +195,7 @@ class StringBlocks {
         num_blocks_(static_cast<uint32_t>(div_ceil(num_rows, 1u << shift))),
         verified_(num_blocks_) {}
 
-  // Relative to the part; block n "starts" at the part's end.
+  // Offset in the part. Block n "starts" at the part's end.
   uint64_t start_of(uint32_t index) const {
     if (index == 0) return 0;
     return index < num_blocks_ ? starts_.get(index - 1) : part_.size();
@@ -241,31 +246,32 @@ Status StringBlocks::gather(const SegmentBody& body, const uint32_t* rows,
       });
 }
 
-// Copies the bytes of rows [begin, end) one after the other to `out`.
+// Copies the bytes of rows [begin, end) to `out`, one string after the other.
 using CopyRows =
     std::function<void(uint32_t begin, uint32_t end, uint8_t* out)>;
 
-// Writes head (from k on) and body of strings with these lengths.
+// Writes the head (from k on) and the body of strings with these lengths.
 void write_string_blocks(std::span<const uint64_t> lengths,
                          const CopyRows& copy, SegmentBuilder* out);
 
-// Appends to the body what a block of rows [begin, end) holds.
+// Appends the bytes of a block with rows [begin, end) to the body.
 using AppendRows = std::function<Status(uint32_t begin, uint32_t end)>;
 
-// The same in blocks of 2^shift rows that hold something else than the strings.
+// Like write_string_blocks(), for blocks of 2^shift rows that do not hold the
+// plain strings. `append` may fail.
 Status write_packed_blocks(std::span<const uint64_t> lengths, uint32_t shift,
                            const AppendRows& append, SegmentBuilder* out);
 
-// The largest shift of at most `most` with which average strings, `total` bytes
-// in `rows` rows, fill blocks of no more than `target` bytes.
+// The largest shift, up to `most`, for which blocks of average strings are at
+// most `target` bytes. There are `total` bytes in `rows` rows.
 uint32_t choose_block_shift(uint64_t rows, uint64_t total, uint64_t target,
                             uint32_t most);
 
-// Bytes of body that write_string_blocks() needs, for choosing encodings.
+// Estimated size of the body that write_string_blocks() writes.
 uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,
                             uint64_t min_length);
 
-// Sets the ends of n values from index `first` on to base + ends[i].
+// Sets the ends of n values, from index `first` on, to base + ends[i].
 void put_ends(const uint64_t* ends, uint32_t n, uint64_t base, uint64_t first,
               BytesSink* sink);
 

@@ -13,7 +13,7 @@ uint64_t bits_bytes(uint32_t block, uint32_t num_values) {
   return div_ceil(block_rows(block, num_values), 8);
 }
 
-// Bits rows[i] of a block to bits `at` + i, byte by byte.
+// Copies bits rows[i] of a block to bits `at` + i of `out`, byte by byte.
 void gather_bits(const uint8_t* bits, const uint32_t* rows, size_t n,
                  uint8_t* out, uint64_t at) {
   uint8_t* to = out + at / 8;
@@ -107,7 +107,7 @@ Status encode_bitmap(const Values& values, SegmentBuilder* out) {
     const uint32_t n = block_rows(b, values.size);
     const size_t bytes = static_cast<size_t>(bits_bytes(b, values.size));
     uint8_t* p = out->body.extend(8 + bytes);
-    // Bit by bit where it ends inside a byte: the bits after it stay zero.
+    // If the block ends inside a byte, the bits after it must remain zero.
     copy_bits(values.data, uint64_t{b} * kBlockValues, n, p + 8, 0);
     store(p, checksum64({p + 8, bytes}));
   }

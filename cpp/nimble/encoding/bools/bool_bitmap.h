@@ -1,7 +1,7 @@
-// bitmap: booleans, a bit each, least significant bit first.
+// bitmap: booleans, one bit each, least significant bit first.
 //
-// Block:  8 checksum | ceil(n / 8) bytes of bits: 128 but for the last block
-// Head:   part
+// Block:  checksum u64 | ceil(n / 8) bytes of bits: 128 in all but the last
+// block Head:   part
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"

@@ -1,4 +1,5 @@
-// sparse_bits: booleans nearly all the same: the rows of the rarer value.
+// sparse_bits: booleans that are nearly all equal, as the rows of the rarer
+// value.
 //
 // Head:  the common value u8, 0 or 1 | PatchPositions
 #pragma once
@@ -8,7 +9,7 @@
 namespace nimble {
 
 Status encode_sparse_bits(const Values& values, SegmentBuilder* out);
-// Bytes of body it needs for `rare` bits of the rarer value.
+// Bytes of body needed for `rare` bits of the rarer value.
 uint64_t sparse_bits_bytes(uint32_t num_values, uint64_t rare);
 Result<std::unique_ptr<Decoder>> open_sparse_bits(ByteReader* head,
                                                   const DecodeContext& context);
