@@ -14,12 +14,12 @@ Result<std::optional<uint64_t>> ClusterCursor::find_first(ByteSpan key) {
   std::optional<uint64_t> row;
   NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, index_.bloom(1));
   if (bloom != nullptr && !bloom->might_contain(key)) return row;
-  // Before the first key there is nothing to read.
+  // Keys before the first key need no read.
   if (compare_bytes(key, file.footer().cluster->first_key) < 0) return row;
   NIMBLE_ASSIGN_OR_RETURN(const bool inside, keys_.open_chunk_of(key));
   if (!inside) return row;
   NIMBLE_ASSIGN_OR_RETURN(const KeyGap gap, keys_.chunk().gap(key));
-  // No key is the beginning of another: the next chunk cannot have it.
+  // No key is a prefix of another, so the next chunk cannot have it.
   NIMBLE_ASSIGN_OR_RETURN(const FoundKey found, keys_.chunk().find(key, gap));
   if (found.is_equal) row = keys_.first_place() + found.at;
   return row;

@@ -1,4 +1,4 @@
-// ClusterCursor: encoded keys to file rows through the cluster index.
+// ClusterCursor: finds the file rows of encoded keys in the cluster index.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace nimble {
 
-// The cluster index as chunks of keys. Places are file rows.
+// The cluster index as a KeyOrder. Its places are file rows. Borrows the file.
 class ClusterOrder final : public KeyOrder {
  public:
   explicit ClusterOrder(const OpenFile& file) : file_(file) {}
@@ -23,12 +23,13 @@ class ClusterOrder final : public KeyOrder {
   const OpenFile& file_;
 };
 
-// The group and chunk found last stay open. Not thread-safe; create one per
-// thread or per batch.
+// Keeps the group and chunk that it opened last. May block on reads. Not
+// thread-safe: create one per thread or per batch.
 class ClusterCursor {
  public:
-  // Borrows both. `wanted` are columns that the caller is about to read of the
-  // rows it finds: where sampled keys cost a round of reads, they come with it.
+  // Borrows both. `wanted`: columns that the caller will read of the rows
+  // found. If a search in sampled keys has to read the file, they are read in
+  // the same round.
   explicit ClusterCursor(const ClusterIndex& index,
                          const RowReader* wanted = nullptr)
       : index_(index),
@@ -39,17 +40,18 @@ class ClusterCursor {
   Result<RowRange> find_range(const KeyRange& range) {
     return keys_.find_range(range);
   }
-  // The first row with a whole key, which the Bloom filter may rule out at
-  // once.
+  // The first row with a whole key. The Bloom filter may exclude the key
+  // without a search.
   Result<std::optional<uint64_t>> find_first(ByteSpan key);
-  // Where the rows end whose keys begin with `prefix`.
+  // The end of the rows whose keys begin with `prefix`.
   Result<uint64_t> end_of(ByteSpan prefix) { return keys_.end_of(prefix); }
-  // Replaces *key by the key that the index has of a file row; false where it
-  // leaves it to the columns.
+  // Replaces *key by the stored key of a file row. Returns false if the index
+  // does not store it, because a sampled index leaves keys to the columns.
   Result<bool> stored_key_at(uint64_t row, ByteBuffer* key);
-  // Which rows' keys a search for `target` looks at in their columns.
+  // The rows whose key columns a search for `target` would read.
   Result<RowRange> rows_to_read(ByteSpan target);
-  // Reads the key columns of such rows (ascending, disjoint) in few rounds.
+  // Reads the key columns of `rows` in few rounds.
+  // REQUIRES: ranges are ascending and disjoint.
   Status fetch(std::span<const RowRange> rows) { return columns_.fetch(rows); }
 
  private:

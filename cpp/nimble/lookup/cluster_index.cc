@@ -5,7 +5,8 @@
 namespace nimble {
 namespace {
 
-// About what looking in vain for a key reads of a file that is not mapped.
+// Approximate number of bytes that a search for an absent key reads if the file
+// is not mapped.
 constexpr uint64_t kBytesPerAbsentKey = 16 * 1024;
 
 }  // namespace
@@ -58,7 +59,7 @@ Result<const RowKeys*> ClusterIndex::row_keys() const {
   return row_keys_owner_.get();
 }
 
-// What was published stays; the rest is read again.
+// Published values remain valid. An unfinished value is dropped and read again.
 void ClusterIndex::after_fork(bool was_held) {
   if (!was_held) return;
   if (bloom_.load() == nullptr) {

@@ -1,6 +1,6 @@
-// ClusterIndex: what is kept of a file's cluster index between searches: its
-// Bloom filter, and the keys that key chunks leave to the key columns. Any
-// number of threads may use one.
+// ClusterIndex: the part of a file's cluster index that is kept between
+// searches: its Bloom filter, and access to keys that key chunks leave to the
+// key columns. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -17,17 +17,18 @@ namespace nimble {
 
 class ClusterIndex {
  public:
-  // Borrows the file, which may have no cluster index.
+  // Borrows the file, which may lack a cluster index.
   explicit ClusterIndex(const OpenFile& file) : file_(file) {}
 
   const OpenFile& file() const { return file_; }
 
-  // The filter over whole keys, for a caller with `probes` keys to ask it
-  // about. Null where there is none, and where the file is not mapped and
-  // loading it would cost more than the probes so far could have saved.
+  // The filter over whole keys, for a caller with `probes` keys to test. May
+  // read the file. Null if the file has no filter. Also null if the file is not
+  // mapped and loading the filter would cost more than all probes so far could
+  // have saved.
   Result<const BloomFilter*> bloom(uint64_t probes) const;
-  // The keys of rows as their columns have them, where key chunks leave keys to
-  // these; null in a file that holds all keys in chunks.
+  // The keys of rows, computed from the key columns. Null if the file stores
+  // all keys in chunks.
   Result<const RowKeys*> row_keys() const;
 
  private:

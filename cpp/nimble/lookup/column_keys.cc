@@ -12,13 +12,13 @@ Result<const KeySource*> ColumnKeys::source() {
 }
 
 Status ColumnKeys::fetch(std::span<const RowRange> ranges) const {
-  if (ranges.empty()) return Status::ok();  // and no chunk has been opened
+  if (ranges.empty()) return Status::ok();  // source() may not have been called
   const RowReader* const readers[] = {&keys_->rows(), wanted_};
   return fetch_rows({readers, wanted_ == nullptr ? 1u : 2u}, ranges);
 }
 
 RowRange ColumnKeys::answer_rows(uint64_t begin, uint64_t end) const {
-  // The answer may be the row behind, and the one after that its repetition.
+  // The answer may be row `end`, and row `end` + 1 may have the same key.
   return {begin, std::min(end + 2, index_.file().num_rows())};
 }
 

@@ -1,5 +1,5 @@
 // ColumnKeys: the keys that sampled chunks of the cluster index leave to the
-// key columns, for one search or batch of searches.
+// key columns, for one search or one batch. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -12,20 +12,23 @@ namespace nimble {
 
 class ColumnKeys final : public KeySource {
  public:
-  // Borrows both. Where bytes have to be read, those of the columns of
-  // `wanted` come in the same round: the caller is about to read the row that
-  // is found. Null: nothing else is wanted.
+  // Borrows both. `wanted`: columns that the caller will read of the row found;
+  // null if none. If key columns have to be read, these are read in the same
+  // round.
   explicit ColumnKeys(const ClusterIndex& index,
                       const RowReader* wanted = nullptr)
       : index_(index), wanted_(wanted) {}
 
-  // What KeyChunk::open() takes: null in a file that holds all keys in chunks.
+  // The argument for KeyChunk::open(). Null if the file stores all keys in
+  // chunks.
   Result<const KeySource*> source();
 
-  // Reads what searches of these rows (ascending, disjoint ranges) need, in
-  // one round a stripe. For files that are not mapped.
+  // Reads the bytes that searches of these rows need, in one round per stripe.
+  // For files that are not mapped.
+  // REQUIRES: ranges are ascending and disjoint. source() was called and is not
+  // null.
   Status fetch(std::span<const RowRange> ranges) const;
-  // What that is for a search in rows [begin, end).
+  // The rows that a search in [begin, end) needs.
   RowRange answer_rows(uint64_t begin, uint64_t end) const;
 
   Result<LowerBound> find(uint64_t begin, uint64_t end,

@@ -12,18 +12,18 @@
 namespace nimble {
 namespace {
 
-// Probes that lie between two stages of one: by then the bytes asked for have
-// come. A core has some twenty misses in flight.
+// Distance in probes between two stages of the same probe. By then the
+// prefetched bytes have arrived. A core has some twenty misses in flight.
 constexpr size_t kStage = 8;
 
-// What one chunk says of the keys that begin with a probe, or equal it.
+// A chunk's keys that equal a probe, or begin with it.
 struct ChunkAnswer {
   uint32_t begin = 0;
   uint32_t end = 0;
-  bool ends_here = true;  // false: `end` may lie in a later chunk
+  bool ends_here = true;  // false: the range may continue in the next chunk
 };
-// A probe that is `whole` equals the keys it finds; only one if `unique`.
-// `gap` is chunk.gap(key).
+// A `whole` probe equals the keys it finds. If `unique`, at most one key
+// matches. `gap` is chunk.gap(key).
 struct ChunkProbe {
   ByteSpan key;
   KeyGap gap;
@@ -31,7 +31,7 @@ struct ChunkProbe {
   bool unique = false;
 };
 
-// `boundary` is the chunk's in its directory.
+// `boundary` is the chunk's boundary in its directory.
 Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
                                  const ChunkProbe& probe, ByteBuffer* scratch) {
   ChunkAnswer out;
@@ -39,7 +39,7 @@ Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
                           chunk.find(probe.key, probe.gap));
   out.begin = out.end = found.at;
   if (probe.whole) {
-    // No key is the beginning of another: the next chunk cannot have it.
+    // No key is a prefix of another, so the next chunk cannot have it.
     if (!found.is_equal) return out;
     ++out.end;
     if (probe.unique) return out;
@@ -53,7 +53,7 @@ Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
   scratch->clear();
   scratch->put_bytes(probe.key);
   if (out.begin == chunk.num_keys() || !successor(scratch)) return out;
-  // Mostly the range ends in the same chunk, close to where it begins.
+  // Most ranges end in the same chunk, close to their beginning.
   NIMBLE_ASSIGN_OR_RETURN(out.end,
                           chunk.lower_bound_from(out.begin, scratch->span()));
   out.ends_here = out.end < chunk.num_keys() ||
@@ -61,13 +61,13 @@ Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
   return out;
 }
 
-// The batch form of ClusterCursor: looks for ascending probes in one group.
-// Every probe goes through four stages, kStage probes apart, so that their
-// cache misses overlap: its chunk is named, opened, searched for the gap
-// between sampled keys that it lies in, and searched to the end.
+// The batch form of ClusterCursor: searches ascending probes in one group.
+// Every probe passes four stages, kStage probes apart, so that cache misses
+// overlap. The stages find its chunk, open it, find the gap between sampled
+// keys, and finish the search.
 class GroupFinder {
  public:
-  // `wanted` as for ClusterCursor.
+  // `wanted`: see ClusterCursor.
   GroupFinder(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
               const RowReader* wanted, std::vector<RowRange>* out)
       : index_(index),
@@ -83,7 +83,7 @@ class GroupFinder {
   Status find(size_t group, std::span<const uint64_t> probes) {
     NIMBLE_ASSIGN_OR_RETURN(group_, order_.group(group));
     NIMBLE_ASSIGN_OR_RETURN(source_, columns_.source());
-    // Where all keys are stored, there are no gaps.
+    // If all keys are stored, there are no gaps.
     const size_t last_stage = (source_ == nullptr ? 2 : 3) * kStage;
     group_index_ = group;
     last_chunk_ = 0;
@@ -102,7 +102,8 @@ class GroupFinder {
     return Status::ok();
   }
 
-  // The rows of these probes go on in a later chunk, maybe of another group.
+  // Finds the ends of ranges that continue in a later chunk, possibly of
+  // another group.
   Status find_ends() {
     ClusterCursor cursor(index_, wanted_);
     for (const uint64_t probe : open_ended_) {
@@ -120,7 +121,7 @@ class GroupFinder {
   struct Step {
     uint64_t probe = 0;
     size_t chunk = 0;
-    size_t slot = 0;  // of its opened chunk
+    size_t slot = 0;  // of the opened chunk
     KeyGap gap;
   };
 
@@ -129,7 +130,8 @@ class GroupFinder {
   Status name_chunk(size_t i, uint64_t probe) {
     const ChunkDirectory& chunks = group_->boundaries();
     const size_t chunk = chunks.find_from(last_chunk_, keys_.key(probe));
-    // The group's last boundary is its last key, which is >= the probe.
+    // The group's last boundary is at least its last key, so a probe of this
+    // group cannot be above it.
     if (chunk == chunks.size())
       return ends_before_boundary(file_, group_index_);
     step(i) = {probe, chunk, 0, {}};
@@ -198,7 +200,8 @@ class GroupFinder {
   ByteBuffer scratch_;
 };
 
-// Which of the probes the Bloom filter rules out; empty where it is not asked.
+// Tests which probes the Bloom filter excludes. Returns an empty vector if the
+// filter is not used.
 Result<std::vector<uint8_t>> ask_filter(const ClusterIndex& index,
                                         const KeyBuffer& keys) {
   std::vector<uint8_t> maybe;
@@ -212,15 +215,16 @@ Result<std::vector<uint8_t>> ask_filter(const ClusterIndex& index,
   return maybe;
 }
 
-// Do this key and all that begin with it come before the first of the file?
+// Whether this key and all keys that begin with it are before the file's first
+// key.
 bool is_before_all(ByteSpan key, ByteSpan first) {
   return compare_bytes(key, first) < 0 &&
          compare_bytes(key, first.first(std::min(key.size(), first.size()))) !=
              0;
 }
 
-// Probes in key order, without those that need no search: repeats, keys the
-// filter knows to be absent, keys before the first or after the last.
+// The probes that need a search, in key order. Leaves out repeats, keys that
+// the filter excludes, and keys before the file's first key.
 std::vector<uint64_t> worth_searching(const OpenFile& file,
                                       const KeyBuffer& keys,
                                       std::span<const uint64_t> order,
@@ -238,7 +242,7 @@ std::vector<uint64_t> worth_searching(const OpenFile& file,
   return out;
 }
 
-// Looks for ascending probes, group by group.
+// Searches ascending probes, group by group.
 Status search_groups(const OpenFile& file, const KeyBuffer& keys,
                      std::span<const uint64_t> probes, GroupFinder* finder,
                      std::vector<RowRange>* out) {
@@ -246,13 +250,14 @@ Status search_groups(const OpenFile& file, const KeyBuffer& keys,
   size_t group = 0;
   while (!probes.empty()) {
     group = groups.find_from(group, keys.key(probes[0]));
-    if (group == groups.size()) {  // after all keys, as are the others
+    // this probe and all later ones are after the last key
+    if (group == groups.size()) {
       for (const uint64_t probe : probes) {
         (*out)[probe] = {file.num_rows(), file.num_rows()};
       }
       break;
     }
-    // Those up to the group's boundary.
+    // The probes up to the group's boundary.
     const ByteSpan boundary = groups.boundary(group);
     const auto end =
         std::partition_point(probes.begin(), probes.end(), [&](uint64_t probe) {
@@ -265,13 +270,15 @@ Status search_groups(const OpenFile& file, const KeyBuffer& keys,
   return finder->find_ends();
 }
 
-// So many probes' gaps of a file that is not mapped are read together: some
-// 16 KiB each, which the cache holds until they are searched.
+// If a file is not mapped, the gaps of this many probes are read together:
+// about 16 KiB each, which must remain in the cache until they are searched.
 constexpr size_t kFetched = 1024;
-// For so few probes, the rows' other columns are read with the gaps.
+// With at most this many probes, the wanted columns are read together with the
+// gaps.
 constexpr size_t kFew = 8;
 
-// Reads the groups and the key chunks of ascending probes, a round each.
+// Reads the groups of ascending probes in one round, then their key chunks in
+// another.
 Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
                    std::span<const uint64_t> probes) {
   const ChunkDirectory& boundaries = file.group_boundaries();
@@ -291,7 +298,7 @@ Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
                             file.groups().get(group_of[i], ReadKind::kIndex));
     const KeyChunkGroup& chunks_of = loaded->keys();
     const size_t chunk = chunks_of.boundaries().find(keys.key(probes[i]));
-    if (chunk == chunks_of.size()) continue;  // the search will say so
+    if (chunk == chunks_of.size()) continue;  // the search reports it
     const ChunkLocation place = chunks_of.location(chunk);
     if (chunks.empty() || chunks.back().begin != place.offset) {
       chunks.push_back({place.offset, place.offset + place.size});
@@ -300,7 +307,7 @@ Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
   return fetch_ranges(file, std::move(chunks), ReadKind::kIndex);
 }
 
-// Reads what searches of sampled keys will need, in few rounds.
+// Reads the key columns that searches in sampled keys will need, in few rounds.
 Status fetch_gaps(const ClusterIndex& index, const KeyBuffer& keys,
                   std::span<const uint64_t> probes, const RowReader* wanted) {
   NIMBLE_ASSIGN_OR_RETURN(const RowKeys* columns, index.row_keys());
@@ -315,7 +322,7 @@ Status fetch_gaps(const ClusterIndex& index, const KeyBuffer& keys,
   return cursor.fetch(merge_ranges(std::move(gaps)));
 }
 
-// Reads all that a search of ascending probes needs, before it begins.
+// Reads everything that a search of ascending probes needs.
 Status fetch_ahead(const ClusterIndex& index, const KeyBuffer& keys,
                    std::span<const uint64_t> probes, const RowReader* wanted) {
   if (probes.size() > 1) {
@@ -324,8 +331,7 @@ Status fetch_ahead(const ClusterIndex& index, const KeyBuffer& keys,
   return fetch_gaps(index, keys, probes, wanted);
 }
 
-// The answers of ascending probes that are worth searching, at their places
-// in *out.
+// Searches ascending probes and stores their answers in *out, indexed by key.
 Status search(const ClusterIndex& index, const KeyBuffer& keys, bool whole,
               std::span<const uint64_t> probes, const RowReader* wanted,
               std::vector<RowRange>* out) {
@@ -362,7 +368,7 @@ Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
       worth_searching(file, keys, out.order, maybe);
   NIMBLE_RETURN_IF_ERROR(
       search(index, keys, whole, probes, wanted, &out.ranges));
-  // Repeats have the answer of the first of them.
+  // Repeated keys get the answer of their first occurrence.
   for (size_t i = 1; i < out.order.size(); ++i) {
     const uint64_t before = out.order[i - 1], now = out.order[i];
     if (compare_bytes(keys.key(before), keys.key(now)) == 0) {
@@ -374,7 +380,7 @@ Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
 
 namespace {
 
-// Answers by key. Those of keys that are not searched are whatever they were:
+// Answers by key number. Entries of keys that are not searched keep old values:
 // clearing them for every file would cost more than the search.
 struct KeptAnswers {
   std::vector<RowRange> ranges;
@@ -406,7 +412,7 @@ Status find_sorted_keys(const ClusterIndex& index, const ProbeSpan& probes,
   const ByteSpan first = file.footer().cluster->first_key;
   for (size_t i = 0; i < n; ++i) {
     if (bloom != nullptr) {
-      // Mostly eight in a row are ruled out.
+      // Eight probes in a row are often excluded.
       while (i + 8 <= n && load<uint64_t>(maybe->data() + i) == 0) i += 8;
       if (i == n) break;
       if ((*maybe)[i] == 0) continue;

@@ -1,4 +1,5 @@
-// find_keys: many encoded keys to file rows in one pass through the index.
+// find_keys: finds the file rows of many encoded keys in one pass through the
+// index.
 #pragma once
 
 #include <vector>
@@ -10,16 +11,16 @@
 
 namespace nimble {
 
-// Row ranges of whole keys, or of prefixes of keys (their first columns) if
-// not `whole`: of one that no key begins with the empty range of its place.
-// Probes are sorted once and groups and chunks opened once each;
-// in a mapped file the cache misses of several probes overlap. `wanted`: as for
-// ClusterCursor.
+// Finds the row ranges of whole keys, or of key prefixes (the values of the
+// first columns) if not `whole`. An absent key gets an empty range at its
+// position. Probes are sorted once, and each group and chunk is opened once. In
+// a mapped file, the cache misses of several probes overlap. Other files are
+// read in few rounds. `wanted`: see ClusterCursor. May block on reads.
 Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
                                bool whole, const RowReader* wanted = nullptr);
 
-// The same for keys that are sorted and hashed already, as
-// IndexLookup::find_sorted() says.
+// Like find_keys(), for keys that are sorted and hashed already: see
+// IndexLookup::find_sorted().
 Status find_sorted_keys(const ClusterIndex& index, const ProbeSpan& probes,
                         bool whole, const RowReader* wanted,
                         std::vector<FoundRange>* out);

@@ -13,11 +13,13 @@
 namespace nimble {
 namespace {
 
-// Keys of a batch whose memory is on its way at a time.
+// Keys of a batch whose memory is prefetched at a time.
 constexpr size_t kFewKeys = 32;
-// Partitions of a file that is not mapped are held in groups of this size.
+// If a file is not mapped, at most about this many bytes of partitions are held
+// at a time.
 constexpr uint64_t kMaxHeldBytes = uint64_t{64} << 20;
-// About what looking in vain for a key reads of a file that is not mapped.
+// Approximate number of bytes that a search for an absent key reads if the file
+// is not mapped.
 constexpr uint64_t kBytesPerAbsentHash = 160 * 1024;
 
 }  // namespace
@@ -39,7 +41,7 @@ Result<std::unique_ptr<HashIndex>> HashIndex::open(const OpenFile& file,
 }
 
 HashIndex::~HashIndex() {
-  if (views_ == nullptr) return;  // refused while it was opened
+  if (views_ == nullptr) return;  // opening failed
   for (size_t i = 0; i < partitions_.size(); ++i) {
     delete views_[i].load(std::memory_order_relaxed);
   }
@@ -58,7 +60,7 @@ Status HashIndex::parse(const std::vector<uint8_t>& root) {
   num_keys_ = (*index)->num_keys();
   partitions_ = from_fb((*index)->partitions());
   bloom_sections_ = from_fb((*index)->bloom_parts());
-  // Every row is an entry.
+  // Every row must have an entry.
   if (num_rows_ != file_.num_rows() || num_entries_ != num_rows_ ||
       num_keys_ > num_entries_ || partitions_.empty()) {
     return Status::corrupt(
@@ -182,7 +184,7 @@ Result<const HashPartition*> HashIndex::verify_partition(uint64_t i) const {
   auto opened = HashPartition::open(bytes, num_rows_);
   if (!opened) return corrupt(std::move(opened).error(), i);
   file_.stats()->add(ReadKind::kIndex, 1, s.size);
-  // Another thread may have been quicker: its view is as good.
+  // If another thread was faster, its view is used.
   const auto* fresh = new HashPartition(*opened);
   const HashPartition* expected = nullptr;
   if (!views_[i].compare_exchange_strong(expected, fresh,
@@ -258,7 +260,7 @@ Status HashIndex::fetch(std::span<const uint64_t> partitions,
 Status HashIndex::find_fetched(std::span<const uint64_t> hashes,
                                CandidateRows* out) const {
   NIMBLE_ASSIGN_OR_RETURN(const bool filter, load_bloom(hashes.size()));
-  // Probes in the order of hashes, so that each partition is read once.
+  // Sorts probes by hash, so that each partition is read once.
   std::vector<size_t> order;
   for (size_t i = 0; i < hashes.size(); ++i) {
     if (filter) {
@@ -275,7 +277,7 @@ Status HashIndex::find_fetched(std::span<const uint64_t> hashes,
   std::vector<uint64_t> numbers;
   std::vector<Bytes> held;
   for (size_t at = 0; at < order.size();) {
-    // The next partitions, as many as may be held together.
+    // The next partitions, as many as may be held at a time.
     numbers.clear();
     uint64_t bytes = 0, fraction;
     size_t end = at;
@@ -381,7 +383,7 @@ Result<uint64_t> HashIndex::find_first(ByteSpan key, size_t enough,
     return search(*opened);
   }
   const auto* loaded = views_[number].load(std::memory_order_acquire);
-  // A partition in use answers as quickly as the filter would.
+  // A partition in memory answers as fast as the filter.
   if (loaded == nullptr && has_bloom()) {
     NIMBLE_ASSIGN_OR_RETURN(const bool maybe, might_contain(hash));
     if (!maybe) return UINT64_MAX;

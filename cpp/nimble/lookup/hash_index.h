@@ -1,7 +1,7 @@
-// HashIndex: encoded keys to candidate rows through a hash index of a file.
-// The root is resident. A lookup needs one partition, and the Bloom filter
-// where that is loaded. Mapped files are read in place; partitions of others
-// are kept in the file's cache. Any number of threads may use one.
+// HashIndex: finds candidate rows for encoded keys in a hash index of a file.
+// The root is in memory. A lookup needs one partition, and the Bloom filter if
+// that is loaded. Mapped files are accessed in place. For other files,
+// partitions are kept in the file's cache. Thread-safe.
 // docs/format/hash_index.md.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace nimble {
 
-// Rows of many probes: those of probe i are [ends[i - 1], ends[i]) of rows.
+// Rows of many probes: probe i has rows[ends[i - 1], ends[i]).
 struct CandidateRows {
   std::vector<uint64_t> ends;
   std::vector<uint64_t> rows;
@@ -30,8 +30,9 @@ struct CandidateRows {
 
 class HashIndex {
  public:
-  // `root` is what HashIndexWriter::finish() gave, its checksum verified.
-  // The index borrows `file`.
+  // Borrows `file`.
+  // REQUIRES: `root` was written by HashIndexWriter::finish(), and its checksum
+  // is verified.
   static Result<std::unique_ptr<HashIndex>> open(const OpenFile& file,
                                                  std::vector<uint8_t> root);
   ~HashIndex();
@@ -39,21 +40,22 @@ class HashIndex {
   HashIndex& operator=(const HashIndex&) = delete;
 
   uint64_t num_entries() const { return num_entries_; }  // rows indexed
-  uint64_t num_keys() const { return num_keys_; }  // different hashes of theirs
+  uint64_t num_keys() const { return num_keys_; }        // distinct key hashes
   bool has_bloom() const { return !bloom_sections_.empty(); }
-  // Bytes in the file, without the root.
+  // Size in the file in bytes, without the root.
   uint64_t size_bytes() const { return size_bytes_; }
 
-  // Every row whose key is keys.key(i) is among the candidates of i; about
-  // one in 3000 probes has one more. Rows of a probe ascend.
+  // Finds candidates: they include every row whose key is keys.key(i). About
+  // one in 3000 probes has a false candidate. The rows of a probe ascend. May
+  // read the file.
   Status find(const KeyBuffer& keys, CandidateRows* out) const;
   Status find_hashes(std::span<const uint64_t> hashes,
                      CandidateRows* out) const;
-  // Reads everything: are there as many rows as the root says?
+  // Reads the whole index. Fails unless it has as many rows as its root says.
   Status check() const;
   // Appends the first candidate rows of one key: all of them, or at least
-  // `enough` where a list of rows with one hash is long. Gives the row below
-  // which none is left out; UINT64_MAX: there are no others.
+  // `enough` if many rows have the same hash. The candidates below the returned
+  // row are complete. Returns UINT64_MAX if all were appended.
   Result<uint64_t> find_first(ByteSpan key, size_t enough,
                               std::vector<uint64_t>* rows) const;
 
@@ -74,11 +76,11 @@ class HashIndex {
                      CandidateRows* out) const;
   Status find_fetched(std::span<const uint64_t> hashes,
                       CandidateRows* out) const;
-  // One step of find_mapped: a few keys whose memory is fetched at once.
+  // One step of find_mapped(): few keys, whose memory is prefetched together.
   Status find_few(std::span<const uint64_t> hashes, CandidateRows* out) const;
   Status corrupt(Status status, uint64_t partition) const;
 
-  // Mapped files: a partition, null where no key is in it.
+  // Mapped files: returns a partition, or null if it has no keys.
   Result<const HashPartition*> partition(uint64_t i) const {
     const HashPartition* p = views_[i].load(std::memory_order_acquire);
     if (p != nullptr) [[likely]] {
@@ -87,11 +89,13 @@ class HashIndex {
     return verify_partition(i);
   }
   Result<const HashPartition*> verify_partition(uint64_t i) const;
-  // Other files: bytes of partitions, ascending numbers, in one round.
+  // Other files: reads the bytes of partitions in one round.
+  // REQUIRES: partition numbers are ascending.
   Status fetch(std::span<const uint64_t> partitions,
                std::vector<Bytes>* out) const;
 
-  // May the filter be asked by a caller with so many probes?
+  // Loads the filter if that is worthwhile for `probes` more keys. Returns
+  // whether it can be used.
   Result<bool> load_bloom(uint64_t probes) const;
   Status verify_bloom_part(uint64_t part) const;
   Result<bool> might_contain(uint64_t hash) const;

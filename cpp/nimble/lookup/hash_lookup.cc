@@ -11,7 +11,7 @@
 namespace nimble {
 namespace {
 
-// The different keys among `keys`, which it borrows.
+// The distinct keys of `keys`. Borrows `keys`.
 class DistinctKeys {
  public:
   explicit DistinctKeys(const KeyBuffer& keys) : all_(keys) {
@@ -32,10 +32,10 @@ class DistinctKeys {
     }
   }
 
-  // No key is there twice.
+  // Whether no key occurs twice.
   bool is_all() const { return numbers_.empty(); }
   const KeyBuffer& keys() const { return is_all() ? all_ : once_; }
-  // Which of keys() key i is.
+  // The index of key i in keys().
   uint64_t number(size_t i) const { return is_all() ? i : numbers_[i]; }
 
  private:
@@ -67,8 +67,8 @@ class HashLookup final : public IndexLookup {
     return Status::ok();
   }
 
-  // Candidates ascend, so the first one with the key is the answer. Only a few
-  // are asked for at first: of a key with many rows the first one mostly is it.
+  // Candidates are ascending, so the first match is the answer. Few are fetched
+  // at first: if a key has many rows, usually the first candidate matches.
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const override {
     struct Candidates;
@@ -166,7 +166,7 @@ class HashLookup final : public IndexLookup {
     return no_order();
   }
 
-  // Equal keys are looked up once: the rows of each may be all of the file.
+  // Equal keys are looked up once, because each may have all rows of the file.
   Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
     std::vector<uint64_t> order, rows;
     sort_keys(keys, &order);
@@ -184,20 +184,20 @@ class HashLookup final : public IndexLookup {
     }
     return Status::ok();
   }
-  // Entry count equals row count, so finding every row proves that there are no
-  // extras.
+  // The entry count equals the row count. If every row was found, the index has
+  // no other entries.
   Status check_order() const override { return index_->check(); }
 
  private:
   static constexpr size_t kFirst = 8;
-  // More candidates than this are not read together with wanted columns: the
-  // cache might have dropped the first ones before they are used.
+  // With more candidates than this, wanted columns are not read together with
+  // them: the cache might drop the first ones before they are used.
   static constexpr size_t kMostAhead = 16384;
-  // Rows whose keys are in memory at a time.
+  // Number of rows whose keys are in memory at a time.
   static constexpr size_t kStep = size_t{1} << 18;
 
-  // Of a file that is not mapped: reads the key columns of candidates, and the
-  // `wanted` columns, in one round.
+  // If the file is not mapped, reads the key columns of candidates and the
+  // `wanted` columns in one round.
   Status fetch(std::span<const uint64_t> rows, const RowReader* wanted) const {
     const OpenFile& file = row_keys_->rows().file();
     if (rows.empty() || file.file().mapped() != nullptr) return Status::ok();
@@ -221,9 +221,10 @@ class HashLookup final : public IndexLookup {
     return whole ? index_->find(keys, out) : whole_keys_only();
   }
 
-  // Calls `hit` with each candidate that has its key, key(i) of the i-th, and
-  // `next` behind each key. The keys are distinct, so that no row is a
-  // candidate of many. `wanted`: reads the rows afterwards.
+  // Compares candidates with their keys. Calls `hit` for each row of probe i
+  // whose key is key(i), and `next` after each probe. The probes must be
+  // distinct, so that a row is a candidate of few probes. If `wanted` is not
+  // null, the caller reads those columns of the rows afterwards.
   template <class Key, class Hit, class Next>
   Status settle(const CandidateRows& found, const RowReader* wanted,
                 const Key& key, const Hit& hit, const Next& next) const {

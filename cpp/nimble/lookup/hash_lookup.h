@@ -1,5 +1,5 @@
-// A hash index as an IndexLookup: candidates become answers by comparing the
-// rows' own keys.
+// Opens a hash index as an IndexLookup. It compares candidates with the rows'
+// own keys, so answers are exact. Borrows `file`.
 #pragma once
 
 #include "nimble/lookup/index_lookup.h"

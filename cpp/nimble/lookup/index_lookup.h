@@ -1,15 +1,17 @@
-// IndexLookup: what every index of a file can be asked, one interface for the
-// cluster index and for secondary ones. docs/format/indexes.md.
+// IndexLookup: the interface of all indexes of a file, the cluster index and
+// secondary indexes. docs/format/indexes.md.
 //
-//   find_first     the first row with one key: what get() asks
-//   find           the rows with each of many keys, or of values of the first
-//                  key columns; count() says only how many
-//   find_range     keys between two bounds: places in the order of the index,
-//                  and rows_at() the rows at them
+//   find_first     the first row with one key, as get() needs it
+//   find           the rows with each of many keys, or with values of the first
+//                  key columns
+//   count          how many rows find() would return
+//   find_range     the keys between two bounds, as places in the order of the
+//                  index
+//   rows_at        the rows at such places
 //
-// Answers are exact: an index that finds candidates only settles them itself.
-// Any number of threads may use one. Every method may read the file, so none
-// may be called with the GIL held unless the file is mapped.
+// Answers are exact: an index that finds candidates checks them itself.
+// Thread-safe. Every method may read the file.
+// REQUIRES: unless the file is mapped, the caller does not hold the GIL.
 #pragma once
 
 #include <memory>
@@ -26,17 +28,17 @@ namespace nimble {
 
 class RowReader;  // row_reader.h
 
-// Rows of many keys: those of key i are ranges[ends[i - 1], ends[i]),
-// ascending; a range may be empty.
+// Rows of many keys: key i has ranges[ends[i - 1], ends[i]), ascending. A range
+// may be empty.
 struct LookupAnswer {
   std::vector<uint64_t> ends;
   std::vector<RowRange> ranges;
-  // The keys in their own order, if the index has its rows in this order, too:
-  // each key then has one range, ranges of equal keys are equal, and others
-  // are disjoint and ascend with the keys. Empty where that is not so.
+  // The numbers of the keys, sorted by key, if the index has its rows in key
+  // order. Each key then has one range, equal keys have equal ranges, and other
+  // ranges are disjoint and ascend with the keys. Empty for other indexes.
   std::vector<uint64_t> order;
 
-  // Adds a row of the key that is being answered; neighbours become one range.
+  // Adds a row to the current key. Adjacent rows become one range.
   void add(uint64_t row) {
     const uint64_t begin = ends.empty() ? 0 : ends.back();
     if (ranges.size() > begin && ranges.back().end == row) {
@@ -48,62 +50,66 @@ struct LookupAnswer {
   void finish_key() { ends.push_back(ranges.size()); }
 };
 
-// Half-open positions in the order of an index's keys. For the cluster index
-// they are rows.
+// Half-open positions in the key order of an index. For the cluster index they
+// are rows.
 using PlaceRange = RowRange;
 
 class IndexLookup {
  public:
   virtual ~IndexLookup() = default;
 
-  // Of the index's key columns, in their order.
+  // Encodes the index's key columns, in their order.
   virtual const KeyEncoder& encoder() const = 0;
-  // Are leading columns of a key enough, and are there bounds and places?
+  // Whether the index supports key prefixes, bounds and places.
   virtual bool is_ordered() const = 0;
 
-  // The first row of the file with this whole key. Costs the same however many
-  // rows have the key. `wanted`: columns that the caller is about to read of
-  // the row; where reading a row to compare its key costs a round of reads,
-  // they come with it. Null: none.
+  // The first row of the file with this whole key. The cost does not depend on
+  // how many rows have the key. `wanted`: columns that the caller will read of
+  // the row; null if none. If comparing a row's key needs a round of reads,
+  // they are read in the same round.
   virtual Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const = 0;
-  // The rows with each of these keys, in the order of `keys`. They are whole
-  // keys, or the values of the first columns where not `whole`. `wanted` as
-  // for find_first().
+  // Finds the rows with each of these keys, in the order of `keys`. The keys
+  // are whole keys, or the values of the first columns if not `whole`.
+  // `wanted`: see find_first().
   virtual Status find(const KeyBuffer& keys, bool whole,
                       const RowReader* wanted, LookupAnswer* out) const = 0;
-  // Appends the rows with each of these keys, key by key in their order; of one
-  // key, ranges that ascend and are not empty. For keys that more than one file
-  // is asked for; `whole` and `wanted` as for find().
+  // Appends the rows of each key, in the order of `probes`. The ranges of a key
+  // are ascending and not empty. Used if several files are searched for the
+  // same keys. `whole`, `wanted`: see find().
   virtual Status find_sorted(const ProbeSpan& probes, bool whole,
                              const RowReader* wanted,
                              std::vector<FoundRange>* out) const = 0;
-  // As find(), but rows of other keys may be among them: for a caller that
-  // compares the rows itself, or reads them all anyway.
+  // Like find(), but may include rows of other keys. For callers that compare
+  // the rows themselves, or read all of them.
   virtual Status find_candidates(const KeyBuffer& keys, bool whole,
                                  LookupAnswer* out) const {
     return find(keys, whole, nullptr, out);
   }
-  // Appends how many rows each key has.
+  // Appends the number of rows of each key.
   virtual Status count(const KeyBuffer& keys, bool whole,
                        std::vector<uint64_t>* out) const = 0;
 
-  // The rest only where is_ordered(). The places of keys that begin with each
-  // of these; an absent one has the empty range of its place.
+  // Finds the places of the keys that begin with each of `keys`. An absent key
+  // gets an empty range at its position.
+  // REQUIRES: is_ordered(), here and for the functions that follow.
   virtual Status find_places(const KeyBuffer& keys,
                              std::vector<PlaceRange>* out) const = 0;
-  // `wanted` as for find_first().
+  // Finds the places of the keys in `range`. `wanted`: see find_first().
   virtual Result<PlaceRange> find_range(const KeyRange& range,
                                         const RowReader* wanted) const = 0;
   // Appends the rows at these places, each range in key order.
   virtual Status rows_at(std::span<const PlaceRange> places,
                          std::vector<uint64_t>* out) const = 0;
 
-  // For verify_file(): does the index have rows [first_row, ...) under these
-  // keys of theirs? kCorrupt, naming the row, where it does not.
+  // For verify_file(): checks that rows [first_row, first_row + keys.size())
+  // are indexed under `keys`. Returns kCorrupt and names the first row that is
+  // not.
   virtual Status check_rows(const KeyBuffer& keys,
                             uint64_t first_row) const = 0;
-  // The rest: with all rows there, is nothing else, and all in order?
+  // For verify_file(): checks that the index is in order and has no other
+  // entries.
+  // REQUIRES: check_rows() succeeded for all rows.
   virtual Status check_order() const = 0;
 };
 

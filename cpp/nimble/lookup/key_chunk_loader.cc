@@ -3,10 +3,11 @@
 namespace nimble {
 namespace {
 
-// The bytes of a chunk of a file that is not mapped, out of its range cache.
+// Returns the bytes of a chunk of a file that is not mapped, from the range
+// cache or by reading them.
 Result<ByteSpan> read_chunk(const OpenFile& file, const ChunkLocation& at,
                             RangeCache::Bytes* owner) {
-  uint64_t begin = 0;  // of what the cache has, in the file
+  uint64_t begin = 0;  // file offset of the cached bytes
   *owner = file.range_cache()->find(at.offset, at.size, &begin);
   if (*owner == nullptr) {
     auto read = std::make_shared<std::vector<uint8_t>>(at.size);

@@ -1,5 +1,5 @@
-// KeyChunkLoader: key chunks of an index out of its file. In a mapped file a
-// chunk is verified when it is first touched, elsewhere whenever it is opened.
+// Opens key chunks of an index. In a mapped file, a chunk is verified on first
+// access; in other files, whenever it is opened.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,15 @@
 
 namespace nimble {
 
-// A chunk, and what keeps its bytes where the file is not mapped.
+// A key chunk, with the owner of its bytes if the file is not mapped.
 struct OpenKeyChunk {
   std::optional<KeyChunk> chunk;
   RangeCache::Bytes owner;
   uint64_t first = 0;  // place of its first key
 
-  // Opens chunk `chunk` of a group. Keys that a sampled chunk leaves out are in
-  // `source`, which must outlive it; null: there are none.
+  // Opens chunk `chunk` of a group. May block on a read. `source` has the keys
+  // that a sampled chunk leaves out; null if the index stores all keys.
+  // `source` must outlive the chunk, and a mapped file must, too.
   Status open(const OpenFile& file, const KeyChunkGroup& group, size_t chunk,
               const KeySource* source);
 };

@@ -39,12 +39,13 @@ Result<bool> KeyCursor::open_chunk_of(ByteSpan target) {
   NIMBLE_RETURN_IF_ERROR(open_group(group));
   const ChunkDirectory& chunks = group_->boundaries();
   const size_t chunk = chunks.find(target);
-  // The group's last boundary is its last key, which is >= target.
+  // The group's boundary is its last key, which is >= target.
   if (chunk == chunks.size()) {
     return ends_before_boundary(order_.file(), group);
   }
   if (const uint8_t* map = order_.file().file().mapped()) {
-    // Its header, and its key about where that should be: one miss, not two.
+    // Prefetches the header and the estimated position of the key together: one
+    // cache miss instead of two.
     const ChunkLocation at = group_->location(chunk);
     __builtin_prefetch(map + at.offset);
     const double part = chunks.place_in(chunk, target);
@@ -79,7 +80,7 @@ Result<RowRange> KeyCursor::find_prefix(ByteSpan prefix) {
   successor_.clear();
   successor_.put_bytes(prefix);
   if (!successor(&successor_)) return RowRange{begin, order_.num_keys()};
-  // Mostly the range ends in the same chunk, close to where it begins.
+  // Most ranges end in the same chunk, close to their beginning.
   if (last_ < chunk().num_keys()) {
     NIMBLE_ASSIGN_OR_RETURN(const uint32_t end,
                             chunk().lower_bound_from(last_, successor_.span()));

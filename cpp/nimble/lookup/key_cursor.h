@@ -1,6 +1,6 @@
-// KeyCursor: finds places in the ascending keys of an index, the cluster index
-// or a sorted one. One bound is at most one group and one key chunk that no
-// cache holds.
+// KeyCursor: finds places in the ascending keys of an index, either the cluster
+// index or a sorted index. Finding one bound reads at most one group and one
+// key chunk.
 #pragma once
 
 #include "nimble/base/row_range.h"
@@ -11,55 +11,59 @@
 
 namespace nimble {
 
-// A group of an index in memory, as long as the handle lives.
+// A group of an index. It is in memory as long as the handle exists.
 using KeyGroupHandle = SlotHandle<KeyChunkGroup>;
 
-// The keys of an index as they are stored: chunks of groups, all ascending.
+// The stored keys of an index: chunks in groups, ascending. Thread-safe.
 class KeyOrder {
  public:
   virtual ~KeyOrder() = default;
   virtual const OpenFile& file() const = 0;
   virtual uint64_t num_keys() const = 0;
-  // The last key of each group, or a key between it and the next group.
+  // The boundary of each group: its last key, or a key between that and the
+  // next group.
   virtual const ChunkDirectory& groups() const = 0;
-  // The number of the group that has the key at a place < num_keys().
+  // The group that has the key at a place.
+  // REQUIRES: place < num_keys().
   virtual size_t group_at(uint64_t place) const = 0;
-  // Group i, which may wait for a read.
+  // Returns group i. May block on a read.
   virtual Result<KeyGroupHandle> group(size_t i) const = 0;
 };
 
-// A group whose last key lies below its boundary.
+// The error for a group whose last key is below its boundary.
 Status ends_before_boundary(const OpenFile& file, size_t group);
 
-// The group and chunk found last stay open. Not thread-safe; create one per
-// thread or per batch.
+// Keeps the group and chunk that it opened last. May block on reads. Not
+// thread-safe: create one per thread or per batch.
 class KeyCursor {
  public:
-  // Borrows both. `columns` has the keys that sampled chunks leave out; null:
-  // none are left out.
+  // Borrows both. `columns` has the keys that sampled chunks leave out; null if
+  // all keys are stored.
   explicit KeyCursor(const KeyOrder& order, ColumnKeys* columns = nullptr)
       : order_(order), columns_(columns) {}
 
-  // The first place whose key is >= target; num_keys() where there is none.
-  // Cheapest for ascending targets.
+  // The first place whose key is >= target, or num_keys() if all keys are below
+  // it. Cheapest for ascending targets.
   Result<uint64_t> lower_bound(ByteSpan target);
-  // The places of keys that begin with `prefix`: a whole key, or its first
-  // columns.
+  // The places of keys that begin with `prefix`, which is a whole key or its
+  // first columns.
   Result<RowRange> find_prefix(ByteSpan prefix);
   Result<RowRange> find_range(const KeyRange& range);
-  // Where the keys end that begin with `prefix`.
+  // The end of the places of keys that begin with `prefix`.
   Result<uint64_t> end_of(ByteSpan prefix);
 
-  // Opens the chunk that may hold `target`; false: it is after all keys.
+  // Opens the chunk that may have `target`. Returns false if `target` is after
+  // all keys.
   Result<bool> open_chunk_of(ByteSpan target);
   // Opens the chunk that has the key at a place.
   Status open_chunk_at(uint64_t place);
-  // Is the key at this place in the open chunk?
+  // Whether the key at this place is in the open chunk.
   bool is_open(uint64_t place) const {
     return is_open_ && place >= chunk_.first &&
            place - chunk_.first < chunk_.chunk->num_keys();
   }
   // The open chunk, the place of its first key, and its boundary.
+  // REQUIRES: a chunk is open.
   const KeyChunk& chunk() const { return *chunk_.chunk; }
   uint64_t first_place() const { return chunk_.first; }
   ByteSpan boundary() const { return group_->boundaries().boundary(number_); }
@@ -75,7 +79,7 @@ class KeyCursor {
   size_t number_ = 0;  // of the open chunk in its group
   bool is_open_ = false;
   OpenKeyChunk chunk_;
-  uint32_t last_ = 0;  // the answer of the last search in the chunk
+  uint32_t last_ = 0;  // answer of the last search in it
   ByteBuffer last_target_, successor_;
 };
 

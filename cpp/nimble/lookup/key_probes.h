@@ -1,5 +1,5 @@
-// KeyProbes: encoded keys that are looked for, sorted, freed of repeats and
-// hashed once for however many files are asked.
+// KeyProbes: keys to search for, sorted, deduplicated and hashed once for any
+// number of files.
 #pragma once
 
 #include <span>
@@ -10,14 +10,14 @@
 
 namespace nimble {
 
-// Some of the keys of a buffer: ascending, none twice.
+// Some of the keys of a buffer, ascending and distinct. Borrows all.
 struct ProbeSpan {
   const KeyBuffer* keys = nullptr;
-  std::span<const uint64_t> numbers;  // which of `keys`
+  std::span<const uint64_t> numbers;  // indexes into `keys`
   std::span<const uint64_t> hashes;   // key_hash64() of each
 };
 
-// Rows that have key `number`.
+// Rows that have key `number`, an index into ProbeSpan::keys.
 struct FoundRange {
   uint64_t number = 0;
   RowRange rows;
@@ -25,17 +25,18 @@ struct FoundRange {
 
 class KeyProbes {
  public:
-  // Borrows the keys: of one encoder, whole keys or prefixes of keys.
+  // Borrows the keys.
+  // REQUIRES: one encoder made all keys, either whole keys or prefixes.
   explicit KeyProbes(const KeyBuffer& keys);
 
   const KeyBuffer& keys() const { return keys_; }
-  // The different keys in ascending order; parts of them are half-open.
+  // The number of distinct keys. part() returns the distinct keys [begin, end),
+  // in ascending order.
   size_t num_distinct() const { return numbers_.size(); }
   ProbeSpan part(size_t begin, size_t end) const;
-  // Those that a file may have whose keys all lie between two bounds, both
-  // included.
+  // The keys that may be in a file whose keys are in [lower, upper].
   ProbeSpan between(ByteSpan lower, ByteSpan upper) const;
-  // Where key i is among the different ones.
+  // The rank of key i among the distinct keys.
   uint64_t rank(size_t i) const { return ranks_[i]; }
 
  private:

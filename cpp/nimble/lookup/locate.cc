@@ -3,14 +3,15 @@
 namespace nimble {
 namespace {
 
-// What one file says of one key.
+// The rows of one key in one file.
 struct Hit {
   uint64_t rank;
   int64_t file;
   RowRange rows;
 };
 
-// The hits, which ascend by file, in the order of the keys.
+// Sorts hits by key.
+// REQUIRES: `hits` are ascending by file.
 LocatedRows in_key_order(const KeyProbes& probes,
                          const std::vector<Hit>& hits) {
   std::vector<uint64_t> ends(probes.num_distinct() + 1);

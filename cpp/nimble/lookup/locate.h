@@ -1,4 +1,4 @@
-// locate: the rows that keys have in many files, in one call.
+// locate: finds the rows of keys in many files, in one call.
 #pragma once
 
 #include <vector>
@@ -8,32 +8,33 @@
 
 namespace nimble {
 
-// A file to be asked for some of the keys.
+// A file, with the keys to search in it.
 struct FileProbes {
   int64_t file = 0;  // its number in the answer
   const IndexLookup* index = nullptr;
   bool whole = true;  // the keys have all columns of the index
   ProbeSpan probes;
-  // Rows that are no longer there; null: all are.
+  // The file's deleted rows; null if no row is deleted.
   const RowBitmap* deleted = nullptr;
 };
 
-// Rows of many keys in many files: key by key, the rows of a key by file and
-// then as the file's index gives them.
+// Rows of many keys in many files, ordered by key, then by file, then as the
+// file's index returns them.
 struct LocatedRows {
-  std::vector<uint64_t> keys;  // of each range
+  std::vector<uint64_t> keys;  // for each range, its key
   std::vector<int64_t> files;
   std::vector<RowRange> ranges;
 };
 
-// Asks `files`, which are in ascending order and about keys of `probes`. Each
-// key is hashed and sorted once for all of them, and an index asks its Bloom
-// filter before it reads anything else.
+// Searches `files`. Each key is hashed and sorted once for all files, and an
+// index checks its Bloom filter before it reads anything else. May block on
+// reads.
+// REQUIRES: `files` are ascending, and their keys are from `probes`.
 Result<LocatedRows> locate(const KeyProbes& probes,
                            std::span<const FileProbes> files);
 
-// The first row with a whole key that is not deleted, as
-// IndexLookup::find_first() finds one.
+// The first row with a whole key that is not deleted. See
+// IndexLookup::find_first().
 Result<std::optional<uint64_t>> find_first_live(const IndexLookup& index,
                                                 ByteSpan key,
                                                 const RowReader* wanted,

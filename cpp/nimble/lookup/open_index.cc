@@ -45,7 +45,8 @@ class ClusterLookup final : public IndexLookup {
                                 const RowReader* wanted) const override {
     return ClusterCursor(index_, wanted).find_range(range);
   }
-  // The Bloom filter and uniqueness know of no places: keys count as prefixes.
+  // The Bloom filter and uniqueness do not help to find places, so keys are
+  // searched as prefixes.
   Status find_places(const KeyBuffer& keys,
                      std::vector<PlaceRange>* out) const override {
     LookupAnswer answer;
@@ -60,7 +61,7 @@ class ClusterLookup final : public IndexLookup {
     }
     return Status::ok();
   }
-  // verify_file() compares the key stream with the rows by itself.
+  // verify_file() itself compares the key stream with the rows.
   Status check_rows(const KeyBuffer&, uint64_t) const override {
     return Status::ok();
   }
@@ -79,7 +80,8 @@ class SortedLookup final : public IndexLookup {
   const KeyEncoder& encoder() const override { return encoder_; }
   bool is_ordered() const override { return true; }
 
-  // Equal keys have ascending rows: the first is at the key's first place.
+  // The rows of equal keys ascend, so the first row is at the key's first
+  // place.
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* /*wanted*/) const override {
     return SortedCursor(*index_).find_first(key);
@@ -100,15 +102,15 @@ class SortedLookup final : public IndexLookup {
     }
     return Status::ok();
   }
-  // Probes in key order, so that each group and chunk is opened once; answers
-  // in the order of the probes.
+  // Probes are searched in key order, so that each group and chunk is opened
+  // once. Answers are in the order of the probes.
   Status find(const KeyBuffer& keys, bool /*whole*/,
               const RowReader* /*wanted*/, LookupAnswer* out) const override {
     SortedCursor cursor(*index_);
     std::vector<uint64_t> rows;
     std::vector<uint64_t> order;
     sort_keys(keys, &order);
-    std::vector<PlaceRange> found(keys.size());  // of `rows`
+    std::vector<PlaceRange> found(keys.size());  // ranges of `rows`
     for (size_t i = 0; i < order.size(); ++i) {
       const uint64_t probe = order[i];
       if (i > 0 &&
@@ -159,8 +161,8 @@ class SortedLookup final : public IndexLookup {
     return Status::ok();
   }
 
-  // Entry count equals row count, so finding every row proves that there are no
-  // extras.
+  // The entry count equals the row count. If every row is found, the index has
+  // no other entries.
   Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
     std::vector<uint64_t> order;
     sort_keys(keys, &order);
@@ -180,7 +182,8 @@ class SortedLookup final : public IndexLookup {
     KeyBuffer entries;
     const uint64_t n = index_->num_keys();
     for (uint64_t at = 0; at < n; at += kBatch) {
-      // One more, so that batches are compared with each other.
+      // Batches overlap by one entry, so that they are compared with each
+      // other.
       const PlaceRange places{at, std::min(n, at + kBatch + 1)};
       NIMBLE_RETURN_IF_ERROR(cursor.entries(places, &entries));
       const size_t bad = find_disorder(entries, 0, entries.size(), true);
@@ -192,8 +195,8 @@ class SortedLookup final : public IndexLookup {
   }
 
  private:
-  // Rows of a whole key ascend already; those of a prefix are in the order of
-  // its keys.
+  // The rows of a whole key ascend already. The rows of a prefix are in key
+  // order.
   static void add_rows(std::vector<uint64_t>* rows, uint64_t begin,
                        uint64_t end, LookupAnswer* out) {
     const auto first = rows->begin() + static_cast<int64_t>(begin);

@@ -1,4 +1,4 @@
-// The indexes of a file as IndexLookup.
+// Opens the indexes of a file as IndexLookup.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,12 @@
 
 namespace nimble {
 
-// The cluster index of a file that has one. Borrows it.
+// The cluster index of a file. Borrows `cluster`.
+// REQUIRES: the file has a cluster index.
 std::unique_ptr<const IndexLookup> open_cluster_lookup(
     const ClusterIndex& cluster);
-// Secondary index i of the footer: reads its root. FileReader::index() keeps
-// what this opens.
+// Opens secondary index i of the footer; reads its root. Borrows `file`. Most
+// callers use FileReader::index(), which caches the result.
 Result<std::unique_ptr<const IndexLookup>> open_secondary_lookup(
     const OpenFile& file, size_t i);
 

@@ -3,8 +3,9 @@
 namespace nimble {
 namespace {
 
-// The same rows ascending, by the order of the keys alone. Nothing where the
-// ranges do not ascend with it, as in a damaged index they may not.
+// The rows in ascending order, without sorting, if the answer has a key order.
+// Returns nullopt if the ranges are not ascending in that order, which a
+// damaged index may cause.
 std::optional<PlacedRows> rows_in_key_order(const LookupAnswer& found,
                                             const std::vector<uint64_t>& starts,
                                             uint64_t total) {
@@ -42,7 +43,7 @@ std::vector<uint64_t> rows_of(const LookupAnswer& found) {
 std::optional<ProbeRows> probe_rows(const LookupAnswer& found,
                                     uint64_t max_rows) {
   ProbeRows out;
-  std::vector<uint64_t> starts;  // where each key's rows begin in the result
+  std::vector<uint64_t> starts;  // first result row of each key
   starts.reserve(found.ends.size());
   size_t at = 0;
   for (size_t key = 0; key < found.ends.size(); ++key) {

@@ -1,5 +1,5 @@
-// ProbeRows: what an index found for many keys, as the rows of a result: every
-// key's rows in the order of the keys, and which rows of the file these are.
+// ProbeRows: the answer of an index as rows of a result: the rows of each key,
+// in the order of the keys, with the row numbers in the file.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ namespace nimble {
 
 struct ProbeRows {
   PlacedRows rows;
-  std::vector<uint64_t> keys;  // for every row of the result, the key it has
+  std::vector<uint64_t> keys;  // the key of each row of the result
 };
 
-// Every row of the answer in the order of the keys.
+// All rows of the answer, in the order of the keys.
 std::vector<uint64_t> rows_of(const LookupAnswer& found);
 
-// Nothing where the result would have more than `max_rows` rows.
+// Returns nullopt if the result would have more than `max_rows` rows.
 std::optional<ProbeRows> probe_rows(const LookupAnswer& found,
                                     uint64_t max_rows);
 

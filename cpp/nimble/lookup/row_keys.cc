@@ -5,8 +5,9 @@
 namespace nimble {
 namespace {
 
-// More rows than this are decoded together rather than tried one by one: where
-// single values cost a block each, so does the search.
+// More rows than this are searched by decoding them together instead of one by
+// one: if reading a single value decodes a block, so does every step of the
+// search.
 constexpr uint64_t kMaxTried = 32;
 
 bool is_plain(const Field& field) {
@@ -61,7 +62,7 @@ Status RowKeys::append_keys(Column&& read, KeyBuffer* out) const {
 }
 
 Status RowKeys::read(std::span<const uint64_t> rows, KeyBuffer* out) const {
-  // A step's columns are in memory as Arrow arrays, then as keys.
+  // Each step holds its columns as Arrow arrays, then as keys.
   constexpr size_t kStep = 65536;
   out->reset(encoder_.fixed_width());
   for (size_t at = 0; at < rows.size(); at += kStep) {
@@ -99,11 +100,11 @@ Status RowKeys::append_part(const RowLocation& at, size_t part,
 Result<int> RowKeys::compare_at(const RowLocation& at, ByteSpan target,
                                 Rest rest) const {
   target = target.subspan(rest.begin);
-  // Keys that go on behind the target are above it.
+  // A key that continues after the end of the target is above it.
   if (target.empty()) return rest.part == parts_.size() ? 0 : 1;
   ThreadScratch<ByteBuffer, RowKeys> key;
   int sign = 0;
-  // The columns behind the first that decides are not decoded.
+  // Columns after the first one that differs are not decoded.
   for (size_t i = rest.part; i < parts_.size() && sign == 0; ++i) {
     NIMBLE_RETURN_IF_ERROR(append_part(at, i, &*key));
     const size_t size = std::min(key->size(), target.size());
@@ -135,7 +136,7 @@ size_t RowKeys::part_size(size_t part, ByteSpan target) const {
   for (size_t i = 1; i < target.size(); ++i) {
     const auto b = static_cast<uint8_t>(target[i] ^ inversion);
     if (b == 0) return i + 1;
-    if (b == 1) ++i;  // an escape
+    if (b == 1) ++i;  // skip the escaped byte
   }
   return 0;
 }
@@ -155,15 +156,15 @@ RowKeys::Rest RowKeys::rest_of(const KeySearch& search) const {
 
 namespace {
 
-// What is below an ascending integer, and what equals it, of n; whether the
-// latter comes after the former.
+// For n ascending integers: how many are below a key, how many equal it, and
+// whether the equal ones follow the lower ones.
 struct Place {
   uint32_t below = 0;
   uint32_t equal = 0;
   bool ascends = true;
 };
 
-// `flip` turns stored bits into those of keys, which compare without a sign.
+// `flip` converts stored bits to key bits, which compare as unsigned.
 template <class U>
 Place place_of(const uint8_t* values, uint32_t n, uint64_t flip, uint64_t key) {
   const auto value = [&](uint32_t i) {
@@ -181,7 +182,7 @@ Place place_of(const uint8_t* values, uint32_t n, uint64_t flip, uint64_t key) {
   return out;
 }
 
-// Of a key's integer behind its marker, at `key`.
+// Compares with the integer of a key. `key` points past its marker.
 Place place_of(const KeyColumn& column, const uint8_t* key,
                const uint8_t* values, uint32_t n) {
   const uint32_t unused = 64 - 8 * column.width;
@@ -268,7 +269,7 @@ Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
   Candidates rows{begin, end, shared};
   NIMBLE_ASSIGN_OR_RETURN(RowLocation at,
                           RowLocation::find(rows_->file(), begin));
-  if (at.move_to(end - 1)) {  // all in one stripe
+  if (at.move_to(end - 1)) {  // all rows are in one stripe
     bool narrowed = true;
     while (narrowed) {
       NIMBLE_ASSIGN_OR_RETURN(narrowed, narrow(at, search.target, &rows));
@@ -289,7 +290,8 @@ Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
     }
   }
   if (!out.is_equal || shared.part == 0) return out;
-  // What its neighbours have in common was not looked at: a file may lie.
+  // The columns that all neighbours share were not compared, and a damaged file
+  // may be wrong about them.
   ThreadScratch<ByteBuffer, RowKeys> front;
   if (!at.move_to(out.row)) {
     NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(rows_->file(), out.row));
@@ -307,7 +309,7 @@ void RowKeys::prefetch(uint64_t begin, uint64_t end,
                        const KeySearch& search) const {
   if (parts_.empty() || end - begin > kMaxTried) return;
   const auto at = RowLocation::find(rows_->file(), begin + (end - begin) / 2);
-  if (!at) return;  // find() says why
+  if (!at) return;  // find() reports the error
   for (size_t i = rest_of(search).part; i < parts_.size(); ++i) {
     StreamValue value;
     if (at->find_value(parts_[i].column.values, &value)) value.prefetch();

@@ -1,6 +1,6 @@
-// RowKeys: the encoded keys of given rows, made from the rows' own columns.
-// Settles what an index without keys only suspects, and finds keys that a
-// sampled index leaves out.
+// RowKeys: computes the encoded keys of given rows from their columns. Confirms
+// the candidates of indexes that store no keys, and finds keys that a sampled
+// index leaves out. Thread-safe. May block on reads.
 #pragma once
 
 #include <memory>
@@ -19,29 +19,29 @@ class RowKeys {
   static Result<std::unique_ptr<const RowKeys>> create(
       const OpenFile& file, const std::vector<KeyColumnSpec>& columns);
 
-  // The key columns, for reading them ahead.
+  // Reads the key columns, for example in advance.
   const RowReader& rows() const { return *rows_; }
 
-  // Replaces *out by the key of each row. Cost: the rows' blocks of the key
-  // columns, in one round of reads where they are not in memory.
+  // Replaces *out by the key of each row. Decodes the rows' blocks of the key
+  // columns, and reads them in one round if they are not in memory.
   Status read(std::span<const uint64_t> rows, KeyBuffer* out) const;
-  // Appends the keys of a range of rows to an empty `out`, or one that this
-  // has appended to.
+  // Appends the keys of a range of rows.
+  // REQUIRES: `out` is empty, or this function has filled it.
   Status read_range(RowRange rows, KeyBuffer* out) const;
 
-  // Sign of the key of a row against `target`, which may be any bytes. Plain
-  // columns of a mapped file are decoded without Arrow, which is what a single
-  // lookup mostly needs.
+  // Compares the key of a row with `target`, which may be any bytes. Returns
+  // the sign. Plain columns of a mapped file are decoded without Arrow, which
+  // speeds up single lookups.
   Result<int> compare(uint64_t row, ByteSpan target) const;
-  // The first of rows [begin, end), whose keys ascend, that is not below the
-  // target.
+  // The first of rows [begin, end) whose key is not below the target.
+  // REQUIRES: the keys of these rows ascend.
   Result<LowerBound> find(uint64_t begin, uint64_t end,
                           const KeySearch& search) const;
-  // Asks for the bytes that find() looks at first.
+  // Prefetches the bytes that find() accesses first.
   void prefetch(uint64_t begin, uint64_t end, const KeySearch& search) const;
 
  private:
-  // A key column of a mapped file that is read value by value.
+  // A key column of a mapped file that can be read value by value.
   struct Part {
     FlatColumn column;
     Field field;
@@ -50,33 +50,36 @@ class RowKeys {
   RowKeys(std::shared_ptr<const RowReader> rows, KeyEncoder encoder)
       : rows_(std::move(rows)), encoder_(std::move(encoder)) {}
 
-  // The first column of a key that has to be looked at, and where it begins.
+  // The first key column that still has to be compared, and its offset in the
+  // target.
   struct Rest {
     size_t part = 0;
     size_t begin = 0;
   };
 
   void open_parts(const std::vector<KeyColumnSpec>& specs);
-  // What is left of a target whose first `shared` bytes the keys have as well.
+  // The part of the target that follows the first `shared` bytes, which all
+  // keys in question have in common with it.
   Rest rest_of(const KeySearch& search) const;
-  // Bytes that a column takes at the beginning of `target`; 0 where that does
-  // not have all of them.
+  // Size in bytes of a column at the beginning of `target`. Returns 0 if
+  // `target` has only a part of it.
   size_t part_size(size_t part, ByteSpan target) const;
-  // Rows whose keys may equal a target: those before are below it, those behind
-  // above, and these equal it in what is before `rest`.
+  // Rows whose keys may equal a target. Earlier rows are below it and later
+  // rows above it. These rows equal it in all columns before `rest`.
   struct Candidates {
     uint64_t begin = 0;
     uint64_t end = 0;
     Rest rest;
   };
-  // Narrows few rows of the stripe of `at` by one column, if that has integers,
-  // which are decoded at once; false where it leaves them as they are.
+  // Narrows a few rows of the stripe of `at` by one column, which must have
+  // integers that can be decoded at once. Returns false if it cannot narrow
+  // them.
   Result<bool> narrow(const RowLocation& at, ByteSpan target,
                       Candidates* rows) const;
   Status out_of_order(uint64_t begin, uint64_t end) const;
   Result<LowerBound> find_decoded(uint64_t begin, uint64_t end,
                                   ByteSpan target) const;
-  // Of keys that equal the target in what is before `rest`.
+  // Compares a key that equals the target in all columns before `rest`.
   Result<int> compare_at(const RowLocation& at, ByteSpan target,
                          Rest rest) const;
   Status append_part(const RowLocation& at, size_t part, ByteBuffer* key) const;
@@ -84,8 +87,8 @@ class RowKeys {
   Status append_keys(Column&& read, KeyBuffer* out) const;
 
   std::shared_ptr<const RowReader> rows_;
-  KeyEncoder encoder_;       // of what rows_ gives
-  std::vector<Part> parts_;  // empty: keys are made the long way
+  KeyEncoder encoder_;       // for the output of rows_
+  std::vector<Part> parts_;  // empty: columns are not plain
 };
 
 }  // namespace nimble

@@ -168,7 +168,7 @@ Result<uint64_t> SortedCursor::row_of(ByteSpan entry) const {
 Result<std::optional<uint64_t>> SortedCursor::find_first(ByteSpan key) {
   NIMBLE_ASSIGN_OR_RETURN(const uint64_t place, lower_bound(key));
   if (place == index_.num_keys()) return std::optional<uint64_t>();
-  // The place may be the first of the next chunk.
+  // The place may be in the next chunk.
   NIMBLE_RETURN_IF_ERROR(entries({place, place + 1}, &entries_));
   const ByteSpan entry = entries_.key(0);
   if (entry.size() < key.size() ||

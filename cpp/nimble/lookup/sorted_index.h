@@ -1,6 +1,6 @@
 // SortedIndex: a file's rows in the order of some columns. A place is a
-// position in that order: equal keys have neighbouring places, lower rows
-// first. docs/format/sorted_index.md. Any number of threads may use one.
+// position in that order. Equal keys have adjacent places, lower rows first.
+// Thread-safe. docs/format/sorted_index.md.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,23 @@ namespace nimble {
 
 class SortedIndex final : public KeyOrder {
  public:
-  // `root` has passed its checksum.
+  // Borrows `file`.
+  // REQUIRES: the checksum of `root` is verified.
   static Result<std::unique_ptr<SortedIndex>> open(const OpenFile& file,
                                                    std::vector<uint8_t> root);
   ~SortedIndex() override;
 
   const OpenFile& file() const override { return file_; }
-  // Its entries: keys and rows.
+  // The number of entries. An entry is a key followed by its row.
   uint64_t num_keys() const override { return num_entries_; }
   const ChunkDirectory& groups() const override { return boundaries_; }
   size_t group_at(uint64_t place) const override;
   Result<KeyGroupHandle> group(size_t i) const override;
-  // Of the row at the end of an entry.
+  // Width in bytes of the row at the end of an entry.
   uint32_t row_width() const { return row_width_; }
 
  private:
-  struct Group;  // its bytes and its chunks
+  struct Group;  // owns its bytes and chunks
   using GroupHandle = SlotHandle<Group>;
 
   explicit SortedIndex(const OpenFile& file);
@@ -48,19 +49,21 @@ class SortedIndex final : public KeyOrder {
   std::unique_ptr<SlotCache<Group>> groups_;
 };
 
-// Finds places, cheapest in ascending order, and the rows at them. Not
-// thread-safe; create one per thread or per batch.
+// Finds places and the rows at them. Cheapest in ascending order. May block on
+// reads. Borrows the index. Not thread-safe: create one per thread or per
+// batch.
 class SortedCursor {
  public:
   explicit SortedCursor(const SortedIndex& index)
       : index_(index), keys_(index) {}
 
-  // First place whose entry is >= target; num_keys() where there is none.
+  // The first place whose entry is >= target, or num_keys() if all are below
+  // it.
   Result<uint64_t> lower_bound(ByteSpan target) {
     return keys_.lower_bound(target);
   }
-  // Places of entries that begin with `prefix`: a whole key, or its first
-  // columns.
+  // The places of entries that begin with `prefix`, which is a whole key or its
+  // first columns.
   Result<PlaceRange> find_prefix(ByteSpan prefix) {
     return keys_.find_prefix(prefix);
   }
@@ -71,9 +74,9 @@ class SortedCursor {
   Result<std::optional<uint64_t>> find_first(ByteSpan key);
   // Appends the rows at these places, in order.
   Status rows(PlaceRange places, std::vector<uint64_t>* out);
-  // Is there this entry, a key and its row?
+  // Whether the index has this entry, a key and its row.
   Result<bool> has_entry(ByteSpan key, uint64_t row);
-  // Replaces *out by the entries at these places, keys and rows.
+  // Replaces *out by the entries at these places, keys with rows.
   Status entries(PlaceRange places, KeyBuffer* out);
 
  private:
