@@ -13,7 +13,7 @@ constexpr size_t kWords = 8;
 constexpr uint32_t kSalts[kWords] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu,
                                      0xa2b7289du, 0x705495c7u, 0x2df1424bu,
                                      0x9efc4947u, 0x5c6bfb31u};
-// Blocks are multiplied by 32 bits of hash.
+// The block is computed from 32 bits of the hash.
 constexpr uint64_t kMaxBlocks = uint64_t{1} << 31;
 
 NIMBLE_ALWAYS_INLINE uint32_t bit_of(uint64_t hash, size_t word) {
@@ -24,8 +24,8 @@ NIMBLE_ALWAYS_INLINE void set_bits(uint32_t* block, uint64_t hash) {
   for (size_t i = 0; i < kWords; ++i) block[i] |= bit_of(hash, i);
 }
 
-// A block in registers: left to itself, the compiler takes its words one by
-// one.
+// Keeps the block in vector registers. Without this, the compiler processes its
+// words one by one.
 using Words = uint32_t __attribute__((vector_size(kBloomBlockSize)));
 using Half = uint64_t __attribute__((vector_size(kBloomBlockSize / 2)));
 
@@ -48,7 +48,7 @@ uint64_t bloom_num_blocks(uint64_t num_keys, double bits_per_key) {
   const double bits =
       static_cast<double>(num_keys) * std::max(0.0, bits_per_key);
   const double most = static_cast<double>(kMaxBlocks) * 256;
-  // Written so that a NaN gives one block.
+  // A NaN gives one block.
   const uint64_t whole =
       bits > 0 ? static_cast<uint64_t>(std::min(bits, most)) : 0;
   return std::max<uint64_t>(1, div_ceil(whole, 256));
@@ -105,14 +105,15 @@ bool BloomFilter::might_contain(uint64_t hash) const {
 NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
                                               uint8_t* found) const {
   constexpr size_t kAhead = 16;
-  // Copies: `found` might be a part of this, for all that the compiler knows.
+  // Local copies: the compiler must assume that `found` aliases this object.
   const uint8_t* const blocks = blocks_;
   const uint64_t num_blocks = num_blocks_;
   const auto block = [=](uint64_t hash) {
     return blocks + bloom_block(hash, num_blocks) * kBloomBlockSize;
   };
   const size_t n = hashes.size();
-  // A small filter stays in the near caches: asking ahead would only cost.
+  // A small filter fits in the L1 and L2 caches, where prefetching only costs
+  // time.
   constexpr uint64_t kNearBlocks = (uint64_t{128} << 10) / kBloomBlockSize;
   if (num_blocks <= kNearBlocks) {
     for (size_t i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
-// Split-block Bloom filter, bit for bit that of Parquet: blocks of 256 bits,
-// a hash sets one bit in each of a block's eight words. The hash is
+// Split-block Bloom filter, bit-compatible with Parquet's: a hash selects a
+// block of 256 bits and sets one bit in each of its eight words. The hash is
 // key_hash64 of the encoded key. docs/format/key_chunks.md.
 #pragma once
 
@@ -14,34 +14,37 @@ namespace nimble {
 
 inline constexpr size_t kBloomBlockSize = 32;  // bytes
 
-// The block of a hash: multiply-shift, for any number of blocks.
+// The block of a hash, by multiply-shift, which allows any number of blocks.
 inline uint64_t bloom_block(uint64_t hash, uint64_t num_blocks) {
   return ((hash >> 32) * num_blocks) >> 32;
 }
 
-// Blocks of a filter for so many keys: at least one.
+// Number of blocks of a filter for `num_keys` keys, at least 1.
 uint64_t bloom_num_blocks(uint64_t num_keys, double bits_per_key);
-// Sets, or looks for, the bits of a hash in its block of eight words.
+// Set or test the bits of a hash in its block of eight words.
 void bloom_insert(uint32_t* block, uint64_t hash);
 bool bloom_contains(const uint8_t* block, uint64_t hash);
 
+// Builds a filter in memory. Not thread-safe.
 class BloomFilterBuilder {
  public:
-  // 10 bits a key: about 1 % of absent keys are not ruled out.
+  // With 10 bits per key, about 1 % of absent keys are not excluded.
   BloomFilterBuilder(uint64_t num_keys, double bits_per_key);
 
   void insert(uint64_t hash);
   void insert(std::span<const uint64_t> hashes);
-  // The words, little-endian.
+  // The words, little-endian. Valid until the next insert().
   ByteSpan bytes() const;
 
  private:
   std::vector<uint32_t> words_;
 };
 
+// Reads a filter. Thread-safe.
 class BloomFilter {
  public:
-  // Borrows the bytes: one block or more, any alignment.
+  // Borrows the bytes, at any alignment. Fails unless they are a positive
+  // number of blocks.
   static Result<BloomFilter> open(ByteSpan bytes);
 
   uint64_t num_blocks() const { return num_blocks_; }
@@ -49,7 +52,7 @@ class BloomFilter {
   bool might_contain(ByteSpan key) const {
     return might_contain(key_hash64(key));
   }
-  // found[i] = 1 where hashes[i] may be in the set, else 0.
+  // Sets found[i] to 1 if hashes[i] may be in the set, else to 0.
   void might_contain(std::span<const uint64_t> hashes, uint8_t* found) const;
 
  private:

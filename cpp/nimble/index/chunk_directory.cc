@@ -46,7 +46,8 @@ size_t ChunkDirectory::find_from(size_t start, ByteSpan target) const {
   if (start >= n) return n;
   const size_t skip = std::min(prefix_.size(), target.size());
   const int c = compare_bytes(target.first(skip), prefix_);
-  // A target that is part of the prefix compares below it: before all.
+  // A target that is a prefix of the common prefix compares below it, hence
+  // before all boundaries.
   if (c != 0) return c < 0 ? start : n;
   const uint64_t head = this->head(target);
   size_t low = start;
@@ -62,7 +63,7 @@ size_t ChunkDirectory::find_from(size_t start, ByteSpan target) const {
     low = heads_[low + half - 1] < head ? low + half : low;
     count -= half;
   }
-  // Equal heads say nothing: compare the bytes.
+  // If heads are equal, the remaining bytes decide.
   size_t high = low;
   for (size_t step = 1; high < n && heads_[high] == head; step *= 2) {
     high = std::min(n, high + step);

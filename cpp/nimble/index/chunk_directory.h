@@ -1,5 +1,5 @@
-// ChunkDirectory: which chunk of a group, or which group of a file, may hold
-// a key: binary search over the boundary keys.
+// ChunkDirectory: finds the chunk of a group, or the group of a file, that may
+// have a key. Searches boundary keys. Thread-safe.
 #pragma once
 
 #include <span>
@@ -12,8 +12,8 @@ namespace nimble {
 
 class ChunkDirectory {
  public:
-  // Boundary i is key_bytes[key_ends[i - 1], key_ends[i]). Both are borrowed.
-  // What is behind the common prefix is prepared once, for quick searches.
+  // Borrows both. Boundary i is key_bytes[key_ends[i - 1], key_ends[i]).
+  // Prepares the bytes after the common prefix for fast searches.
   static Result<ChunkDirectory> open(ByteSpan key_bytes,
                                      std::span<const uint32_t> key_ends);
 
@@ -22,15 +22,17 @@ class ChunkDirectory {
     const uint32_t begin = i == 0 ? 0 : ends_[i - 1];
     return bytes_.subspan(begin, ends_[i] - begin);
   }
-  // The first boundary >= target; size() where there is none. The first key
-  // >= target is then the first such key of this chunk, or the first key of
-  // the next one where this chunk has none (a shortened boundary lies between
-  // the two).
+  // The first boundary >= target, or size() if all boundaries are below it. The
+  // first key >= target is then in this chunk, or it is the first key of the
+  // next chunk if the target is between this chunk's last key and its shortened
+  // boundary.
   size_t find(ByteSpan target) const { return find_from(0, target); }
-  // The same for targets in ascending order, `start` being the last answer.
+  // Like find(), for ascending targets. `start` is the answer for the previous
+  // target.
   size_t find_from(size_t start, ByteSpan target) const;
-  // About how far inside chunk i, which find() gave, the target lies: 0 to 1,
-  // as if the keys between two boundaries were at equal distances.
+  // Estimates the target's relative position in chunk i, 0 to 1, assuming
+  // evenly spaced keys.
+  // REQUIRES: find() returned i.
   double place_in(size_t i, ByteSpan target) const;
 
  private:
@@ -42,8 +44,8 @@ class ChunkDirectory {
 
   ByteSpan bytes_;
   std::span<const uint32_t> ends_;
-  ByteSpan prefix_;              // of all boundaries
-  std::vector<uint64_t> heads_;  // 8 bytes behind it, big-endian
+  ByteSpan prefix_;              // common to all boundaries
+  std::vector<uint64_t> heads_;  // the next 8 bytes, big-endian
 };
 
 }  // namespace nimble

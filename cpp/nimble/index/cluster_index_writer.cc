@@ -7,14 +7,14 @@
 namespace nimble {
 namespace {
 
-// A key of 1 to 16 bytes as two numbers: its first and last 8 bytes. They may
-// overlap: where the first are equal, so is the overlap.
+// A key of 1 to 16 bytes as two numbers: its first and its last 8 bytes. They
+// may overlap: if the first are equal, so is the overlap.
 struct Halves {
   uint64_t high, low;
 };
 
-// Counts rows out of order without a branch, so that checking runs at the
-// speed of memory. Reads up to 8 bytes past the last key: KeyBuffer's slack.
+// Checks the order without branches, so that checking runs at memory speed.
+// Reads up to 8 bytes past the last key, which KeyBuffer's slack allows.
 template <bool kStrict>
 bool any_disorder(const uint8_t* keys, size_t width, size_t n) {
   const uint32_t unused = width < 8 ? static_cast<uint32_t>(64 - 8 * width) : 0;
@@ -61,7 +61,7 @@ void separator(ByteSpan a, ByteSpan b, ByteBuffer* s) {
   s->clear();
   const size_t shared = shared_prefix(a, b);
   for (size_t i = shared; i < a.size(); ++i) {
-    // a cut behind byte i and raised there, where that stays below b
+    // Cut a after byte i and increment that byte, if the result is below b.
     const int raised = a[i] + 1;
     if (raised > 0xff) continue;
     if (i == shared) {
@@ -140,7 +140,7 @@ Status ClusterIndexWriter::add(const KeyBuffer& keys, size_t begin,
     bool full = false;
     const size_t to = fill(keys, begin, end, &full);
     if (pending_.empty() && full) {
-      cut(keys, begin, to);  // no copy on the common path
+      cut(keys, begin, to);  // avoids a copy in the common case
     } else {
       pending_.append(keys, begin, to);
       if (full) {
@@ -178,7 +178,7 @@ void ClusterIndexWriter::cut(const KeyBuffer& keys, size_t begin, size_t end) {
   if (group_.chunks.empty()) {
     group_.first_key.put_bytes(keys.key(begin));
   } else {
-    // last_key is still that of the chunk before this one.
+    // last_key is still that of the previous chunk.
     ByteBuffer boundary;
     separator(group_.last_key.span(), keys.key(begin), &boundary);
     group_.boundaries.push_back(boundary.span());

@@ -1,5 +1,6 @@
-// ClusterIndexWriter: takes the encoded keys of all rows in file order,
-// verifies that order, and cuts them into key chunks and groups.
+// ClusterIndexWriter: receives the encoded keys of all rows in file order,
+// verifies the order, and cuts the keys into key chunks and groups. Not
+// thread-safe.
 #pragma once
 
 #include <functional>
@@ -10,12 +11,12 @@
 namespace nimble {
 
 struct ClusterIndexOptions {
-  // A chunk ends with the key that fills either of these.
+  // A chunk ends with the key that reaches one of these limits.
   uint32_t chunk_keys = 1024;
-  uint64_t chunk_bytes = 256 << 10;  // of keys as they are
+  uint64_t chunk_bytes = 256 << 10;  // of unencoded keys
   KeyChunkOptions chunk;
   bool unique = false;
-  // A key as text for messages; hex where there is none.
+  // Formats a key for error messages. If empty, keys are shown in hex.
   std::function<std::string(ByteSpan)> describe;
 };
 
@@ -24,18 +25,18 @@ struct KeyChunkInfo {
   uint32_t num_keys = 0;
 };
 
-// What one index group is made of.
+// The contents of one index group.
 struct GroupKeys {
   std::vector<KeyChunkInfo> chunks;
-  ByteBuffer blob;  // the chunks, back to back
-  // max(chunk i) <= boundaries[i] < min(chunk i + 1), or equal to both where
-  // these are: chunk i may hold a target t only if t <= boundaries[i]. As short
-  // as possible; the last one is the last key.
+  ByteBuffer blob;  // the chunks, one after the other
+  // max(chunk i) <= boundaries[i] < min(chunk i + 1), or all three are equal.
+  // Chunk i may hold a target t only if t <= boundaries[i]. Boundaries are as
+  // short as possible; the last boundary is the last key.
   KeyBuffer boundaries;
   ByteBuffer first_key;
   ByteBuffer last_key;
   uint64_t num_keys = 0;
-  bool has_samples = false;  // a chunk does not hold all its keys
+  bool has_samples = false;  // some chunk stores only sampled keys
 };
 
 inline constexpr uint64_t kMaxKeySize = uint64_t{1} << 30;
@@ -44,11 +45,11 @@ class ClusterIndexWriter {
  public:
   explicit ClusterIndexWriter(ClusterIndexOptions options);
 
-  // Keys [begin, end) belong to the next rows. Fails with kKeyOrder or
-  // kDuplicateKey, naming both rows and keys, or kInvalidArgument where a key
-  // is longer than kMaxKeySize; the writer is of no use then.
+  // Adds keys [begin, end), which belong to the next rows. Fails with kKeyOrder
+  // or kDuplicateKey, naming both rows and keys, or with kInvalidArgument if a
+  // key is longer than kMaxKeySize. The writer cannot be used after an error.
   Status add(const KeyBuffer& keys, size_t begin, size_t end);
-  // Ends the group. Without keys since the last one: a group of no chunks.
+  // Ends the group and returns it. Without new keys, the group has no chunks.
   GroupKeys finish_group();
 
   uint64_t num_rows() const { return num_rows_; }
@@ -57,7 +58,7 @@ class ClusterIndexWriter {
   Status check_sizes(const KeyBuffer& keys, size_t begin, size_t end) const;
   Status check_order(const KeyBuffer& keys, size_t begin, size_t end) const;
   Status order_error(uint64_t row, ByteSpan before, ByteSpan key) const;
-  // End of the keys from `begin` on that the current chunk takes.
+  // Returns the end of the keys from `begin` on that fit in the current chunk.
   size_t fill(const KeyBuffer& keys, size_t begin, size_t end,
               bool* full) const;
   void cut(const KeyBuffer& keys, size_t begin, size_t end);
@@ -65,16 +66,17 @@ class ClusterIndexWriter {
   ClusterIndexOptions options_;
   uint64_t num_rows_ = 0;
   bool any_ = false;
-  ByteBuffer last_;    // key of the last row of the file so far
-  KeyBuffer pending_;  // keys of the chunk being filled
+  ByteBuffer last_;    // the file's last key so far
+  KeyBuffer pending_;  // keys of the unfinished chunk
   GroupKeys group_;
 };
 
-// The shortest byte string s with a <= s < b, or a where a == b.
+// The shortest byte string s with a <= s < b, or a if a == b.
+// REQUIRES: a <= b.
 void separator(ByteSpan a, ByteSpan b, ByteBuffer* s);
 
-// First i in (begin, end) whose key is below the one before it (with `strict`:
-// not above it); end where there is none.
+// The first i in (begin, end) whose key is below its predecessor, or also equal
+// to it if `strict`. Returns end if the keys are in order.
 size_t find_disorder(const KeyBuffer& keys, size_t begin, size_t end,
                      bool strict);
 

@@ -8,16 +8,18 @@
 namespace nimble {
 namespace {
 
-// u32 entries, u32 buckets, u8 bits: of a fingerprint, a value, an end; zero.
+// u32 entries, u32 buckets, u8 bits of a fingerprint, u8 bits of a value, u8
+// bits of a bucket's end, u8 zero.
 constexpr size_t kHeaderSize = 12;
-// Behind the entries, so that the last one can be loaded as eight bytes.
+// After the entries, so that the last entry can be loaded as eight bytes.
 constexpr size_t kPadding = 8;
 
-// A little-endian stream of bits.
+// Writes a little-endian stream of bits.
 class BitWriter {
  public:
   explicit BitWriter(uint8_t* zeroed) : out_(zeroed) {}
-  // width <= 57; writes up to 8 bytes from the first one it touches.
+  // Writes up to 8 bytes, starting with the byte of the current bit.
+  // REQUIRES: width <= 57.
   void put(uint64_t value, uint32_t width) {
     uint8_t* at = out_ + bit_ / 8;
     store(at, load<uint64_t>(at) | value << (bit_ % 8));
@@ -184,7 +186,8 @@ Status HashPartition::find_first(const Place& place, size_t enough,
     }
     ascending &= before == first || (*rows)[before - 1] < (*rows)[before];
   }
-  // Two hashes with one fingerprint: their rows lie one after the other.
+  // Two hashes may have the same fingerprint. Their rows are then not merged in
+  // order.
   if (!ascending) {
     std::sort(rows->begin() + static_cast<ptrdiff_t>(first), rows->end());
   }

@@ -1,9 +1,8 @@
-// One partition of a hash index: for every key whose hash is in the
-// partition, a fingerprint of the hash and the key's rows; no keys.
-// Entries lie in buckets without gaps, a bucket's end is known. Everything is
-// a place in the hash seen as a fraction of 2^64: its partition, its bucket
-// there, and its fingerprint are three consecutive digits.
-// docs/format/hash_index.md.
+// One partition of a hash index: for every key whose hash is in the partition,
+// a fingerprint of the hash and the key's rows. Keys are not stored. Entries
+// are in buckets without gaps, and the end of each bucket is stored. A hash is
+// regarded as a fraction of 2^64. Its partition, its bucket and its fingerprint
+// are three consecutive digits of the fraction. docs/format/hash_index.md.
 #pragma once
 
 #include <vector>
@@ -15,8 +14,8 @@
 
 namespace nimble {
 
-// The whole digit of a fraction: floor(fraction * count / 2^64). What is left
-// of the fraction goes to *rest.
+// Returns the first digit of a fraction: floor(fraction * count / 2^64). Sets
+// *rest to the remaining fraction.
 inline uint64_t hash_digit(uint64_t fraction, uint64_t count, uint64_t* rest) {
   const auto product = static_cast<unsigned __int128>(fraction) * count;
   *rest = static_cast<uint64_t>(product);
@@ -24,32 +23,32 @@ inline uint64_t hash_digit(uint64_t fraction, uint64_t count, uint64_t* rest) {
 }
 
 inline constexpr uint32_t kFingerprintBits = 14;
-// An entry is loaded as eight bytes, whatever bit it begins at.
+// An entry is loaded as eight bytes, from any bit offset.
 inline constexpr uint32_t kMaxEntryBits = 57;
-// More rows of one hash than this are a list. Fewer are entries of their own,
-// which take less room.
+// If more rows than this have the same hash, they are stored as a list. Fewer
+// rows are separate entries, which take less space.
 inline constexpr size_t kMaxEntriesOfHash = 4;
-// Buckets that are filled to a load factor of 1 hold so many entries on
-// average.
+// Average number of entries per bucket for load factor 1.
 inline constexpr uint64_t kBucketEntries = 8;
 
-// Collects entries in the order of their fractions, rows of one fraction
-// ascending.
+// Builds one partition. Not thread-safe.
+// REQUIRES: entries are added in the order of their fractions; rows of equal
+// fractions ascend.
 class HashPartitionBuilder {
  public:
-  // Rows are below `num_rows`.
+  // REQUIRES: all rows are below `num_rows`.
   HashPartitionBuilder(uint64_t num_rows, double load_factor)
       : num_rows_(num_rows), load_factor_(load_factor) {}
 
   bool empty() const { return entries_.empty() && num_group_ == 0; }
   Status add(uint64_t fraction, uint64_t row);
-  // The partition's bytes; the builder is empty then.
+  // Returns the partition's bytes and empties the builder.
   Result<std::vector<uint8_t>> finish();
 
  private:
   struct Entry {
     uint64_t fraction;
-    uint64_t value;  // a row, or num_rows + where in lists_ a list begins
+    uint64_t value;  // a row, or num_rows + a list's offset in lists_
   };
   static constexpr size_t kListBlock = 256;
 
@@ -62,24 +61,26 @@ class HashPartitionBuilder {
   const double load_factor_;
   std::vector<Entry> entries_;
   ByteBuffer lists_;
-  // Rows of the last fraction: the first few, then a list's last block.
+  // Rows of the last fraction: the first few in few_, then the unfinished block
+  // of a list in gaps_.
   uint64_t fraction_ = 0;
   uint64_t num_group_ = 0;  // rows
   uint64_t last_row_ = 0;
   uint64_t few_[kMaxEntriesOfHash] = {};
-  std::vector<uint64_t> gaps_;  // rows between a list's neighbouring rows
+  std::vector<uint64_t> gaps_;  // differences between adjacent rows
 };
 
-// A partition's bytes, which it borrows and whose checksum has been verified.
-// Bytes of a hostile writer give wrong candidates or an error, nothing worse.
+// A view of a partition's bytes, which it borrows. Hostile bytes cause wrong
+// candidates or an error, but no invalid access. Thread-safe.
+// REQUIRES: the checksum is verified.
 class HashPartition {
  public:
   static Result<HashPartition> open(ByteSpan bytes, uint64_t num_rows);
 
   uint32_t num_entries() const { return num_entries_; }
 
-  // A lookup in three steps, so that a batch can do each for many keys while
-  // memory is on its way.
+  // A lookup has three steps, so that a batch can run each step for many keys
+  // while memory is prefetched.
   struct Place {
     uint32_t begin, end;  // entries
     uint64_t fingerprint;
@@ -108,11 +109,11 @@ class HashPartition {
     uint64_t known_below;
     return find_first(place, SIZE_MAX, rows, &known_below);
   }
-  // Appends the first of them: of each list at least `enough` rows, if it has
-  // so many. Lowers *known_below to the row below which none is left out.
+  // Appends the first candidates: at least `enough` rows of each list that has
+  // so many. Lowers *known_below: candidates below that row are complete.
   Status find_first(const Place& place, size_t enough,
                     std::vector<uint64_t>* rows, uint64_t* known_below) const;
-  // Adds the number of rows of all entries.
+  // Adds the number of rows of all entries to *count.
   Status count_rows(uint64_t* count) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace nimble {
 namespace {
 
-// Keys that are hashed before the sorter is asked whether it is full.
+// Number of keys that are hashed between two checks whether the sorter is full.
 constexpr size_t kKeysPerCheck = 4096;
 
 // Cuts ascending pairs into partitions.
@@ -32,8 +32,8 @@ class PartitionCutter {
     if (partition != out_.size()) NIMBLE_RETURN_IF_ERROR(end_before(partition));
     return builder_.add(fraction, pair.row);
   }
-  // Writes what is pending as partition out.size(); those up to `partition`
-  // are empty.
+  // Writes the pending partition as partition out.size(). Later partitions
+  // before `partition` are empty.
   Status end_before(uint64_t partition) {
     if (!builder_.empty()) {
       NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
@@ -52,7 +52,7 @@ class PartitionCutter {
   std::vector<SectionRef>& out_;
 };
 
-// Fills the parts of a filter one after another, for ascending hashes.
+// Fills the parts of a filter, one after the other, from ascending hashes.
 class BloomCutter {
  public:
   BloomCutter(uint64_t num_blocks, const SectionSink& sink,
@@ -94,7 +94,7 @@ class BloomCutter {
   const uint64_t num_blocks_;
   const SectionSink& sink_;
   std::vector<SectionRef>& out_;
-  uint64_t first_ = 0;  // block of the part
+  uint64_t first_ = 0;  // first block of the part
   std::vector<uint32_t> words_;
 };
 
@@ -108,7 +108,7 @@ HashIndexWriter::HashIndexWriter(HashIndexOptions options)
 
 Result<std::unique_ptr<HashIndexWriter>> HashIndexWriter::create(
     HashIndexOptions options) {
-  // Written so that a NaN is refused.
+  // Also rejects a NaN.
   if (!(options.load_factor > 0 && options.load_factor <= 1)) {
     return Status::invalid_argument("hash index: load_factor is " +
                                     std::to_string(options.load_factor) +

@@ -7,7 +7,7 @@
 namespace nimble {
 namespace {
 
-constexpr uint32_t kMaxDigit = 11;  // bits: 2048 places to write to at once
+constexpr uint32_t kMaxDigit = 11;  // bits: 2048 write positions at once
 constexpr size_t kFewPairs = 24;    // sorted by insertion
 
 bool before(const HashRow& a, const HashRow& b) {
@@ -16,7 +16,8 @@ bool before(const HashRow& a, const HashRow& b) {
 
 void sort_few(HashRow* pairs, size_t n) {
   if (n > kFewPairs) {
-    // Rows of one hash arrive in order and scattering keeps it.
+    // Rows of equal hashes are usually added in order, and scattering preserves
+    // it.
     if (!std::is_sorted(pairs, pairs + n, before)) {
       std::sort(pairs, pairs + n, before);
     }
@@ -33,23 +34,24 @@ void sort_few(HashRow* pairs, size_t n) {
 
 using Counts = std::array<size_t, (size_t{1} << kMaxDigit) + 1>;
 
-// Copies pairs ordered by `digit` bits of (hash - low) above `shift`; bucket i
-// ends up in [(*ends)[i - 1], (*ends)[i]), the first one begins at 0.
+// Sorts pairs into buckets by `digit` bits of (hash - low) above `shift`.
+// Bucket i becomes [(*ends)[i - 1], (*ends)[i]); the first bucket begins at 0.
 void scatter(const HashRow* from, size_t n, uint64_t low, uint32_t shift,
              uint32_t digit, HashRow* to, Counts* ends) {
   const uint64_t mask = (uint64_t{1} << digit) - 1;
-  if (digit == 0) shift = 0;  // one bucket; `shift` may be all 64 bits
+  if (digit == 0) shift = 0;  // one bucket; `shift` may be 64
   const auto bucket = [&](const HashRow& p) {
     return static_cast<size_t>(((p.hash - low) >> shift) & mask);
   };
   std::fill_n(ends->begin(), mask + 2, size_t{0});
   for (size_t i = 0; i < n; ++i) ++(*ends)[bucket(from[i]) + 1];
   for (size_t i = 1; i <= mask; ++i) (*ends)[i] += (*ends)[i - 1];
-  // (*ends)[i] is where bucket i begins now, and where it ends afterwards.
+  // (*ends)[i] is the beginning of bucket i here, and its end after the loop.
   for (size_t i = 0; i < n; ++i) to[(*ends)[bucket(from[i])]++] = from[i];
 }
 
-// Bits of a digit that leaves a few pairs a bucket, of `bits` that differ.
+// Number of bits of a digit that leaves about `pairs_a_bucket` pairs per
+// bucket. `bits` is the number of bits that differ.
 uint32_t digit_of(size_t n, size_t pairs_a_bucket, uint32_t bits) {
   const auto wanted = bit_width_of(n / pairs_a_bucket);
   return std::min({wanted, bits, kMaxDigit});

@@ -1,5 +1,5 @@
-// HashRows: pairs of hash and row, as a Batch of ExternalSorter in the order of
-// hashes and, where these are equal, of rows.
+// HashRows: pairs of hash and row, as a Batch of ExternalSorter. They are
+// ordered by hash, then by row.
 #pragma once
 
 #include <span>
@@ -22,11 +22,12 @@ class HashRows {
   size_t size() const { return pairs_.size(); }
   bool empty() const { return pairs_.empty(); }
   void clear() { pairs_.clear(); }
-  // A pair takes twice its size in a vector that doubles, and once in the
-  // scratch memory that it is sorted with.
+  // Estimated memory: twice a pair's size in a vector that grows by doubling,
+  // and once in the scratch memory for sorting.
   uint64_t memory_bytes() const { return pairs_.size() * 3 * sizeof(HashRow); }
   HashRows fresh() const { return {}; }
-  // By digits of the hash; fastest where rows of one hash ascend already.
+  // Sorts by digits of the hash. Fastest if rows of equal hashes ascend
+  // already.
   void sort();
   int compare(size_t i, const HashRows& other, size_t j) const {
     const HashRow a = pairs_[i], b = other.pairs_[j];

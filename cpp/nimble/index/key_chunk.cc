@@ -76,7 +76,7 @@ Status KeyChunk::open_fixed(ByteSpan body) {
                   " bytes, width " + std::to_string(width_) + ", shift " +
                   std::to_string(shift_));
   }
-  // At most 2^32 * 64 bits: no overflow.
+  // At most 2^32 * 64 bits, so this cannot overflow.
   if (in.remaining() != div_ceil(uint64_t{num_stored_} * width_, 8) + 8) {
     return broken("the packed values have the wrong size");
   }
@@ -129,7 +129,7 @@ Result<uint32_t> KeyChunk::stored_lower_bound(uint32_t start, ByteSpan target,
   if (start >= num_stored_) return num_stored_;
   const int c = compare_prefix(&target);
   if (c != 0) return c < 0 ? start : num_stored_;
-  size_t more = 0;  // behind the prefix
+  size_t more = 0;  // after the prefix
   uint32_t found = 0;
   if (mode_ == KeyChunkMode::kFixed) {
     found = fixed_lower_bound(start, target);
@@ -149,14 +149,15 @@ inline uint64_t KeyChunk::fixed_at(uint64_t i) const {
   const uint8_t* p = packed_ + bit / 8;
   const uint32_t skip = bit % 8;
   uint64_t v = load<uint64_t>(p) >> skip;
-  // A value of more than 57 bits may reach into a ninth byte.
+  // A value of more than 57 bits may extend into a ninth byte.
   if (width_ > 57) v |= static_cast<uint64_t>(p[8]) << 1 << (63 - skip);
   return base_ + ((slope_ * i) >> shift_) + (v & mask_);
 }
 
 void KeyChunk::narrow(uint64_t target, uint32_t* low, uint32_t* high) const {
-  // Key i lies in [line(i), line(i) + mask_] above base_. The quotients are
-  // off by far less than one key; a key more on both sides makes up for it.
+  // Key i is in [line(i), line(i) + mask_] above base_. The rounding error of
+  // the quotients is far less than one key, so widening by one key on each side
+  // is enough.
   const uint64_t x = target - base_;
   const double n = num_stored_;
   const double last = std::min(n, static_cast<double>(x) * keys_per_unit_ + 2);
@@ -174,7 +175,8 @@ bool KeyChunk::fixed_target(ByteSpan rest, uint64_t* target) const {
   const uint32_t unused = 64 - 8 * suffix_size_;
   *target = suffix_size_ > 0 ? head_of(rest.data(), have) >> unused : 0;
   if (rest.size() <= suffix_size_) return true;
-  // Longer than the keys: the first key behind those that it begins with.
+  // The target is longer than the keys. Search for the first key above those
+  // that are prefixes of the target.
   const uint64_t top = suffix_size_ == 0 ? 0 : ~uint64_t{0} >> unused;
   return (*target)++ != top;
 }
@@ -196,7 +198,7 @@ uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
       low = static_cast<uint32_t>(start + step + 1);
     }
   }
-  // Branchless: the length of the search depends on low and high alone.
+  // Branchless: the number of steps depends on low and high only.
   for (uint32_t n = high > low ? high - low : 0; n > 0;) {
     const uint32_t half = n - n / 2;
     low = fixed_at(low + half - 1) < target ? low + half : low;
@@ -217,7 +219,8 @@ Result<bool> KeyChunk::stored_matches(uint32_t i, ByteSpan key) const {
 
 void KeyChunk::prefetch(ByteSpan target) const {
   if (mode_ == KeyChunkMode::kPrefix) {
-    // The search begins in the middle; usual chunks have two lines of restarts.
+    // The search starts in the middle. Typical chunks have two cache lines of
+    // restarts.
     const uint64_t size = uint64_t{num_restarts_} * offset_size_;
     __builtin_prefetch(restarts_ + size / 4);
     __builtin_prefetch(restarts_ + size / 2);
@@ -278,7 +281,7 @@ Status KeyChunk::decode(uint32_t begin, uint32_t end, KeyBuffer* out) const {
   }
   uint8_t* to = out->data() + out->num_bytes() - n * size;
   for (uint32_t i = begin; i < end; ++i, to += size) {
-    if (size >= 8) {  // the whole word, then the prefix over what it spoilt
+    if (size >= 8) {  // the prefix then overwrites excess bytes
       store(to + size - 8, swap_bytes(fixed_at(i)));
     } else {
       store_be(to + prefix_.size(), fixed_at(i), suffix_size_);

@@ -1,6 +1,6 @@
 // KeyChunkGroup: the key chunks of one group of an index: their boundaries,
-// where they lie, and which of them have been verified. The cluster index has
-// one in each stripe group, a sorted index has groups of its own.
+// their locations, and which of them are verified. The cluster index has one in
+// each stripe group. A sorted index has groups of its own. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 
 namespace nimble {
 
-// Where a key chunk lies in the file, and what its keys are.
+// The location of a key chunk in the file, and its range of keys.
 struct ChunkLocation {
   uint64_t offset = 0;
   uint64_t size = 0;
-  uint64_t first = 0;  // place of its first key; in the cluster index, the row
+  uint64_t first = 0;  // place of its first key; a row in the cluster index
   uint32_t num_keys = 0;
 };
 
 class KeyChunkGroup {
  public:
   KeyChunkGroup() = default;
-  // `layout` and `boundaries` borrow from bytes that outlive the group. Its
-  // first key has the place `first`.
+  // `layout` and `boundaries` borrow from bytes that must outlive the group.
+  // `first` is the place of its first key.
   KeyChunkGroup(const ChunkDirectoryRef& layout, ChunkDirectory boundaries,
                 uint64_t first)
       : layout_(layout),
@@ -51,7 +51,7 @@ class KeyChunkGroup {
         ends.begin());
   }
 
-  // Has the checksum of a chunk of a mapped file been compared?
+  // Whether the checksum of a chunk of a mapped file is verified.
   bool is_verified(size_t chunk) const {
     return (verified_[chunk / 64].load(std::memory_order_relaxed) >>
             (chunk % 64)) &

@@ -1,4 +1,4 @@
-// The front-coded form of key chunks.
+// The front-coded form of key chunks (KeyChunkMode::kPrefix).
 #include "nimble/index/key_chunk.h"
 
 namespace nimble {
@@ -9,7 +9,8 @@ Status malformed(uint64_t i) {
                          " is malformed");
 }
 
-// Adds the varint at *at to *length; false past the end or above 2^32.
+// Adds the varint at *at to *length. Returns false past the end or above 2^32 -
+// 1.
 bool add_varint(ByteSpan bytes, size_t* at, size_t* length) {
   uint64_t v = 0;
   for (uint32_t shift = 0; shift < 35; shift += 7) {
@@ -24,8 +25,8 @@ bool add_varint(ByteSpan bytes, size_t* at, size_t* length) {
   return false;
 }
 
-// Bytes of suffix that go on matching target, which `matched` bytes of the
-// key before it have matched already.
+// Number of bytes of the target that a key matches, if its predecessor matches
+// `matched` bytes and `suffix` follows those.
 size_t match(ByteSpan suffix, ByteSpan target, size_t matched) {
   return matched + shared_prefix(suffix, target.subspan(matched));
 }
@@ -64,7 +65,7 @@ bool KeyChunk::find_restart(uint64_t from, ByteSpan rest,
                             uint64_t* restart) const {
   uint64_t low = from, high = num_restarts_;
   int sign = 0;
-  if (from > 0) {  // one of a row of ascending targets: the answer is near
+  if (from > 0) {  // targets ascend: the answer is near
     for (uint64_t step = 1; low < high; step *= 2) {
       const uint64_t probe = std::min<uint64_t>(from + step - 1, high - 1);
       if (!compare_restart(probe, rest, &sign)) return false;
@@ -94,19 +95,21 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start, ByteSpan rest,
   uint64_t restart = 0;
   if (!find_restart(from, rest, &restart)) return malformed(start);
   if (restart == from) return start;
-  // The restart before it is below the target; walk on from there. What a key
-  // shares with the one before tells the order without looking at its bytes,
-  // unless it is just what that one shares with the target.
+  // The previous restart is below the target, so the scan starts there. The
+  // length a key shares with its predecessor decides the order without
+  // comparing bytes, unless it equals the length that the predecessor shares
+  // with the target.
   uint64_t i = (restart - 1) * restart_interval_;
   const uint64_t end = std::min<uint64_t>(num_stored_, i + restart_interval_);
   size_t at = restart_at(restart - 1);
-  size_t matched = 0, found = 0;  // of the target, by the key before and by i
+  // bytes of the target matched by the predecessor, by i
+  size_t matched = 0, found = 0;
   for (; i < end; ++i) {
     Entry entry;
     if (!read_entry(&at, &entry)) return malformed(i);
-    if (entry.shared > matched) continue;  // below the target still
+    if (entry.shared > matched) continue;  // still below the target
     found = entry.shared;
-    if (entry.shared < matched) break;  // left the target's path upward
+    if (entry.shared < matched) break;  // above the target
     found = match(entry.suffix, rest, matched);
     const size_t used = found - matched;
     if (found == rest.size()) break;  // begins with the target
@@ -128,7 +131,7 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start, ByteSpan rest,
 Result<bool> KeyChunk::prefix_matches(uint32_t i, ByteSpan rest) const {
   const uint64_t restart = i / restart_interval_;
   size_t at = restart_at(restart);
-  // Bytes that the keys so far share with `rest`, and the last key's size.
+  // Number of bytes that the last key shares with `rest`, and its size.
   size_t matched = 0, size = 0;
   for (uint64_t k = restart * restart_interval_; k <= i; ++k) {
     Entry entry;

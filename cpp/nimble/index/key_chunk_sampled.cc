@@ -1,5 +1,5 @@
-// Sampled chunks: every step-th key is stored, the others are those of the
-// rows' own columns.
+// Sampled chunks: every step-th key is stored. The other keys are read from the
+// rows' key columns.
 #include "nimble/base/byte_reader.h"
 #include "nimble/index/key_chunk.h"
 
@@ -60,7 +60,8 @@ Result<FoundKey> KeyChunk::find_in_gap(const KeyGap& gap,
     out.is_equal = place.is_equal;
     if (out.at < gap.end) return out;
   }
-  // Below every key of the gap's end: the sample there, if there is one.
+  // The target is above all keys of the gap. The answer is the sample at the
+  // gap's end, if one exists.
   out.at = gap.end;
   out.is_equal = false;
   if (out.at == num_keys_) return out;
@@ -75,7 +76,7 @@ Result<uint32_t> KeyChunk::sampled_lower_bound(uint32_t start,
   NIMBLE_ASSIGN_OR_RETURN(const uint32_t sample,
                           stored_lower_bound(start / step_, target, &shared));
   if (uint64_t{sample} * step_ <= start) return start;
-  // Above the sample before it, not above this one.
+  // The target is above the previous sample, and not above this one.
   KeyGap gap = gap_before(sample);
   gap.begin = std::max(gap.begin, start);
   if (gap.begin >= gap.end) return gap.end;

@@ -5,14 +5,15 @@
 namespace nimble {
 namespace {
 
-// Fixed chunks this narrow are taken without a look at the other form, which
-// needs about two bytes a key; wider ones may be an eighth larger than it:
-// they are searched several times faster.
+// A fixed chunk with values this narrow is used without considering the prefix
+// form, which takes about two bytes per key. Wider fixed chunks may be an
+// eighth larger than the prefix form, because they are searched several times
+// faster.
 constexpr uint32_t kSurelySmall = 16;
 
 void put_header(KeyChunkMode mode, size_t num_keys, ByteSpan prefix,
                 ByteBuffer* out) {
-  out->put<uint64_t>(0);  // the checksum comes last
+  out->put<uint64_t>(0);  // the checksum is filled in last
   out->put_u8(static_cast<uint8_t>(mode));
   out->put_varint(num_keys);
   out->put_sized(prefix);
@@ -26,12 +27,12 @@ struct FixedPlan {
   uint32_t shift = 0;
   uint64_t base = 0;
   uint64_t slope = 0;
-  uint64_t least = 0;             // of the offsets: base belongs to it
+  uint64_t least = 0;             // smallest offset, added to base
   std::vector<uint64_t> values;   // suffixes as numbers
-  std::vector<uint64_t> offsets;  // from first key and line, modulo 2^64
+  std::vector<uint64_t> offsets;  // from the first key and line, modulo 2^64
 };
 
-// Do all keys have one size? They are back to back, so a size is a stride.
+// Whether all keys have the same size. Keys are adjacent, so offsets tell.
 bool same_size(const KeyBuffer& keys, size_t begin, size_t end) {
   if (keys.fixed_width() != 0) return true;
   const uint64_t size = keys.key(begin).size();
@@ -59,7 +60,7 @@ void load_suffixes(const uint8_t* keys, size_t n, FixedPlan* plan) {
   }
 }
 
-// Chooses the horizontal line or the one through the first and last key.
+// Chooses a horizontal line, or the line through the first and last key.
 void fit_line(FixedPlan* plan) {
   const std::vector<uint64_t>& v = plan->values;
   const size_t n = v.size();
@@ -67,7 +68,7 @@ void fit_line(FixedPlan* plan) {
   plan->base = first;
   plan->width = bit_width_of(span);
   plan->offsets.resize(n);
-  // Below 2^62 the distances from the line fit an int64.
+  // If values span less than 2^62, distances from the line fit in an int64.
   if (n > 1 && plan->width > 0 && plan->width <= 62) {
     const uint32_t shift = std::min<uint32_t>(32, 64 - plan->width);
     const uint64_t slope = (span << shift) / (n - 1);
@@ -92,7 +93,7 @@ void fit_line(FixedPlan* plan) {
   for (size_t i = 0; i < n; ++i) plan->offsets[i] = v[i] - first;
 }
 
-// False where the keys are not of one size or differ in more than 8 bytes.
+// Returns false if keys have different sizes or differ in more than 8 bytes.
 bool plan_fixed(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
                 FixedPlan* plan) {
   plan->key_size = keys.key(begin).size();
@@ -103,18 +104,19 @@ bool plan_fixed(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
   return true;
 }
 
-// Bytes of the entries in the other form, but for a few of the header.
+// Size of the entries in the prefix form, except for a few bytes of header.
 uint64_t prefix_form_size(const FixedPlan& plan, uint32_t interval) {
   const std::vector<uint64_t>& v = plan.values;
   uint64_t size = 0;
   for (size_t i = 1; i < v.size(); ++i) {
     size += 1 + div_ceil(bit_width_of(v[i] ^ v[i - 1]), 8);
   }
-  // A restart point is written in full and has an offset.
+  // A restart point stores its whole suffix and has an offset.
   return size + div_ceil(v.size(), interval) * (plan.suffix_size + 2);
 }
 
-// Of the entries in this form; the last is loaded as eight bytes.
+// Size of the entries in the fixed form. The last entry is loaded as eight
+// bytes.
 uint64_t fixed_form_size(const FixedPlan& plan) {
   return packed_bytes(plan.values.size(), plan.width) + 8;
 }
@@ -147,15 +149,16 @@ void put_fixed(const FixedPlan& plan, ByteBuffer* out) {
     filled -= 64;
     word = filled == 0 ? 0 : v >> (width - filled);
   }
-  store(to, word);  // the padding leaves room
+  store(to, word);  // the padding has room for it
 }
 
-// A length below 15 fits its half of the token; the rest follows as varint.
+// A length below 15 fits in half of the token. Larger lengths continue in a
+// varint.
 uint8_t half_token(size_t length) {
   return static_cast<uint8_t>(std::min<size_t>(length, 15));
 }
 
-// Token, lengths that it has no room for, bytes; returns where they end.
+// Writes the token, the rest of large lengths, and the suffix. Returns the end.
 uint8_t* put_entry(uint8_t* to, size_t same, ByteSpan suffix) {
   const size_t size = suffix.size();
   *to++ = static_cast<uint8_t>(half_token(same) << 4 | half_token(size));
@@ -173,8 +176,8 @@ void put_prefix(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
                 uint32_t interval, ByteBuffer* out) {
   out->put_varint(interval);
   const size_t sizes_at = out->size();
-  out->extend(5);  // offset size and entries size, known at the end
-  constexpr size_t kMostExtra = 1 + 2 * 5;  // of an entry, besides its bytes
+  out->extend(5);                           // sizes, filled in at the end
+  constexpr size_t kMostExtra = 1 + 2 * 5;  // per entry, besides its bytes
   const size_t entries_at = out->size();
   uint8_t* const entries = out->extend(keys.offset(end) - keys.offset(begin) +
                                        (end - begin) * kMostExtra);
@@ -202,7 +205,7 @@ void put_prefix(const KeyBuffer& keys, size_t begin, size_t end, size_t shared,
   }
 }
 
-// A form of keys [begin, end), which share `shared` bytes.
+// A chunk form for keys [begin, end), with their common prefix.
 struct Form {
   Form(const KeyBuffer& keys, size_t begin, size_t end,
        const KeyChunkOptions& options)
@@ -247,7 +250,7 @@ void put_sampled(const KeyBuffer& keys, size_t begin, size_t end,
   form.put_body(out);
 }
 
-// Fewer samples than these are not worth reading columns for.
+// With fewer samples than this, reading columns does not pay.
 constexpr size_t kMinSamples = 4;
 
 }  // namespace

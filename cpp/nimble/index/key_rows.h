@@ -1,5 +1,5 @@
-// KeyRows: encoded keys and their rows, as a Batch of ExternalSorter in the
-// order of keys. Rows are added ascending, so equal keys keep ascending rows.
+// KeyRows: encoded keys and their rows, as a Batch of ExternalSorter in key
+// order. Rows are added in ascending order, so equal keys keep ascending rows.
 #pragma once
 
 #include <numeric>
@@ -14,7 +14,7 @@ class KeyRows {
  public:
   explicit KeyRows(size_t fixed_width = 0) : keys_(fixed_width) {}
 
-  // Keys [begin, end) belong to rows first_row and following.
+  // Adds keys [begin, end), which belong to rows first_row and following.
   void add(const KeyBuffer& keys, size_t begin, size_t end,
            uint64_t first_row) {
     if (empty()) keys_.reset(keys.fixed_width());
@@ -22,7 +22,7 @@ class KeyRows {
     for (size_t i = begin; i < end; ++i) rows_.push_back(first_row + i - begin);
   }
   size_t fixed_width() const { return keys_.fixed_width(); }
-  // At a place in the order.
+  // The i-th key and row in sorted order.
   ByteSpan key(size_t i) const { return keys_.key(order_[i]); }
   uint64_t row(size_t i) const { return rows_[order_[i]]; }
 
@@ -33,8 +33,8 @@ class KeyRows {
     rows_.clear();
     order_.clear();
   }
-  // Buffers grow by doubling. Sorting takes two items of 16 bytes per key and a
-  // place in the order.
+  // Estimated memory: buffers grow by doubling, and sorting takes two items of
+  // 16 bytes per key and an entry of order_.
   uint64_t memory_bytes() const {
     const uint64_t each = keys_.fixed_width() == 0 ? 72 : 56;
     return 2 * keys_.num_bytes() + size() * each;
@@ -65,7 +65,7 @@ class KeyRows {
  private:
   KeyBuffer keys_;
   std::vector<uint64_t> rows_;
-  std::vector<uint64_t> order_;  // once sorted
+  std::vector<uint64_t> order_;  // valid after sort()
 };
 
 }  // namespace nimble

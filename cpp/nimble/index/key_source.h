@@ -1,5 +1,5 @@
-// KeySource: where a sampled key chunk finds the keys that it does not hold:
-// in the rows' own columns.
+// KeySource: provides the keys that a sampled key chunk does not store. They
+// are computed from the rows' key columns.
 #pragma once
 
 #include "nimble/base/result.h"
@@ -7,33 +7,35 @@
 
 namespace nimble {
 
-// A place among ascending keys: the first key that is not below some target.
+// A position among ascending keys: the first key >= a target.
 struct LowerBound {
-  uint64_t row = 0;  // of the file
+  uint64_t row = 0;  // file row
   bool is_equal = false;
 };
 
-// Keys that are searched for a target, which may be any bytes.
+// A search among keys. The target may be any bytes.
 struct KeySearch {
   ByteSpan target;
-  // So many bytes of it the keys of the rows in question begin with.
+  // The keys of the rows in question all begin with this many bytes of the
+  // target.
   size_t shared = 0;
 };
 
-// Rows are those of the file, and there. May wait for a read.
+// Thread-safe if the implementation is. May block on a read.
+// REQUIRES: rows are file rows and exist.
 class KeySource {
  public:
   virtual ~KeySource() = default;
-  // Looks in rows [begin, end), whose keys ascend; `end` where all of them are
-  // below the target.
+  // Searches rows [begin, end). Returns `end` if all keys are below the target.
+  // REQUIRES: the keys of these rows ascend.
   virtual Result<LowerBound> find(uint64_t begin, uint64_t end,
                                   const KeySearch& search) const = 0;
-  // Sign of the key of a row against `target`.
+  // Compares the key of a row with `target`. Returns the sign.
   virtual Result<int> compare(uint64_t row, ByteSpan target) const = 0;
   // Appends the keys of rows [begin, end).
   virtual Status read_keys(uint64_t begin, uint64_t end,
                            KeyBuffer* out) const = 0;
-  // Tells the processor which bytes find() is about to need.
+  // Prefetches the bytes that find() accesses first.
   virtual void prefetch(uint64_t begin, uint64_t end,
                         const KeySearch& search) const = 0;
 };

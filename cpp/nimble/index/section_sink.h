@@ -1,5 +1,6 @@
-// SectionSink: where an index puts its parts while it is built. It writes the
-// bytes as one section of the file, at a multiple of 8, and says where.
+// SectionSink: receives the parts of an index while it is built. It writes the
+// bytes as one section of the file, at a multiple of 8, and returns its
+// location.
 #pragma once
 
 #include <functional>

@@ -6,10 +6,11 @@
 namespace nimble {
 namespace {
 
-// Keys that are added, and entries that are handed on, at a time.
+// Number of keys added, and of entries written, at a time.
 constexpr size_t kBatch = 4096;
 
-// Entries differ in their rows: that they ascend strictly is checked for free.
+// Entries are distinct because of their rows, so a check that they strictly
+// ascend costs nothing extra.
 ClusterIndexOptions chunk_options(const SortedIndexOptions& o) {
   ClusterIndexOptions out;
   out.chunk_keys = o.chunk_keys;

@@ -1,5 +1,5 @@
-// SortedIndexWriter: takes the encoded keys of all rows in file order and
-// writes them sorted, each with its row, as key chunks.
+// SortedIndexWriter: receives the encoded keys of all rows in file order and
+// writes them sorted, each with its row, as key chunks. Not thread-safe.
 // docs/format/sorted_index.md.
 //
 //   add* finish
@@ -16,19 +16,21 @@ struct SortedIndexOptions {
   uint32_t chunk_keys = 1024;
   uint32_t chunks_per_group = 512;
   KeyChunkOptions chunk;
-  uint64_t memory_bytes = uint64_t{64} << 20;  // more than this spills
-  std::string spill_directory;                 // as of SpillFile
-  std::function<Status()> poll;                // as of ExternalSorter
+  uint64_t memory_bytes = uint64_t{64} << 20;  // spills above this
+  std::string spill_directory;                 // see SpillFile
+  std::function<Status()> poll;                // see ExternalSorter
 };
 
 class SortedIndexWriter {
  public:
   explicit SortedIndexWriter(const SortedIndexOptions& options);
 
-  // Keys [begin, end) belong to the rows after those of the last call.
+  // Adds keys [begin, end), which belong to the rows after those of the
+  // previous call. May spill to disk.
   Status add(const KeyBuffer& keys, size_t begin, size_t end);
   uint64_t num_rows() const { return num_rows_; }
-  // Writes key streams and directories; returns the root's bytes.
+  // Writes key streams and directories. Returns the root's bytes, which the
+  // caller must store.
   Result<std::vector<uint8_t>> finish(const SectionSink& sink);
 
  private:
@@ -36,7 +38,7 @@ class SortedIndexWriter {
     SectionRef section;
     uint64_t end_place = 0;
   };
-  // Entries are keys with their rows behind them, big-endian.
+  // An entry is a key followed by its row, big-endian.
   Status add_entries(const KeyBuffer& entries, const SectionSink& sink);
   Status write_group(const SectionSink& sink);
   std::vector<uint8_t> serialize_root(uint32_t row_width) const;

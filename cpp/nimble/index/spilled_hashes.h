@@ -1,5 +1,6 @@
-// SpilledHashes: the hashes of a Bloom filter's keys, kept until their number
-// is known, which sizes the filter. All but the last few lie on disk.
+// SpilledHashes: the hashes for a Bloom filter, stored until their number is
+// known, because that determines the filter's size. All but the last few are on
+// disk.
 //
 //   add* finish
 #pragma once
@@ -16,11 +17,11 @@ namespace nimble {
 
 class SpilledHashes {
  public:
-  // `directory` is where they go: see SpillFile.
+  // `directory` receives the file: see SpillFile.
   explicit SpilledHashes(std::string directory)
       : directory_(std::move(directory)) {}
 
-  // Equal hashes in a row are one.
+  // Adds a hash. Consecutive equal hashes count once. May block on a write.
   Status add(uint64_t hash) {
     if (size_ > 0 && hash == last_) return Status::ok();
     last_ = hash;
@@ -31,7 +32,7 @@ class SpilledHashes {
   }
   uint64_t size() const { return size_; }
 
-  // Gives `consume` all of them in the order of adding.
+  // Calls `consume` with all hashes in the order of adding. May block on reads.
   using Consumer = std::function<Status(std::span<const uint64_t>)>;
   Status finish(const Consumer& consume);
 
