@@ -230,3 +230,29 @@ def test_files_for_keys(tmp_path: Path) -> None:
     table = nb.connect(tmp_path).create_table("a.t", ROWS, cluster_by="user")
     for form in FORMS.values():
         assert table.files_for_keys(form([1, 2, 3]))["keys"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        pa.decimal128(9, 2),
+    ],
+    ids=str,
+)
+def test_nan_is_no_key_of_numbers_that_are_not_floats(tmp_path: Path, kind: pa.DataType) -> None:
+    """It was cast to the least integer or to zero, and found the row with that key."""
+    bits = 9 if pa.types.is_decimal(kind) else kind.bit_width
+    half = 2 ** (bits - 1)
+    least, most = (0, 2 * half - 1) if pa.types.is_unsigned_integer(kind) else (-half, half - 1)
+    keys = pa.array(sorted({least, 0, half - 1, most}), pa.decimal128(20, 0)).cast(kind)
+    nb.write(pa.table({"k": keys}), tmp_path / "a.nimble", cluster_by="k")
+    nan, inf = float("nan"), float("inf")
+    beyond = [nan, inf, -inf, 2.0**64, -(2.0**64), 2.0**80]
+    with nb.open(tmp_path / "a.nimble") as file:
+        assert [file.get(value) for value in beyond] == [None] * 6
+        forms = [beyond, np.array(beyond), pa.array(beyond), pa.array(beyond, pa.float32())]
+        for form in forms:
+            assert file.lookup(form).num_rows == 0
+            assert file.count(form).to_pylist() == [0] * 6

@@ -138,7 +138,8 @@ def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
     """
     equal = pc.fill_null(pc.equal(before, after), True)
     if pt.is_floating(before.type):
-        equal = pc.or_(equal, pc.fill_null(pc.is_nan(before), True))
+        both = pc.and_(pc.is_nan(before), pc.is_nan(after))
+        equal = pc.or_(equal, pc.fill_null(both, True))
     return equal
 
 

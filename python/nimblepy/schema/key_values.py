@@ -215,7 +215,15 @@ def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | N
         bad |= _negative(array)
     if pt.is_unsigned_integer(array.type) and pt.is_signed_integer(wanted):
         bad |= _negative(cast)
+    if pt.is_floating(array.type) and pt.is_integer(wanted):
+        bad |= _at_least(array, 2.0 ** (wanted.bit_width - pt.is_signed_integer(wanted)))
     return (cast, bad) if bad.any() else (cast, None)
+
+
+def _at_least(array: pa.Array, limit: float) -> Mask:
+    """Floats that are too large for an integer; on some processors they become the largest."""
+    mask: Mask = pc.fill_null(pc.greater_equal(array, limit), False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def value_range(data_type: pa.DataType, nan_greatest: bool) -> tuple[pa.Scalar, pa.Scalar | None]:
