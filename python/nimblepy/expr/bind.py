@@ -49,22 +49,34 @@ class _Row(tuple[Term, ...]):
     """``(a, b)``, which is compared as a whole."""
 
 
-def bind(tree: Syntax, text: str, schema: pa.Schema, params: Parameters = None) -> Term:
+def bind(
+    tree: Syntax,
+    text: str,
+    schema: pa.Schema,
+    params: Parameters = None,
+    sides: Sequence[str] = (),
+) -> Term:
     """The typed tree of a condition over the columns of ``schema``.
+
+    Args:
+        sides: structs whose fields may be named without them, as :func:`resolve_sql` says.
 
     Raises:
         InvalidArgumentError: an unknown column, function or parameter, types that do not go
             together, or what a filter cannot have; the message quotes it.
     """
-    binder = _Binder(text, schema, params)
+    binder = _Binder(text, schema, params, sides)
     term = run(binder.scalar(tree))
     binder.check_parameters()
     return term
 
 
 class _Binder:
-    def __init__(self, text: str, schema: pa.Schema, params: Parameters) -> None:
+    def __init__(
+        self, text: str, schema: pa.Schema, params: Parameters, sides: Sequence[str]
+    ) -> None:
         self._text = text
+        self._sides = sides
         self._schema = schema
         self._params = params
         self._used: set[object] = set()
@@ -140,7 +152,7 @@ class _Binder:
     def _column(self, tree: Syntax) -> Term:
         parts, quoted = tree.value
         try:
-            column = resolve_sql(self._schema, parts, quoted=quoted)
+            column = resolve_sql(self._schema, parts, quoted=quoted, sides=self._sides)
         except InvalidArgumentError as error:
             text = "" if not quoted or len(parts) > 1 else parts[0].replace("'", "''")
             hint = f"; text is written in single quotes: '{text}'" if text else ""

@@ -113,7 +113,10 @@ class Filter:
 
 
 def parse_filter(
-    filter: pc.Expression | str | BoundText | Node | Filter, schema: pa.Schema
+    filter: pc.Expression | str | BoundText | Node | Filter,
+    schema: pa.Schema,
+    *,
+    sides: tuple[str, ...] = (),
 ) -> Filter:
     """Understands ``filter`` over the columns of ``schema``. Reads no data.
 
@@ -122,6 +125,7 @@ def parse_filter(
             part after WHERE), in which NaN equals itself and is above all numbers. Inside the
             package also a tree of nodes, or a filter that has been parsed for such a schema.
         schema: the file's schema.
+        sides: structs whose fields SQL text may name without them if only one of them has it.
 
     Raises:
         InvalidArgumentError: SQL syntax error, unknown column, mismatched types, or not boolean.
@@ -129,9 +133,9 @@ def parse_filter(
     Cost: SQL text is parsed once for files of one schema; the last texts are remembered.
     """
     if isinstance(filter, str):
-        return _parse_sql(filter, schema)
+        return _parse_sql(filter, schema, sides)
     if isinstance(filter, BoundText):
-        return _bound(filter.text, schema, filter.params)
+        return _bound(filter.text, schema, filter.params, sides)
     if isinstance(filter, Filter):
         return filter
     if isinstance(filter, pc.Expression):
@@ -144,14 +148,14 @@ def parse_filter(
 
 
 @lru_cache(maxsize=256)
-def _parse_sql(text: str, schema: pa.Schema) -> Filter:
-    return _bound(text, schema, None)
+def _parse_sql(text: str, schema: pa.Schema, sides: tuple[str, ...]) -> Filter:
+    return _bound(text, schema, None, sides)
 
 
-def _bound(text: str, schema: pa.Schema, params: Parameters) -> Filter:
+def _bound(text: str, schema: pa.Schema, params: Parameters, sides: tuple[str, ...]) -> Filter:
     from nimblepy.expr.sql import read_sql  # only where there is SQL
 
-    return make_filter(read_sql(text, schema, params), schema)
+    return make_filter(read_sql(text, schema, params, sides), schema)
 
 
 def make_filter(node: Node, schema: pa.Schema) -> Filter:

@@ -6,6 +6,7 @@ understands of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import pyarrow as pa
@@ -22,13 +23,16 @@ from nimblepy.expr.syntax import Syntax, parse
 from nimblepy.expr.terms import RowBatch, evaluate, paths_of
 
 
-def read_sql(text: str, schema: pa.Schema, params: Parameters = None) -> Node:
+def read_sql(
+    text: str, schema: pa.Schema, params: Parameters = None, sides: Sequence[str] = ()
+) -> Node:
     """The filter tree of SQL ``text`` over the columns of ``schema``.
 
     NaN equals itself and is above all numbers, as in DuckDB, PostgreSQL and Spark.
 
     Args:
         params: values of ``$name`` by name, or of ``$1`` or ``?`` in order.
+        sides: structs whose fields may be named without them.
 
     Raises:
         InvalidArgumentError: syntax error (shows where), unknown column, mismatched types, or a
@@ -36,7 +40,7 @@ def read_sql(text: str, schema: pa.Schema, params: Parameters = None) -> Node:
     """
     tree = _parsed(text)
     try:
-        term = bind(tree, text, schema, params)
+        term = bind(tree, text, schema, params, sides)
         if pt.is_null(term.type):
             return UNKNOWN
         if not pt.is_boolean(term.type):
@@ -60,10 +64,10 @@ class Computed:
         InvalidArgumentError: as :func:`read_sql`.
     """
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
+    def __init__(self, text: str, schema: pa.Schema, sides: Sequence[str] = ()) -> None:
         self._text = text
         try:
-            self._term = bind(_parsed(text), text, schema)
+            self._term = bind(_parsed(text), text, schema, sides=sides)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{text!r}: {error}") from error
         self.columns = paths_of(self._term)

@@ -7,6 +7,7 @@ caller writes is resolved once, here; the core is told the positions of the path
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -70,7 +71,9 @@ def resolve_column(schema: pa.Schema, name: str | Sequence[str]) -> Column:
     return column_at(schema, steps)
 
 
-def resolve_sql(schema: pa.Schema, parts: Sequence[str], *, quoted: bool) -> Column:
+def resolve_sql(
+    schema: pa.Schema, parts: Sequence[str], *, quoted: bool, sides: Sequence[str] = ()
+) -> Column:
     """The column that names with dots between them mean in SQL, where a dot leads into a struct.
 
     Where no struct has such a field, the dots may belong to a name. Case tells columns apart only
@@ -78,16 +81,47 @@ def resolve_sql(schema: pa.Schema, parts: Sequence[str], *, quoted: bool) -> Col
 
     Args:
         quoted: the names stand in quotes, so that their dots do not separate anything.
+        sides: structs whose fields may be named without the struct if only one of them has it. A
+            name that begins with that of a side is always a field of that side.
+
+    Raises:
+        InvalidArgumentError: there is no such column, or more than one.
     """
     path = tuple(parts)
+    if sides and path[0].casefold() not in sides:
+        return _of_one_side(schema, path, quoted, sides)
     steps = _find_exact(schema, path) if quoted else _find(schema, list(parts), longest_first=False)
     if steps is not None:
         return column_at(schema, steps)
     folded = [known for known in column_paths(schema) if _folds(known, path)]
     if len(folded) != 1:
         shown = show_path(path) if quoted else ".".join(path)
-        raise InvalidArgumentError(unknown_column_message(schema, shown))
+        raise _UnknownColumn(unknown_column_message(schema, shown))
     return resolve_column(schema, folded[0])
+
+
+def _of_one_side(schema: pa.Schema, path: Path, quoted: bool, sides: Sequence[str]) -> Column:
+    """The column that a name without its side means."""
+    found: list[Column] = []
+    fields = [(at, field) for at, field in enumerate(schema) if field.name in sides]
+    for at, field in fields:
+        with contextlib.suppress(_UnknownColumn):
+            column = resolve_sql(pa.schema(list(field.type)), path, quoted=quoted)
+            found.append(Column((field.name, *column.path), column.type, (at, *column.steps)))
+    shown = show_path(path) if quoted else ".".join(path)
+    if not found:
+        raise _UnknownColumn(unknown_column_message(schema, shown))
+    if len(found) > 1:
+        names = [column.name for column in found]
+        raise InvalidArgumentError(
+            f"column {shown!r} is ambiguous: {' and '.join(sides)} have it; write "
+            f"{' or '.join(names)}"
+        )
+    return found[0]
+
+
+class _UnknownColumn(InvalidArgumentError):
+    """There is no such column."""
 
 
 def _folds(known: Path, path: Path) -> bool:
@@ -125,7 +159,9 @@ def unknown_column_message(schema: pa.Schema, name: str) -> str:
         return f"unknown column {name!r}; did you mean nimblepy.SortKey({column!r}{down})?"
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     folded = [path for path in known if path.casefold() == name.casefold()]
-    hints = list(dict.fromkeys([*folded, *close]))
+    # A field that is named without its struct.
+    fields = [path for path in known if path.casefold().endswith("." + name.casefold())]
+    hints = list(dict.fromkeys([*folded, *fields[:3], *close]))
     if hints:
         return f"unknown column {name!r}; did you mean {' or '.join(map(repr, hints))}?"
     shown = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")

@@ -36,7 +36,7 @@ Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
 
 _Made = TypeVar("_Made")
 
-_SOURCE, _TARGET = "source", "target"
+_SIDES = _SOURCE, _TARGET = "source", "target"
 _BATCH_ROWS = 1 << 16
 
 
@@ -198,7 +198,8 @@ class _WithoutSource:
         self.files: Collection[int] = range(rows.num_files)
         if condition is None:
             return
-        parsed = self._condition = parse_filter(condition, _joined_schema(None, rows.schema))
+        joined = _joined_schema(None, rows.schema)
+        parsed = self._condition = parse_filter(condition, joined, sides=_SIDES)
         known = [n for c in parsed.conjuncts if (n := _in_table(c, rows.schema)) is not None]
         if parsed.matches_nothing:
             self.files = ()
@@ -259,7 +260,9 @@ class _Clause:
             keep: columns that ``True`` leaves alone.
         """
         condition = clause.condition
-        self.condition = None if condition is None else parse_filter(condition, joined)
+        self.condition = (
+            None if condition is None else parse_filter(condition, joined, sides=_SIDES)
+        )
         self.deletes = isinstance(clause, Delete)
         self.taken: dict[str, str | Computed] = {}
         self.reads = set(() if self.condition is None else self.condition.columns)
@@ -272,7 +275,7 @@ class _Clause:
             for name, text in columns.items():
                 if not isinstance(text, str):
                     raise InvalidArgumentError(f"{name!r}: expected SQL text, got {text!r}")
-                computed = Computed(text, joined)
+                computed = Computed(text, joined, _SIDES)
                 self.taken[name] = computed
                 self.reads |= set(computed.columns)
         elif columns is True:

@@ -27,7 +27,10 @@ class Merge:
     """A merge that is being put together; :meth:`execute` does it. Made by ``Table.merge``.
 
     Conditions are pyarrow expressions or SQL text over the columns ``source.x`` and ``target.x``,
-    as the source and the table call them.
+    as the source and the table call them. SQL text may leave out the side of a column that only
+    one of them has in that clause: the source in :meth:`when_not_matched`, the table in
+    :meth:`when_not_matched_by_source`. ``source`` and ``target`` always mean the sides: a column
+    of the table with such a name is ``target.source``.
     Of each kind the first clause that applies to a row wins; rows to which none does stay, or are
     left out.
 
@@ -51,7 +54,7 @@ class Merge:
 
         Args:
             update: ``True`` takes all columns that the source has; or a list of these; or a dict
-                from columns of the table to SQL over ``source`` and ``target``.
+                from columns of the table to SQL over ``source`` and ``target``, as in conditions.
             delete: the row goes.
 
         Raises:
