@@ -441,3 +441,88 @@ def test_what_is_no_metadata_gets_no_name(lake: nb.Catalog, tmp_path: Path) -> N
         again.table("a.b")
     again.drop_table("a.b")
     assert again.tables() == []
+
+
+# ------------------------------------------------------------------ which catalog of a database
+
+
+def _theirs(tmp_path: Path, name: str, table: str = "a.b") -> str:
+    """A database in which pyiceberg has made a catalog of this name, with a table."""
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    uri = f"sqlite:///{tmp_path}/c.db"
+    catalog = sql.SqlCatalog(name, uri=uri, warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace_if_not_exists(table.partition(".")[0])
+    catalog.create_table(table, pa.schema([("x", pa.int64())])).append(pa.table({"x": [1, 2]}))
+    catalog.close()
+    return uri
+
+
+def test_a_catalog_of_pyiceberg_is_found_by_its_uri(tmp_path: Path) -> None:
+    # tables() was empty, without a word: the name of the catalog was not the one looked for.
+    uri = _theirs(tmp_path, "prod")
+    lake = nb.connect(uri)
+    assert lake.tables() == ["a.b"]
+    assert lake.table("a.b").num_rows == 2
+    assert pickle.loads(pickle.dumps(lake)).tables() == ["a.b"]
+    assert nb.connect(uri, name="prod").tables() == ["a.b"]
+    assert nb.connect(uri, properties={"name": "prod"}).tables() == ["a.b"]
+    assert nb.connect(uri, name="other").tables() == []
+    table = lake.table("a.b")
+    table.append(pa.table({"x": [3]}))
+    assert pickle.loads(pickle.dumps(table)).num_rows == 3
+    assert nb.connect("sqlite+pysqlite" + uri.removeprefix("sqlite")).tables() == ["a.b"]
+
+
+def test_a_database_with_several_catalogs(tmp_path: Path) -> None:
+    uri = _theirs(tmp_path, "prod")
+    _theirs(tmp_path, "test", "a.c")
+    with pytest.raises(nb.InvalidArgumentError, match="'prod', 'test'; choose one with name="):
+        nb.connect(uri)
+    assert nb.connect(uri, name="test").tables() == ["a.c"]
+    made = nb.connect(uri, name="nimble").create_table("a.d", pa.schema([("x", pa.int64())]))
+    made.append({"x": [1]})
+    assert nb.connect(uri).tables() == ["a.d"]  # nimblepy's own comes first
+
+
+def test_the_catalog_of_a_directory_has_a_name(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path / "lake", name="mine")
+    lake.create_table("a.b", pa.schema([("x", pa.int64())]))
+    assert nb.connect(tmp_path / "lake").tables() == ["a.b"]
+    assert pickle.loads(pickle.dumps(lake)).tables() == ["a.b"]
+    assert nb.connect(tmp_path / "lake", name="nimble").tables() == []
+    with pytest.raises(nb.InvalidArgumentError, match="name"):
+        nb.connect(tmp_path / "lake", name=7)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ what a typo makes
+
+
+@pytest.mark.parametrize("kind", ["directory", "uri"])
+def test_nothing_is_made_before_the_first_write(tmp_path: Path, kind: str) -> None:
+    # A typo in the name made a directory with a database.
+    place = str(tmp_path / "lakke" if kind == "directory" else f"sqlite:///{tmp_path}/c.db")
+    lake = nb.connect(place)
+    assert lake.tables() == lake.namespaces() == []
+    with pytest.raises(nb.InvalidArgumentError, match=r"'a\.b': the catalog .* has no tables"):
+        lake.table("a.b")
+    for change in (
+        lambda: lake.drop_table("a.b"),
+        lambda: lake.rename_table("a.b", "a.c"),
+        lambda: lake.register("a.b", tmp_path / "no.json"),
+    ):
+        with pytest.raises(nb.InvalidArgumentError):
+            change()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(nb.InvalidArgumentError, match="there is no catalog; create=True makes one"):
+        nb.connect(place, create=False)
+    again = nb.connect(place)  # which sees what the other makes
+    lake.create_table("a.b", pa.table({"x": [1]}))
+    assert again.tables() == ["a.b"]
+    assert nb.connect(place, create=False).table("a.b").num_rows == 1
+
+
+def test_buckets_have_no_catalog(tmp_path: Path) -> None:
+    # "Could not infer the catalog type from the uri", of pyiceberg.
+    with pytest.raises(nb.InvalidArgumentError, match="a bucket has no catalog") as caught:
+        nb.connect("s3://bkt/lake")
+    assert "properties={'warehouse': 's3://bkt/lake'}" in str(caught.value)

@@ -137,6 +137,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_says_so(lake: nb.Catalog, tmp_path: Path) -> None:
+    lake.create_table("a.t", pa.schema([("x", pa.int64())]))
     impatient = CatalogRows(f"sqlite:///{tmp_path}/lake/catalog.db?timeout=0.1", "nimble")
     impatient.add("a", "b", "here")
     with sqlite3.connect(tmp_path / "lake/catalog.db", isolation_level=None) as database:
@@ -254,7 +255,7 @@ def test_snapshots_are_read_once(lake: nb.Catalog, tmp_path: Path) -> None:
     "text", ["[" * 100_000, '{"format-version": 2', "[]", "\udcff", '{"format-version": 2}', "NaN"]
 )
 def test_what_is_no_metadata_is_damaged(lake: nb.Catalog, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "lake" / "0.metadata.json"
+    path = tmp_path / "0.metadata.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(nb.CorruptFileError, match="not a metadata file"):
         lake.iceberg._metadata_at(str(path))

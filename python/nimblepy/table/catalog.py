@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +20,7 @@ from nimblepy.table.base.arguments import text_of, texts_of
 from nimblepy.table.base.model import DataFormat
 from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
 from nimblepy.table.base.types import check_keys, table_schema
-from nimblepy.table.iceberg.catalog_rows import CatalogRows
+from nimblepy.table.iceberg.catalog_rows import DEFAULT_NAME, CatalogRows
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 
 # What reads and writes tables is loaded with the first table: `connect` does without.
@@ -28,24 +29,35 @@ if TYPE_CHECKING:
     from nimblepy.file.write import ClusterBy
     from nimblepy.table.table import Table
 
+# Schemes of object stores.
+_BUCKETS = ("s3:", "s3a:", "s3n:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "wasb:", "wasbs:")
+
 
 def connect(
     target: str | os.PathLike[str] | None = None,
     *,
     catalog: Any = None,
+    name: str | None = None,
     properties: Mapping[str, str] | None = None,
+    create: bool = True,
 ) -> Catalog:
     """Opens a catalog of tables.
 
     Args:
-        target: a directory, which is made where there is none: then the catalog is a SQLite
-            database in it, and the tables lie below it. Or the URI of a catalog that pyiceberg
-            knows: ``sqlite:///path``, ``rest:https://...``, ``thrift://...``.
+        target: a directory: then the catalog is a SQLite database in it, and the tables are below
+            it. The first write makes both. Or the URI of a catalog that pyiceberg knows:
+            ``sqlite:///path``, ``rest:https://...``, ``thrift://...``.
         catalog: a pyiceberg catalog, instead.
-        properties: what pyiceberg is told of the catalog: ``warehouse``, credentials, ...
+        name: of the catalog. A SQL database may have several, each with tables of its own:
+            ``SqlCatalog("prod", ...)`` of pyiceberg makes the catalog ``"prod"``. By default the
+            one that nimblepy made, or the only one in the database.
+        properties: passed to pyiceberg: ``warehouse``, credentials, ...
+        create: ``False`` refuses a directory or SQLite database without a catalog.
 
     Raises:
-        InvalidArgumentError: neither or both are given, or it is nothing of that.
+        InvalidArgumentError: not exactly one of ``target`` and ``catalog`` is given; the target is
+            neither a directory nor a URI; the database has several catalogs and ``name`` is
+            missing; there is no catalog and ``create`` is false.
         MissingExtraError: pyiceberg is not installed (``nimblepy[table]``).
 
     Cost: no table is read. Of a directory or ``sqlite:`` pyiceberg is loaded with the first table.
@@ -58,6 +70,7 @@ def connect(
         return Catalog(lambda: catalog, None, {})
     assert target is not None
     given = dict(properties or {})
+    named = text_of(name, "connect: name") if name is not None else given.pop("name", None)
     if not isinstance(target, (str, os.PathLike)):
         raise InvalidArgumentError(
             f"connect: expected a directory or the URI of a catalog, got {target!r}"
@@ -65,23 +78,39 @@ def connect(
     text = os.fspath(target)
     if text.startswith("sqlite:"):
         warehouse = given.get("warehouse") or _warehouse_of(text)
-        more = {name: value for name, value in given.items() if name != "warehouse"}
-        return Catalog(_sqlite(text, warehouse, more), text, given)
-    if is_uri(text) or text.startswith("rest:"):
-        found = ice.open_uri(text, given)
-        return Catalog(lambda: found, text, given)
+        more = {key: value for key, value in given.items() if key != "warehouse"}
+        return _sqlite(CatalogRows(text, named), text, create, warehouse, given, more)
+    if text.startswith(_BUCKETS):
+        raise InvalidArgumentError(
+            f"connect {text!r}: a bucket has no catalog; keep it in a database and the tables in "
+            f"the bucket: nb.connect('sqlite:///catalog.db', properties={{'warehouse': {text!r}}})"
+        )
+    # SQLAlchemy's URIs may name a driver, as in postgresql+psycopg://.
+    if is_uri(text) or re.match(r"[a-z0-9]+\+[a-z0-9_]+://|rest:", text):
+        found = ice.open_uri(text, named, given)
+        return Catalog(lambda: found, text, given if named is None else {**given, "name": named})
     directory = checked_directory(text)
-    os.makedirs(directory, exist_ok=True)
-    uri = f"sqlite:///{directory}/catalog.db?timeout=60"
-    return Catalog(_sqlite(uri, f"file://{directory}", {}), directory, {})
+    rows = CatalogRows(f"sqlite:///{directory}/catalog.db?timeout=60", named, own_directory=True)
+    return _sqlite(rows, directory, create, f"file://{directory}", {}, {})
 
 
-def _sqlite(uri: str, warehouse: str, properties: Mapping[str, str]) -> Callable[[], Any]:
-    """Makes the database of a catalog where there is none, without pyiceberg, which the first
-    table needs: that is most of what a new process waits for.
+def _sqlite(
+    rows: CatalogRows,
+    target: str,
+    create: bool,
+    warehouse: str,
+    given: Mapping[str, str],
+    properties: Mapping[str, str],
+) -> Catalog:
+    """The catalog in a SQLite database. The first table loads pyiceberg: that is most of what a
+    new process waits for.
     """
-    rows = CatalogRows(uri, "nimble")
-    return lambda: ice.open_sqlite(rows, warehouse, **properties)
+    if not create and not rows.exists:
+        raise InvalidArgumentError(
+            f"connect {target!r}: there is no catalog; create=True makes one"
+        )
+    kept = dict(given) if rows.catalog == DEFAULT_NAME else {**given, "name": rows.catalog}
+    return Catalog(lambda: ice.open_sqlite(rows, warehouse, **properties), target, kept)
 
 
 def _warehouse_of(uri: str) -> str:
@@ -274,10 +303,16 @@ class Catalog:
     def _no_table(self, parts: tuple[str, ...]) -> str:
         name = ".".join(parts)
         if parts[:-1] not in ice.list_namespaces(self.iceberg):
-            known = ", ".join(self.namespaces()) or "none"
-            return f"there is no table {name!r}: no namespace {'.'.join(parts[:-1])!r}, but {known}"
+            known = ", ".join(self.namespaces())
+            if not known:
+                return f"there is no table {name!r}: the catalog{self._where()} has no tables"
+            space = ".".join(parts[:-1])
+            return f"there is no table {name!r}: no namespace {space!r}, but {known}"
         known = ", ".join(self.tables(".".join(parts[:-1]))) or "none"
         return f"there is no table {name!r}; its namespace has {known}"
+
+    def _where(self) -> str:
+        return "" if self._target is None else f" {self._target}"
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """Names of tables, as ``"namespace.name"``; ``None``: of all namespaces."""

@@ -11,7 +11,7 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import cast
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
@@ -37,6 +37,8 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
     PRIMARY KEY (catalog_name, namespace, property_key)
 );
 """
+# The catalog of databases that nimblepy makes.
+DEFAULT_NAME = "nimble"
 # The catalog whose property the mark of a database is: none has this name.
 _MARK = "nimblepy.mark"
 _MEMORY = ("", ":memory:")
@@ -58,20 +60,25 @@ class CatalogRows:
     of the thread have one connection.
     """
 
-    def __init__(self, uri: str, catalog: str) -> None:
+    def __init__(
+        self, uri: str, catalog: str | None = None, *, own_directory: bool = False
+    ) -> None:
         """
         Args:
             uri: ``sqlite:///`` and a path, with ``?timeout=`` in seconds if need be; without a path
                 the rows are kept in memory.
-            catalog: the name under which the rows are kept.
+            catalog: the name under which the rows are kept; ``None`` is the one that the database
+                has, as :func:`chosen_name` says.
+            own_directory: the first write makes the directory of the database too.
 
         Raises:
-            InvalidArgumentError: the URI has another form.
+            InvalidArgumentError: the URI has another form; or the database has several catalogs.
             CorruptFileError, OSError: the database cannot be used.
         """
         self.uri = uri
-        self.catalog = catalog
         self._path, self._timeout = _parsed(uri)
+        self._own_directory = own_directory
+        self._prepared = False
         self._memory: sqlite3.Connection | None = None
         renew_after_fork(self)
         self.renew_after_fork()
@@ -79,13 +86,39 @@ class CatalogRows:
             self._memory = sqlite3.connect(
                 ":memory:", isolation_level=None, check_same_thread=False
             )
-        with self._connected() as database:
+        elif not own_directory and not os.path.isdir(os.path.dirname(self._path)):
+            raise OSError(f"{self._path}: unable to open the database: no such directory")
+        self._typed = True
+        self._prepare(make=False)
+        self.catalog = chosen_name(self.catalogs(), uri) if catalog is None else catalog
+
+    @property
+    def exists(self) -> bool:
+        """Whether the database is there: the first write makes it."""
+        return self._memory is not None or os.path.exists(self._path)
+
+    def _prepare(self, *, make: bool) -> bool:
+        """Whether the database is there, with the tables of a catalog."""
+        if self._prepared:
+            return True
+        if not self.exists:
+            if not make:
+                return False
+            if self._own_directory:
+                os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        with self._opened() as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")}
             if not columns:
                 database.executescript(f"BEGIN IMMEDIATE; {_MAKE} COMMIT;")
         # Old databases do not say of what kind a row is; newer ones may have views as well.
         self._typed = not columns or "iceberg_type" in columns
-        self._is_table = "coalesce(iceberg_type, 'TABLE') = 'TABLE'" if self._typed else "1"
+        self._prepared = True
+        return True
+
+    @property
+    def _is_table(self) -> str:
+        self._prepare(make=False)
+        return "coalesce(iceberg_type, 'TABLE') = 'TABLE'" if self._typed else "1"
 
     def renew_after_fork(self) -> None:
         self._lock = threading.RLock()
@@ -93,6 +126,12 @@ class CatalogRows:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
+        self._prepare(make=True)
+        with self._opened() as database:
+            yield database
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
             if self._turn.database is not None:
                 yield self._turn.database
@@ -144,10 +183,14 @@ class CatalogRows:
 
     def _changed(self, statement: str, *values: str | None) -> int:
         """How many rows a statement changed."""
+        if not self._prepare(make=False):
+            return 0
         with self._connected() as database:
             return database.execute(statement, values).rowcount
 
     def _asked(self, statement: str, *values: str) -> list[tuple[str, ...]]:
+        if not self._prepare(make=False):
+            return []
         with self._connected() as database:
             return database.execute(statement, values).fetchall()
 
@@ -168,6 +211,7 @@ class CatalogRows:
 
     def _noted(self, name: str, value: str) -> str:
         """What is noted of the database under a name; ``value``, if that is nothing yet."""
+        self._prepare(make=True)
         self._changed(
             "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
             *(_MARK, "", name, value),
@@ -212,6 +256,14 @@ class CatalogRows:
             )
         return None
 
+    def catalogs(self) -> list[str]:
+        """Names of the catalogs that have something in the database."""
+        found = self._asked(
+            "SELECT catalog_name FROM iceberg_tables UNION "
+            "SELECT catalog_name FROM iceberg_namespace_properties ORDER BY 1"
+        )
+        return [name for (name,) in found]
+
     # ------------------------------------------------------------------ tables
 
     def location(self, namespace: str, name: str) -> str | None:
@@ -243,6 +295,7 @@ class CatalogRows:
         Raises:
             NameTaken: there is such a table, or a view of this name.
         """
+        self._prepare(make=True)
         kind, value = (", iceberg_type", ", 'TABLE'") if self._typed else ("", "")
         self._changed(
             "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, "
@@ -367,6 +420,23 @@ class CatalogRows:
             self.catalog,
             namespace,
         )
+
+
+def chosen_name(names: Sequence[str], uri: str) -> str:
+    """Which of the catalogs in a database is meant if none is named.
+
+    Raises:
+        InvalidArgumentError: it has several, of which none is nimblepy's own.
+    """
+    names = [name for name in names if name != _MARK]
+    if not names or DEFAULT_NAME in names:
+        return DEFAULT_NAME
+    if len(names) > 1:
+        shown = ", ".join(map(repr, names))
+        raise InvalidArgumentError(
+            f"connect {uri!r}: the database has the catalogs {shown}; choose one with name="
+        )
+    return names[0]
 
 
 class _Turn(threading.local):

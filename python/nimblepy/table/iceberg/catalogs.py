@@ -50,7 +50,12 @@ from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.recent import Recent
 from nimblepy.table.base.transforms import free_name
-from nimblepy.table.iceberg.catalog_rows import CatalogRows, NameTaken
+from nimblepy.table.iceberg.catalog_rows import (
+    DEFAULT_NAME,
+    CatalogRows,
+    NameTaken,
+    chosen_name,
+)
 from nimblepy.table.iceberg.local_io import OwnIO, local_path
 from nimblepy.table.iceberg.metadata import (
     KEPT_METADATA,
@@ -446,15 +451,38 @@ def open_sqlite(rows: CatalogRows, warehouse: str, **properties: str) -> Catalog
     return SqliteCatalog(rows, warehouse=warehouse, **properties)
 
 
-def open_uri(uri: str, properties: Mapping[str, str]) -> Catalog:
-    """A catalog of any kind that pyiceberg knows."""
+def open_uri(uri: str, name: str | None, properties: Mapping[str, str]) -> Catalog:
+    """A catalog of any kind that pyiceberg knows.
+
+    Args:
+        name: of the catalog; ``None`` is the only one that a SQL database has.
+    """
+    shown = uri
     kinds = {}
     if uri.startswith("rest:"):
         kinds, uri = {"type": "rest"}, uri.removeprefix("rest:")
     try:
-        return load_catalog("nimble", uri=uri, **kinds, **properties)
+        found = load_catalog(name or DEFAULT_NAME, uri=uri, **kinds, **properties)
+        if name is None and (only := chosen_name(_names_in(found), shown)) != DEFAULT_NAME:
+            found = load_catalog(only, uri=uri, **kinds, **properties)
+        return found
+    except InvalidArgumentError:
+        raise
     except (ValueError, pyiceberg.exceptions.RESTError) as error:
         raise InvalidArgumentError(f"connect: {uri!r}: {error}") from error
+
+
+def _names_in(catalog: Catalog) -> list[str]:
+    """Names of the catalogs in the database of pyiceberg's ``SqlCatalog``; none of others."""
+    engine = getattr(catalog, "engine", None)
+    if engine is None:
+        return []
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT catalog_name FROM iceberg_tables UNION "
+            "SELECT catalog_name FROM iceberg_namespace_properties"
+        )
+        return sorted(row[0] for row in rows)
 
 
 def database_of(metadata: Metadata) -> str | None:
