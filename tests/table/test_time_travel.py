@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
@@ -459,3 +460,17 @@ def test_the_past_has_the_columns_of_its_snapshot(lake: nb.Catalog) -> None:
         assert then.schema.names == pickle.loads(pickle.dumps(then)).schema.names == ["k"]
     table.append(pa.table({"k": [2], "n": [3]}))
     assert sorted(table.at(branch="main").to_table()["n"].to_pylist()) == [3, 7]
+
+
+def test_ids_survive_pandas(lake: nb.Catalog) -> None:
+    # Ids of snapshots became floats beside a null, and lost their last digits.
+    table = lake.create_table("a.ids", pa.table({"x": [1]}))
+    table.append({"x": [2]})
+    history = table.snapshots()
+    frame = history.to_pandas()
+    for name in ("snapshot_id", "parent_id", "rows_inserted", "rows_updated"):
+        assert frame[name].dtype == "Int64"
+    assert frame["parent_id"][0] is pd.NA
+    assert int(frame["parent_id"][1]) == history["parent_id"][1].as_py()
+    assert table.at(snapshot=frame["parent_id"][1]).num_rows == 1
+    assert history.slice(0, 1).to_pandas()["parent_id"].dtype == "Int64"

@@ -75,7 +75,7 @@ def merge(
         raise InvalidArgumentError(f"merge: expected a Table, got {table!r}")
     if files is not None:
         files = at_least("files", files, 1)
-    return Merge(lambda merge: _execute(df, table, merge, files, batch), on)
+    return Merge(lambda merge: _execute(df, table, merge, files, batch), on, table.name)
 
 
 def upsert(df: DataFrame, table: Table, *, files: int | None, batch: Batch | None) -> Commit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -43,6 +44,7 @@ class Alter:
         self._reload = reload
         self._done = done
         self._steps: list[_Step] = []
+        self._pending = False  # steps that no `with` has committed or given up
         # Every step is tried at once, so that what is wrong is said where it was written.
         self._trial = ice.Evolution(metadata)
 
@@ -179,6 +181,7 @@ class Alter:
     def _step(self, step: _Step) -> Self:
         _apply(step, self._trial)
         self._steps.append(step)
+        self._pending = True
         return self
 
     def __enter__(self) -> Self:
@@ -190,8 +193,29 @@ class Alter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._pending = False
         if exc_type is None and self._steps:
             self._commit()
+
+    @property
+    def _shown(self) -> str:
+        """The methods that were called."""
+        return ", ".join(step.__qualname__.split(".")[1] for step in self._steps) or "no change"
+
+    def __repr__(self) -> str:
+        state = "not committed" if self._pending else "done"
+        name = ".".join(self._metadata.name)
+        return f"<nimblepy.Alter of {name!r}: {self._shown}; {state}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_pending", False):
+            warnings.warn(
+                f"{'.'.join(self._metadata.name)}: alter() was not committed: {self._shown}; "
+                "write: with table.alter() as a: ...",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
 
     def _commit(self) -> None:
         tried: list[ice.Evolution] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -528,7 +529,7 @@ class Table(VersionedRows[FileSet]):
 
             return self.commit_change(made, batch)
 
-        return Merge(execute, on)
+        return Merge(execute, on, self.name)
 
     def overwrite(
         self,
@@ -1462,6 +1463,28 @@ _HISTORY = pa.schema(
         pa.field("files_removed", pa.int64()),
         pa.field("bytes_written", pa.int64()),
     ]
+)
+# pandas has nullable integers for these columns; it would make floats of ids, which lose digits.
+_HISTORY = _HISTORY.with_metadata(
+    {
+        "pandas": json.dumps(
+            {
+                "index_columns": [],
+                "column_indexes": [],
+                "columns": [
+                    {
+                        "name": item.name,
+                        "field_name": item.name,
+                        "pandas_type": "int64",
+                        "numpy_type": "Int64",
+                        "metadata": None,
+                    }
+                    for item in _HISTORY
+                    if pa.types.is_int64(item.type)
+                ],
+            }
+        )
+    }
 )
 
 

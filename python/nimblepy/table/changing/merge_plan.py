@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -40,9 +41,11 @@ class Merge:
         >>> merge.when_matched(update=["v"]).when_not_matched().execute()  # doctest: +SKIP
     """
 
-    def __init__(self, execute: Callable[[Merge], Commit], on: On) -> None:
+    def __init__(self, execute: Callable[[Merge], Commit], on: On, name: str) -> None:
         self._execute = execute
         self._on = on
+        self._name = name
+        self._pending = False  # clauses that were not executed
         self._matched: list[Update | Delete] = []
         self._not_matched: list[Insert] = []
         self._by_source: list[Delete] = []
@@ -60,11 +63,13 @@ class Merge:
         Raises:
             InvalidArgumentError: neither or both are given.
         """
+        self._pending = False  # what raises says so itself
         if bool(update) == bool(delete):
             raise InvalidArgumentError("when_matched: give update= or delete=True, and not both")
         self._matched.append(
             Delete(condition) if delete else Update(_assigned("update", update), condition)
         )
+        self._pending = True
         return self
 
     def when_not_matched(self, *, insert: Assigned = True, condition: Filter = None) -> Self:
@@ -74,9 +79,11 @@ class Merge:
             insert: as ``update`` of :meth:`when_matched`, over ``source`` alone; columns that are
                 not given are null.
         """
+        self._pending = False
         if not insert:
             raise InvalidArgumentError("when_not_matched: without insert= there is nothing to do")
         self._not_matched.append(Insert(_assigned("insert", insert), condition))
+        self._pending = True
         return self
 
     def when_not_matched_by_source(self, *, delete: bool = True, condition: Filter = None) -> Self:
@@ -84,9 +91,11 @@ class Merge:
 
         Cost: without a condition every row of the table; with one, a scan with it.
         """
+        self._pending = False
         if delete is not True:
             raise InvalidArgumentError("when_not_matched_by_source: only delete=True is known")
         self._by_source.append(Delete(condition))
+        self._pending = True
         return self
 
     def execute(self) -> Commit:
@@ -103,9 +112,34 @@ class Merge:
         Cost: as ``Table.upsert``; of rows that match, the columns that conditions name and those
             that are kept are read.
         """
+        self._pending = False
         if not (self._matched or self._not_matched or self._by_source):
             raise InvalidArgumentError("merge: no clause; call when_matched() or another first")
         return self._execute(self)
+
+    @property
+    def _shown(self) -> str:
+        """The clauses as they are written."""
+        kinds = (
+            ("when_matched", self._matched),
+            ("when_not_matched", self._not_matched),
+            ("when_not_matched_by_source", self._by_source),
+        )
+        shown = [f"{method}({_arguments(clause)})" for method, part in kinds for clause in part]
+        return ", ".join(shown) or "no clause"
+
+    def __repr__(self) -> str:
+        state = "not executed" if self._pending else "done"
+        return f"<nimblepy.Merge into {self._name!r}: {self._shown}; {state}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_pending", False):
+            warnings.warn(
+                f"{self._name}: the merge was not done: {self._shown}; execute() does it",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
 
     def plan(self, metadata: ice.Metadata) -> MergePlan:
         """What is to be done with rows of the source, in a table of today.
@@ -209,6 +243,24 @@ class MergePlan:
     def change_of_part(self, source: KeyedRows, files_of: FilesOf) -> MergeChange:
         """What can be done knowing only some rows of the source."""
         return MergeChange(source, self.key_ids, files_of, self.matched, self.not_matched)
+
+
+def _arguments(clause: Update | Delete | Insert) -> str:
+    """Of a clause, for people."""
+    if isinstance(clause, Delete):
+        given = ["delete=True"]
+    else:
+        name = "update" if isinstance(clause, Update) else "insert"
+        shown = clause.columns
+        if not isinstance(shown, bool):
+            shown = dict(shown) if isinstance(shown, Mapping) else list(shown)
+        given = [f"{name}={shown!r}"]
+    if clause.condition is not None:
+        condition = clause.condition
+        given.append(
+            f"condition={condition if not isinstance(condition, str) else repr(condition)}"
+        )
+    return ", ".join(given)
 
 
 def _assigned(what: str, columns: Assigned) -> Assigned:

@@ -105,7 +105,8 @@ class CatalogRows:
             if not make:
                 return False
             if self._own_directory:
-                os.makedirs(os.path.dirname(self._path), exist_ok=True)
+                # The directory may be a link to one that is not there yet.
+                os.makedirs(os.path.realpath(os.path.dirname(self._path)), exist_ok=True)
         with self._opened() as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")}
             if not columns:
