@@ -20,7 +20,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 import nimblepy as nb
+from nimblepy.schema.field_ids import field_id_of
 from nimblepy.table import distributed
 from nimblepy.table.testing import commit_hooks
 from nimblepy.table.writing import commit
@@ -104,7 +105,8 @@ class Maker:
             "merge": 4,
             "transaction": 6,
             "dynamic": 2,
-            "alter": 1,
+            "alter": 0.7,
+            "rename": 1,
             "partition": 2,
             "compact": 1,
             "manifests": 0.5,
@@ -150,6 +152,8 @@ class Maker:
         if kind == "alter":
             self._number += 1
             return {"op": kind, "column": f"x{self._number}"}
+        if kind == "rename":
+            return {"op": kind, "column": some.choice(["v", "v", "n"])}
         if kind == "partition":
             return {"op": kind, "by": some.choice([[], ["g"], ["v"]])}
         return {"op": kind}
@@ -259,10 +263,19 @@ SCHEMA = pa.schema(
 )
 
 
-def _data(rows: Sequence[Sequence[int]], *, part: bool = False) -> pa.Table:
+def _names(schema: pa.Schema) -> dict[str, str]:
+    """What a table calls the columns now; it numbered them when it was made."""
+    now = {field_id_of(field): field.name for field in schema}
+    return {name: now[1 + i] for i, name in enumerate(SCHEMA.names)}
+
+
+def _data(
+    rows: Sequence[Sequence[int]], names: Mapping[str, str], *, part: bool = False
+) -> pa.Table:
     columns = [[row[i] for row in rows] for i in range(len(COLUMNS))]
     made = pa.table([*columns, [0] * len(rows)], schema=SCHEMA)
-    return made.select(["k", "v"]) if part else made
+    made = made.rename_columns([names[name] for name in made.column_names])
+    return made.select([names["k"], names["v"]]) if part else made
 
 
 class Start:
@@ -303,7 +316,7 @@ class Start:
         for part in self._history["rows"]:
             new = [row for row in part if not keyed or row[0] not in {r[0] for r in rows}]
             if new:
-                table.append(_data(new))
+                table.append(_data(new, _names(table.schema)))
             rows += [tuple(row) for row in new]
         self.rows, self.snapshot = tuple(rows), table.snapshot
         if self._shared:
@@ -347,7 +360,8 @@ class Execution:
             if writer.failed is not None:
                 raise AssertionError(f"unexpected error: {writer.failed!r}") from writer.failed
         newest = self.lake.table(self.name)
-        final = [tuple(row.values()) for row in newest.to_table(list(COLUMNS)).to_pylist()]
+        columns = [_names(newest.schema)[name] for name in COLUMNS]
+        final = [tuple(row.values()) for row in newest.to_table(columns).to_pylist()]
         assert newest.num_rows == len(final), "num_rows"
         model = Table(history["keyed"], State(rows))
         order = serial_order(model, self.done, final)
@@ -362,20 +376,23 @@ class Execution:
             self._ticks += 1
             begin = self._ticks
             table.refresh()
-            bound = tuple(table.partition_by)
+            logical = {now: name for name, now in _names(table.schema).items()}
+            bound = tuple(logical[name] for name in table.partition_by)
             try:
                 result = _result(table, op, writer, self._first)
             except nb.ConflictError:
                 self.conflicts += 1
                 continue
             except (nb.DuplicateKeyError, nb.InvalidArgumentError) as error:
+                if op["op"] in ("rename", "partition"):  # it does not fit, and changes nothing
+                    continue
                 result = [type(error).__name__]
             self._ticks += 1
             self.done.append(Done(op, result, begin, self._ticks, bound))
 
 
-def _source(op: Op, writer: Writer) -> Any:
-    data = _data(op["rows"], part=bool(op.get("update")))
+def _source(op: Op, writer: Writer, names: Mapping[str, str]) -> Any:
+    data = _data(op["rows"], names, part=bool(op.get("update")))
     if not op.get("slow"):
         return data
 
@@ -387,28 +404,28 @@ def _source(op: Op, writer: Writer) -> Any:
     return pa.RecordBatchReader.from_batches(data.schema, batches())
 
 
-def _how(op: Op) -> dict[str, Any]:
-    return {"update": ["v"]} if op.get("update") else {"when_matched": op["when_matched"]}
+def _how(op: Op, names: Mapping[str, str]) -> dict[str, Any]:
+    return {"update": [names["v"]]} if op.get("update") else {"when_matched": op["when_matched"]}
 
 
 def _result(table: nb.Table, op: Op, writer: Writer, first: int | None) -> Any:
     """Runs an operation: what it gives, as :func:`serial_order.applied` says it."""
-    kind = op["op"]
+    kind, names = op["op"], _names(table.schema)
     more: dict[str, Any] = {"batch": tuple(op["batch"])} if "batch" in op else {}
     if kind == "append":
-        made = table.append(_source(op, writer), **more)
+        made = table.append(_source(op, writer, names), **more)
     elif kind == "upsert":
-        made = table.upsert(_source(op, writer), **_how(op))
+        made = table.upsert(_source(op, writer, names), **_how(op, names))
     elif kind == "delete" and "keys" in op:
         made = table.delete(keys=op["keys"])
     elif kind == "delete":
-        made = table.delete(sql(op["filter"]), **more)
+        made = table.delete(sql(op["filter"], names), **more)
     elif kind == "overwrite":
-        made = table.overwrite(_source(op, writer), filter=sql(op["filter"]), **more)
+        made = table.overwrite(_source(op, writer, names), filter=sql(op["filter"], names), **more)
     elif kind == "merge":
-        made = _merged(table, op, writer, more)
+        made = _merged(table, op, writer, names, more)
     elif kind in ("dynamic", "staged upsert"):
-        files = distributed.write_rows(_data(op["rows"]), distributed.write_target(table))
+        files = distributed.write_rows(_data(op["rows"], names), distributed.write_target(table))
         writer.stop()
         how: dict[str, Any] = {"mode": "upsert"}
         if kind == "dynamic":
@@ -436,45 +453,52 @@ def _kept(table: nb.Table, op: Op, first: int | None) -> None:
         table.rewrite_manifests()
     else:
         with table.alter() as a:
+            names = _names(table.schema)
             if kind == "alter":
                 a.add_column(op["column"], pa.int32())
+            elif kind == "rename":
+                old = op["column"]
+                a.rename_column(names[old], f"{old}2" if names[old] == old else old)
             else:
-                a.partition_by(*op["by"])
+                a.partition_by(*(names[name] for name in op["by"]))
 
 
-def _merged(table: nb.Table, op: Op, writer: Writer, more: dict[str, Any]) -> nb.Commit:
-    merge = table.merge(_source(op, writer), on="k", **more)
+def _merged(
+    table: nb.Table, op: Op, writer: Writer, names: Mapping[str, str], more: dict[str, Any]
+) -> nb.Commit:
+    merge = table.merge(_source(op, writer, names), on="k", **more)
     for clause in op["matched"]:
         how: dict[str, dict[str, Any]] = {
             "update": {"update": True},
-            "add": {"update": {"v": "target.v + source.v"}},
+            "add": {"update": {names["v"]: f"target.{names['v']} + source.{names['v']}"}},
             "delete": {"delete": True},
         }
         what = how[clause["do"]]
-        merge = merge.when_matched(**what, condition=sql(clause["if"], "source."))
+        merge = merge.when_matched(**what, condition=sql(clause["if"], names, "source."))
     for clause in op["not_matched"]:
-        merge = merge.when_not_matched(condition=sql(clause["if"], "source."))
+        merge = merge.when_not_matched(condition=sql(clause["if"], names, "source."))
     for clause in op["by_source"]:
         merge = merge.when_not_matched_by_source(
-            delete=True, condition=sql(clause["if"], "target.")
+            delete=True, condition=sql(clause["if"], names, "target.")
         )
     return merge.execute()
 
 
 def _in_transaction(table: nb.Table, steps: Sequence[Op], writer: Writer) -> list[Any]:
     given: list[Any] = []
+    names = _names(table.schema)
     with table.transaction() as tx:
         for step in steps:
             try:
-                given.append(_step(tx, step))
+                given.append(_step(tx, step, names))
             except (nb.DuplicateKeyError, nb.InvalidArgumentError) as error:
                 given.append(type(error).__name__)
         writer.stop()
     return given
 
 
-def _step(tx: Any, step: Op) -> Any:
-    kind, columns = step["op"], list(COLUMNS)
+def _step(tx: Any, step: Op, names: Mapping[str, str]) -> Any:
+    kind, columns = step["op"], [names[name] for name in COLUMNS]
     if kind == "get":
         found = tx.get(step["key"], columns=columns)
         return None if found is None else tuple(found.values())
@@ -485,18 +509,18 @@ def _step(tx: Any, step: Op) -> Any:
     if kind == "contains":
         return tx.contains(step["keys"]).to_pylist()
     if kind == "count":
-        return tx.count_rows(sql(step["filter"]))
+        return tx.count_rows(sql(step["filter"], names))
     if kind == "scan":
-        rows = tx.scan(columns, filter=sql(step["filter"])).to_table()
+        rows = tx.scan(columns, filter=sql(step["filter"], names)).to_table()
         return sorted(tuple(row.values()) for row in rows.to_pylist())
     if kind == "append":
-        tx.append(_data(step["rows"]))
+        tx.append(_data(step["rows"], names))
     elif kind == "upsert":
-        tx.upsert(_data(step["rows"], part=bool(step.get("update"))), **_how(step))
+        tx.upsert(_data(step["rows"], names, part=bool(step.get("update"))), **_how(step, names))
     elif "keys" in step:
         tx.delete(keys=step["keys"])
     else:
-        tx.delete(sql(step["filter"]))
+        tx.delete(sql(step["filter"], names))
     return "ok"
 
 

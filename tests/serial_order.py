@@ -6,7 +6,7 @@ A row is (k, v, g). An operation is a dictionary, as :mod:`histories` makes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,10 +65,11 @@ def passes(row: Row, filter: Filter) -> bool:
     return all(_COMPARE[how](row[COLUMNS.index(c)], value) for c, how, value in filter or ())
 
 
-def sql(filter: Filter, prefix: str = "") -> str | None:
+def sql(filter: Filter, names: Mapping[str, str], prefix: str = "") -> str | None:
+    """A filter as text; ``names``: what the table calls the columns."""
     if filter is None:
         return None
-    return " AND ".join(f"{prefix}{column} {how} {value}" for column, how, value in filter)
+    return " AND ".join(f"{prefix}{names[column]} {how} {value}" for column, how, value in filter)
 
 
 def _rows(op: Op) -> list[Row]:
