@@ -187,7 +187,7 @@ class Tables(RuleBasedStateMachine):
         layout = data.draw(st.none() | layouts("".join(set(self.names) & set("ksx"))))
         with self.table.alter() as a:
             if layout and self.partitioned:
-                with pytest.raises(nb.InvalidArgumentError, match="takes the place of"):
+                with pytest.raises(nb.InvalidArgumentError, match="cannot be combined with"):
                     a.layout(layout[1](self.names))
                 a.partition_by()
                 self.partitioned = False

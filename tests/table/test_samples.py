@@ -296,7 +296,7 @@ def test_any_byte_may_be_another() -> None:
             with contextlib.suppress(ValueError):
                 assert Blocks.from_bytes(wrong).of("f3") == files[3][1]
     for end in range(len(octets)):
-        with pytest.raises(ValueError, match="no blob of cubes"):
+        with pytest.raises(ValueError, match="cube blob cannot be read"):
             Blocks.from_bytes(octets[:end])
 
 
@@ -392,7 +392,7 @@ def test_windows_that_hold_whole_files() -> None:
 )
 def test_footers_that_are_none_cost_speed_only(footer: bytes) -> None:
     octets = b"PFA1PFA1" + footer + struct.pack("<i4s4s", len(footer), bytes(4), b"PFA1")
-    with pytest.raises(ValueError, match="no blob of cubes"):
+    with pytest.raises(ValueError, match="cube blob cannot be read"):
         Blocks.from_bytes(octets)
     for text in ("[" * 100_000, '{"space":"s","cubes":[[1e999,0,0,0,1]]}',
                  '{"space":"s","cubes":[[999,0,0,0,1]]}'):  # fmt: skip

@@ -1,1 +1,1 @@
-"""Layouts: which rows come into one file, and samples of tables that are laid out by an OTree."""
+"""Layouts: which rows share a file, and samples of tables with an OTree."""

@@ -1,4 +1,4 @@
-"""The rows of one commit in the order, or in the cubes, of a layout, in bounded memory."""
+"""Arranges the rows of one commit by the table's layout (sorted or in cubes), in bounded memory."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from nimblepy.table.otree.tree import (
     rows_held,
 )
 
-# Arrow arrays of text end at 2 GiB.
+# Offsets of Arrow text arrays are 32 bits wide, so one array holds at most 2 GiB.
 _MOST_MEMORY = 1 << 30
 
 Order = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Pieces:
-    """Tables that are kept in memory as long as they fit, and then in files of a directory.
+    """A list of tables that spills to a temporary directory when it exceeds its memory limit.
 
-    They may be read any number of times. Cost: beyond the memory, a file is written and mapped for
-    each piece.
+    Pieces can be read any number of times. Cost: after spilling, each piece is one file, which is
+    mapped when it is read.
     """
 
     def __init__(self, memory: int) -> None:
@@ -79,10 +79,10 @@ class Pieces:
         return len(self._tables)
 
     def __getitem__(self, number: int) -> pa.Table:
-        found = self._tables[number]
-        if isinstance(found, pa.Table):
-            return found
-        return pa.ipc.open_file(pa.memory_map(found)).read_all()
+        piece = self._tables[number]
+        if isinstance(piece, pa.Table):
+            return piece
+        return pa.ipc.open_file(pa.memory_map(piece)).read_all()
 
     def __iter__(self) -> Iterator[pa.Table]:
         return (self[number] for number in range(len(self)))
@@ -94,30 +94,30 @@ class Pieces:
 
 
 def _gathered(pieces: Iterable[pa.Table], memory: int) -> Pieces:
-    """All rows: one piece where they fit into memory."""
-    found = Pieces(memory)
+    """Collects all rows, as a single piece if they fit into memory."""
+    gathered = Pieces(memory)
     try:
         for piece in pieces:
-            found.add(piece)
+            gathered.add(piece)
     except BaseException:
-        found.close()
+        gathered.close()
         raise
-    if found.in_memory and len(found):
-        # Rows of one array are taken in any order; of many they would be put together each time.
+    if gathered.in_memory and len(gathered):
+        # `take` on a chunked array would concatenate the chunks on every call.
         whole = Pieces(memory)
-        whole.add(pa.concat_tables(list(found)).combine_chunks())
+        whole.add(pa.concat_tables(list(gathered)).combine_chunks())
         return whole
-    return found
+    return gathered
 
 
 def _sample(pieces: Pieces, take: Callable[[pa.Table], pa.Table], rng: Any) -> pa.Table:
-    """Some rows, each with the same probability."""
+    """A random sample of about ``SPACE_ROWS`` rows; every row has the same probability."""
     share = min(1.0, SPACE_ROWS / max(1, pieces.rows))
-    found = []
+    sampled = []
     for piece in pieces:
-        some = np.flatnonzero(rng.random(piece.num_rows) < share) if share < 1.0 else None
-        found.append(take(piece if some is None else piece.take(pa.array(some))))
-    return pa.concat_tables(found).combine_chunks()
+        chosen = np.flatnonzero(rng.random(piece.num_rows) < share) if share < 1.0 else None
+        sampled.append(take(piece if chosen is None else piece.take(pa.array(chosen))))
+    return pa.concat_tables(sampled).combine_chunks()
 
 
 # ------------------------------------------------------------------ rows in one order
@@ -126,11 +126,11 @@ def _sample(pieces: Pieces, take: Callable[[pa.Table], pa.Table], rng: Any) -> p
 def in_order(
     pieces: Iterable[pa.Table], layout: Sorted | ZOrder, memory: int, *, step_bytes: int
 ) -> Iterator[pa.Table]:
-    """All rows in the order of a layout; equal ones keep theirs.
+    """Yields all rows in the order of a layout. The sort is stable.
 
     Args:
-        memory: bytes of rows that are held; more goes to files.
-        step_bytes: Arrow bytes that are handed on at a time.
+        memory: bytes of rows to hold in memory; the rest spills to temporary files.
+        step_bytes: Arrow bytes of a yielded table, about.
     """
     held = _gathered(pieces, memory)
     try:
@@ -159,14 +159,14 @@ def in_order(
 
 
 def _slices(table: pa.Table, order: Order, step_bytes: int) -> Iterator[pa.Table]:
-    """Rows in an order, some at a time."""
+    """Yields the rows of ``table`` in ``order``, about ``step_bytes`` at a time."""
     step = max(1, len(order) * step_bytes // max(1, table.nbytes))
     for begin in range(0, len(order), step):
         yield table.take(pa.array(order[begin : begin + step]))
 
 
 class _BySorted:
-    """The order of sort keys."""
+    """Orders rows by the sort keys of a layout."""
 
     def __init__(self, layout: Sorted) -> None:
         self._keys = [
@@ -201,7 +201,7 @@ class _BySorted:
 
 
 class _ByCurve:
-    """The order along a curve through the ranks of columns."""
+    """Orders rows along a Z-order curve through the ranks of the columns."""
 
     def __init__(self, layout: ZOrder, pieces: Pieces) -> None:
         schema = pieces[0].schema
@@ -223,15 +223,15 @@ class _ByCurve:
         return places[at]
 
     def part(self, table: pa.Table, edges: Any) -> Numbers:
-        found: Numbers = np.searchsorted(edges, self._places(table), side="right")
-        return found
+        parts: Numbers = np.searchsorted(edges, self._places(table), side="right")
+        return parts
 
 
 def _fitted(
-    layout: OTree | ZOrder, pieces: Pieces, paths: Any, rng: Any, known: str | None = None
+    layout: OTree | ZOrder, pieces: Pieces, paths: Any, rng: Any, previous_space: str | None = None
 ) -> Space:
     sample = _sample(pieces, lambda piece: space_columns(piece, paths), rng)
-    return fit(layout, sample, pieces[0].schema, known)
+    return fit(layout, sample, pieces[0].schema, previous_space)
 
 
 # ------------------------------------------------------------------ rows in parts
@@ -239,17 +239,17 @@ def _fitted(
 
 @dataclass
 class _Split:
-    """Pieces whose rows lie part by part, and where the parts begin."""
+    """Pieces whose rows are grouped by part, with the offsets of the parts in each piece."""
 
     pieces: Pieces
     bounds: list[Numbers]
 
     def rows(self, part: int) -> pa.Table:
-        found = [
+        slices = [
             piece.slice(int(bounds[part]), int(bounds[part + 1] - bounds[part]))
             for piece, bounds in zip(self.pieces, self.bounds, strict=True)
         ]
-        return pa.concat_tables(found).combine_chunks()
+        return pa.concat_tables(slices).combine_chunks()
 
     def close(self) -> None:
         self.pieces.close()
@@ -258,7 +258,7 @@ class _Split:
 def _split(
     pieces: Iterable[pa.Table], part_of: Callable[[pa.Table], Numbers], parts: int, memory: int
 ) -> _Split:
-    """Rows by the number of their part."""
+    """Groups the rows of each piece by part number."""
     split = _Split(Pieces(memory), [])
     try:
         for piece in pieces:
@@ -272,8 +272,8 @@ def _split(
 
 
 def _in_turn(numbers: Numbers, count: int) -> tuple[Order, Numbers]:
-    """Rows by the number of their part, and where each part begins."""
-    # Numbers of two bytes are sorted by counting them.
+    """The stable order of rows by part number, and the offset of each part in that order."""
+    # NumPy sorts 16-bit integers with a radix sort, which is faster.
     small = numbers.astype(np.uint16) if count <= 1 << 16 else numbers
     edges = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(numbers, minlength=count), out=edges[1:])
@@ -285,7 +285,7 @@ def _in_turn(numbers: Numbers, count: int) -> tuple[Order, Numbers]:
 
 @dataclass(frozen=True)
 class CubeRows:
-    """Rows of one file, in the order of their weights, which are the last column."""
+    """Rows of one file, sorted by weight. The last column holds the weights."""
 
     rows: pa.Table
     cubes: FileCubes
@@ -293,10 +293,10 @@ class CubeRows:
 
 @dataclass(frozen=True)
 class Whole:
-    """Where all rows of a table lie, for some of them that are written anew.
+    """The distribution of all rows of a table, used when only some of them are rewritten.
 
     Attributes:
-        space: how values became the places of the estimate.
+        space: the mapping from values to the places in ``estimate``.
     """
 
     space: Space
@@ -314,17 +314,18 @@ def in_cubes(
     whole: Whole | None = None,
     planned: Planned | None = None,
 ) -> Iterator[CubeRows]:
-    """All rows with weights, by the cubes of the tree that fits them.
+    """Plans a tree of cubes for the rows and yields the rows of each cube, with weights.
 
-    Rows whose last column is that of weights keep theirs; others get new ones.
+    If the last column holds weights, rows keep them; otherwise they get random weights.
 
     Args:
-        memory: bytes of rows that are held; more goes to files.
-        rows_before: those of the table that the rows come to.
-        file_bytes: most Arrow bytes of a file.
-        space: that of the newest rows of the table, which is kept where it fits these.
-        whole: the table that the rows are part of, in whose space and tree they are laid out.
-        planned: the cubes, where they were planned for more rows than these.
+        memory: bytes of rows to hold in memory; the rest spills to temporary files.
+        rows_before: number of rows in the table before this commit.
+        file_bytes: maximum Arrow bytes of a file.
+        space: the space of the newest rows of the table; reused if it fits these rows.
+        whole: the distribution of the whole table, if the rows are an existing part of it. Its
+            space and tree are used.
+        planned: cubes that were planned in advance, for these rows and others.
     """
     held = _gathered(pieces, memory)
     try:
@@ -343,7 +344,7 @@ def _in_cubes(
     memory: int,
     rows_before: int,
     most_rows: int,
-    known: str | None,
+    previous_space: str | None,
     whole: Whole | None,
     planned: Planned | None,
 ) -> Iterator[CubeRows]:
@@ -352,7 +353,7 @@ def _in_cubes(
     if planned is not None:
         space = planned.space
     else:
-        space = _fitted(layout, held, paths, rng, known) if whole is None else whole.space
+        space = _fitted(layout, held, paths, rng, previous_space) if whole is None else whole.space
     estimate = Estimate(rows_held(held.rows, layout.cube_rows))
     new = held[0].schema.names[-1] != WEIGHT
     facts: list[tuple[Any, Weights]] = []
@@ -375,17 +376,19 @@ def _in_cubes(
         parts = -(-rows.num_rows // ceiling)
         edges = np.linspace(0, rows.num_rows, parts + 1).astype(np.int64)
         for begin, end in pairwise(edges.tolist()):
-            some = rows.slice(begin, end - begin)
-            last = some.column(some.num_columns - 1)
+            cube_rows = rows.slice(begin, end - begin)
+            last = cube_rows.column(cube_rows.num_columns - 1)
             bits, prefix = tree.prefix(cube)
-            made = Cube(bits, prefix, last[0].as_py(), last[-1].as_py(), some.num_rows)
-            yield CubeRows(some, FileCubes(text, (made,)))
+            facts_of_cube = Cube(
+                bits, prefix, last[0].as_py(), last[-1].as_py(), cube_rows.num_rows
+            )
+            yield CubeRows(cube_rows, FileCubes(text, (facts_of_cube,)))
 
 
 def _by_cube(
     held: Pieces, facts: list[tuple[Any, Weights]], tree: Tree, memory: int
 ) -> Iterator[tuple[int, pa.Table]]:
-    """(cube, its rows in the order of their weights)."""
+    """Yields (cube number, its rows sorted by weight)."""
     if held.in_memory:
         places, weights = facts.pop()
         cubes = tree.assign(places, weights)
@@ -393,9 +396,9 @@ def _by_cube(
         table = held[0]
         for cube, (begin, end) in enumerate(pairwise(edges.tolist())):
             if begin < end:
-                mine = order[begin:end]
-                mine = mine[np.argsort(weights[mine])]
-                yield cube, _weighted(table.take(pa.array(mine)), weights[mine])
+                rows_of_cube = order[begin:end]
+                rows_of_cube = rows_of_cube[np.argsort(weights[rows_of_cube])]
+                yield cube, _weighted(table.take(pa.array(rows_of_cube)), weights[rows_of_cube])
         return
     facts.reverse()
 
@@ -406,8 +409,8 @@ def _by_cube(
             yield _weighted(piece, weights).append_column("cube", cubes)
 
     def cube_of(piece: pa.Table) -> Numbers:
-        found: Numbers = piece.column(piece.num_columns - 1).to_numpy()
-        return found
+        cubes: Numbers = piece.column(piece.num_columns - 1).to_numpy()
+        return cubes
 
     split = _split(weighted(), cube_of, tree.cubes, memory)
     try:

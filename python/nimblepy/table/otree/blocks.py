@@ -1,8 +1,8 @@
-"""Which cubes lie in which files, kept beside the metadata in one Puffin file for each commit.
+"""Which cubes are in which data files, stored next to the metadata as one Puffin file per commit.
 
-Nothing depends on these: a file whose blob is lost or damaged says in its footer what it has, and
-its rows have their weights. Cubes of several commits are merged by putting them together, in any
-order, so that a commit that lost a race names its own again beside those of the winner.
+These blobs are a cache. If a blob is lost or damaged, the footers of the data files repeat the
+cubes, and the rows carry their weights. Blobs of several commits are merged by concatenation in any
+order, so a commit that lost a race simply adds its blob to those of the winner.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from nimblepy.table.base.model import Cube, DataFile, FileCubes, Snapshot
 from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 
-# Where a snapshot's summary names the Puffin files, which lie beside the metadata.
+# Key of a snapshot's summary: names of the Puffin files, which are stored next to the metadata.
 BLOBS = "nimblepy.otree"
-# Blobs that a snapshot names before they are written as one.
+# A snapshot names at most this many blobs; then they are merged into one.
 MOST_BLOBS = 20
-# Where the footer of a file repeats its cubes.
+# Key of a data file's metadata: the cubes of the file.
 CUBES = "nimblepy.otree"
 _KIND = "nimblepy-otree-v1"
-# Blobs that a process keeps.
+# Capacity of the process-wide cache of blobs.
 _KEPT = 64
-# Footers that it remembers.
+# Capacity of the process-wide cache of footers.
 _MOST_FOOTERS = 1 << 16
 
 _SCHEMA = pa.schema(
@@ -49,13 +49,13 @@ _TEXTS = pa.schema({"text": pa.string()})
 
 
 class Blocks:
-    """The cubes of some files.
+    """The cubes of some data files.
 
     Attributes:
-        files: their paths.
-        spaces: how their values became places.
-        table: one row for each cube in a file: ``file`` and ``space`` by position, and the fields
-            of :class:`nimblepy.table.base.model.Cube`.
+        files: paths of the files.
+        spaces: the different spaces (see :class:`nimblepy.table.otree.space.Space`), as JSON.
+        table: one row per cube and file: positions in ``files`` and ``spaces``, and the fields of
+            :class:`nimblepy.table.base.model.Cube`.
     """
 
     def __init__(self, files: Sequence[str], spaces: Sequence[str], table: pa.Table) -> None:
@@ -64,12 +64,12 @@ class Blocks:
         self.table = table
 
     @classmethod
-    def of_files(cls, found: Iterable[tuple[str, FileCubes]]) -> Blocks:
-        """Those that files were written with."""
+    def of_files(cls, written: Iterable[tuple[str, FileCubes]]) -> Blocks:
+        """The blocks of newly written files, from pairs of a path and the file's cubes."""
         files: list[str] = []
         spaces: dict[str, int] = {}
         rows: list[tuple[int, ...]] = []
-        for path, item in found:
+        for path, item in written:
             space = spaces.setdefault(item.space, len(spaces))
             for cube in item.cubes:
                 facts = (cube.bits, cube.prefix, cube.least, cube.most, cube.rows)
@@ -83,7 +83,7 @@ class Blocks:
 
     @classmethod
     def merged(cls, parts: Sequence[Blocks], live: set[str] | None = None) -> Blocks:
-        """All of these; each file once, and only ``live`` ones if that is given."""
+        """Concatenates blocks. Each file appears once; with ``live``, only live files are kept."""
         files: dict[str, int] = {}
         spaces: dict[str, int] = {}
         tables = []
@@ -114,12 +114,12 @@ class Blocks:
 
     @cached_property
     def by_path(self) -> dict[str, int]:
-        """Positions of files."""
+        """The position of each file in ``files``."""
         return {path: i for i, path in enumerate(self.files)}
 
     @cached_property
     def weights(self) -> tuple[Numbers, Numbers]:
-        """The least and the greatest weight of each file."""
+        """The minimum and maximum weight of each file."""
         least = np.full(len(self.files), 1 << 31, np.int64)
         most = np.full(len(self.files), -(1 << 31) - 1, np.int64)
         np.minimum.at(least, self.column("file"), self.column("least"))
@@ -127,23 +127,23 @@ class Blocks:
         return least, most
 
     def find(self, paths: pa.Array) -> Numbers:
-        """Positions of files, -1 of those that are not here."""
-        found = pc.index_in(paths.cast(pa.string()), self._paths)
-        numbers: Numbers = pc.fill_null(found, -1).to_numpy()
-        return numbers
+        """Positions of files in ``files``; -1 for unknown files."""
+        positions = pc.index_in(paths.cast(pa.string()), self._paths)
+        filled: Numbers = pc.fill_null(positions, -1).to_numpy()
+        return filled
 
     @cached_property
     def _paths(self) -> pa.Array:
         return pa.array(self.files, pa.string())
 
     def weights_at(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """The least and the greatest weight of files by position; of -1, of any file."""
+        """The minimum and maximum weight of files by position. Position -1 gives the full range."""
         ends = zip(self.weights, (LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS - 1), strict=True)
         least, most = (np.append(end, unknown)[numbers] for end, unknown in ends)
         return least, most
 
     def of(self, path: str) -> FileCubes | None:
-        """The cubes of one file."""
+        """The cubes of one file; ``None`` if they are unknown."""
         number = self.by_path.get(path)
         if number is None:
             return None
@@ -161,35 +161,35 @@ class Blocks:
 
     @classmethod
     def from_bytes(cls, octets: bytes) -> Blocks:
-        """What :meth:`to_bytes` made.
+        """Reads the bytes that :meth:`to_bytes` made.
 
         Raises:
-            ValueError: it is something else, or damaged.
+            ValueError: the bytes have another format or are damaged.
         """
         try:
             return cls._from_bytes(octets)
         except BAD_BYTES as error:
-            raise ValueError(f"no blob of cubes, or damaged: {error}") from error
+            raise ValueError(f"cube blob cannot be read: {error}") from error
 
     @classmethod
     def _from_bytes(cls, octets: bytes) -> Blocks:
         (blob,) = read_puffin(octets)
         if blob.kind != _KIND:
-            raise ValueError(f"a blob of type {blob.kind!r}")
+            raise ValueError(f"blob type is {blob.kind!r}; expected {_KIND!r}")
         payload = blob.payload
         if zlib.crc32(payload) != int(blob.properties["crc32"]):
-            raise ValueError("its checksum is another")
+            raise ValueError("checksum mismatch")
         source = pa.BufferReader(payload)
         table, files, spaces = (pa.ipc.open_stream(source).read_all() for _ in range(3))
         table.validate(full=True)
         if table.schema != _SCHEMA or files.schema != _TEXTS or spaces.schema != _TEXTS:
-            raise ValueError(f"columns {table.schema.names}")
-        found = cls(files.column(0).to_pylist(), spaces.column(0).to_pylist(), table)
+            raise ValueError(f"unexpected columns {table.schema.names}")
+        blocks = cls(files.column(0).to_pylist(), spaces.column(0).to_pylist(), table)
         for name, count in (("file", len(files)), ("space", len(spaces))):
-            numbers = found.column(name)
+            numbers = blocks.column(name)
             if len(numbers) and not (0 <= int(numbers.min()) <= int(numbers.max()) < count):
-                raise ValueError(f"a {name} beyond {count}")
-        return found
+                raise ValueError(f"{name} number out of range; expected less than {count}")
+        return blocks
 
 
 def _texts(values: Sequence[str]) -> pa.Table:
@@ -204,23 +204,26 @@ def _stream(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-# ------------------------------------------------------------------ those of a snapshot
+# ------------------------------------------------------------------ blobs of a snapshot
 
 
 def blob_names(snapshots: Iterable[Snapshot]) -> list[str]:
-    """Names of the blobs that a snapshot has, which comes first, then those before it.
+    """Names of the blobs of the newest snapshot that names any.
 
-    A commit of another writer names none; then those of the last one that does hold.
+    Commits of other Iceberg writers do not name blobs; the blobs of earlier snapshots then apply.
+
+    Args:
+        snapshots: a snapshot, then its ancestors.
     """
     for snapshot in snapshots:
-        found = named_blobs(snapshot)
-        if found:
-            return found
+        names = named_blobs(snapshot)
+        if names:
+            return names
     return []
 
 
 def named_blobs(snapshot: Snapshot) -> list[str]:
-    """Names of the blobs that the summary of a snapshot itself has."""
+    """Names of the blobs in the summary of one snapshot."""
     text = snapshot.summary.get(BLOBS, "")
     return [name for name in text.split(",") if name and "/" not in name]
 
@@ -229,28 +232,31 @@ _kept: OrderedDict[str | tuple[str, ...], Blocks] = OrderedDict()
 _footers: OrderedDict[str, FileCubes | None] = OrderedDict()
 
 
-def _keep(known: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
-    known[key] = value
-    while len(known) > most:
-        known.popitem(last=False)
+def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    cache[key] = value
+    while len(cache) > most:
+        cache.popitem(last=False)
 
 
 def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
-    """The cubes of some blobs, as far as these can be read. Cost: each is read once."""
+    """The cubes in some blobs, without blobs that cannot be read.
+
+    Cost: reads each blob once per process, while the cache holds it.
+    """
     key = tuple(paths)
-    known = _kept.get(key)
-    if known is not None:
-        return known
+    cached = _kept.get(key)
+    if cached is not None:
+        return cached
     parts = []
     for path in paths:
-        found = _kept.get(path)
-        if found is None:
+        blocks = _kept.get(path)
+        if blocks is None:
             try:
-                found = Blocks.from_bytes(read(path))
+                blocks = Blocks.from_bytes(read(path))
             except (OSError, ValueError):
                 continue
-            _keep(_kept, path, found, _KEPT)
-        parts.append(found)
+            _keep(_kept, path, blocks, _KEPT)
+        parts.append(blocks)
     merged = parts[0] if len(parts) == 1 else Blocks.merged(parts)
     if len(parts) == len(paths):
         _keep(_kept, key, merged, _KEPT)
@@ -260,38 +266,38 @@ def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
 def rebuilt(
     cubes: Blocks, paths: pa.Array, footer: Callable[[int], Mapping[str, Any] | None]
 ) -> Blocks:
-    """The cubes of files that blobs do not have, as the footers of the files repeat them.
+    """The cubes of files that are missing from ``cubes``, read from the footers of the files.
 
     Args:
-        footer: gives what the footer of a file says, by its position in ``paths``.
+        footer: returns the metadata of a file, by its position in ``paths``.
 
-    Cost: opens those files, once as long as the process remembers them.
+    Cost: opens each missing file once per process, while the cache holds it.
     """
-    found = []
+    with_cubes = []
     for i in np.flatnonzero(cubes.find(paths) < 0).tolist():
         path = paths[i].as_py()
         if path not in _footers:
             _keep(_footers, path, _in_footer(footer(i)), _MOST_FOOTERS)
-        known = _footers[path]
-        if known is not None:
-            found.append((path, known))
-    return Blocks.of_files(found)
+        file_cubes = _footers[path]
+        if file_cubes is not None:
+            with_cubes.append((path, file_cubes))
+    return Blocks.of_files(with_cubes)
 
 
-def _in_footer(said: Mapping[str, Any] | None) -> FileCubes | None:
-    text = None if said is None else said.get(CUBES)
+def _in_footer(footer: Mapping[str, Any] | None) -> FileCubes | None:
+    text = None if footer is None else footer.get(CUBES)
     if text is None:
         return None
     try:
-        found = FileCubes.from_json(text)
-        Blocks.of_files([("", found)])  # whose columns may be too narrow
+        file_cubes = FileCubes.from_json(text)
+        Blocks.of_files([("", file_cubes)])  # fails if a number does not fit its column
     except BAD_BYTES:
         return None
-    return found
+    return file_cubes
 
 
 def forget_blobs() -> None:
-    """Forgets what was read of blobs and footers, so that it is read again."""
+    """Clears the caches of blobs and footers."""
     _kept.clear()
     _footers.clear()
 

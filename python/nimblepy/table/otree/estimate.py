@@ -1,4 +1,4 @@
-"""Counts, sums and averages of a table from a sample of its rows."""
+"""Estimates counts, sums and averages of a table from a sample of its rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Kind = Literal["count", "sum", "avg"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What an aggregate is about, from a sample.
+    """An aggregate that was estimated from a sample.
 
     Attributes:
-        value: the estimate; NaN where an average has no rows to be of.
-        low, high: an interval that has the true value with the probability ``confidence``, as long
-            as the sample is not so small that its mean is not about normally distributed.
-        rows: rows of the sample that have a value.
-        fraction: the part of the rows that was sampled.
+        value: the estimate; NaN for an average over no rows.
+        low, high: bounds of the confidence interval: it contains the true value with probability
+            ``confidence``, if the sample is large enough for a normal approximation.
+        rows: number of sampled rows with a value.
+        fraction: the fraction of the rows that was sampled.
     """
 
     expression: str
@@ -47,28 +47,28 @@ class Estimate:
 
 
 def parsed(expression: str, schema: pa.Schema) -> tuple[Kind, ColumnName | None]:
-    """The aggregate of ``"avg(price)"`` and its column; ``None``: that of ``"count(*)"``.
+    """Parses ``"avg(price)"`` into an aggregate and a column; ``count(*)`` has the column ``None``.
 
     Raises:
-        InvalidArgumentError: it is no such text, or the column has no numbers.
+        InvalidArgumentError: the text cannot be parsed, or the column is not numeric.
     """
-    found = re.fullmatch(r"\s*(\w+)\s*\(\s*(.+?)\s*\)\s*", str(expression or ""))
-    if found is None or found[1].lower() not in ("count", "sum", "avg"):
+    match = re.fullmatch(r"\s*(\w+)\s*\(\s*(.+?)\s*\)\s*", str(expression or ""))
+    if match is None or match[1].lower() not in ("count", "sum", "avg"):
         raise InvalidArgumentError(
             f"estimate: expected count(*), count(x), sum(x) or avg(x), got {expression!r}"
         )
-    kind = cast(Kind, found[1].lower())
-    if found[2] == "*":
+    kind = cast(Kind, match[1].lower())
+    if match[2] == "*":
         if kind != "count":
             raise InvalidArgumentError(f"estimate: {kind} needs a column, got {expression!r}")
         return kind, None
-    quoted = re.fullmatch(r'"([^"]+)"', found[2])
-    name: ColumnName = (quoted[1],) if quoted is not None else found[2]
+    quoted = re.fullmatch(r'"([^"]+)"', match[2])
+    name: ColumnName = (quoted[1],) if quoted is not None else match[2]
     column = resolve_column(schema, name)
     numeric = pt.is_integer(column.type) or pt.is_floating(column.type)
     if kind != "count" and not (numeric or pt.is_decimal(column.type)):
         raise InvalidArgumentError(
-            f"estimate: {kind} needs numbers, but column {found[2]!r} is {column.type}"
+            f"estimate: {kind} needs numbers, but column {match[2]!r} is {column.type}"
         )
     return kind, column.path
 
@@ -81,12 +81,12 @@ def estimate(
     fraction: float,
     confidence: float,
 ) -> Estimate:
-    """The estimate from a sample.
+    """Estimates an aggregate from a sample.
 
     Args:
-        values: of the column, as far as there is one.
-        rows: of the sample.
-        fraction: the probability of each row to be in it.
+        values: the sampled values of the column; ``None`` for ``count(*)``.
+        rows: number of sampled rows.
+        fraction: the probability that a row is sampled.
     """
     if values is not None:
         values = values.drop_null()

@@ -1,4 +1,4 @@
-"""Layouts of tables as callers give them, and as properties of the table keep them."""
+"""Table layouts: the public classes, and their form in the properties of a table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MOST_COLUMNS = 8
 _CUBE_ROWS = 250_000
 _LEAST_CUBE_ROWS = 16
 
-# The column with weights that files of an OTree have besides those of the table. No schema names
-# it, so readers of the table leave it out.
+# Data files of an OTree have this additional column of weights. It is not in the table's schema, so
+# readers of the table do not return it.
 WEIGHT = "_nimblepy_weight"
 WEIGHT_ID = 2_147_483_001
 WEIGHT_FIELD = pa.field(
@@ -34,15 +34,16 @@ WEIGHT_FIELD = pa.field(
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sorted:
-    """Rows of each commit in the order of some columns, across its files and in them.
+    """Sorts the rows of each commit by some columns, across and within its files.
 
-    Filters on the first column, and on the next where the first is fixed, read few files.
+    Filters on the first column read few files. So do filters that fix the first column and restrict
+    the next.
 
     Args:
         columns: a name or :class:`nimblepy.SortKey`, or a list of them.
 
     Raises:
-        InvalidArgumentError: no column, or one is given twice.
+        InvalidArgumentError: there is no column, or a column is given twice.
     """
 
     columns: tuple[SortKey, ...]
@@ -65,15 +66,15 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True, init=False)
 class ZOrder:
-    """Rows of each commit along a Z-shaped curve through the ranks of several columns.
+    """Orders the rows of each commit along a Z-order curve through the ranks of several columns.
 
-    Filters on any of the columns read fewer files, those on all of them few.
+    Filters on any of the columns read fewer files; filters on all of them read few files.
 
     Args:
         columns: one to eight names.
 
     Raises:
-        InvalidArgumentError: no column, too many, or one is given twice.
+        InvalidArgumentError: there is no column, there are too many, or one is given twice.
     """
 
     columns: tuple[ColumnName, ...]
@@ -92,21 +93,21 @@ class ZOrder:
 
 @dataclass(frozen=True, slots=True, init=False)
 class OTree:
-    """Rows in cubes that are split where rows are dense; inner cubes hold samples of their boxes.
+    """Groups rows in a tree of cubes. Dense cubes are split; inner cubes hold samples of their box.
 
-    Filters on any of the columns read fewer files, as with :class:`ZOrder`, and ``table.sample``
-    reads about the share of rows that it gives. See docs/layouts.md.
+    Filters on any of the columns read fewer files, as with :class:`ZOrder`. ``table.sample`` reads
+    little more than the rows that it returns. See docs/layouts.md.
 
     Args:
         columns: one to eight names.
-        cube_rows: rows of an inner cube, and most rows of a leaf.
-        transforms: how values become coordinates, by column: ``"quantiles"`` by their rank, the
-            default of types with an order; ``"linear"`` between the least and the greatest;
-            ``"hash"``, the default of nested types; ``"identity"`` for numbers from 0 to 1.
+        cube_rows: rows of an inner cube, and the maximum rows of a leaf.
+        transforms: how values become coordinates, by column: ``"quantiles"`` by rank, the default
+            for types with an order; ``"linear"`` between the minimum and the maximum; ``"hash"``,
+            the default for nested types; ``"identity"`` for numbers from 0 to 1.
 
     Raises:
-        InvalidArgumentError: no column, too many, or one is given twice; ``cube_rows`` below 16;
-            a transform of another column, or of another name.
+        InvalidArgumentError: there is no column, there are too many, or one is given twice;
+            ``cube_rows`` is below 16; ``transforms`` names another column or an unknown transform.
     """
 
     columns: tuple[ColumnName, ...]
@@ -133,7 +134,7 @@ class OTree:
         for name, transform in given.items():
             if name not in names:
                 raise InvalidArgumentError(
-                    f"OTree: a transform of {name!r}, which is none of {show_names(names)}"
+                    f"OTree: transforms has {name!r}; expected one of {show_names(names)}"
                 )
             if transform not in get_args(Transform):
                 expected = ", ".join(map(repr, get_args(Transform)))
@@ -167,26 +168,26 @@ def _names(owner: str, columns: str | Sequence[ColumnName]) -> tuple[ColumnName,
     for name in given:
         if isinstance(name, SortKey):
             raise InvalidArgumentError(
-                f"{owner}: it has no direction; pass the name {name.column!r}, not a SortKey"
+                f"{owner}: expected a column name, got a SortKey; pass the name {name.column!r}"
             )
         if not isinstance(name, (str, tuple)) or not name:
             raise InvalidArgumentError(f"{owner}: expected a column name, got {name!r}")
-    found = tuple(given)
-    if not 1 <= len(found) <= MOST_COLUMNS:
+    names = tuple(given)
+    if not 1 <= len(names) <= MOST_COLUMNS:
         raise InvalidArgumentError(
-            f"{owner}: takes one to {MOST_COLUMNS} columns, got {len(found)}"
+            f"{owner}: takes one to {MOST_COLUMNS} columns, got {len(names)}"
         )
-    repeated = next((name for name in found if found.count(name) > 1), None)
+    repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise InvalidArgumentError(f"{owner}: column {repeated!r} is given more than once")
-    return found
+    return names
 
 
 def check_layout(layout: object, schema: pa.Schema, *, partitioned: bool) -> None:
-    """Refuses what is no layout, or none of tables with such columns.
+    """Checks that ``layout`` is a layout and fits the columns of the table.
 
     Raises:
-        InvalidArgumentError: also for columns that there are not.
+        InvalidArgumentError: it does not, or a column does not exist.
     """
     if not isinstance(layout, Sorted | ZOrder | OTree):
         raise InvalidArgumentError(
@@ -194,7 +195,7 @@ def check_layout(layout: object, schema: pa.Schema, *, partitioned: bool) -> Non
         )
     if partitioned:
         raise InvalidArgumentError(
-            f"layout: {layout!r} takes the place of partition_by; the table is partitioned"
+            f"layout: {layout!r} cannot be combined with partition_by, and the table is partitioned"
         )
     for name in layout.names:
         kind = resolve_column(schema, name).type
@@ -204,29 +205,29 @@ def check_layout(layout: object, schema: pa.Schema, *, partitioned: bool) -> Non
             raise InvalidArgumentError(f"layout: column {name!r} is {kind}, which has no order")
     if isinstance(layout, OTree) and WEIGHT in schema.names:
         raise InvalidArgumentError(
-            f"layout: files of an OTree have a column {WEIGHT!r} of their own; rename the table's"
+            f"layout: column name {WEIGHT!r} is reserved in tables with an OTree; rename the column"
         )
 
 
 def transform_of(layout: OTree, name: ColumnName, kind: pa.DataType) -> Transform:
-    """How values of a column become coordinates."""
+    """The transform from values of a column to coordinates."""
     return layout.transforms.get(name, "hash" if pt.is_nested(kind) else "quantiles")
 
 
 def _check_transform(name: ColumnName, kind: pa.DataType, transform: Transform) -> None:
     if transform == "identity" and not (pt.is_floating(kind) or pt.is_decimal(kind)):
         raise InvalidArgumentError(
-            f"layout: the transform of {name!r} is 'identity', which is for numbers from 0 to 1; "
-            f"it is {kind}"
+            f"layout: transform 'identity' of column {name!r} ({kind}) is not possible; it needs "
+            f"a float or decimal column with numbers from 0 to 1"
         )
     if transform != "hash" and pt.is_nested(kind):
         raise InvalidArgumentError(
-            f"layout: column {name!r} is {kind}, which has no order; its transform is 'hash'"
+            f"layout: column {name!r} is {kind}, which has no order; use the transform 'hash'"
         )
 
 
 def layout_property(schema: pa.Schema, layout: Layout | None) -> dict[str, str]:
-    """The property that keeps a layout, by field ids; empty text for none."""
+    """The table property for a layout, with field ids as columns; empty text for no layout."""
 
     def number(name: ColumnName) -> int:
         return field_id_at(schema, resolve_column(schema, name).path)
@@ -247,7 +248,7 @@ def layout_property(schema: pa.Schema, layout: Layout | None) -> dict[str, str]:
 
 
 def layout_ids(properties: Mapping[str, str]) -> set[int]:
-    """Field ids of the columns of a table's layout."""
+    """Field ids of the columns in a table's layout."""
     text = properties.get(LAYOUT)
     return set(json.loads(text)["columns"]) if text else set()
 
@@ -255,7 +256,7 @@ def layout_ids(properties: Mapping[str, str]) -> set[int]:
 def layout_of(
     properties: Mapping[str, str], column_name: Callable[[int], str | None]
 ) -> Layout | None:
-    """The layout that properties of a table keep; ``None`` where a column of it is gone."""
+    """The layout in the properties of a table; ``None`` if one of its columns was dropped."""
     text = properties.get(LAYOUT)
     if not text:
         return None

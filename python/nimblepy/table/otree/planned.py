@@ -1,8 +1,8 @@
-"""Layouts of rows that several processes write: planned from samples, before any row is written.
+"""Plans layouts for rows that several processes write, from samples, before any row is written.
 
-Each process samples the rows that it has; the samples are merged in any order, and one process
-plans the cubes of all. Which part of the curve a row lies in depends on its values alone, so that a
-process which runs again sends its rows to where they went before.
+Each process samples its rows. The samples are merged in any order, and one process plans all cubes.
+The part of the curve that a row belongs to depends only on its values, so a process that is
+restarted sends its rows to the same parts.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from nimblepy.table.otree.tree import Estimate, Numbers, Places, Tree, grow, new
 
 _DRAWS = "draws"
 _FACTS = b"sampled"
-# Rows for which a part of the curve is worth a process, where no cube says how many.
+# Minimum rows in a part of a Z-order curve; smaller parts are not worth a process.
 _LEAST_ROWS = 1 << 16
-# Cubes that a part of the curve should have.
+# Minimum cubes in a part of an OTree's curve.
 _CUBES_OF_A_PART = 2
 
 
 class RowSample(Thinned[pa.Table]):
-    """The columns of a layout of some rows, as :func:`space_columns` gives them."""
+    """A sample of the layout's columns, as :func:`space_columns` returns them."""
 
     def add(self, columns: pa.Table, generator: np.random.Generator) -> None:
         draws = generator.integers(0, 1 << 64, columns.num_rows, np.uint64)
         self.add_part(columns.append_column(_DRAWS, pa.array(draws)), columns.num_rows)
 
     def draws(self, part: pa.Table) -> Draws:
-        found: Draws = part.column(_DRAWS).to_numpy()
-        return found
+        draws: Draws = part.column(_DRAWS).to_numpy()
+        return draws
 
     def some(self, part: pa.Table, kept: Mask) -> pa.Table:
         return part.filter(pa.array(kept))
@@ -49,7 +49,7 @@ class RowSample(Thinned[pa.Table]):
         return int(part.num_rows)
 
     def table(self) -> pa.Table:
-        """What is kept, in an order of chance."""
+        """The sampled rows in random order."""
         rows = pa.concat_tables(self.parts).combine_chunks()
         return rows.sort_by(_DRAWS).drop_columns(_DRAWS)
 
@@ -63,27 +63,27 @@ class RowSample(Thinned[pa.Table]):
 
     @classmethod
     def from_bytes(cls, octets: bytes, most: int) -> RowSample:
-        """What :meth:`to_bytes` made.
+        """Reads the bytes that :meth:`to_bytes` made.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the bytes have another format.
         """
         table = pa.ipc.open_stream(octets).read_all()
         table.validate(full=True)
-        found = cls(most)
-        rows, found.halvings = map(int, json.loads(table.schema.metadata[_FACTS]))
-        found.add_part(table.replace_schema_metadata(None), rows)
-        return found
+        sample = cls(most)
+        rows, sample.halvings = map(int, json.loads(table.schema.metadata[_FACTS]))
+        sample.add_part(table.replace_schema_metadata(None), rows)
+        return sample
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Where rows go.
+    """A plan: the cube and the part of the curve for every row.
 
     Attributes:
-        space: how values become places.
-        tree: the cubes; of a curve alone, one leaf.
-        edges: the places at which the parts of the curve begin, without the first.
+        space: the mapping from values to places.
+        tree: the cubes; a single leaf for a Z-order.
+        edges: the places at which the parts of the curve begin, without the first part.
     """
 
     space: Space
@@ -95,20 +95,23 @@ class Planned:
         return len(self.edges) + 1
 
     def part(self, table: pa.Table, paths: Sequence[Path]) -> Numbers:
-        """The part of the curve that each row lies in."""
+        """The part of the curve that contains each row."""
         places = self.space.places(space_columns(table, paths))
-        found: Numbers = np.searchsorted(self.edges, places, side="right")
-        return found
+        parts: Numbers = np.searchsorted(self.edges, places, side="right")
+        return parts
 
     def pieces(self, files: Sequence[DataFile]) -> list[list[DataFile]]:
-        """Files that have parts of the same inner cube, of each that lies in several parts."""
-        found: dict[tuple[int, int], list[DataFile]] = {}
+        """Groups of files that hold pieces of the same inner cube and can be merged.
+
+        Only cubes that were split over several parts of the curve are returned.
+        """
+        files_by_cube: dict[tuple[int, int], list[DataFile]] = {}
         for file in files:
             for cube in () if file.cubes is None else file.cubes.cubes:
                 bound = self._bounds.get((cube.bits, cube.prefix))
                 if bound is not None and cube.most < bound:
-                    found.setdefault((cube.bits, cube.prefix), []).append(file)
-        return [group for group in found.values() if len(group) > 1]
+                    files_by_cube.setdefault((cube.bits, cube.prefix), []).append(file)
+        return [group for group in files_by_cube.values() if len(group) > 1]
 
     @cached_property
     def _bounds(self) -> dict[tuple[int, int], int]:
@@ -120,7 +123,7 @@ class Planned:
 
 
 def layout_paths(layout: OTree | ZOrder, schema: pa.Schema) -> list[Path]:
-    """The columns of a layout."""
+    """The paths of a layout's columns."""
     return [resolve_column(schema, name).path for name in layout.names]
 
 
@@ -133,13 +136,13 @@ def plan(
     known: str | None,
     most_parts: int,
 ) -> Planned:
-    """Plans where all rows go of which there is a sample.
+    """Plans the layout of all rows from a sample of them.
 
     Args:
-        schema: of the table.
-        rows_before: those of the table that the rows come to.
-        known: the space of the newest rows of the table, which is kept where it fits these.
-        most_parts: processes that are to write them.
+        schema: the schema of the table.
+        rows_before: number of rows in the table before this commit.
+        known: the space of the newest rows of the table; reused if it fits these rows.
+        most_parts: number of processes that write the rows.
     """
     table = sample.table()
     space = fit(layout, table.slice(0, SPACE_ROWS), schema, known)
@@ -148,7 +151,7 @@ def plan(
         parts = min(most_parts, -(-sample.rows // _LEAST_ROWS))
         return Planned(space, Tree(), _edges(places, places, parts))
     estimate = Estimate(max(1, len(places)))
-    # Of new rows only the places matter: their weights will be drawn when they are written.
+    # Only the places of new rows matter here. Their real weights are drawn when they are written.
     estimate.add(places, new_weights(len(places), np.random.default_rng(0)))
     estimate.rows = sample.rows
     share = sample.rows / max(1, sample.rows + rows_before)
@@ -158,10 +161,10 @@ def plan(
 
 
 def _edges(places: Places, begins: Places, parts: int) -> Places:
-    """Where parts with about as many rows begin, at some of these places."""
+    """The places in ``begins`` at which to cut the curve into parts of about equal size."""
     if parts < 2 or not len(places):
         return np.zeros(0, np.uint64)
-    wanted = places[len(places) * np.arange(1, parts) // parts]
-    at = np.searchsorted(begins, wanted, side="right") - 1
-    found = np.unique(begins[at])
-    return found[found > 0]
+    targets = places[len(places) * np.arange(1, parts) // parts]
+    at = np.searchsorted(begins, targets, side="right") - 1
+    edges = np.unique(begins[at])
+    return edges[edges > 0]

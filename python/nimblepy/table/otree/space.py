@@ -1,4 +1,7 @@
-"""Values of columns as coordinates from 0 to 1, and coordinates as places on one curve."""
+"""Maps values of columns to coordinates from 0 to 1, and coordinates to places on a Z-order curve.
+
+All mappings are monotonic, except the transform ``"hash"``.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ from nimblepy.table.otree.tree import BITS, Places, mixed
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-# Rows from which the space of a commit is found.
+# Sample size for fitting the space of a commit.
 SPACE_ROWS = 1 << 16
 _KNOTS = 256
-# Rows that lie no further than this from those before have their space.
+# New rows reuse the existing space if their drift (see Space.drift) is at most this.
 _MOST_DRIFT = 0.05
-# Bytes that all texts of a column may begin with, and that are left out.
+# Maximum bytes of a common prefix of texts that is left out of the coordinates.
 _LONGEST_PREFIX = 64
 _MOST_HASHED = 64
 _CHUNK = 10
@@ -36,13 +39,13 @@ _CHUNK = 10
 
 @dataclass(frozen=True)
 class Axis:
-    """How the values of one column become coordinates.
+    """The mapping from the values of one column to coordinates.
 
     Attributes:
         column: field id.
-        prefix: what texts begin with; the next bytes tell them apart.
-        knots, ranks: numbers, ascending, and the coordinates that they have.
-        nulls: the part of the axis, from 0, that nulls have.
+        prefix: common prefix of the texts; only the next 8 bytes determine the coordinate.
+        knots, ranks: ascending numbers and their coordinates, for linear interpolation.
+        nulls: the fraction of the axis, from 0, that is reserved for nulls.
     """
 
     column: int
@@ -53,28 +56,28 @@ class Axis:
     nulls: float = 0.0
 
     def coordinates(self, values: pa.Array) -> Floats:
-        """From 0 to 1; nulls at 0, NaN at 1."""
+        """The coordinates of values, from 0 to 1. Nulls are at 0, NaN is at 1."""
         if self.transform == "hash":
-            found = _hashed(values) / 2.0**64
+            coordinates = _hashed(values) / 2.0**64
         else:
             numbers = _numbers(values, self.prefix)
-            found = interpolated(numbers, self.knots, self.ranks)
-            found[np.isnan(numbers)] = 1.0
+            coordinates = interpolated(numbers, self.knots, self.ranks)
+            coordinates[np.isnan(numbers)] = 1.0
         if self.nulls:
-            found = self.nulls + (1.0 - self.nulls) * found
+            coordinates = self.nulls + (1.0 - self.nulls) * coordinates
         if values.null_count:
-            found[values.is_null().to_numpy(zero_copy_only=False)] = 0.0
-        return found
+            coordinates[values.is_null().to_numpy(zero_copy_only=False)] = 0.0
+        return coordinates
 
 
 @dataclass(frozen=True)
 class Space:
-    """The axes of a tree or curve. Rows of one space have comparable places."""
+    """The axes of a tree or curve. Places in the same space can be compared."""
 
     axes: tuple[Axis, ...]
 
     def places(self, table: pa.Table) -> Places:
-        """The place of each row, of ``tree.BITS`` bits."""
+        """The place of each row on the curve, a number of ``tree.BITS`` bits."""
         return interleaved(self.coordinates(table))
 
     def coordinates(self, table: pa.Table) -> list[Floats]:
@@ -86,18 +89,18 @@ class Space:
         ]
 
     def drift(self, table: pa.Table) -> float:
-        """How far rows are from those that the space was made of: 0 not at all, 1 wholly.
+        """How much the distribution of rows differs from the rows that the space was fitted to.
 
-        It is the greatest difference between the part of the rows that lies below a place of an
-        axis and the part that should.
+        0 means equal, 1 completely different. It is the maximum difference between the two
+        cumulative distributions at the knots of all axes (as in the Kolmogorov-Smirnov test).
         """
-        found = 0.0
+        greatest_difference = 0.0
         for axis, coordinates in zip(self.axes, self.coordinates(table), strict=True):
             if axis.transform == "quantiles" and len(coordinates):
                 ranks = axis.nulls + (1.0 - axis.nulls) * axis.ranks
                 below = np.searchsorted(np.sort(coordinates), ranks) / len(coordinates)
-                found = max(found, float(np.abs(below - ranks).max()))
-        return found
+                greatest_difference = max(greatest_difference, float(np.abs(below - ranks).max()))
+        return greatest_difference
 
     def to_json(self) -> str:
         return json.dumps(
@@ -116,10 +119,10 @@ class Space:
 
     @classmethod
     def from_json(cls, text: str) -> Space:
-        """The space of a text.
+        """Reads the text that :meth:`to_json` made.
 
         Raises:
-            ValueError, TypeError, KeyError: it is none.
+            ValueError, TypeError, KeyError: the text has another format.
         """
         return cls(
             tuple(
@@ -145,7 +148,7 @@ def _unpacked(text: str) -> Floats:
 
 
 def space_columns(table: pa.Table, paths: Sequence[Path]) -> pa.Table:
-    """The columns of a space alone, each with its field id."""
+    """Projects a table to the columns of a space, each with its field id."""
     fields, columns = [], []
     for i, path in enumerate(paths):
         column = column_at(table, path)
@@ -158,42 +161,42 @@ def space_columns(table: pa.Table, paths: Sequence[Path]) -> pa.Table:
 def fit(
     layout: OTree | ZOrder, sample: pa.Table, schema: pa.Schema, known: str | None = None
 ) -> Space:
-    """The space of some rows.
+    """Fits a space to a sample of rows.
 
     Args:
-        sample: rows as :func:`space_columns` gives them.
-        schema: of the table.
-        known: the space of rows before, which is kept where these lie as they do.
+        sample: rows as :func:`space_columns` returns them.
+        schema: the schema of the table.
+        known: the space of earlier rows; returned if these rows have a similar distribution.
     """
     before = _known(layout, sample, schema, known)
     if before is not None:
         return before
     axes = []
     for name, column in zip(layout.names, sample.columns, strict=True):
-        found = resolve_column(schema, name)
+        resolved = resolve_column(schema, name)
         kind: Transform = "quantiles"
         if isinstance(layout, OTree):
-            kind = transform_of(layout, name, found.type)
-        axes.append(_axis(field_id_at(schema, found.path), kind, column.combine_chunks()))
+            kind = transform_of(layout, name, resolved.type)
+        axes.append(_axis(field_id_at(schema, resolved.path), kind, column.combine_chunks()))
     return Space(tuple(axes))
 
 
 def _known(
-    layout: OTree | ZOrder, sample: pa.Table, schema: pa.Schema, known: str | None
+    layout: OTree | ZOrder, sample: pa.Table, schema: pa.Schema, text: str | None
 ) -> Space | None:
-    if known is None:
+    if text is None:
         return None
     try:
-        space = Space.from_json(known)
+        space = Space.from_json(text)
     except (ValueError, TypeError, KeyError):
         return None
-    wanted = [field_id_at(schema, resolve_column(schema, name).path) for name in layout.names]
+    columns = [field_id_at(schema, resolve_column(schema, name).path) for name in layout.names]
     kinds = [
         transform_of(layout, name, resolve_column(schema, name).type)
         for name in layout.names
         if isinstance(layout, OTree)
     ]
-    same = [axis.column for axis in space.axes] == wanted
+    same = [axis.column for axis in space.axes] == columns
     if not same or [axis.transform for axis in space.axes] != kinds:
         return None
     if any(axis.transform == "linear" for axis in space.axes):
@@ -202,7 +205,7 @@ def _known(
 
 
 def _outside(space: Space, sample: pa.Table) -> bool:
-    """Whether values lie beyond the ends of a linear axis."""
+    """Whether a value is outside the range of a linear axis."""
     for axis, column in zip(space.axes, sample.columns, strict=True):
         if axis.transform == "linear":
             numbers = _numbers(column.combine_chunks().drop_null(), axis.prefix)
@@ -228,7 +231,8 @@ def _axis(column: int, transform: Transform, values: pa.Array) -> Axis:
     numbers.sort()
     at = np.linspace(0, len(numbers) - 1, min(_KNOTS + 1, len(numbers))).astype(np.int64)
     knots, first = np.unique(numbers[at], return_index=True)
-    # The last knot is where the axis ends, also where many values are equal to it.
+    # Equal knots have the rank of the first one, so the last rank is below 1 if many values are
+    # equal to the maximum.
     ranks = first / max(1, len(at) - 1)
     if len(knots) == 1:
         ranks = np.array([0.5])
@@ -236,59 +240,59 @@ def _axis(column: int, transform: Transform, values: pa.Array) -> Axis:
 
 
 def interleaved(coordinates: Sequence[Floats]) -> Places:
-    """Places from coordinates: binary digits in turns, those of the first axis first."""
+    """Interleaves the bits of coordinates to places; the first axis has the highest bit."""
     count = len(coordinates)
     bits = min(30, BITS // count)
     rest = BITS - bits * count
     spread = _spread(count)
-    found = np.zeros(len(coordinates[0]), np.uint64)
+    places = np.zeros(len(coordinates[0]), np.uint64)
     for i, axis in enumerate(coordinates):
         cells = (axis * (1 << bits)).astype(np.int64)
         np.clip(cells, 0, (1 << bits) - 1, out=cells)
         for low in range(0, bits, _CHUNK):
             part = spread << np.uint64(low * count + count - 1 - i + rest)
-            found |= part[(cells >> low) & ((1 << _CHUNK) - 1)]
-    return found
+            places |= part[(cells >> low) & ((1 << _CHUNK) - 1)]
+    return places
 
 
 def _spread(count: int) -> Places:
-    """Numbers of ten bits with ``count - 1`` zeros between any two of them."""
+    """All numbers of ten bits, with ``count - 1`` zero bits inserted between adjacent bits."""
     numbers = np.arange(1 << _CHUNK, dtype=np.uint64)
-    found = np.zeros(1 << _CHUNK, np.uint64)
+    spread = np.zeros(1 << _CHUNK, np.uint64)
     for bit in range(_CHUNK):
         if bit * count < 64:
-            found |= ((numbers >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * count)
-    return found
+            spread |= ((numbers >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * count)
+    return spread
 
 
 # ------------------------------------------------------------------ numbers between knots
 
 
 def interpolated(numbers: Floats, knots: Floats, ranks: Floats) -> Floats:
-    """What ``np.interp`` gives; of many numbers in half of the time."""
+    """Computes ``np.interp``, faster for many numbers."""
     with np.errstate(over="ignore"):
         widths = np.diff(knots)
     if len(numbers) < MANY or not len(widths) or not np.isfinite(widths).all():
         return np.interp(numbers, knots, ranks)
-    with np.errstate(over="ignore", invalid="ignore"):  # far away, and NaN
+    with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN
         at = _segments(numbers, knots[1:-1])
-        found: Floats = numbers - knots[at]
-        found *= (np.diff(ranks) / widths)[at]
-        found += ranks[at]
-        np.clip(found, ranks[0], ranks[-1], out=found)
-    return found
+        results: Floats = numbers - knots[at]
+        results *= (np.diff(ranks) / widths)[at]
+        results += ranks[at]
+        np.clip(results, ranks[0], ranks[-1], out=results)
+    return results
 
 
 def _segments(numbers: Floats, inner: Floats) -> Any:
-    """How many of these ascending numbers are no greater than each."""
+    """The number of elements of ``inner`` (ascending) that are <= each number."""
     width = inner[-1] - inner[0] if len(inner) else 0.0
     if not 0.0 < width < np.inf or not np.isfinite(CELLS / width):
         return np.searchsorted(inner, numbers, side="right")
 
     def cells(values: Floats) -> Any:
-        found = (values - inner[0]) * ((CELLS - 1) / width)
-        np.fmin(found, CELLS - 1, out=found)
-        return np.fmax(found, 0.0, out=found).astype(np.int64)
+        cells = (values - inner[0]) * ((CELLS - 1) / width)
+        np.fmin(cells, CELLS - 1, out=cells)
+        return np.fmax(cells, 0.0, out=cells).astype(np.int64)
 
     return edges_below(numbers, inner, cells, np.nan)
 
@@ -297,7 +301,7 @@ def _segments(numbers: Floats, inner: Floats) -> Any:
 
 
 def _numbers(values: pa.Array, prefix: bytes) -> Floats:
-    """Numbers that are ordered as the values are, where these differ enough; nulls are any."""
+    """Maps values to floats monotonically; close values may become equal. Nulls are arbitrary."""
     kind = values.type
     if _is_text(kind):
         return _text_numbers(values, prefix)
@@ -311,8 +315,8 @@ def _numbers(values: pa.Array, prefix: bytes) -> Floats:
         values = values.cast(pa.float64())
     if values.null_count:
         values = pc.fill_null(values, pa.scalar(0, values.type))
-    found: Floats = values.to_numpy(zero_copy_only=False).astype(np.float64)
-    return found
+    numbers: Floats = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    return numbers
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -320,7 +324,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _octets(values: pa.Array) -> tuple[Any, Any, Any]:
-    """(bytes, where each value begins, its length); nulls are empty."""
+    """(bytes, offset of each value, length of each value). Nulls are empty."""
     values = pc.fill_null(values.cast(pa.binary()), b"")
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
     data = values.buffers()[2]
@@ -329,32 +333,32 @@ def _octets(values: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def _octet(octets: Any, begin: Any, length: Any, at: int) -> Any:
-    """One byte of each value, 0 behind its end."""
-    found = octets[np.minimum(begin + at, len(octets) - 1)].astype(np.uint64)
-    found[length <= at] = 0
-    return found
+    """The byte at position ``at`` of each value; 0 past its end."""
+    octet = octets[np.minimum(begin + at, len(octets) - 1)].astype(np.uint64)
+    octet[length <= at] = 0
+    return octet
 
 
 def _text_numbers(values: pa.Array, prefix: bytes) -> Floats:
     octets, begin, length = _octets(values)
     side = np.zeros(len(begin), np.int8)
-    for at, wanted in enumerate(prefix):
+    for at, expected in enumerate(prefix):
         here = _octet(octets, begin, length, at)
         here[length <= at] = 0
-        side[(side == 0) & (here < wanted)] = -1
-        side[(side == 0) & (here > wanted)] = 1
+        side[(side == 0) & (here < expected)] = -1
+        side[(side == 0) & (here > expected)] = 1
         side[(side == 0) & (length <= at)] = -1
-    found = np.zeros(len(begin), np.uint64)
+    bits = np.zeros(len(begin), np.uint64)
     for at in range(len(prefix), len(prefix) + 8):
-        found = (found << np.uint64(8)) | _octet(octets, begin, length, at)
-    numbers: Floats = found.astype(np.float64)
+        bits = (bits << np.uint64(8)) | _octet(octets, begin, length, at)
+    numbers: Floats = bits.astype(np.float64)
     numbers[side < 0] = -1.0
     numbers[side > 0] = 2.0**65
     return numbers
 
 
 def _common_prefix(values: pa.Array) -> bytes:
-    """What all texts begin with."""
+    """The longest common prefix of all texts, up to ``_LONGEST_PREFIX`` bytes."""
     if not _is_text(values.type):
         return b""
     ends = pc.min_max(values.cast(pa.binary()))
@@ -370,15 +374,15 @@ def _common_prefix(values: pa.Array) -> bytes:
 
 
 def _hashed(values: pa.Array) -> Places:
-    """Numbers of 64 bits that depend on the values alone."""
+    """A 64-bit hash of each value, the same in all processes."""
     if pt.is_nested(values.type):
         values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
     if not _is_text(values.type):
         numbers = _numbers(values, b"")
         return mixed((numbers + 0.0).view(np.uint64))
     octets, begin, length = _octets(values)
-    found = mixed(length.astype(np.uint64))
+    hashes = mixed(length.astype(np.uint64))
     for at in range(min(_MOST_HASHED, int(length.max(initial=0)))):
         inside = length > at
-        found[inside] = mixed(found[inside] ^ _octet(octets, begin, length, at)[inside])
-    return found
+        hashes[inside] = mixed(hashes[inside] ^ _octet(octets, begin, length, at)[inside])
+    return hashes

@@ -1,4 +1,4 @@
-"""In which stretch between ascending edges many values lie: a table, and few searches."""
+"""Finds the interval between ascending edges for many values, with a lookup table."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Any
 
 import numpy as np
 
-# Values that are worth a table, and cells that it has.
+# Minimum number of values for which the lookup table pays off, and its number of cells.
 MANY, CELLS = 1 << 15, 1 << 13
 
 
 def edges_below(
     values: Any, edges: Any, cells: Callable[[Any], Any], beyond: float | np.uint64
 ) -> Any:
-    """How many ascending edges are no greater than each value.
+    """The number of edges that are less than or equal to each value.
 
     Args:
-        cells: gives numbers below :data:`CELLS`, and of greater values no lesser ones.
-        beyond: no value is as great.
+        edges: in ascending order.
+        cells: a monotonic function from values to cell numbers below :data:`CELLS`.
+        beyond: greater than every value.
 
-    Cost: a comparison for each value, besides those in cells that have several edges: these are
-        searched for.
+    Cost: one comparison per value. Values in cells with several edges need a binary search.
     """
     if len(values) < MANY or not len(edges):
         return np.searchsorted(edges, values, side="right")
-    mine = cells(edges)
-    count = np.bincount(mine, minlength=CELLS)
+    edge_cells = cells(edges)
+    count = np.bincount(edge_cells, minlength=CELLS)
     crowded = count > 1
-    if np.count_nonzero(crowded[mine]) > len(edges) / 2:
+    if np.count_nonzero(crowded[edge_cells]) > len(edges) / 2:
         return np.searchsorted(edges, values, side="right")
     at = cells(values)
-    found = (np.cumsum(count) - count)[at]
-    found += values >= np.append(edges, beyond)[found]
+    counts = (np.cumsum(count) - count)[at]
+    counts += values >= np.append(edges, beyond)[counts]
     several = np.flatnonzero(crowded[at])
-    found[several] = np.searchsorted(edges, values[several], side="right")
-    return found
+    counts[several] = np.searchsorted(edges, values[several], side="right")
+    return counts

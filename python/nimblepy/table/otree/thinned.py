@@ -1,4 +1,4 @@
-"""Some of many rows, each kept with the same probability, in bounded memory."""
+"""A uniform random sample of many rows, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Thinned(ABC, Generic[Part]):
-    """All rows that were added, or every row whose draw is small enough.
+    """A sample of all rows that were added: the rows whose random number is small enough.
 
-    What is kept of parts of the rows is merged in any order.
+    Samples of different rows can be merged in any order.
 
     Args:
-        most: rows that are kept.
+        most: maximum number of rows in the sample.
 
     Attributes:
-        rows: that were added.
-        halvings: of all rows one in two to this power is kept.
-        parts: what is kept.
+        rows: number of rows that were added.
+        halvings: the sample holds about one row in ``2**halvings``.
+        parts: the sampled rows.
     """
 
     def __init__(self, most: int) -> None:
@@ -35,24 +35,24 @@ class Thinned(ABC, Generic[Part]):
 
     @abstractmethod
     def draws(self, part: Part) -> Draws:
-        """A number at random for each row, always the same one."""
+        """A random number for each row. Repeated calls return the same numbers."""
 
     @abstractmethod
     def some(self, part: Part, kept: Mask) -> Part:
-        """Some rows of a part."""
+        """The rows of a part that the mask selects."""
 
     @abstractmethod
     def count(self, part: Part) -> int:
-        """Rows of a part."""
+        """The number of rows in a part."""
 
     def add_part(self, part: Part, rows: int) -> None:
-        """Adds rows of which no others than these were seen."""
+        """Adds rows that were not sampled before."""
         self.rows += rows
         self._take(part)
         self._thin()
 
     def merge(self, other: Thinned[Part]) -> None:
-        """Adds what another one has seen."""
+        """Adds the rows of another sample."""
         self.rows += other.rows
         self._again(max(self.halvings, other.halvings), [*self.parts, *other.parts])
         self._thin()

@@ -1,8 +1,8 @@
-"""Trees of cubes: planned from where rows lie, and which cube a row belongs to.
+"""Trees of cubes: plans a tree for the distribution of rows, and assigns rows to cubes.
 
-A place is a number of :data:`BITS` bits, the interleaved binary digits of all coordinates, and a
-cube is a prefix of it. An inner cube holds a random sample of its box, the rows of lowest weight
-that no cube above it holds; the others lie in leaves, which have a stretch of the curve each.
+A place is a number of :data:`BITS` bits: the interleaved bits of all coordinates. A cube is a
+prefix of places. An inner cube holds a random sample of its box: the rows of lowest weight that no
+cube above it holds. The other rows are in leaves. A leaf is a contiguous interval of the curve.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from nimblepy.table.otree.stretches import CELLS, edges_below
 from nimblepy.table.otree.thinned import Draws, Mask, Thinned
 
-# Bits of a place; rows that an estimate keeps for each cube, and those of all that it keeps.
+# Bits of a place; rows that an estimate samples per cube, and the limits of its total sample.
 BITS = 60
 _OF_A_CUBE = 1 << 12
 _LEAST_HELD, _MOST_HELD = 1 << 17, 1 << 22
-# An inner cube holds at most this part of the rows that come to it.
+# A box needs at least this many times the capacity of a cube to get an inner cube.
 _LEAST_FILLS = 8
-# Rows of a leaf, as parts of a cube: most of them; the least for which a leaf is split, where rows
-# are few beside the others of their table; and those below which it joins a neighbour.
+# Rows of a leaf, as fractions of `cube_rows`: the maximum; a lower limit of the maximum, for small
+# commits to a large table; and the size below which a leaf joins its neighbour.
 LEAF_SHARE = 1.0
 LEAST_SHARE = 0.125
 _FLOOR_SHARE = 0.25
-# Weights are int32; as fractions they run from 0 to 1.
+# Weights are int32 and uniformly distributed.
 LEAST_WEIGHT = -(1 << 31)
 WEIGHTS = 1 << 32
 
@@ -36,17 +36,17 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def weight_of(fraction: float) -> int:
-    """The weight below which this fraction of all weights lies."""
+    """The quantile of the weights: this fraction of all weights is less than the result."""
     return LEAST_WEIGHT + min(WEIGHTS, max(0, round(fraction * WEIGHTS)))
 
 
 def new_weights(rows: int, generator: np.random.Generator) -> Weights:
-    """Weights at random."""
+    """Draws random weights."""
     return generator.integers(LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS, rows, dtype=np.int32)
 
 
 def step_of(columns: int) -> int:
-    """Bits by which a cube is longer than the one above it: whole halvings of all columns."""
+    """Bits that each level of the tree adds to the prefix: all columns are halved equally often."""
     return columns * max(1, round(4 / columns))
 
 
@@ -60,12 +60,12 @@ def mixed(numbers: Places) -> Places:
 
 
 def rows_held(rows: int, cube_rows: int) -> int:
-    """Rows that an estimate should keep, so that inner cubes are filled within some per cent."""
+    """Sample size of an estimate, large enough to fill inner cubes to within some per cent."""
     return min(max(_LEAST_HELD, _OF_A_CUBE * rows // cube_rows), _MOST_HELD)
 
 
 class Estimate(Thinned[tuple[Places, Weights]]):
-    """Where rows lie: the places and weights of all, or of some that depend on chance alone."""
+    """The distribution of rows: the places and weights of all rows or of a random sample."""
 
     def __init__(self, most: int = _MOST_HELD) -> None:
         super().__init__(most)
@@ -84,7 +84,7 @@ class Estimate(Thinned[tuple[Places, Weights]]):
         return len(part[0])
 
     def found(self) -> tuple[Places, Weights, float]:
-        """Ascending places, the weights that belong to them, and how many rows each stands for."""
+        """Sampled places in ascending order, their weights, and rows that each one represents."""
         places = np.concatenate([part for part, _ in self.parts] or [np.empty(0, np.uint64)])
         weights = np.concatenate([part for _, part in self.parts] or [np.empty(0, np.int32)])
         order = np.argsort(places)
@@ -92,7 +92,7 @@ class Estimate(Thinned[tuple[Places, Weights]]):
 
 
 def _cells(places: Places) -> Numbers:
-    """Stretches of the curve."""
+    """Numbers of equal intervals of the curve, for :func:`edges_below`."""
     return (places >> np.uint64(BITS - (CELLS - 1).bit_length())).astype(np.int64)
 
 
@@ -101,8 +101,8 @@ class Tree:
     """The cubes of the rows of one commit.
 
     Attributes:
-        inner: for each level with inner cubes: bits of their prefixes, the prefixes, ascending,
-            and the bound of their weights.
+        inner: for each level with inner cubes: the number of bits in their prefixes, the prefixes
+            in ascending order, and the exclusive upper bounds of their weights.
         leaves: the place at which each leaf begins, ascending from 0.
     """
 
@@ -114,35 +114,37 @@ class Tree:
         return sum(len(prefixes) for _, prefixes, _ in self.inner) + len(self.leaves)
 
     def assign(self, places: Places, weights: Weights) -> Numbers:
-        """The number of each row's cube: inner cubes level by level, then leaves."""
+        """The cube number of each row. Inner cubes are numbered level by level, then leaves."""
         first = sum(len(prefixes) for _, prefixes, _ in self.inner)
-        found: Numbers = edges_below(places, self.leaves, _cells, np.uint64((1 << 64) - 1))
-        found += first - 1
+        cubes: Numbers = edges_below(places, self.leaves, _cells, np.uint64((1 << 64) - 1))
+        cubes += first - 1
         for bits, prefixes, bounds in reversed(self.inner):
             first -= len(prefixes)
-            mine = places >> np.uint64(BITS - bits)
-            at = np.minimum(np.searchsorted(prefixes, mine), len(prefixes) - 1)
-            inside = (prefixes[at] == mine) & (weights < bounds[at])
-            found[inside] = first + at[inside]
-        return found
+            prefixes_of_rows = places >> np.uint64(BITS - bits)
+            at = np.minimum(np.searchsorted(prefixes, prefixes_of_rows), len(prefixes) - 1)
+            inside = (prefixes[at] == prefixes_of_rows) & (weights < bounds[at])
+            cubes[inside] = first + at[inside]
+        return cubes
 
     def bounds(self, places: Places, bits: Numbers) -> Numbers:
-        """The bound of the smallest inner cube that has all of each box, or the least weight.
+        """The weight bound of the smallest inner cube that contains each box.
+
+        The result is ``LEAST_WEIGHT`` for boxes that no inner cube contains.
 
         Args:
-            places: one of each box.
-            bits: of the cube that each box is.
+            places: one place in each box.
+            bits: the number of bits in each box's prefix.
         """
-        found = np.full(len(places), LEAST_WEIGHT, np.int64)
+        bounds_of_boxes = np.full(len(places), LEAST_WEIGHT, np.int64)
         for level, prefixes, bounds in self.inner:
-            mine = places >> np.uint64(BITS - level)
-            at = np.minimum(np.searchsorted(prefixes, mine), len(prefixes) - 1)
-            inside = (prefixes[at] == mine) & (bits >= level)
-            found[inside] = bounds[at[inside]]
-        return found
+            prefixes_of_boxes = places >> np.uint64(BITS - level)
+            at = np.minimum(np.searchsorted(prefixes, prefixes_of_boxes), len(prefixes) - 1)
+            inside = (prefixes[at] == prefixes_of_boxes) & (bits >= level)
+            bounds_of_boxes[inside] = bounds[at[inside]]
+        return bounds_of_boxes
 
     def prefix(self, cube: int) -> tuple[int, int]:
-        """(bits, prefix) of a cube: of a leaf, the smallest one that has all of it."""
+        """(bits, prefix) of a cube. For a leaf, those of the smallest cube that contains it."""
         for bits, prefixes, _ in self.inner:
             if cube < len(prefixes):
                 return bits, int(prefixes[cube])
@@ -164,21 +166,22 @@ def grow(
     *,
     new: bool = True,
 ) -> Tree:
-    """Plans the cubes of some rows.
+    """Plans the cubes for some rows.
 
     Args:
-        cube_rows: rows of an inner cube of the whole table.
-        limit_rows: most rows of a leaf.
-        share: these rows' part of all of the table, whose inner cubes they help to fill.
-        whole: where all rows of the table lie, of which these are chosen ones: then inner cubes
-            and leaves are those that fit all of them, as far as these rows fill them.
-        new: weights were drawn for these rows, and do not depend on which rows they are.
+        cube_rows: rows of an inner cube, over the whole table.
+        limit_rows: maximum rows of a leaf.
+        share: the fraction of the table's rows that these rows make up. They fill this fraction of
+            each inner cube.
+        whole: the distribution of all rows of the table, if these rows are a selection of them.
+            The cubes then fit the whole table, as far as these rows fill them.
+        new: whether the weights were drawn for these rows. If so, they are uniformly distributed.
     """
     return _Growing(estimate, columns, cube_rows, limit_rows, share, whole, new).tree()
 
 
 class _Growing:
-    """A tree that is being planned, cube by cube from the root."""
+    """Plans a tree recursively, from the root."""
 
     def __init__(
         self,
@@ -210,10 +213,10 @@ class _Growing:
         inner = [
             (
                 bits,
-                np.array([prefix for prefix, _ in found], np.uint64),
-                np.array([bound for _, bound in found], np.int64),
+                np.array([prefix for prefix, _ in cubes_of_level], np.uint64),
+                np.array([bound for _, bound in cubes_of_level], np.int64),
             )
-            for bits, found in sorted(self._levels.items())
+            for bits, cubes_of_level in sorted(self._levels.items())
         ]
         floor = self._least if self._is_part else _FLOOR_SHARE * self._cube_rows
         return Tree(inner, _rolled_up(self._leaves, min(floor, self._limit), self._limit))
@@ -221,12 +224,12 @@ class _Growing:
     def _visit(
         self, places: Places, weights: Weights, others: Places, bits: int, prefix: int, taken: float
     ) -> None:
-        """Plans a cube.
+        """Plans a cube and the cubes below it.
 
         Args:
-            places, weights: of rows that are in no cube above.
-            others: places of all rows in the cube: of the table, or of those that are planned.
-            taken: the part of those that is in cubes above.
+            places, weights: of the rows that are not in a cube above.
+            others: places of all rows in the box: of the whole table, or of the planned rows.
+            taken: the fraction of ``others`` that cubes above hold.
         """
         bound = None
         if bits + self._step <= BITS and places[0] != places[-1]:
@@ -244,14 +247,21 @@ class _Growing:
         edges = [0, *np.searchsorted(places, firsts).tolist(), len(places)]
         ends = [0, *np.searchsorted(others, firsts).tolist(), len(others)]
         for child in range(1 << self._step):
-            mine = slice(edges[child], edges[child + 1])
-            if mine.start < mine.stop:
+            rows_of_child = slice(edges[child], edges[child + 1])
+            if rows_of_child.start < rows_of_child.stop:
                 number = (prefix << self._step) + child
-                near = others[ends[child] : ends[child + 1]]
-                self._visit(places[mine], weights[mine], near, below, number, taken)
+                others_of_child = others[ends[child] : ends[child + 1]]
+                self._visit(
+                    places[rows_of_child],
+                    weights[rows_of_child],
+                    others_of_child,
+                    below,
+                    number,
+                    taken,
+                )
 
     def _bound(self, weights: Weights, others: int, taken: float) -> tuple[int | None, float]:
-        """(the bound of an inner cube's weights, or none where it is a leaf; what is taken now)."""
+        """(the weight bound of an inner cube, or ``None`` for a leaf; the new ``taken``)."""
         capacity = float(self._cube_rows) if self._is_part else self._capacity
         if capacity < _FLOOR_SHARE * self._cube_rows:
             return None, taken
@@ -267,7 +277,7 @@ class _Growing:
         return int(np.partition(weights, count)[count]), taken
 
     def _split(self, places: Places, others: Places, bits: int, prefix: int, taken: float) -> None:
-        """Leaves of what is left of a cube, in the order of the curve."""
+        """Splits the remaining rows of a cube into leaves, in the order of the curve."""
         rows = len(places) * self._scale
         around = len(others) * self._all_scale * (1 - taken) if self._is_part else 0.0
         large = rows > self._limit or (around > self._limit and rows >= 2 * self._least)
@@ -283,7 +293,7 @@ class _Growing:
 
 
 def _rolled_up(leaves: list[tuple[int, float]], floor: float, limit: float) -> Places:
-    """Where leaves begin, once those with few rows are part of a neighbour."""
+    """Merges small leaves with their neighbours and returns the places at which leaves begin."""
     kept: list[tuple[int, float]] = []
     for begin, rows in leaves:
         if kept and min(rows, kept[-1][1]) < floor and rows + kept[-1][1] <= 1.5 * limit:
