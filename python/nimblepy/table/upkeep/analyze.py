@@ -1,4 +1,4 @@
-"""Sketches of the values of columns, kept in a file of statistics of the snapshot."""
+"""Counts distinct values of columns with sketches, stored as the snapshot's statistics file."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What was found out about the columns of a table.
+    """The result of an analysis of a table's columns.
 
     Attributes:
-        snapshot: the snapshot that was looked at; ``None``: the table is empty.
-        distinct: about how many different values each column has, nulls not counted; exact up to
-            4,096, and else with a standard error of 1.6 %.
-        rows_read: rows whose values were looked at; those that an earlier call has seen are not.
-        seconds: from the call to the end of the commit.
+        snapshot: the snapshot that was analyzed; ``None`` if the table is empty.
+        distinct: the number of different values of each column, without nulls. It is exact up to
+            4,096; larger numbers are estimates with a standard error of 1.6 %.
+        rows_read: number of rows that were read. Rows that an earlier call has read do not count.
+        seconds: duration of the call, including the commit.
     """
 
     snapshot: int | None
@@ -43,12 +43,12 @@ class Analysis:
     seconds: float = 0.0
 
 
-# Gives a sketch of each of some columns, and how many rows there are.
+# Returns a sketch for each column, and the number of rows.
 Looking = Callable[[MemberRows, Sequence[Path]], tuple[list[Sketch], int]]
 
 
 def look(rows: MemberRows, paths: Sequence[Path], threads: int = 0) -> tuple[list[Sketch], int]:
-    """Looks at some columns of all live rows."""
+    """Makes sketches of some columns, over all live rows."""
     sketches, count = [Sketch() for _ in paths], 0
     where = Where(None, rows.all_rows())
     for batch in rows.filtered(where, tuple(paths), batch_rows=_BATCH_ROWS, threads=threads):
@@ -68,17 +68,17 @@ def analyze(
     """See :meth:`nimblepy.table.table.Table.analyze`."""
     begin = time.perf_counter()
     head = metadata.head()
-    asked = _asked(metadata, columns)
+    requested = _asked(metadata, columns)
     if head is None:
         return metadata, Analysis(snapshot=None, distinct={})
-    known = {blob.fields[0]: blob for blob in ice.read_sketches(metadata, head)}
-    sketches, added = _seen_before(metadata, head, known, asked)
-    # In files that were only added since, all rows are live.
+    stored = {blob.fields[0]: blob for blob in ice.read_sketches(metadata, head)}
+    sketches, added = _seen_before(metadata, head, stored, requested)
+    # If there were only appends since, all rows of the new files are live.
     new = rows if added is None else SomeRows(rows.reading, [member_of(file) for file in added])
     count = 0
     if len(new.members):
-        found, count = looking(new, list(asked.values()))
-        for number, sketch in zip(asked, found, strict=True):
+        new_sketches, count = looking(new, list(requested.values()))
+        for number, sketch in zip(requested, new_sketches, strict=True):
             sketches[number] = Sketch.merged([sketches[number], sketch])
     blobs = [
         ice.sketch_blob(number, sketch.estimate, sketch.to_bytes(), head)
@@ -87,14 +87,14 @@ def analyze(
     newest = _committed(metadata, reload, head, blobs)
     return newest, Analysis(
         snapshot=head.id,
-        distinct={".".join(asked[number]): item.estimate for number, item in sketches.items()},
+        distinct={".".join(requested[number]): item.estimate for number, item in sketches.items()},
         rows_read=count,
         seconds=time.perf_counter() - begin,
     )
 
 
 def _asked(metadata: ice.Metadata, columns: Sequence[ColumnName] | None) -> dict[int, Path]:
-    """Field ids and paths of the columns, of all that have single values where none are given."""
+    """Field ids and paths of the columns. The default is all columns of primitive types."""
     schema = metadata.schema()
     leaves = metadata.leaf_types()
     if columns is None:
@@ -102,36 +102,36 @@ def _asked(metadata: ice.Metadata, columns: Sequence[ColumnName] | None) -> dict
         return {number: by_id[number] for number in leaves}
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns: expected a list of names, got the text {columns!r}")
-    found = {}
+    paths = {}
     for name in columns:
         column = resolve_column(schema, name)
         number = field_id_at(schema, column.path)
         if number not in leaves:
             raise InvalidArgumentError(f"columns: {column} is {column.type}, not a single value")
-        found[number] = column.path
-    return found
+        paths[number] = column.path
+    return paths
 
 
 def _seen_before(
-    metadata: ice.Metadata, head: Snapshot, known: Mapping[int, Blob], asked: Collection[int]
+    metadata: ice.Metadata, head: Snapshot, stored: Mapping[int, Blob], requested: Collection[int]
 ) -> tuple[dict[int, Sketch], list[DataFile] | None]:
-    """Sketches of an earlier snapshot, and the files that were added since.
+    """The stored sketches of an earlier snapshot, and the files that were added since.
 
-    Without files: all rows are to be looked at, since some have gone, or no such sketches are
-    known, or they are of values of another type.
+    If the second item is ``None``, all rows must be read: rows were deleted, there are no usable
+    sketches, or the type of a column has changed.
     """
-    if not asked:
+    if not requested:
         return {}, []
-    nothing = {number: Sketch() for number in asked}, None
-    blobs = [known.get(number) for number in asked]
+    none_usable = {number: Sketch() for number in requested}, None
+    blobs = [stored.get(number) for number in requested]
     snapshots = {None if blob is None else blob.snapshot for blob in blobs}
     (number,) = snapshots if len(snapshots) == 1 else (None,)
     before = None if number is None else metadata.snapshot(number)
     if before is None:
-        return nothing
+        return none_usable
     then, now = metadata.leaf_types(before.schema_id), metadata.leaf_types()
-    if any(then.get(number) != now[number] for number in asked):
-        return nothing  # it hashes otherwise
+    if any(then.get(number) != now[number] for number in requested):
+        return none_usable  # values of the new type have other hashes
     added: list[DataFile] = []
     for snapshot in metadata.ancestors(head):
         if snapshot.id == before.id:
@@ -140,17 +140,17 @@ def _seen_before(
             try:
                 added += [entry.file for entry in metadata.added_and_removed(snapshot)[0]]
             except FileNotFoundError:
-                return nothing
-        elif snapshot.operation != "replace":  # which has the rows of before in other files
-            return nothing
+                return none_usable
+        elif snapshot.operation != "replace":  # "replace" only moves rows to other files
+            return none_usable
     else:
-        return nothing
+        return none_usable
     try:
         return {
             blob.fields[0]: Sketch.from_bytes(blob.payload) for blob in blobs if blob is not None
         }, added
     except ValueError:
-        return nothing
+        return none_usable
 
 
 def _committed(
@@ -159,9 +159,9 @@ def _committed(
     snapshot: Snapshot,
     blobs: Sequence[Blob],
 ) -> ice.Metadata:
-    """The metadata with these sketches in the statistics of a snapshot."""
-    # An attempt in doubt may take effect later: its file stays.
-    written: set[str] = set()
+    """Commits sketches as the statistics of a snapshot, and returns the new metadata."""
+    # An attempt whose outcome is unknown may still take effect, so its file is kept.
+    written_paths: set[str] = set()
     doubtful: set[str] = set()
 
     def attempt(newest: ice.Metadata) -> ice.Metadata:
@@ -172,7 +172,7 @@ def _committed(
                 base=snapshot.id,
             )
         path = f"{newest.location}/metadata/{snapshot.id}-{uuid.uuid4()}.stats"
-        written.add(path)
+        written_paths.add(path)
         kept = _of_other_columns(newest, snapshot, blobs)
         described = ice.write_statistics(newest, snapshot, path, [*kept, *blobs])
         try:
@@ -183,28 +183,30 @@ def _committed(
             raise
 
     def is_made(newest: ice.Metadata) -> bool:
-        return not written.isdisjoint(_statistics_paths(newest))
+        return not written_paths.isdisjoint(_statistics_paths(newest))
 
     try:
         done = swapped(metadata, reload, attempt, is_made)
     except BaseException:
         with contextlib.suppress(Exception):
-            _forget(written - doubtful - _statistics_paths(reload()))
+            _forget(written_paths - doubtful - _statistics_paths(reload()))
         raise
-    # What it replaced stays for handles of before, and for copies of the catalog.
-    _forget(written - doubtful - _statistics_paths(done))
+    # The replaced statistics file is kept for older handles and for copies of the catalog.
+    _forget(written_paths - doubtful - _statistics_paths(done))
     return done
 
 
 def _of_other_columns(
     metadata: ice.Metadata, snapshot: Snapshot, blobs: Sequence[Blob]
 ) -> list[Blob]:
-    """What is known of columns that these sketches are not of, with the snapshot that it is of.
+    """The stored sketches of all other columns, which the new statistics file must repeat.
 
-    Another call may have looked at them meanwhile.
+    They are read again for each attempt, because a concurrent call may have added some.
     """
-    there = metadata.leaf_types().keys() - {blob.fields[0] for blob in blobs}
-    return [blob for blob in ice.read_sketches(metadata, snapshot) if blob.fields[0] in there]
+    other_columns = metadata.leaf_types().keys() - {blob.fields[0] for blob in blobs}
+    return [
+        blob for blob in ice.read_sketches(metadata, snapshot) if blob.fields[0] in other_columns
+    ]
 
 
 def _statistics_paths(metadata: ice.Metadata) -> set[str]:

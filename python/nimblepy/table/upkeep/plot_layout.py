@@ -1,4 +1,4 @@
-"""A picture of where the files of a table lie: SVG, or HTML around it."""
+"""Draws the layout of a table's files, as SVG or as an HTML page."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ _INK, _PALE, _MARK = "#1b2a41", "#8d99ae", "#d1495b"
 
 
 def plot(rows: FileSet, columns: Sequence[ColumnName], cubes: Blocks) -> str:
-    """An SVG picture: files by the ranks of two columns, the tree, and what boxes read.
+    """Draws a map of the files by the ranks of two columns, the tree of cubes, and a bar chart.
+
+    The bars compare how many rows box queries read in this layout and in others.
 
     Args:
-        columns: one or more; the map has the first two.
-        cubes: those of the files, as far as they are known.
+        columns: one or more; the map shows the first two.
+        cubes: the cubes of the files, as far as they are known.
 
     Raises:
-        InvalidArgumentError: the table has no rows, or no such column.
+        InvalidArgumentError: the table has no rows, or a column does not exist.
 
-    Cost: a sample of the rows is read, and of files only what manifests say.
+    Cost: reads a sample of the rows, and manifests.
     """
     layout = OTree(columns)
     if not len(rows.members):
-        raise InvalidArgumentError(f"{rows.reading.name} has no rows that could be drawn")
-    seen = survey(rows, layout, cubes)
-    found = extents(rows, layout, seen, cubes)
+        raise InvalidArgumentError(f"{rows.reading.name} has no rows to draw")
+    surveyed = survey(rows, layout, cubes)
+    boxes = extents(rows, layout, surveyed, cubes)
     names = [name if isinstance(name, str) else show_path(name) for name in layout.columns]
     parts = [
-        _map(found, names, 0),
+        _map(boxes, names, 0),
         _tree(rows, cubes, _SIDE + _GAP),
-        _bars(read_by_layout(found, seen), names, 2 * (_SIDE + _GAP)),
+        _bars(read_by_layout(boxes, surveyed), names, 2 * (_SIDE + _GAP)),
     ]
     width, height = 2 * (_SIDE + _GAP) + _BARS + _GAP, _SIDE + 3 * _GAP
-    title = f"{rows.reading.name}: {found.rows.sum():,} rows in {len(found.rows):,} files"
+    title = f"{rows.reading.name}: {boxes.rows.sum():,} rows in {len(boxes.rows):,} files"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-{_GAP} -{_GAP} {width} {height}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="{_INK}">'
@@ -57,7 +59,7 @@ def plot(rows: FileSet, columns: Sequence[ColumnName], cubes: Blocks) -> str:
 
 
 def page(svg: str, name: str) -> str:
-    """An HTML page with a picture."""
+    """An HTML page that contains an SVG picture."""
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>\n'
         f"<body>\n{svg}</body></html>\n"
@@ -71,14 +73,14 @@ def _text(x: float, y: float, text: str, *, size: int = 12, anchor: str = "start
     )
 
 
-def _map(found: Extents, columns: Sequence[str], left: int) -> str:
-    """Files as boxes, the denser the darker; the largest lie below."""
-    low, high = found.lower[:, :2], found.upper[:, :2]
+def _map(boxes: Extents, columns: Sequence[str], left: int) -> str:
+    """Draws files as boxes: darker if denser, larger boxes below smaller ones."""
+    low, high = boxes.lower[:, :2], boxes.upper[:, :2]
     if low.shape[1] == 1:
         low = np.column_stack((low, np.zeros(len(low))))
         high = np.column_stack((high, np.ones(len(high))))
     sides = np.maximum(high - low, 0.004)
-    density = np.log10(found.rows / sides.prod(axis=1))
+    density = np.log10(boxes.rows / sides.prod(axis=1))
     spread = max(float(np.ptp(density)), 1e-9)
     shade = 0.05 + 0.45 * (density - density.min()) / spread
     drawn = [_text(left, _SIDE + 30, f"{columns[0]}, by rank →")]
@@ -89,18 +91,18 @@ def _map(found: Extents, columns: Sequence[str], left: int) -> str:
         drawn.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{sides[i, 0] * _SIDE:.1f}" '
             f'height="{sides[i, 1] * _SIDE:.1f}" fill="#00798c" fill-opacity="{shade[i]:.2f}" '
-            f'stroke="{_INK}" stroke-width="0.6"><title>{int(found.rows[i]):,} rows</title></rect>'
+            f'stroke="{_INK}" stroke-width="0.6"><title>{int(boxes.rows[i]):,} rows</title></rect>'
         )
     return "".join(drawn)
 
 
 def _tree(rows: FileSet, cubes: Blocks, left: int) -> str:
-    """Cubes by level, as wide as their part of the curve, filled by their rows."""
+    """Draws cubes by level. The width is the interval of the curve, the fill shows the rows."""
     live = set(rows.members.files.paths.to_pylist())
-    mine = np.array([path in live for path in cubes.files], np.bool_)
-    if not mine.any():
-        return _text(left, 20, "no cubes: the layout is no OTree, or their blobs are lost")
-    at = np.flatnonzero(mine[cubes.column("file")])
+    is_live = np.array([path in live for path in cubes.files], np.bool_)
+    if not is_live.any():
+        return _text(left, 20, "no cubes: the layout is not an OTree, or its blobs are lost")
+    at = np.flatnonzero(is_live[cubes.column("file")])
     facts = [cubes.column(name)[at] for name in ("bits", "prefix", "rows", "least")]
     bits, prefix, count, _ = facts
     most = max(1, int(count.max()))
@@ -139,25 +141,25 @@ def _bars(read: dict[str, float], columns: Sequence[str], left: int) -> str:
     return "".join(drawn)
 
 
-# ------------------------------------------------------------------ what boxes read
+# ------------------------------------------------------------------ rows read by boxes
 
 
-def read_by_layout(found: Extents, seen: Survey) -> dict[str, float]:
-    """The part of all rows that boxes read: of the table, and of other layouts of a sample."""
-    stacked = seen.points
+def read_by_layout(boxes: Extents, surveyed: Survey) -> dict[str, float]:
+    """The fraction of all rows that boxes read, in this table and in other layouts (sampled)."""
+    stacked = surveyed.points
     generator = np.random.default_rng(0)
     side = BOX_SHARE ** (1.0 / stacked.shape[1])
     middles = stacked[generator.integers(0, len(stacked), _BOXES)]
     low = np.clip(middles - side / 2, 0, 1 - side)
     high = low + side
-    files = len(found.rows)
+    files = len(boxes.rows)
     chunk = np.arange(len(stacked)) * files // len(stacked)
     orders = {
         "sorted by the first": np.argsort(stacked[:, 0], kind="stable"),
         "Z-order": np.arange(len(stacked)),
         "as they came": generator.permutation(len(stacked)),
     }
-    read = {"this table": _read(found.lower, found.upper, found.rows, low, high)}
+    read = {"this table": _read(boxes.lower, boxes.upper, boxes.rows, low, high)}
     for name, order in orders.items():
         begins = np.flatnonzero(np.diff(chunk, prepend=-1))
         ordered = stacked[order]

@@ -1,4 +1,4 @@
-"""Which files the metadata of a table reaches."""
+"""Lists the files that the metadata of a table references."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from nimblepy.table.reading.plan_index import indexed_files, named_parts
 
 
 def reachable_files(metadata: ice.Metadata, besides: Container[int] = ()) -> Iterator[pa.Array]:
-    """All files that any snapshot or the metadata names, and the metadata itself; some twice.
+    """Yields all files that a snapshot or the metadata references, and the metadata files.
+
+    Some files are yielded twice.
 
     Args:
-        besides: snapshots whose files are known.
+        besides: ids of snapshots to skip.
 
-    Cost: reads the manifest list of every snapshot that is not known, and each manifest once.
+    Cost: reads the manifest list of every snapshot that is not skipped, and each manifest once.
     """
     yield pa.array([*metadata.metadata_files(), *(p for p, _ in metadata.statistics_files())])
-    known: set[str] = set()
+    seen: set[str] = set()
     for snapshot in metadata.snapshots:
         if snapshot.id in besides:
             continue
         blobs = [metadata.blob_path(name) for name in named_blobs(snapshot)]
         yield pa.array([snapshot.manifest_list, *named_parts(metadata, snapshot), *blobs])
-        manifests = [item for item in metadata.manifests(snapshot) if item.path not in known]
-        known.update(item.path for item in manifests)
+        manifests = [item for item in metadata.manifests(snapshot) if item.path not in seen]
+        seen.update(item.path for item in manifests)
         yield pa.array([item.path for item in manifests], pa.string())
         for item in manifests:
             if item.files:
@@ -38,7 +40,7 @@ def reachable_files(metadata: ice.Metadata, besides: Container[int] = ()) -> Ite
 
 
 def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]:
-    """By kind, each file and the snapshots that name it.
+    """For each kind of file: the paths, and the ids of the snapshots that reference each path.
 
     Cost: reads the manifest list of every snapshot, and every manifest once.
     """
@@ -46,18 +48,18 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
     manifests: dict[str, list[int]] = {}
     blobs: dict[str, list[int]] = {}
     files: dict[str, dict[str, list[int]]] = {"data": {}, "deletes": {}}
-    known: dict[str, list[tuple[str, str]]] = {}
+    files_of_manifest: dict[str, list[tuple[str, str]]] = {}
     for snapshot in metadata.snapshots:
         lists.setdefault(snapshot.manifest_list, []).append(snapshot.id)
         for manifest in metadata.manifests(snapshot):
             manifests.setdefault(manifest.path, []).append(snapshot.id)
-            if manifest.path not in known:
+            if manifest.path not in files_of_manifest:
                 kind = "deletes" if manifest.deletes else "data"
                 paths = (
                     ice.live_files(metadata, manifest).paths.to_pylist() if manifest.files else []
                 )
-                known[manifest.path] = [(kind, path) for path in paths]
-            for kind, path in known[manifest.path]:
+                files_of_manifest[manifest.path] = [(kind, path) for path in paths]
+            for kind, path in files_of_manifest[manifest.path]:
                 files[kind].setdefault(path, []).append(snapshot.id)
     indexes: dict[str, list[int]] = {}
     for snapshot in metadata.snapshots:
@@ -80,38 +82,46 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
     }
 
 
-def unreachable(metadata: ice.Metadata, gone: Collection[int]) -> list[str]:
-    """Files that only some snapshots name, which are to go, and files that are about them.
+def unreachable(metadata: ice.Metadata, expired: Collection[int]) -> list[str]:
+    """The files that only expired snapshots reference, including their manifests and statistics.
 
-    Cost: reads the manifest lists of all snapshots. Manifests that all snapshots share are not
-        read; where one is named by snapshots that are gone alone, those that are left are, or the
-        plan index in their place.
+    Args:
+        gone: ids of the expired snapshots.
+
+    Cost: reads the manifest lists of all snapshots, and the manifests that only expired snapshots
+        have. If there are any, it also reads the remaining manifests, or the plan index instead.
     """
-    left = [snapshot for snapshot in metadata.snapshots if snapshot.id not in gone]
-    lost = [snapshot for snapshot in metadata.snapshots if snapshot.id in gone]
-    kept = {item.path: item for snapshot in left for item in metadata.manifests(snapshot)}
+    kept_snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.id not in expired]
+    expired_snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.id in expired]
+    kept = {item.path: item for snapshot in kept_snapshots for item in metadata.manifests(snapshot)}
     dropped: dict[str, Manifest] = {}
-    for snapshot in lost:
-        # What another process that expires snapshots has removed already is no concern of ours.
+    for snapshot in expired_snapshots:
+        # Another process that expires snapshots may already have removed the file.
         with contextlib.suppress(FileNotFoundError):
             named = metadata.manifests(snapshot)
             dropped |= {item.path: item for item in named if item.path not in kept}
-    found = list(dict.fromkeys(snapshot.manifest_list for snapshot in lost))
-    lists = {snapshot.manifest_list for snapshot in left}
-    found = [path for path in found if path not in lists]
-    found += dropped
-    indexes = {path for snapshot in left for path in named_parts(metadata, snapshot)}
-    parts = dict.fromkeys(path for snapshot in lost for path in named_parts(metadata, snapshot))
-    found += [path for path in parts if path not in indexes]
-    blobs = {name for snapshot in left for name in named_blobs(snapshot)}
-    ours = dict.fromkeys(name for snapshot in lost for name in named_blobs(snapshot))
-    found += [metadata.blob_path(name) for name in ours if name not in blobs]
-    described = {path for path, number in metadata.statistics_files() if number not in gone}
-    moved = ice.moved_statistics(metadata, gone)
+    paths_found = list(dict.fromkeys(snapshot.manifest_list for snapshot in expired_snapshots))
+    lists = {snapshot.manifest_list for snapshot in kept_snapshots}
+    paths_found = [path for path in paths_found if path not in lists]
+    paths_found += dropped
+    indexes = {path for snapshot in kept_snapshots for path in named_parts(metadata, snapshot)}
+    parts = dict.fromkeys(
+        path for snapshot in expired_snapshots for path in named_parts(metadata, snapshot)
+    )
+    paths_found += [path for path in parts if path not in indexes]
+    blobs = {name for snapshot in kept_snapshots for name in named_blobs(snapshot)}
+    expired_blobs = dict.fromkeys(
+        name for snapshot in expired_snapshots for name in named_blobs(snapshot)
+    )
+    paths_found += [metadata.blob_path(name) for name in expired_blobs if name not in blobs]
+    described = {path for path, number in metadata.statistics_files() if number not in expired}
+    moved = ice.moved_statistics(metadata, expired)
     if moved is not None:
         described.add(moved.statistics_path)
-    lost_too = dict.fromkeys(path for path, number in metadata.statistics_files() if number in gone)
-    found += [path for path in lost_too if path not in described]
+    lost_too = dict.fromkeys(
+        path for path, number in metadata.statistics_files() if number in expired
+    )
+    paths_found += [path for path in lost_too if path not in described]
     files = []
     for item in dropped.values():
         with contextlib.suppress(FileNotFoundError):
@@ -119,12 +129,12 @@ def unreachable(metadata: ice.Metadata, gone: Collection[int]) -> list[str]:
     candidates = pc.unique(pa.chunked_array(files, pa.string()))
     for paths in _named(metadata, list(kept.values())) if len(candidates) else ():
         candidates = candidates.filter(pc.invert(pc.is_in(candidates, value_set=paths)))
-    found += candidates.to_pylist()
-    return found
+    paths_found += candidates.to_pylist()
+    return paths_found
 
 
 def _named(metadata: ice.Metadata, manifests: list[Manifest]) -> Iterator[pa.Array]:
-    """Paths of the files that some manifests list."""
+    """Paths of the files in some manifests."""
     data = [item for item in manifests if not item.deletes]
     parts, rest = indexed_files(metadata, metadata.head(), data)
     yield from (part.paths for part in parts)

@@ -1,4 +1,7 @@
-"""Files of an OTree written anew, subtree by subtree, where boxes gain the most by it."""
+"""Rewrites files of an OTree, subtree by subtree, where this helps box queries most.
+
+A "typical box" is a box query that selects ``BOX_SHARE`` of all rows, at a random place.
+"""
 
 from __future__ import annotations
 
@@ -45,32 +48,34 @@ from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import rewriting_target
 from nimblepy.table.writing.write import Target
 
-# The part of all rows that a typical box has, by rank.
+# Fraction of the ranks that a typical box selects.
 BOX_SHARE = 0.01
-# Files are worth writing anew where boxes read this part less of them, at least.
+# Files are rewritten only if this reduces the cost of boxes by at least this fraction.
 _LEAST_GAIN = 0.2
-# What a file costs besides its rows, as a part of a cube.
+# Fixed cost of opening a file, in rows, as a fraction of `cube_rows`.
 _FILE_COST = 1 / 8
-# Files belong to a cube that they are not longer than this many times.
+# A file belongs to a cube if its sides are at most this many times those of the cube.
 _LONGEST = 2.0
-# Rows by which the places of all rows are found.
+# Sample size for the distribution of the rows.
 _SAMPLED = 1 << 16
-# Files most of whose rows are of one commit were laid out together already.
+# Files are already laid out together if one commit wrote more than this fraction of their rows.
 _MOST_OF_ONE = 0.5
-# Parts of a budget that are tried for the files that are the widest for what they have.
+# Fractions of the budget that are tried for the widest files; see `choose`.
 _SPLITS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
 class Extents:
-    """Where files lie in a space.
+    """Bounding boxes and sizes of files in a space.
 
     Attributes:
-        lower, upper: coordinates, one row for each file and one column for each axis.
-        rows, sizes: of each file, in rows and bytes.
-        commits: by which each was laid out; below 0 of files that no commit did.
-        staying: rows that are where they belong however wide the file is: those of inner cubes.
-        least: the part of typical boxes that would meet a leaf there, if all rows lay in cubes.
+        lower, upper: coordinates; one row per file, one column per axis.
+        rows, sizes: rows and bytes of each file.
+        commits: sequence number of the commit that laid out each file; negative if none did.
+        staying: rows that belong to inner cubes. They are in the right place, however wide the
+            file is.
+        least: the fraction of typical boxes that would intersect a leaf at the place of the file,
+            if all rows were laid out together.
     """
 
     lower: Floats
@@ -87,11 +92,11 @@ class Extents:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether they were not laid out together, as one commit does."""
-        mine = self.commits >= 0
-        _, commit = np.unique(self.commits[mine], return_inverse=True)
-        most = float(np.bincount(commit, self.rows[mine]).max(initial=0))
-        several = len(self.rows) > 1 or not mine.all()
+        """Whether the files come from several commits, so that laying them out together helps."""
+        laid_out = self.commits >= 0
+        _, commit = np.unique(self.commits[laid_out], return_inverse=True)
+        most = float(np.bincount(commit, self.rows[laid_out]).max(initial=0))
+        several = len(self.rows) > 1 or not laid_out.all()
         return several and most <= _MOST_OF_ONE * float(self.rows.sum())
 
     def take(self, files: Numbers) -> Extents:
@@ -102,16 +107,17 @@ class Extents:
         return float(self.rows @ _met(self.sides))
 
     def costs(self, cube_rows: int) -> Floats:
-        """What each file costs a typical box, in rows."""
-        found: Floats = (self.rows + _FILE_COST * cube_rows) * _met(self.sides)
-        return found
+        """The expected cost of each file for a typical box, in rows."""
+        costs: Floats = (self.rows + _FILE_COST * cube_rows) * _met(self.sides)
+        return costs
 
     def ideal(self, cube_rows: int, share: float) -> float:
-        """What all would cost together, if they were written anew.
+        """The expected cost of all files for a typical box after a rewrite, in rows.
 
         Args:
-            share: the part that they are of all rows that lie where they do; where that is small
-                leaves are larger than those of all rows, so that they have some rows.
+            share: the fraction that these rows make up of all rows in the same region. If it is
+                small, the new leaves are larger than leaves of all rows, so that they are not
+                nearly empty.
         """
         moving = (self.rows - self.staying).astype(np.float64)
         leaf_share = min(1.0, max(LEAST_SHARE, share))
@@ -123,7 +129,7 @@ class Extents:
         return float(moving @ sides**count) + float(self.staying @ _met(self.sides))
 
     def around(self, part: Extents) -> float:
-        """Rows of all files that lie where some of the files do, if they are spread evenly."""
+        """Rows of all files inside the bounding box of ``part``, if rows are evenly distributed."""
         low, high = part.lower.min(axis=0), part.upper.max(axis=0)
         inside = np.minimum(self.upper, high) - np.maximum(self.lower, low)
         shares = np.clip(inside / np.maximum(self.sides, 2.0**-30), 0.0, 1.0)
@@ -132,21 +138,21 @@ class Extents:
 
 
 def _met(sides: Floats) -> Floats:
-    """The part of all typical boxes that meet something with such sides."""
+    """The fraction of typical boxes that intersect a box with these sides."""
     box = BOX_SHARE ** (1.0 / sides.shape[1])
-    found: Floats = np.minimum(1.0, sides + box).prod(axis=1)
-    return found
+    shares: Floats = np.minimum(1.0, sides + box).prod(axis=1)
+    return shares
 
 
 def choose(files: Extents, cube_rows: int, budget: int) -> list[Numbers]:
-    """Groups of files to be written anew, by which boxes gain the most for the bytes.
+    """Chooses groups of files to rewrite, with the highest gain for boxes per byte.
 
-    One group may have files of anywhere, those that are the widest for the rows they have: the
-    inner cubes of many commits, and the leaves of the time when the table was small. The others
-    have all files of a cube.
+    The first group may hold files from anywhere: the widest files for their rows. These are inner
+    cubes of many commits, and leaves from the time when the table was small. Each other group holds
+    all files of one cube.
 
     Args:
-        budget: most bytes of all of them.
+        budget: maximum bytes of all groups.
     """
     best, chosen = 0.0, list[Numbers]()
     subtrees = list(_subtrees(files))
@@ -175,17 +181,17 @@ def choose(files: Extents, cube_rows: int, budget: int) -> list[Numbers]:
 
 
 def _widest(files: Extents, cube_rows: int, budget: float) -> Numbers:
-    """The files that boxes meet more often than their rows deserve, the worst for their bytes."""
+    """The files that boxes read much more often than necessary, with the most waste per byte."""
     moving = files.rows - files.staying + _FILE_COST * cube_rows
     met = _met(files.sides)
     order = np.argsort(-moving * (met - files.least) / np.maximum(1, files.sizes), kind="stable")
     order = order[((1 - _LEAST_GAIN) * met > files.least)[order]]
-    found: Numbers = np.sort(order[np.cumsum(files.sizes[order]) <= budget])
-    return found
+    chosen: Numbers = np.sort(order[np.cumsum(files.sizes[order]) <= budget])
+    return chosen
 
 
 def _gain_of_wide(files: Extents, wide: Numbers, cube_rows: int) -> float:
-    """What boxes gain, or 0 where it is not worth it."""
+    """The gain from rewriting the widest files; 0 if it is not worth the cost."""
     part = files.take(wide)
     if not part.is_mixed:
         return 0.0
@@ -198,8 +204,8 @@ def _gain_of_wide(files: Extents, wide: Numbers, cube_rows: int) -> float:
 def _in_cubes(
     files: Extents, subtrees: Sequence[Numbers], taken: Mask, cube_rows: int
 ) -> list[tuple[float, Numbers]]:
-    """(gain, files) of each cube that is worth it, those first that gain the most a byte."""
-    found: list[tuple[float, float, Numbers]] = []
+    """(gain, files) of each cube worth rewriting, sorted by descending gain per byte."""
+    candidates: list[tuple[float, float, Numbers]] = []
     costs = files.costs(cube_rows)
     for group in subtrees:
         if taken[group].any():
@@ -210,32 +216,32 @@ def _in_cubes(
         now = float(costs[group].sum())
         gain = now - part.ideal(cube_rows, 1.0)
         if gain > _LEAST_GAIN * now:
-            found.append((gain / max(1.0, float(files.sizes[group].sum())), gain, group))
-    found.sort(key=lambda item: -item[0])
-    return [(gain, group) for _, gain, group in found]
+            candidates.append((gain / max(1.0, float(files.sizes[group].sum())), gain, group))
+    candidates.sort(key=lambda item: -item[0])
+    return [(gain, group) for _, gain, group in candidates]
 
 
 def _worth(
-    rows: FileSet, files: Extents, some: Numbers, cube_rows: int, budget: int | None
+    rows: FileSet, files: Extents, selected: Numbers, cube_rows: int, budget: int | None
 ) -> list[Numbers]:
-    """Groups among some of the files, and one of those many of whose rows are deleted."""
-    part = files.take(some)
+    """Groups of files to rewrite, and a last group of files with many deleted rows."""
+    part = files.take(selected)
     left = int(part.sizes.sum()) if budget is None else budget
-    groups = [some[group] for group in choose(part, cube_rows, left)]
+    groups = [selected[group] for group in choose(part, cube_rows, left)]
     left -= sum(int(files.sizes[group].sum()) for group in groups)
     taken = {int(i) for group in groups for i in group}
-    more = []
-    for i in some.tolist():
+    with_deletes = []
+    for i in selected.tolist():
         member = rows.members[i]
-        gone = member.gone() if i not in taken and member.file.bytes <= left else None
-        if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
-            more.append(i)
+        deleted = member.gone() if i not in taken and member.file.bytes <= left else None
+        if deleted is not None and len(deleted) >= MOST_DELETED * member.file.rows:
+            with_deletes.append(i)
             left -= member.file.bytes
-    return [*groups, np.array(more, np.int64)] if more else groups
+    return [*groups, np.array(with_deletes, np.int64)] if with_deletes else groups
 
 
 def _subtrees(files: Extents) -> Iterator[Numbers]:
-    """Files that lie in one cube, for all cubes."""
+    """For every cube, the files that belong to it, if there are several."""
     places, deepest = _places(files.lower, files.upper, _LONGEST)
     seen: set[bytes] = set()
     for bits in range(int(deepest.max(initial=0)) + 1):
@@ -251,7 +257,7 @@ def _subtrees(files: Extents) -> Iterator[Numbers]:
 
 
 def _places(lower: Floats, upper: Floats, longest: float) -> tuple[Places, Numbers]:
-    """The place of each file's middle, and bits of the deepest cube that it fits.
+    """The place of each file's centre, and the bits of the deepest cube that the file fits into.
 
     Args:
         longest: how many times longer than the cube a file may be.
@@ -263,17 +269,17 @@ def _places(lower: Floats, upper: Floats, longest: float) -> tuple[Places, Numbe
     return places, np.clip(halvings, 0, BITS // columns).min(axis=1) * columns
 
 
-# ------------------------------------------------------------------ of a table
+# ------------------------------------------------------------------ extents of a table
 
 
-def extents(rows: FileSet, layout: OTree, found: Survey, cubes: Blocks) -> Extents:
-    """Where the files of a table lie, by the bounds that manifests have.
+def extents(rows: FileSet, layout: OTree, surveyed: Survey, cubes: Blocks) -> Extents:
+    """The extents of a table's files, from the bounds in manifests.
 
     Args:
-        found: where the rows lie by these columns.
-        cubes: those of the files, as far as they are known.
+        surveyed: the distribution of the rows in the layout's columns.
+        cubes: the cubes of the files, as far as they are known.
     """
-    space = found.whole.space
+    space = surveyed.whole.space
     files = rows.members.files
     lower: list[Floats] = []
     upper: list[Floats] = []
@@ -284,22 +290,22 @@ def extents(rows: FileSet, layout: OTree, found: Survey, cubes: Blocks) -> Exten
             ("upper", upper, 1.0),
         ]
         for end, ends, unknown in sides:
-            known = np.full(len(files), unknown)
+            coordinates = np.full(len(files), unknown)
             bounds = [part.bound(end, axis.column, kind) for part in files.parts]
             for i, bound in enumerate(bounds):
-                mine = np.flatnonzero(files.part == i)
-                if bound is None or axis.transform == "hash" or not len(mine):
+                rows_of_part = np.flatnonzero(files.part == i)
+                if bound is None or axis.transform == "hash" or not len(rows_of_part):
                     continue
-                values = original(bound.take(pa.array(files.row[mine])), kind, end)
-                there = values.is_valid().to_numpy(zero_copy_only=False)
-                known[mine[there]] = axis.coordinates(values.drop_null())
-            ends.append(known)
+                values = original(bound.take(pa.array(files.row[rows_of_part])), kind, end)
+                valid = values.is_valid().to_numpy(zero_copy_only=False)
+                coordinates[rows_of_part[valid]] = axis.coordinates(values.drop_null())
+            ends.append(coordinates)
     low, high = np.stack(lower, axis=1), np.stack(upper, axis=1)
     high = np.maximum(low, high)
     commits = files.gather([part.sequences for part in files.parts], np.int64)
     numbers = cubes.find(files.paths)
     commits[numbers < 0] = -1
-    tree = found.tree(layout)
+    tree = surveyed.tree(layout)
     places, bits = _places(low, high, 1.0)
     inside = tree.bounds(places, bits)
     weights = cubes.weights_at(numbers)
@@ -311,17 +317,17 @@ def extents(rows: FileSet, layout: OTree, found: Survey, cubes: Blocks) -> Exten
         files.sizes,
         commits,
         files.rows * below // np.maximum(1, weights[1] - weights[0] + 1),
-        found.met(tree, places, bits),
+        surveyed.met(tree, places, bits),
     )
 
 
 @dataclass(frozen=True)
 class Survey:
-    """Where the rows of a table lie, as a sample of them says.
+    """The distribution of a table's rows, from a sample.
 
     Attributes:
-        points: coordinates, one row for each sampled row, along the curve.
-        places: those of the points.
+        points: coordinates, one row per sampled row, in the order of the curve.
+        places: the places of the points.
     """
 
     whole: Whole
@@ -329,15 +335,15 @@ class Survey:
     places: Places
 
     def tree(self, layout: OTree) -> Tree:
-        """The cubes in which all rows would lie, if they were written at once."""
+        """The cubes of all rows, if they were written in one commit."""
         all_rows = self.whole.estimate
         return grow(all_rows, len(layout.columns), layout.cube_rows, 1 << 62, 1.0, all_rows)
 
     def met(self, tree: Tree, places: Places, bits: Numbers) -> Floats:
-        """The part of typical boxes that meet a leaf, on average over those in each cube.
+        """The fraction of typical boxes that intersect a leaf, averaged over the leaves in cubes.
 
         Args:
-            places, bits: of the cubes.
+            places, bits: a place in each cube, and the bits of its prefix.
         """
         if not len(self.places):
             return np.ones(len(places))
@@ -351,38 +357,38 @@ class Survey:
         most = least + ((np.uint64(1) << shift) - np.uint64(1))
         first = np.searchsorted(tree.leaves, least, side="right") - 1
         end = np.searchsorted(tree.leaves, most, side="right")
-        found: Floats = (sums[end] - sums[first]) / np.maximum(1, before[end] - before[first])
-        return found
+        averages: Floats = (sums[end] - sums[first]) / np.maximum(1, before[end] - before[first])
+        return averages
 
 
 def sampled(rows: FileSet, layout: OTree, cubes: Blocks, most: int) -> pa.Table:
-    """About ``most`` of the rows: the columns of a layout, each with its field id.
+    """A sample of about ``most`` rows: the columns of a layout, each with its field id.
 
     Raises:
-        InvalidArgumentError: there is no such column.
+        InvalidArgumentError: a column of the layout does not exist.
     """
     paths = [resolve_column(rows.schema, name).path for name in layout.columns]
-    found = sample(rows, cubes, min(1.0, most / max(1, rows.num_rows)), None, paths, None)
+    sampled_rows = sample(rows, cubes, min(1.0, most / max(1, rows.num_rows)), None, paths, None)
     fields = [
         pa.field(
             str(i),
-            found.column(i).type,
+            sampled_rows.column(i).type,
             metadata={FIELD_ID: str(field_id_at(rows.schema, path)).encode()},
         )
         for i, path in enumerate(paths)
     ]
-    return pa.table(found.columns, schema=pa.schema(fields))
+    return pa.table(sampled_rows.columns, schema=pa.schema(fields))
 
 
 def survey(rows: FileSet, layout: OTree, cubes: Blocks) -> Survey:
-    """Where the rows lie as they are now. Cost: a sample of the layout's columns is read."""
-    some = sampled(rows, layout, cubes, _SAMPLED)
-    space = fit(layout, some, rows.schema)
-    points = space.coordinates(some)
+    """Samples the distribution of the rows. Cost: reads a sample of the layout's columns."""
+    sample_columns = sampled(rows, layout, cubes, _SAMPLED)
+    space = fit(layout, sample_columns, rows.schema)
+    points = space.coordinates(sample_columns)
     places = interleaved(points)
     estimate = Estimate()
-    # A sample has the lowest weights of all rows; which cubes there are says chance as well.
-    estimate.add(places, new_weights(some.num_rows, np.random.default_rng(0)))
+    # Draw new weights: a sample holds only the rows with the lowest weights.
+    estimate.add(places, new_weights(sample_columns.num_rows, np.random.default_rng(0)))
     estimate.rows = rows.num_rows
     order = np.argsort(places)
     return Survey(Whole(space, estimate), np.column_stack(points)[order], places[order])
@@ -390,12 +396,12 @@ def survey(rows: FileSet, layout: OTree, cubes: Blocks) -> Survey:
 
 @dataclass(frozen=True)
 class Drift:
-    """How far the files of an OTree are from those that all rows would have at once.
+    """How much worse the files of an OTree are than if all rows were written in one commit.
 
     Attributes:
-        read: the part of the rows that a typical box reads.
-        ideal: the same, if the rows were written at once.
-        files, bytes: that had better be written anew.
+        read: the fraction of the rows that a typical box reads.
+        ideal: the same, if all rows were written in one commit.
+        files, bytes: number and bytes of the files that are worth rewriting.
     """
 
     read: float
@@ -405,19 +411,21 @@ class Drift:
 
 
 def drift(rows: FileSet, layout: OTree, blobs: Blocks) -> Drift | None:
-    """What typical boxes read; ``None`` of a table without rows. Cost: as :func:`survey`."""
+    """Measures the drift of a table; ``None`` if it has no rows. Cost: as for :func:`survey`."""
     if not len(rows.members) or not rows.num_rows:
         return None
     cubes, _ = known_cubes(rows.members, rows.reading, blobs)
-    found = extents(rows, layout, survey(rows, layout, cubes), cubes)
-    worth = _worth(rows, found, np.arange(len(found.rows)), layout.cube_rows, None)
-    stored = max(1, int(found.rows.sum()))
-    ideal = (found.rows - found.staying) @ found.least + found.staying @ _met(found.sides)
+    file_extents = extents(rows, layout, survey(rows, layout, cubes), cubes)
+    worth = _worth(rows, file_extents, np.arange(len(file_extents.rows)), layout.cube_rows, None)
+    stored = max(1, int(file_extents.rows.sum()))
+    ideal = (
+        file_extents.rows - file_extents.staying
+    ) @ file_extents.least + file_extents.staying @ _met(file_extents.sides)
     return Drift(
-        read=found.read() / stored,
+        read=file_extents.read() / stored,
         ideal=float(ideal) / stored,
         files=sum(map(len, worth)),
-        bytes=sum(int(found.sizes[group].sum()) for group in worth),
+        bytes=sum(int(file_extents.sizes[group].sum()) for group in worth),
     )
 
 
@@ -427,15 +435,15 @@ def optimize(
     budget: int | None = None,
     progress: ProgressArg = None,
 ) -> Commit:
-    """Writes files of an OTree anew where boxes gain the most a byte, and commits that.
+    """Rewrites files of an OTree where boxes gain the most per byte, and commits the result.
 
-    It gives way to every other commit, as a compaction does.
+    Like a compaction, it yields to concurrent commits.
 
     Args:
-        budget: most bytes of files that are written anew; ``None``: as many as are worth it.
+        budget: maximum bytes of files to rewrite; ``None`` rewrites all files that are worth it.
 
     Raises:
-        InvalidArgumentError: the layout of the table is no OTree.
+        InvalidArgumentError: the layout of the table is not an OTree.
     """
 
     def prepare(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
@@ -443,34 +451,34 @@ def optimize(
         if not isinstance(target.layout, OTree):
             name = ".".join(metadata.name)
             raise InvalidArgumentError(
-                f"optimize: the layout of {name} is {target.layout!r}, no nb.OTree"
+                f"optimize: the layout of {name} is {target.layout!r}; expected nb.OTree"
             )
-        wanted = Compacting(
+        options = Compacting(
             filter=None, target_bytes=target.target_bytes, where_needed=True, progress=progress
         )
-        return _prepared(wanted, metadata, files_of, target, target.layout, budget)
+        return _prepared(options, metadata, files_of, target, target.layout, budget)
 
     return commit(prepare)
 
 
-def compact(wanted: Compacting, commit: CommitChange) -> Commit:
-    """Compacts a table; what was given up for the sake of other commits is tried again.
+def compact(options: Compacting, commit: CommitChange) -> Commit:
+    """Compacts a table. Groups that lost to concurrent commits are tried again.
 
-    Files of an OTree stay those of cubes: what is needed is what :func:`optimize` does, and all
-    files together are laid out as if they were written at once.
+    The files of an OTree remain files of cubes. With ``where_needed``, this does the same as
+    :func:`optimize`; otherwise all files are laid out together, as if written in one commit.
     """
 
     def prepare(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
         target = rewriting_target(metadata)
         if isinstance(target.layout, OTree):
-            return _prepared(wanted, metadata, files_of, target, target.layout, None)
-        return prepared(wanted, metadata, files_of)
+            return _prepared(options, metadata, files_of, target, target.layout, None)
+        return prepared(options, metadata, files_of)
 
     return repeated(prepare, commit)
 
 
 def _prepared(
-    wanted: Compacting,
+    options: Compacting,
     metadata: ice.Metadata,
     files_of: FilesOf,
     target: Target,
@@ -478,20 +486,20 @@ def _prepared(
     budget: int | None,
 ) -> Compaction:
     rows = files_of(metadata)
-    some = np.array(may_pass(rows, wanted.filter), np.int64)
-    target = replace(target, target_bytes=wanted.target_bytes)
-    chosen: list[Numbers] = [some] if len(some) else []
-    again = Blocks.of_files(())
-    # All files make a tree of their own; some are put into that of all rows.
-    if len(some) and (wanted.where_needed or len(some) < len(rows.members)):
-        cubes, again = known_cubes(rows.members, rows.reading, metadata.cubes(metadata.head()))
-        seen = survey(rows, layout, cubes)
-        target = replace(target, whole=seen.whole)
-        if wanted.where_needed:
-            found = extents(rows, layout, seen, cubes)
-            chosen = _worth(rows, found, some, layout.cube_rows, budget)
+    selected = np.array(may_pass(rows, options.filter), np.int64)
+    target = replace(target, target_bytes=options.target_bytes)
+    chosen: list[Numbers] = [selected] if len(selected) else []
+    rebuilt = Blocks.of_files(())
+    # If only some files are rewritten, their rows go into the tree that fits all rows.
+    if len(selected) and (options.where_needed or len(selected) < len(rows.members)):
+        cubes, rebuilt = known_cubes(rows.members, rows.reading, metadata.cubes(metadata.head()))
+        surveyed = survey(rows, layout, cubes)
+        target = replace(target, whole=surveyed.whole)
+        if options.where_needed:
+            file_extents = extents(rows, layout, surveyed, cubes)
+            chosen = _worth(rows, file_extents, selected, layout.cube_rows, budget)
     groups = [Group([rows.members[int(i)] for i in group]) for group in chosen]
     change = Compaction(groups, files_of, target)
-    change.commit.rebuilt = again
-    write_all(change, groups, rows, target, wanted, "optimizing")
+    change.commit.rebuilt = rebuilt
+    write_all(change, groups, rows, target, options, "optimizing")
     return change

@@ -1,4 +1,4 @@
-"""Rewriting manifests: few, each of neighbouring partitions, with a plan index over all of them."""
+"""Rewrites manifests: groups files by partition into few manifests and writes a plan index."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from nimblepy.table.reading.plan_index import (
 )
 from nimblepy.table.writing.commit import Change, run
 
-# Entries of a manifest: most of them, and what is worth being left as it is.
+# Maximum entries of a manifest; manifests with at least _ENOUGH entries need not be merged.
 MOST_ENTRIES = 4096
 _ENOUGH = MOST_ENTRIES // 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRewrite:
-    """What a rewrite of manifests did.
+    """The result of a rewrite of manifests.
 
     Attributes:
-        snapshot: the snapshot that it made; the one that was there where nothing was to be done.
-        manifests_before, manifests_after: of data files, in the snapshots before and after.
-        rewritten: manifests that were replaced.
-        files: data files that the plan index describes.
-        retries: how often another commit was first.
-        seconds: from the call to the end of the commit.
+        snapshot: the new snapshot; the current one if there was nothing to do.
+        manifests_before, manifests_after: number of data manifests before and after.
+        rewritten: number of manifests that were replaced.
+        files: number of data files in the plan index.
+        retries: number of attempts that lost against another commit.
+        seconds: duration of the call, including the commit.
     """
 
     snapshot: int | None
@@ -83,7 +83,7 @@ def rewrite_manifests(
 
 
 class _Rewrite(Change):
-    """Manifests that are replaced by others with the same files, and the index over all."""
+    """Replaces manifests by others with the same files, and writes the plan index."""
 
     commit: ice.ManifestsCommit
 
@@ -92,39 +92,46 @@ class _Rewrite(Change):
         self.commit = ice.ManifestsCommit("replace")
         self.before = 0
         self.files = 0
-        self._part: str | None = None  # of the index, which is new
+        self._part: str | None = None  # path of the new part of the index
 
     def plan(self, metadata: ice.Metadata) -> bool:
-        """Writes new manifests and the index; false: all is well as it is."""
+        """Writes new manifests and the index. Returns ``False`` if nothing needs to change."""
         self.commit = ice.ManifestsCommit("replace")
         head = metadata.head()
         if head is None:
             return False
-        known = metadata.partition_types()
+        types = metadata.partition_types()
         manifests = [
             item for item in metadata.manifests(head) if item.files and not item.deletes
         ]  # fmt: skip
         self.before = len(manifests)
         bad = _to_rewrite(manifests, metadata)
         parts = plan_index.parts_of(metadata, head)
-        there = [item for item in manifests if item.spec_id in known]
-        _, beside = plan_index.covered(parts, there)
-        again_all = self._whole and bool(parts) and bool(there)
+        current = [item for item in manifests if item.spec_id in types]
+        _, beside = plan_index.covered(parts, current)
+        again_all = self._whole and bool(parts) and bool(current)
         if not (again_all or _gains(bad, manifests, beside)):
             return False
         layout = layout_of(metadata)
         self.commit.replaced = {item.path for item in bad}
         try:
-            made = self._write_manifests(metadata, layout, bad)
-            kept = [item for item in there if item.path not in self.commit.replaced]
+            index_rows_made = self._write_manifests(metadata, layout, bad)
+            kept = [item for item in current if item.path not in self.commit.replaced]
             answering, beside = plan_index.covered(parts, kept)
-            live = [sum(item.files for item in mine) for mine in answering]
-            new = sum(rows.num_rows for rows in made) + sum(item.files for item in beside)
+            live = [
+                sum(item.files for item in replaced_manifests) for replaced_manifests in answering
+            ]
+            new = sum(rows.num_rows for rows in index_rows_made) + sum(
+                item.files for item in beside
+            )
             again = [True] * len(parts) if again_all else plan_index.merged_parts(parts, live, new)
             self.files = new + sum(live)
-            for mine, merged in zip(answering, again, strict=True):
-                beside += mine if merged else []
-            tables = [*made, *_kept_rows(metadata, head, layout, beside, len(made))]
+            for replaced_manifests, merged in zip(answering, again, strict=True):
+                beside += replaced_manifests if merged else []
+            tables = [
+                *index_rows_made,
+                *_kept_rows(metadata, head, layout, beside, len(index_rows_made)),
+            ]
             rows = pa.concat_tables(tables).combine_chunks()
             self._part = write_index(metadata, layout, rows, [*self.commit.made, *beside])
             left = [part.path for part, merged in zip(parts, again, strict=True) if not merged]
@@ -144,8 +151,8 @@ class _Rewrite(Change):
     def _write_manifests(
         self, metadata: ice.Metadata, layout: Layout, bad: list[Manifest]
     ) -> list[pa.Table]:
-        """Rows of the index for each new manifest, in their order."""
-        found: list[pa.Table] = []
+        """Writes new manifests; returns the rows of the index for each of them, in their order."""
+        tables: list[pa.Table] = []
         for spec_id in sorted({item.spec_id for item in bad}):
             parts, entries = [], []
             for manifest in bad:
@@ -158,25 +165,25 @@ class _Rewrite(Change):
             rows, places = rows.take(order), order.to_numpy()
             names = [f"p{number}" for number, _ in layout.partitions[spec_id]]
             for first, last in _cuts(_changes(rows, names), rows.num_rows):
-                mine = rows.slice(first, last - first)
+                rows_of_manifest = rows.slice(first, last - first)
                 self.commit.write(
                     metadata,
                     spec_id,
                     [entries[place] for place in places[first:last]],
-                    partitions=_partitions(mine, layout, spec_id),
-                    rows=pc.sum(mine.column("rows")).as_py(),
-                    sequence=pc.min(mine.column("sequence")).as_py(),
+                    partitions=_partitions(rows_of_manifest, layout, spec_id),
+                    rows=pc.sum(rows_of_manifest.column("rows")).as_py(),
+                    sequence=pc.min(rows_of_manifest.column("sequence")).as_py(),
                 )
-                number = pa.array(np.full(last - first, len(found), np.int32))
-                found.append(mine.append_column("manifest", number))
-        return found
+                number = pa.array(np.full(last - first, len(tables), np.int32))
+                tables.append(rows_of_manifest.append_column("manifest", number))
+        return tables
 
     def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
         head = newest.head()
-        there = set() if head is None else {item.path for item in newest.manifests(head)}
-        if self.commit.replaced <= there:
-            # Files that were added since are in manifests of their own. So it always is where an
-            # attempt is in doubt: the head is still that of the base.
+        current = set() if head is None else {item.path for item in newest.manifests(head)}
+        if self.commit.replaced <= current:
+            # Other commits only added manifests. This is also the case after an attempt with an
+            # unknown outcome: the head is still that of the base.
             return True
         self.commit.abandon(newest)
         self.discard()
@@ -195,29 +202,29 @@ def _kept_rows(
     kept: list[Manifest],
     first: int,
 ) -> list[pa.Table]:
-    """Rows of the index for manifests that stay, which are counted from ``first``."""
+    """Rows of the index for manifests that are kept; their numbers start at ``first``."""
     numbers = {item.path: first + i for i, item in enumerate(kept)}
-    found = []
+    tables = []
     parts, rest = plan_index.indexed_files(metadata, head, kept)
     for part in parts:
         new = np.array([numbers.get(path, -1) for path in part.manifest_paths], dtype=np.int32)
-        mine = new[part.manifest_numbers]
-        found.append(index_rows(part, layout).append_column("manifest", pa.array(mine)))
+        numbers_of_rows = new[part.manifest_numbers]
+        tables.append(index_rows(part, layout).append_column("manifest", pa.array(numbers_of_rows)))
     for item in rest:
         rows = index_rows(ice.live_files(metadata, item), layout)
-        mine = np.full(rows.num_rows, numbers[item.path], np.int32)
-        found.append(rows.append_column("manifest", pa.array(mine)))
-    return found
+        numbers_of_rows = np.full(rows.num_rows, numbers[item.path], np.int32)
+        tables.append(rows.append_column("manifest", pa.array(numbers_of_rows)))
+    return tables
 
 
 def can_be_better(
     manifests: list[Manifest], beside: Sequence[Manifest], metadata: ice.Metadata
 ) -> bool:
-    """Whether a rewrite would do something.
+    """Whether a rewrite would change anything.
 
     Args:
-        manifests: of data files.
-        beside: those that the plan index does not cover.
+        manifests: all data manifests.
+        beside: data manifests that the plan index does not cover.
     """
     return _gains(_to_rewrite(manifests, metadata), manifests, beside)
 
@@ -227,26 +234,30 @@ def _gains(bad: list[Manifest], manifests: list[Manifest], beside: Sequence[Mani
 
 
 def _to_rewrite(manifests: list[Manifest], metadata: ice.Metadata) -> list[Manifest]:
-    """Those that are small, next to each other, or have partitions that others have as well."""
+    """The manifests that are small, or whose partitions overlap those of other manifests."""
     kinds = metadata.partition_types()
-    found: list[Manifest] = []
+    chosen: list[Manifest] = []
     for spec_id, fields in kinds.items():
-        mine = [item for item in manifests if item.spec_id == spec_id]
-        little = [item for item in mine if item.files < _ENOUGH]
-        little.sort(key=lambda item: -item.files)
-        merged = tail([item.files for item in little[:-1]], little[-1].files, 4) if little else 0
-        small = {item.path for item in little[-1 - merged :]}
-        if len(small) == 1 and len(mine) == 1:
+        of_spec = [item for item in manifests if item.spec_id == spec_id]
+        small_ones = [item for item in of_spec if item.files < _ENOUGH]
+        small_ones.sort(key=lambda item: -item.files)
+        merged = (
+            tail([item.files for item in small_ones[:-1]], small_ones[-1].files, 4)
+            if small_ones
+            else 0
+        )
+        small = {item.path for item in small_ones[-1 - merged :]}
+        if len(small) == 1 and len(of_spec) == 1:
             small = set()
-        shared = _overlapping(mine, metadata) if fields else set()
-        bad = [item for item in mine if item.path in small or item.path in shared]
-        # One small one beside others that are well is the rest of the last rewrite.
-        found += bad if len(bad) > 1 else []
-    return found
+        shared = _overlapping(of_spec, metadata) if fields else set()
+        bad = [item for item in of_spec if item.path in small or item.path in shared]
+        # A single small manifest is the remainder of the previous rewrite; leave it alone.
+        chosen += bad if len(bad) > 1 else []
+    return chosen
 
 
 def _overlapping(manifests: list[Manifest], metadata: ice.Metadata) -> set[str]:
-    """Paths of those that share more than the end of their range with another."""
+    """Paths of manifests whose partition ranges overlap in more than an end point."""
     ends = []
     for item in manifests:
         lower, upper = metadata.first_partition_range(item)
@@ -254,19 +265,19 @@ def _overlapping(manifests: list[Manifest], metadata: ice.Metadata) -> set[str]:
             continue
         ends.append((lower, upper, item.path))
     ends.sort(key=lambda end: (end[0], end[1]))
-    found: set[str] = set()
+    overlapping: set[str] = set()
     reach: Any = None
     holder = ""
     for lower, upper, path in ends:
         if reach is not None and lower < reach:
-            found |= {path, holder}
+            overlapping |= {path, holder}
         if reach is None or upper > reach:
             reach, holder = upper, path
-    return found
+    return overlapping
 
 
 def _changes(rows: pa.Table, names: list[str]) -> Numbers:
-    """Rows at which another partition begins; the rows are ordered by partition."""
+    """Row numbers at which the partition changes. The rows are grouped by partition."""
     changed = np.zeros(rows.num_rows, dtype=np.bool_)
     for name in names:
         column = rows.column(name).combine_chunks().dictionary_encode("encode")
@@ -276,8 +287,8 @@ def _changes(rows: pa.Table, names: list[str]) -> Numbers:
 
 
 def _cuts(changes: Numbers, count: int) -> list[tuple[int, int]]:
-    """Ranges of rows for manifests: cut between partitions where that leaves them large enough."""
-    found = []
+    """Row ranges of the manifests. Cuts are between partitions if the range is large enough."""
+    cuts = []
     begin = 0
     while begin < count:
         end = min(begin + MOST_ENTRIES, count)
@@ -285,13 +296,13 @@ def _cuts(changes: Numbers, count: int) -> list[tuple[int, int]]:
             at = int(np.searchsorted(changes, end, side="right")) - 1
             if at >= 0 and changes[at] - begin >= MOST_ENTRIES // 2:
                 end = int(changes[at])
-        found.append((begin, end))
+        cuts.append((begin, end))
         begin = end
-    return found
+    return cuts
 
 
 def _partitions(rows: pa.Table, layout: Layout, spec_id: int) -> list[tuple[Any, ...]]:
-    """Partitions that occur, as Iceberg keeps their values in memory."""
+    """The different partitions of the rows, as Iceberg's in-memory values."""
     fields = layout.partitions[spec_id]
     if not fields:
         return []

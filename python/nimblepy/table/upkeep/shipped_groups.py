@@ -1,4 +1,4 @@
-"""Groups of files as text: one process chooses what is compacted, others write the new files."""
+"""Groups of files as text: one process chooses the groups to compact, others write the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nimblepy.table.writing.write import Target
 
 
 def group_as_text(group: Group, rows: MemberRows) -> str:
-    """The files of a group, with what is deleted of them, and how they are read."""
+    """Serializes the files of a group, their deleted rows, and how to read them."""
     bounds = None
     if rows.cluster_by and group.lower:
         bounds = FileBounds(pa.array(group.lower, pa.binary()), pa.array(group.upper, pa.binary()))
@@ -22,12 +22,12 @@ def group_as_text(group: Group, rows: MemberRows) -> str:
 
 
 def written_group(text: str, target: Target) -> list[DataFile]:
-    """The new files of a group of :func:`group_as_text`.
+    """Writes the new files of a group that :func:`group_as_text` serialized.
 
     Raises:
-        InvalidArgumentError: the text is none of its results.
+        InvalidArgumentError: the text was not made by ``group_as_text``.
 
-    Cost: as of :func:`write`.
+    Cost: as for :func:`write`.
     """
     rows = rows_of_text(text)
     members = list(rows.members)
