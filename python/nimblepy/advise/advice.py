@@ -23,9 +23,9 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import output_name
 from nimblepy.schema.types import as_sort_keys, format_bytes
 
-# An index is worth its bytes where it makes a question cost this part of what it does now.
+# An index pays off if a question then costs at most this fraction of its current cost.
 PAYS = 0.5
-# A hash index is smaller and quicker, so a sorted one has to gain this much more to be preferred.
+# The gain of a sorted index counts this much: a hash index is smaller and faster.
 SORTED_GAIN = 0.9
 
 NewIndex: TypeAlias = HashIndex | SortedIndex
@@ -33,18 +33,18 @@ NewIndex: TypeAlias = HashIndex | SortedIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexAdvice:
-    """One thing to do, or not to do, about the indexes of a file.
+    """Advice on one index of a file, or on questions that no index helps.
 
     Attributes:
-        action: ``"none"`` means that no index pays for these questions.
+        action: ``"none"`` means that no index pays off for these questions.
         kind: ``"hash"`` or ``"sorted"``; empty for ``"none"``.
-        columns: those of the index; for ``"none"`` those that the questions test.
-        index: what to pass to :func:`nimblepy.add_index`; ``None`` unless ``action`` is ``"add"``.
-        size_bytes: size of the index, estimated if it is to be added.
-        questions: number of different questions of the workload that this is about.
-        times: how often they are asked in all.
-        reads_before, reads_after: reads per question, in a file that has just been opened.
-        bytes_before, bytes_after: bytes that these read.
+        columns: the columns of the index; for ``"none"`` the columns that the questions test.
+        index: the argument for :func:`nimblepy.add_index`; ``None`` unless ``action`` is ``"add"``.
+        size_bytes: size of the index; an estimate if ``action`` is ``"add"``.
+        questions: number of different questions of the workload that the advice is about.
+        times: how often these questions are asked in total.
+        reads_before, reads_after: reads per question, in a newly opened file.
+        bytes_before, bytes_after: bytes of these reads.
         why: the reason in words.
     """
 
@@ -85,7 +85,7 @@ class IndexAdvice:
 
 
 class AdviceList(list[IndexAdvice]):
-    """Advice in the order in which it helps; prints one line each."""
+    """A list of advice, the most helpful first. Prints one line per item."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no question, no advice"
@@ -100,31 +100,31 @@ def advise_indexes(
     options: WriteOptions | None = None,
     filesystem: FileSystem | None = None,
 ) -> list[IndexAdvice]:
-    """Says which indexes a file should have for a workload, and which of its own it does not need.
+    """Advises which indexes to add to a file for a workload, and which existing ones to drop.
 
     Args:
         path: path or URI of a file or a directory of files, or an open :class:`File` or
-            :class:`Dataset`. Of many files the one with most rows is looked at.
+            :class:`Dataset`. If there are many files, the one with the most rows is examined.
         workload: the path of a log that ``nimblepy.open(..., record=path)`` wrote; or a list of
 
             * filters: SQL text or :class:`pyarrow.compute.Expression`, as ``scan`` takes them;
-            * lookups: ``{"on": "email"}``, with the ``"columns"`` that are read (default all),
-              the ``"keys"`` at once, and ``"times"``; for ``"op": "range"`` or ``"prefix"`` the
-              ``"rows"`` that each of them finds;
+            * lookups: ``{"on": "email"}``, optionally with the ``"columns"`` to read (default
+              all), the number of ``"keys"`` per call, and ``"times"``; for ``"op": "range"`` or
+              ``"prefix"`` also the ``"rows"`` that one call returns;
             * ``{"filter": ..., "columns": [...], "times": 50}``.
-        options: how an index would be built (``key_chunk_rows``, ``restart_interval``).
+        options: options for building the index (``key_chunk_rows``, ``restart_interval``).
         filesystem: file system of ``path``, as for :func:`nimblepy.open`.
 
     Returns:
-        The indexes to add, the most helpful first; those to keep and to drop; then the questions
-        for which no index pays. Sizes, reads and bytes are estimates from the file's own rows.
+        The indexes to add, the most helpful first; then indexes to keep or drop; then the questions
+        for which no index pays off. Sizes, reads and bytes are estimates from the file's rows.
 
     Raises:
-        InvalidArgumentError: an item of the workload is none of these, or has an unknown column.
+        InvalidArgumentError: an item of the workload has another form or an unknown column.
         OSError: a file cannot be read.
 
-    Cost: decodes the columns of every index that could help, those of a sorted one twice; reads a
-        sample of the rows for each filter.
+    Cost: decodes the columns of every candidate index, for sorted indexes twice; reads a sample of
+        the rows for each filter.
 
     Example:
         >>> advice = nb.advise_indexes(path, ["email = 'x'", {"on": "email"}])  # doctest: +SKIP
@@ -138,7 +138,7 @@ def advise_indexes(
 
 
 def _largest(rows: Joinable) -> File:
-    """The file itself, or the one of many that has most rows."""
+    """The file itself, or the file with the most rows."""
     if isinstance(rows, File):
         return rows
     files = rows.current
@@ -146,7 +146,7 @@ def _largest(rows: Joinable) -> File:
         return files
     if isinstance(files, FilesSource) and files.num_rows:
         for i in np.argsort(-np.diff(files.first_rows))[:8].tolist():
-            file = files.child(i)  # of tables also Parquet, or a file with columns of before
+            file = files.child(i)  # in a table it may be Parquet, or have an older schema
             if isinstance(file, File):
                 return file
     raise InvalidArgumentError(f"{rows!r}: no nimble file to advise on")
@@ -157,7 +157,7 @@ class _Answer:
     """A question with the cheapest way to answer it.
 
     Attributes:
-        new: the index to be added that the way needs, ``None`` for what the file has.
+        new: the new index that this needs; ``None`` if the file itself suffices.
     """
 
     question: Question
@@ -184,7 +184,7 @@ class _Advisor:
     # -------------------------------------------------------------- choosing
 
     def _choose(self) -> list[NewIndex]:
-        """The indexes to add: each time the one that saves most beside those chosen before."""
+        """Chooses the indexes to add greedily: each step adds the one that saves the most."""
         chosen: list[NewIndex] = []
         candidates = self._candidates()
         while candidates:
@@ -193,32 +193,32 @@ class _Advisor:
             if max(gains) <= 0:
                 break
             chosen.append(candidates.pop(gains.index(max(gains))))
-        # One that came later may answer all that an earlier one was for: judged by its own
-        # questions, so that the cost of others does not hide them.
+        # A later index may make an earlier one redundant. Compare the cost of only the questions
+        # that use the earlier one, so that the cost of other questions does not hide a difference.
         for index in list(chosen):
             rest = [other for other in chosen if other is not index]
             pairs = zip(self._answers(chosen), self._answers(rest), strict=True)
-            mine = [(having, lacking) for having, lacking in pairs if having.new is index]
-            without = _total(lacking for _, lacking in mine)
-            if without <= _total(having for having, _ in mine) / SORTED_GAIN:
+            using = [(having, lacking) for having, lacking in pairs if having.new is index]
+            without = _total(lacking for _, lacking in using)
+            if without <= _total(having for having, _ in using) / SORTED_GAIN:
                 chosen = rest
         return chosen
 
     def _candidates(self) -> list[NewIndex]:
-        """Indexes that could help with a question, each once, without those that are there."""
-        there = {(i.kind, i.names) for i in self.file.handle.indexes}
-        found = dict.fromkeys(
+        """The different indexes that could help with a question and do not exist yet."""
+        existing = {(i.kind, i.names) for i in self.file.handle.indexes}
+        candidates = dict.fromkeys(
             index for question, _ in self.asked for index in candidates_for(question)
         )
         return [
             index
-            for index in found
-            if (_kind(index), _names(index)) not in there
+            for index in candidates
+            if (_kind(index), _names(index)) not in existing
             and all(_can_be_key(self.file, name) for name in _names(index))
         ]
 
     def _gain(self, index: NewIndex, answers: Sequence[_Answer]) -> float:
-        """What ``index`` would save of what the questions cost by these answers."""
+        """The cost that ``index`` would save, compared with these answers."""
         gain = 0.0
         for answer in answers:
             cost = self.costs.with_index(answer.question, index)
@@ -238,7 +238,7 @@ class _Advisor:
             answers.append(best)
         return answers
 
-    # -------------------------------------------------------------- saying so
+    # -------------------------------------------------------------- advice
 
     def _added(self, index: NewIndex, answers: list[_Answer]) -> IndexAdvice:
         after = _mean(answers, lambda a: a.cost.rows)
@@ -252,32 +252,34 @@ class _Advisor:
         return _advice("add", _kind(index), _names(index), answers, why, size, index)
 
     def _existing(self, answers: list[_Answer]) -> list[IndexAdvice]:
-        found = []
+        advice = []
         sizes = (info.size_bytes for info in self.file.indexes if info.kind != "cluster")
         secondary = (index for index in self.file.handle.indexes if index.number >= 0)
         for index, size in zip(secondary, sizes, strict=True):
-            mine = [a for a in answers if a.new is None and a.cost.number == index.number]
-            if mine:
-                why = self._answered(mine)
+            using = [a for a in answers if a.new is None and a.cost.number == index.number]
+            if using:
+                why = self._answered(using)
             elif any(a.current.number == index.number for a in answers):
                 why = "an index that is to be added answers its questions for less"
             else:
                 why = "no question of this workload uses it"
-            action: Literal["keep", "drop"] = "keep" if mine else "drop"
+            action: Literal["keep", "drop"] = "keep" if using else "drop"
             kind: Literal["hash", "sorted"] = "hash" if index.kind == "hash" else "sorted"
-            found.append(
-                _advice(action, kind, tuple(map(output_name, index.names)), mine, why, size)
+            advice.append(
+                _advice(action, kind, tuple(map(output_name, index.names)), using, why, size)
             )
-        return found
+        return advice
 
     def _unhelped(self, answers: list[_Answer]) -> list[IndexAdvice]:
-        """Questions that no index helps, those of one reason together."""
+        """Advice for questions that no index helps, grouped by columns and reason."""
         groups: dict[tuple[tuple[str, ...], str], list[_Answer]] = {}
         for answer in answers:
             if answer.new is None and answer.cost.number is None:
                 names = tuple(dict.fromkeys(answer.question.names))
                 groups.setdefault((names, self._reason(answer)), []).append(answer)
-        return [_advice("none", "", names, mine, why) for (names, why), mine in groups.items()]
+        return [
+            _advice("none", "", names, unhelped, why) for (names, why), unhelped in groups.items()
+        ]
 
     def _answered(self, answers: list[_Answer]) -> str:
         plural = "s" * (len(answers) != 1)
@@ -332,7 +334,7 @@ def _total(answers: Iterable[_Answer]) -> float:
 
 
 def _mean(answers: Sequence[_Answer], value: Callable[[_Answer], float]) -> float:
-    """The mean over all times that the questions are asked."""
+    """The mean of ``value``, weighted by how often each question is asked."""
     times = sum(a.question.times for a in answers)
     return sum(a.question.times * value(a) for a in answers) / max(1, times)
 
@@ -348,19 +350,19 @@ def candidates_for(question: Question) -> list[NewIndex]:
         return [SortedIndex(list(names))]
     equal = list(dict.fromkeys(t.column for t in question.tests if t.kind == "equal"))
     others = list(dict.fromkeys(t.column for t in question.tests if t.kind != "equal"))
-    found: list[NewIndex] = [HashIndex(name) for name in equal]
+    indexes: list[NewIndex] = [HashIndex(name) for name in equal]
     if len(equal) > 1:
-        found.append(HashIndex(sorted(equal)))
+        indexes.append(HashIndex(sorted(equal)))
     for name in others:
         if name not in equal:
-            found.append(SortedIndex(name))
+            indexes.append(SortedIndex(name))
             if equal:
-                found.append(SortedIndex([*equal, name]))
-    return found
+                indexes.append(SortedIndex([*equal, name]))
+    return indexes
 
 
 def pays(new: Cost, old: Cost) -> bool:
-    """Whether an index is worth having. A question that costs less than a row is left alone."""
+    """Whether an index pays off. Questions that cost less than reading one row are ignored."""
     return old.cost >= 1 and new.cost <= old.cost * PAYS
 
 

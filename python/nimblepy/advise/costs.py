@@ -1,9 +1,9 @@
-"""Estimates what a question costs now and would cost with another index: rows, reads and bytes.
+"""Estimates the cost of a question with existing indexes and with a new one: rows, reads, bytes.
 
-How many rows pass is estimated from a sample of the rows and from the number of different keys.
-Reads and bytes come from the file's own plan for reading as many rows: rows at random positions
-for an index, what zone maps leave for a scan. The file is taken to be newly opened, with nothing
-cached.
+The number of matching rows is estimated from a sample of the rows and from the number of different
+keys. Reads and bytes come from the file's own read plan for that number of rows: at random
+positions for an index, in the ranges that zone maps select for a scan. The estimates assume a newly
+opened file with empty caches.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import Path, output_name
 from nimblepy.schema.types import SortKey, as_sort_keys
 
-# The sample is this many stretches of this many rows. A smaller file is looked at whole.
+# The sample has this many runs of this many consecutive rows. A smaller file is read as a whole.
 STRETCHES = 256
 STRETCH_ROWS = 256
-# A range of unknown values is taken to hold this share of the rows.
+# Fraction of the rows that a range with unknown bounds is assumed to select.
 UNKNOWN_RANGE = 0.01
-# Where more rows than this lie at random positions, the reads of this many are taken.
+# Reads of rows at random positions are planned for at most this many rows.
 MOST_POSITIONS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one question costs.
+    """The cost of one question.
 
     Attributes:
-        access_path: how it is answered: ``"scan"``, ``"zone maps"``, or an index.
-        rows: rows that are looked at.
-        cost: in the unit by which the file itself chooses an index: a row read by its number.
-        number: number of the file's secondary index that answers it, if one does.
+        access_path: ``"scan"``, ``"zone maps"``, or an index.
+        rows: number of rows to read.
+        cost: in units of one row read by its number, as when the file chooses an index.
+        number: number of the file's secondary index that is used, if any.
     """
 
     access_path: str
@@ -62,10 +62,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What an index takes.
+    """The size of an index.
 
     Attributes:
-        keys: different keys of a hash index.
+        keys: number of different keys of a hash index.
         part: bytes of the index that one lookup reads.
     """
 
@@ -75,7 +75,7 @@ class Size:
 
 
 class Costs:
-    """What questions to one file cost. Not thread-safe."""
+    """Estimates the cost of questions to one file. Not thread-safe."""
 
     def __init__(self, file: File, options: WriteOptions | None) -> None:
         self.file = file
@@ -92,20 +92,20 @@ class Costs:
             self._sample = (begins[:, None] + within).ravel()
 
     def size(self, index: HashIndex | SortedIndex) -> Size:
-        """An estimate. Cost: one or two passes over the key columns, once per index."""
+        """Estimates the size of an index. Cost: one or two passes over its key columns, once."""
         if index not in self._sizes:
             (spec,) = index_specs(self.file.schema, [index])
             options = self._options
-            found = _core.estimate_index(
+            estimate = _core.estimate_index(
                 self.file.handle.core, spec, options.key_chunk_rows, options.restart_interval
             )
-            self._sizes[index] = Size(*found)
+            self._sizes[index] = Size(*estimate)
         return self._sizes[index]
 
     # -------------------------------------------------------------- shares of rows
 
     def share(self, question: Question, tests: Sequence[ColumnTest]) -> float:
-        """The part of the rows that pass these tests of a question."""
+        """The fraction of the rows that pass these tests of a question."""
         equal = [test for test in tests if test.kind == "equal"]
         others = [test for test in tests if test.kind != "equal"]
         return self._equal_share(equal) * self._range_share(question, equal, others)
@@ -116,7 +116,7 @@ class Costs:
         names = sorted({test.column for test in tests})
         keys = self.size(HashIndex(names)).keys
         share = float(np.prod([float(test.values) for test in tests])) / max(1, keys)
-        # The sample has the values that many rows have.
+        # Values that many rows share show up in the sample.
         passed, looked = self._sampled([test.node for test in tests if test.node is not None])
         if looked and passed >= 3:
             share = max(share, passed / looked)
@@ -135,7 +135,7 @@ class Costs:
             return max(passed, 0.5) / max(1, looked)
         if question.rows is None:
             return UNKNOWN_RANGE
-        # What equal values leave; several ranges are taken to be alike.
+        # Divide by the share of the equality tests; assume that all ranges are equally selective.
         all_equal = [test for test in question.tests if test.kind == "equal"]
         ranges = len(question.tests) - len(all_equal)
         left = question.rows / max(1, self.file.num_rows) / self._equal_share(all_equal)
@@ -146,19 +146,19 @@ class Costs:
         if not nodes:
             return 0, 0
         filter = make_filter(all_of(*nodes), self.file.schema)
-        known = self._shares.get(str(filter))
-        if known is None:
+        counts = self._shares.get(str(filter))
+        if counts is None:
             passed = 0
             if len(self._sample):
                 batch = FilterColumns(self.file.handle, filter).read(self._sample, 0)
                 passed = int(filter.mask(batch).true_count)
-            known = self._shares[str(filter)] = passed, len(self._sample)
-        return known
+            counts = self._shares[str(filter)] = passed, len(self._sample)
+        return counts
 
     # -------------------------------------------------------------- costs
 
     def current(self, question: Question) -> Cost:
-        """The cost with the indexes that the file has."""
+        """The cost with the existing indexes of the file."""
         if question.op != "filter":
             return self._current_by_key(question)
         if question.filter is not None:
@@ -190,30 +190,30 @@ class Costs:
     def _current_by_plan(self, question: Question) -> Cost:
         assert question.filter is not None
         where = Where(question.filter, self.file.all_rows())
-        found = candidate_rows(self.file.handle, where)
+        candidates = candidate_rows(self.file.handle, where)
         if question.filter.matches_nothing:
             return Cost("no row can pass", 0, 0, 0, 0)
-        if found.secondary:
-            (index, _), *_ = found.secondary
-            rows = float(found.rows.num_rows)
+        if candidates.secondary:
+            (index, _), *_ = candidates.secondary
+            rows = float(candidates.rows.num_rows)
             cost = self._scattered(question, rows, index.kind, self._part(index.number))
             return replace(cost, access_path=str(index), number=index.number)
         path = "scan"
-        if found.index_used:
+        if candidates.index_used:
             path = str(self.file.handle.indexes[0])
-        elif found.zones_used:
+        elif candidates.zones_used:
             path = "zone maps"
-        return self._scan(question, found.rows.ranges, path)
+        return self._scan(question, candidates.rows.ranges, path)
 
     def with_index(self, question: Question, index: HashIndex | SortedIndex) -> Cost | None:
-        """The cost with this index; ``None`` where it cannot help to answer."""
-        known = (question.text, question.columns, index)
-        if known not in self._with_index:
+        """The cost with this index; ``None`` if the index cannot be used."""
+        cache_key = (question.text, question.columns, index)
+        if cache_key not in self._with_index:
             kind = "hash" if isinstance(index, HashIndex) else "sorted"
-            self._with_index[known] = self._by_index(
+            self._with_index[cache_key] = self._by_index(
                 question, as_sort_keys(index.columns), kind, lambda: self.size(index).part
             )
-        return self._with_index[known]
+        return self._with_index[cache_key]
 
     def _by_index(
         self, question: Question, keys: tuple[SortKey, ...], kind: str, part: Callable[[], int]
@@ -228,7 +228,7 @@ class Costs:
         return self._scattered(question, rows, kind, part())
 
     def rows_found(self, question: Question) -> float:
-        """Rows that the question finds."""
+        """The number of rows that match the question."""
         if question.op == "filter":
             return self.share(question, question.tests) * self.file.num_rows
         if question.rows is not None:
@@ -236,11 +236,11 @@ class Costs:
         return self.share(question, question.tests) * self.file.num_rows * question.keys
 
     def _scattered(self, question: Question, rows: float, kind: str, part: int) -> Cost:
-        """The cost through an index whose rows lie anywhere in the file."""
+        """The cost of using an index whose rows are scattered over the file."""
         probes = question.keys
         if question.op == "filter":
             probes = max(1, int(np.prod([t.values for t in question.tests if t.kind == "equal"])))
-        # The root comes with the read that opens the file; a sorted index has a directory too.
+        # The root is part of the read that opens the file; a sorted index also has a directory.
         index_reads = probes if kind == "hash" else probes + 1
         tested, extra = self._columns(question)
         reads, size = self._reads(self._random_rows(rows), [*tested, *extra])
@@ -248,7 +248,7 @@ class Costs:
         return Cost(kind, rows, cost, index_reads + reads, index_reads * part + size)
 
     def _neighbours(self, question: Question, rows: float, path: str, cost: float) -> Cost:
-        """The cost of rows that lie side by side."""
+        """The cost of reading consecutive rows."""
         n = self.file.num_rows
         count = int(min(round(rows), n))
         begin = (n - count) // 2
@@ -264,14 +264,14 @@ class Costs:
         rows = float((ranges[:, 1] - ranges[:, 0]).sum())
         tested, extra = self._columns(question)
         reads, size = self._reads(ranges, tested)
-        if extra:  # of the rows that pass
+        if extra:  # only for the rows that pass
             passing = min(rows, self.share(question, question.tests) * self.file.num_rows)
             more, more_bytes = self._reads(self._random_rows(passing), extra)
             reads, size = reads + more, size + more_bytes
         return Cost(path, rows, rows * SCANNED_ROW, reads, size)
 
     def _columns(self, question: Question) -> tuple[list[Path], list[Path]]:
-        """The columns that are tested, and those that are read besides."""
+        """The tested columns, and the other columns to read."""
         schema = self.file.schema
         names = schema.names if question.columns is None else question.columns
         tested: Iterable[Path] = (
@@ -284,7 +284,7 @@ class Costs:
         return once, [path for path in others if path not in once]
 
     def _random_rows(self, rows: float) -> Any:
-        """As many rows at random positions, as ranges."""
+        """This many rows at random positions, as ranges of one row each."""
         n = self.file.num_rows
         count = int(min(round(rows), n, MOST_POSITIONS))
         random = np.random.default_rng(count)
@@ -294,12 +294,14 @@ class Costs:
     def _reads(self, ranges: Any, names: list[Path]) -> tuple[float, float]:
         if not len(ranges):
             return 0.0, 0.0
-        found = self.file.handle.projection(tuple(names)).plan_reads(_core.merge(ranges))
-        groups = len({group for group, *_ in found})
-        return float(groups + sum(f[3] for f in found)), float(sum(f[4] for f in found))
+        read_plan = self.file.handle.projection(tuple(names)).plan_reads(_core.merge(ranges))
+        groups = len({group for group, *_ in read_plan})
+        return float(groups + sum(entry[3] for entry in read_plan)), float(
+            sum(entry[4] for entry in read_plan)
+        )
 
     def _part(self, number: int) -> int:
-        """About how many bytes a lookup reads of an existing index."""
+        """The approximate bytes of an existing index that one lookup reads."""
         if number == CLUSTER:
             return 16 << 10
         kind, _, _, size, _ = self.file.handle.core.indexes[number]
@@ -310,16 +312,16 @@ class Costs:
 def column_tests_answered(
     question: Question, names: Sequence[str], kind: str
 ) -> tuple[ColumnTest, ...] | None:
-    """The tests that an index on ``names`` answers; ``None`` where it is no help."""
+    """The tests that an index on ``names`` answers; ``None`` if it does not help."""
     equal = {test.column: test for test in question.tests if test.kind == "equal"}
     if question.op != "filter":
-        asked = question.names
-        leading = tuple(names[: len(asked)])
-        whole = len(asked) == len(names)
+        tested = question.names
+        leading = tuple(names[: len(tested)])
+        whole = len(tested) == len(names)
         if question.op == "lookup":
-            fits = sorted(leading) == sorted(asked) and (kind != "hash" or whole)
+            fits = sorted(leading) == sorted(tested) and (kind != "hash" or whole)
         else:
-            fits = kind != "hash" and leading == asked
+            fits = kind != "hash" and leading == tested
         return question.tests if fits else None
     if kind == "hash":
         return tuple(equal[n] for n in names) if all(n in equal for n in names) else None

@@ -1,7 +1,8 @@
-"""Reads a workload, as :func:`nimblepy.advise_indexes` takes it, as questions.
+"""Converts a workload for :func:`nimblepy.advise_indexes` to questions.
 
-A question is a lookup, a range, a prefix or a filter: which columns it tests and how, and which it
-reads. Filters that are given as such also say which values they look for; a log has no values.
+A question is a lookup, a range, a prefix or a filter: the columns that it tests, the kinds of
+tests, and the columns that it reads. Filters given as text or expressions also have values; a log
+has no values.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from nimblepy.schema.columns import resolve_column
 Workload: TypeAlias = str | os.PathLike[str] | Iterable[str | pc.Expression | Mapping[str, Any]]
 
 OPS = ("lookup", "range", "prefix", "filter")
-# Lines of a log that are read. nimblepy itself writes far fewer.
+# Maximum number of lines to read from a log. nimblepy itself writes far fewer.
 MAX_LOG_LINES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnTest:
-    """What a question asks of one column.
+    """A test of one column in a question.
 
     Attributes:
         kind: ``"equal"`` (one value or several), ``"range"`` or ``"starts"`` (a text prefix).
         values: number of values in an IN list.
-        node: the test itself where its values are known.
+        node: the test itself, if its values are known.
     """
 
     column: str
@@ -49,14 +50,14 @@ class Question:
     """One question and how often it is asked.
 
     Attributes:
-        text: the question for people.
+        text: the question in readable form.
         op: one of :data:`OPS`.
-        tests: tests of columns; of a key in the key's order.
+        tests: tests of columns; for a key, in the order of the key.
         columns: columns that are read; ``None`` means all.
-        keys: number of keys that are looked up at once.
-        times: how often it was asked.
-        rows: number of rows that it finds each time; ``None`` where that is not known.
-        filter: the whole filter where its values are known.
+        keys: number of keys in one lookup.
+        times: how often the question was asked.
+        rows: number of matching rows each time; ``None`` if that is unknown.
+        filter: the whole filter, if its values are known.
     """
 
     text: str
@@ -74,13 +75,13 @@ class Question:
 
 
 def read_workload(workload: Workload, schema: pa.Schema) -> list[Question]:
-    """The questions of a workload, those of one shape and text merged.
+    """The questions of a workload. Questions of the same shape and text are merged.
 
     Args:
         workload: a path of a log, or a list of filters (SQL text, expressions) and mappings.
 
     Raises:
-        InvalidArgumentError: an item is none of these, or names an unknown column.
+        InvalidArgumentError: an item has another form, or names an unknown column.
         OSError: the log cannot be read.
     """
     items: Iterable[Any]
@@ -114,7 +115,7 @@ def _both(a: Question, b: Question) -> Question:
 
 def read_log(path: str | os.PathLike[str]) -> list[Any]:
     """The lines of a log, as items of a workload."""
-    found = []
+    items = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in zip(range(MAX_LOG_LINES), file, strict=False):
             if not line.strip():
@@ -128,9 +129,9 @@ def read_log(path: str | os.PathLike[str]) -> list[Any]:
                     f"{os.fspath(path)}, line {number + 1}: not a line of a workload log; "
                     "to advise on a filter, pass a list: [filter]"
                 )
-            if item.get("op") != "take":  # rows by their numbers: no index answers that
-                found.append(item)
-    return found
+            if item.get("op") != "take":  # take() reads rows by number; no index helps
+                items.append(item)
+    return items
 
 
 def _question(item: Any, schema: pa.Schema) -> Question:
@@ -140,15 +141,17 @@ def _question(item: Any, schema: pa.Schema) -> Question:
         raise InvalidArgumentError(
             f"workload: expected a filter or a mapping, got {type(item).__name__}"
         )
-    known = {"filter", "params", "on", "op", "columns", "keys", "rows", "times", "tests", "of"}
-    extra = sorted(set(map(str, item)) - known)
+    fields = {"filter", "params", "on", "op", "columns", "keys", "rows", "times", "tests", "of"}
+    extra = sorted(set(map(str, item)) - fields)
     if extra:
-        raise InvalidArgumentError(f"workload: {extra[0]!r} is none of {', '.join(sorted(known))}")
+        raise InvalidArgumentError(
+            f"workload: unknown field {extra[0]!r}; expected one of {', '.join(sorted(fields))}"
+        )
     columns = _names(item.get("columns"), schema)
     times = _count(item, "times")
     if "filter" in item:
-        asked = with_params(item["filter"], item.get("params"))
-        return replace(_filter(asked, schema, columns), times=times)
+        filter_with_params = with_params(item["filter"], item.get("params"))
+        return replace(_filter(filter_with_params, schema, columns), times=times)
     tests = _tests(item, schema)
     op = item.get("op", "lookup")
     if op not in OPS:
@@ -209,5 +212,5 @@ def _filter(
 
 def _shown(op: str, tests: Sequence[ColumnTest]) -> str:
     signs = {"equal": "= ?", "range": "in a range", "starts": "starts with ?"}
-    said = " and ".join(f"{test.column} {signs[test.kind]}" for test in tests)
-    return f"{op}: {said or 'nothing that an index answers'}"
+    described = " and ".join(f"{test.column} {signs[test.kind]}" for test in tests)
+    return f"{op}: {described or 'nothing that an index answers'}"
