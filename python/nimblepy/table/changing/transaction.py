@@ -525,6 +525,7 @@ class _TransactionChange(Replacement):
     def plan(self, metadata: ice.Metadata) -> bool:
         before, now = self._begun.head(), metadata.head()
         if (before and before.id) != (now and now.id):
+            self.rows_of(metadata)  # so that new partition specs are known
             self._check(metadata)
         return super().plan(metadata)
 
@@ -533,8 +534,6 @@ class _TransactionChange(Replacement):
         plan = SnapshotPlan(newest, newest.head(), self._begun.schema_id)
         base, winner = self._begun.head(), newest.head()
         name = self._base.reading.name
-        # The partitioning may have changed since; the newest metadata knows all specs.
-        self._base.reading.specs = newest.spec
         gone, come = differences(self._base, FileSet(self._base.reading, plan))
         try:
             changed = self._reads.changed(gone, come)
