@@ -1,4 +1,4 @@
-// Column: rows taken from Arrow arrays.
+// Column: appending rows of Arrow arrays.
 #include <algorithm>
 
 #include "nimble/column/column.h"
@@ -78,8 +78,8 @@ void Column::append_fixed(const ArrayView& view, int64_t begin, int64_t count) {
 
 namespace {
 
-// Are the offsets around `count` strings ascending? Arrow's cheap checks look
-// at the last one only; all that lie below it are inside the data.
+// Whether the offsets of `count` strings ascend. Arrow's cheap validation
+// checks the last offset only; if offsets ascend, all are inside the data.
 template <class T>
 bool ascending(const T* offsets, int64_t count) {
   T down = 0;
@@ -144,7 +144,8 @@ void Column::append_string_run(const ArrayView& view, int64_t begin,
 Status Column::append_lists(const ArrayView& view, int64_t begin, int64_t count,
                             const std::string& path) {
   const ArrayView& child = view.children()[0];
-  // Consecutive lists mostly lie consecutively in the child: one append a run.
+  // Consecutive lists are usually adjacent in the child, so each such run needs
+  // one append.
   int64_t run_begin = 0, run_end = 0;
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = 0, n = 0;
@@ -207,8 +208,8 @@ Status Column::append_runs(const ArrayView& view, int64_t begin, int64_t count,
     }
     const int64_t end =
         std::min(begin + count, view.run_end(run) - view.offset());
-    // A run that goes on in the next batch stays one: what is stored must not
-    // depend on how rows arrive.
+    // A run that continues in the next batch remains one run: the stored data
+    // must not depend on how rows are batched.
     key.clear();
     append_value_key(view.children()[1], run, &key);
     if (ends.empty() || key != last_run_) {
@@ -238,7 +239,7 @@ Status Column::append_dictionary(const ArrayView& view, int64_t begin,
         " codes can number; cast the column to wider codes");
   }
   uint8_t* to = extend_values(static_cast<uint64_t>(count));
-  // Null slots repeat the code before them, over batches as well.
+  // Null slots repeat the previous code, also across batches.
   int64_t last = 0;
   if (length_ > 0) std::memcpy(&last, to - width, width);
   for (int64_t i = 0; i < count; ++i, to += width) {

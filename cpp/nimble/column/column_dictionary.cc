@@ -68,7 +68,7 @@ Result<const std::vector<int64_t>*> DictionaryValues::map(
   same_ = std::min(same_, kept);
   const std::string values_path = path + ".dictionary";
   std::string key;
-  int64_t new_rows = 0;  // before row i, not appended yet
+  int64_t new_rows = 0;  // new rows before row i, not appended yet
   for (size_t i = kept; i < length; ++i) {
     const auto row = static_cast<int64_t>(i);
     key.clear();
@@ -91,7 +91,7 @@ Result<const std::vector<int64_t>*> DictionaryValues::map(
                                        static_cast<int64_t>(length) - new_rows,
                                        new_rows, values_path));
   if (same_ < length) return &places_;
-  // It begins as the values do: codes stay as they are.
+  // The dictionary is a prefix of the file's values, so codes are unchanged.
   while (unchanged_.size() < length) {
     unchanged_.push_back(static_cast<int64_t>(unchanged_.size()));
   }

@@ -1,5 +1,5 @@
-// Column: its buffers as an Arrow array. The array keeps the column alive;
-// only offsets of another width are made anew.
+// Column: exporting the buffers as an Arrow array, which keeps the column
+// alive. Only offsets of another width are copied.
 #include <cassert>
 #include <memory>
 
@@ -9,7 +9,7 @@
 namespace nimble {
 namespace {
 
-// What one exported node owns besides the shared column.
+// The buffers that one exported node owns in addition to the shared column.
 struct Holder {
   std::shared_ptr<const void> owner;
   std::vector<AlignedBuffer> made;
@@ -31,7 +31,8 @@ void release_array(ArrowArray* a) {
   a->release = nullptr;
 }
 
-// False where one is too large, which shows in the bits of all of them.
+// Returns false if some value is negative or too large. Combining the bits of
+// all values avoids a branch per value.
 NIMBLE_CLONES bool narrow_ends(const int64_t* __restrict from, size_t n,
                                int32_t* __restrict to) {
   int64_t bits = 0;
@@ -42,7 +43,7 @@ NIMBLE_CLONES bool narrow_ends(const int64_t* __restrict from, size_t n,
   return bits >= 0 && bits <= INT32_MAX;
 }
 
-// Arrow wants addresses even for buffers without bytes.
+// Arrow requires an address even for empty buffers.
 const void* address(const uint8_t* p) {
   alignas(64) static const uint8_t empty[64] = {};
   return p != nullptr ? p : empty;
@@ -52,7 +53,7 @@ const void* address(const uint8_t* p) {
 
 class ColumnExporter {
  public:
-  // Without an owner the buffers are on loan.
+  // If `owner` is null, the buffers are lent.
   ColumnExporter(const Column& column, std::shared_ptr<const void> owner)
       : column_(column),
         lends_(owner == nullptr),
@@ -102,22 +103,21 @@ class ColumnExporter {
   }
   void add(const void* buffer) { holder_->buffers.push_back(buffer); }
 
-  // Ends, none of which is negative, as 32 bits; refused where one does not fit.
+  // Adds non-negative ends as 32-bit values. Fails if one does not fit.
   Status add_narrow(const int64_t* from, size_t count) {
     auto* to = make<int32_t>(count);
     if (!narrow_ends(from, count, to)) {
-      return Status::too_large(
-          "more than " + std::to_string(INT32_MAX) +
-          " items do not fit in one array of " + column_.field().type_name() +
-          "; read fewer rows at a time");
+      return Status::too_large("more than " + std::to_string(INT32_MAX) +
+                               " items do not fit in one array of " +
+                               column_.field().type_name() +
+                               "; read fewer rows at a time");
     }
     add(to);
     return Status::ok();
   }
 
   Status add_offsets(const int64_t* from, size_t count) {
-    if (!column_.field().wide_offsets)
-      return add_narrow(from, count);
+    if (!column_.field().wide_offsets) return add_narrow(from, count);
     int64_t* to = make<int64_t>(count);
     if (count > 0) std::memcpy(to, from, count * 8);
     add(to);
@@ -137,8 +137,7 @@ class ColumnExporter {
       add(b.offsets.data());
     } else {
       if (b.data.size() > size_t{INT32_MAX}) return too_long();
-      NIMBLE_RETURN_IF_ERROR(
-          add_narrow(b.offsets.as<int64_t>(), b.count + 1));
+      NIMBLE_RETURN_IF_ERROR(add_narrow(b.offsets.as<int64_t>(), b.count + 1));
     }
     add(address(b.data.data()));
     return Status::ok();
@@ -165,7 +164,7 @@ class ColumnExporter {
         if (end > begin) std::memcpy(views + 4, bytes, end - begin);
         continue;
       }
-      // View offsets are 32-bit: longer data is offered as several buffers.
+      // View offsets are 32-bit, so longer data becomes several buffers.
       if (sizes.empty() || end - base > uint64_t{INT32_MAX}) {
         base = begin;
         add(b.data.data() + base);
@@ -222,7 +221,7 @@ class ColumnExporter {
         return ColumnExporter(column_.mapper->values, nullptr)
             .run(&holder_->dictionary);
       }
-      // A column that never got a row has not looked for its dictionary.
+      // A column without rows has no dictionary yet.
       if (!values) values = std::make_shared<DictionaryValues>(f.dictionary[0]);
       return ColumnExporter(values->values, values).run(&holder_->dictionary);
     }

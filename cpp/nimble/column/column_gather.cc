@@ -1,5 +1,5 @@
-// Column: rows of another column, in any order. Sorting and reordering are
-// made of this.
+// Column: appending rows of another column, in any order. Used for sorting and
+// reordering.
 #include "nimble/column/column.h"
 
 namespace nimble {
@@ -120,7 +120,8 @@ void Column::gather_nested(const Column& from, const uint64_t* rows,
       }
       break;
     case Layout::kRunEnd: {
-      // One run a row, but repeats of one run stay one run.
+      // Each row starts a run, but consecutive rows of the same run form one
+      // run.
       last_run_.reset();
       for (uint64_t i = 0; i < count; ++i) {
         const auto row = static_cast<int64_t>(rows[i]);

@@ -1,5 +1,4 @@
-// A column's rows as bytes for this process to read again, as they lie in
-// memory.
+// Copies a column's rows to `out`, in a form that only this process can read.
 #pragma once
 
 #include "nimble/base/byte_reader.h"
@@ -10,7 +9,8 @@ namespace nimble {
 
 void store_column(const Column& column, ByteBuffer* out);
 
-// Replaces the rows of a column of the same field and width.
+// Replaces the rows of `column` by stored rows.
+// REQUIRES: the stored column had the same field and width.
 void load_column(ByteReader* in, Column* column);
 
 }  // namespace nimble

@@ -1,5 +1,6 @@
-// A byte string that two Arrow values share exactly if they are equal bit for
-// bit, nulls included; self-delimiting, so those of fields can be joined.
+// Appends a byte string that is equal for two Arrow values if and only if they
+// are equal bit for bit, nulls included. It is self-delimiting, so keys of
+// several fields can be concatenated.
 #pragma once
 
 #include <string>
