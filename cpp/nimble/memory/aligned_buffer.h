@@ -1,6 +1,7 @@
-// AlignedBuffer: growable bytes at a 64-byte boundary, not zero-filled, with
-// kSlack writable bytes past capacity() so that kernels may overshoot. What
-// exported Arrow arrays are made of; large ones are used again (buffer_pool.h).
+// AlignedBuffer: growable bytes at a 64-byte boundary, not zeroed. kSlack bytes
+// past capacity() may be written, so that kernels may overshoot. Exported Arrow
+// arrays consist of these. Large buffers are pooled (buffer_pool.h). Not
+// thread-safe.
 #pragma once
 
 #include <new>
@@ -40,7 +41,8 @@ class AlignedBuffer {
   size_t capacity() const { return capacity_; }
   ByteSpan span() const { return {data_, size_}; }
 
-  // Grows by doubling; old contents stay, new bytes are not initialised.
+  // Grows at least by doubling and keeps the contents. New bytes are not
+  // initialized. Throws std::bad_alloc.
   void reserve(size_t n) {
     if (n <= capacity_ && data_ != nullptr) return;
     size_t cap = capacity_ * 2 > n ? capacity_ * 2 : n;

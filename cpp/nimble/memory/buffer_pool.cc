@@ -17,16 +17,16 @@
 #include "nimble/memory/chunk_memory.h"
 #include "nimble/memory/memory_watch.h"
 
-// Blocks of one size are cut from chunks; a chunk is idle when none of its
-// blocks is in use, and is cut anew for whatever needs one of its size. Under a
-// sanitizer every buffer is malloc's, so that it sees what is written past the
-// end.
+// Blocks of one size are cut from chunks. A chunk is idle if none of its blocks
+// is in use; it can then be cut into blocks of any size that needs a chunk of
+// its size. Under a sanitizer all buffers use malloc, so that the sanitizer
+// detects writes past the end.
 namespace nimble {
 namespace {
 
 constexpr size_t kAlignment = 64;
 
-// clang says so by a feature, GCC by a macro
+// clang has a feature test for this, GCC a macro.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define NIMBLE_SANITIZED 1
@@ -39,14 +39,15 @@ constexpr bool kIsPooled = false;
 constexpr bool kIsPooled = true;
 #endif
 
-// Eight sizes between powers of two: a block wastes an eighth at most.
+// There are eight sizes between powers of two, so a block wastes at most about
+// an eighth.
 size_t block_size(size_t size) {
   const int shift = static_cast<int>(std::bit_width(size - 1)) - 4;
   return round_up(size, size_t{1} << shift);
 }
 
-// Blocks share huge pages, as few as waste a sixteenth of them at most. Large
-// ones are alone.
+// Chooses the smallest chunk of 1 to 8 huge pages that wastes at most a
+// sixteenth. A large block has a chunk of its own.
 size_t chunk_size(size_t block) {
   if (block > 2 * kHugePage) return round_up(block, size_t{65536});
   size_t best = kHugePage;
@@ -60,21 +61,22 @@ size_t chunk_size(size_t block) {
 struct Chunk {
   uint8_t* base = nullptr;
   size_t size = 0;
-  uint32_t used = 0;     // blocks
-  uint64_t idle_at = 0;  // while idle: the greater, the later it became so
+  uint32_t used = 0;     // number of blocks
+  uint64_t idle_at = 0;  // if idle: when it became idle (a counter)
   std::vector<uint8_t*> free;
 };
 
-// A chunk stays one element of a list and moves from list to list, so that
-// giving a buffer back, which destructors do, takes no memory.
+// A chunk remains one list element and is spliced from list to list, so that
+// freeing a buffer, which destructors do, allocates no memory.
 using Chunks = std::list<Chunk>;
 
-// Chunks without a block in use, by when they became so. The newest are kept
-// as they are, older ones are purgeable, and above what may be purgeable
-// the oldest are given back.
+// Chunks without used blocks, ordered by the time they became idle. The newest
+// are kept unchanged, older ones are purgeable, and the oldest are unmapped if
+// too much is purgeable.
 class IdleChunks {
  public:
-  // Moves the newest of this size to the end of *to; false where there is none.
+  // Moves the newest chunk of this size to the end of *to. Returns false if
+  // there is no such chunk.
   bool take(size_t size, Chunks* to) {
     OfSize& same = by_size_[size];
     const bool is_kept = !same.kept.empty();
@@ -85,7 +87,8 @@ class IdleChunks {
     return true;
   }
 
-  // Moves a chunk here, of a size that take() has been asked for.
+  // Moves a chunk here.
+  // REQUIRES: take() was called with its size before.
   void add(Chunks* from, Chunks::iterator chunk) {
     chunk->idle_at = ++now_;
     kept_bytes_ += chunk->size;
@@ -93,7 +96,7 @@ class IdleChunks {
     to.splice(to.end(), *from, chunk);
   }
 
-  // Moves those that are to be given back to *out.
+  // Moves the chunks that must be unmapped to *out.
   void evict(Chunks* out) {
     while (kept_bytes_ > kMaxIdleBytes) {
       OfSize& same = oldest(&OfSize::kept);
@@ -114,12 +117,13 @@ class IdleChunks {
   size_t kept_bytes() const { return kept_bytes_; }
 
  private:
-  // Oldest first; every purgeable one is older than every kept one.
+  // Oldest first. All purgeable chunks are older than all kept chunks.
   struct OfSize {
     Chunks kept, purgeable;
   };
 
-  // Where the oldest of all kept, or of all purgeable, stands first.
+  // The size whose list begins with the oldest chunk of all kept, or of all
+  // purgeable, chunks.
   OfSize& oldest(Chunks OfSize::* which) {
     OfSize* found = nullptr;
     for (auto& [size, same] : by_size_) {
@@ -177,12 +181,14 @@ class BufferPool {
     return idle_.kept_bytes();
   }
 
-  // A child of fork() must not find the pool locked by a thread it lacks.
+  // fork() must not happen while another thread holds the lock: that thread
+  // does not exist in the child.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
  private:
-  // Adds an idle or a new chunk, cut in such blocks; false where memory is out.
+  // Adds an idle or a new chunk, cut into blocks of this size. Returns false if
+  // memory is exhausted.
   bool add_chunk(size_t block, Chunks* room) {
     const size_t size = chunk_size(block);
     if (!idle_.take(size, room)) {
@@ -192,7 +198,7 @@ class BufferPool {
       Chunk& made = room->emplace_back();
       made.base = base;
       made.size = size;
-      made.free.reserve(size / kPooledBytes);  // the most blocks, however cut
+      made.free.reserve(size / kPooledBytes);  // enough for any block size
       by_base_[base] = std::prev(room->end());
     }
     Chunk& chunk = room->back();
@@ -205,14 +211,15 @@ class BufferPool {
 
   std::mutex mutex_;
   std::map<uint8_t*, Chunks::iterator> by_base_;
-  // Chunks with used and free blocks, by block size, the latest at the end.
+  // Chunks with used and with free blocks, by block size, the newest at the
+  // end.
   std::map<size_t, Chunks> rooms_;
   Chunks full_;
   IdleChunks idle_;
   MemoryWatch watch_{available_bytes};
 };
 
-// Never destroyed: buffers may outlive everything in another library's hands.
+// Never destroyed: another library may hold buffers until the process ends.
 BufferPool& pool() {
   static BufferPool* const it = [] {
     auto* const made = new BufferPool();
@@ -229,7 +236,8 @@ BufferPool& pool() {
 
 void* allocate_buffer(size_t* size) {
   if (*size > SIZE_MAX / 2) return nullptr;
-  // Rounded first: free_buffer() goes by the size that is given back.
+  // Rounded first, because free_buffer() depends on the size that is passed
+  // back.
   *size = round_up(*size, kAlignment);
   if (!kIsPooled || *size < kPooledBytes) {
     if (*size >= MemoryWatch::kStep && *size > available_bytes())

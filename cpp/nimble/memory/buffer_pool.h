@@ -1,7 +1,7 @@
-// Memory for large buffers, used again. Fresh pages cost more than decoding
-// into them does (a page fault and its zeroes per 4 KiB), so buffers that a
-// consumer of a scan drops serve its next batch, and what must be fresh comes
-// in huge pages where the system has them; see
+// A pool of large buffers. Fresh pages cost more than decoding into them: a
+// page fault and zeroing for every 4 KiB. Buffers that the consumer of a scan
+// frees are used again for its next batch. Fresh memory comes in huge pages if
+// the system supports them. Thread-safe. See
 // docs/internals/decisions/0016-large-buffers-are-used-again.md.
 #pragma once
 
@@ -10,20 +10,19 @@
 
 namespace nimble {
 
-// Smaller buffers are malloc's.
+// Smaller buffers use malloc.
 inline constexpr size_t kPooledBytes = 65536;
-// Unused memory above this is the system's to take: it is purgeable (see
-// chunk_memory.h) up to an eighth of the machine's memory, and given back
-// above.
+// Unused memory above this is made purgeable (see chunk_memory.h), up to an
+// eighth of the machine's memory. Memory above that is unmapped.
 inline constexpr size_t kMaxIdleBytes = size_t{64} << 20;
 
-// At least `size` bytes at a 64-byte boundary, not zeroed; *size becomes what
-// there is. Null where memory is out. Any thread may free what another one has
-// allocated, with the size it was given.
+// Allocates at least *size bytes at a 64-byte boundary, not zeroed, and sets
+// *size to the actual size. Returns null if memory is exhausted. Any thread may
+// free the buffer, with the actual size.
 void* allocate_buffer(size_t* size);
 void free_buffer(void* p, size_t size);
 
-// Bytes that are kept for buffers to come and not purgeable.
+// Bytes that the pool keeps for future buffers and that are not purgeable.
 size_t idle_buffer_bytes();
 
 }  // namespace nimble

@@ -1,5 +1,5 @@
-// ByteBuffer: growable output bytes with the fixed and variable width
-// writers that metadata and encodings need. Counterpart of ByteReader.
+// ByteBuffer: growable output bytes, with functions that append fixed-width and
+// variable-width values. Counterpart of ByteReader. Not thread-safe.
 #pragma once
 
 #include <string_view>
@@ -22,7 +22,8 @@ class ByteBuffer {
   void resize(size_t n) { bytes_.resize(n); }
   std::vector<uint8_t> take() { return std::move(bytes_); }
 
-  // n more bytes, zeroed; returns where they begin (until the next growth).
+  // Appends n zeroed bytes. Returns their address, which is valid until the
+  // next growth.
   uint8_t* extend(size_t n) {
     bytes_.resize(bytes_.size() + n);
     return bytes_.data() + bytes_.size() - n;
@@ -39,7 +40,7 @@ class ByteBuffer {
     store<T>(extend(sizeof v), v);
   }
   void put_u8(uint8_t v) { bytes_.push_back(v); }
-  // LEB128: seven bits a byte, least significant first, at most ten bytes.
+  // LEB128: seven bits per byte, least significant first, at most ten bytes.
   void put_varint(uint64_t v) {
     while (v >= 0x80) {
       bytes_.push_back(static_cast<uint8_t>(v | 0x80));
@@ -47,7 +48,7 @@ class ByteBuffer {
     }
     bytes_.push_back(static_cast<uint8_t>(v));
   }
-  // A varint length, then the bytes.
+  // Appends a varint length, then the bytes.
   void put_sized(ByteSpan b) {
     put_varint(b.size());
     put_bytes(b);

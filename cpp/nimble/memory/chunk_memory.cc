@@ -28,7 +28,7 @@ uint8_t* map_chunk(size_t size) {
                         reinterpret_cast<uintptr_t>(p);
   if (before > 0) ::munmap(first, before);
   ::munmap(first + before + size, kHugePage - before);
-  // Only a hint: without huge pages all works the same.
+  // Only a hint: the memory works without huge pages, too.
   (void)::madvise(first + before, size, MADV_HUGEPAGE);
   return first + before;
 }
@@ -39,7 +39,7 @@ uint8_t* map_sparse(size_t size) {
   void* const p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  // A huge page would back far more than what is written.
+  // A huge page would take far more memory than the pages that are written.
   (void)::madvise(p, size, MADV_NOHUGEPAGE);
   return static_cast<uint8_t*>(p);
 }
@@ -50,7 +50,8 @@ bool make_purgeable(uint8_t* chunk, size_t size) {
 
 namespace {
 
-// The number in a file of one number; `otherwise` where there is none ("max").
+// Reads a file that contains one number. Returns `otherwise` if it does not
+// (for example "max").
 size_t number_in(const char* path, size_t otherwise) {
   std::FILE* const f = std::fopen(path, "r");
   if (f == nullptr) return otherwise;
@@ -60,8 +61,8 @@ size_t number_in(const char* path, size_t otherwise) {
   return read ? static_cast<size_t>(n) : otherwise;
 }
 
-// The sum of the named lines of a file of lines "NAME NUMBER ..."; `otherwise`
-// where it has none of them.
+// Sums the named lines of a file with lines "NAME NUMBER ...". Returns
+// `otherwise` if none of the names occurs.
 size_t sum_of(const char* path, std::initializer_list<const char*> names,
               size_t otherwise) {
   std::FILE* const f = std::fopen(path, "r");
@@ -81,15 +82,15 @@ size_t sum_of(const char* path, std::initializer_list<const char*> names,
   return known ? sum : otherwise;
 }
 
-// Of the machine; its lines are in KiB.
+// Memory available on the machine. The file's lines are in KiB.
 size_t available_to_all() {
   const size_t kib =
       sum_of("/proc/meminfo", {"MemAvailable:", "SwapFree:"}, SIZE_MAX);
   return kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
 }
 
-// Of a container's limit, where the process is in one. The page cache counts as
-// used there, but is given up for whoever asks.
+// Memory available within the limit of the container, if any. The page cache
+// counts as used there, but the system frees it on demand.
 size_t available_to_container() {
   const size_t limit = number_in("/sys/fs/cgroup/memory.max", SIZE_MAX);
   if (limit == SIZE_MAX) return SIZE_MAX;

@@ -1,5 +1,5 @@
-// MemoryCounter: bytes that something keeps, which grow and are given back all
-// at once, counted in a total of many as well.
+// MemoryCounter: counts bytes that an object keeps, also in a shared total. The
+// destructor subtracts all of them from the total. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace nimble {
 
 class MemoryCounter {
  public:
-  // `total` outlives the counter; null: nothing else is counted.
+  // `total` must outlive the counter; null: no total.
   explicit MemoryCounter(std::atomic<uint64_t>* total) : total_(total) {}
   ~MemoryCounter() {
     if (total_ != nullptr) {

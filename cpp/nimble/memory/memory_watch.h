@@ -1,7 +1,7 @@
-// MemoryWatch: asks the system whether it has memory left before more is
-// taken. Systems that give out more memory than they have end whoever uses it,
-// and a file of a few KB may stand for billions of rows, which are decoded into
-// many small buffers as well as into one large.
+// MemoryWatch: checks that the system has memory left before more is allocated.
+// Systems that overcommit kill processes. A file of a few KB may represent
+// billions of rows, which decode into many small buffers or into one large
+// buffer.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@ namespace nimble {
 class MemoryWatch {
  public:
   using Available = size_t (*)();
-  // A look at the system costs some 50 us; this much takes far longer to fill.
+  // A check costs about 50 us; filling this much memory takes far longer.
   static constexpr size_t kStep = size_t{256} << 20;
-  // Left for everything else that grows meanwhile.
+  // Left for other memory that grows in the meantime.
   static constexpr size_t kReserve = size_t{64} << 20;
 
   explicit MemoryWatch(Available available) : available_(available) {}
 
-  // May so many bytes be taken? Looks before each that is large, and once a
-  // step of smaller ones. Not thread-safe.
+  // Returns whether `size` bytes may be allocated. Checks the system for each
+  // large allocation, and once per kStep bytes of smaller ones. Not
+  // thread-safe.
   bool may_take(size_t size) {
     if (size < kStep && size <= allowed_) {
       allowed_ -= size;

@@ -1,7 +1,7 @@
-// ThreadScratch: memory that a function uses for the length of one call, kept
-// by its thread for the next call. The thread's memory belongs to one call at a
-// time: a call inside that call (a file object's read_at() that reads the file
-// again) gets memory of its own. What has grown large is given back at the end.
+// ThreadScratch: temporary memory for one call of a function, which the thread
+// keeps for the next call. A nested call (a file object's read_at() that reads
+// the file again) gets memory of its own. Memory that has grown large is freed
+// at the end of the call.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace nimble {
 
-// T has clear() and size(); `Purpose` tells uses of the same type apart.
+// REQUIRES: T has clear() and size(). `Purpose` distinguishes uses of one type.
 template <class T, class Purpose>
 class ThreadScratch {
  public:

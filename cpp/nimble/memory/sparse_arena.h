@@ -1,7 +1,8 @@
-// SparseArena: buffers of which little is written, freed together. Allocators
-// would hand out memory that was written before, so that all of it counts;
-// here only written pages take memory, and none is kept afterwards. Fresh pages
-// cost faults, so a first little comes from the allocator all the same.
+// SparseArena: large buffers that are only partly written, freed together. An
+// ordinary allocator returns memory that was written before, so that all of it
+// takes physical memory. Here only written pages do, and all are unmapped at
+// the end. Because fresh pages cost faults, the first 256 KiB come from the
+// allocator. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +24,13 @@ class SparseArena {
   SparseArena(const SparseArena&) = delete;
   SparseArena& operator=(const SparseArena&) = delete;
 
-  // At least `size` bytes, not zeroed. Throws std::bad_alloc.
+  // Returns at least `size` bytes, not zeroed, valid as long as the arena.
+  // Throws std::bad_alloc.
   uint8_t* allocate(uint64_t size) {
     const uint64_t room = round_up(size, kAlignment);
     if (plain_used_ + room <= kPlain) {
       plain_used_ += room;
-      // Not zeroed.
+      // Unlike std::make_unique(), this does not zero the memory.
       plain_.push_back(std::unique_ptr<uint8_t[]>(new uint8_t[room]));
       return plain_.back().get();
     }
@@ -63,7 +65,7 @@ class SparseArena {
   std::vector<std::unique_ptr<uint8_t[]>> plain_;
   uint64_t plain_used_ = 0;
   std::vector<Piece> pieces_;
-  uint64_t used_ = 0;  // of the last piece
+  uint64_t used_ = 0;  // in the last piece
 };
 
 }  // namespace nimble
