@@ -11,16 +11,17 @@ std::atomic<uint32_t> forks{0};
 
 }  // namespace
 
-// Its mutex is held for a few instructions, never while taking another lock,
-// so that fork() can wait for it. The locks themselves cannot be waited for:
-// who holds one may be reading from a Python object, and who forks from Python
-// holds the GIL.
+// The list's mutex is held for a few instructions, and never while acquiring
+// another lock, so that fork() can wait for it. fork() cannot wait for the
+// ForkMutexes themselves: their holder may be reading from a Python object, and
+// a thread that forks from Python holds the GIL.
 struct ForkMutex::All {
   std::mutex mutex;
   ForkMutex* first = nullptr;
 };
 
-// Never destroyed: files may be closed after everything else.
+// Never destroyed: files may be closed after all other static objects are
+// destroyed.
 ForkMutex::All& ForkMutex::all() {
   static All* const it = [] {
     auto* const made = new All();
@@ -66,7 +67,7 @@ void ForkMutex::reinit_after_fork() {
 }
 
 uint32_t fork_count() {
-  // The first one made begins the counting.
+  // The first ForkMutex registers the fork handlers, which count.
   static const auto* const first = new ForkMutex();
   (void)first;
   return forks.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// ForkMutex: a mutex that works in a child of fork(), too, where the thread
-// that held it at that moment does not exist.
+// ForkMutex: a mutex that also works in a child of fork(). A thread that held
+// the mutex at that moment does not exist in the child.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace nimble {
 
 class ForkMutex {
  public:
-  // Called in the child before anything else runs there, with whether a thread
-  // that is gone held the mutex. What it was changing is half changed then:
-  // reinit_leaking() that, do not free it. Must not make or destroy a
-  // ForkMutex.
+  // Called in the child before other code runs there. `was_held`: a thread that
+  // does not exist in the child held the mutex, so the data it was changing may
+  // be inconsistent. Call reinit_leaking() for such data, and do not free it.
+  // The function must not create or destroy a ForkMutex.
   using AfterFork = std::function<void(bool was_held)>;
 
   explicit ForkMutex(AfterFork after_fork = nullptr);
@@ -29,7 +29,7 @@ class ForkMutex {
  private:
   struct All;
   static All& all();
-  static void reinit_all();  // in the child
+  static void reinit_all();  // runs in the child
   void reinit_after_fork();
 
   std::mutex mutex_;
@@ -38,11 +38,12 @@ class ForkMutex {
   ForkMutex* next_ = nullptr;
 };
 
-// How many forks lie between the process that loaded this code and this one:
-// threads that were started at another number are not here.
+// Number of forks between the process that loaded this code and this process.
+// Threads that were started at another count do not exist here.
 uint32_t fork_count();
 
-// Makes a new value of what may be half changed; the old one is leaked.
+// Overwrites a possibly inconsistent value with a new one. The old value is
+// leaked.
 template <class T>
 void reinit_leaking(T* value) {
   ::new (static_cast<void*>(value)) T();

@@ -1,7 +1,8 @@
-// parallel_for: n independent tasks on up to `threads` threads, the calling
-// one among them. Tasks leave their outcome in a slot; what one throws (memory
-// is out) is thrown here, when all tasks are done. Waits for other threads that
-// are at a task: not to be called with the GIL held, unless `threads` is 1.
+// parallel_for: runs n independent tasks on up to `threads` threads, including
+// the calling thread. Tasks store their own results. If a task throws (such as
+// std::bad_alloc), no further tasks start, and the exception is thrown here
+// after the running tasks end. Waits for other threads.
+// REQUIRES: the GIL is not held, unless `threads` is 1.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@
 
 namespace nimble {
 
-// What the threads of one parallel_for share. Helpers own it, for one that
-// begins when all is done finds it later than the caller leaves.
+// The shared state of one parallel_for. Helpers share its ownership, because a
+// helper may start after the caller has returned.
 struct ParallelTasks {
   explicit ParallelTasks(size_t num_tasks) : n(num_tasks) {}
 
@@ -27,7 +28,7 @@ struct ParallelTasks {
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::condition_variable left;
-  size_t inside = 0;  // helpers
+  size_t inside = 0;  // number of running helpers
   bool over = false;
   std::exception_ptr thrown;
 
@@ -37,14 +38,14 @@ struct ParallelTasks {
         task(i);
       }
     } catch (...) {
-      next.store(n, std::memory_order_relaxed);  // the rest is not wanted
+      next.store(n, std::memory_order_relaxed);  // skip the remaining tasks
       const std::lock_guard lock(mutex);
       if (!thrown) thrown = std::current_exception();
     }
   }
   void help(const std::function<void(size_t)>& task) {
     std::unique_lock lock(mutex);
-    if (over) return;  // and `task` is gone
+    if (over) return;  // `task` no longer exists
     ++inside;
     lock.unlock();
     work(task);

@@ -1,8 +1,8 @@
-// ReadAhead: results of tasks in the order of the tasks, made by whoever takes
-// them and by threads that run ahead. The taker does a task itself where its
-// result is not there yet, so that nothing is lost by threads that the system
-// does not run. With one thread, or where the system starts none, nothing runs
-// ahead.
+// ReadAhead: computes the results of tasks ahead of their consumer and returns
+// them in the order of the tasks. The consumer runs a task itself if its result
+// is not available, so that threads which the system does not schedule cause no
+// delay. With one thread, or if the system starts no threads, nothing is
+// computed ahead.
 #pragma once
 
 #include <condition_variable>
@@ -24,14 +24,14 @@ class ReadAhead {
  public:
   using Task = std::function<T()>;
 
-  // `claim` gives the next task, an empty one at the end. One thread at a time
-  // calls it; tasks run side by side on up to `threads` threads, the taker
-  // among them, and up to twice as many results wait.
+  // `claim` returns the next task, or an empty one at the end. It is called by
+  // one thread at a time. Tasks run concurrently on up to `threads` threads,
+  // including the consumer. Up to twice as many results are kept.
   ReadAhead(std::function<Task()> claim, uint32_t threads)
       : shared_(std::make_shared<Shared>(std::move(claim), threads)),
         threads_(threads) {}
   ~ReadAhead() {
-    if (is_lost()) {  // nobody to wait for, and what they had is half changed
+    if (is_lost()) {  // the helpers do not exist here
       reinit_leaking(&shared_);
       return;
     }
@@ -40,12 +40,13 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // Is this a child of the process whose threads run ahead? There is no next
-  // result then.
+  // Whether this process is a child of the process whose threads compute ahead.
+  // next() must not be called then.
   bool is_lost() const { return has_helpers_ && forks_ != fork_count(); }
 
-  // The next result, nothing at the end. What a task throws is thrown here.
-  // May wait for other threads: not to be called with the GIL held.
+  // Returns the next result, or nullopt at the end. Rethrows the exceptions of
+  // tasks. May wait for other threads.
+  // REQUIRES: the GIL is not held; !is_lost().
   std::optional<T> next() {
     if (threads_ > 1 && !started_) {
       started_ = true;
@@ -72,8 +73,8 @@ class ReadAhead {
     std::exception_ptr thrown;
   };
 
-  // Owned by the helpers as well: one that begins or wakes up when all is over
-  // may find it later than the taker leaves.
+  // Owned by the helpers as well, because a helper may start or wake up after
+  // the consumer has ended.
   struct Shared {
     Shared(std::function<Task()> claim_task, uint32_t num_threads)
         : claim(std::move(claim_task)), threads(num_threads) {}
@@ -82,10 +83,11 @@ class ReadAhead {
     const uint32_t threads;
     std::mutex mutex;
     std::condition_variable ready;  // a task is done, or there are no more
-    std::condition_variable room;   // a slot was taken, or all is over
-    std::deque<std::unique_ptr<Slot>> slots;  // in order of the tasks
-    std::exception_ptr failed;                // why there are no more slots
-    size_t running = 0;                       // tasks
+    std::condition_variable room;   // a slot was taken, or all has ended
+    std::deque<std::unique_ptr<Slot>> slots;  // in the order of the tasks
+    // no further slots because of this
+    std::exception_ptr failed;
+    size_t running = 0;  // number of running tasks
     bool ended = false;
     bool stopped = false;
 
@@ -100,7 +102,7 @@ class ReadAhead {
       }
     }
 
-    // The slot of the next task, once it is done; null at the end.
+    // Returns the slot of the next task after it is done, or null at the end.
     std::unique_ptr<Slot> take() {
       std::unique_lock lock(mutex);
       while (slots.empty() || !slots.front()->done) {
@@ -121,7 +123,7 @@ class ReadAhead {
       return slot;
     }
 
-    // No task begins after this, and none runs.
+    // Prevents further tasks and waits for running tasks.
     void stop() {
       std::unique_lock lock(mutex);
       stopped = true;
@@ -131,7 +133,7 @@ class ReadAhead {
       claim = nullptr;
     }
 
-    // Claims the next task and does it, while the mutex is not held.
+    // Claims the next task and runs it without holding the mutex.
     void do_task(std::unique_lock<std::mutex>* lock) {
       Slot* slot = nullptr;
       Task task;
@@ -173,7 +175,7 @@ class ReadAhead {
   const uint32_t threads_;
   bool started_ = false;
   bool has_helpers_ = false;
-  uint32_t forks_ = 0;  // when they were started
+  uint32_t forks_ = 0;  // fork_count() when helpers started
 };
 
 }  // namespace nimble

@@ -1,4 +1,4 @@
-// Threads that help with a piece of work.
+// Starting helper threads.
 #pragma once
 
 #include <algorithm>
@@ -10,19 +10,20 @@
 
 namespace nimble {
 
-// One a processor, counted once: that asks the system.
+// One thread per processor. Cached, because counting them is a system call.
 inline uint32_t default_threads() {
   static const uint32_t count =
       std::max(1u, std::thread::hardware_concurrency());
   return count;
 }
 
-// Starts up to `n` threads that run `work`, which must not throw, and says how
-// many: there are fewer, maybe none, where the system starts no more (a limit
-// of processes or of memory), so the caller must be able to do the work alone.
-// Nobody waits for them to end. On a busy machine that would be waiting for
-// threads that have not begun and have nothing left to do: what they look at
-// first must be theirs, and tell them whether the rest is still there.
+// Starts up to `n` threads that run `work`. Returns how many were started.
+// There may be fewer, even zero, at a limit of processes or memory, so the
+// caller must be able to do the work alone. The threads are detached, because
+// on a busy machine a join would wait for threads that have not begun and have
+// no work left. `work` must therefore own the data it accesses first, and find
+// out from it whether other data still exists.
+// REQUIRES: `work` does not throw.
 inline size_t start_threads(size_t n, const std::function<void()>& work) {
   for (size_t i = 0; i < n; ++i) {
     try {
@@ -34,9 +35,9 @@ inline size_t start_threads(size_t n, const std::function<void()>& work) {
   return n;
 }
 
-// So many of `threads` are worth starting for work that takes one of them about
-// `nanos`: a thread costs its start, and one that is not given a processor at
-// once begins milliseconds later.
+// The number of threads, up to `threads`, that are worth starting for work that
+// takes one thread about `nanos` ns. A thread has a start-up cost, and a thread
+// that is not scheduled at once begins milliseconds later.
 inline uint32_t threads_worth(double nanos, uint32_t threads) {
   constexpr double kNanosEach = 1e6;
   const double worth = nanos / kNanosEach;
