@@ -57,8 +57,8 @@ Result<const std::vector<int64_t>*> DictionaryValues::map(
     const ArrayView& dictionary, const std::string& path) {
   const bool first = values.length() == 0;
   const auto length = static_cast<size_t>(dictionary.length());
-  // Mostly it begins as the last one did, which a comparison finds out far
-  // faster than a search for each value.
+  // The dictionary usually begins with the same values as the previous one.
+  // Comparing them is much faster than searching for each value.
   size_t kept = 0;
   while (kept < std::min(places_.size(), length) &&
          is_value(dictionary, static_cast<int64_t>(kept), places_[kept])) {

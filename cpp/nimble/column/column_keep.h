@@ -1,5 +1,5 @@
-// Leaving rows out of a column, in place: a scan reads over the few rows
-// between two ranges sooner than it reads each range by itself.
+// Removes rows from a column in place. A scan uses this if reading a few extra
+// rows between two ranges is faster than reading each range separately.
 #pragma once
 
 #include <span>
@@ -10,13 +10,15 @@
 
 namespace nimble {
 
-// Not from runs and unions.
+// Whether keep_rows() supports the field. It does not support runs and unions.
 bool can_keep_rows(const Field& field);
-// Whether the offsets of strings, narrow ones too, say where each string is;
-// kTooLarge where there are more bytes than that.
+// Checks that the column's string offsets, including 32-bit offsets, did not
+// overflow. Returns kTooLarge if there are too many bytes.
 Status fits_offsets(const Column& column);
-// Of the rows from `from` on leaves those of ascending, disjoint ranges, which
-// count from `from`. Offsets fit.
+// Removes the rows from `from` on that are not in `kept`. The ranges are
+// relative to `from`.
+// REQUIRES: the ranges are ascending and disjoint; can_keep_rows();
+// fits_offsets() succeeded.
 void keep_rows(uint64_t from, std::span<const RowRange> kept, Column* column);
 
 }  // namespace nimble

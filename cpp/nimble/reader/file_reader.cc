@@ -37,7 +37,7 @@ Result<std::shared_ptr<const ColumnBlooms>> FileReader::column_blooms() const {
       continue;
     NIMBLE_ASSIGN_OR_RETURN(column_blooms_.owner,
                             ColumnBlooms::open(*this, s.section));
-    budget()->add_resident(s.section.size);  // about what it lists
+    budget()->add_resident(s.section.size);  // about the size of the list
   }
   return column_blooms_.owner;
 }

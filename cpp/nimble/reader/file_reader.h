@@ -1,5 +1,5 @@
-// FileReader: an open file and all that can be asked of it. Indexes and filters
-// are read when first asked for. Any number of threads may use one.
+// FileReader: an open file with its indexes and filters, which are read on
+// first use. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -19,12 +19,15 @@ class FileReader final : public OpenFile {
   static Result<std::shared_ptr<const FileReader>> open(
       std::shared_ptr<const ReadableFile> file, const ReaderOptions& options);
 
-  // For searches by cluster key; of use only where the footer names one.
+  // For searches by cluster key.
+  // REQUIRES: the footer has a cluster index.
   const ClusterIndex& cluster() const { return cluster_; }
-  // All of these may wait for a read (threads/blocking.h).
-  // Secondary index i of the footer, opened on first use and kept.
+  // The following functions may block on a read (threads/blocking.h).
+  // Secondary index i of the footer, opened on first use. The pointer is valid
+  // as long as this reader.
   Result<const IndexLookup*> index(size_t i) const;
-  // Bloom filters of columns, listed on first use; null where there are none.
+  // Bloom filters of columns, listed on first use. Null if the file has no such
+  // filters.
   Result<std::shared_ptr<const ColumnBlooms>> column_blooms() const;
 
  private:
