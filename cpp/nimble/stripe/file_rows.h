@@ -1,4 +1,4 @@
-// Rows of several files as one result.
+// Reads rows of several files into one result.
 #pragma once
 
 #include <span>
@@ -7,18 +7,19 @@
 
 namespace nimble {
 
-// Rows in the order in which they are wanted, repeats included.
+// Rows in the order of the result. Repeats are allowed. Borrows both.
 struct FileRows {
-  std::span<const int64_t> files;  // which of the readers has each
+  std::span<const int64_t> files;  // index of the reader for each row
   std::span<const uint64_t> rows;
 };
 
-// Can what all of these read be one result? Codes of dictionaries cannot: each
-// file has its own.
+// Whether the readers' columns can be combined into one result. Dictionary
+// codes cannot, because each file has its own dictionary.
 bool have_one_form(std::span<const RowReader* const> readers);
 
-// Appends such rows to `out`, which the first reader made; the readers have
-// one form. Each file is read once, in the order of its rows.
+// Appends rows to `out`. Each file is read once, in the order of its rows. May
+// block on reads.
+// REQUIRES: the first reader made `out`; have_one_form(readers).
 Status take_file_rows(std::span<const RowReader* const> readers,
                       const FileRows& wanted, uint32_t threads, Column* out);
 

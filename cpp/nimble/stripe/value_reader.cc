@@ -5,7 +5,7 @@
 namespace nimble {
 
 void StreamValue::prefetch_decoder() const {
-  constexpr size_t kDecoderBytes = 256;  // what most decoders take
+  constexpr size_t kDecoderBytes = 256;  // size of most decoders
   const auto* p = reinterpret_cast<const uint8_t*>(decoder);
   for (size_t at = 0; at < kDecoderBytes; at += 64) __builtin_prefetch(p + at);
 }

@@ -1,14 +1,15 @@
-// Reads one value of one row of a mapped file, without a Column: what a search
-// in key columns and a single get() need.
+// Reads one value of one row of a mapped file, without a Column. Used for
+// searches in key columns and for a single get().
 //
 //   RowLocation    the row's group and stripe
-//   StreamValue    its place in one stream, ready to decode; between finding
-//                  it and decoding it a caller prefetches other ones
-//   FlatPlace      the places of a flat column's value and of its validity
+//   StreamValue    a value's position in one stream, ready to decode; a caller
+//                  may prefetch several before decoding them
+//   FlatPlace      the positions of a flat column's value and validity
 //   FlatValue      null, or the bytes of the value
 //   ListValue      null, or the values of a list's items
 //
 // A location keeps its group in memory.
+// REQUIRES: the file is mapped.
 #pragma once
 
 #include <optional>
@@ -20,7 +21,7 @@
 
 namespace nimble {
 
-// Where the bytes of one text or binary value are decoded to.
+// Receives the bytes of one text or binary value.
 class ValueBytes {
  public:
   Output output() {
@@ -38,40 +39,40 @@ class ValueBytes {
   BytesSink sink_;
 };
 
-// One value of a stream.
+// The position of one value of a stream. Valid as long as its RowLocation.
 struct StreamValue {
-  const Decoder* decoder = nullptr;  // null: none has been found
+  const Decoder* decoder = nullptr;  // null: not found yet
   SegmentBody body;
-  uint32_t row = 0;  // of the segment
+  uint32_t row = 0;  // in the segment
 
-  // The decoder has to be there before prefetch() can look at it.
+  // Prefetches the decoder itself, which prefetch() then accesses.
   void prefetch_decoder() const;
-  // Asks for the bytes of the value.
+  // Prefetches the bytes of the value.
   void prefetch() const { decoder->prefetch(body, row); }
   Status read(const Output& out) const {
     return decoder->gather(body, &row, 1, out);
   }
-  // Of up to 8 bytes, as Decoder::value() has them.
+  // Reads a value of at most 8 bytes, see Decoder::value().
   Status read(uint64_t* out) const { return decoder->value(body, row, out); }
 };
 
 class RowLocation {
  public:
   RowLocation() = default;
-  // Of a row < num_rows().
+  // REQUIRES: row < num_rows(). May block on a read of the group.
   static Result<RowLocation> find(const OpenFile& file, uint64_t row);
 
-  // Moves to another row of the file; false where it is in another stripe, or
-  // there is no location yet.
+  // Moves to another row of the file. Returns false and does nothing if the row
+  // is in another stripe, or if this location is empty.
   bool move_to(uint64_t row);
-  // Has the stripe values of this stream?
+  // Whether the stripe has values of this stream.
   bool has_values(uint32_t stream) const {
     return stream != kNoStream && stripe_->values[stream] > 0;
   }
   Status find_value(uint32_t stream, StreamValue* out) const {
     return find_value(stream, row_, out);
   }
-  // Value `row` of the stripe's stream.
+  // Finds value `row` of the stripe's stream.
   Status find_value(uint32_t stream, uint64_t row, StreamValue* out) const {
     const StripeView& stripe = *stripe_;
     if (row >= stripe.values[stream]) [[unlikely]] {
@@ -88,14 +89,15 @@ class RowLocation {
     out->row = static_cast<uint32_t>(row % kSegmentValues);
     return Status::ok();
   }
-  // Values [begin, end) of the stripe's stream, of whatever segments.
+  // Decodes values [begin, end) of the stripe's stream, which may span
+  // segments.
   Status decode(uint32_t stream, uint64_t begin, uint64_t end,
                 Output out) const;
-  // Of the stripe.
+  // The row, relative to the stripe.
   uint64_t row() const { return row_; }
-  // The same of another row of the file that is in the stripe.
+  // Converts a file row of the same stripe to a row of the stripe.
   uint64_t of_stripe(uint64_t row) const { return row - stripe_->first_row; }
-  // How many values of a stream there are.
+  // Number of values of a stream in the stripe.
   uint64_t num_values(uint32_t stream) const { return stripe_->values[stream]; }
 
  private:
@@ -108,23 +110,24 @@ class RowLocation {
   TouchCounter* touches_ = nullptr;
   GroupHandle group_;
   const StripeView* stripe_ = nullptr;
-  uint64_t row_ = 0;  // of the stripe
+  uint64_t row_ = 0;  // in the stripe
 };
 
-// A column whose values stand in one stream, at most 32 bytes each or strings.
+// A column whose values are in a single stream: strings, or at most 32 bytes
+// each.
 struct FlatColumn {
   Layout layout = Layout::kFixed;
   uint32_t width = 0;
   uint32_t validity = kNoStream;
   uint32_t values = kNoStream;
 
-  // None where the column is of another kind. The codes of a dictionary are
-  // values like others.
+  // Returns nullopt for other kinds of columns. Dictionary codes count as
+  // values.
   static std::optional<FlatColumn> of(const StreamPlan& plan, uint32_t node);
 };
 
-// Where a value of a flat column stands. Without a decoder for the validity no
-// row of the stripe is null.
+// The positions of a flat column's value and validity. If validity.decoder is
+// null, the stripe has no null rows.
 struct FlatPlace {
   StreamValue values;
   StreamValue validity;
@@ -141,16 +144,17 @@ struct FlatPlace {
   }
 };
 
+// Not thread-safe.
 class FlatValue {
  public:
   Status read(const FlatColumn& column, const FlatPlace& place);
-  // Decodes the column's value at `at`; `values` is its place in the stream of
-  // values.
+  // Decodes the column's value at `at`. `values` is its position in the stream
+  // of values.
   Status read(const RowLocation& at, const FlatColumn& column,
               const StreamValue& values);
 
   bool is_null() const { return data_ == nullptr; }
-  // A bool is one byte, 0 or 1. Good while this value lives.
+  // A bool is one byte, 0 or 1. Valid as long as this FlatValue.
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
 
@@ -164,26 +168,26 @@ class FlatValue {
   std::optional<ThreadScratch<ValueBytes, FlatValue>> bytes_;
 };
 
-// A column of lists, of one size or not, whose items are flat.
+// A column of lists with flat items. Lists may have a fixed size.
 struct ListColumn {
   uint32_t validity = kNoStream;
-  uint32_t ends = kNoStream;  // none: all lists have `size` items
+  uint32_t ends = kNoStream;  // kNoStream: all lists have `size` items
   uint64_t size = 0;
   FlatColumn items;
 
-  // None where the column is of another kind.
+  // Returns nullopt for other kinds of columns.
   static std::optional<ListColumn> of(const StreamPlan& plan, uint32_t node);
 };
 
-// One list, read in steps, so that each may be done for other columns before
-// the next: find(), find_items(), read().
+// One list, read in three steps: find(), find_items(), read(). A caller can run
+// each step for several columns before the next step. Not thread-safe.
 class ListValue {
  public:
-  // Where the row's validity and its ends stand.
+  // Finds the positions of the row's validity and ends.
   Status find(const RowLocation& at, const ListColumn& column);
   void prefetch_decoders() const;
   void prefetch() const;
-  // Reads these, and asks for the bytes of the first items.
+  // Reads the validity and ends, and prefetches the first items.
   Status find_items(const RowLocation& at, const ListColumn& column);
   Status read(const RowLocation& at, const ListColumn& column);
 
@@ -192,13 +196,13 @@ class ListValue {
   bool is_item_null(uint64_t i) const {
     return validity_.size() > 0 && !get_bit(validity_.data(), i);
   }
-  // A bool is one byte, 0 or 1. Good until the next call.
+  // A bool is one byte, 0 or 1. Valid until the next call.
   ByteSpan item(const ListColumn& column, uint64_t i);
 
  private:
   StreamValue valid_, before_, last_, first_item_;
   bool is_null_ = false;
-  uint64_t begin_ = 0, end_ = 0;  // items of the stripe
+  uint64_t begin_ = 0, end_ = 0;  // range of items in the stripe
   AlignedBuffer values_;
   AlignedBuffer validity_;  // empty: no item is null
   BytesSink bytes_;

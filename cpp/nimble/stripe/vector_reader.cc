@@ -10,18 +10,18 @@
 namespace nimble {
 namespace {
 
-// Smaller ones go with other columns, by blocks.
+// Smaller vectors are read by blocks, like other columns.
 constexpr uint64_t kMinBytes = 128;
-// Vectors whose first bytes are on their way before they are copied.
+// Vectors are prefetched this many ahead of the copy.
 constexpr size_t kAhead = 4;
-// Bytes of the result that one task makes.
+// Bytes of the result per task.
 constexpr uint64_t kTaskBytes = uint64_t{1} << 20;
 
-// The stream of a vector column's numbers, and how many a row has.
+// The stream of a vector column's numbers, and how many numbers a row has.
 struct Vectors {
   uint32_t values;
   uint64_t size;
-  uint64_t bytes;  // of a row
+  uint64_t bytes;  // per row
 
   Vectors(const OpenFile& file, uint32_t node) {
     const SchemaNode& n = file.plan().node(node);
@@ -32,12 +32,12 @@ struct Vectors {
   }
 };
 
-// Of vectors that are encoded, those within so many rows of each other are
-// decoded together with what lies between, so many values at a time.
+// Encoded vectors within this many rows of each other are decoded together with
+// the rows between them, up to this many values at a time.
 constexpr uint64_t kNearRows = 4;
 constexpr uint64_t kNearValues = 8 * kBlockValues;
 
-// Vectors [first, last) of the stripe.
+// Decodes vectors [first, last) of the stripe.
 Status decode_together(const RowLocation& at, const Vectors& v, uint64_t first,
                        uint64_t last, AlignedBuffer* values) {
   values->resize((last - first) * v.bytes);
@@ -46,7 +46,8 @@ Status decode_together(const RowLocation& at, const Vectors& v, uint64_t first,
   return at.decode(v.values, first * v.size, last * v.size, out);
 }
 
-// The rows of one task, in file order: `order` is places in the result.
+// Copies the rows of one task, in file order. `order` has positions in the
+// result.
 Status copy_vectors(const OpenFile& file, const Vectors& v,
                     std::span<const uint64_t> order,
                     const std::vector<uint64_t>& row_of, uint8_t* out) {
@@ -77,7 +78,7 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
     size_t n = 1;
     const uint64_t left = (first.decoder->size() - first.row) / v.size;
     if (plain != nullptr && left > 0) {
-      // Neighbours that stay neighbours are one copy.
+      // Adjacent rows with adjacent positions are one copy.
       while (i + n < order.size() && n < left &&
              row_of[order[i + n]] == row + n && order[i + n] == order[i] + n) {
         ++n;
@@ -88,7 +89,8 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
       NIMBLE_RETURN_IF_ERROR(
           at.decode(v.values, begin, begin + n * v.size, to));
     } else {
-      // Decoders may write behind their values, where other rows' places are.
+      // Decoders may write past their values, where other rows of the result
+      // may be, so vectors are decoded into a temporary buffer.
       const uint64_t most =
           std::min(at.num_values(v.values) / v.size - at.row(),
                    std::max<uint64_t>(1, kNearValues / v.size));
@@ -111,8 +113,8 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
   return Status::ok();
 }
 
-// Do the stripes of the ascending rows have nulls? Those of them that are to be
-// copied have all of the rows' numbers, else they are corrupt.
+// Whether the stripes of these ascending rows have nulls. Fails if a stripe has
+// fewer numbers than its rows need.
 Result<bool> has_nulls(const OpenFile& file, uint32_t node, const Vectors& v,
                        std::span<const uint64_t> rows) {
   const SchemaNode& n = file.plan().node(node);
@@ -154,7 +156,7 @@ Result<bool> take_vectors(const OpenFile& file, uint32_t node,
   NIMBLE_ASSIGN_OR_RETURN(const bool nulls, has_nulls(file, node, v, rows));
   const uint64_t count = places.empty() ? rows.size() : places.size();
   if (nulls || count == 0 || out->length() > 0) return false;
-  // Rows of the result by their place in the file.
+  // Sort the positions of the result by file row.
   std::vector<uint64_t> order(count), row_of(count);
   if (places.empty()) {
     std::iota(order.begin(), order.end(), uint64_t{0});
