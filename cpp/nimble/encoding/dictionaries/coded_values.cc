@@ -8,22 +8,22 @@
 namespace nimble {
 namespace {
 
-// Strings up to these lengths are copied as so many bytes.
+// Strings of at most these lengths are copied with a fixed number of bytes.
 constexpr uint64_t kShortString = 16;
 constexpr uint64_t kLineString = 64;
 static_assert(kLineString <= AlignedBuffer::kSlack);
-// Room is made for so many bytes a value without looking at the values.
+// Up to this many bytes per value are reserved without looking at the lengths.
 constexpr uint64_t kGenerousLength = 64;
-// Of strings that have not been decoded.
+// Assumed length of strings that are not decoded.
 constexpr size_t kGuessedLength = 32;
 
 }  // namespace
 
-// All of them in memory.
+// All values, decoded.
 struct CodedValues::Decoded {
   AlignedBuffer fixed;
   BytesSink bytes;
-  uint64_t shortest = UINT64_MAX;  // of bytes
+  uint64_t shortest = UINT64_MAX;  // string length in bytes
   uint64_t longest = 0;
 };
 
@@ -94,7 +94,7 @@ Status CodedValues::prepare(const SegmentBody& body, uint32_t rows,
   const Decoded* all = nullptr;
   NIMBLE_RETURN_IF_ERROR(load(body, &all));
   if (all->bytes.count == 0) return Status::ok();
-  // A guess at all of it, so that the buffer does not grow again and again.
+  // Reserves an estimate of the total, so that the buffer rarely grows.
   const uint64_t mean = all->bytes.data.size() / all->bytes.count + 1;
   out.bytes->data.reserve(out.bytes->data.size() +
                           rows * std::min(mean, kGenerousLength));
@@ -105,7 +105,7 @@ Status CodedValues::prepare(const SegmentBody& body, uint32_t rows,
 
 namespace {
 
-// Calls f with a pointer to codes of their own type.
+// Calls f with `codes` as a pointer to their type.
 template <class F>
 decltype(auto) with_codes(const uint8_t* codes, uint32_t width, F&& f) {
   if (width == 1) return f(codes);
@@ -113,8 +113,9 @@ decltype(auto) with_codes(const uint8_t* codes, uint32_t width, F&& f) {
   return f(reinterpret_cast<const uint32_t*>(codes));
 }
 
-// f(i) for i = 0 .. n - 1. A loop of three instructions takes one cycle or two,
-// by where it happens to lie; one of four times as many does not.
+// Calls f(i) for i = 0 .. n - 1. A loop of three instructions takes one or two
+// cycles per step, depending on its alignment. Unrolling it four times avoids
+// that.
 template <class F>
 NIMBLE_ALWAYS_INLINE void by_fours(uint64_t n, F&& f) {
   uint64_t i = 0;
@@ -127,7 +128,8 @@ NIMBLE_ALWAYS_INLINE void by_fours(uint64_t n, F&& f) {
   for (; i < n; ++i) f(i);
 }
 
-// Not __restrict: compilers would put neighbours together, which is slower.
+// Not __restrict: compilers would then combine adjacent values, which is
+// slower.
 template <class Code, class T>
 void look_up_fixed(const Code* codes, uint32_t n, const uint8_t* values,
                    uint8_t* to) {
@@ -162,9 +164,9 @@ void look_up_fixed(const Code* codes, uint32_t n, uint32_t width,
   }
 }
 
-// Appends the strings of n codes at `to`, of which `ends` counts; returns
-// where they end. Each is one copy of `Copied` bytes, as both buffers have
-// slack; 0: of its size.
+// Appends the strings of n codes at offset `at` of `to` and stores their ends
+// in `ends`. Returns the end of the last string. Each copy has `Copied` bytes,
+// which both buffers' slack allows; 0: the exact size.
 template <uint64_t Copied, class Code, class End>
 NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
                                         const BytesSink& strings, uint8_t* to,
@@ -180,7 +182,7 @@ NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
   }
   return at;
 }
-// The same of strings that all have `length` bytes, at most Copied.
+// Like copy_each(), for strings that all have `length` bytes, at most `Copied`.
 template <uint64_t Copied, class Code, class End>
 NIMBLE_ALWAYS_INLINE uint64_t copy_equal(const Code* codes, uint32_t n,
                                          const BytesSink& strings,
@@ -198,7 +200,8 @@ NIMBLE_ALWAYS_INLINE uint64_t copy_equal(const Code* codes, uint32_t n,
   return at + n * length;
 }
 
-// Calls f with the number of bytes that strings up to `longest` are copied as.
+// Calls f with the number of bytes to copy for strings of up to `longest`
+// bytes.
 template <class F>
 uint64_t with_copied(uint64_t longest, F&& f) {
   if (longest <= 1) return f.template operator()<1>();
@@ -218,7 +221,8 @@ void look_up_strings(const Code* codes, uint32_t n, const BytesSink& strings,
   const uint64_t first = sink->add_values(n);
   const uint64_t* starts = strings.offsets.as<uint64_t>();
   const uint64_t at = sink->data.size();
-  // Room for the longest, where that is little; else for what there is.
+  // Reserves for the longest string if that is short, else for the actual
+  // lengths.
   uint64_t room = uint64_t{n} * longest;
   if (longest > kGenerousLength) {
     room = 0;
@@ -260,11 +264,12 @@ Status CodedValues::look_up(const SegmentBody& body, const uint8_t* codes,
   return Status::ok();
 }
 
-// Threads may overwrite each other's count: then all are decoded a little
-// later.
+// Concurrent threads may overwrite each other's count. The values are then
+// decoded a little later.
 bool CodedValues::are_few(uint64_t rows) const {
   if (are_decoded()) return false;
-  // A number taken alone costs what it takes to decode many of them.
+  // The cost of reading a single value, in values that could be decoded in the
+  // same time.
   const uint64_t alone = values_.type().kind == ValueKind::kBytes ? 8 : 64;
   rows += taken_.load(std::memory_order_relaxed);
   taken_.store(rows, std::memory_order_relaxed);
@@ -294,7 +299,7 @@ Status CodedValues::value(const SegmentBody& body, uint32_t code,
   if (are_few(1)) return told(values_.value(body, code, out));
   const Decoded* all = nullptr;
   NIMBLE_RETURN_IF_ERROR(load(body, &all));
-  // What lies behind the last value is the buffer's slack.
+  // The load may read the buffer's slack after the last value.
   *out = nimble::load<uint64_t>(all->fixed.data() +
                                 uint64_t{code} * values_.type().width);
   return Status::ok();
@@ -308,7 +313,7 @@ Status CodedValues::test_of_codes(const SegmentBody& body,
   const Decoded* all = nullptr;
   NIMBLE_RETURN_IF_ERROR(load(body, &all));
   const ValueType& type = values_.type();
-  out->type = codes;  // not negated: test.negated is in the table already
+  out->type = codes;  // the table includes test.negated
   out->table.resize(count);
   const uint64_t* starts = all->bytes.offsets.as<uint64_t>();
   const auto* bytes = reinterpret_cast<const char*>(all->bytes.data.data());

@@ -1,6 +1,5 @@
-// CodedValues: the values of a dictionary, looked up by their codes. A few are
-// taken from where they are stored; all are decoded where many are wanted, and
-// kept.
+// CodedValues: the values of a dictionary, looked up by code. A few values are
+// read from their encoded form. If many are needed, all are decoded and kept.
 #pragma once
 
 #include <atomic>
@@ -12,16 +11,17 @@
 
 namespace nimble {
 
-// Wider fixed values are not put in dictionaries or runs.
+// Fixed-width values wider than this are not stored in dictionaries or runs.
 inline constexpr uint32_t kMaxNestedWidth = 256;
 
-// Codes are unsigned integers of 1, 2 or 4 bytes, checked: each is a value's
-// place among `values`, which must outlive this. `body` is that of `values`.
-// Safe to share between threads.
+// Codes are unsigned integers of 1, 2 or 4 bytes, each the index of a value in
+// `values`. Thread-safe.
+// REQUIRES: codes are below size(), which the caller has checked; `body` is the
+// body of `values`.
 class CodedValues {
  public:
-  // `what` they are is told where they are damaged; empty: the caller tells.
-  // More than `max_bytes` of values are not decoded, but refused.
+  // Borrows `values`. `what` describes the values in errors; empty: the caller
+  // adds context. Fails instead of decoding more than `max_bytes` of values.
   explicit CodedValues(const Decoder& values, std::string what = {},
                        uint64_t max_bytes = UINT64_MAX)
       : values_(values), what_(std::move(what)), max_bytes_(max_bytes) {}
@@ -34,28 +34,33 @@ class CodedValues {
   bool are_decoded() const {
     return decoded_.load(std::memory_order_acquire) != nullptr;
   }
-  // Heap bytes that they take once they are decoded, by a guess.
+  // Estimated heap bytes that the values take when decoded.
   size_t decoded_bytes() const;
 
   Status decode_all(const SegmentBody& body) const;
-  // Decodes them for a scan that is about to look `rows` of them up.
+  // Decodes the values and reserves memory in `out`, for a scan that will look
+  // up `rows` of them.
   Status prepare(const SegmentBody& body, uint32_t rows,
                  const Output& out) const;
-  // The values of n codes of `width` bytes, to `to` or appended to `out.bytes`.
+  // Looks up n codes of `width` bytes. Writes the values to `to`, or appends
+  // strings to `out.bytes`.
   Status look_up(const SegmentBody& body, const uint8_t* codes, uint32_t width,
                  uint32_t n, const Output& out, uint8_t* to) const;
-  // The same without decoding the rest, where the codes of a call are few.
+  // Like look_up(), but reads single values without decoding the others. For
+  // few codes per call.
   Status look_up_few(const SegmentBody& body, const uint8_t* codes,
                      uint32_t width, uint32_t n, const Output& out,
                      uint8_t* to) const;
-  // Whichever of them costs less for so many rows: decoding all of a dictionary
-  // may cost more than they do.
+  // The cheaper of look_up() and look_up_few() for this many rows. Decoding a
+  // whole dictionary may cost more than reading single values.
   auto way_to_look_up(uint64_t rows) const {
     return are_few(rows) ? &CodedValues::look_up_few : &CodedValues::look_up;
   }
-  // The bits of one value of a fixed width of up to 8 bytes.
+  // Reads one value as raw bits.
+  // REQUIRES: values have a fixed width of at most 8 bytes.
   Status value(const SegmentBody& body, uint32_t code, uint64_t* out) const;
-  // The test of codes that `test` of the first `count` values comes down to.
+  // Translates `test`, applied to the first `count` values, into a test of
+  // codes.
   Status test_of_codes(const SegmentBody& body, const Predicate& test,
                        const ValueType& codes, uint32_t count,
                        Predicate* out) const;
@@ -63,8 +68,8 @@ class CodedValues {
  private:
   struct Decoded;
 
-  // Of values that are not decoded: are so many more still too few to decode
-  // them all for?
+  // Whether decoding all values does not pay yet for `rows` more rows. Always
+  // false if they are decoded.
   bool are_few(uint64_t rows) const;
   Status decode_into(const SegmentBody& body, Decoded* out) const;
   Status too_large(uint64_t bytes) const;
@@ -77,9 +82,9 @@ class CodedValues {
   const Decoder& values_;
   const std::string what_;
   const uint64_t max_bytes_;
-  // Decoded when first needed, kept as long as this.
+  // Decoded on first use, and then kept.
   mutable std::atomic<const Decoded*> decoded_{nullptr};
-  mutable std::atomic<uint64_t> taken_{0};  // values, before that
+  mutable std::atomic<uint64_t> taken_{0};  // values read before decoding
 };
 
 }  // namespace nimble

@@ -53,8 +53,8 @@ namespace {
 
 class DictionaryDecoder final : public Decoder {
  public:
-  // Of the first `count` values of a dictionary: of its own, or of the one that
-  // `shared` has.
+  // Codes are below `count`. If `own` is not set, they refer to the dictionary
+  // of context.shared.
   DictionaryDecoder(const DecodeContext& context, Child codes, uint32_t count,
                     std::optional<Child> own)
       : Decoder(context.type, context.num_values),
@@ -90,15 +90,15 @@ class DictionaryDecoder final : public Decoder {
            (own_ ? " (" + own_->describe() + ")" : "") + " of " +
            codes_.describe();
   }
-  // Caches ask once, when it is opened: what its own values will take decoded
-  // is in it.
+  // Caches ask once, when the decoder is opened, so this includes the memory of
+  // own values that are decoded later.
   size_t memory_bytes() const override {
     return sizeof *this + codes_.memory_bytes() +
            (own_ ? own_->memory_bytes() + own_values_->decoded_bytes() : 0);
   }
 
  private:
-  // The values and the body they lie in.
+  // The values, and the body that contains them.
   struct Dictionary {
     const CodedValues* values;
     SegmentBody body;
@@ -143,8 +143,8 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
                                  uint32_t end, const Output& out) const {
   if (begin >= end) return Status::ok();
   NIMBLE_ASSIGN_OR_RETURN(const Dictionary dictionary, this->dictionary(body));
-  // Rows one behind the other: they cost less by decoding all of it before a
-  // few scattered ones do.
+  // Adjacent rows are cheap to look up in a decoded dictionary, so decoding all
+  // values pays for fewer of them than of scattered rows.
   constexpr uint64_t kRowsOfRange = 8;
   const auto look_up =
       dictionary.values->way_to_look_up((end - begin) * kRowsOfRange);
@@ -204,7 +204,8 @@ Status DictionaryDecoder::filter(const SegmentBody& body, const Predicate& test,
   const uint32_t wanted =
       count_selected(selection, num_blocks_of(size()) * kSelectionWords);
   if (wanted == 0) return Status::ok();
-  // A few rows cost less than asking every value, as in gather().
+  // For few rows, testing those costs less than testing every value, as in
+  // gather().
   if (wanted < count_ / 8) return filter_decoded(body, test, selection);
   NIMBLE_ASSIGN_OR_RETURN(const Dictionary dictionary, this->dictionary(body));
   Predicate of_codes;

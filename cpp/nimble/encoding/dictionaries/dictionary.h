@@ -1,12 +1,13 @@
-// dictionary: the distinct values, once, and a small code for every row.
+// dictionary: the distinct values, stored once, and a small code for every row.
 //
-// Head:  count of distinct values varint | child: codes | child: values
-//        Codes are unsigned integers of 1, 2 or 4 bytes, the fewest that hold
+// Head:  number of distinct values, varint | child: codes | child: values
+//        Codes are unsigned integers of 1, 2 or 4 bytes, the smallest that fits
 //        count - 1. Dictionaries of up to 2 KiB are inline in the head.
 //
-// shared_dictionary: codes of a dictionary that the stream's segments share.
+// shared_dictionary: codes of a dictionary that all segments of the stream
+// share.
 //
-// Head:  count of its values that codes may name varint | child: codes
+// Head:  codes are below this number, varint | child: codes
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
@@ -17,16 +18,18 @@ namespace nimble {
 
 class StreamDictionary;  // shared_dictionary.h
 
-// `distinct` of distinct.build(values). Codes in order of frequency may have
-// exceptions, others are bit-packed.
+// Encodes values as codes of a dictionary of their own. Codes ordered by
+// frequency may have exceptions; other codes are bit-packed.
+// REQUIRES: distinct.build(values) succeeded.
 Status encode_dictionary(const DistinctValues& distinct,
                          const EncodeContext& context, SegmentBuilder* out);
-// Adds to the dictionary what it lacks.
+// Encodes values as codes of the shared dictionary. Appends missing values to
+// it.
 Status encode_shared_dictionary(const DistinctValues& distinct,
                                 StreamDictionary* dictionary,
                                 const EncodeContext& context,
                                 SegmentBuilder* out);
-// Fixed widths and kBytes.
+// REQUIRES: the type is kBytes or has a fixed width.
 Result<std::unique_ptr<Decoder>> open_dictionary(ByteReader* head,
                                                  const DecodeContext& context);
 Result<std::unique_ptr<Decoder>> open_shared_dictionary(

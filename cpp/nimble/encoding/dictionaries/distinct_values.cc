@@ -12,13 +12,13 @@
 namespace nimble {
 namespace {
 
-// Ranges of this many integers are counted in a table instead of hashed.
+// Integers in a range of this size use a table instead of hashing.
 constexpr uint64_t kTableRange = 65536;
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
-// Of a fixed width of up to 8 bytes: a number by which values are in order,
-// ints by value, others by bytes.
+// Maps a fixed-width value of up to 8 bytes to a number with the same order:
+// integers by value, other types by bytes.
 uint64_t in_order(const Values& values, uint32_t row) {
   const ValueType& type = values.type;
   if (is_int(type)) {
@@ -84,7 +84,7 @@ bool DistinctValues::add_small_ints(const Values& values,
   });
 }
 
-// Keys of 4 and 8 bytes stand in the table itself.
+// Keys of 4 and 8 bytes are stored in the table itself.
 template <class Key>
 bool DistinctValues::add_words(const Values& values, uint32_t most) {
   struct Slot {
@@ -145,9 +145,10 @@ void DistinctValues::sort(const Values& values) {
   std::vector<uint32_t> order(rows_.size());
   std::iota(order.begin(), order.end(), 0u);
   if (type_.kind != ValueKind::kBytes && type_.width <= 8) {
-    // With the values beside them: there may be as many as rows.
+    // Values are copied next to their codes for sorting: there may be as many
+    // as rows.
     struct Place {
-      uint64_t value;  // in the order of unsigned numbers
+      uint64_t value;  // sorts as an unsigned number
       uint32_t code;
     };
     std::vector<Place> places;
@@ -166,8 +167,8 @@ void DistinctValues::sort(const Values& values) {
   place(values, order);
 }
 
-// `order`: which of the values, numbered as they were met, is at each place.
-// Codes are those numbers.
+// Puts the values in order and maps codes. `order` has, for each position, the
+// value's number in order of first occurrence, which is its old code.
 void DistinctValues::place(const Values& values,
                            const std::vector<uint32_t>& order) {
   std::vector<uint32_t> places(rows_.size());

@@ -1,5 +1,5 @@
-// DistinctValues: the distinct values of a stream and a code for every row,
-// with bounds that end the work early where there are too many.
+// DistinctValues: the distinct values of a stream, and a code for every row.
+// Limits end the work early if there are too many values. Not thread-safe.
 #pragma once
 
 #include <vector>
@@ -15,35 +15,38 @@ struct DistinctLimits {
 
 class DistinctValues {
  public:
-  // False where a limit was passed; nothing may be asked then. Fixed widths
-  // and kBytes.
+  // Collects and sorts the values. Returns false if a limit was exceeded; other
+  // functions must not be called then.
+  // REQUIRES: the type is kBytes or has a fixed width.
   bool build(const Values& values, const DistinctLimits& limits) {
     const bool done = collect(values, limits);
     if (done) sort(values);
     return done;
   }
-  // The same without an order: distinct() has them as they were met, until
-  // sort() of the same values.
+  // Like build(), but without sorting: until sort() is called with the same
+  // values, distinct() has them in order of first occurrence.
   bool collect(const Values& values, const DistinctLimits& limits);
   void sort(const Values& values);
 
   uint32_t count() const { return static_cast<uint32_t>(rows_.size()); }
-  // Distinct values in ascending order (ints by value, all else by bytes) until
-  // order_by_frequency(), as Values that borrow from this object and the input.
+  // The distinct values in ascending order (integers by value, other types by
+  // bytes), or by frequency after order_by_frequency(). Borrows from this
+  // object and from the input.
   Values distinct() const;
-  // Renumbers: the most frequent value first, of equally frequent ones the
-  // smaller. Then the codes of rare values are large, and can be exceptions.
+  // Renumbers the values: the most frequent value first, and smaller values
+  // first among equally frequent ones. Rare values then have large codes, which
+  // can be exceptions.
   void order_by_frequency();
   bool is_by_frequency() const { return is_by_frequency_; }
-  // Code of every row: its value's place in distinct(). Unsigned integers of
-  // code_width(count()) bytes; borrows from this object.
+  // The code of every row, an index into distinct(). Codes are unsigned
+  // integers of code_width(count()) bytes. Borrows from this object.
   Values codes() const;
-  // The codes with others in their place, as integers of `width` bytes in
-  // `data`.
+  // Maps each code c to codes[c]. The result has `width` bytes per code and
+  // borrows from `*data`.
   Values renumbered(const std::vector<uint32_t>& codes, uint32_t width,
                     std::vector<uint8_t>* data) const;
-  // How many values are met first in this row or later.
-  // Before order_by_frequency().
+  // Number of values that occur first in this row or later.
+  // REQUIRES: order_by_frequency() was not called.
   uint32_t first_met_from(uint32_t row) const;
 
  private:
@@ -56,23 +59,23 @@ class DistinctValues {
 
   ValueType type_;
   std::vector<uint32_t> rows_;   // first row of each distinct value
-  std::vector<uint32_t> codes_;  // of every row
+  std::vector<uint32_t> codes_;  // code of every row
   std::vector<uint8_t> narrow_codes_;
   std::vector<uint8_t> fixed_;  // the distinct values
   std::vector<ByteSlice> slices_;
   bool is_by_frequency_ = false;
 };
 
-// The bytes of a value that is not a boolean.
+// The bytes of a value that is not a boolean. Borrows from `values`.
 ByteSpan value_bytes(const Values& values, uint32_t row);
 bool same_bytes(ByteSpan a, ByteSpan b);
 
-// Codes of one byte number so many values.
+// Number of values that one-byte codes can distinguish.
 inline constexpr uint32_t kMaxByteCodes = 256;
-// Bits that all codes of `distinct` need at least, coded by frequency.
+// Minimum total number of bits of all codes, coded by frequency.
 double code_entropy(const DistinctValues& distinct);
 
-// Bytes of a code for `count` distinct values: 1, 2 or 4.
+// Bytes per code for `count` distinct values: 1, 2 or 4.
 inline uint32_t code_width(uint64_t count) {
   return count <= 256 ? 1 : count <= 65536 ? 2 : 4;
 }

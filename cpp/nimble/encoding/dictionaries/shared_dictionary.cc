@@ -84,7 +84,8 @@ void StreamDictionary::add(const Values& values, Found* found) {
 }
 
 void StreamDictionary::drop_from(uint32_t code) {
-  // The last to come is the first to go: no other has its slot because of it.
+  // Removing values in reverse order of insertion never breaks another value's
+  // probe sequence.
   while (size() > code) {
     slots_[slot_of(value(size() - 1))] = kNone;
     ends_.pop_back();

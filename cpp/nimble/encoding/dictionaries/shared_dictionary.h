@@ -1,6 +1,6 @@
-// A dictionary that segments of a stream share: values of the column, stored
-// once before the footer, of which each segment has codes. The first segment
-// that gains by one begins it, later ones add what it lacks.
+// A dictionary that all segments of a stream share. It is stored once, before
+// the footer, and each segment has codes. The first segment that gains by a
+// dictionary starts it. Later segments append values that are missing.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,16 @@
 
 namespace nimble {
 
-// Of all values. A scan keeps them decoded, and the writer to the end.
+// Maximum size of all values. A scan keeps them decoded, and the writer keeps
+// them until the end.
 inline constexpr uint64_t kMaxSharedBytes = 8u << 20;
 
-// As a reader has it.
+// The reader's side. Thread-safe.
 class SharedDictionary {
  public:
-  // Of `count` values of `type`. `body` is stable, and as good as this; `what`
-  // is told where it is damaged.
+  // Opens a dictionary of `count` values of `type`. `what` describes it in
+  // errors.
+  // REQUIRES: `body` is stable and outlives the dictionary.
   static Result<std::unique_ptr<SharedDictionary>> open(
       const ValueType& type, uint32_t count, ByteSpan head, SegmentBody body,
       const std::string& what);
@@ -37,24 +39,24 @@ class SharedDictionary {
   SegmentBody body_;
 };
 
-// As the writer of a stream has it. What a segment adds is dropped again unless
-// the segment is kept.
+// The writer's side. Values added for a segment are dropped again unless the
+// segment is kept. Not thread-safe.
 class StreamDictionary {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint64_t kMaxBytes = kMaxSharedBytes;
   static constexpr uint32_t kMaxValues = kSegmentValues;
 
-  // Of at most `max_bytes` of values.
+  // `max_bytes` limits the total size of the values.
   explicit StreamDictionary(ValueType type, uint64_t max_bytes = kMaxBytes)
       : type_(type), max_bytes_(max_bytes) {}
 
-  // What a segment's values must be of to be its values.
+  // Only values of this type can use the dictionary.
   const ValueType& type() const { return type_; }
   bool exists() const { return kept_ > 0; }
   uint32_t size() const { return static_cast<uint32_t>(ends_.size()); }
-  // The code of each value, kNone for those that it lacks; how many these are
-  // and their bytes.
+  // The code of each value, or kNone if it is missing; the number of missing
+  // values, and their total size.
   struct Found {
     std::vector<uint32_t> codes;
     uint32_t missing = 0;
@@ -65,15 +67,16 @@ class StreamDictionary {
     return found.missing <= kMaxValues - size() &&
            found.missing_bytes <= max_bytes_ - bytes_.size();
   }
-  // Gives the values that it lacks their codes.
+  // Appends the missing values and sets their codes in *found.
   void add(const Values& values, Found* found);
   bool has_additions() const { return size() > kept_; }
   void keep_additions() { kept_ = size(); }
   void drop_additions() { drop_from(kept_); }
-  // Those from this code on, all of which are additions.
+  // Drops all values from this code on.
+  // REQUIRES: they are additions, not kept values.
   void drop_from(uint32_t code);
 
-  // All values, by their codes, as one segment.
+  // Encodes all values, in the order of their codes, as one segment.
   Status encode(Effort effort, SegmentBuilder* out) const;
 
  private:
@@ -81,15 +84,15 @@ class StreamDictionary {
     const uint64_t begin = code == 0 ? 0 : ends_[code - 1];
     return {bytes_.data() + begin, static_cast<size_t>(ends_[code] - begin)};
   }
-  // Where the value is or belongs.
+  // Returns the slot that has the value, or the free slot where it belongs.
   size_t slot_of(ByteSpan value) const;
   void index(uint32_t min_slots);
 
   ValueType type_;
   uint64_t max_bytes_;
   std::vector<uint8_t> bytes_;
-  std::vector<uint64_t> ends_;   // of each value
-  std::vector<uint32_t> slots_;  // codes, kNone where free
+  std::vector<uint64_t> ends_;   // of each value, in bytes_
+  std::vector<uint32_t> slots_;  // codes, kNone if free
   uint32_t kept_ = 0;
 };
 

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxFrontShift = kBlockShift;
 const ValueType kSharedType = ValueType::unsigned_int(2);
 constexpr uint64_t kMaxShared = UINT16_MAX;
 
-// The rests of some rows, and the string of one.
+// The suffixes of some rows, and the string of one row.
 struct Rests {
   BytesSink sink;
   AlignedBuffer text;
@@ -43,14 +43,15 @@ Status shared_too_much(uint64_t shared, uint64_t length, uint64_t row) {
                          std::to_string(length));
 }
 
-// Copies of at most this many bytes are one of this many: both ends have slack.
+// Copies of at most this many bytes use a fixed size, which both buffers' slack
+// allows.
 constexpr uint64_t kShortCopy = 32;
 static_assert(kShortCopy <= AlignedBuffer::kSlack);
 
 NIMBLE_ALWAYS_INLINE void copy_front(uint8_t* to, const uint8_t* from,
                                      uint64_t n) {
   if (n <= kShortCopy) {
-    uint8_t copy[kShortCopy];  // what is read behind `from` may be at `to`
+    uint8_t copy[kShortCopy];  // `to` may overlap the excess of `from`
     std::memcpy(copy, from, kShortCopy);
     std::memcpy(to, copy, kShortCopy);
   } else {
@@ -105,15 +106,15 @@ class FrontCodedDecoder final : public Decoder {
   Child rests_;
 };
 
-// Of the block's first n rows, those from row `from` on are kept. `rest` is
-// the place of the block's first rest in `rests`.
+// Decodes the first n rows of a block and appends the rows from `from` on.
+// `rest` is the index of the block's first suffix in `rests`.
 Status FrontCodedDecoder::append_block(const uint16_t* shared, uint32_t first,
                                        uint32_t n, const Rests& rests,
                                        uint64_t rest, uint32_t from,
                                        uint64_t at, BytesSink* sink) const {
   const uint64_t* const ends = rests.sink.offsets.as<uint64_t>() + rest;
   const uint8_t* const bytes = rests.sink.data.data();
-  // Lengths first: they are checked before room is made for what they say.
+  // Lengths are computed and checked first, before memory is reserved for them.
   uint64_t starts[kBlockValues + 1];
   starts[0] = 0;
   for (uint32_t i = 0; i < n; ++i) {
@@ -148,7 +149,7 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
   const uint64_t at = out.bytes->add_values(end - begin);
   const uint32_t first = begin >> shift_ << shift_;
   ThreadScratch<Rests, FrontCodedDecoder> rests;
-  rests->sink.data.reserve(1);  // short rests are read kShortCopy at a time
+  rests->sink.data.reserve(1);  // short suffixes are read kShortCopy at a time
   Scratch shared;
   const uint64_t before = out.bytes->data.size();
   return for_blocks(
@@ -176,8 +177,8 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
 Status FrontCodedDecoder::append_row(const SegmentBody& body, uint32_t row,
                                      Rests* rests, BytesSink* sink) const {
   const uint32_t mask = (1u << shift_) - 1;
-  // The rows that lead to this one: of its place in the block, the highest of
-  // the bits that are set, one after the other.
+  // The chain of rows that this row depends on: clearing the lowest set bit of
+  // the position gives the next one.
   uint32_t rows[kMaxFrontShift + 1];
   uint32_t count = 0;
   for (uint32_t i = row & mask;; i = front_row(i)) {
@@ -225,7 +226,8 @@ Status FrontCodedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
       shift_);
 }
 
-// Many rows of the block that begins at row `first`: all of it is decoded.
+// Decodes the whole block that begins at row `first`, because many of its rows
+// are needed.
 Status FrontCodedDecoder::append_some(const SegmentBody& body, uint32_t first,
                                       std::span<const uint32_t> rows,
                                       uint64_t at, BytesSink* sink) const {
@@ -282,7 +284,7 @@ Status encode_front_coded(const Values& values, const EncodeContext& context,
   lengths.size = values.size;
   lengths.data = reinterpret_cast<const uint8_t*>(shared.data());
   EncodeContext nested = context;
-  nested.random_access_only = true;  // several a lookup
+  nested.random_access_only = true;  // a lookup reads several
   NIMBLE_RETURN_IF_ERROR(encode_child(lengths, nested, 0, out));
   Values strings = values;
   strings.slices = rests.data();

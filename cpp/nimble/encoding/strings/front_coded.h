@@ -1,11 +1,14 @@
-// front_coded: strings as what they share with the front of an earlier string,
-// and the rest: for sorted strings, and others whose neighbours begin alike.
+// front_coded: each string is stored as the length of the prefix it shares with
+// an earlier string, and the remaining suffix. For sorted strings, and others
+// whose neighbours have common prefixes.
 //
-// Row i of a block of 2^k rows shares with row i & (i - 1) of the block, its
-// first row with nothing. Half of the rows so share with the row before them,
-// and no row needs more than k others: a lookup takes at most k + 1 strings.
+// Row i of a block of 2^k rows shares with row i & (i - 1) of the block. The
+// first row shares with none. So half of the rows share with their predecessor,
+// and no row depends on more than k others: a lookup reads at most k + 1
+// strings.
 //
-// Head:  k u8 | child: bytes shared, u16, one a row | child: the rests, bytes
+// Head:  k u8 | child: shared lengths, u16, one per row | child: suffixes,
+//        bytes
 //
 // docs/format/encodings_strings.md has the bytes.
 #pragma once
@@ -14,19 +17,20 @@
 
 namespace nimble {
 
-// Of a block of front-coded strings.
+// Block size used by the encoder: 2^8 rows.
 inline constexpr uint32_t kFrontCodedShift = 8;
 
-// Row of the block whose front row i > 0 of the block shares.
+// The row of the block that row i shares its prefix with.
+// REQUIRES: i > 0.
 inline uint32_t front_row(uint32_t i) { return i & (i - 1); }
 
-// Values of kind kBytes.
+// REQUIRES: values.type.kind == kBytes.
 Status encode_front_coded(const Values& values, const EncodeContext& context,
                           SegmentBuilder* out);
-// Bytes that front coding leaves out of this row.
+// Number of bytes that front coding saves in this row.
 uint64_t shared_front(const Values& values, uint32_t row);
 
-// `head` is behind the EncodingId byte.
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_front_coded(ByteReader* head,
                                                   const DecodeContext& context);
 

@@ -21,12 +21,12 @@ namespace nimble {
 namespace {
 
 const ValueType kNumberType = ValueType::unsigned_int(8);
-// Bytes below stand for numbers.
+// Smaller bytes stand for numbers.
 constexpr uint8_t kMarks = 9;
-// Digits of a number that a mark counts, and of one without.
+// Maximum digits of a number whose mark has its length, and of other numbers.
 constexpr uint32_t kMaxCounted = 8;
 constexpr uint32_t kMaxDigits = 18;
-// Of any number that a file may hold.
+// Maximum digits of any 8-byte number.
 constexpr uint64_t kMostDigits = 20;
 constexpr uint64_t kTenTo8 = 100000000;
 constexpr std::array<uint64_t, kMarks> kPowers = {
@@ -34,9 +34,10 @@ constexpr std::array<uint64_t, kMarks> kPowers = {
 
 // ------------------------------------------------------------------- finding
 
-// Runs of digits of a string that are looked at.
+// Maximum runs of digits considered per string.
 constexpr uint32_t kMaxRuns = 64;
-// A word of letters and digits with more runs is no number, but an id.
+// A word of letters and digits with more runs than this is an identifier, not a
+// number.
 constexpr uint32_t kMaxRunsOfWord = 2;
 
 constexpr bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
@@ -44,7 +45,7 @@ constexpr bool is_letter(uint8_t c) {
   return static_cast<uint8_t>((c | 32u) - 'a') < 26;
 }
 
-// The runs of digits of one string that could be numbers.
+// The runs of digits of one string that may be numbers.
 class DigitRuns {
  public:
   struct Run {
@@ -53,7 +54,7 @@ class DigitRuns {
     uint64_t value;
   };
 
-  // False where the string has a byte that stands for numbers.
+  // Returns false if the string has a byte that would stand for a number.
   bool read(const ByteSlice& s) {
     count_ = 0;
     for (uint64_t i = 0; i < s.size;) {
@@ -70,7 +71,7 @@ class DigitRuns {
   std::span<const Run> runs() const { return {runs_, count_}; }
 
  private:
-  // Returns where it ends.
+  // Reads a word of letters and digits. Returns its end.
   uint64_t read_word(const ByteSlice& s, uint64_t i) {
     const uint32_t before = count_;
     uint32_t runs = 0;
@@ -81,7 +82,7 @@ class DigitRuns {
       }
       if (!is_digit(s.data[i])) break;
       const uint64_t begin = i;
-      uint64_t value = 0;  // wraps where there are too many digits
+      uint64_t value = 0;  // wraps if there are too many digits
       for (; i < s.size && is_digit(s.data[i]); ++i) {
         value = value * 10 + (s.data[i] - uint64_t{'0'});
       }
@@ -99,7 +100,7 @@ class DigitRuns {
   uint32_t count_ = 0;
 };
 
-// What is known of the n-th run of all strings.
+// Statistics of the n-th run of all strings.
 struct RunsOfPlace {
   uint64_t rows = 0;
   uint32_t digits = 0;
@@ -193,7 +194,7 @@ double estimate_numbered_text(const Values& values) {
 
 namespace {
 
-// The mark of a run as number, or none where it stays text.
+// The mark that replaces a run, or nullopt if the run remains text.
 std::optional<uint8_t> mark_of(const NumberedText& text, size_t k,
                                const DigitRuns::Run& run,
                                const ByteSlice& string) {
@@ -229,7 +230,8 @@ Status encode_numbered_text(const Values& values, const NumberedText& text,
       numbers[n++][i] = run.value;
       from = run.begin + run.digits;
     }
-    // A row without the number takes the last one's: nothing is new then.
+    // A row without this number repeats the previous row's, which encodes
+    // cheaply.
     for (; n < count; ++n) numbers[n][i] = i > 0 ? numbers[n][i - 1] : 0;
     if (s.size > from)
       bytes.insert(bytes.end(), s.data + from, s.data + s.size);
@@ -259,8 +261,9 @@ Status encode_numbered_text(const Values& values, const NumberedText& text,
 
 namespace {
 
-// Of v below 10^8. Not from its digits: where the next piece of text goes must
-// not wait for them.
+// Number of decimal digits of v, below 10^8. Computed independently of the
+// digits, so that the position of the next piece of text does not wait for
+// them.
 NIMBLE_ALWAYS_INLINE uint32_t decimal_length(uint64_t v) {
   const uint64_t w = v | 1;
   const uint32_t least = (bit_width_of(w) * 1233) >> 12;  // log10(2)
@@ -269,7 +272,8 @@ NIMBLE_ALWAYS_INLINE uint32_t decimal_length(uint64_t v) {
 
 uint8_t* put_large_number(uint64_t v, uint8_t* to);
 
-// As its digits, the first not zero; up to 7 bytes more are written.
+// Writes v without leading zeros. May write up to 7 bytes more. Returns the
+// end.
 NIMBLE_ALWAYS_INLINE uint8_t* put_number(uint64_t v, uint8_t* to) {
   if (NIMBLE_UNLIKELY(v >= kTenTo8)) return put_large_number(v, to);
   const uint32_t length = decimal_length(v);
@@ -357,7 +361,8 @@ Status NumberedTextDecoder::append(const BytesSink& shapes,
     const uint8_t* const end = shapes.data.data() + shapes.end_of(i);
     uint32_t number = 0;
     while (from < end) {
-      // Eight bytes, as far as the next mark: the lowest bit that is set.
+      // Sets the top bit of each byte that is a mark. Only the lowest set bit
+      // is reliable.
       const auto bytes = load<uint64_t>(from);
       const uint64_t marks = (bytes - kOnes * kMarks) & ~bytes & (kOnes * 0x80);
       const auto text =

@@ -1,13 +1,13 @@
-// numbered_text: strings that differ mostly in the decimal numbers within them,
-// as log lines, addresses and JSON do. What is left of a string, with a byte in
-// the place of every number, is its *shape*: few shapes make a dictionary, and
-// the numbers are integers.
+// numbered_text: strings that differ mainly in the decimal numbers in them,
+// such as log lines, addresses and JSON. The *shape* of a string is its text
+// with one byte in place of each number. If there are few shapes, they are
+// encoded as a dictionary. The numbers are encoded as integers.
 //
-// Head:  count of numbers u8, 1 to 16 | child: shapes | for every number a
-//        child: unsigned integers of 8 bytes
+// Head:  count of numbers u8, 1 to 16 | child: shapes | one child per number:
+//        unsigned integers of 8 bytes
 //
-// In a shape a byte of 0 is the row's next number as it is written without
-// zeros in front; d of 1 to 8 is the next number in d digits.
+// In a shape, byte 0 stands for the row's next number, without leading zeros. A
+// byte d of 1 to 8 stands for the next number, written with d digits.
 #pragma once
 
 #include <optional>
@@ -17,22 +17,22 @@
 
 namespace nimble {
 
-// Numbers of a string that are stored as such, at most.
+// Maximum count of numbers per string that are stored as integers.
 inline constexpr uint32_t kMaxNumbers = 16;
 
-// Which of the digits in some strings are numbers.
+// The positions of numbers in the strings of a segment.
 class NumberedText {
  public:
-  // None where no digits differ from row to row, or a string has a byte that
-  // would be taken for a number.
+  // Returns nullopt if no run of digits differs between rows, or if a string
+  // contains a byte that would be mistaken for a number.
   static std::optional<NumberedText> find(const Values& values);
 
   // The n-th run of digits of a string.
   struct Place {
     bool is_number = false;
-    uint32_t digits = 0;  // of all rows' runs there; 0: as many as it has
+    uint32_t digits = 0;  // same in all rows; 0: they differ
   };
-  // Ends with the last that is a number.
+  // Ends with the last position that is a number.
   const std::vector<Place>& places() const { return places_; }
   uint32_t count() const { return count_; }
 
@@ -41,8 +41,8 @@ class NumberedText {
   uint32_t count_ = 0;
 };
 
-// What numbered_text is likely to take, by a sample; infinite where shapes
-// do not repeat.
+// Estimated size of numbered_text, from a sample. Infinite if shapes do not
+// repeat.
 double estimate_numbered_text(const Values& values);
 Status encode_numbered_text(const Values& values, const NumberedText& text,
                             const EncodeContext& context, SegmentBuilder* out);

@@ -13,7 +13,7 @@ namespace {
 
 using Words = uint64_t[kSelectionWords];
 
-// Calls f(i) for every bit i of `n` words that is set, ascending.
+// Calls f(i) for every set bit i of `n` words, ascending.
 template <class F>
 void for_set_bits(const uint64_t* words, uint32_t n, F&& f) {
   for (uint32_t w = 0; w < n; ++w) {
@@ -23,9 +23,9 @@ void for_set_bits(const uint64_t* words, uint32_t n, F&& f) {
   }
 }
 
-// The values from `first` on, of which a child has written those of the rows
-// that has(i) names, get their places among `rows` of them; the strings between
-// are empty. From the last to the first: no end is overwritten before it moves.
+// Moves the sink's values from `first` on, which are the non-empty strings, to
+// the rows for which has(i) is true. Other rows become empty strings. Works
+// backward, so that no end is overwritten before it is moved.
 template <class F>
 void spread_ends(uint64_t first, uint64_t rows, F&& has, BytesSink* sink) {
   uint64_t from = sink->count;
@@ -109,14 +109,14 @@ Status PresentDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   });
 }
 
-// The strings' own encoding answers for them, one answer does for the rest.
+// The strings' own encoding filters them. Empty rows all have the same answer.
 Status PresentDecoder::filter(const SegmentBody& body, const Predicate& test,
                               uint64_t* selection) const {
   const bool keeps_empty = passes(test, std::string_view());
   std::vector<uint64_t> inner(size_t{num_blocks_of(strings_.size())} *
                               kSelectionWords);
   auto* const asked = reinterpret_cast<uint8_t*>(inner.data());
-  // Which rows have a string, of blocks with a selected row.
+  // Which rows have a string, for blocks with a selected row.
   std::vector<uint64_t> rows(size_t{num_blocks_of(size())} * kSelectionWords);
   for (uint32_t b = 0; b < num_blocks_of(size()); ++b) {
     uint64_t* const selected = selection + b * kSelectionWords;

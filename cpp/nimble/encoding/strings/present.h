@@ -1,10 +1,10 @@
-// present: the strings of a segment that are not empty, and which rows have
-// one. Nulls and empty strings are common where they are many, and take no
-// more than their part of a bitmap (or of what else booleans are stored as).
+// present: the non-empty strings of a segment, and which rows have one. If many
+// rows are null or empty, each takes only its share of a bitmap, or of another
+// encoding of booleans.
 //
-// Head:  number of strings that are not empty varint | child: booleans, one a
-//        row | how many such strings there are before blocks 1 .. B-1
-//        (PackedOffsets) | child: the strings
+// Head:  number of non-empty strings, varint | child: booleans, one per row
+//        | number of non-empty strings before blocks 1 .. B-1 (PackedOffsets)
+//        | child: the strings
 //
 // docs/format/encodings_strings.md has the bytes.
 #pragma once
@@ -13,11 +13,11 @@
 
 namespace nimble {
 
-// Values of kind kBytes.
+// REQUIRES: values.type.kind == kBytes.
 Status encode_present(const Values& values, const EncodeContext& context,
                       SegmentBuilder* out);
 
-// `head` is behind the EncodingId byte.
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_present(ByteReader* head,
                                               const DecodeContext& context);
 

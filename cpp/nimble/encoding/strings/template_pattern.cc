@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kSampleRows = 64;
 
-// What was seen at each position of the strings so far.
+// What each position of the strings contained so far.
 struct Positions {
   uint32_t length = 0;
   uint8_t first[kMaxTemplateLength];
@@ -42,7 +42,7 @@ struct Positions {
     }
     return true;
   }
-  // The kind that holds all digits in [begin, end).
+  // The kind that includes all digits in [begin, end).
   std::optional<DigitKind> kind(uint32_t begin, uint32_t end) const {
     const auto none = [&](const uint8_t* seen) {
       return std::all_of(seen + begin, seen + end,
@@ -55,7 +55,8 @@ struct Positions {
   }
 };
 
-// Appends the digits of one run: to the last limb where kind and room allow.
+// Appends the digits of one run, to the last limb if its kind and size allow
+// it.
 void add_run(DigitKind kind, uint32_t digits,
              std::vector<TemplateLimb>* limbs) {
   const uint32_t most = max_digits(kind);
@@ -88,7 +89,7 @@ std::optional<TemplatePattern> pattern_of(const Positions& seen) {
   return out;
 }
 
-// Adds rows [begin, end); false where lengths differ.
+// Adds rows [begin, end). Returns false if lengths differ.
 bool add_rows(const Values& values, uint32_t begin, uint32_t end,
               Positions* seen) {
   for (uint32_t i = begin; i < end; ++i) {
@@ -188,7 +189,7 @@ bool is_digit(uint8_t c, DigitKind kind) {
 
 bool TemplatePattern::fits(ByteSpan string) const {
   if (string.size() != length) return false;
-  size_t digit = 0;  // of digit_positions
+  size_t digit = 0;  // index in digit_positions
   for (const TemplateLimb& limb : limbs) {
     for (uint32_t d = 0; d < limb.digits; ++d) {
       if (!is_digit(string[digit_positions[digit++]], limb.kind)) return false;
@@ -237,7 +238,7 @@ TemplateFormatter::TemplateFormatter(const TemplatePattern& pattern)
 
 void TemplateFormatter::add_pieces(const TemplatePattern& pattern) {
   size_t field = 0;
-  uint32_t used = 0;  // digits of the field
+  uint32_t used = 0;  // digits used of the field
   size_t next_digit = 0;
   for (uint32_t p = 0; p < length_;) {
     const uint32_t digit = next_digit < pattern.digit_positions.size()
@@ -253,7 +254,7 @@ void TemplateFormatter::add_pieces(const TemplatePattern& pattern) {
     const uint32_t from = f.from + 8 * f.words - f.limb.digits + used;
     pieces_.push_back(
         {false, static_cast<uint16_t>(from), static_cast<uint16_t>(p)});
-    // As many digits of this limb as follow without a literal, up to 16.
+    // Up to 16 consecutive digits of this limb.
     for (uint32_t n = 0; n < 16 && used < f.limb.digits &&
                          next_digit < pattern.digit_positions.size() &&
                          pattern.digit_positions[next_digit] == p;
@@ -271,10 +272,10 @@ void TemplateFormatter::add_pieces(const TemplatePattern& pattern) {
 
 namespace {
 
-// Rows that are formatted together.
+// Number of rows formatted together.
 constexpr size_t kRows = 32;
 
-// Eight decimal digits each of n numbers below 10^8.
+// Eight decimal digits for each of n numbers below 10^8.
 NIMBLE_CLONES void eight_digits(const uint64_t* __restrict numbers, size_t n,
                                 uint64_t* __restrict digits) {
   for (size_t i = 0; i < n; ++i) {
@@ -285,7 +286,7 @@ NIMBLE_CLONES void eight_digits(const uint64_t* __restrict numbers, size_t n,
   }
 }
 
-// The last four of them, of numbers below 10^4.
+// The last four digits, for numbers below 10^4.
 NIMBLE_CLONES void last_digits(const uint64_t* __restrict numbers, size_t n,
                                uint64_t* __restrict digits) {
   for (size_t i = 0; i < n; ++i) {
@@ -360,7 +361,7 @@ void TemplateFormatter::copy_pieces(const uint8_t* digits, size_t rows,
 
 bool TemplateFormatter::format(const uint64_t* values, size_t stride, size_t n,
                                uint8_t* out) const {
-  // Digits first, then the copies: they need not wait for each other's stores.
+  // Writes all digits before the copies, so that copies do not wait for stores.
   uint8_t digits[kRows * kMaxTemplateLength * 8 + 16];
   for (size_t row = 0; row < n; row += kRows) {
     const size_t rows = std::min(kRows, n - row);

@@ -1,6 +1,6 @@
-// The shape that all strings of a template_text segment share: at each
-// position a literal byte or a digit. Digits, literals skipped, form *limbs*:
-// unsigned numbers of up to 18 decimal or 16 hexadecimal digits.
+// The pattern that all strings of a template_text segment share: each position
+// has a literal byte or a digit. The digits, without the literals, form
+// *limbs*: unsigned numbers of up to 18 decimal or 16 hexadecimal digits.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace nimble {
 
-// Longer strings are not looked at.
+// Longer strings do not use templates.
 inline constexpr uint32_t kMaxTemplateLength = 128;
 
-// Persisted: never renumber.
+// Stored: never renumber.
 enum class DigitKind : uint8_t { kDecimal = 0, kHexLower = 1, kHexUpper = 2 };
 
 struct TemplateLimb {
@@ -32,42 +32,45 @@ struct TemplatePattern {
   uint32_t length = 0;
   std::array<uint8_t, kMaxTemplateLength> literals{};  // 0 at digits
   std::vector<uint8_t> digit_positions;                // ascending
-  std::vector<TemplateLimb> limbs;                     // take them in order
+  // use the positions in order
+  std::vector<TemplateLimb> limbs;
 
   void write(ByteBuffer* head) const;
   static Result<TemplatePattern> open(ByteReader* head);
 
-  // Is this string of the pattern, byte for byte?
+  // Whether this string matches the pattern.
   bool fits(ByteSpan string) const;
-  // Limb values of a string that fits, to `limbs`.
+  // Writes the limbs of a string to `values`.
+  // REQUIRES: fits(string).
   void parse(const uint8_t* string, uint64_t* values) const;
 };
 
-// The pattern that all of `values` fit (empty slices aside where they are
-// nulls), if there is one with at least one digit.
+// The pattern that all of `values` match, with at least one digit. Ignores
+// empty slices if they are nulls. Returns nullopt if there is no such pattern.
 std::optional<TemplatePattern> detect_template(const Values& values);
 
-// Writes strings of a pattern, many at a time.
+// Writes strings of a pattern, many at a time. Thread-safe.
 class TemplateFormatter {
  public:
   explicit TemplateFormatter(const TemplatePattern& pattern);
 
-  // Row i's limb k is values[k * stride + i]. Writes n strings and up to 15
-  // bytes more. False where a value has more digits than its limb.
+  // Formats n strings. Limb k of row i is values[k * stride + i]. May write up
+  // to 15 bytes after the strings. Returns false if a value has more digits
+  // than its limb.
   bool format(const uint64_t* values, size_t stride, size_t n,
               uint8_t* out) const;
 
  private:
-  // 16 bytes copied; what is too much is overwritten by the next piece.
+  // A copy of 16 bytes. The next piece overwrites the excess.
   struct Piece {
     bool is_literal;
-    uint16_t from;  // in literals_ or in the row's digits
+    uint16_t from;  // in literals_, or in the row's digits
     uint16_t to;
   };
   struct Field {
     TemplateLimb limb;
-    uint64_t limit;  // values are below; 0 for 2^64
-    uint32_t from;   // in the row's digits
+    uint64_t limit;  // values are below it; 0 means 2^64
+    uint32_t from;   // offset in the row's digits
     uint32_t words;  // of 8 digits, right-aligned
   };
 
@@ -76,12 +79,12 @@ class TemplateFormatter {
                     uint8_t* to) const;
   bool write_digits(const Field& field, const uint64_t* values, size_t n,
                     uint8_t* digits) const;
-  // N pieces of each row; 0: any number.
+  // Copies N pieces per row; 0: any number.
   template <size_t N>
   void copy_pieces(const uint8_t* digits, size_t rows, uint8_t* out) const;
 
   uint32_t length_;
-  uint32_t row_digits_ = 0;  // bytes of digits a row in the scratch
+  uint32_t row_digits_ = 0;  // digit bytes per row
   std::array<uint8_t, kMaxTemplateLength + 16> literals_{};
   std::vector<Field> fields_;
   std::vector<Piece> pieces_;

@@ -103,7 +103,7 @@ Status TemplateDecoder::append(const RowNumbers& values, size_t n,
   return Status::ok();
 }
 
-// A string equals another one of the pattern where all their limbs do.
+// Two strings of a pattern are equal if all their limbs are equal.
 Status TemplateDecoder::filter(const SegmentBody& body, const Predicate& test,
                                uint64_t* selection) const {
   const ByteBounds& b = test.bytes;
@@ -130,7 +130,8 @@ Status TemplateDecoder::filter(const SegmentBody& body, const Predicate& test,
   return Status::ok();
 }
 
-// "Clerk#000000###", with # a decimal and x or X a hexadecimal digit.
+// Returns text like "Clerk#000000###". # is a decimal and x or X a hexadecimal
+// digit.
 std::string TemplateDecoder::shape_of(const TemplatePattern& pattern) {
   std::string out(pattern.length, '?');
   for (uint32_t p = 0; p < pattern.length; ++p) {
@@ -179,7 +180,7 @@ Result<bool> encode_template(const Values& values,
     child.type = kLimbType;
     child.size = values.size;
     child.data = reinterpret_cast<const uint8_t*>(limb.data());
-    // Its head begins with its place, then its encoding.
+    // The child's head begins with its location, then its encoding.
     const size_t at = out->head.size() + 1;
     NIMBLE_RETURN_IF_ERROR(encode_child(child, context, 0, out));
     has_dictionary |=

@@ -1,7 +1,7 @@
-// template_text: strings of one shape ("Clerk#000000951", UUIDs, ISO dates,
-// phone numbers) as the numbers that their digits form. The numbers are
-// children of 8-byte unsigned ints, in the order of the strings: what shrinks
-// ints (frame of reference, delta, constants) shrinks them.
+// template_text: strings of one pattern ("Clerk#000000951", UUIDs, ISO dates,
+// phone numbers), stored as the numbers that their digits form. The numbers are
+// children with 8-byte unsigned integers, so all encodings of integers apply to
+// them.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
@@ -9,14 +9,15 @@
 
 namespace nimble {
 
-// Values of kind kBytes that all fit `pattern`, see detect_template(). Null
-// slots come back as the string before them (at the front: behind them). Says
-// whether numbers went to a dictionary.
+// Returns whether the numbers use a dictionary. Null slots decode to the
+// previous string, or to the first string of the segment.
+// REQUIRES: values.type.kind == kBytes; all match `pattern`, see
+// detect_template().
 Result<bool> encode_template(const Values& values,
                              const TemplatePattern& pattern,
                              const EncodeContext& context, SegmentBuilder* out);
 
-// `head` is behind the EncodingId byte.
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_template(ByteReader* head,
                                                const DecodeContext& context);
 
