@@ -13,25 +13,26 @@
 namespace nimble {
 namespace {
 
-// More codes than this are measured before room is made for what they give:
-// eight bytes a code would be too generous.
+// If there are more codes than this, their decompressed size is computed before
+// memory is reserved: eight bytes per code would waste memory.
 constexpr uint64_t kMeasureAbove = 65536;
 
-// Tests that need more bytes of a string than these decompress all of it.
+// Tests that need more bytes of a string than this decompress the whole string.
 constexpr uint64_t kMostDeciding = 256;
 
-// Bytes of a string that decide a test of it; 0: all of them may be needed.
+// Number of leading bytes that decide a test; 0: the whole string may be
+// needed.
 uint64_t deciding_bytes(const Predicate& test) {
   if (test.shape != Predicate::Shape::kRange) return 0;
   const ByteBounds& b = test.bytes;
-  // One byte more than a bound tells a longer string from an equal one.
+  // One byte more than the bound distinguishes longer strings from equal ones.
   return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);
 }
 
-// What is known of a string's place beside a bound from how it begins.
+// Whether a string is inside a bound, judged by its leading bytes.
 enum class Side : uint8_t { kInside, kOutside, kUnknown };
 
-// Strings that begin with `front`, beside a lower bound.
+// Compares strings that begin with `front` with a lower bound.
 Side side_of_low(std::string_view front, std::string_view low, bool inclusive) {
   const size_t n = std::min(front.size(), low.size());
   const int order = front.substr(0, n).compare(low.substr(0, n));
@@ -51,8 +52,8 @@ Side side_of_high(std::string_view front, std::string_view high,
   return may_be_equal && inclusive ? Side::kUnknown : Side::kOutside;
 }
 
-// A range test of strings by how they begin. The first code decides most of
-// them, others are decompressed up to the byte that does.
+// A range test on leading bytes. The first code decides most strings. Other
+// strings are decompressed only until they are decided.
 struct FrontTest {
   enum Verdict : uint8_t { kFails, kPasses, kOpen };
 
@@ -82,7 +83,7 @@ struct FrontTest {
 
   const Predicate& test;
   uint64_t enough;
-  std::array<Verdict, 256> by_code;  // open: escapes and codes without a symbol
+  std::array<Verdict, 256> by_code;  // kOpen for escapes and unused codes
 };
 
 class FsstDecoder final : public BlockStrings {
@@ -116,7 +117,7 @@ class FsstDecoder final : public BlockStrings {
   Status filter_block(const StringBlock& block, const FrontTest& test,
                       uint64_t* selection) const;
 
-  FsstTable table_;  // last: it is large
+  FsstTable table_;  // last because it is large
 };
 
 Status trailing_escape(uint64_t row) {
@@ -124,11 +125,11 @@ Status trailing_escape(uint64_t row) {
                          " end within an escape");
 }
 
-// Codes of strings that follow each other.
+// The codes of consecutive strings.
 struct CodeRun {
   const uint8_t* codes;
   uint64_t begin;  // of the first string, in codes
-  uint64_t* ends;  // of each in codes; replaced by those in the output
+  uint64_t* ends;  // ends in codes; replaced by ends in the output
   uint32_t count;
   uint64_t first_row;
 };
@@ -174,7 +175,7 @@ Status decompress_singly(const FsstTable& table, const CodeRun& run,
   return Status::ok();
 }
 
-// Makes room for what the codes decompress to, and the overshoot of stores.
+// Reserves memory for the decompressed codes and the overshoot of stores.
 void make_room(const FsstTable& table, const uint8_t* codes, uint64_t n,
                BytesSink* sink) {
   const uint64_t room = n <= kMeasureAbove
@@ -274,7 +275,8 @@ Status encode_fsst(const Values& values, const FsstTable& table,
                               lengths.data());
   uint64_t raw_size = 0;
   for (uint32_t i = 0; i < values.size; ++i) raw_size += values.slices[i].size;
-  // Rows are asked for once, in order: their codes follow each other.
+  // write_string_blocks() copies rows once and in order, so codes are copied
+  // sequentially.
   const uint8_t* next = codes.data();
   const auto copy = [&](uint32_t begin, uint32_t end, uint8_t* to) {
     uint64_t size = 0;

@@ -1,6 +1,6 @@
-// fsst: strings through a table of up to 255 symbols, one byte a symbol
-// (fsst_table.h), in the blocks of string_blocks.h. The lengths there are the
-// compressed ones: one string decompresses without its neighbours.
+// fsst: strings compressed with a table of up to 255 symbols, one byte per
+// symbol (fsst_table.h), in the blocks of string_blocks.h. The blocks store
+// compressed lengths, so a string decompresses without its neighbours.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
@@ -8,12 +8,13 @@
 
 namespace nimble {
 
-// Values of kind kBytes, with a table trained on (a sample of) them. Any table
-// is right; the better it fits the smaller the result.
+// Encodes strings with a table trained on them or on a sample. Any table gives
+// a correct result; a better table gives a smaller one.
+// REQUIRES: values.type.kind == kBytes.
 Status encode_fsst(const Values& values, const FsstTable& table,
                    SegmentBuilder* out);
 
-// `head` is behind the EncodingId byte.
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_fsst(ByteReader* head,
                                            const DecodeContext& context);
 

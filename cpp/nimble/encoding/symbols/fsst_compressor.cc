@@ -6,8 +6,8 @@ namespace nimble {
 namespace {
 
 constexpr uint32_t kLanes = 4;
-// Strings are copied together in batches of about this size, so that 8 bytes
-// are readable at each of theirs.
+// Strings are copied in batches of about this size, so that 8 bytes are
+// readable from every position.
 constexpr uint64_t kBatchBytes = 32768;
 constexpr uint64_t kLongString = 4096;
 
@@ -15,7 +15,7 @@ uint64_t max_compressed(uint64_t n) { return n * 2 + 8; }
 
 }  // namespace
 
-// One run of strings that are compressed one after the other.
+// A sequence of strings that are compressed one after the other.
 struct FsstMatcher::Lane {
   const uint8_t* at = nullptr;
   const uint8_t* end = nullptr;  // of the current string
@@ -25,7 +25,7 @@ struct FsstMatcher::Lane {
   uint32_t last_row = 0;
 
   uint32_t active() const { return at < end; }
-  // Moves to the next string that has bytes, if any.
+  // Moves to the next non-empty string, if there is one.
   void advance(std::span<const ByteSlice> strings, uint64_t* lengths) {
     while (!active() && row < last_row) {
       lengths[row] = static_cast<uint64_t>(out - out_begin);
@@ -38,7 +38,8 @@ struct FsstMatcher::Lane {
 FsstMatcher::FsstMatcher()
     : slots_(size_t{1} << kSlotBits),
       short_(65536 + 256, FsstMatch::of(kFsstEscape, 2, 1)) {
-  // A free slot holds 8 bytes whose own prefix belongs elsewhere.
+  // A free slot has bytes with a prefix that belongs to another slot, so it
+  // never matches.
   const uint32_t slot_of_zero = slot_of(0);
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     slots_[i] = {i == slot_of_zero ? uint64_t{1} : 0, 0, {0}};
@@ -76,7 +77,7 @@ inline void FsstMatcher::step(Lane* lane) const {
   const FsstMatch found =
       match(word, static_cast<uint64_t>(lane->end - lane->at));
   lane->out[0] = found.code();
-  lane->out[1] = static_cast<uint8_t>(word);  // counts where code is the escape
+  lane->out[1] = static_cast<uint8_t>(word);  // kept only after an escape
   lane->out += found.written();
   lane->at += found.length();
 }
@@ -106,7 +107,7 @@ void FsstMatcher::compress_batch(std::span<const ByteSlice> strings,
                                  uint64_t* lengths) const {
   const uint32_t n = static_cast<uint32_t>(strings.size());
   uint8_t text[kBatchBytes + kLongString + 8];
-  // Each lane has room for all of its codes behind the one before it.
+  // Each lane has room for all of its codes, after the previous lane.
   AlignedBuffer scratch(max_compressed(bytes) + 8 * kLanes);
   Lane lanes[kLanes];
   const uint8_t* starts[kLanes];
@@ -144,7 +145,8 @@ void FsstMatcher::compress_batch(std::span<const ByteSlice> strings,
   }
 }
 
-// The last bytes from a padded copy, as nothing may be readable behind them.
+// The last bytes are matched in a padded copy, because the bytes after the
+// string may not be readable.
 void FsstMatcher::compress_long(const ByteSlice& string,
                                 AlignedBuffer* codes) const {
   codes->reserve(codes->size() + max_compressed(string.size));

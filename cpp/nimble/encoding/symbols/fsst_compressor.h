@@ -1,9 +1,10 @@
-// Compression of strings with an FSST symbol table: greedy, longest match
-// first. Symbols of three bytes and more sit in a hash table with one slot a
-// three-byte prefix (training drops what does not fit: the paper's lossy
-// perfect hash); one table of all 2-byte prefixes holds the rest. No branch
-// depends on the data but the end of a string, and four strings at a time are
-// under way, as each match waits for the length of the one before.
+// Compresses strings with an FSST symbol table, greedily, longest match first.
+// Symbols of three or more bytes are in a hash table with one slot per
+// three-byte prefix. Training drops symbols that collide: the paper's lossy
+// perfect hash. Shorter symbols are in a table of all two-byte prefixes. The
+// only data-dependent branch is the end of a string. Four strings are
+// compressed at a time, because each match depends on the length of the
+// previous match.
 #pragma once
 
 #include <span>
@@ -14,7 +15,7 @@
 
 namespace nimble {
 
-// What greedy matching takes at one position.
+// The result of greedy matching at one position.
 struct FsstMatch {
   // code, bits 0-7 | bytes of output, bits 8-11 | bytes of input, bits 12-15
   uint16_t packed;
@@ -32,11 +33,12 @@ class FsstMatcher {
   FsstMatcher();
   explicit FsstMatcher(const FsstTable& table);
 
-  // False where another symbol has the slot of this one's prefix.
+  // Adds a symbol. Returns false if another symbol has the slot of its prefix.
   bool add(const FsstSymbol& symbol, uint8_t code);
 
-  // The match at the front of `word`, 8 readable bytes of which `remaining`
-  // (>= 1, may be more than 8) belong to the string.
+  // Returns the match at the beginning of `word`, which has 8 bytes of input.
+  // Only `remaining` of them belong to the string; it may be larger than 8.
+  // REQUIRES: remaining >= 1.
   FsstMatch match(uint64_t word, uint64_t remaining) const {
     const Slot& slot = slots_[slot_of(word)];
     const bool hit = ((word << slot.shift) == slot.bytes) &
@@ -44,14 +46,15 @@ class FsstMatcher {
     const uint64_t pair = word & 0xffff;
     const uint64_t single = 65536 + (word & 0xff);
     const FsstMatch other = short_[remaining == 1 ? single : pair];
-    // By mask: compilers make a branch of the conditional, half the speed.
+    // A mask instead of a conditional: compilers would make it a branch, which
+    // halves the speed.
     const uint32_t take = 0u - static_cast<uint32_t>(hit);
     return {static_cast<uint16_t>((slot.match.packed & take) |
                                   (other.packed & ~take))};
   }
 
-  // Appends the codes of the strings to `codes` and sets lengths[i] to the
-  // number of bytes that string i takes there.
+  // Appends the codes of the strings to `codes`. Sets lengths[i] to the number
+  // of codes bytes of string i.
   void compress(std::span<const ByteSlice> strings, AlignedBuffer* codes,
                 uint64_t* lengths) const;
 
@@ -64,7 +67,7 @@ class FsstMatcher {
                       AlignedBuffer* codes, uint64_t* lengths) const;
   static constexpr uint32_t kSlotBits = 11;
   struct Slot {
-    uint64_t bytes;  // shifted to the top: what word << shift must equal
+    uint64_t bytes;  // shifted to the top: must equal word << shift
     uint32_t shift;
     FsstMatch match;
   };
@@ -75,11 +78,11 @@ class FsstMatcher {
   }
 
   std::vector<Slot> slots_;
-  // What one or two bytes give: by two bytes, then by one.
+  // Matches of one or two bytes: indexed by two bytes, then by one.
   std::vector<FsstMatch> short_;
 };
 
-// Up to 8 bytes at p, of which `n` exist; zeros behind them.
+// Loads min(n, 8) bytes. The other bytes of the word are zero.
 inline uint64_t load_tail(const uint8_t* p, uint64_t n) {
   uint64_t word = 0;
   std::memcpy(&word, p, n < 8 ? n : 8);

@@ -3,7 +3,7 @@
 namespace nimble {
 namespace {
 
-// A byte 0xff among the bytes of `codes`.
+// Whether one of the bytes of `codes` is 0xff.
 template <class Word>
 bool has_escape(Word codes) {
   constexpr Word kOnes = static_cast<Word>(0x0101010101010101ull);
@@ -62,7 +62,7 @@ uint8_t* FsstTable::decompress(const uint8_t* codes, const uint8_t* end,
   while (end - codes >= 4) {
     const uint32_t four = load<uint32_t>(codes);
     if (has_escape(four)) {
-      // Up to and with the first escape, which may be the fourth code.
+      // Up to and including the first escape, which may be the fourth code.
       while (*codes != kFsstEscape) put(*codes++);
       if (end - codes < 2) return nullptr;
       *out++ = codes[1];
@@ -106,7 +106,7 @@ bool FsstTable::decompress_together(const uint8_t* codes, uint64_t n,
         continue;
       }
     }
-    // Up to and with the next escape, or the end.
+    // Up to and including the next escape, or to the end.
     for (; i < n && codes[i] != kFsstEscape; ++i) put(i, codes[i]);
     if (i == n) break;
     if (n - i < 2) return false;

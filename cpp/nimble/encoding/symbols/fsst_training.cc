@@ -7,17 +7,20 @@
 namespace nimble {
 namespace {
 
-// The paper's five rounds on samples that grow; three more gain 3-5 % here.
+// The paper uses five rounds with growing samples. Three more rounds gain 3-5 %
+// here.
 constexpr uint32_t kRounds = 8;
-// Longer strings are sampled in pieces, so that one cannot be all the sample.
+// Longer strings are sampled in pieces, so that one string cannot fill the
+// sample.
 constexpr uint64_t kPieceBytes = 512;
 constexpr uint64_t kWindowBytes = 1024;
-// What occurs less often than this is not worth a code.
+// Symbols that occur less often than this do not get a code.
 constexpr uint32_t kMinCount = 3;
-// Of all candidates of a round only the best: 255 of them will be symbols.
+// Number of candidates that are sorted in each round. At most 255 become
+// symbols.
 constexpr size_t kMaxSorted = 1024;
 
-// Ids while counting: 0-255 an escaped byte, 256 + c symbol c.
+// Ids while counting: 0-255 are escaped bytes, 256 + c is symbol c.
 constexpr uint32_t kIds = 256 + kFsstMaxSymbols;
 constexpr size_t kPairRow = 512;
 
@@ -40,7 +43,7 @@ struct Candidate {
   uint64_t gain = 0;
 };
 
-// Candidates by symbol: open addressing, grown by doubling.
+// Candidates by symbol, with open addressing; grows by doubling.
 class CandidateSet {
  public:
   void add(const FsstSymbol& symbol, uint64_t gain) {
@@ -52,7 +55,8 @@ class CandidateSet {
     }
     c.gain += gain;
   }
-  // The best first; ties in a fixed order, as files must be reproducible.
+  // The best candidates first. Ties have a fixed order, because files must be
+  // reproducible.
   std::vector<Candidate> sorted() const {
     std::vector<Candidate> out;
     for (const Candidate& c : slots_) {
@@ -102,7 +106,7 @@ FsstSymbol concatenate(const FsstSymbol& a, const FsstSymbol& b) {
   return {low_bytes(a.bytes | b.bytes << (8 * a.length), length), length};
 }
 
-// Returns the size of the codes.
+// Counts the symbols and pairs of a string. Returns the size of its codes.
 uint64_t count_string(const FsstMatcher& matcher, const ByteSlice& s,
                       Counts* counts) {
   uint32_t previous = UINT32_MAX;
@@ -115,7 +119,8 @@ uint64_t count_string(const FsstMatcher& matcher, const ByteSlice& s,
     const bool escaped = found.code() == kFsstEscape;
     const uint32_t id = escaped ? first : 256u + found.code();
     ++counts->single[id];
-    // The first byte too: bytes must stay candidates while symbols grow.
+    // The first byte is counted as well, so that single bytes remain candidates
+    // while symbols grow.
     if (found.length() > 1) ++counts->single[first];
     if (previous != UINT32_MAX) {
       counts->add_pair(previous, id);
@@ -151,7 +156,8 @@ std::vector<Candidate> candidates(const FsstTable& table, const Counts& counts,
     const uint64_t n = counts.single[id];
     if (n < kMinCount) continue;
     const FsstSymbol symbol = symbol_of(table, id);
-    // A byte without a code costs two: it saves more than its length says.
+    // A byte without a code costs two bytes, so a code for it saves more than
+    // its length.
     set.add(symbol, n * symbol.length * (symbol.length == 1 ? 8 : 1));
     if (round + 1 < kRounds) add_pairs(table, counts, id, &set);
   }
@@ -190,7 +196,8 @@ std::vector<ByteSlice> sample_strings(const Values& values,
       const ByteSlice& s = values.slices[row];
       const uint64_t size = std::min(s.size, kPieceBytes);
       if (size == 0) continue;
-      // From another place of each long string: beginnings are often alike.
+      // The position within long strings varies, because beginnings are often
+      // similar.
       const uint64_t at = (s.size - size) * (w % 8) / 8;
       out.push_back({s.data + at, size});
       taken += size;
@@ -206,8 +213,8 @@ FsstTable train_fsst(const std::vector<ByteSlice>& sample) {
   uint64_t best_size = UINT64_MAX;
   Counts counts;
   for (uint32_t round = 0; round <= kRounds; ++round) {
-    // Rounds do not always gain: the last ones, which see the whole sample,
-    // are compared.
+    // A round may make the table worse, so the last tables, which see the whole
+    // sample, are compared.
     const bool whole = round + 2 >= kRounds;
     const FsstMatcher matcher(table);
     counts.clear();

@@ -9,15 +9,16 @@
 
 namespace nimble {
 
-// Pieces of the strings of `values`, evenly spread over them, some
-// `max_bytes` in all; views into the strings.
+// Pieces of the strings of `values`, evenly distributed, about `max_bytes` in
+// total. They borrow from the strings.
 std::vector<ByteSlice> sample_strings(const Values& values, uint64_t max_bytes);
 
-// Rounds of: compress the sample with the last table, count symbols and
-// neighbouring pairs, keep the 255 candidates that cover the most bytes.
+// Trains a table in rounds. Each round compresses the sample with the previous
+// table, counts symbols and adjacent pairs, and keeps the 255 candidates that
+// cover the most bytes.
 FsstTable train_fsst(const std::vector<ByteSlice>& sample);
 
-// Bytes of codes for the strings, and bytes of the strings.
+// Size of the strings' codes, and of the strings, in bytes.
 struct FsstSizes {
   uint64_t compressed = 0;
   uint64_t raw = 0;

@@ -5,7 +5,7 @@
 namespace nimble {
 namespace {
 
-// By how many bytes a phrase is known before it is looked for.
+// Size of the prefix by which a phrase is registered in fronts_.
 constexpr uint32_t front_of(uint32_t length) {
   return length < 4 ? length : length & ~1u;
 }
@@ -35,7 +35,7 @@ Phrase concatenate(const Phrase& a, const Phrase& b) {
 
 namespace {
 
-// put(i, code) for i = 0 .. n - 1.
+// Calls put(i, code) for i = 0 .. n - 1.
 template <class Put>
 NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint32_t width,
                                uint64_t first, uint64_t n, Put&& put) {
@@ -44,7 +44,7 @@ NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint32_t width,
   const uint32_t mask = (1u << width) - 1;
   uint64_t bit = first * width;
   uint64_t i = 0;
-  // Four at once, as long as a whole word is there.
+  // Four codes at a time, while a whole word is available.
   static_assert(7 + 4 * kMaxPhraseBits <= 64);
   for (; i + 4 <= n && bit / 8 + 8 <= whole; i += 4, bit += 4 * width) {
     const uint64_t word = load<uint64_t>(data + bit / 8) >> (bit % 8);
@@ -53,7 +53,7 @@ NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint32_t width,
     put(i + 2, static_cast<uint32_t>(word >> (2 * width)) & mask);
     put(i + 3, static_cast<uint32_t>(word >> (3 * width)) & mask);
   }
-  // The others from words that end with the code's last byte.
+  // The remaining codes come from words that end with the code's last byte.
   for (; i < n; ++i, bit += width) {
     const uint64_t end = (bit + width + 7) / 8;
     const uint64_t word = load<uint64_t>(data + end - 8);
@@ -61,7 +61,8 @@ NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint32_t width,
   }
 }
 
-// With shifts by constants for what a full table's codes take.
+// Uses a constant width for the codes of a full table, so that shifts are
+// constants.
 template <class Put>
 NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint64_t first,
                                uint64_t n, Put&& put) {

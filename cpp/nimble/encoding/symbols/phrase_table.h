@@ -1,7 +1,7 @@
-// A table of up to 4,096 phrases of 1 to 16 bytes, and greedy matching with
-// it, longest phrase first. Strings become the numbers of their phrases, 12
-// bits each at most: several times as many symbols as FSST has, and longer
-// ones (the idea is that of OnPair, Gargiulo and Venturini 2025).
+// A table of up to 4,096 phrases of 1 to 16 bytes, and greedy matching with it,
+// longest phrase first. Strings become phrase numbers of at most 12 bits. These
+// are more and longer symbols than FSST's. The idea is that of OnPair (Gargiulo
+// and Venturini 2025).
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline constexpr uint32_t kMaxPhraseBytes = 16;
 inline constexpr uint32_t kMaxPhraseBits = 12;
 inline constexpr uint32_t kMaxPhrases = 1u << kMaxPhraseBits;
 
-// Which bits the first n bytes of 16 are: of the first eight, of the others.
+// Masks for the first n of 16 bytes: the first eight bytes, and the others.
 struct FrontMasks {
   uint64_t low[kMaxPhraseBytes + 1] = {};
   uint64_t high[kMaxPhraseBytes + 1] = {};
@@ -33,7 +33,7 @@ struct FrontMasks {
 };
 inline constexpr FrontMasks kFrontMasks;
 
-// 16 bytes, the first one lowest, zeros behind the last.
+// 16 bytes, the first byte lowest, zeros after the last byte.
 struct Phrase {
   uint64_t low = 0;
   uint64_t high = 0;
@@ -42,17 +42,18 @@ struct Phrase {
   bool operator==(const Phrase&) const = default;
 
   static Phrase of(const uint8_t* bytes, uint32_t length);
-  // The first `length` bytes of this one.
+  // The first `length` bytes of this phrase.
   Phrase front(uint32_t length) const;
 };
 
-// a, then b; they have at most 16 bytes together.
+// a followed by b.
+// REQUIRES: they have at most 16 bytes together.
 Phrase concatenate(const Phrase& a, const Phrase& b);
 
-// What codes stand for. Codes that have no phrase stand for nothing.
+// Maps codes to phrases. Codes without a phrase map to nothing. Thread-safe.
 class PhraseTable {
  public:
-  // At most kMaxPhrases.
+  // REQUIRES: at most kMaxPhrases phrases.
   explicit PhraseTable(const std::vector<Phrase>& phrases) {
     for (size_t i = 0; i < phrases.size(); ++i) {
       bytes_[i] = {phrases[i].low, phrases[i].high};
@@ -60,10 +61,10 @@ class PhraseTable {
     }
   }
 
-  // `codes` is where code 0 begins; 8 bytes in front of it are readable, and
-  // none from codes + codes_size on. Codes first .. first + n - 1 of `width`
-  // bits go to `out`, which has room for expanded_bound(n). positions[i]
-  // becomes the place in the output of code first + i, positions[n] the end.
+  // Expand codes [first, first + n) to `out` and return the size. positions[i]
+  // becomes the output offset of code first + i, and positions[n] the end.
+  // REQUIRES: code 0 begins at codes.data, and the 8 bytes before it are
+  // readable; `out` has room for expanded_bound(n).
   struct Codes {
     const uint8_t* data;
     uint64_t size;  // bytes
@@ -74,9 +75,9 @@ class PhraseTable {
   // The same without places.
   uint64_t expand(const Codes& codes, uint64_t first, uint64_t n,
                   uint8_t* out) const;
-  // Bytes that these codes give, exactly.
+  // The exact size of the output of these codes.
   uint64_t expanded_size(const Codes& codes, uint64_t first, uint64_t n) const;
-  // Room for any n codes: each store writes 16 bytes.
+  // Enough room for any n codes: each store writes 16 bytes.
   static uint64_t expanded_bound(uint64_t n) {
     return (n + 1) * kMaxPhraseBytes;
   }
@@ -89,27 +90,30 @@ class PhraseTable {
   std::array<uint8_t, kMaxPhrases> lengths_{};
 };
 
-// The longest phrase at a place of a text. Phrases have numbers, which are
-// the caller's. Which lengths a phrase there may have is looked up for all of
-// them at once; no branch depends on the text unless the longest was a false
-// hope. Add those first that are taken most: they are found at once.
+// Finds the longest phrase at a position of a text. The caller numbers the
+// phrases. All possible lengths are looked up at once, so the only
+// data-dependent branch is a false positive of the longest length. Add the most
+// frequent phrases first, because they are then found with the first probe.
+// Thread-safe after the last add().
 class PhraseMatcher {
  public:
   struct Match {
-    uint32_t id;  // kNoPhrase: a byte that is no phrase
+    uint32_t id;  // kNoPhrase: a byte without a phrase
     uint32_t length;
   };
   static constexpr uint32_t kNoPhrase = UINT16_MAX;
 
   PhraseMatcher();
-  // Of phrases whose numbers are their places.
+  // Numbers the phrases by their index.
   explicit PhraseMatcher(const std::vector<Phrase>& phrases) : PhraseMatcher() {
     for (uint32_t i = 0; i < phrases.size(); ++i) add(phrases[i], i);
   }
-  // False where there is this phrase already.
+  // Adds a phrase. Returns false if it exists already.
   bool add(const Phrase& phrase, uint32_t id);
 
-  // `text` has 16 readable bytes, `remaining` >= 1 of which count.
+  // Returns the longest match.
+  // REQUIRES: `text` has 16 readable bytes; the first `remaining` >= 1 belong
+  // to the string.
   Match match(const uint8_t* text, uint64_t remaining) const;
 
  private:
@@ -120,22 +124,23 @@ class PhraseMatcher {
     uint16_t id = 0;
     uint16_t length = 0;  // 0: free
   };
-  // Of hashes of fronts: false answers cost a look, no more.
+  // Prefixes are hashed to this many bits. A false positive costs one extra
+  // probe.
   static constexpr uint32_t kFrontBits = 15;
-  // Places for each phrase: most are where they are looked for first.
+  // Slots per phrase: most phrases are in the first slot probed.
   static constexpr uint64_t kSpread = 4;
 
   static uint64_t hash_of(uint64_t low, uint64_t high) {
     return low * 0x9E3779B97F4A7C15u + high * 0xD6E8FEB86659FD93u;
   }
-  // Which lengths phrases have whose fronts have this hash.
+  // The possible lengths of phrases whose prefix has this hash.
   uint32_t lengths_of(uint64_t hash) const {
     return fronts_[hash >> (64 - kFrontBits)];
   }
-  // Which of up to `left` bytes the longest phrase at this text may have: bit
-  // n - 1 is set for n bytes, bit 0 always.
+  // The possible lengths of the longest phrase at this text, up to `left`
+  // bytes: bit n - 1 is set for n bytes. Bit 0 is always set.
   uint32_t possible_lengths(uint64_t low, uint64_t high, uint32_t left) const;
-  // The place where a phrase of n bytes belongs is free if it is not there.
+  // Returns the slot of a phrase of n bytes, or the free slot where it belongs.
   const Place& find(uint64_t low, uint64_t high, uint32_t n) const {
     const uint64_t mask = places_.size() - 1;
     const uint64_t hash = hash_of(low, high) + n * 0x5851F42D4C957F2Du;
@@ -152,17 +157,19 @@ class PhraseMatcher {
   void put(const Phrase& phrase, uint32_t id);
 
   std::vector<Bytes> bytes_;   // by id
-  std::vector<Place> places_;  // by hash: a power of two
+  std::vector<Place> places_;  // by hash; size is a power of two
   size_t used_ = 0;
   uint32_t place_shift_ = 64 - 10;
-  // By the hash of the first 2, 3, 4, 6, 8, .. 16 bytes: bit n - 1 is set where
-  // there is a phrase of n bytes, as many or one more, that begins with them.
+  // Indexed by the hash of the first 2, 3, 4, 6, 8, .. 16 bytes: bit n - 1 is
+  // set if some phrase of n bytes begins with them, where n is the size of that
+  // prefix or one more.
   std::vector<uint16_t> fronts_;
 };
 
 inline uint32_t PhraseMatcher::possible_lengths(uint64_t low, uint64_t high,
                                                 uint32_t left) const {
-  // Fronts of up to eight bytes, then those of more: all looks at once.
+  // Looks up prefixes of up to eight bytes, then longer ones, all
+  // independently.
   const auto of_low = [&](uint32_t n) {
     return lengths_of(hash_of(low & kFrontMasks.low[n], 0));
   };

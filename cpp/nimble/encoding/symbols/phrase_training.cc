@@ -6,15 +6,16 @@
 namespace nimble {
 namespace {
 
-// Neighbours that met this often become a phrase of their own.
+// Adjacent phrases that occur together this often become a phrase.
 constexpr uint32_t kMeetings = 3;
-// Phrases that are tried for each that is kept, and how often the worst of them
-// are left out before the rest stay.
+// Number of candidates per phrase in the final table.
 constexpr uint32_t kTried = 4;
+// How often the worst candidates are removed.
 constexpr uint32_t kCuts = 2;
 constexpr uint32_t kMinUses = 3;
 
-// How often two phrases were neighbours: open addressing, grown by doubling.
+// Counts how often two phrases are adjacent, with open addressing; grows by
+// doubling.
 class PairCounts {
  public:
   uint32_t add(uint32_t a, uint32_t b) {
@@ -51,7 +52,7 @@ class PairCounts {
   size_t used_ = 0;
 };
 
-// The sample's pieces one after the other, with room behind them.
+// The pieces of the sample one after the other, with padding at the end.
 struct Text {
   explicit Text(const std::vector<ByteSlice>& sample) {
     uint64_t size = 0;
@@ -84,8 +85,8 @@ struct Parts {
   uint32_t second;
 };
 
-// Reads the text once; what stands side by side often grows together. `parts`
-// gets those that each phrase of more than a byte has grown from.
+// Reads the text once and merges phrases that are often adjacent. `parts`
+// receives the two parts of each phrase longer than one byte.
 std::vector<Phrase> grown_phrases(const Text& text, uint32_t most,
                                   std::vector<Parts>* parts) {
   constexpr uint32_t kNone = UINT32_MAX;
@@ -113,7 +114,7 @@ std::vector<Phrase> grown_phrases(const Text& text, uint32_t most,
   return phrases;
 }
 
-// How often each is taken.
+// How often each phrase is used.
 std::vector<uint64_t> uses_of(const std::vector<Phrase>& phrases,
                               const Text& text) {
   const PhraseMatcher matcher(phrases);
@@ -125,14 +126,15 @@ std::vector<uint64_t> uses_of(const std::vector<Phrase>& phrases,
   return uses;
 }
 
-// Is a phrase of so many uses worth its place in the table?
+// Whether a phrase with this many uses is worth its space in the table.
 bool pays(const Phrase& phrase, uint64_t uses, double weight) {
   constexpr double kCodeBytes = kMaxPhraseBits / 8.0;
   return uses >= kMinUses &&
          static_cast<double>(uses) * weight * kCodeBytes > phrase.length + 1;
 }
 
-// Where a phrase does not pay its parts are taken instead, which may pay then.
+// If a phrase does not pay, its parts are used instead. They may pay with these
+// uses.
 void pass_on_uses(const std::vector<Phrase>& phrases,
                   const std::vector<Parts>& parts, double weight,
                   std::vector<uint64_t>* uses) {
@@ -146,8 +148,8 @@ void pass_on_uses(const std::vector<Phrase>& phrases,
   }
 }
 
-// Single bytes stay, and of the others that take less in the table than they
-// save those that are taken most often, `most` in all.
+// Keeps the single bytes, and the most frequent phrases that save more than
+// they take in the table. Returns at most `most` phrases.
 std::vector<Phrase> best_phrases(const std::vector<Phrase>& phrases,
                                  const std::vector<uint64_t>& uses,
                                  const std::bitset<256>& bytes, double weight,
@@ -183,7 +185,8 @@ std::vector<Phrase> train_phrases(const std::vector<ByteSlice>& sample,
   for (uint32_t left = kCuts; left-- > 0;) {
     std::vector<uint64_t> uses = uses_of(phrases, text);
     if (left + 1 == kCuts) pass_on_uses(phrases, parts, weight, &uses);
-    // Fewer each time, as what is left out is taken in pieces.
+    // Keeps fewer candidates each time, because text of removed phrases is
+    // matched by shorter ones.
     const uint32_t more = kMaxPhrases * left * (kTried - 1) / (2 * kCuts);
     phrases = best_phrases(phrases, uses, bytes, weight, kMaxPhrases + more);
   }

@@ -1,4 +1,4 @@
-// Which phrases: those that a sample is made of. Deterministic.
+// Trains phrases on a sample. Deterministic.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace nimble {
 
-// The single bytes of `bytes` and the best phrases, for strings that begin like
-// the sample and have `total` bytes.
+// Returns the single bytes in `bytes` and the best phrases, for `total` bytes
+// of strings like the sample.
 std::vector<Phrase> train_phrases(const std::vector<ByteSlice>& sample,
                                   const std::bitset<256>& bytes,
                                   uint64_t total);
 
-// Codes that the strings take with these phrases, and the bytes they have.
+// Number of codes for the strings, and size of the strings in bytes.
 struct PhraseSizes {
   uint64_t raw = 0;
   uint64_t codes = 0;
@@ -24,7 +24,8 @@ struct PhraseSizes {
 PhraseSizes measure_phrases(const PhraseMatcher& matcher,
                             const std::vector<ByteSlice>& strings);
 
-// A copy of a string, which may be read beyond its end.
+// A copy of a string with 16 readable bytes after it. Valid until the next
+// call.
 class PaddedText {
  public:
   const uint8_t* of(const ByteSlice& s) {
@@ -39,8 +40,8 @@ class PaddedText {
   std::vector<uint8_t> bytes_;
 };
 
-// Calls f(id, length) for every phrase of a string, in order. Behind `text`
-// are at least 16 bytes that may be read.
+// Calls f(id, length) for every phrase of a string, in order.
+// REQUIRES: at least 16 bytes after `text` are readable.
 template <class F>
 void for_phrases(const PhraseMatcher& matcher, const uint8_t* text,
                  uint64_t size, F&& f) {

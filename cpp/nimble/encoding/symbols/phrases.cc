@@ -15,10 +15,10 @@
 namespace nimble {
 namespace {
 
-// Codes of so many strings are expanded together, and room is made for what
-// they may give at most; of more, what they give is counted first.
+// Up to this many codes are expanded at a time with room for the largest
+// possible output. With more codes, the output size is computed first.
 constexpr uint64_t kMaxTogether = 8192;
-// Of a block, as of other strings.
+// Block sizes, as for other strings.
 constexpr uint64_t kTargetBlockBytes = 8192;
 constexpr uint32_t kUsualShift = 8;
 
@@ -26,14 +26,14 @@ constexpr uint64_t kSampleShare = 4;
 constexpr uint64_t kMinSampleBytes = 64u << 10;
 constexpr uint64_t kMaxSampleBytes = 512u << 10;
 constexpr uint64_t kMeasuredBytes = 48u << 10;
-// What phrases of so much text take is at most this share of what the best do:
-// measured on 42 kinds of text.
+// The first kProbeBytes of text compress to at most this multiple of the size
+// with the best phrases. Measured on 42 kinds of text.
 constexpr uint64_t kProbeBytes = 64u << 10;
 constexpr double kProbeShare = 1.2;
 
 class PhrasesDecoder final : public BlockStrings {
  public:
-  // `own` are its phrases; none: they are those of the context.
+  // If `own` is not set, the phrases come from context.shared.
   PhrasesDecoder(const DecodeContext& context, std::optional<Child> own,
                  uint32_t width, const Room& room, StringBlocks blocks)
       : BlockStrings(context, std::move(blocks), room),
@@ -80,7 +80,7 @@ class PhrasesDecoder final : public BlockStrings {
   std::optional<Child> own_;
   const SharedSource* shared_;
   uint32_t width_;
-  // Made by the first use, kept as long as this decoder.
+  // Created on first use, then kept as long as this decoder.
   mutable std::atomic<const PhraseTable*> table_{nullptr};
 };
 
@@ -126,7 +126,7 @@ Result<std::unique_ptr<const PhraseTable>> PhrasesDecoder::own_table(
   return std::make_unique<const PhraseTable>(phrases);
 }
 
-// Makes room for what the codes stand for, and the overshoot of stores.
+// Reserves memory for the expanded codes and the overshoot of stores.
 void make_room(const PhraseTable& table, const PhraseTable::Codes& codes,
                uint64_t first, uint64_t n, BytesSink* sink) {
   const uint64_t room =
@@ -226,7 +226,7 @@ std::vector<Phrase> train_phrases(const Values& strings) {
 
 std::vector<Phrase> train_shared_phrases(const Values& strings) {
   std::vector<Phrase> phrases = train_with(std::bitset<256>().set(), strings);
-  // Bytes that no string has yet are worth their place, but no wider codes.
+  // Bytes that do not occur yet are included, unless that makes codes wider.
   if (width_of(phrases.size()) > width_of(phrases.size() - 256)) {
     const std::bitset<256> bytes = bytes_of(strings);
     std::vector<Phrase> met = phrases;
@@ -264,7 +264,8 @@ void encode_codes(const Values& values, const std::vector<Phrase>& phrases,
     codes.resize(codes.size() + size);
     lengths[i] = size / 2;
   }
-  // Rows are asked for once, in order: their codes follow each other.
+  // write_packed_blocks() asks for rows once and in order, so codes are read
+  // sequentially.
   const uint8_t* next = codes.data();
   std::vector<uint64_t> block;
   const auto append = [&](uint32_t begin, uint32_t end) {
@@ -320,7 +321,7 @@ Status encode_shared_phrases(const Values& values, const StreamPhrases& phrases,
 PhrasesEstimate estimate_codes(const Values& values,
                                const std::vector<Phrase>& phrases,
                                const PhraseMatcher& matcher) {
-  // Other places than those they were trained on.
+  // The sample has other positions than the training sample.
   const PhraseSizes sizes =
       measure_phrases(matcher, sample_strings(values, kMeasuredBytes));
   const double share = static_cast<double>(sizes.codes) /
@@ -356,7 +357,7 @@ bool phrases_may_reach(const Values& strings, double limit) {
 
 namespace {
 
-// What follows the phrases, if there are any.
+// Reads the part of the head after the phrases.
 Result<std::unique_ptr<Decoder>> open_codes(ByteReader* head,
                                             const DecodeContext& context,
                                             std::optional<Child> own) {

@@ -1,11 +1,11 @@
-// phrases: strings as numbers of up to 12 bits, each of which stands for a
-// phrase of up to 16 bytes (phrase_table.h), in the blocks of string_blocks.h.
-// A string is decoded without its neighbours; the phrases are read once: a
-// segment's own, or those that the stream's segments share.
+// phrases: strings as phrase numbers of up to 12 bits, in the blocks of
+// string_blocks.h. A phrase has up to 16 bytes (phrase_table.h). A string
+// decodes without its neighbours. The phrases are read once. They belong to the
+// segment or are shared by the stream's segments.
 //
-// Head:  child: the phrases, bytes; nothing where they are shared |
-//        bits of a code u8 | bytes of all strings varint |
-//        string blocks; their lengths count codes
+// Head:  child: the phrases, bytes; absent if they are shared
+//        | bits of a code u8 | bytes of all strings varint
+//        | string blocks; their lengths count codes
 //
 // docs/format/encodings_strings.md has the bytes.
 #pragma once
@@ -16,37 +16,39 @@
 
 namespace nimble {
 
-// The best phrases for these strings, by a sample of them.
+// The best phrases for these strings, from a sample.
 std::vector<Phrase> train_phrases(const Values& strings);
-// The best for these and for others like them, which may have other bytes.
-// They ascend.
+// The best phrases for these strings and similar ones, which may contain other
+// bytes. Returned in ascending order.
 std::vector<Phrase> train_shared_phrases(const Values& strings);
 
-// Values of kind kBytes. Any phrases do, of which single bytes are all that the
-// strings have.
+// Encodes strings with phrases of the segment's own.
+// REQUIRES: values.type.kind == kBytes; `phrases` include all single bytes of
+// the strings.
 Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
                       SegmentBuilder* out);
-// From few of the strings, in a tenth of the time: may their best phrases take
-// less than `limit` bytes?
+// Estimates from few strings, in a tenth of the time of training, whether the
+// best phrases may take less than `limit` bytes.
 bool phrases_may_reach(const Values& strings, double limit);
 
-// With the phrases of the stream, which have the bytes of the strings.
+// Encodes strings with the stream's phrases.
+// REQUIRES: phrases.have_bytes_of(values).
 Status encode_shared_phrases(const Values& values, const StreamPhrases& phrases,
                              SegmentBuilder* out);
 
-// What codes of some of the strings say of them all.
+// An estimate for all strings, from a sample.
 struct PhrasesEstimate {
-  double share = 0;    // bytes of codes for a byte of text
-  uint64_t bytes = 0;  // of codes and lengths
+  double share = 0;    // bytes of codes per byte of text
+  uint64_t bytes = 0;  // codes and lengths
 };
 PhrasesEstimate estimate_codes(const Values& values,
                                const std::vector<Phrase>& phrases,
                                const PhraseMatcher& matcher);
-// Bytes that encode_phrases() gives, its table included.
+// Estimated size that encode_phrases() writes, including its table.
 uint64_t estimate_phrases(const Values& values,
                           const std::vector<Phrase>& phrases);
 
-// `head` is behind the EncodingId byte.
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_phrases(ByteReader* head,
                                               const DecodeContext& context);
 Result<std::unique_ptr<Decoder>> open_shared_phrases(

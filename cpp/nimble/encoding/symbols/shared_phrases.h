@@ -1,7 +1,7 @@
-// Phrases that segments of a stream share. A file has one table of them for a
-// column of text: made of the first segment that gains by phrases, stored in a
-// section of its own, and read once, so that a row is found by its block alone.
-// Segments of other text bring their own.
+// Phrases that all segments of a stream share. A file has at most one table for
+// a column of text. It is trained on the first segment that gains by phrases,
+// stored in a section of its own, and read once, so that a row needs only its
+// block. Segments with different text use their own phrases.
 #pragma once
 
 #include <bitset>
@@ -14,42 +14,45 @@
 
 namespace nimble {
 
-// What the writer of a stream knows of them. Once there are some, they stay.
+// The writer's side. The phrases do not change once they exist. Not
+// thread-safe.
 class StreamPhrases {
  public:
   bool exist() const { return matcher_ != nullptr; }
-  // New ones take long to find: each time that none paid, twice as many stripes
-  // pass before one whose segments look for them.
+  // Starts a stripe. Training is expensive, so after each attempt that does not
+  // pay, twice as many stripes are skipped before the next attempt.
   void next_stripe();
   bool are_looked_for() const { return are_looked_for_; }
   void paid() { left_ = wait_ = 1; }
-  // `share` of the text's bytes is what its codes take. Phrases ascend.
+  // Sets the phrases. `share` is the size of codes per byte of text.
+  // REQUIRES: phrases are in ascending order.
   void begin(std::vector<Phrase> phrases, double share);
 
-  // Where they exist.
+  // REQUIRES: exist().
   const std::vector<Phrase>& phrases() const { return phrases_; }
   const PhraseMatcher& matcher() const { return *matcher_; }
   double share() const { return share_; }
-  // Can these strings be written with them?
+  // Whether these strings can be encoded with the phrases.
   bool have_bytes_of(const Values& strings) const;
 
  private:
   std::vector<Phrase> phrases_;
   std::unique_ptr<const PhraseMatcher> matcher_;
   double share_ = 0;
-  uint32_t wait_ = 1;  // stripes from one look to the next
-  uint32_t left_ = 1;  // to the next look
+  uint32_t wait_ = 1;  // stripes between two attempts
+  uint32_t left_ = 1;  // stripes to the next attempt
   bool are_looked_for_ = false;
 };
 
-// The table as a file holds it. Phrases ascend, and each says how much it has
-// of the one before it. docs/format/encodings_strings.md.
+// The table as stored in a file. Phrases are in ascending order, and each
+// stores the length it shares with its predecessor.
+// docs/format/encodings_strings.md.
 std::vector<uint8_t> serialize_phrases(const std::vector<Phrase>& phrases);
 Result<std::vector<Phrase>> parse_phrases(ByteSpan bytes);
 
-// Which bytes the strings have.
+// The set of bytes that occur in the strings.
 std::bitset<256> bytes_of(const Values& strings);
-// By their bytes, a shorter one before those that begin with it.
+// Sorts by bytes. A phrase comes before longer phrases that begin with it.
 void sort_phrases(std::vector<Phrase>* phrases);
 
 }  // namespace nimble

@@ -14,14 +14,15 @@ namespace nimble {
 namespace {
 
 constexpr uint64_t kChecksumBytes = 8;
-// Of strings; sums of so many 48-bit lengths fit 64 bits.
+// Limit for strings. The sum of this many 48-bit lengths fits in 64 bits.
 constexpr uint32_t kMaxBlockStrings = 8192;
-// Frames cannot give more: blocks of 128 KiB take four bytes each at least.
+// Frames cannot expand more than this: a block of 128 KiB takes at least four
+// bytes.
 constexpr uint64_t kMaxRatio = 32768;
-// Blocks that a thread keeps: a column may have several parts of such blocks,
-// numbers of log lines for example, that are read in turns.
+// Number of blocks that a thread keeps. A column may have several parts with
+// such blocks (numbers in log lines, for example) that are read alternately.
 constexpr size_t kKeptBlocks = 8;
-// A buffer that grew beyond this is not kept for the thread's next block.
+// Larger buffers are not kept for the thread's next block.
 constexpr size_t kKeptScratch = 1u << 17;
 
 struct ZstdBlock {
@@ -33,11 +34,11 @@ struct ZstdBlock {
   uint32_t rows = 0;
 };
 
-// The values of a block, kept by the thread: what decodes blocks of 1024 codes
-// one after the other asks for a zstd block several times.
+// The values of a block, kept by the thread, because a caller that decodes 1024
+// codes at a time needs the same zstd block several times.
 struct RawBlock {
   AlignedBuffer bytes;
-  uint64_t decoder = 0;  // its number; 0: nobody's
+  uint64_t decoder = 0;  // number of its decoder; 0: none
   uint32_t index = 0;
 };
 
@@ -45,7 +46,7 @@ struct Scratch {
   RawBlock raw;
   AlignedBuffer ends;  // uint64_t
 
-  // Decoders that were opened one after the other have places of their own.
+  // Decoders that were opened consecutively use different slots.
   explicit Scratch(uint64_t decoder) : kept_(&kept()[decoder % kKeptBlocks]) {
     std::swap(raw, *kept_);
   }
@@ -64,7 +65,7 @@ struct Scratch {
   RawBlock* kept_;
 };
 
-// Numbers are not used again, as addresses are.
+// Numbers identify decoders, because addresses may be reused.
 uint64_t next_number() {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -114,7 +115,7 @@ class ZstdBlocksDecoder final : public Decoder {
   Status check_directory() const;
   Status read(const SegmentBody& body, uint32_t index, Scratch* scratch,
               ZstdBlock* out) const;
-  // All of the block's values, at scratch->raw.
+  // Decompresses all values of the block to scratch->raw.
   Status decompress(const ZstdBlock& block, Scratch* scratch) const;
   Status decode_strings(const ZstdBlock& block, uint32_t from, uint32_t to,
                         uint64_t at, Scratch* scratch, BytesSink* sink) const;
@@ -125,7 +126,7 @@ class ZstdBlocksDecoder final : public Decoder {
   uint32_t num_blocks_;
   Part part_;
   PackedLengths lengths_;
-  uint64_t raw_size_ = 0;  // of all strings: a hint
+  uint64_t raw_size_ = 0;  // of all strings; a hint
   PackedOffsets row_starts_;
   PackedOffsets starts_;
   VerifiedBlocks verified_;
@@ -159,7 +160,7 @@ Result<std::unique_ptr<Decoder>> ZstdBlocksDecoder::open(
   return std::unique_ptr<Decoder>(std::move(out));
 }
 
-// Blocks are large, so there are few: all are checked when opened.
+// Blocks are large and therefore few, so all are checked on open.
 Status ZstdBlocksDecoder::check_directory() const {
   for (uint32_t b = 0; b < num_blocks_; ++b) {
     const uint64_t row = b == 0 ? 0 : row_starts_.get(b - 1);
@@ -199,7 +200,7 @@ uint32_t ZstdBlocksDecoder::block_of(uint32_t row) const {
   return low;
 }
 
-// Verifies the block; the ends of its strings go to the scratch.
+// Verifies the block and stores the ends of its strings in the scratch.
 Status ZstdBlocksDecoder::read(const SegmentBody& body, uint32_t index,
                                Scratch* scratch, ZstdBlock* out) const {
   if (part_.end() > body.size) {
@@ -287,8 +288,9 @@ Status ZstdBlocksDecoder::decode_strings(const ZstdBlock& block, uint32_t from,
   const size_t before = sink->data.size();
   const uint64_t skip = from > 0 ? ends[from - 1] : 0;
   const uint64_t last = ends[to - 1];
-  // A whole block goes straight to the sink, a piece of one through the
-  // scratch. Unsigned on purpose: skip may exceed `before`.
+  // A whole block is decompressed directly to the sink, a part of one through
+  // the scratch. Unsigned arithmetic wraps on purpose: skip may exceed
+  // `before`.
   put_ends(ends + from, to - from, before - skip, at, sink);
   if (to - from == block.rows) {
     sink->data.resize(before + block.raw_size);
@@ -342,12 +344,12 @@ Status ZstdBlocksDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 
 struct Settings {
   int level;
-  int min_match;    // 0: as the level has it
-  uint64_t target;  // raw bytes a block
+  int min_match;    // 0: the level's default
+  uint64_t target;  // raw bytes per block
 };
 
-// A byte a value, mostly frequencies are of use: small blocks tell them as
-// well, and short matches would only make them slow.
+// Of one-byte values zstd mainly exploits the frequencies. Small blocks are
+// enough for that, and short matches would only be slow.
 constexpr uint64_t kByteBlock = 4096;
 constexpr int kByteLevel = 1;
 constexpr int kByteMinMatch = 7;
@@ -373,7 +375,7 @@ uint64_t value_size(const Values& values, uint32_t row) {
                                                : values.type.width;
 }
 
-// The end of the block that begins at `row`.
+// Returns the end of the block that begins at `row`.
 uint32_t block_end(const Values& values, uint32_t row, uint64_t target) {
   const uint32_t most =
       values.type.kind == ValueKind::kBytes ? kMaxBlockStrings : values.size;
@@ -387,7 +389,7 @@ uint32_t block_end(const Values& values, uint32_t row, uint64_t target) {
   return end;
 }
 
-// The values of a block one after the other: a view, or a copy in `buffer`.
+// The values of a block, contiguous: a view of `values`, or a copy in `buffer`.
 ByteSpan raw_bytes(const Values& values, uint32_t begin, uint32_t end,
                    AlignedBuffer* buffer) {
   if (values.type.kind != ValueKind::kBytes) {

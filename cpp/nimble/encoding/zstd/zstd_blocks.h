@@ -1,11 +1,11 @@
-// zstd_blocks: values in blocks, each a zstd frame of its own: for what
-// nothing else shrinks, where a row may cost the decompression of one block.
+// zstd_blocks: values in blocks that are separate zstd frames. Used if no other
+// encoding saves space, because a row decompresses a block.
 //
-//   block: checksum u64 | lengths of strings, W bits a row, packed | frame
-//   head:  [strings: W u8 | length of every string varint, where W = 0
-//           | bytes of all strings varint]
-//          | number of blocks varint | first rows of blocks 1 .. n-1
-//          | part | starts of blocks 1 .. n-1
+// block: checksum u64 | lengths of strings, W bits per row, packed | frame
+// head:  [strings: W u8 | length of every string varint, if W = 0
+//          | bytes of all strings varint]
+//        | number of blocks varint | first rows of blocks 1 .. n-1
+//        | part | starts of blocks 1 .. n-1
 //
 // docs/format/encodings_strings.md has the bytes.
 #pragma once
@@ -14,19 +14,19 @@
 
 namespace nimble {
 
-// What one block's frame may decompress to, at most.
+// Maximum decompressed size of a block.
 inline constexpr uint64_t kMaxZstdBlockBytes = 16u << 20;
 
-// Strings, or values of a fixed width (not kBool). Fails with kUnsupported
-// where one value is longer than kMaxZstdBlockBytes.
+// Encodes strings or fixed-width values (not kBool). Fails with kUnsupported if
+// a value is longer than kMaxZstdBlockBytes.
 Status encode_zstd_blocks(const Values& values, const EncodeContext& context,
                           SegmentBuilder* out);
 
-// `head` is behind the EncodingId byte.
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_zstd_blocks(ByteReader* head,
                                                   const DecodeContext& context);
 
-// Is zstd likely to shrink these strings? Bytes after and before, of a sample.
+// Compresses a sample, to estimate how much zstd shrinks the strings.
 struct ZstdSizes {
   uint64_t compressed = 0;
   uint64_t raw = 0;

@@ -1,6 +1,6 @@
 #include "nimble/encoding/zstd/zstd_codec.h"
 
-// Training with given parameters; ZDICT_trainFromBuffer() tries many.
+// For training with given parameters. ZDICT_trainFromBuffer() would try many.
 #define ZDICT_STATIC_LINKING_ONLY
 #include <zdict.h>
 #include <zstd.h>
@@ -16,7 +16,7 @@ struct FreeContext {
   void operator()(ZSTD_DCtx* d) const { ZSTD_freeDCtx(d); }
 };
 
-// Contexts are large and slow to make, so threads keep theirs.
+// Contexts are large and slow to create, so each thread keeps its own.
 ZSTD_CCtx* compression_context() {
   thread_local std::unique_ptr<ZSTD_CCtx, FreeContext> context(
       ZSTD_createCCtx());
@@ -47,7 +47,7 @@ Status check_size(size_t got, uint64_t size) {
 
 namespace {
 
-// Appends a frame by a context that is set up, and forgets the settings.
+// Appends a frame with the context's parameters, then resets them.
 Status append_frame_of(ZSTD_CCtx* context, ByteSpan raw, ByteBuffer* out) {
   const size_t before = out->size();
   const size_t bound = ZSTD_compressBound(raw.size());
@@ -88,9 +88,9 @@ std::vector<uint8_t> zstd_train(ByteSpan bytes,
                                 size_t capacity, int level) {
   std::vector<uint8_t> out(capacity);
   ZDICT_fastCover_params_t parameters = {};
-  parameters.k = 256;  // bytes of a segment of the samples
-  parameters.d = 8;    // bytes that are counted
-  parameters.f = 18;   // bits of the counters' hash
+  parameters.k = 256;  // segment size in bytes
+  parameters.d = 8;    // bytes per counted sequence
+  parameters.f = 18;   // hash bits of the counters
   parameters.accel = 1;
   parameters.zParams.compressionLevel = level;
   const size_t size = ZDICT_trainFromBuffer_fastCover(

@@ -1,5 +1,5 @@
-// zstd's one-shot functions behind Status, with one context a thread, and
-// dictionaries that frames share.
+// Wraps zstd's one-shot functions, with one context per thread, and
+// dictionaries that several frames share. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -13,21 +13,23 @@
 namespace nimble {
 
 // Appends `raw` as one frame. Matches shorter than `min_match` bytes are not
-// looked for; 0: as the level has it.
+// used; 0: the level's default.
 Status zstd_append_frame(ByteSpan raw, int level, int min_match,
                          ByteBuffer* out);
 
-// Fills exactly `size` bytes at `out`; anything else in the frame is corrupt.
+// Decompresses to exactly `size` bytes at `out`. Fails with kCorrupt if the
+// frame has another size.
 Status zstd_decompress(ByteSpan frame, uint8_t* out, uint64_t size);
 
-// Up to `capacity` bytes of what the samples, one after the other in `bytes`,
-// have in common, with tables of how often bytes and lengths occur in frames of
-// this level; empty where there is too little to learn from. Deterministic.
+// Trains a dictionary of up to `capacity` bytes: the common parts of the
+// samples, with entropy tables for frames of this level. The samples are one
+// after the other in `bytes`. Returns an empty vector if there is too little
+// data. Deterministic.
 std::vector<uint8_t> zstd_train(ByteSpan bytes,
                                 const std::vector<size_t>& sizes,
                                 size_t capacity, int level);
 
-// A dictionary made ready for compression.
+// A dictionary prepared for compression.
 class ZstdCompressor {
  public:
   ZstdCompressor(ByteSpan dictionary, int level);
@@ -35,7 +37,7 @@ class ZstdCompressor {
   ZstdCompressor(const ZstdCompressor&) = delete;
   ZstdCompressor& operator=(const ZstdCompressor&) = delete;
 
-  // Appends `raw` as one frame, which names neither size nor dictionary.
+  // Appends `raw` as one frame without content size or dictionary id.
   Status append_frame(ByteSpan raw, ByteBuffer* out) const;
 
  private:
@@ -43,17 +45,17 @@ class ZstdCompressor {
   std::unique_ptr<Prepared> prepared_;
 };
 
-// And for decompression, by any number of threads.
+// A dictionary prepared for decompression. Thread-safe.
 class ZstdDecompressor {
  public:
-  // Whatever the bytes are; corrupt where they claim to be a dictionary's and
-  // are not.
+  // Accepts any bytes as a raw dictionary. Fails with kCorrupt if they have a
+  // dictionary header but are not a valid dictionary.
   static Result<std::unique_ptr<ZstdDecompressor>> open(ByteSpan dictionary);
   ~ZstdDecompressor();
   ZstdDecompressor(const ZstdDecompressor&) = delete;
   ZstdDecompressor& operator=(const ZstdDecompressor&) = delete;
 
-  // As zstd_decompress().
+  // See zstd_decompress().
   Status decompress(ByteSpan frame, uint8_t* out, uint64_t size) const;
 
  private:

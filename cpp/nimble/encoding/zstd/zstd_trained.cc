@@ -13,18 +13,18 @@ namespace nimble {
 namespace {
 
 constexpr int kLevel = 5;
-// Of such small blocks, higher ones save as much as blocks of 64 KiB would.
+// In such small blocks, higher levels save as much as blocks of 64 KiB would.
 constexpr int kCompactLevel = 12;
-// Of strings a block. Half of it costs 2 to 5 % in size, twice as much gains
-// as little and doubles what a row costs.
+// Bytes of strings per block. Half of this costs 2 to 5 % in size. Twice as
+// much gains about as much, but doubles the cost of a row.
 constexpr uint64_t kTargetBytes = 4096;
 constexpr size_t kDictionaryBytes = 32768;
 constexpr uint64_t kSampleBytes = 16 * kDictionaryBytes;
-// Segments of less are not worth a dictionary.
+// Smaller segments do not use a dictionary.
 constexpr uint64_t kMinTrainedBytes = 32768;
-// Frames cannot give more for a byte, see zstd_blocks.
+// Frames cannot expand more than this, see zstd_blocks.
 constexpr uint64_t kMaxTrainedRatio = 32768;
-// What a prepared dictionary takes beside its bytes.
+// Memory of a prepared dictionary, besides its bytes.
 constexpr size_t kPreparedBytes = 28 << 10;
 
 class ZstdTrainedDecoder final : public Decoder {
@@ -60,14 +60,14 @@ class ZstdTrainedDecoder final : public Decoder {
 
  private:
   Status prepare(const SegmentBody& body, const ZstdDecompressor** out) const;
-  // Appends the block's strings to `to`; `ends` are theirs.
+  // Appends the block's strings to `to`. `ends` are the ends of its strings.
   Status append_block(const ZstdDecompressor& zstd, const StringBlock& block,
                       const uint64_t* ends, AlignedBuffer* to) const;
 
   Child dictionary_;
   uint64_t raw_size_;  // a hint
   StringBlocks blocks_;
-  // Made by the first use, kept as long as this decoder.
+  // Created on first use, then kept as long as this decoder.
   mutable std::atomic<const ZstdDecompressor*> prepared_{nullptr};
 };
 
@@ -128,7 +128,7 @@ Status ZstdTrainedDecoder::decode(const SegmentBody& body, uint32_t begin,
           std::memmove(data.data() + before, data.data() + before + skip, kept);
         }
         data.resize(before + kept);
-        // Unsigned on purpose: skip may exceed `before`.
+        // Unsigned arithmetic wraps on purpose: skip may exceed `before`.
         put_ends(ends + from, to - from, before - skip, at, out.bytes);
         return Status::ok();
       });
@@ -173,7 +173,7 @@ uint32_t block_shift(const Values& values) {
                             kMaxBlockShift);
 }
 
-// Strings [begin, end) one after the other.
+// Appends strings [begin, end), one after the other.
 void append_strings(const Values& values, uint32_t begin, uint32_t end,
                     AlignedBuffer* out) {
   for (uint32_t i = begin; i < end; ++i) {
@@ -188,7 +188,7 @@ std::vector<uint8_t> train_zstd(const Values& strings, Effort effort) {
   if (total < kMinTrainedBytes) return {};
   const uint32_t rows = 1u << block_shift(strings);
   const uint64_t blocks = div_ceil(strings.size, rows);
-  // Whole blocks from all over the segment, as many as the sample holds.
+  // Whole blocks from all over the segment, until the sample is full.
   const uint64_t step = std::max<uint64_t>(1, total / kSampleBytes);
   AlignedBuffer bytes;
   std::vector<size_t> sizes;
@@ -203,7 +203,7 @@ std::vector<uint8_t> train_zstd(const Values& strings, Effort effort) {
     }
     sizes.push_back(bytes.size() - before);
   }
-  // A dictionary must not take what it saves.
+  // A dictionary must not take as much space as it saves.
   const size_t capacity = std::min<uint64_t>(kDictionaryBytes, total / 32);
   return zstd_train(bytes.span(), sizes, capacity, level_of(effort));
 }
@@ -253,7 +253,7 @@ uint64_t estimate_zstd_trained(const Values& values, ByteSpan dictionary,
   for (uint32_t i = 0; i < values.size; ++i) {
     longest = std::max(longest, values.slices[i].size);
   }
-  // Between the blocks that the dictionary was trained on where that can be.
+  // If possible, chooses other blocks than the dictionary's training sample.
   for (uint32_t s = 0; s < kSamples; ++s) {
     const uint64_t b = (2 * s + 1) * blocks / (2 * kSamples);
     const auto begin = static_cast<uint32_t>(b * rows);
