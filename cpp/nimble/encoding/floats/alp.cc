@@ -22,24 +22,25 @@ constexpr double kPower[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,
 constexpr double kInverse[] = {1e-0,  1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,
                                1e-7,  1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13,
                                1e-14, 1e-15, 1e-16, 1e-17, 1e-18};
-// Adding 2^52 + 2^51 leaves an integer below 2^51 in the low mantissa bits:
-// rounding and conversion both ways in plain vector arithmetic.
+// Adding 2^52 + 2^51 stores an integer below 2^51 in the low mantissa bits.
+// Rounding and converting in both directions are then plain vector arithmetic.
 constexpr double kMagic = 6755399441055744.0;
 constexpr int64_t kMagicBits = 0x4338000000000000;
-// Integers are below 2^51, those of floats below 2^31.
+// Integers are below 2^51, or below 2^31 for floats.
 template <class F>
 constexpr double kMost = sizeof(F) == 8 ? 2251799813685248.0 : 2147483647.0;
 constexpr uint32_t kAlpSamples = 32;
 
-// n as a float of type F, the same function in encoder and decoder.
+// Converts n to a float of type F. The encoder and the decoder must compute the
+// same.
 template <class F>
 NIMBLE_ALWAYS_INLINE F value_of(int64_t n, double power, double inverse) {
   const auto exact = std::bit_cast<double>(n + kMagicBits) - kMagic;
   return static_cast<F>(exact * power * inverse);
 }
 
-// The n nearest to a value, and whether it gives the value back: all bits of
-// it, so that -0.0 and NaN payloads survive (as exceptions).
+// The integer nearest to a value. `*exact` tells whether it reproduces all bits
+// of the value. -0.0 and NaN payloads therefore become exceptions.
 template <class F>
 NIMBLE_ALWAYS_INLINE int64_t nearest(F value, const AlpExponents& x,
                                      bool* exact) {
@@ -77,10 +78,10 @@ NIMBLE_CLONES void convert_ints(const uint8_t* __restrict ints, uint32_t n,
   convert<float>(ints, n, kPower[x.f], kInverse[x.e], out);
 }
 
-// Those in ranges of rows, where ints are of the block that begins at row
-// `first`. Whole lines of memory are written but for the first of a range, with
-// what is behind it: some more values are read and written. Returns where they
-// end.
+// Converts the integers of row ranges. `ints` has the block that begins at row
+// `first`. Writes whole cache lines, except at the beginning of a range, so a
+// few values after a range are read and written as well. Returns the end of the
+// output.
 template <class F>
 NIMBLE_ALWAYS_INLINE uint8_t* convert_in(const uint8_t* __restrict ints,
                                          uint64_t first,
@@ -118,8 +119,8 @@ NIMBLE_CLONES uint8_t* convert_ranges(const uint8_t* __restrict ints,
 
 // --------------------------------------------------------------------- encode
 
-// What dividing by a common divisor takes off the integers: multiples of 1/1024
-// are multiples of 9765625 as decimals.
+// Bits saved by dividing the integers by a common divisor: multiples of 1/1024,
+// for example, are multiples of 9765625 as decimals.
 template <class F>
 uint32_t common_bits(std::span<const F> samples, const AlpExponents& x) {
   int64_t first = 0, low = INT64_MAX, high = INT64_MIN;
@@ -143,8 +144,8 @@ AlpExponents choose(const Values& values) {
   const uint32_t n = std::min(values.size, kAlpSamples);
   F samples[kAlpSamples] = {};
   for (uint32_t i = 0; i < n; ++i) {
-    // Not at equal distances: rows that are multiples of 2^k would make
-    // counters look rounder than they are.
+    // Rows at pseudo-random distances: multiples of 2^k would make counters
+    // look rounder than they are.
     const uint64_t begin = uint64_t{i} * values.size / n;
     const uint64_t room = uint64_t{i + 1} * values.size / n - begin;
     const uint64_t row = begin + ((i + 1) * 0x9e3779b97f4a7c15 >> 32) % room;
@@ -179,8 +180,8 @@ AlpExponents choose(const Values& values) {
   return best;
 }
 
-// The nearest integers of n values; in `wrong`, something else than 0 where
-// one does not give its value back. Returns all of `wrong` or-ed.
+// Converts n values to their nearest integers. wrong[i] is not 0 if the integer
+// does not reproduce the value. Returns the bitwise or of `wrong`.
 template <class F, class Int, class Bits>
 NIMBLE_ALWAYS_INLINE Bits scale(const uint8_t* __restrict values, uint32_t n,
                                 const AlpExponents& x, uint8_t* __restrict ints,
@@ -216,14 +217,14 @@ NIMBLE_CLONES bool scale_floats(const uint8_t* __restrict values, uint32_t n,
   return scale<float, int32_t, uint32_t>(values, n, x, ints, wrong) != 0;
 }
 
-// The integers, and the rows that they do not give back. False where those
-// are too many.
+// Converts all values and collects the rows of exceptions. Returns false if
+// there are too many.
 template <class Int, class Bits>
 bool to_ints(const Values& values, const AlpExponents& x,
              std::vector<uint8_t>* ints, std::vector<uint32_t>* rows) {
   constexpr uint32_t kWidth = sizeof(Int);
   ints->resize(values.size * kWidth);
-  Int before = 0;  // exceptions repeat it, which keeps the packed width small
+  Int before = 0;  // exceptions repeat it, to keep the width small
   for (uint32_t b = 0; b < num_blocks_of(values.size); ++b) {
     const uint32_t n = block_rows(b, values.size);
     const uint32_t first = b * kBlockValues;
@@ -247,7 +248,7 @@ bool to_ints(const Values& values, const AlpExponents& x,
     before = load<Int>(to + (n - 1) * kWidth);
     if (rows->size() > values.size / 8) return false;
   }
-  // Exceptions before the first good value repeat that one.
+  // Exceptions before the first exact value repeat that value.
   uint32_t leading = 0;
   while (leading < rows->size() && (*rows)[leading] == leading) ++leading;
   for (uint32_t i = 0; i < leading && leading < values.size; ++i) {
@@ -259,9 +260,9 @@ bool to_ints(const Values& values, const AlpExponents& x,
 
 // --------------------------------------------------------------------- decode
 
-// The least integer in [-most, most] of which the value is not below `bound`
-// (above it, where `above`); most + 1 where there is none. Values grow with
-// their integers, so this is a search.
+// Returns the smallest integer in [-most, most] whose value is >= `bound`, or >
+// `bound` if `above`. Returns most + 1 if there is no such integer. Values
+// increase with their integers, so a binary search works.
 template <class F>
 int64_t first_int(F bound, bool above, const AlpExponents& x) {
   const auto most = static_cast<int64_t>(kMost<F>);
@@ -279,8 +280,8 @@ int64_t first_int(F bound, bool above, const AlpExponents& x) {
   return low;
 }
 
-// The range of integers whose values lie in a range of floats. Exceptions
-// aside, there are no others: encoders keep to [-most, most].
+// The range of integers whose values are in a range of floats. Except for
+// exceptions, encoded integers are always in [-most, most].
 template <class F>
 void set_int_range(const Bounds<double>& floats, const AlpExponents& x,
                    Predicate* out) {

@@ -1,8 +1,8 @@
-// float_bits: floats as the integers that their bits are. Worth it where these
-// have structure, such as zeros at the end (scaled): float32 kept as double,
-// bfloat16 kept as float32.
+// float_bits: floats as the integers of their bits. Saves space if the bits
+// have structure, such as trailing zeros (scaled): float32 stored as double, or
+// bfloat16 stored as float32.
 //
-// Head:  child: bits, unsigned ints of the float's width, one a value
+// Head:  child: bits, unsigned ints of the float's width, one per value
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
@@ -11,8 +11,8 @@ namespace nimble {
 
 Status encode_float_bits(const Values& values, const EncodeContext& context,
                          SegmentBuilder* out);
-// What some of the values tell: bits at the end that are zero in all of them,
-// and how many the differences of the others need.
+// Properties of a sample: the number of trailing bits that are zero in all
+// values, and the bits needed for the differences of the rest.
 struct FloatBits {
   uint32_t zeros = 0;
   uint32_t bits_per_value = 0;

@@ -14,7 +14,7 @@ namespace nimble {
 namespace {
 
 constexpr uint32_t kSamples = 512;
-constexpr uint32_t kHighBits = 16;  // at most
+constexpr uint32_t kHighBits = 16;  // maximum
 
 uint64_t float_bits(const Values& values, uint64_t i) {
   return values.type.width == 8 ? load<uint64_t>(values.data + i * 8)
@@ -27,9 +27,9 @@ uint64_t float_bits(const Values& values, uint64_t i) {
 
 namespace {
 
-// Bits a value of codes that number `counts` values, the most frequent first,
-// of which those that do not fit the width are exceptions: position, code and
-// what the exceptions' own encoding adds.
+// Bits per value of codes for values with these frequencies, the most frequent
+// first. Codes that do not fit the width are exceptions, which take a position,
+// a code and the overhead of their encoding.
 double code_bits(const std::vector<uint32_t>& counts, uint32_t total) {
   constexpr double kExceptionBits = 28;
   const uint32_t most = bit_width_of(counts.size() - 1);
@@ -67,8 +67,8 @@ FloatSplit choose_float_split(const Values& values) {
     }
     std::sort(counts.begin(), counts.end(), std::greater<>());
     const uint64_t range = (sorted[n - 1] >> low) - (sorted[0] >> low);
-    // As a range of integers or as codes, of which a sample tells something
-    // only while it has most of them many times.
+    // The high bits as integers in a range, or as codes. The sample is
+    // meaningful for codes only if it has most values many times.
     double high = bit_width_of(range);
     if (counts.size() <= n / 8) high = std::min(high, code_bits(counts, n));
     const double total = low + high;
@@ -79,8 +79,8 @@ FloatSplit choose_float_split(const Values& values) {
 
 namespace {
 
-// High bits in a dictionary that begins with the most frequent ones: where a
-// few exponents are nearly all of them, the others become exceptions.
+// Encodes the high bits with a dictionary ordered by frequency. If a few
+// exponents dominate, the others become exceptions.
 Status encode_high_codes(const Values& high, const EncodeContext& context,
                          SegmentBuilder* out) {
   DistinctValues distinct;
@@ -91,7 +91,7 @@ Status encode_high_codes(const Values& high, const EncodeContext& context,
   return encode_dictionary(distinct, context, out);
 }
 
-// The better of that dictionary and what integers get.
+// Chooses the smaller of that dictionary and the best integer encoding.
 Status encode_high(const Values& high, const EncodeContext& parent,
                    SegmentBuilder* out) {
   const EncodeContext context = parent.of_others();

@@ -1,8 +1,8 @@
-// split_float: floats without decimal structure: the high bits (sign,
-// exponent, first bits of the mantissa) repeat, the low bits are noise.
+// split_float: floats without decimal structure. The high bits (sign, exponent,
+// first bits of the mantissa) repeat, and the low bits are noise.
 //
-// Head:  R u8 | child: high bits, u16 | child: low R bits, unsigned integers
-//        of the value's width
+// Head:  R u8 | child: high bits, u16 | child: low R bits, unsigned integers of
+//        the value's width
 //        bits of a value = high << R | low
 #pragma once
 
@@ -15,7 +15,7 @@ struct FloatSplit {
   double bits_per_value = 0;  // estimated
 };
 
-// The cut that makes a sample's high bits the cheapest.
+// Chooses the split that makes a sample's high bits smallest.
 FloatSplit choose_float_split(const Values& values);
 Status encode_split_float(const Values& values, uint32_t low_bits,
                           const EncodeContext& context, SegmentBuilder* out);

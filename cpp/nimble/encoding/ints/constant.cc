@@ -103,7 +103,7 @@ class ConstantDecoder final : public Decoder {
   }
 
   std::vector<uint8_t> value_;
-  uint64_t bits_ = 0;  // its first ones
+  uint64_t bits_ = 0;  // its first bytes
 };
 
 }  // namespace
@@ -125,7 +125,7 @@ bool is_constant(const Values& values) {
   }
   const size_t width = values.type.width;
   if (width > kMaxConstantBytes) return false;
-  // All equal is the same as equal to the values one place on.
+  // All values are equal if they equal the values one position later.
   return values.size < 2 || std::memcmp(values.data, values.data + width,
                                         (values.size - 1) * width) == 0;
 }

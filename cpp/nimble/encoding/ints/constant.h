@@ -1,4 +1,4 @@
-// constant: every value is the same. No body.
+// constant: all values are equal. No body.
 //
 // Head:  kBool: 1 byte, 0 or 1 | kBytes: varint length and bytes
 //        else: `width` bytes of value
@@ -11,12 +11,13 @@ namespace nimble {
 // Longer values are not stored in heads.
 inline constexpr uint64_t kMaxConstantBytes = 4096;
 
-// All values equal their first; no values: as if they were zero or empty.
+// An empty stream is encoded as if its value was zero or empty.
+// REQUIRES: is_constant(values).
 Status encode_constant(const Values& values, SegmentBuilder* out);
-// Are all values the same, and short enough for encode_constant()?
+// Whether all values are equal, and short enough for encode_constant().
 bool is_constant(const Values& values);
 
-// n copies of the `width` bytes at `value`.
+// Writes n copies of the `width` bytes at `value` to `out`.
 void fill_value(const uint8_t* value, uint32_t width, uint64_t n, uint8_t* out);
 
 Result<std::unique_ptr<Decoder>> open_constant(ByteReader* head,

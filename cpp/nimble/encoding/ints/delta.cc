@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kDeltaFields = 2;  // first value, smallest difference
 
-// Values of up to 4 bytes are 32-bit words, others 64-bit ones.
+// Values of up to 4 bytes use 32-bit words, others 64-bit words.
 template <class Word>
 constexpr bool kIs64 = sizeof(Word) == 8;
 
@@ -20,7 +20,7 @@ decltype(auto) with_word(const ValueType& type, F&& f) {
 
 // ---------------------------------------------------------------------- encode
 
-// One block as words; differences[0] is a copy of differences[1].
+// One block as words. differences[0] is a copy of differences[1].
 template <class Word>
 struct DeltaBlock {
   Word first = 0;
@@ -108,8 +108,8 @@ class DeltaDecoder final : public Decoder {
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
-    // All differences up to the row are added up; the processor follows the
-    // lines of a block once it has seen two.
+    // All differences up to the row are read. The hardware prefetcher follows a
+    // block after two cache lines.
     type().width == 8 ? blocks_.prefetch<uint64_t>(body, row)
                       : blocks_.prefetch<uint32_t>(body, row);
     __builtin_prefetch(body.data + blocks_.range(row / kBlockValues).begin +
@@ -123,7 +123,8 @@ class DeltaDecoder final : public Decoder {
   }
 
  private:
-  // The first `n` rows of a block to `out`, room for kBlockValues values.
+  // Decodes the first `n` rows of a block.
+  // REQUIRES: `out` has room for kBlockValues values.
   Status read_block(const SegmentBody& body, uint32_t block, uint32_t n,
                     uint8_t* out) const {
     return with_word(type(), [&](auto word) {
@@ -134,7 +135,7 @@ class DeltaDecoder final : public Decoder {
   Status read_words(const SegmentBody& body, uint32_t block, uint32_t n,
                     uint8_t* out) const;
 
-  // Few rows of a block that has a width.
+  // Decodes a few rows of a block whose width is not zero.
   Status gather_few(const SegmentBody& body, uint32_t block,
                     const uint32_t* rows, size_t n, uint8_t* out) const;
   Status gather_even(const SegmentBody& body, uint32_t block,
@@ -153,7 +154,7 @@ Status DeltaDecoder::read_words(const SegmentBody& body, uint32_t block,
   const Word first = static_cast<Word>(load<uint64_t>(fields));
   const Word min = static_cast<Word>(load<uint64_t>(fields + 8));
   Word scratch[kBlockValues];
-  // In place where the whole block is wanted in words of this width.
+  // Decodes in place if the whole block is wanted in words of this width.
   const bool in_place = type().width == sizeof(Word) && n == rows;
   uint8_t* words = in_place ? out : reinterpret_cast<uint8_t*>(scratch);
   if (width == 0) {
@@ -193,7 +194,7 @@ Status DeltaDecoder::decode(const SegmentBody& body, uint32_t begin,
 
 // ---------------------------------------------------------------------- gather
 
-// Rows of a block of equal differences, without its other rows.
+// Decodes rows of a block with equal differences, without the other rows.
 Status DeltaDecoder::gather_even(const SegmentBody& body, uint32_t block,
                                  const uint32_t* rows, size_t n,
                                  uint8_t* out) const {

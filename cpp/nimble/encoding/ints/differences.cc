@@ -11,8 +11,9 @@
 namespace nimble {
 namespace {
 
-// Makes the differences of n rows from a block's first one on its values; the
-// first difference counts as 0. Unsigned, so that hostile ones wrap.
+// Replaces the differences of n rows, from a block's first row on, by the
+// values. The first difference is ignored. Unsigned, so that hostile
+// differences wrap.
 void add_up_from(uint32_t width, uint64_t first, uint32_t n, uint8_t* values) {
   store_int(width, first, values);
   add_up(width, first, n - 1, values + width);
@@ -69,7 +70,8 @@ class DifferencesDecoder final : public Decoder {
           Scratch steps;
           const uint32_t begin = block * kBlockValues;
           const uint32_t last = rows[at + n - 1] % kBlockValues;
-          // A whole block needs no copy, and more of it may not be there.
+          // In a stable body, a whole block is decoded without a copy. In other
+          // bodies, the bytes after the last row may be missing.
           const uint32_t read =
               body.stable ? block_rows(block, size()) : last + 1;
           NIMBLE_RETURN_IF_ERROR(
@@ -99,7 +101,7 @@ class DifferencesDecoder final : public Decoder {
   }
 
  private:
-  // The first value of each block that has some of the rows.
+  // Reads the first value of each block that has some of the rows.
   Status read_firsts(const SegmentBody& body, const uint32_t* rows,
                      size_t count, Scratch* firsts) const {
     uint32_t blocks[kSegmentValues / kBlockValues];
@@ -111,7 +113,7 @@ class DifferencesDecoder final : public Decoder {
         }));
     return firsts_.gather(body, blocks, n, firsts->output());
   }
-  // Few rows of a block of which `first` is the first value.
+  // Decodes a few rows of a block by sums. `first` is the block's first value.
   Status add_sums(const SegmentBody& body, uint64_t first, const uint32_t* rows,
                   size_t n, uint8_t* out) const {
     uint64_t sums[kFewSums];
@@ -121,7 +123,8 @@ class DifferencesDecoder final : public Decoder {
     }
     return Status::ok();
   }
-  // Rows [begin, end), not none, of which the first is a block's.
+  // Decodes rows [begin, end).
+  // REQUIRES: begin < end; `begin` is the first row of a block.
   Status read_blocks(const SegmentBody& body, uint32_t begin, uint32_t end,
                      const Output& out) const {
     const uint32_t width = type().width;
@@ -129,7 +132,7 @@ class DifferencesDecoder final : public Decoder {
     Scratch firsts;
     NIMBLE_RETURN_IF_ERROR(firsts_.decode(
         body, block, (end - 1) / kBlockValues + 1, firsts.output()));
-    // A few blocks at a time, while they are in the nearest cache.
+    // A few blocks at a time, so that they remain in the L1 cache.
     constexpr uint32_t kRowsTogether = 4 * kBlockValues;
     for (uint32_t row = begin; row < end;) {
       const uint32_t stop =
@@ -151,7 +154,7 @@ class DifferencesDecoder final : public Decoder {
 
   Child firsts_;
   Child steps_;
-  const SummedDecoder* summed_;  // the steps, where they are one; else null
+  const SummedDecoder* summed_;  // null if steps_ is not one
 };
 
 }  // namespace
@@ -175,7 +178,8 @@ Status encode_differences(const Values& values, const EncodeContext& context,
       } else {
         step = v - before;
       }
-      // A first row repeats the step before it, which disturbs no encoding.
+      // A block's first row repeats the previous difference, which encodes
+      // cheaply.
       store(steps.data() + i * sizeof(T), static_cast<T>(step));
       before = v;
     }
@@ -186,7 +190,7 @@ Status encode_differences(const Values& values, const EncodeContext& context,
   child.size = num_blocks_of(values.size);
   child.data = firsts.data();
   EncodeContext of_firsts = context;
-  of_firsts.random_access_only = true;  // taken one by one
+  of_firsts.random_access_only = true;  // read one by one
   NIMBLE_RETURN_IF_ERROR(encode_child(child, of_firsts, kInlineBytes, out));
   child.type = ValueType::signed_int(width);
   child.size = values.size;

@@ -1,10 +1,10 @@
-// differences: the first value of every block, and what every other value adds
-// to the one before it, as a child: where differences repeat (counters with
-// jumps, times in bursts) it takes less than delta's packed ones.
+// differences: the first value of every block, and the differences between
+// consecutive values, as a child. If differences repeat (counters with jumps,
+// times in bursts), this is smaller than delta, which packs them.
 //
 // Head:  child: first values of the blocks, of the segment's type
-//        | child: differences, signed ints of the type's width, one a row;
-//          those of the blocks' first rows mean nothing
+//        | child: differences, signed ints of the type's width, one per row;
+//        those of the blocks' first rows are unused
 //
 // docs/format/encodings_numeric.md has the bytes.
 #pragma once

@@ -1,8 +1,8 @@
-// limbs: 16 or 32-byte values cut into their 8-byte words, least significant
-// first, each word a column of its own.
+// limbs: 16 or 32-byte values split into 8-byte words, least significant first.
+// Each word is a column of its own.
 //
-// Head:  a child of 8-byte integers for every word: unsigned, but the last one
-//        signed where the values are
+// Head:  one child of 8-byte integers per word, unsigned, except that the last
+//        word of signed values is signed
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"

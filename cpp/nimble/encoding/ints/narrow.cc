@@ -22,8 +22,8 @@ NIMBLE_CLONES void sign_extend(const int64_t* __restrict values, uint32_t n,
   extend_words<4>(values, n, out);
 }
 
-// False at the first block with a value of which the high words are not the
-// sign of the low one.
+// Returns false if a value does not fit: its high words must equal the sign of
+// the low word. Checked once per block.
 template <uint32_t kWords>
 bool cut_words(const Values& values, uint64_t* low) {
   uint64_t lost = 0;
@@ -41,7 +41,7 @@ bool cut_words(const Values& values, uint64_t* low) {
 
 // ---------------------------------------------------------------------- decode
 
-// What fits in 8 bytes of what a test of wide values asks for.
+// Translates a test of wide values into a test of 8-byte integers.
 Predicate narrow_test(const Predicate& test) {
   const WideInt least{uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0},
                       ~uint64_t{0}};
@@ -59,7 +59,7 @@ Predicate narrow_test(const Predicate& test) {
     if (compare_wide(v, least) < 0 || compare_wide(most, v) < 0) continue;
     out.ints.set.push_back(v[0]);
   }
-  // Shape, low and high follow from what is left of a set.
+  // The bounds of a set follow from the remaining values.
   if (test.shape == Predicate::Shape::kSet) out.set_int_bounds();
   return out;
 }

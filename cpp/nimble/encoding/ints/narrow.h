@@ -1,7 +1,7 @@
-// narrow: 16 or 32-byte two's complement values that all fit in 8 bytes, held
-// as 8-byte integers. Most decimals are: prices, quantities, TPC-H.
+// narrow: 16 or 32-byte two's complement values that all fit in 8 bytes, stored
+// as 8-byte integers. Most decimals do, such as prices and quantities.
 //
-// Head:  child of signed 8-byte integers, one a value
+// Head:  child of signed 8-byte integers, one per value
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace nimble {
 
-// The low 8 bytes of every value, or nothing where a value needs more.
+// The low 8 bytes of every value, or an empty vector if a value needs more.
 std::vector<uint64_t> narrowed(const Values& values);
-// `low` of narrowed(values).
+// REQUIRES: `low` is narrowed(values), and not empty.
 Status encode_narrow(const Values& values, const std::vector<uint64_t>& low,
                      const EncodeContext& context, SegmentBuilder* out);
 bool can_be_narrow(const ValueType& type);

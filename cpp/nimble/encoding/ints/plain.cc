@@ -3,7 +3,7 @@
 namespace nimble {
 namespace {
 
-// Values under one checksum: a block, of wide values about this many bytes.
+// Values under one checksum: a block, or about this many bytes of wide values.
 constexpr uint32_t kUnitBytes = 8192;
 
 uint32_t unit_values(uint32_t width) {
@@ -110,7 +110,7 @@ Status PlainDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   }
   const uint32_t width = type().width;
   for (size_t i = 0; i < count;) {
-    // Those that lie together with the first of them.
+    // The rows that are contiguous with the first one.
     const uint32_t first = rows[i];
     const uint64_t last =
         first + part_.together(uint64_t{first} * width) / width;

@@ -1,10 +1,10 @@
 // plain: fixed-width values one after the other, exactly as in memory, so that
-// a mapped file can be handed on without a copy.
+// a mapped file needs no copy.
 //
 // Part:  num_values * width bytes of values
 // Head:  part | unit varint | a checksum u64 for every `unit` values
 //
-// The checksums stand in the head because nothing may interrupt the values.
+// The checksums are in the head, because the values must be contiguous.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace nimble {
 
-// Kinds kInt, kFloat and kFixed.
+// REQUIRES: the type is kInt, kFloat or kFixed.
 Status encode_plain(const Values& values, SegmentBuilder* out);
 
 class PlainDecoder final : public Decoder {
@@ -53,11 +53,11 @@ class PlainDecoder final : public Decoder {
   uint64_t place(uint32_t row) const {
     return part_.place(uint64_t{row} * type().width);
   }
-  // Of the first row of a unit, relative to the part.
+  // Offset of a unit's first row, relative to the part.
   uint64_t start_of(uint64_t unit) const {
     return std::min<uint64_t>(unit * unit_, size()) * type().width;
   }
-  // Checks the units of rows [begin, end).
+  // Verifies the units that contain rows [begin, end).
   Status verify(const SegmentBody& body, uint32_t begin, uint32_t end) const;
 
   Part part_;

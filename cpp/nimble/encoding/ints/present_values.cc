@@ -13,8 +13,8 @@
 namespace nimble {
 namespace {
 
-// Rows whose other values are decoded at once: what they take stays in the
-// second cache.
+// Number of rows whose values are decoded at once, so that they remain in the
+// L2 cache.
 constexpr uint32_t kChunkRows = 8 * kBlockValues;
 
 class PresentValuesDecoder final : public Decoder {

@@ -1,9 +1,11 @@
-// present, of fixed-width values: one value that many rows have, or none worth
-// keeping (nulls); which rows have another; and those, one after the other.
+// present, for fixed-width values: one common value, or a placeholder if the
+// other rows are null; which rows have another value; and those values, one
+// after the other.
 //
 // Head:  number of other values varint | the common value, `width` bytes
-//        | child: booleans, true where a row has another value
-//        | how many such rows there are before blocks 1 .. B-1 (PackedOffsets)
+//        | child: booleans, true if a row has another value
+//        | number of rows with another value before blocks 1 .. B-1
+//        (PackedOffsets)
 //        | child: the other values
 //
 // docs/format/encodings_numeric.md has the bytes.
@@ -13,12 +15,12 @@
 
 namespace nimble {
 
-// Fixed widths up to Patches::kMaxWidth.
+// Whether the type has a fixed width of up to Patches::kMaxWidth.
 bool can_be_present(const ValueType& type);
-// `other` is a bitmap of the rows that have another value, room for whole
-// words; the rest has `common`, values.type.width bytes. The head of a
-// stream of exactly these booleans, of the same body, goes to `other_head` if
-// that is not null.
+// Encodes `values`. `other` is a bitmap of the rows with another value, with
+// room for whole words. The other rows have `common`, values.type.width bytes.
+// If `other_head` is not null, it receives the head of a boolean stream equal
+// to `other`, in the same body.
 Status encode_present_values(const Values& values, const uint8_t* common,
                              const uint8_t* other, const EncodeContext& context,
                              SegmentBuilder* out, ByteBuffer* other_head);

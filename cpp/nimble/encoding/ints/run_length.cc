@@ -21,7 +21,7 @@ bool can_be_run_length(const ValueType& type) {
 
 namespace {
 
-// Ends of runs, given same(i): is row i equal to row i - 1?
+// Ends of runs. same(i) tells whether row i is equal to row i - 1.
 template <class F>
 std::vector<uint32_t> ends_where(uint32_t n, uint32_t max_runs, F&& same) {
   std::vector<uint32_t> ends;
@@ -34,7 +34,8 @@ std::vector<uint32_t> ends_where(uint32_t n, uint32_t max_runs, F&& same) {
   return ends;
 }
 
-// The values of the runs that end at `ends`, in memory of its own.
+// The values of the runs that end at `ends`. Owns fixed-width values and
+// borrows strings.
 struct RunValues {
   Values values;
   std::vector<uint8_t> data;
@@ -130,7 +131,7 @@ namespace {
 
 // --------------------------------------------------------------------- decode
 
-// Up to so many rows of a block are searched for one by one; for more, all ends
+// Up to this many rows of a block are searched one by one. With more, all ends
 // of the block's runs are decoded.
 constexpr size_t kSearchedRows = 2;
 
@@ -186,7 +187,7 @@ class RunLengthDecoder final : public Decoder, public SummedDecoder {
   }
 
  private:
-  // The run after the last one that has rows of `block`.
+  // The first run without rows in `block` or earlier blocks.
   uint32_t run_limit(uint32_t block) const {
     return block + 1 < first_runs_.size() ? first_runs_[block + 1] + 1
                                           : values_.size();
@@ -197,7 +198,7 @@ class RunLengthDecoder final : public Decoder, public SummedDecoder {
   Status broken(uint32_t row) const {
     return Status::corrupt("run ends do not cover row " + std::to_string(row));
   }
-  // Runs of rows that lie in one block.
+  // Finds the runs of rows in one block.
   Status find_runs(const SegmentBody& body, uint32_t block,
                    const uint32_t* rows, size_t n, uint32_t* runs) const;
 
@@ -206,7 +207,7 @@ class RunLengthDecoder final : public Decoder, public SummedDecoder {
   Child values_;
 };
 
-// The values of up to kBlockValues runs, and their repetition into an Output.
+// Holds the values of up to kBlockValues runs and repeats them into an Output.
 class RunWriter {
  public:
   RunWriter(const ValueType& type, const Output& out)
@@ -224,7 +225,7 @@ class RunWriter {
     to.data = data_->data();
     return values.decode(body, begin, end, to);
   }
-  // Value i of the loaded ones, n times, for rows from `row` of the output.
+  // Writes loaded value i n times, from row `row` of the output on.
   void repeat(uint32_t i, uint32_t n, uint64_t row) {
     const uint8_t* const values = data_->data();
     if (type_.kind == ValueKind::kBytes) {
@@ -249,7 +250,7 @@ Status RunLengthDecoder::decode(const SegmentBody& body, uint32_t begin,
                                 uint32_t end, const Output& out) const {
   if (begin >= end) return Status::ok();
   const uint32_t limit = run_limit((end - 1) / kBlockValues);
-  uint32_t run = 0;  // of `begin`
+  uint32_t run = 0;  // of row `begin`
   NIMBLE_RETURN_IF_ERROR(
       find_runs(body, begin / kBlockValues, &begin, 1, &run));
   RunWriter writer(type(), out);
@@ -285,7 +286,7 @@ Status RunLengthDecoder::find_runs(const SegmentBody& body, uint32_t block,
     }
     return Status::ok();
   }
-  // At most one run more than rows.
+  // There is at most one run more than rows.
   alignas(64) uint32_t ends[kBlockValues + 1 + AlignedBuffer::kSlack / 4];
   Output out;
   out.data = reinterpret_cast<uint8_t*>(ends);
@@ -326,7 +327,7 @@ Status RunLengthDecoder::sum_to(const SegmentBody& body, const uint32_t* rows,
   NIMBLE_RETURN_IF_ERROR(ends_.decode(body, first, limit, out));
   out.data = values;
   NIMBLE_RETURN_IF_ERROR(values_.decode(body, first, limit, out));
-  uint32_t row = block * kBlockValues + 1;  // the next to be added
+  uint32_t row = block * kBlockValues + 1;  // next row to add
   uint64_t sum = 0;
   for (uint32_t i = 0, run = 0; i < n; ++i) {
     while (row <= rows[i]) {
@@ -345,8 +346,8 @@ Status RunLengthDecoder::sum_to(const SegmentBody& body, const uint32_t* rows,
 
 Status RunLengthDecoder::filter(const SegmentBody& body, const Predicate& test,
                                 uint64_t* selection) const {
-  // Runs with rows in blocks of which something is selected: only what these
-  // blocks need may be read.
+  // Tests the runs that have rows in blocks with a selected row. Bytes of other
+  // blocks may not be available.
   std::vector<uint64_t> runs(num_blocks_of(values_.size()) * kSelectionWords);
   auto* const run_bits = reinterpret_cast<uint8_t*>(runs.data());
   const auto for_wanted = [&](auto&& f) -> Status {
@@ -395,7 +396,7 @@ Result<std::vector<uint32_t>> read_first_runs(ByteReader* head,
   for (uint32_t b = 0; b < num_blocks_of(num_values); ++b) {
     if (b > 0) {
       const uint64_t step = head->get_varint();
-      // A block of 1024 rows begins that many runs at most.
+      // A block of 1024 rows begins at most this many runs.
       if (step > kBlockValues || step >= num_runs - run) {
         return Status::corrupt("runs of block " + std::to_string(b) +
                                " are past the last run");

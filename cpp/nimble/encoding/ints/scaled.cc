@@ -14,22 +14,22 @@
 namespace nimble {
 namespace {
 
-// x / divisor for multiples of it, and whether x is one: by the inverse of the
-// odd part, as a division costs more than all else.
+// Divides multiples of a divisor, and detects other numbers. Multiplies by the
+// inverse of the odd part, because a division would dominate the cost.
 class ExactDivision {
  public:
-  // 0 stands for 1: where nothing is left to divide.
+  // 0 is treated as 1.
   explicit ExactDivision(uint64_t divisor)
       : shift_(static_cast<uint32_t>(std::countr_zero(divisor | !divisor))),
         most_(UINT64_MAX / (divisor | !divisor)) {
     const uint64_t odd = (divisor | !divisor) >> shift_;
-    inverse_ = odd;  // right in 3 bits; each round doubles them
+    inverse_ = odd;  // correct in 3 bits; doubles per round
     for (int i = 0; i < 5; ++i) inverse_ *= 2 - odd * inverse_;
   }
   uint64_t quotient(uint64_t x) const {
     return std::rotr(x * inverse_, static_cast<int>(shift_));
   }
-  // Quotients of others are larger than any real one.
+  // If the division is not exact, the quotient is larger than any exact one.
   bool is_exact(uint64_t quotient) const { return quotient <= most_; }
 
  private:
@@ -50,7 +50,7 @@ NIMBLE_ALWAYS_INLINE void multiply(uint32_t n, uint64_t base, uint64_t step,
   }
 }
 
-// Base + i * step + multiple i * divisor, in place.
+// Computes base + i * step + multiple i * divisor, in place.
 NIMBLE_CLONES void multiply_ints(uint32_t n, uint32_t width, uint64_t base,
                                  uint64_t step, uint64_t divisor,
                                  uint8_t* __restrict values) {
@@ -75,7 +75,7 @@ NIMBLE_ALWAYS_INLINE void count_up(uint32_t n, uint64_t first, uint64_t step,
   }
 }
 
-// First + i * step.
+// Computes first + i * step.
 NIMBLE_CLONES void count_up_ints(uint32_t n, uint32_t width, uint64_t first,
                                  uint64_t step, uint8_t* __restrict values) {
   switch (width) {
@@ -167,7 +167,8 @@ class ScaledDecoder final : public JoinedDecoder {
     return Status::ok();
   }
 
-  // The same question of the multiples, which encoders keep from wrapping.
+  // Translates a test of values into a test of multiples. Encoders ensure that
+  // multiples do not wrap.
   Predicate test_of_multiples(const Predicate& test) const {
     const uint32_t width = type().width;
     Predicate out = test.derived(ValueType::unsigned_int(width));
@@ -202,7 +203,7 @@ class ScaledDecoder final : public JoinedDecoder {
   }
 
   Scale scale_;
-  bool is_sequence_;  // the multiples are equal
+  bool is_sequence_;  // all multiples are equal
 };
 
 // --------------------------------------------------------------------- encode

@@ -1,6 +1,6 @@
-// scaled: integers that are a base and multiples of a common divisor: times
-// that are whole seconds, prices in steps of 5, sizes in pages; or numbers that
-// go up by the same step from row to row.
+// scaled: integers that are a base plus multiples of a common divisor, such as
+// times in whole seconds, prices in steps of 5, or sizes in pages. Also numbers
+// that grow by a constant step from row to row.
 //
 // Head:  base u64 | step u64 | divisor varint
 //        | child: multiples, unsigned ints of the type's width
@@ -21,17 +21,19 @@ struct Scale {
   uint64_t divisor = 1;
 };
 
-// The largest divisor of all differences from `base`, the least value, if it
-// is above 1; `hint` is a multiple of it, what some of the values have.
+// The greatest common divisor of all differences from `base`, if it is above 1.
+// REQUIRES: `base` is the smallest value; `hint` is a multiple of the divisor,
+// for example that of a sample.
 std::optional<Scale> find_scale(const Values& values, uint64_t base,
                                 uint64_t hint);
-// Do all neighbours differ by the same, as the ends of lists of one length do?
+// Whether all adjacent values have the same difference, like the ends of lists
+// of equal length.
 bool is_even(const Values& values);
 
-// `scale` of find_scale(values).
+// REQUIRES: `scale` is the result of find_scale(values).
 Status encode_scaled(const Values& values, const Scale& scale,
                      const EncodeContext& context, SegmentBuilder* out);
-// Of values that are even.
+// REQUIRES: is_even(values).
 Status encode_even(const Values& values, const EncodeContext& context,
                    SegmentBuilder* out);
 

@@ -1,4 +1,4 @@
-// sparse: one value that most rows have, and the rows that have another.
+// sparse: one value that most rows have, and the rows with other values.
 //
 // Head:  the common value, `width` bytes | Patches
 #pragma once
@@ -7,7 +7,8 @@
 
 namespace nimble {
 
-// Fixed widths up to Patches::kMaxWidth. `common` has values.type.width bytes.
+// Encodes `values`.
+// REQUIRES: can_be_sparse(values.type); `common` has values.type.width bytes.
 Status encode_sparse(const Values& values, const uint8_t* common,
                      const EncodeContext& context, SegmentBuilder* out);
 bool can_be_sparse(const ValueType& type);

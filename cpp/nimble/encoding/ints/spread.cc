@@ -10,9 +10,9 @@
 namespace nimble {
 namespace {
 
-// Rows of a bitmap are taken by N bits: row i of them has the value that as
-// many others precede as there are ones below bit i. As wide as the values,
-// since they are indexes of a shuffle.
+// For every group of N bits: the index of each row's value, which is the number
+// of ones below the row's bit. Indexes are as wide as the values, because they
+// index a shuffle.
 template <class T, uint32_t N>
 using Places = std::array<std::array<T, N>, 1u << N>;
 
@@ -29,13 +29,13 @@ constexpr Places<T, N> make_places() {
   return out;
 }
 
-// Ones of N bits.
+// Number of ones in a group of N bits.
 template <uint32_t N, class Row>
 NIMBLE_ALWAYS_INLINE uint32_t count_of(const Row& places, uint32_t bits) {
   return static_cast<uint32_t>(places[N - 1]) + (bits >> (N - 1));
 }
 
-// Rows that are no whole group: without a branch on a bit.
+// Rows that do not fill a group. Branch-free.
 template <class T>
 NIMBLE_ALWAYS_INLINE const uint8_t* spread_few(uint64_t bits, uint32_t n,
                                                const uint8_t* values, T usual,
@@ -52,7 +52,7 @@ NIMBLE_ALWAYS_INLINE const uint8_t* spread_few(uint64_t bits, uint32_t n,
 
 #if defined(__GNUC__) && !defined(__clang__)
 
-// Places are indexes of a shuffle: one instruction for a group of rows where
+// The indexes are used in a shuffle: one instruction for a group of rows, if
 // the processor has it.
 template <class T, uint32_t N>
 struct Group {
@@ -74,7 +74,7 @@ struct Group {
   }
 };
 
-// Values of a byte: two groups of eight.
+// One-byte values: two groups of eight.
 template <>
 struct Group<uint8_t, 16> {
   static constexpr Places<uint8_t, 8> kPlaces = make_places<uint8_t, 8>();
@@ -121,7 +121,8 @@ NIMBLE_ALWAYS_INLINE void spread(const uint64_t* where, uint32_t from,
                                  uint32_t to, const uint8_t* values,
                                  const uint8_t* common, uint8_t* out) {
   constexpr uint32_t kMask = (1u << N) - 1;
-  // So few of 64 rows are sooner stored one by one than by groups.
+  // With at most this many set bits in 64 rows, storing values one by one is
+  // faster than by groups.
   constexpr int kFewOthers = 32 / N;
   const T usual = load<T>(common);
   for (uint32_t row = from; row < to;) {
@@ -154,8 +155,8 @@ NIMBLE_ALWAYS_INLINE void spread(const uint64_t* where, uint32_t from,
   }
 }
 
-// Values of any width: copied from where the next of them lies, or the common
-// one, without a branch that no processor foresees.
+// Values of any width. Selects the source address without a branch, which would
+// be unpredictable.
 NIMBLE_ALWAYS_INLINE void spread_bytes(const uint64_t* where, uint32_t from,
                                        uint32_t to, uint32_t width,
                                        const uint8_t* values,
