@@ -17,6 +17,7 @@ from tests.table.test_pruning import random_table
 
 import nimblepy as nb
 from nimblepy.errors import CorruptFileError
+from nimblepy.expr.filter import parse_filter
 from nimblepy.table import iceberg as ice
 from nimblepy.table.iceberg.avro import container, encoded_bytes, encoded_long, read_container
 from nimblepy.table.reading import plan
@@ -127,8 +128,11 @@ def test_damage_is_an_error(lake: nb.Catalog, part: str) -> None:
         plan.clear_caches()
         if part == "list":
             found = metadata.manifests(head)
-            ice.Pruner(metadata, (), None).manifests(found)
+            pruner = ice.Pruner(
+                metadata, parse_filter("g > 1 AND t < 'b'", table.schema).conjuncts, None
+            )
             for item in found:
+                pruner.manifests([item])
                 metadata.first_partition_range(item)
         else:
             for step in (metadata.entries, metadata.encoded_entries):

@@ -465,3 +465,20 @@ def test_members_that_must_have_values_are_null_below_null(
     )
     assert table.to_table(["i"], filter="s.x IS NULL")["i"].to_pylist() == [2]
     assert table.to_table(["i"], filter="s.x <> 4")["i"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("partition", ["s.x", "bucket(3, s.x)", "truncate(10, s.x)"])
+def test_partitions_of_required_members_below_null(lake: nb.Catalog, partition: str) -> None:
+    """Manifests had no room for the null that such a struct gives a partition."""
+    kind = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+    schema = pa.schema([("i", pa.int64()), ("s", kind)])
+    table = lake.create_table("a.b", schema, partition_by=[partition])
+    rows = [{"i": 1, "s": {"x": 5}}, {"i": 2, "s": None}]
+    table.append(
+        pa.Table.from_pylist(rows, pa.schema([("i", "i8"), ("s", pa.struct({"x": "i8"}))]))
+    )
+    clear_caches()
+    for _ in range(2):
+        assert lake.table("a.b").count_rows("s.x IS NULL") == 1
+        assert lake.table("a.b").count_rows("s.x = 5") == 1
+        table.rewrite_manifests()

@@ -20,6 +20,7 @@ from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from nimblepy.table.base.model import (
@@ -95,11 +96,21 @@ def _with_own_names(schema: Any, used: set[str]) -> Any:
     return made
 
 
+def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+    """The values of a spec, each of which may be null.
+
+    The library has one that may not for a required column. Below an optional struct that is null
+    such a column has none.
+    """
+    fields = spec.partition_type(schema).fields
+    return StructType(*(NestedField(f.field_id, f.name, f.field_type) for f in fields))
+
+
 class ManifestForm:
     """How manifests of one schema and partition spec are written."""
 
     def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
-        partition = spec.partition_type(schema)
+        partition = _partition_type(spec, schema)
         written, read = (
             manifest_entry_schema_with_data_file(
                 version, data_file_with_partition(partition, version)
