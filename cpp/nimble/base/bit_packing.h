@@ -1,19 +1,19 @@
 // Bit packing: unsigned integers of W bits, 0 <= W <= bits of the lane word.
 //
-// A full block holds kPackValues = 1024 values in words of T bits, T = 32 for
-// values of up to 4 bytes and 64 for 8-byte values. The block has
-// lanes = 1024 / T lanes; value i is row r = i / lanes of lane l = i % lanes
-// and takes bits [r*W, (r+1)*W) of its lane's stream of words (least
-// significant bit first). Word w of lane l is stored at word w*lanes + l:
-// neighbouring values lie in neighbouring words at the same shift, which any
-// compiler turns into vector code. A full block is 128*W bytes, whatever T.
+// A full block holds kPackValues = 1024 values in words of T bits: T = 32 for
+// values of up to 4 bytes, and T = 64 for 8-byte values. The block has lanes =
+// 1024 / T lanes. Value i is row r = i / lanes of lane l = i % lanes. It takes
+// bits [r*W, (r+1)*W) of its lane's stream of words, least significant bit
+// first. Word w of lane l is stored at word w*lanes + l. Adjacent values are
+// therefore in adjacent words at the same shift, so compilers vectorize the
+// loops. A full block takes 128*W bytes for any T.
 //
-// A block of n < 1024 values is a plain little-endian bit stream instead:
-// value i takes bits [i*W, (i+1)*W) of ceil(n*W/8) bytes, so that small
-// dictionaries and short files pay for no padding.
+// A block of n < 1024 values is a plain little-endian bit stream: value i takes
+// bits [i*W, (i+1)*W) of ceil(n*W/8) bytes. Small dictionaries and short files
+// therefore need no padding.
 //
-// Every value is stored as an offset from a base, added back modulo 2^T.
-// Pointers need no alignment.
+// Every value is stored as an offset from a base, which is added back modulo
+// 2^T. Pointers need no alignment.
 #pragma once
 
 #include "nimble/base/bytes.h"
@@ -23,17 +23,20 @@ namespace nimble {
 
 inline constexpr uint32_t kPackValues = 1024;
 
-// Bytes of `n` < 2^58 values of `width` <= 64 bits that are packed.
+// Size in bytes of `n` packed values.
+// REQUIRES: n < 2^58; width <= 64.
 constexpr uint64_t packed_bytes(uint64_t n, uint32_t width) {
   return (n * width + 7) / 8;
 }
-// Mask of the low `width` bits, width <= 64.
+// Mask of the low `width` bits.
+// REQUIRES: width <= 64.
 constexpr uint64_t low_bits(uint32_t width) {
   return width == 0 ? 0 : ~uint64_t{0} >> (64 - width);
 }
 
-// Full blocks: 1024 words in, 128*width bytes out and back. `width` is at
-// most 32 or 64; bits of (value - base) above it must be zero.
+// Full blocks: pack 1024 words to 128*width bytes, and unpack them.
+// REQUIRES: `width` is at most 32 or 64; bits of (value - base) above it are
+// zero.
 void pack32(uint32_t width, const uint8_t* values, uint32_t base, uint8_t* out);
 void pack64(uint32_t width, const uint8_t* values, uint64_t base, uint8_t* out);
 void unpack32(uint32_t width, const uint8_t* packed, uint32_t base,
@@ -41,7 +44,8 @@ void unpack32(uint32_t width, const uint8_t* packed, uint32_t base,
 void unpack64(uint32_t width, const uint8_t* packed, uint64_t base,
               uint8_t* out);
 
-// Blocks of n < 1024 values; reads and writes exactly packed_bytes(n, width).
+// Blocks of n < 1024 values. They read and write exactly packed_bytes(n,
+// width).
 void pack_tail32(uint32_t width, const uint8_t* values, uint32_t n,
                  uint32_t base, uint8_t* out);
 void pack_tail64(uint32_t width, const uint8_t* values, uint32_t n,
@@ -51,17 +55,17 @@ void unpack_tail32(uint32_t width, const uint8_t* packed, uint32_t n,
 void unpack_tail64(uint32_t width, const uint8_t* packed, uint32_t n,
                    uint64_t base, uint8_t* out);
 
-// Values rows[i] % 1024 of a full block, for few of its rows: the base is
-// added, and the low `value_bytes` bytes of value i are stored behind each
-// other.
+// Decode a few rows of a full block: value i is that of row rows[i] % 1024,
+// plus the base. The 32-bit version stores `value_bytes` bytes per value, the
+// other one 8.
 void extract_rows32(uint32_t width, const uint8_t* packed, uint32_t base,
                     const uint32_t* rows, size_t n, uint32_t value_bytes,
                     uint8_t* out);
 void extract_rows64(uint32_t width, const uint8_t* packed, uint64_t base,
                     const uint32_t* rows, size_t n, uint8_t* out);
 
-// Where value i of a full block begins: the byte of its word, and the bit in
-// that. What the word does not hold is 128 bytes further on.
+// The position of value i in a full block: the byte of its word, and its bit in
+// the word. The bits that do not fit in the word are 128 bytes later.
 struct PackedPlace {
   uint32_t byte;
   uint32_t shift;

@@ -7,7 +7,8 @@
 namespace nimble {
 namespace {
 
-// Up to 56 bits from bit `from`, reading only the bytes they lie in.
+// Loads up to 56 bits from bit `from`, reading only the bytes that contain
+// them.
 uint64_t load_bits(const uint8_t* bits, uint64_t from, uint64_t n) {
   const uint64_t shift = from % 8;
   uint64_t word = 0;
@@ -20,7 +21,7 @@ uint64_t load_bits(const uint8_t* bits, uint64_t from, uint64_t n) {
 void copy_bits(const uint8_t* source, uint64_t from, uint64_t n,
                uint8_t* target, uint64_t to) {
   if (n == 0) return;
-  // Bit by bit to a byte boundary of the target, then words, then the rest.
+  // Single bits up to a byte boundary of the target, then words, then the rest.
   for (; n > 0 && to % 8 != 0; --n) {
     put_bit(target, to++, get_bit(source, from++));
   }
@@ -31,7 +32,7 @@ void copy_bits(const uint8_t* source, uint64_t from, uint64_t n,
     n %= 8;
   }
   for (; n >= 72; n -= 64, from += 64, to += 64) {
-    const uint64_t shift = from % 8;  // not 0: that was the memcpy
+    const uint64_t shift = from % 8;  // not 0: memcpy() handles that
     const uint8_t* p = source + from / 8;
     store(target + to / 8,
           load<uint64_t>(p) >> shift | uint64_t{p[8]} << (64 - shift));

@@ -1,4 +1,4 @@
-// Bitmaps as Arrow holds them: bit i is bit i % 8 of byte i / 8.
+// Bitmaps in Arrow's layout: bit i is bit i % 8 of byte i / 8.
 #pragma once
 
 #include <bit>
@@ -24,13 +24,13 @@ inline void put_bit(uint8_t* bits, uint64_t i, bool value) {
   }
 }
 
-// Copies n bits from bit `from` of `source` to bit `to` of `target`. No byte
-// outside the two bit ranges is read, other bits of `target` stay.
+// Copies n bits from bit `from` of `source` to bit `to` of `target`. Does not
+// read bytes outside the two ranges. Other bits of `target` do not change.
 void copy_bits(const uint8_t* source, uint64_t from, uint64_t n,
                uint8_t* target, uint64_t to);
 // Sets or clears bits [begin, begin + n).
 void fill_bits(uint8_t* bits, uint64_t begin, uint64_t n, bool value);
-// Ones among bits [begin, begin + n).
+// Number of ones among bits [begin, begin + n).
 uint64_t count_bits(const uint8_t* bits, uint64_t begin, uint64_t n);
 
 }  // namespace nimble

@@ -1,6 +1,7 @@
-// ByteReader: a bounded cursor over untrusted bytes with a sticky failure.
-// Read many, check once: after a failure every read gives zero or empty and
-// ok() stays false. Lengths are compared by subtraction, never by addition.
+// ByteReader: a bounded cursor over untrusted bytes. Failures are sticky: after
+// a failure every read returns zero or empty, and ok() is false. So callers can
+// read several values and check once. Lengths are compared by subtraction,
+// which cannot overflow. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -43,7 +44,7 @@ class ByteReader {
     ok_ = false;
     return 0;
   }
-  // A view into the bytes given to the constructor.
+  // Returns a view of the bytes passed to the constructor.
   ByteSpan get_bytes(uint64_t n) {
     if (n > remaining()) {
       ok_ = false;
@@ -55,7 +56,8 @@ class ByteReader {
   }
   ByteSpan get_sized() { return get_bytes(get_varint()); }
 
-  // `what` is what was being read: "bit-packed header".
+  // Returns kCorrupt after a failure. `what` names the object that was read:
+  // "bit-packed header".
   Status status(std::string_view what) const {
     if (ok_) return Status::ok();
     return Status::corrupt(std::string(what) + " is cut short at byte " +

@@ -1,4 +1,5 @@
-// Byte spans, and little-endian loads and stores that need no alignment.
+// Byte spans, and little-endian loads and stores without alignment
+// requirements.
 #pragma once
 
 #include <bit>
@@ -17,8 +18,8 @@ static_assert(std::endian::native == std::endian::little,
 
 using ByteSpan = std::span<const uint8_t>;
 
-// Always inlined, and not by way of std::memcpy(): what a fortified library
-// adds to that made releases call a function for every value of some loops.
+// Always inlined. Uses the builtin because a fortified C library's
+// std::memcpy() made releases call a function for every value of some loops.
 template <class T>
 NIMBLE_ALWAYS_INLINE T load(const uint8_t* p) {
   T v;
@@ -30,7 +31,8 @@ NIMBLE_ALWAYS_INLINE void store(uint8_t* p, T v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
 
-// The lowest n bytes of `word`, n <= 8; n = 0 gives 0.
+// The lowest n bytes of `word`; 0 for n = 0.
+// REQUIRES: n <= 8.
 inline uint64_t low_bytes(uint64_t word, uint32_t n) {
   return n == 0 ? 0 : word & (~uint64_t{0} >> (64 - 8 * n));
 }
@@ -42,7 +44,7 @@ inline std::string_view as_string(ByteSpan b) {
   return {reinterpret_cast<const char*>(b.data()), b.size()};
 }
 
-// Is [offset, offset + size) inside [0, total)? Never wraps.
+// Whether [offset, offset + size) is inside [0, total). Cannot overflow.
 inline bool in_bounds(uint64_t offset, uint64_t size, uint64_t total) {
   return offset <= total && size <= total - offset;
 }
@@ -52,7 +54,7 @@ inline uint64_t div_ceil(uint64_t a, uint64_t b) {
 }
 inline uint64_t round_up(uint64_t a, uint64_t b) { return div_ceil(a, b) * b; }
 
-// Bits needed to write v: 0 for 0, 64 for 2^63 and above.
+// Number of bits needed for v: 0 for 0, 64 for 2^63 and above.
 inline uint32_t bit_width_of(uint64_t v) {
   return static_cast<uint32_t>(std::bit_width(v));
 }

@@ -1,8 +1,8 @@
-// Hints to the compiler, in one place.
+// Compiler hints.
 #pragma once
 
-// Hot loops written so that the compiler vectorises them are compiled for
-// several x86-64 levels; the loader picks one when the module is loaded.
+// Functions with hot loops are compiled for several x86-64 levels. The loader
+// selects a version when the module is loaded.
 #if defined(NIMBLE_TARGET_CLONES) && NIMBLE_TARGET_CLONES
 #define NIMBLE_CLONES \
   __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))

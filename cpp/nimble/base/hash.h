@@ -1,5 +1,5 @@
-// The two hashes that files hold, pinned: XXH3-64 for checksums and XXH64
-// with seed 0 for Bloom filters and hash indexes (Parquet's choice).
+// The two hashes used in files. They must not change: XXH3-64 for checksums,
+// and XXH64 with seed 0 for Bloom filters and hash indexes (like Parquet).
 #pragma once
 
 #include "nimble/base/bytes.h"

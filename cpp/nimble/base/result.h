@@ -1,4 +1,4 @@
-// Result<T>: a T or the Status that says why there is none; member names of
+// Result<T>: a T, or the Status that explains its absence. Member names follow
 // C++23's std::expected.
 #pragma once
 

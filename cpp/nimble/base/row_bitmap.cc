@@ -159,7 +159,8 @@ void RowBitmap::append_absent(RowRange range,
   auto it = std::lower_bound(
       containers_.begin(), containers_.end(), range.begin >> 16,
       [](const Container& c, uint64_t wanted) { return c.high < wanted; });
-  uint64_t at = range.begin;  // nothing of the set is in [at, next row of it)
+  // the set has no rows between `at` and the next row visited
+  uint64_t at = range.begin;
   for (; it != containers_.end(); ++it) {
     const bool goes_on = each_from(*it, range.begin, [&](uint64_t row) {
       if (row >= range.end) return false;

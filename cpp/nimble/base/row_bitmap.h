@@ -1,6 +1,6 @@
-// RowBitmap: a set of row numbers that does not change, in the form of Roaring
-// bitmaps: rows that share all but their lowest 16 bits are one container, a
-// sorted list where they are few and a bitmap where they are many.
+// RowBitmap: an immutable set of row numbers, stored like a Roaring bitmap.
+// Rows that are equal except for their lowest 16 bits form a container: a
+// sorted list if they are few, else a bitmap. Thread-safe.
 // docs/internals/decisions/0041-deleted-rows-as-bitmaps.md.
 #pragma once
 
@@ -14,12 +14,13 @@ namespace nimble {
 class RowBitmap {
  public:
   RowBitmap() = default;
-  // Rows in any order, repeats included.
+  // Rows may be in any order and may repeat.
   explicit RowBitmap(std::span<const uint64_t> rows);
 
   uint64_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // The greatest row; there is one.
+  // The greatest row.
+  // REQUIRES: !empty().
   uint64_t last() const { return last_; }
   uint64_t memory_bytes() const;
 
@@ -27,15 +28,15 @@ class RowBitmap {
     const Container* c = find(row >> 16);
     return c != nullptr && contains(*c, static_cast<uint16_t>(row));
   }
-  // The rows of both sets. Cost: a pass over what they hold.
+  // Returns the union of both sets. Takes time linear in their sizes.
   RowBitmap with(const RowBitmap& other) const;
-  // Appends the parts of a range that are not in the set, ascending.
+  // Appends the parts of a range that are not in the set, in ascending order.
   void append_absent(RowRange range, std::vector<RowRange>* out) const;
-  // Appends the rows of the set, ascending.
+  // Appends the rows of the set, in ascending order.
   void append_rows(std::vector<uint64_t>* out) const;
 
  private:
-  // More rows than this are smaller as a bitmap.
+  // Larger containers take less space as a bitmap.
   static constexpr size_t kMostListed = 4096;
   static constexpr size_t kWords = 1024;
 
@@ -51,15 +52,16 @@ class RowBitmap {
   }
   // Sets the bits of a container's rows.
   void set_bits(const Container& c, std::span<uint64_t> words) const;
-  // Appends the container of rows that two sets have there.
+  // Copies a container of `set`. append_both() appends the union of two
+  // containers.
   void append(const RowBitmap& set, const Container& c);
   void append_both(const RowBitmap& one, const Container& a,
                    const RowBitmap& other, const Container& b);
   void append_list(uint64_t high, std::span<const uint16_t> rows);
   const Container* find(uint64_t high) const;
   bool contains(const Container& c, uint16_t low) const;
-  // Calls f(row) for the rows of a container from `first` on, ascending, until
-  // it says false.
+  // Calls f(row) for the rows of a container from `first` on, in ascending
+  // order, until f returns false. Returns false in that case.
   template <class F>
   bool each_from(const Container& c, uint64_t first, const F& f) const;
 

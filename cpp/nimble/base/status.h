@@ -1,6 +1,7 @@
-// Status: the outcome of anything that bytes, the disk or a caller can make
-// fail. The core neither throws nor catches; bindings turn kinds into Python
-// exceptions. An OK status is one null pointer: passing it costs nothing.
+// Status: the outcome of an operation that can fail because of bytes, the disk
+// or the caller. The core does not throw for these; only exhausted memory
+// throws std::bad_alloc. Bindings convert codes to Python exceptions. An OK
+// status is a null pointer, so passing it costs nothing.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,13 @@ namespace nimble {
 
 enum class StatusCode : uint8_t {
   kOk,
-  kCorrupt,             // bytes of a file contradict each other or a checksum
-  kUnsupportedVersion,  // a newer format, or an unknown must-understand bit
-  kInvalidArgument,     // the caller asked for something impossible
-  kTooLarge,            // more than one Arrow array holds; fewer rows may do
+  kCorrupt,             // file bytes or checksums are inconsistent
+  kUnsupportedVersion,  // newer format, or unknown required bit
+  kInvalidArgument,     // the request is impossible
+  kTooLarge,            // too large for one Arrow array
   kNotFound,            // e.g. no index for these columns
-  kIoError,             // the operating system said no
-  kUnsupported,         // a type or option this version does not have
+  kIoError,             // an operating system error
+  kUnsupported,         // not supported by this version
   kKeyOrder,            // rows are not in cluster key order
   kDuplicateKey,        // a unique cluster key occurs twice
 };
@@ -56,14 +57,14 @@ class [[nodiscard]] Status {
   bool is_ok() const { return !rep_; }
   explicit operator bool() const { return is_ok(); }
   StatusCode code() const { return rep_ ? rep_->code : StatusCode::kOk; }
-  // errno of a kIoError, 0 where there is none.
+  // errno of a kIoError, else 0.
   int os_error() const { return rep_ ? rep_->os_error : 0; }
   std::string_view message() const {
     return rep_ ? std::string_view(rep_->message) : std::string_view();
   }
-  // What the layer above wants back with the failure, which the core only
-  // carries: the exception that a caller's own file raised. Null where there is
-  // none.
+  // An object that the caller attached to the failure, such as the exception
+  // that a caller's file object raised. The core only carries it. Null if there
+  // is no cause.
   const std::shared_ptr<const void>& cause() const {
     static const std::shared_ptr<const void> none;
     return rep_ ? rep_->cause : none;
@@ -72,7 +73,7 @@ class [[nodiscard]] Status {
     if (rep_) rep_->cause = std::move(cause);
     return std::move(*this);
   }
-  // The same failure with "where: " in front of the message.
+  // Returns the same failure with "where: " before the message.
   Status with_context(std::string_view where) && {
     if (rep_) rep_->message = std::string(where) + ": " + rep_->message;
     return std::move(*this);
@@ -90,7 +91,7 @@ class [[nodiscard]] Status {
 
 }  // namespace nimble
 
-// The two macros of the code base: a failure leaves the function at once.
+// Propagate errors: return the failure from the current function.
 #define NIMBLE_CONCAT_INNER(a, b) a##b
 #define NIMBLE_CONCAT(a, b) NIMBLE_CONCAT_INNER(a, b)
 #define NIMBLE_RETURN_IF_ERROR(expr) \

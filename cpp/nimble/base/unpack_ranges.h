@@ -1,4 +1,4 @@
-// Parts of a block of packed integers (bit_packing.h).
+// Unpacks parts of a block of packed integers (bit_packing.h).
 #pragma once
 
 #include <span>
@@ -7,12 +7,12 @@
 
 namespace nimble {
 
-// Less than so many bytes behind the values are written, too.
+// Fewer than this many bytes after the values may be overwritten.
 inline constexpr uint64_t kUnpackOvershoot = 128;
 
-// The values of ascending ranges of rows, which are not empty, one behind the
-// other: as far as they lie in the full block that begins at row `first`.
-// Returns where they end.
+// Unpack the values of row ranges, one after the other, as far as they are in
+// the full block that begins at row `first`. Return the end of the output.
+// REQUIRES: the ranges are ascending and not empty.
 uint8_t* unpack_ranges32(uint32_t width, const uint8_t* packed, uint64_t first,
                          std::span<const RowRange> ranges, uint32_t base,
                          uint8_t* out);
