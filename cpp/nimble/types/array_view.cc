@@ -14,7 +14,7 @@ int64_t num_buffers(const Field& f) {
     case Layout::kUnion:
       return f.is_dense_union ? 2 : 1;
     case Layout::kBytes:
-      return 3;  // views have at least so many
+      return 3;  // views have at least 3
     case Layout::kList:
       return f.is_view ? 3 : 2;
     default:
@@ -150,7 +150,7 @@ int64_t ArrayView::run_end(int64_t run) const {
 int64_t ArrayView::run_of(int64_t row) const {
   const int64_t target = offset_ + row;
   int64_t lo = 0, hi = children_[0].length();
-  while (lo < hi) {  // the first run whose end is past the row
+  while (lo < hi) {  // finds the first run that ends past the row
     const int64_t mid = lo + (hi - lo) / 2;
     if (run_end(mid) <= target) {
       lo = mid + 1;

@@ -1,9 +1,9 @@
 // ArrayView: a borrowed, bounds-aware view of one Arrow array node, with the
-// offset of slices folded in. Rows are 0 .. length-1 of the view. Nothing is
-// copied; the ArrowArray must outlive the view.
+// offset of slices applied. Rows are 0 .. length-1 of the view. Nothing is
+// copied; the ArrowArray must outlive the view. Thread-safe.
 //
-// Arrow's C interface carries no buffer sizes: the producer is a library in
-// this process and is trusted to keep its own layout rules.
+// Arrow's C interface has no buffer sizes. The producer is a library in this
+// process and is trusted to follow its layout rules.
 #pragma once
 
 #include <string_view>
@@ -18,59 +18,60 @@ class ArrayView {
  public:
   ArrayView() = default;
 
-  // Checks the shape (buffers, children) of `array` against `field`.
+  // Checks that the buffers and children of `array` match `field`.
   static Result<ArrayView> open(const Field& field, const ArrowArray& array,
                                 const std::string& path);
 
   const Field& field() const { return *field_; }
   int64_t length() const { return length_; }
-  // The first row of this view inside the Arrow buffers.
+  // The first row of this view in the Arrow buffers.
   int64_t offset() const { return offset_; }
-  // Children keep their own coordinates: row r of a struct or sparse union is
+  // Children have their own coordinates: row r of a struct or sparse union is
   // row child_row(r) of every child.
   const std::vector<ArrayView>& children() const { return children_; }
   const ArrayView& dictionary() const { return children_.back(); }
 
-  // False where the array has no bitmap or says that it has no nulls.
+  // False if the array has no bitmap, or declares no nulls.
   bool may_have_nulls() const { return validity_ != nullptr; }
   bool is_valid(int64_t row) const {
     if (validity_ == nullptr) return true;
     const auto bit = static_cast<uint64_t>(offset_ + row);
     return ((validity_[bit / 8] >> (bit % 8)) & 1) != 0;
   }
-  // The bitmap, whose bit offset() is row 0; null where there is none.
+  // The bitmap, where bit offset() is row 0. Null if the array has no bitmap.
   const uint8_t* validity() const { return validity_; }
 
-  // kFixed and kDictionary codes: row 0 of the values, width bytes each.
+  // kFixed, and codes of kDictionary: address of row 0; width bytes per value.
   const uint8_t* values() const { return values_; }
-  // kBool: the bitmap, whose bit offset() is row 0.
+  // kBool: the bitmap, where bit offset() is row 0.
   const uint8_t* bits() const { return buffer(1); }
   bool bool_at(int64_t row) const {
     const auto bit = static_cast<uint64_t>(offset_ + row);
     return ((bits()[bit / 8] >> (bit % 8)) & 1) != 0;
   }
-  // kBytes: the value of a row; empty where null.
+  // kBytes: the value of a row; empty for nulls.
   std::string_view bytes_at(int64_t row) const;
-  // kList: the rows of the child that make up a row.
+  // kList: the rows of the child that belong to a row.
   void list_at(int64_t row, int64_t* begin, int64_t* size) const;
-  // kDictionary: the code of a valid row.
+  // kDictionary: the code of a row.
+  // REQUIRES: the row is valid.
   int64_t code_at(int64_t row) const;
-  // kUnion: the child that holds a row, and the row in it.
+  // kUnion: the child that has a row's value, and the row in that child.
   int union_child(int64_t row) const;
   int64_t union_row(int64_t row) const;
-  // kRunEnd: the row of children()[1] that holds a row (binary search).
+  // kRunEnd: the row of children()[1] with a row's value (binary search).
   int64_t run_of(int64_t row) const;
   int64_t run_end(int64_t run) const;
 
-  // Rows [begin, begin + count) as a view of its own.
+  // Returns rows [begin, begin + count) as a view.
   ArrayView slice(int64_t begin, int64_t count) const;
-  // Row of the children that belongs to `row` of this struct, fixed-size list
-  // (its first item) or sparse union.
+  // The row of the children for `row` of this struct or sparse union, or the
+  // first item for a fixed-size list.
   int64_t child_row(int64_t row) const {
     const int64_t at = offset_ + row;
     return field_->layout == Layout::kFixedList ? at * field_->list_size : at;
   }
-  // Arrow's buffer i, from the array's own beginning.
+  // Arrow's buffer i, from the beginning of the array.
   const uint8_t* buffer(int i) const {
     return static_cast<const uint8_t*>(array_->buffers[i]);
   }
@@ -82,8 +83,8 @@ class ArrayView {
   int64_t offset_ = 0;
   const uint8_t* validity_ = nullptr;
   const uint8_t* values_ = nullptr;
-  // In the coordinates of the array's own children (their offset folded in);
-  // see child_row(). A dictionary's values come last.
+  // In the coordinates of the array's own children, with their offset applied;
+  // see child_row(). A dictionary's values are last.
   std::vector<ArrayView> children_;
 };
 

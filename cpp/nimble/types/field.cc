@@ -8,8 +8,8 @@
 namespace nimble {
 namespace {
 
-// Depth of type trees, so that hostile schemas cannot exhaust the stack: the
-// deepest that Arrow C++ imports.
+// Maximum depth of types, so that hostile schemas cannot exhaust the stack. It
+// is the maximum that Arrow C++ imports.
 constexpr int kMaxTypeDepth = 63;
 
 struct Primitive {
@@ -319,7 +319,7 @@ ValueType Field::value_type() const {
     return ValueType::floating(width);
   if (logical == Logical::kFixedBinary) return ValueType::fixed(width);
   if (width == 1 || width == 2 || width == 4 || width == 8) {
-    // Half floats travel as bit patterns.
+    // Half floats are stored as bit patterns.
     const bool s = is_signed && logical != Logical::kFloat;
     return s ? ValueType::signed_int(width) : ValueType::unsigned_int(width);
   }

@@ -1,11 +1,11 @@
-// Direction and null placement of one key column.
+// Direction and null placement of a key column.
 #pragma once
 
 namespace nimble {
 
 struct SortOrder {
   bool descending = false;
-  // Where nulls go in the final order, whatever the direction.
+  // Placement of nulls in the final order, independent of the direction.
   bool nulls_first = false;
 
   bool operator==(const SortOrder&) const = default;

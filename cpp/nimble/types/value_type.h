@@ -1,5 +1,6 @@
-// ValueType: what one stream holds, as the encodings see it. Logical types
-// (dates, decimals, text) are above this; here are only bit patterns.
+// ValueType: the type of a stream's values, as encodings see it. Encodings only
+// see bit patterns; logical types (dates, decimals, text) belong to higher
+// layers.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,16 @@ namespace nimble {
 
 enum class ValueKind : uint8_t {
   kBool,   // bitmap, least significant bit first
-  kInt,    // width 1, 2, 4 or 8, two's complement where is_signed
-  kFloat,  // IEEE 754, width 4 or 8 (half floats travel as 2-byte ints)
-  kFixed,  // opaque values of `width` bytes (1 .. 2^31-1); decimals are 16 or
-           // 32 bytes with is_signed: little-endian two's complement
+  kInt,    // width 1, 2, 4 or 8; maybe two's complement
+  kFloat,  // IEEE 754, width 4 or 8 (half floats are 2-byte ints)
+  kFixed,  // opaque values of `width` bytes (1 .. 2^31-1); signed decimals of
+           // 16 or 32 bytes: little-endian two's complement
   kBytes,  // byte strings of any length
 };
 
 struct ValueType {
   ValueKind kind = ValueKind::kInt;
-  uint32_t width = 8;  // bytes a value; 0 for kBool and kBytes
+  uint32_t width = 8;  // bytes per value; 0 for kBool and kBytes
   bool is_signed = false;
 
   bool operator==(const ValueType&) const = default;
