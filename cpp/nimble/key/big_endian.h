@@ -1,5 +1,5 @@
-// Big-endian loads and stores: the byte order in which memcmp compares
-// unsigned integers.
+// Big-endian loads and stores. memcmp compares unsigned integers correctly in
+// this byte order.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ inline uint64_t load_be64(const uint8_t* p) {
   return swap_bytes(load<uint64_t>(p));
 }
 
-// The first 8 of n bytes as a number, short ones padded with zeros: the order
-// of heads never contradicts the order of the byte strings.
+// The first 8 of n bytes as a number, padded with zeros. The order of heads
+// never contradicts the order of the byte strings.
 inline uint64_t head_of(const uint8_t* p, size_t n) {
   if (n >= 8) return load_be64(p);
   if (n >= 4) {
@@ -42,13 +42,14 @@ inline uint64_t head_of(const uint8_t* p, size_t n) {
   return v;
 }
 
-// The last n <= 8 of the bytes of v, big-endian.
+// Stores the last n bytes of v, big-endian.
+// REQUIRES: n <= 8.
 inline void store_be(uint8_t* p, uint64_t v, size_t n) {
   for (size_t i = 0; i < n; ++i)
     p[i] = static_cast<uint8_t>(v >> (8 * (n - 1 - i)));
 }
 
-// Length of the longest common prefix.
+// The length of the longest common prefix.
 inline size_t shared_prefix(ByteSpan a, ByteSpan b) {
   const size_t n = std::min(a.size(), b.size());
   size_t i = 0;
@@ -60,10 +61,10 @@ inline size_t shared_prefix(ByteSpan a, ByteSpan b) {
   return i;
 }
 
-// Sign of a - b in byte order; a proper prefix comes first.
+// The sign of a - b in byte order. A proper prefix is smaller.
 inline int compare_bytes(ByteSpan a, ByteSpan b) {
   const size_t n = std::min(a.size(), b.size());
-  if (n >= 8) {  // mostly decides, without a call
+  if (n >= 8) {  // usually decides, without a call
     const uint64_t x = load_be64(a.data()), y = load_be64(b.data());
     if (x != y) return x < y ? -1 : 1;
   }

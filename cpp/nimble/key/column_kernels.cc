@@ -20,7 +20,8 @@ struct Scattered {
   }
 };
 
-// 1 or 0 a row for `count` bits from `bit` on; false if all are 1.
+// Ands `count` bits, from bit `bit` on, to the bytes of `valid`. Returns
+// whether any bit is 0.
 bool unpack_bits(const uint8_t* bitmap, uint64_t bit, size_t count,
                  uint8_t* valid) {
   uint8_t all = 1;
@@ -32,8 +33,8 @@ bool unpack_bits(const uint8_t* bitmap, uint64_t bit, size_t count,
   return all == 0;
 }
 
-// The loop that index building stands on: nothing but loads, a byte swap and
-// stores. `flip` holds the sign flip and the inversion of descending order.
+// The main loop of index building: only loads, a byte swap and stores. `flip`
+// combines the sign flip and the inversion for descending order.
 template <class U, bool kFloat, class Cursor>
 void write_plain(const uint8_t* values, size_t count, uint8_t marker, U flip,
                  Cursor cursor) {
@@ -161,7 +162,7 @@ void KeyColumnInput::write_numbers(Cursor cursor) const {
   const uint8_t null_marker = column_->null_marker();
   for (size_t i = 0; i < count_; ++i) {
     uint8_t* out = cursor.next(i, 1 + sizeof(U));
-    // A null's value bytes are zeros, so that all keys have one length.
+    // A null's value bytes are zeros, so that all keys have the same length.
     U bits = 0;
     out[0] = null_marker;
     if (!is_null(i)) {

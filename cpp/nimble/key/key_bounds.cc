@@ -5,13 +5,13 @@
 namespace nimble {
 namespace {
 
-// A place between keys: before all keys with a prefix, or after them.
+// A position between keys: before or after all keys with a prefix.
 struct Cut {
   ByteBuffer prefix;
   bool after = false;
 };
 
-// The place for a tuple: before or after the rows that equal it.
+// The position of a tuple: before or after the rows that equal it.
 Result<Cut> cut_of(const KeyEncoder& encoder,
                    const std::vector<KeyScalar>& values, bool after) {
   const auto& columns = encoder.columns();
@@ -24,7 +24,7 @@ Result<Cut> cut_of(const KeyEncoder& encoder,
   for (size_t i = 0; i < values.size(); ++i) {
     const ScalarFit fit = fit_of(columns[i], values[i]);
     if (fit == ScalarFit::kBelow || fit == ScalarFit::kAbove) {
-      // Beyond every value of the column: what follows cannot matter.
+      // The value is outside the column's range, so later values do not matter.
       const bool last = fit == ScalarFit::kAbove;
       cut.prefix.put_u8(columns[i].value_marker());
       cut.after = last != columns[i].order.descending;
@@ -36,7 +36,8 @@ Result<Cut> cut_of(const KeyEncoder& encoder,
   return cut;
 }
 
-// The cut as a bound: every key on its right is >= it. None: right of all.
+// Converts a cut to a bound: keys after the cut are >= the bound. Returns
+// nullopt if the cut is after all keys.
 std::optional<ByteBuffer> bound_of(Cut cut) {
   if (cut.after && !successor(&cut.prefix)) return std::nullopt;
   return std::move(cut.prefix);
@@ -52,7 +53,8 @@ KeyRange range_between(std::optional<Cut> lower, std::optional<Cut> upper) {
   return range.empty() ? KeyRange::none() : std::move(range);
 }
 
-// The encoded columns of the two bounds that are equal.
+// Returns the number of leading columns with equal bounds and encodes them to
+// `common`.
 Result<size_t> equal_columns(const KeyEncoder& encoder, const KeyBound& a,
                              const KeyBound& b, ByteBuffer* common) {
   const size_t n =
@@ -183,7 +185,8 @@ Result<KeyRange> value_range(const KeyEncoder& encoder, const KeyBound& lower,
   if (!last.values.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(to, cut_of(encoder, last.values, last.inclusive));
   }
-  // A side that says nothing about column `equal` ends at its nulls.
+  // A side without a value for column `equal` does not extend to the column's
+  // nulls.
   const auto open_side = [equal](const KeyBound& b, const KeyBound& other) {
     return b.values.size() <= equal && (b.values.empty() || b.inclusive) &&
            other.values[equal].kind != KeyScalar::Kind::kNull;

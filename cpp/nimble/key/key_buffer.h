@@ -1,5 +1,5 @@
-// KeyBuffer: encoded keys of many rows, back to back. Either all keys have
-// one width, or offsets say where each begins.
+// KeyBuffer: encoded keys of many rows, one after the other. Either all keys
+// have the same width, or offsets tell where each key begins. Not thread-safe.
 #pragma once
 
 #include <cassert>
@@ -17,9 +17,10 @@ class KeyBuffer {
 
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // 0 where keys have offsets. No key of an encoder is empty, so 0 is free.
+  // The width of all keys, or 0 if keys have offsets. Encoded keys are never
+  // empty.
   size_t fixed_width() const { return fixed_width_; }
-  // AlignedBuffer::kSlack bytes past the last key may be read.
+  // AlignedBuffer::kSlack bytes after the last key may be read.
   const uint8_t* data() const { return bytes_.data(); }
   uint8_t* data() { return bytes_.data(); }
   size_t num_bytes() const { return bytes_.size(); }
@@ -32,7 +33,7 @@ class KeyBuffer {
     return {bytes_.data() + begin, static_cast<size_t>(offset(i + 1) - begin)};
   }
 
-  // Forgets the keys, keeps the memory and the layout.
+  // Removes the keys, but keeps the memory and the layout.
   void clear() {
     bytes_.clear();
     ends_.clear();
@@ -48,7 +49,8 @@ class KeyBuffer {
     if (fixed_width_ == 0) ends_.push_back(bytes_.size());
     ++size_;
   }
-  // Rows [begin, end) of a buffer of the same layout.
+  // Appends rows [begin, end) of a buffer.
+  // REQUIRES: both buffers have the same layout.
   void append(const KeyBuffer& other, size_t begin, size_t end) {
     assert(fixed_width_ == other.fixed_width_);
     const uint64_t from = other.offset(begin), to = other.offset(end);
@@ -61,14 +63,17 @@ class KeyBuffer {
     }
     size_ += end - begin;
   }
-  // `count` more keys of the fixed width, not initialised.
+  // Appends `count` uninitialized keys of the fixed width. Returns their
+  // address, which is valid until the next growth.
+  // REQUIRES: fixed_width() != 0.
   uint8_t* extend_fixed(size_t count) {
     const size_t at = bytes_.size();
     bytes_.resize(at + count * fixed_width_);
     size_ += count;
     return bytes_.data() + at;
   }
-  // `count` more keys of these sizes, not initialised.
+  // Appends `count` uninitialized keys of these sizes.
+  // REQUIRES: fixed_width() == 0.
   void extend_sized(const uint64_t* sizes, size_t count) {
     uint64_t end = bytes_.size();
     for (size_t i = 0; i < count; ++i) ends_.push_back(end += sizes[i]);

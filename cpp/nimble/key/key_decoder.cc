@@ -10,7 +10,7 @@ Status malformed(const KeyColumn& c, const char* what) {
   return Status::corrupt("key column '" + c.name + "': " + what);
 }
 
-// Big-endian ordered bits to the little-endian value.
+// Converts big-endian ordered bits to a little-endian value.
 template <class U>
 void put_number(const KeyColumn& c, const uint8_t* key, uint8_t* out) {
   U bits = swap_bytes(load<U>(key));
@@ -61,7 +61,7 @@ Status put_fixed(const KeyColumn& c, const uint8_t* key, uint8_t* out) {
   return Status::ok();
 }
 
-// Escaped bytes up to the terminator, which is read too.
+// Reads escaped bytes up to and including the terminator.
 Status read_escaped(const KeyColumn& c, ByteReader* in,
                     std::vector<uint8_t>* out) {
   const uint8_t inversion = c.inversion();

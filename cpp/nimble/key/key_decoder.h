@@ -1,6 +1,6 @@
-// KeyDecoder: keys back to values. Exact but for -0.0 (comes back as +0.0)
-// and NaN (comes back as the one canonical NaN). Checks every byte: keys come
-// from files.
+// KeyDecoder: converts keys back to values. This is exact, except that -0.0
+// becomes +0.0, and NaNs become one canonical NaN. Every byte is validated,
+// because keys are read from files. Thread-safe.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace nimble {
 
-// The values of one key column, in rows.
+// The values of one key column, one per row.
 struct DecodedColumn {
-  std::vector<uint8_t> validity;  // 1 or 0 a row
-  // Fixed-width values, little-endian, nulls as zeros: width bytes a row;
-  // bools one byte, 0 or 1. Byte strings back to back.
+  std::vector<uint8_t> validity;  // 1 or 0 per row
+  // Fixed-width values: little-endian, width bytes per row, zeros for nulls. A
+  // bool is one byte, 0 or 1. Byte strings: one after the other.
   std::vector<uint8_t> values;
-  std::vector<uint64_t> ends;  // of byte strings, one a row
+  std::vector<uint64_t> ends;  // of byte strings, one per row
 
   size_t size() const { return validity.size(); }
   ByteSpan value(const KeyColumn& column, size_t row) const;
@@ -30,20 +30,21 @@ class KeyDecoder {
 
   const std::vector<KeyColumn>& columns() const { return columns_; }
 
-  // Appends a row to each column of *out, which is sized where it is empty.
-  // After a failure (kCorrupt) the columns of *out may differ in length.
+  // Appends a row to each column of *out. An empty *out is resized first. After
+  // a failure (kCorrupt), the columns of *out may have different lengths.
   Status decode(ByteSpan key, std::vector<DecodedColumn>* out) const;
   Status decode(const KeyBuffer& keys, size_t begin, size_t end,
                 std::vector<DecodedColumn>* out) const;
 
-  // For messages: "7", "('abc', null)"; hex where the key is malformed.
+  // Formats a key for messages: "7", "('abc', null)". Malformed keys are shown
+  // in hex.
   std::string to_text(ByteSpan key) const;
 
  private:
   std::vector<KeyColumn> columns_;
 };
 
-// Bytes as lower-case hex, cut after 64.
+// Formats bytes as lower-case hex, truncated after 64 bytes.
 std::string to_hex(ByteSpan bytes);
 
 }  // namespace nimble

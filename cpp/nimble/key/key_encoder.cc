@@ -6,7 +6,7 @@
 namespace nimble {
 namespace {
 
-// A limit for hostile schemas; real keys have a handful of columns.
+// A limit against hostile schemas. Real keys have a few columns.
 constexpr size_t kMaxKeyColumns = 1024;
 
 }  // namespace

@@ -75,7 +75,7 @@ namespace {
 
 using Kind = KeyScalar::Kind;
 
-// Any integer scalar as 256 bits; false for other kinds.
+// Converts an integer scalar to 256 bits. Returns false for other kinds.
 bool to_wide(const KeyScalar& v, std::array<uint8_t, 32>* out) {
   if (v.kind == Kind::kWide) {
     *out = v.wide;
@@ -104,7 +104,8 @@ ScalarFit fit_integer(const std::array<uint8_t, 32>& v, uint32_t width,
   return is_signed && top != negative ? outside : ScalarFit::kExact;
 }
 
-// The double that an int or float scalar is, if it is one exactly.
+// Converts an int or float scalar to a double. The result is kInexact if the
+// double differs.
 ScalarFit to_double(const KeyScalar& v, double* out) {
   constexpr double kTwo63 = 9223372036854775808.0;
   if (v.kind == Kind::kFloat) {
@@ -124,14 +125,15 @@ ScalarFit to_double(const KeyScalar& v, double* out) {
   return ScalarFit::kWrongType;
 }
 
-// Ordered bits of a double as a float of `width` bytes.
+// Converts a double to the ordered bits of a float of `width` bytes.
 ScalarFit to_float(double v, uint32_t width, uint64_t* ordered) {
   if (width == 8) {
     *ordered = ordered_float(std::bit_cast<uint64_t>(v));
     return ScalarFit::kExact;
   }
   if (width == 4) {
-    // Conversion of a double out of range of float is undefined: test first.
+    // Converting a double out of float's range is undefined, so it is checked
+    // first.
     constexpr double kMax = std::numeric_limits<float>::max();
     if (std::isfinite(v) && std::fabs(v) > kMax) return ScalarFit::kInexact;
     const auto f = static_cast<float>(v);
@@ -145,7 +147,7 @@ ScalarFit to_float(double v, uint32_t width, uint64_t* ordered) {
   return ScalarFit::kExact;
 }
 
-// Value bytes of a fixed-width column, when the fit is exact.
+// Converts to the value bytes of a fixed-width column, if the fit is exact.
 ScalarFit convert(const KeyColumn& c, const KeyScalar& v, uint8_t* out) {
   const uint8_t inversion = c.inversion();
   const uint64_t invert = inversion != 0 ? ~uint64_t{0} : 0;

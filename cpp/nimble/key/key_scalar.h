@@ -1,4 +1,4 @@
-// KeyScalar: one value of a key column given by a caller (a lookup, a bound).
+// KeyScalar: a value for a key column, given by a caller (a lookup or a bound).
 #pragma once
 
 #include <array>
@@ -37,31 +37,34 @@ struct KeyScalar {
   static KeyScalar from_double(double v);
   static KeyScalar from_bytes(ByteSpan v);
   static KeyScalar from_wide(const std::array<uint8_t, 32>& v);
-  // The value of a column of `field` (fixed width, bool or bytes) in its stored
-  // form: little-endian, a bool one byte. Bytes are borrowed.
+  // Converts a stored value of a column of `field` (fixed width, bool or
+  // bytes): little-endian; a bool is one byte. Borrows bytes.
   static KeyScalar from_value(const Field& field, ByteSpan value);
 };
 
-// How a value relates to those that a column can hold.
+// How a value relates to the values that a column can represent.
 enum class ScalarFit : uint8_t {
+  // The column can represent the value.
   kExact,
-  kBelow,      // smaller than every value: -300 for an int8 column
-  kAbove,      // larger than every value
+  kBelow,      // below all values: -300 for an int8 column
+  kAbove,      // above all values
   kInexact,    // between two values: 0.1 for a float32 column
   kWrongType,  // not comparable: text for a number, wrong fixed size
 };
 ScalarFit fit_of(const KeyColumn& column, const KeyScalar& value);
 
-// Appends marker and value bytes; invalid argument unless the fit is exact.
+// Appends marker and value bytes. Fails with kInvalidArgument unless fit_of()
+// is kExact.
 Status encode_scalar(const KeyColumn& column, const KeyScalar& value,
                      ByteBuffer* out);
 
-// Appends marker and the encoded beginning of a text, binary or fixed-size
-// value: what all encoded values that start with `start` start with.
+// Appends the marker and the encoded beginning of a text, binary or fixed-size
+// value. All encoded values that start with `start` have this prefix.
 Status encode_starts_with(const KeyColumn& column, ByteSpan start,
                           ByteBuffer* out);
 
-// Exact conversions between half floats and doubles.
+// Convert between half floats and doubles. double_to_half() returns false if
+// the result is not exact.
 double half_to_double(uint16_t bits);
 bool double_to_half(double v, uint16_t* bits);
 

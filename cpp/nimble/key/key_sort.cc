@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kRadixMaxWidth = 16;
 constexpr uint32_t kRadixBits = 32;
-constexpr size_t kRadixMinRows = 256;  // below, comparing is quicker
+constexpr size_t kRadixMinRows = 256;  // below this, comparing is faster
 
 template <class Row>
 struct Item {
@@ -17,7 +17,7 @@ struct Item {
   Row row;
 };
 
-// Byte positions at which keys of one width differ.
+// The byte positions at which keys of the same width differ.
 std::vector<size_t> varying_bytes(const KeyBuffer& keys) {
   const size_t width = keys.fixed_width();
   uint8_t differs[kRadixMaxWidth] = {};
@@ -35,7 +35,8 @@ std::vector<size_t> varying_bytes(const KeyBuffer& keys) {
   return out;
 }
 
-// Least significant digit first, one byte a pass; every pass is stable.
+// Radix sort from the least significant digit, one byte per pass. Every pass is
+// stable.
 template <class Row>
 void radix_passes(std::vector<Item<Row>>* items, uint32_t low_bit,
                   uint32_t num_bits) {
@@ -57,8 +58,8 @@ void radix_passes(std::vector<Item<Row>>* items, uint32_t low_bit,
   }
 }
 
-// The upper 32 bits of the range by radix; items that are alike in these are
-// few and near to each other then, and are compared: `less` orders them all.
+// Sorts by the upper 32 bits of the range with radix passes. Items that are
+// equal in these bits are few and adjacent, and `less` sorts them.
 template <class Row, class Less>
 void radix_sort(std::vector<Item<Row>>* items, uint32_t num_bits,
                 const Less& less) {
@@ -74,7 +75,8 @@ void radix_sort(std::vector<Item<Row>>* items, uint32_t num_bits,
   }
 }
 
-// Moves all heads so that the least is 0; how many bits they take then.
+// Subtracts the smallest head from all heads. Returns the number of bits of the
+// largest.
 template <class Row>
 uint32_t narrow_heads(std::vector<Item<Row>>* items) {
   uint64_t low = ~uint64_t{0}, high = 0;
@@ -86,7 +88,7 @@ uint32_t narrow_heads(std::vector<Item<Row>>* items) {
   return bit_width_of(high - low);
 }
 
-// Keys whose differing bytes fit a word: the word decides.
+// Sorts keys whose differing bytes fit in one word.
 template <class Row>
 bool sort_by_word(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   const size_t width = keys.fixed_width();
@@ -112,7 +114,8 @@ bool sort_by_word(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   return true;
 }
 
-// Any keys: the first 8 bytes behind what all begin with, then the rest.
+// Sorts any keys: by the first 8 bytes after the common prefix, then by the
+// rest.
 template <class Row>
 void sort_by_head(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   size_t shared = keys.key(0).size();

@@ -1,4 +1,4 @@
-// Encoded keys as bytes for this process to read again.
+// Stores encoded keys in a form that only this process can read.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace nimble {
 
-// The given keys of `keys`.
+// Appends the given keys of `keys`.
 inline void store_keys(const KeyBuffer& keys, const uint64_t* rows,
                        size_t count, ByteBuffer* out) {
   out->put<uint64_t>(keys.fixed_width());
@@ -20,7 +20,8 @@ inline void store_keys(const KeyBuffer& keys, const uint64_t* rows,
   for (size_t i = 0; i < count; ++i) out->put_bytes(keys.key(rows[i]));
 }
 
-// Appends them to a buffer of the same layout, or to an empty one.
+// Appends stored keys.
+// REQUIRES: `keys` is empty or has the same layout.
 inline void load_keys(ByteReader* in, KeyBuffer* keys) {
   const auto width = static_cast<size_t>(in->get<uint64_t>());
   const auto count = static_cast<size_t>(in->get<uint64_t>());

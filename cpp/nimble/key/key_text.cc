@@ -1,4 +1,4 @@
-// Keys as text, for error messages.
+// Formats keys for error messages.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -38,7 +38,7 @@ std::string float_text(ByteSpan v) {
   return number_text(load<double>(v.data()));
 }
 
-// The decimal digits of two's complement bytes, by repeated division.
+// Formats two's complement bytes as decimal digits, by repeated division.
 std::string integer_text(ByteSpan v) {
   std::vector<uint8_t> bytes(v.begin(), v.end());
   const bool negative = (bytes.back() & 0x80) != 0;
@@ -86,7 +86,7 @@ std::string decimal_text(const KeyColumn& c, ByteSpan v) {
 }
 
 std::string date_text(int64_t days) {
-  // Years of four digits; others stay day numbers.
+  // Only years of four digits; other dates are shown as day numbers.
   if (days < -719162 || days > 2932896) return number_text(days) + " days";
   const std::chrono::year_month_day date{
       std::chrono::sys_days{std::chrono::days{days}}};

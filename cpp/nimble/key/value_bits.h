@@ -1,5 +1,5 @@
-// The order-preserving transforms of single values, shared by the column
-// kernels, the scalar path and the decoder.
+// Order-preserving transforms of single values, shared by the column kernels,
+// the scalar functions and the decoder.
 #pragma once
 
 #include <limits>
@@ -23,8 +23,8 @@ constexpr U float_infinity() {
   }
 }
 
-// Bits of an IEEE 754 value as an unsigned integer of the same order: both
-// zeros alike, every NaN one value above +infinity.
+// Converts the bits of an IEEE 754 value to an unsigned integer with the same
+// order. Both zeros are equal. All NaNs become one value above +infinity.
 template <class U>
 constexpr U ordered_float(U bits) {
   constexpr U kInfinity = float_infinity<U>();
@@ -45,8 +45,8 @@ constexpr U unordered_float(U ordered) {
   return static_cast<U>(ordered ^ mask);
 }
 
-// Width bytes of little-endian two's complement (16 or 32) to big-endian with
-// the sign flipped.
+// Converts little-endian two's complement of `width` bytes (16 or 32) to
+// big-endian with the sign flipped.
 inline void put_wide(uint8_t* out, const uint8_t* value, uint32_t width,
                      uint8_t inversion) {
   const uint64_t invert = inversion != 0 ? ~uint64_t{0} : 0;
@@ -57,7 +57,7 @@ inline void put_wide(uint8_t* out, const uint8_t* value, uint32_t width,
   }
 }
 
-// Does any byte need an escape, that is, is any below 2?
+// Whether any byte needs an escape, because it is below 2.
 inline bool word_has_low_byte(uint64_t word) {
   constexpr uint64_t kTwos = 0x0202020202020202u, kHighs = 0x8080808080808080u;
   return ((word - kTwos) & ~word & kHighs) != 0;
@@ -81,7 +81,7 @@ inline size_t count_escapes(ByteSpan s) {
   return n;
 }
 
-// Writes the escaped bytes without a terminator; returns where they end.
+// Writes the escaped bytes without a terminator. Returns the end.
 inline uint8_t* put_escaped(uint8_t* out, ByteSpan s, uint8_t inversion) {
   for (const uint8_t b : s) {
     if (b < 2) *out++ = 1 ^ inversion;
@@ -89,7 +89,8 @@ inline uint8_t* put_escaped(uint8_t* out, ByteSpan s, uint8_t inversion) {
   }
   return out;
 }
-// The same for bytes known to need no escape.
+// Like put_escaped().
+// REQUIRES: no byte needs an escape.
 inline uint8_t* put_plain(uint8_t* out, ByteSpan s, uint8_t inversion) {
   if (inversion == 0) {
     if (!s.empty()) std::memcpy(out, s.data(), s.size());
