@@ -1,33 +1,35 @@
-// Sizes and magic numbers of the file, each once. docs/format/file.md.
+// Sizes and magic numbers of the file format. docs/format/file.md.
 #pragma once
 
 #include <cstdint>
 
 namespace nimble {
 
-// First and last eight bytes of a file.
+// The first and the last eight bytes of a file.
 inline constexpr char kMagic[8] = {'N', 'I', 'M', 'B', 'L', 'P', 'Y', '1'};
 inline constexpr uint64_t kPostscriptSize = 64;
 inline constexpr uint16_t kMajorVersion = 1;
 inline constexpr uint16_t kMinorVersion = 0;
-// Bits of the postscript that a reader must know or refuse the file.
-// Some key chunks hold every n-th key; docs/format/key_chunks.md.
+// Required feature bits of the postscript. A reader refuses a file with bits it
+// does not know.
+// Some key chunks store only every n-th key; docs/format/key_chunks.md.
 inline constexpr uint64_t kFeatureSampledKeys = 1;
 inline constexpr uint64_t kKnownRequiredFeatures = kFeatureSampledKeys;
-// Segment bodies begin at multiples of this, so that plain values can be
-// handed out of a mapping as aligned arrays.
+// Segment bodies begin at multiples of this, so that plain values of a mapped
+// file can be returned as aligned arrays.
 inline constexpr uint64_t kBodyAlignment = 64;
-// open() reads this much of the tail; larger footers cost a second read.
+// open() reads this many bytes at the end of the file. A larger footer needs a
+// second read.
 inline constexpr uint64_t kTailReadSize = 64 * 1024;
-// A stripe's rows and a group's rows stay below this, so that positions
-// inside them fit in 32 bits.
+// Stripes and groups have fewer rows than this, so that positions in them fit
+// in 32 bits.
 inline constexpr uint64_t kMaxStripeRows = uint64_t{1} << 31;
-// Of phrases that a column's segments share: 4,096 of 16 bytes.
+// Maximum size of a column's shared phrases: 4,096 phrases of 16 bytes.
 inline constexpr uint64_t kMaxPhrasesSection = 2 + 4096 * 17;
-// And of the values of a dictionary that they share.
+// Maximum number of values of a shared dictionary.
 inline constexpr uint32_t kMaxSharedValues = 131072;
 
-// Name of the optional section of column Bloom filters.
+// Name of the optional section with column Bloom filters.
 inline constexpr char kColumnBloomSection[] = "nimble.column_bloom";
 
 }  // namespace nimble

@@ -5,23 +5,23 @@
 
 namespace nimble {
 
-// Some segments have encodings that the first version of the format has not.
+// Some segments have encodings added after the first version of the format.
 inline constexpr uint64_t kFeatureLaterEncodings = 2;
-// And some have phrases, which came after those.
+// Some segments have phrases, which were added later than those.
 inline constexpr uint64_t kFeaturePhrases = 4;
-// And some have phrases that their column's segments share.
+// Some segments have phrases that their column's segments share.
 inline constexpr uint64_t kFeatureSharedPhrases = 8;
-// And some have codes of a dictionary that their column's segments share.
+// Some segments have codes of a dictionary that their column's segments share.
 inline constexpr uint64_t kFeatureSharedDictionary = 16;
-// And some have parts in pieces, side by side with those of other parts.
+// Some segments have parts in pieces, interleaved with pieces of other parts.
 inline constexpr uint64_t kFeaturePieces = 32;
 // Files with any other bit are refused.
 inline constexpr uint64_t kSupportedFeatures =
     kKnownRequiredFeatures | kFeatureLaterEncodings | kFeaturePhrases |
     kFeatureSharedPhrases | kFeatureSharedDictionary | kFeaturePieces;
 
-// What a file has to say of a segment: of the highest id of its encodings, and
-// of parts that are in pieces.
+// The feature bits that a segment requires. `id` is the highest id of its
+// encodings. `has_pieces`: some part is in pieces.
 constexpr uint64_t features_of(uint8_t id, bool has_pieces) {
   return (id > 17 ? kFeatureLaterEncodings : 0) |
          (id > 24 ? kFeaturePhrases : 0) |

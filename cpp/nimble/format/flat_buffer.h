@@ -1,5 +1,5 @@
-// FlatBufferView: a FlatBuffer out of bytes that nobody has looked at yet,
-// aligned and verified, then read in place.
+// FlatBufferView: a FlatBuffer in untrusted bytes, aligned and verified, then
+// accessed in place.
 #pragma once
 
 #include <flatbuffers/flatbuffers.h>
@@ -18,10 +18,12 @@ namespace nimble {
 template <class Root>
 class FlatBufferView {
  public:
-  // Copies `bytes`. `identifier` is the root type's, or null where it has none.
+  // Copies `bytes`. `identifier` is that of the root type, or null if it has no
+  // identifier.
   static Result<FlatBufferView> open(ByteSpan bytes, const char* identifier) {
     FlatBufferView out;
-    // FlatBuffers wants alignment that a place in a file does not give.
+    // FlatBuffers needs alignment, which a position in a file does not
+    // guarantee.
     out.copy_.resize(bytes.size() / 8 + 1);
     if (!bytes.empty()) {
       std::memcpy(out.copy_.data(), bytes.data(), bytes.size());
@@ -29,8 +31,8 @@ class FlatBufferView {
     const auto* data = reinterpret_cast<const uint8_t*>(out.copy_.data());
     return std::move(out).verify({data, bytes.size()}, identifier);
   }
-  // The same, but bytes that are aligned are not copied: they must outlive
-  // the view.
+  // Like open(), but does not copy aligned bytes.
+  // REQUIRES: `bytes` outlive the view.
   static Result<FlatBufferView> borrow(ByteSpan bytes, const char* identifier) {
     if (reinterpret_cast<uintptr_t>(bytes.data()) % 8 != 0) {
       return open(bytes, identifier);
@@ -44,15 +46,16 @@ class FlatBufferView {
   const Root* operator->() const { return root_; }
   const Root& operator*() const { return *root_; }
   ByteSpan bytes() const { return bytes_; }
-  // The copy, for who keeps pointers into it; empty where bytes are borrowed.
+  // Returns the copy, for callers that keep pointers into it. Empty if the
+  // bytes are borrowed.
   std::vector<uint64_t> release() && { return std::move(copy_); }
 
  private:
   FlatBufferView() = default;
 
   Result<FlatBufferView> verify(ByteSpan bytes, const char* identifier) && {
-    // Root offset, identifier and the smallest table. Deeper schemas do not
-    // pass.
+    // Root offset, identifier and the smallest table. The verifier rejects
+    // deeper buffers.
     constexpr size_t kMinSize = 16;
     constexpr uint32_t kMaxDepth = 160;
     constexpr uint32_t kMaxTables = 10'000'000;
@@ -71,8 +74,9 @@ class FlatBufferView {
   const Root* root_ = nullptr;
 };
 
-// May 8-byte elements of a FlatBuffers vector, or null, be used in place? The
-// verifier sees to it that a vector's length is aligned, not its elements.
+// Whether a vector's 8-byte elements can be accessed in place; true for null.
+// The verifier checks the alignment of a vector's length, but not of its
+// elements.
 template <class Vector>
 bool is_aligned(const Vector* v) {
   return v == nullptr || v->size() == 0 ||

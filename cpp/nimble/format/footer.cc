@@ -97,7 +97,7 @@ Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
                                c.num_keys);
 }
 
-// The key columns of an index, each checked against the schema.
+// Reads the key columns of an index and checks them against the schema.
 Result<std::vector<KeyColumnSpec>> get_key_columns(
     const KeyColumnVector* columns, const Field& schema) {
   std::vector<KeyColumnSpec> out;
@@ -190,7 +190,7 @@ using IndexVector = Vector<Offset<fb::SecondaryIndex>>;
 
 Offset<IndexVector> put_indexes(Builder* b,
                                 const std::vector<SecondaryIndexRef>& indexes) {
-  if (indexes.empty()) return 0;  // as footers were before there were any
+  if (indexes.empty()) return 0;  // as in files of earlier writers
   std::vector<Offset<fb::SecondaryIndex>> refs;
   for (const SecondaryIndexRef& i : indexes) {
     const auto columns = put_key_columns(b, i.columns);
@@ -272,7 +272,7 @@ std::vector<uint8_t> FileFooter::serialize() const {
   std::vector<fb::PhrasesRef> phrases_refs;
   for (const NodeSection& p : phrases)
     phrases_refs.emplace_back(p.node, 0, to_fb(p.section));
-  // Absent where there are none, as in the files of earlier writers.
+  // Absent if there are no phrases, as in files of earlier writers.
   Offset<flatbuffers::Vector<const fb::PhrasesRef*>> phrases_v;
   if (!phrases.empty()) phrases_v = b.CreateVectorOfStructs(phrases_refs);
   std::vector<fb::SharedDictionaryRef> shared_refs;
@@ -318,7 +318,7 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
   if (out.schema.layout != Layout::kStruct) {
     return Status::corrupt("footer: the schema's root is not a struct");
   }
-  // No writer makes these, and reading them would never end.
+  // Writers do not create these types, and reading them would not terminate.
   if (const Status storable = check_storable(out.schema); !storable) {
     return Status::corrupt("footer: " + std::string(storable.message()));
   }

@@ -1,5 +1,5 @@
-// FileFooter: the footer as plain values. Parsing verifies the FlatBuffer and
-// every array length and range against the file before anything is used.
+// FileFooter: the footer as plain values. Parsing verifies the FlatBuffer, and
+// all array lengths and ranges against the file.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct GroupRef {
 struct ClusterRoot {
   std::vector<KeyColumnSpec> columns;
   bool unique = false;
-  std::vector<uint8_t> key_bytes;  // boundaries of groups, one after another
+  std::vector<uint8_t> key_bytes;  // boundaries of groups
   std::vector<uint32_t> key_ends;
   std::vector<uint8_t> first_key;
   SectionRef bloom;
@@ -35,11 +35,11 @@ struct NodeSection {
   uint64_t rows = 0;  // dictionaries only
 };
 
-// A dictionary that a node's segments share: as one segment has it, a head and
-// a body.
+// A dictionary that a node's segments share. It is encoded like a segment, with
+// a head and a body.
 struct DictionarySections {
   uint32_t node = 0;
-  uint32_t count = 0;  // of values
+  uint32_t count = 0;  // number of values
   SectionRef head;
   SectionRef body;
 };
@@ -49,12 +49,12 @@ struct OptionalSection {
   SectionRef section;
 };
 
-enum class IndexKind : uint8_t {  // persisted: never renumber
+enum class IndexKind : uint8_t {  // stored: never renumber
   kHash = 1,
   kSorted = 2,
 };
 
-// One secondary index, as the footer lists it.
+// One secondary index, as listed in the footer.
 struct SecondaryIndexRef {
   IndexKind kind = IndexKind::kSorted;
   std::vector<KeyColumnSpec> columns;
@@ -80,10 +80,12 @@ struct FileFooter {
   uint64_t index_bytes = 0;
   uint64_t num_stripes = 0;
   std::string writer;
-  std::vector<SecondaryIndexRef> indexes;  // of kinds that are known
+  std::vector<SecondaryIndexRef> indexes;  // of known kinds only
 
   std::vector<uint8_t> serialize() const;
-  // `bytes` has passed its checksum; sections must lie below `limit`.
+  // Parses and validates a footer.
+  // REQUIRES: the checksum of `bytes` is verified. Sections must end at or
+  // before `limit`.
   static Result<FileFooter> parse(ByteSpan bytes, uint64_t limit);
 };
 

@@ -9,7 +9,8 @@
 namespace nimble {
 namespace {
 
-// Values a segment holds at most; encoding.h has the same number for codecs.
+// Maximum number of values per segment. Must equal kSegmentValues in
+// encoding.h.
 constexpr uint64_t kSegmentRows = 131072;
 
 template <class T>

@@ -1,5 +1,5 @@
-// Group: the metadata of one stripe group, checked once when loaded, then
-// used in place. docs/format/groups.md.
+// The metadata of one stripe group, validated when it is loaded and then
+// accessed in place. docs/format/groups.md.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace nimble {
 
-// One segment of one stream.
+// One segment of a stream.
 struct SegmentRef {
-  uint64_t offset = 0;  // of its body in the file
+  uint64_t offset = 0;  // of its body, in the file
   uint64_t size = 0;
   ByteSpan head;
 };
@@ -23,7 +23,7 @@ struct SegmentRef {
 
 struct StripeMeta {
   uint64_t rows = 0;
-  std::vector<uint64_t> values;  // a stream
+  std::vector<uint64_t> values;  // per stream
   std::vector<uint64_t> segment_offsets;
   std::vector<uint64_t> segment_sizes;
   std::vector<uint32_t> head_ends;
@@ -43,7 +43,7 @@ std::vector<uint8_t> serialize_group(const std::vector<StripeMeta>& stripes,
 
 // ---------------------------------------------------------------- reading
 
-// A stripe's metadata, pointing into the group's bytes.
+// A stripe's metadata. Points into the group's bytes.
 struct StripeView {
   uint64_t first_row = 0;  // file row
   uint64_t rows = 0;
@@ -52,9 +52,9 @@ struct StripeView {
   std::span<const uint64_t> segment_sizes;
   std::span<const uint32_t> head_ends;
   ByteSpan heads;
-  // Number of the stream's first segment within the stripe.
+  // Index of each stream's first segment in the stripe.
   std::vector<uint32_t> first_segment;
-  // Number of the stripe's first segment within the group.
+  // Index of the stripe's first segment in the group.
   uint32_t segment_base = 0;
 
   SegmentRef segment(uint32_t i) const {
@@ -73,18 +73,20 @@ struct ChunkDirectoryRef {
 };
 
 namespace fb {
-struct ChunkDirectory;  // of group.fbs
+struct ChunkDirectory;  // from group.fbs
 }
-// Checks a directory (of a verified FlatBuffer that outlives the result) of
-// chunks with `rows` keys in all, whose bytes lie below `limit`.
+// Validates a directory of chunks that have `rows` keys in all and end at or
+// before `limit`.
+// REQUIRES: `directory` is in a verified FlatBuffer that outlives the result.
 Result<ChunkDirectoryRef> open_chunks(const fb::ChunkDirectory& directory,
                                       uint64_t rows, uint64_t limit);
 
 class GroupView {
  public:
-  // `bytes` has passed its checksum and is copied only where it is not
-  // aligned; otherwise it must outlive the view. Rows begin at `first_row`;
-  // the group must have `num_rows`, its data lie below `limit`.
+  // Opens a group that begins at file row `first_row`. Fails unless it has
+  // `num_rows` rows and its data end at or before `limit`. Unaligned bytes are
+  // copied.
+  // REQUIRES: the checksum of `bytes` is verified; `bytes` outlive the view.
   static Result<GroupView> open(ByteSpan bytes, const StreamPlan& plan,
                                 uint64_t first_row, uint64_t num_rows,
                                 uint64_t limit);
@@ -93,7 +95,7 @@ class GroupView {
   const ChunkDirectoryRef& chunks() const { return chunks_; }
   bool has_chunks() const { return has_chunks_; }
   uint32_t num_segments() const { return num_segments_; }
-  // The stripe that holds a file row of this group.
+  // The stripe that contains a file row of this group.
   const StripeView& stripe_of(uint64_t row) const;
   uint64_t memory_bytes() const;
 

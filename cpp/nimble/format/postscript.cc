@@ -6,7 +6,7 @@
 namespace nimble {
 namespace {
 
-constexpr size_t kChecked = 48;  // bytes under the postscript's own checksum
+constexpr size_t kChecked = 48;  // covered by the postscript's own checksum
 
 }  // namespace
 
@@ -60,8 +60,8 @@ Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
         " that this version of nimblepy does not have; it was written by a "
         "newer one");
   }
-  // The footer ends where the postscript begins: bytes that were lost or added
-  // anywhere show here.
+  // The footer must end where the postscript begins. This detects bytes that
+  // were lost or added anywhere in the file.
   const uint64_t end = file_size - kPostscriptSize;
   if (!in_bounds(out.footer_offset, out.footer_size, end) ||
       out.footer_offset + out.footer_size != end) {

@@ -1,4 +1,4 @@
-// Postscript: the fixed tail of a file, which finds and checks the footer.
+// Postscript: the fixed-size end of a file. It locates and protects the footer.
 #pragma once
 
 #include <array>
@@ -30,7 +30,8 @@ struct Postscript {
   uint16_t minor = kMinorVersion;
 
   std::array<uint8_t, kPostscriptSize> serialize() const;
-  // `tail` is the last kPostscriptSize bytes of a file of `file_size` bytes.
+  // REQUIRES: `tail` is the last kPostscriptSize bytes of a file of `file_size`
+  // bytes.
   static Result<Postscript> parse(ByteSpan tail, uint64_t file_size,
                                   const std::string& name);
 };

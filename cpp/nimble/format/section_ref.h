@@ -1,4 +1,4 @@
-// SectionRef: where a section of metadata lies. docs/format/file.md.
+// SectionRef: the location of a metadata section. docs/format/file.md.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ uint32_t StreamPlan::add(const Field& field, uint32_t parent) {
   }
   switch (field.layout) {
     case Layout::kFixed:
-      // Values without bytes (fixed_size_binary[0]) need no stream.
+      // Values of zero bytes (fixed_size_binary[0]) need no stream.
       if (field.width == 0) break;
       [[fallthrough]];
     case Layout::kBool:
@@ -42,7 +42,8 @@ uint32_t StreamPlan::add(const Field& field, uint32_t parent) {
       break;
   }
   for (size_t c = 0; c < field.children.size(); ++c) {
-    // Run ends are the stream above; only the values are a node of rows.
+    // Run ends are a stream of this node. Only the values are a node of their
+    // own.
     if (field.layout == Layout::kRunEnd && c == 0) continue;
     const uint32_t child = add(field.children[c], id);
     nodes_[id].children.push_back(child);

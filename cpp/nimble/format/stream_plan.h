@@ -1,6 +1,6 @@
-// StreamPlan: which streams a schema has, in the canonical order of the file.
-// Nodes are numbered pre-order from the root struct (0); dictionary values
-// are a plan of their own. docs/format/streams.md.
+// StreamPlan: the streams of a schema, in the canonical order of the file.
+// Nodes are numbered in pre-order from the root struct (0). Dictionary values
+// have a plan of their own. Thread-safe. docs/format/streams.md.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ struct SchemaNode {
 
 class StreamPlan {
  public:
-  // `root` must outlive the plan.
+  // REQUIRES: `root` outlives the plan.
   explicit StreamPlan(const Field& root);
 
   const std::vector<SchemaNode>& nodes() const { return nodes_; }
   const SchemaNode& node(uint32_t i) const { return nodes_[i]; }
-  // What each stream holds, in order.
+  // The type of each stream, in order.
   const std::vector<ValueType>& streams() const { return streams_; }
   uint32_t num_streams() const {
     return static_cast<uint32_t>(streams_.size());
   }
-  // The node that a stream belongs to.
+  // The node that owns a stream.
   uint32_t node_of(uint32_t stream) const { return owners_[stream]; }
 
  private:
@@ -45,15 +45,16 @@ class StreamPlan {
   std::vector<uint32_t> owners_;
 };
 
-// Where a column is in a plan.
+// The location of a column in a plan.
 struct PlannedColumn {
   const Field* field = nullptr;
   uint32_t node = 0;
-  // Nodes of the structs above it, the outermost first.
+  // The structs above it, outermost first.
   std::vector<uint32_t> parents;
 };
 
-// Fails where the path leads nowhere, or through anything but structs.
+// Fails if the path does not exist, or passes through a node that is not a
+// struct.
 Result<PlannedColumn> find_column(const StreamPlan& plan,
                                   const ColumnPath& path);
 
