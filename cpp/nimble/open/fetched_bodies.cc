@@ -8,15 +8,16 @@
 namespace nimble {
 namespace {
 
-// A round of more requests than this, of fewer bytes each, as for validity that
-// lies between values, reads larger gaps rather than asking so often.
+// If a round has more requests than this with fewer bytes each, as for validity
+// between values, larger gaps are read to save requests.
 constexpr size_t kManyReads = 16;
 constexpr uint64_t kFewBytes = 512;
 constexpr uint64_t kGapOfMany = 16 << 10;
-constexpr uint64_t kMostOfMany = 4 << 20;  // in a round
+constexpr uint64_t kMostOfMany = 4 << 20;  // per round
 
-// Adds a range that is not empty to ascending ranges, joined where they touch;
-// false if all of it is there already. Mostly it goes to the end.
+// Adds a non-empty range to ascending ranges and merges it with those it
+// touches. Returns false if it is fully contained already. Usually it is added
+// at the end.
 bool add_range(const ByteRange& range, std::vector<ByteRange>* ranges) {
   const auto before = [](const ByteRange& r, uint64_t at) {
     return r.end < at;
@@ -38,7 +39,7 @@ bool add_range(const ByteRange& range, std::vector<ByteRange>* ranges) {
 
 FetchedBodies::Buffer& FetchedBodies::buffer_of(const SegmentRef& segment) {
   Buffer& b = buffers_[{segment.offset, segment.size}];
-  // Kernels may look a few bytes past the end.
+  // Kernels may read a few bytes past the end.
   if (b.bytes == nullptr) {
     b.bytes = arena_.allocate(segment.size + AlignedBuffer::kSlack);
   }

@@ -1,7 +1,7 @@
-// FetchedBodies: the parts of segment bodies that one operation needs of a
+// FetchedBodies: the parts of segment bodies that one operation needs from a
 // file that is not mapped. Wanted ranges are collected first, then read
-// together as one round; each segment then looks as if it were in memory, but
-// only the wanted ranges are filled in.
+// together in one round. Afterwards each segment can be used as if it was in
+// memory, but only the wanted ranges are filled in. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -22,26 +22,28 @@ namespace nimble {
 
 class FetchedBodies {
  public:
-  // `shared`: for count(), of a file that has just been opened; the offsets
-  // that want_bytes() was called with before, by others too.
+  // Borrows all. `shared` is for count(), for a file that was just opened: the
+  // offsets for which want_bytes() was called, also by other objects.
   FetchedBodies(const ReadableFile& file, RangeCache* cache, ReadStats* stats,
                 std::set<uint64_t>* shared = nullptr)
       : file_(file), cache_(cache), stats_(stats), shared_(shared) {}
 
-  // Wants what rows [begin, end) of a segment need.
+  // Wants the bytes that rows [begin, end) of a segment need.
   void want(const SegmentRef& segment, const Decoder& decoder, uint32_t begin,
             uint32_t end);
-  // Wants bytes of the file that others will find in its cache, unless these
-  // would be more than `most` in all.
+  // Wants bytes that are to be stored in the range cache. Does nothing if such
+  // bytes would exceed `most` in all.
   void want_bytes(uint64_t offset, uint64_t size, uint64_t most);
-  // How many requests, of how many bytes, fetch() would make without a cache.
+  // The number and total size of the requests that fetch() would make without a
+  // cache.
   void count(uint64_t* reads, uint64_t* bytes);
-  // How much fetch() would read at most, what lies between near ranges
-  // included.
+  // Upper bound for the bytes that fetch() reads, including gaps between near
+  // ranges.
   uint64_t most_bytes() const { return most_bytes_; }
-  // Reads everything wanted since the last call.
+  // Reads everything that was wanted since the previous call. May block on
+  // reads.
   Status fetch();
-  // The segment, with what has been fetched of it.
+  // The segment, with the bytes fetched so far. Valid as long as this object.
   SegmentBody body(const SegmentRef& segment) const;
 
  private:
@@ -50,21 +52,21 @@ class FetchedBodies {
     uint8_t* to;
   };
   struct Buffer {
-    uint8_t* bytes = nullptr;       // of the arena
-    std::vector<ByteRange> filled;  // or wanted: not to be wanted again
+    uint8_t* bytes = nullptr;       // allocated in arena_
+    std::vector<ByteRange> filled;  // or wanted already
   };
   Buffer& buffer_of(const SegmentRef& segment);
-  void want_ranges(const SegmentRef& segment);  // those of ranges_
+  void want_ranges(const SegmentRef& segment);  // the ranges in ranges_
   void sort_wanted();
-  std::vector<JoinedRead> join() const;  // ranges_, ascending
+  std::vector<JoinedRead> join() const;  // of ranges_, ascending
 
   const ReadableFile& file_;
   RangeCache* cache_;
   ReadStats* stats_;
   uint64_t wanted_for_cache_ = 0;
-  std::set<uint64_t>* shared_;  // null: it is not for count()
-  // By offset in the file and size: a hostile file may say that segments of
-  // different sizes begin at one place. A buffer is as large as its segment.
+  std::set<uint64_t>* shared_;  // null: count() is not used
+  // By file offset and size, because a hostile file may have segments of
+  // different sizes at the same offset. A buffer is as large as its segment.
   std::map<std::pair<uint64_t, uint64_t>, Buffer> buffers_;
   SparseArena arena_;
   std::vector<Wanted> wanted_;

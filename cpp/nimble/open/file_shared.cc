@@ -50,7 +50,8 @@ Result<const T*> ColumnShared::load(std::atomic<const T*>* slot,
   if (loaded != nullptr) return loaded;
   auto made = make(what + " of column '" + column_ + "'");
   if (!made) return std::move(made).error();
-  // The read may have asked for it itself.
+  // The read may have loaded the structure itself, if the file is a Python
+  // object that reads this file.
   if (!slot->compare_exchange_strong(loaded, made->get(),
                                      std::memory_order_acq_rel)) {
     return loaded;
@@ -101,11 +102,11 @@ Result<std::unique_ptr<const LoadedDictionary>> ColumnShared::make_dictionary(
   body.size = at.body.size;
   body.stable = true;
   if (const uint8_t* map = file_.file.mapped()) {
-    // Its blocks are verified when they are used, one at a time.
+    // Blocks are verified one by one when they are used.
     body.data = map + at.body.offset;
   } else if (at.body.size > 0) {
     NIMBLE_ASSIGN_OR_RETURN(loaded->bytes, file_.read_section(at.body, what));
-    // Kernels may look a few bytes past the end.
+    // Kernels may read a few bytes past the end.
     loaded->bytes.resize(at.body.size + AlignedBuffer::kSlack);
     body.data = loaded->bytes.data();
   }

@@ -1,5 +1,6 @@
-// FileShared: what segments of a file's columns share, phrases and
-// dictionaries. Each is read on first use, and resident from then on.
+// FileShared: the phrases and dictionaries that the segments of a file's
+// columns share. They are read on first use and then kept in memory.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,45 +19,45 @@
 
 namespace nimble {
 
-// Where it lies, and what it counts for.
+// Where to read shared structures from, and where to count their memory.
 struct SharedFile {
   const ReadableFile& file;
   CacheBudget* budget;
-  // The verified bytes of a section; `what` is for messages.
+  // Reads a section and verifies it. `what` names it in messages.
   std::function<Result<std::vector<uint8_t>>(const SectionRef&,
                                              const std::string& what)>
       read_section;
 };
 
-// A dictionary and, where the file is not mapped, its bytes.
+// A dictionary, with its bytes if the file is not mapped.
 struct LoadedDictionary {
   std::vector<uint8_t> bytes;
   std::unique_ptr<const SharedDictionary> dictionary;
 };
 
-// Of one column.
+// The shared structures of one column.
 class ColumnShared final : public SharedSource {
  public:
   ColumnShared(const SharedFile& file, const SchemaNode& node, ValueType type)
       : file_(file), column_(node.field->name), type_(type) {}
   ~ColumnShared() override;
 
-  // Before anything is read.
+  // REQUIRES: nothing has been read yet.
   void set_phrases(const SectionRef& section) { phrases_section_ = section; }
   void set_dictionary(const DictionarySections& sections) {
     dictionary_sections_ = sections;
   }
 
-  // Appends where what `use` names lies, as far as it is not loaded.
+  // Appends the sections that `use` needs and that are not loaded yet.
   void append_sections(const SharedUse& use,
                        std::vector<SectionRef>* out) const;
   Result<const PhraseTable*> phrases() const override;
   Result<const SharedDictionary*> dictionary() const override;
-  // Loads what there is, and looks at all of it.
+  // Loads all structures and verifies them completely.
   Status verify() const;
 
  private:
-  // Reads what `slot` lacks, once.
+  // Returns *slot, loading it first if it is null.
   template <class T, class Make>
   Result<const T*> load(std::atomic<const T*>* slot, const std::string& what,
                         Make&& make) const;
@@ -77,7 +78,7 @@ class ColumnShared final : public SharedSource {
 
 class FileShared {
  public:
-  // Fails where a column of the footer's cannot have what it says.
+  // Fails if the footer gives a column a structure that its type cannot have.
   static Result<std::unique_ptr<FileShared>> create(SharedFile file,
                                                     const FileFooter& footer,
                                                     const StreamPlan& plan);
@@ -85,7 +86,8 @@ class FileShared {
   const std::vector<std::unique_ptr<ColumnShared>>& columns() const {
     return columns_;
   }
-  // Of a stream of the file's plan; null: it has nothing.
+  // The structures of a stream of the file's plan, or null if it does not share
+  // any.
   const ColumnShared* of_stream(uint32_t stream) const {
     return stream < by_stream_.size() ? by_stream_[stream] : nullptr;
   }
@@ -96,7 +98,7 @@ class FileShared {
 
   const SharedFile file_;
   std::vector<std::unique_ptr<ColumnShared>> columns_;
-  std::vector<ColumnShared*> by_stream_;  // empty: there are none
+  std::vector<ColumnShared*> by_stream_;  // empty if no stream has any
 };
 
 }  // namespace nimble

@@ -52,7 +52,7 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
         "stream " + std::to_string(stream) + " segment at offset " +
         std::to_string(ref.offset));
   }
-  // Another thread may have been quicker: its decoder is as good.
+  // If another thread was faster, its decoder is used.
   (*made)->set_shared_use(shared_use);
   const Decoder* fresh = std::move(made).value().release();
   const Decoder* expected = nullptr;
@@ -124,7 +124,7 @@ Status GroupCache::load_locked(std::span<const size_t> groups,
     if (size > groups_.budget().capacity() / 2) break;
     missing.push_back(g);
   }
-  if (missing.size() < 2) return Status::ok();  // get() does as well
+  if (missing.size() < 2) return Status::ok();  // get() is sufficient
   std::vector<std::vector<uint8_t>> bytes(missing.size());
   std::vector<ReadRequest> reads;
   for (size_t i = 0; i < missing.size(); ++i) {

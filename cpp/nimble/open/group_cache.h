@@ -1,7 +1,7 @@
 // GroupCache: the stripe groups of a file that are in memory, with their
-// prepared decoders. Using a loaded group takes no lock, and it stays as long
-// as its handle lives; what nobody uses is dropped when a file keeps more than
-// its budget.
+// decoders. Using a loaded group takes no lock, and a group stays valid as long
+// as its handle. Unused groups are dropped if the file exceeds its budget.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@
 
 namespace nimble {
 
-// One loaded group. Decoders are made on first use.
+// One loaded group. Decoders are created on first use. Thread-safe.
 class LoadedGroup {
  public:
-  // `part` counts its memory, and gives way when that grows; null: nobody does.
-  // `shared` is the file's; null: the group is not one of its rows.
+  // `part` counts the group's memory and shrinks when that grows; may be null.
+  // `shared` belongs to the file; null for a group of dictionary values.
   LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
               ChunkDirectory chunks, uint64_t first_row,
               const FileShared* shared, const CacheBudget::Part* part);
@@ -33,18 +33,19 @@ class LoadedGroup {
   LoadedGroup& operator=(const LoadedGroup&) = delete;
 
   const GroupView& view() const { return view_; }
-  // Chunks of the cluster index; their places are file rows.
+  // The chunks of the cluster index. Their places are file rows.
   const KeyChunkGroup& keys() const { return keys_; }
-  // The decoder of a segment of the group; null: it has not been made.
+  // The decoder of a segment of the group, or null if it was not created yet.
   const Decoder* made_decoder(uint32_t segment) const {
     return decoders_[segment].load(std::memory_order_acquire);
   }
-  // Segment `index` of a stream of a stripe; `type` is the stream's.
+  // The decoder of segment `index` of a stream of a stripe. `type` is the
+  // stream's. Valid as long as the group.
   Result<const Decoder*> decoder(const StripeView& stripe, uint32_t stream,
                                  uint32_t index, ValueType type) const;
 
  private:
-  std::vector<uint8_t> bytes_;  // empty where the file is mapped
+  std::vector<uint8_t> bytes_;  // empty if the file is mapped
   GroupView view_;
   KeyChunkGroup keys_;
   std::unique_ptr<std::atomic<const Decoder*>[]> decoders_;
@@ -53,7 +54,7 @@ class LoadedGroup {
   mutable MemoryCounter memory_;
 };
 
-// A group in memory, as long as the handle lives.
+// A group, kept in memory as long as the handle exists.
 using GroupHandle = SlotHandle<LoadedGroup>;
 
 class GroupCache {
@@ -62,8 +63,8 @@ class GroupCache {
              const StreamPlan& plan, const FileShared* shared, ReadStats* stats,
              CacheBudget* budget);
 
-  // The group; `kind` says what a read is counted as where it must be loaded.
-  // May wait for that.
+  // Returns a group and loads it if necessary. `kind` is the kind under which a
+  // read is counted. May block on a read.
   Result<GroupHandle> get(size_t group, ReadKind kind = ReadKind::kOpen) const {
     GroupHandle loaded = groups_.find(group);
     if (loaded) [[likely]] {
@@ -71,8 +72,8 @@ class GroupCache {
     }
     return load(group, kind);
   }
-  // Loads those of a file that is not mapped that are missing, in one round of
-  // reads, as far as half of the cache has room for them. May wait for it.
+  // If the file is not mapped, loads missing groups in one round of reads, as
+  // many as fit in half of the cache. May block on reads.
   Status load_together(std::span<const size_t> groups, ReadKind kind) const;
   uint64_t first_row(size_t group) const {
     return group == 0 ? 0 : footer_.groups[group - 1].end_row;
@@ -83,7 +84,7 @@ class GroupCache {
   Result<GroupHandle> load(size_t group, ReadKind kind) const;
   Result<GroupHandle> load_locked(size_t group, ReadKind kind) const;
   Status load_locked(std::span<const size_t> groups, ReadKind kind) const;
-  // `owned` are the group's bytes where the file is not mapped.
+  // `owned` has the group's bytes if the file is not mapped.
   Result<std::unique_ptr<LoadedGroup>> open_group(
       size_t group, std::vector<uint8_t> owned) const;
   Status in_group(size_t group, Status status) const;

@@ -5,7 +5,7 @@
 namespace nimble {
 namespace {
 
-// One request moves at most this much, but for a range that is larger.
+// Maximum size of a request, unless a single range is larger.
 constexpr uint64_t kMaxRequest = uint64_t{16} << 20;
 
 }  // namespace

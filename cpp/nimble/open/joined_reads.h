@@ -1,5 +1,5 @@
-// Ranges of a file that is not mapped, read in one round: near ones by one
-// request, because a request costs more than the bytes between them.
+// Reads ranges of a file that is not mapped, in one round. Near ranges share a
+// request, because a request costs more than reading the bytes between them.
 #pragma once
 
 #include <memory>
@@ -12,24 +12,26 @@
 
 namespace nimble {
 
-// One request, for the ranges [first, last) of those that were joined.
+// One request, for the joined ranges [first, last).
 struct JoinedRead {
   uint64_t begin, end;  // in the file
   size_t first, last;
-  std::shared_ptr<std::vector<uint8_t>> bytes;  // once read
+  std::shared_ptr<std::vector<uint8_t>> bytes;  // null until it is read
 
   uint64_t size() const { return end - begin; }
-  // Of one of its ranges, by where that begins in the file.
+  // The bytes of one of its ranges, which begins at `offset` in the file.
   const uint8_t* at(uint64_t offset) const {
     return bytes->data() + (offset - begin);
   }
 };
 
-// `ascending` by begin; joined where the gap between them is at most `gap`.
+// Joins ranges with a gap of at most `gap`.
+// REQUIRES: ranges ascend by begin.
 std::vector<JoinedRead> join_ranges(std::span<const ByteRange> ascending,
                                     uint64_t gap);
 uint64_t total_size(const std::vector<JoinedRead>& reads);
-// Fills in their bytes, as one round that `stats` counts.
+// Reads the bytes of all requests in one round, which `stats` counts. May block
+// on reads.
 Status read_joined(const ReadableFile& file, ReadStats* stats, ReadKind kind,
                    std::vector<JoinedRead>* reads);
 

@@ -50,8 +50,8 @@ Status OpenFile::read_tail() {
   if (!parsed) return std::move(parsed).error().with_context(name);
   footer_ = std::move(parsed).value();
   range_cache_ = std::make_unique<RangeCache>(budget_.get());
-  // What columns share and roots of secondary indexes mostly lie in what has
-  // been read.
+  // Shared structures and roots of secondary indexes are usually in the bytes
+  // that were read with the footer.
   if (one_read && file_->mapped() == nullptr &&
       !(footer_.indexes.empty() && footer_.phrases.empty() &&
         footer_.shared_dictionaries.empty())) {

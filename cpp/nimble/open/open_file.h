@@ -1,6 +1,6 @@
-// OpenFile: the bottom half of an open file, on which all readers stand: its
-// bytes, footer, stream plan, counters and caches. FileReader adds what these
-// readers make of it. Any number of threads may use one.
+// OpenFile: the lower layer of an open file, shared by all readers: its bytes,
+// footer, stream plan, counters and caches. FileReader adds the objects that
+// readers build from it. Thread-safe.
 #pragma once
 
 #include <map>
@@ -39,25 +39,26 @@ class OpenFile {
   const GroupCache& groups() const { return *groups_; }
   const FileShared& shared() const { return *shared_; }
   RangeCache* range_cache() const { return range_cache_.get(); }
-  // What the file keeps in memory counts here.
+  // Counts the memory that the file keeps.
   CacheBudget* budget() const { return budget_.get(); }
   ReadStats* stats() const { return stats_.get(); }
 
-  // Number of the group that holds a file row < num_rows().
+  // The group that contains a file row.
+  // REQUIRES: row < num_rows().
   size_t group_of(uint64_t row) const;
 
-  // Cluster key: null / empty where the file has none.
+  // Cluster key: null or empty if the file has no cluster key.
   const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
   const ChunkDirectory& group_boundaries() const { return group_boundaries_; }
 
-  // The values of a dictionary column (a node of plan()), which `read` reads on
-  // first use.
+  // The values of a dictionary column (a node of plan()). Calls `read` on first
+  // use. May block on a read.
   using Dictionary = std::shared_ptr<const DictionaryValues>;
   using ReadDictionary = Result<Dictionary> (*)(const OpenFile&,
                                                 const NodeSection&);
   Result<Dictionary> dictionary(uint32_t node, ReadDictionary read) const;
 
-  // The bytes of a section, as long as the handle lives.
+  // The bytes of a section, kept in memory as long as the handle exists.
   struct Section {
     Section(std::vector<uint8_t> b, std::atomic<uint64_t>* total)
         : bytes(std::move(b)), memory(total) {
@@ -67,10 +68,11 @@ class OpenFile {
     MemoryCounter memory;
   };
   using SectionHandle = SlotHandle<Section>;
-  // Zone map i of the footer, read on first use.
+  // Zone map i of the footer, read on first use. May block on a read.
   Result<SectionHandle> zone_map(size_t i) const;
 
-  // Reads a section and verifies its checksum. `what` is for messages.
+  // Reads a section and verifies its checksum. `what` names it in messages. May
+  // block on a read.
   Result<std::vector<uint8_t>> read_section(const SectionRef& section,
                                             const std::string& what) const;
   // Verifies the checksum of a section's bytes.
@@ -80,7 +82,7 @@ class OpenFile {
  protected:
   OpenFile() = default;
   ~OpenFile() = default;
-  // Reads the tail of the file; once, before anything else.
+  // Reads the end of the file. Must be called once, before all other functions.
   Status open(std::shared_ptr<const ReadableFile> file,
               const ReaderOptions& options);
 
@@ -89,7 +91,7 @@ class OpenFile {
   Status prepare();
   Result<SectionHandle> read_zone_map(size_t i) const;
 
-  // Resident once they are read, by node: batches share them.
+  // By node. Kept in memory after the first read, because batches share them.
   struct Dictionaries {
     ReadMutex mutex{[this](bool was_held) {
       if (was_held) reinit_leaking(&values);
@@ -102,7 +104,7 @@ class OpenFile {
   FileFooter footer_;
   std::unique_ptr<StreamPlan> plan_;
   std::unique_ptr<ReadStats> stats_ = std::make_unique<ReadStats>();
-  std::unique_ptr<CacheBudget> budget_;  // outlives what it bounds
+  std::unique_ptr<CacheBudget> budget_;  // outlives the caches that it limits
   std::unique_ptr<FileShared> shared_;   // outlives the groups' decoders
   std::unique_ptr<GroupCache> groups_;
   std::unique_ptr<RangeCache> range_cache_;

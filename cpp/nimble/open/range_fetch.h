@@ -1,4 +1,4 @@
-// Stretches of a file that is not mapped, read ahead into its range cache.
+// Reads ranges of a file that is not mapped ahead into its range cache.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace nimble {
 
-// Those that the cache lacks, in one round of reads; near ones by one request.
-// Nothing of them is verified yet.
+// Reads the ranges that the cache lacks, in one round. Near ranges share a
+// request. The bytes are not verified. May block on reads.
 Status fetch_ranges(const OpenFile& file, std::vector<ByteRange> ranges,
                     ReadKind kind);
 

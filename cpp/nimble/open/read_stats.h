@@ -1,6 +1,6 @@
-// ReadStats: what has been read of a file since it was opened. A read is one
-// request that no cache answered; in a mapped file it is the first touch of a
-// metadata section, key chunk or data block.
+// ReadStats: counts the reads of a file since it was opened. A read is a
+// request that no cache answered. In a mapped file it is the first access to a
+// metadata section, key chunk or data block. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ struct ReadStats {
   std::atomic<uint64_t> open_reads{0}, open_bytes{0};
   std::atomic<uint64_t> index_reads{0}, index_bytes{0};
   std::atomic<uint64_t> data_reads{0}, data_bytes{0};
-  // Rounds of requests that had to be waited for, one after another.
+  // Rounds of requests that had to be waited for, one after the other.
   std::atomic<uint64_t> rounds{0};
   TouchCounter touches;  // data blocks of a mapped file
 

@@ -6,8 +6,8 @@
 namespace nimble {
 namespace {
 
-// What the cache holds of a section; null where it holds it as a part of
-// something else, whose checksum nobody has verified.
+// Returns the cached bytes of a section. Returns null if the cache has it only
+// as part of a larger range, whose checksum was not verified.
 RangeCache::Bytes cached(const OpenFile& file, const SectionRef& section) {
   uint64_t begin = 0;
   auto bytes = file.range_cache()->find(section.offset, section.size, &begin);

@@ -1,4 +1,4 @@
-// Many sections of a file that is not mapped, in one round of reads.
+// Reads many sections of a file that is not mapped, in one round.
 #pragma once
 
 #include <span>
@@ -9,9 +9,10 @@
 
 namespace nimble {
 
-// The bytes of sections that ascend by offset, out of the file's cache where it
-// has them; near ones are read by one request. Checksums are verified when
-// bytes are read. `what` is for messages.
+// Returns the bytes of sections, from the range cache if it has them. Near
+// sections share a request. Checksums are verified when bytes are read. `what`
+// names the sections in messages. May block on reads.
+// REQUIRES: sections ascend by offset.
 Status fetch_sections(const OpenFile& file,
                       std::span<const SectionRef> sections,
                       const std::string& what,
