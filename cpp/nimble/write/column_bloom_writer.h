@@ -1,5 +1,6 @@
-// ColumnBloomWriter: a Bloom filter over the values of some columns for every
-// stripe, written behind the stripe's bodies. docs/format/column_bloom.md.
+// ColumnBloomWriter: writes a Bloom filter over the values of some columns for
+// every stripe, after the stripe's bodies. Not thread-safe.
+// docs/format/column_bloom.md.
 //
 //   add_stripe* finish
 #pragma once
@@ -16,12 +17,12 @@ namespace nimble {
 class ColumnBloomWriter {
  public:
   ColumnBloomWriter() = default;
-  // Refuses columns whose values cannot be part of a key.
+  // Fails for columns that cannot be part of a key.
   static Result<ColumnBloomWriter> create(const Field& schema,
                                           const StreamPlan& plan,
                                           const WriterOptions& options);
 
-  // The file's next rows, `end_row` rows with those before them.
+  // Adds the file's next rows. `end_row` is the number of rows including these.
   Status add_stripe(const Column& stripe, uint64_t end_row,
                     const SectionSink& sink);
   // Lists the filters in an optional section of the footer, if there are any.

@@ -12,14 +12,15 @@ namespace nimble {
 namespace {
 
 constexpr char kWriterName[] = "nimblepy 0.1.0";
-// A group's metadata is one read of a cold lookup, which is to take 64 KiB in
-// all: it ends before stripes like its own would make it larger than this.
+// A cold lookup reads a group's metadata and should read at most 64 KiB in
+// total. A group therefore ends before another stripe of its size would exceed
+// this limit.
 constexpr uint64_t kMaxGroupMetadata = 36 * 1024;
-// Values of dictionaries that the segments of all columns share, which are kept
-// until the file is finished, and the least that one column has room for.
+// Total size of all shared dictionaries, which are kept in memory until the
+// file is finished, and the minimum size available to each column.
 constexpr uint64_t kSharedBytes = uint64_t{128} << 20;
 constexpr uint64_t kMinSharedBytes = 64u << 10;
-// Rows that a stripe begins with, whatever they weigh.
+// Number of rows that are always appended first to an empty stripe.
 constexpr uint64_t kFirstRows = 64;
 
 Status check_columns(const Field& schema) {
@@ -115,8 +116,8 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
 uint64_t FileWriter::step(uint64_t left) const {
   const uint64_t rows = stripe_.length();
   const uint64_t n = std::min(options_.stripe_rows - rows, left);
-  // Long rows in smaller steps, so that a stripe ends near its limit of bytes.
-  // How long they are, the first few tell.
+  // Long rows are appended in smaller steps, so that a stripe ends close to its
+  // size limit. The first rows tell how long rows are.
   if (rows == 0) return std::min(n, kFirstRows);
   const uint64_t row_bytes = std::max<uint64_t>(1, stripe_.data_bytes() / rows);
   const uint64_t fit = options_.stripe_bytes / 8 / row_bytes;
@@ -213,8 +214,8 @@ Status FileWriter::write_encoded(const StreamPlan& plan,
   for (uint32_t s = 0; s < plan.num_streams(); ++s) {
     for (uint64_t at = 0; at < meta->values[s]; at += kSegmentValues) {
       const SegmentBuilder& b = encoded.segments[segment];
-      // Validity comes before the values that may hold it: whoever comes first
-      // writes the body.
+      // A segment of validity may share its body with values. The first of the
+      // two in stream order writes the body.
       const size_t owner = encoded.bodies[segment++];
       const ByteBuffer& body = encoded.segments[owner].body;
       std::optional<uint64_t>& offset = offsets[owner];
@@ -278,7 +279,7 @@ Status FileWriter::flush_stripe() {
   if (rows == 0) return Status::ok();
   EncodedStripe encoded;
   if (shared_.empty()) {
-    // Of wide tables each column has room for less.
+    // Columns of wide tables have smaller dictionaries.
     const uint64_t room =
         std::clamp(kSharedBytes / plan_.num_streams(), kMinSharedBytes,
                    StreamDictionary::kMaxBytes);
@@ -372,7 +373,7 @@ Status FileWriter::write_shared_dictionaries() {
                                          e.segment.body.size(), 1}));
     required_features_ |= features_of(facts.latest_encoding, facts.has_pieces);
   }
-  // The smallest come last: more of them are in what opening a file reads.
+  // The smallest are last, so that opening a file reads as many as possible.
   std::stable_sort(encoded.begin(), encoded.end(),
                    [](const Encoded& a, const Encoded& b) {
                      return a.segment.body.size() > b.segment.body.size();
@@ -441,8 +442,8 @@ Status FileWriter::finish_file(WriteSummary* out) {
   NIMBLE_RETURN_IF_ERROR(write_zones());
   NIMBLE_RETURN_IF_ERROR(write_bloom());
   NIMBLE_RETURN_IF_ERROR(column_bloom_.finish(sink, &footer_));
-  // What columns share and roots are near the footer: opening the file mostly
-  // reads them.
+  // Shared structures and roots are placed near the footer, so that opening the
+  // file usually reads them.
   NIMBLE_RETURN_IF_ERROR(write_shared_dictionaries());
   NIMBLE_RETURN_IF_ERROR(write_phrases());
   NIMBLE_RETURN_IF_ERROR(secondary_.write_roots(sink, &footer_));

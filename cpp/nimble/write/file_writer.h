@@ -1,6 +1,6 @@
-// FileWriter: rows to a file. Rows arrive in file order; with a cluster key,
-// their encoded keys are verified and indexed on the way. Sorting is above
-// this (sorting_writer.h).
+// FileWriter: writes rows to a file. Rows arrive in file order. With a cluster
+// key, their encoded keys are verified and indexed. Sorting is a higher layer
+// (sorting_writer.h). Calls may block on writes.
 #pragma once
 
 #include <memory>
@@ -23,11 +23,11 @@
 
 namespace nimble {
 
-// Each dictionary column's values, by its place in the tree of columns.
+// The values of each dictionary column, in pre-order of the columns.
 using DictionaryList = std::vector<std::unique_ptr<DictionaryValues>>;
 
-// Gives every dictionary column below `column` its mapper, in pre-order;
-// makes those that `dictionaries` lacks.
+// Sets the mapper of every dictionary column below `column`, in pre-order.
+// Creates the values that `dictionaries` lacks.
 void attach_dictionaries(Column* column, DictionaryList* dictionaries);
 
 class FileWriter final : public RowWriter {
@@ -37,10 +37,10 @@ class FileWriter final : public RowWriter {
 
   const Field& schema() const { return schema_; }
   const WriterOptions& options() const { return options_; }
-  // Null where there is no cluster key.
+  // Null if the file has no cluster key.
   const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
 
-  // The given rows of `from`, whose keys are the same rows of `keys`.
+  // Appends the given rows of `from`. `keys` has their keys at the same rows.
   Status append_rows(const Column& from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
   uint64_t num_rows() const { return num_rows_ + stripe_.length(); }
@@ -54,7 +54,7 @@ class FileWriter final : public RowWriter {
   FileWriter(Field schema, WriterOptions options,
              std::unique_ptr<WritableFile> file);
 
-  // How many rows to append before flush_if_full() is asked again.
+  // Number of rows to append before the next flush_if_full().
   uint64_t step(uint64_t left) const;
   Status gather_rows(const Column& from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
@@ -89,12 +89,12 @@ class FileWriter final : public RowWriter {
   SpilledHashes bloom_hashes_;
   std::vector<ZoneBuilder> zones_;
   DictionaryList dictionaries_;
-  std::vector<StreamShared> shared_;  // of each stream
+  std::vector<StreamShared> shared_;  // one per stream
   Column stripe_;
   KeyBuffer keys_;  // of the rows that are being appended
 
   uint64_t position_ = 0;
-  uint64_t num_rows_ = 0;  // in stripes that have been written
+  uint64_t num_rows_ = 0;  // in stripes already written
   uint64_t group_first_row_ = 0;
   uint64_t group_begin_ = 0;
   std::vector<StripeMeta> group_;

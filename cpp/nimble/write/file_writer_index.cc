@@ -1,4 +1,4 @@
-// FileWriter, the part that indexes rows: keys, zone maps and Bloom filter.
+// FileWriter: indexing of rows: keys, zone maps and Bloom filter.
 #include "nimble/format/constants.h"
 #include "nimble/key/key_decoder.h"
 #include "nimble/write/file_writer.h"
@@ -6,8 +6,8 @@
 namespace nimble {
 namespace {
 
-// Where keys are long, every n-th is stored, and a lookup reads up to n keys
-// from their columns. 0: none is stored.
+// If keys are long, only every n-th key is stored, and a lookup reads up to n
+// keys from their columns. 0: all keys are stored.
 uint32_t key_sample_step(Effort effort) {
   switch (effort) {
     case Effort::kFast:

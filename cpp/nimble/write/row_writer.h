@@ -1,10 +1,10 @@
-// RowWriter: what takes rows and makes a file of them. FileWriter takes rows in
-// file order, SortingWriter in any order.
+// RowWriter: interface of classes that write rows to a file. FileWriter needs
+// rows in file order, and SortingWriter accepts any order.
 //
-//   ( append* finish ) | (destroyed early: nothing is left behind)
+//   ( append* finish ) | (destroyed early: its files are removed)
 //
-// Nothing may follow a call that failed (write_state.h). Calls block while
-// bytes are written.
+// After a call has failed, further calls fail (write_state.h). Calls block
+// while bytes are written.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ struct WriteSummary {
   uint64_t num_stripes = 0;
   uint64_t num_groups = 0;
   double index_seconds = 0;  // spent on secondary indexes
-  // Per top-level column: encoded bytes, and how its first segment of values
-  // is encoded.
+  // Per top-level column: encoded bytes, and the encoding of its first segment
+  // of values.
   std::vector<uint64_t> column_bytes;
   std::vector<std::string> column_encodings;
 };
@@ -32,11 +32,11 @@ class RowWriter {
  public:
   virtual ~RowWriter() = default;
 
-  // All rows of `root`, a struct of the schema's columns.
+  // Appends all rows of `root`, a struct with the schema's columns.
   Status append(const ArrayView& root) {
     return state_.run([&] { return take_rows(root); });
   }
-  // Writes what is pending, the footer, and makes the file visible.
+  // Writes pending data and the footer, and makes the file visible.
   Result<WriteSummary> finish() {
     WriteSummary summary;
     NIMBLE_RETURN_IF_ERROR(

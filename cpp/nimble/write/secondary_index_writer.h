@@ -1,6 +1,6 @@
-// SecondaryIndexWriter: builds a file's secondary indexes while its stripes
-// are written. Keys are encoded from the stripes, so rows are in their final
-// order, wherever they came from.
+// SecondaryIndexWriter: builds a file's secondary indexes while its stripes are
+// written. Keys are encoded from the stripes, so rows are in their final order.
+// Not thread-safe.
 //
 //   add_stripe* finish write_roots
 #pragma once
@@ -18,24 +18,25 @@ namespace nimble {
 class SecondaryIndexWriter {
  public:
   SecondaryIndexWriter() = default;
-  // Refuses what cannot be indexed before a byte is written.
+  // Fails for columns that cannot be indexed, before any byte is written.
   static Result<SecondaryIndexWriter> create(const Field& schema,
                                              const WriterOptions& options);
 
-  // The file's next rows; `stripe` is a column of the schema.
+  // Adds the file's next rows.
+  // REQUIRES: `stripe` is a column of the schema.
   Status add_stripe(const Column& stripe);
-  // Writes all parts but the roots.
+  // Writes all parts except the roots.
   Status finish(const SectionSink& sink);
   // Writes the roots and lists the indexes in the footer.
   Status write_roots(const SectionSink& sink, FileFooter* footer);
-  // Time spent in here so far.
+  // Time spent in this class so far, in seconds.
   double seconds() const { return seconds_; }
 
  private:
   struct Part {
     StripeKeyEncoder columns;
     SecondaryIndexRef ref;
-    std::unique_ptr<SortedIndexWriter> sorted;  // one of the two
+    std::unique_ptr<SortedIndexWriter> sorted;  // one of the two is set
     std::unique_ptr<HashIndexWriter> hash;
     std::vector<uint8_t> root;
   };

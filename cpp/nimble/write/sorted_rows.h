@@ -1,5 +1,5 @@
-// SortedRows: rows of a file and their encoded keys, as a Batch of
-// ExternalSorter in the order of keys.
+// SortedRows: rows of a file with their encoded keys, as a Batch of
+// ExternalSorter in key order.
 #pragma once
 
 #include <vector>
@@ -14,19 +14,20 @@ class SortedRows {
   explicit SortedRows(const Field& schema)
       : schema_(&schema), rows_(schema, /*wide=*/true) {}
 
-  // Where rows are added, to both alike.
+  // Rows must be added to both.
   Column* rows() { return &rows_; }
   KeyBuffer* keys() { return &keys_; }
   const Column& rows() const { return rows_; }
   const KeyBuffer& keys() const { return keys_; }
-  // The rows in order, once sorted.
+  // The rows in key order.
+  // REQUIRES: sort() was called.
   const std::vector<uint64_t>& order() const { return order_; }
 
   size_t size() const { return keys_.size(); }
   bool empty() const { return keys_.empty(); }
   void clear();
-  // Buffers grow by doubling; sorting takes two items of 16 bytes per key and a
-  // place in the order.
+  // Estimated memory: buffers grow by doubling, and sorting takes two items of
+  // 16 bytes per key and an entry of order_.
   uint64_t memory_bytes() const {
     return 2 * (rows_.data_bytes() + keys_.num_bytes()) + size() * 56;
   }

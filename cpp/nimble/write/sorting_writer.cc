@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kFirstStep = 64;
 constexpr uint64_t kMostStep = 65536;
-// Less is not worth smaller steps.
+// Below this budget, smaller steps are not worthwhile.
 constexpr uint64_t kLeastBudget = uint64_t{1} << 20;
 
 }  // namespace
@@ -28,7 +28,7 @@ SortingWriter::SortingWriter(std::unique_ptr<FileWriter> writer)
 
 Status SortingWriter::take_rows(const ArrayView& root) {
   SortedRows& batch = sorter_.batch();
-  // A batch that was spilled has forgotten them.
+  // A batch loses its dictionaries when it is spilled.
   attach_dictionaries(batch.rows(), &writer_->dictionaries());
   const std::function<Status()>& poll = writer_->options().poll;
   for (int64_t at = 0; at < root.length();) {
@@ -39,7 +39,8 @@ Status SortingWriter::take_rows(const ArrayView& root) {
         writer_->encoder()->encode(root, at, n, batch.keys()));
     NIMBLE_RETURN_IF_ERROR(batch.rows()->append(root, at, n, ""));
     at += n;
-    // Long rows in smaller steps, so that one does not exceed the budget.
+    // Long rows are added in smaller steps, so that a step does not exceed the
+    // budget.
     const uint64_t row_bytes =
         (batch.memory_bytes() - before) / static_cast<uint64_t>(n) + 1;
     const uint64_t budget =

@@ -1,6 +1,7 @@
-// SortingWriter: rows in any order to a file in cluster key order; equal keys
-// keep their input order. What exceeds the memory budget lies on disk until
-// finish() (external_sorter.h).
+// SortingWriter: writes rows that arrive in any order to a file in cluster key
+// order. Equal keys keep their input order. Rows that exceed the memory budget
+// are on disk until finish() (external_sorter.h). Calls may block on reads and
+// writes.
 #pragma once
 
 #include <memory>
@@ -11,17 +12,17 @@
 
 namespace nimble {
 
-// What a SortingWriter's file is written with: stripes that are no larger than
-// an eighth of the memory for sorting: encoding one takes several times its
+// The options for a SortingWriter's FileWriter. Stripes are limited to an
+// eighth of the sort memory, because encoding a stripe takes several times its
 // size.
 WriterOptions sorting_options(WriterOptions options);
 
 class SortingWriter final : public RowWriter {
  public:
-  // Spilled rows go to the writer's spill directory, as files without a name.
+  // Spills rows to unnamed files in the writer's spill directory.
   explicit SortingWriter(std::unique_ptr<FileWriter> writer);
 
-  // Rows that went to disk, those of every pass counted.
+  // Number of rows written to disk, counting every merge pass.
   uint64_t num_spilled() const { return sorter_.num_spilled(); }
 
  protected:
@@ -31,7 +32,7 @@ class SortingWriter final : public RowWriter {
  private:
   std::unique_ptr<FileWriter> writer_;
   ExternalSorter<SortedRows> sorter_;
-  int64_t step_;  // rows to take before the sorter is asked whether it is full
+  int64_t step_;  // rows to add before the next check
 };
 
 }  // namespace nimble

@@ -11,7 +11,7 @@
 namespace nimble {
 namespace {
 
-// The values of one stream, as the column holds them.
+// The values of one stream. Borrows from the column.
 struct Stream {
   const Column* column = nullptr;
   ValueType type;
@@ -19,17 +19,17 @@ struct Stream {
   const uint8_t* data = nullptr;  // fixed widths and bitmaps
   bool random_access_only = false;
   bool is_vector = false;  // items of fixed-size lists
-  // The stream that says which values are not null, of which as many are: they
-  // lie side by side, or the values hold it.
+  // The stream with the validity of these values, which has as many. Either
+  // both are interleaved, or the values contain the validity.
   uint32_t validity = kNoStream;
   bool drops_nulls = false;
-  // Values of a column, which its segments may share.
+  // Values of a column, so segments may share phrases and dictionaries.
   bool may_share = false;
 };
 
-// Fixed-size lists of so many numbers are vectors: read whole, of scattered
-// rows, and handed on where they lie. An encoding has to save a sixth of them
-// to be worth decoding them.
+// Fixed-size lists of at least this many numbers are vectors. They are read
+// whole, from scattered rows, and returned in place. An encoding must save a
+// sixth of their size to be worth decoding.
 constexpr int32_t kVectorItems = 16;
 constexpr uint64_t kVectorSaving = 6;
 
@@ -61,8 +61,8 @@ class StreamCollector {
       const size_t skip = layout == Layout::kList ? 1 : 0;
       put(n.ends, column, column.ends.size() - skip,
           reinterpret_cast<const uint8_t*>(column.ends.data() + skip));
-      // Of a list two ends side by side are wanted, which may cost a block;
-      // runs are searched.
+      // A lookup in a list needs two adjacent ends, which may cost a block. Run
+      // ends are searched.
       out_[n.ends].random_access_only = layout != Layout::kList;
       if (n.validity != kNoStream && column.null_count() > 0) {
         out_[n.ends].validity = n.validity;
@@ -76,7 +76,7 @@ class StreamCollector {
       if (items != kNoStream) {
         out_[items].is_vector = true;
         out_[items].may_share = false;
-        out_[items].validity = kNoStream;  // nulls stay where they are
+        out_[items].validity = kNoStream;  // nulls are not left out
         out_[items].drops_nulls = false;
       }
     }
@@ -102,12 +102,13 @@ struct Task {
   uint32_t stream;
   uint64_t begin;  // first value
   uint32_t size;
-  // Segment of the stream that says which of these values are not null.
+  // Index of the segment with the validity of these values.
   size_t validity;
   Status status;
 };
 
-// Where the values hold their validity, its head goes to `validity_head`.
+// Encodes one segment. If the values contain their validity, `validity_head`
+// receives its head.
 void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
               Task* task, SegmentBuilder* out, ByteBuffer* validity_head) {
   const Stream& stream = streams[task->stream];
@@ -118,7 +119,8 @@ void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
   if (stream.type.kind == ValueKind::kBytes) {
     const BytesSink& b = stream.column->bytes;
     slices.resize(task->size);
-    // An encoding may store anything for a null, but an empty string is one.
+    // Encodings may return any string for a null, but only if no other string
+    // is empty.
     values.empty_is_null = stream.column->null_count() > 0;
     uint64_t begin = b.begin_of(task->begin);
     for (uint32_t i = 0; i < task->size; ++i) {
@@ -154,8 +156,7 @@ void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
   task->status = encode_plain(values, out);
 }
 
-// Keeps what a segment added to what its stream shares, if the segment as it
-// came out uses it.
+// Keeps the additions to shared structures if the final segment uses them.
 Status settle(StreamShared* shared, bool had_phrases, const ValueType& type,
               uint32_t size, const SegmentBuilder& segment) {
   const bool begins_phrases = !had_phrases && shared->phrases.exist();
@@ -181,9 +182,9 @@ Status settle(StreamShared* shared, bool had_phrases, const ValueType& type,
   return Status::ok();
 }
 
-// Lays the parts of values, and of the validity that goes with them, side by
-// side; `one_body`: they have one, or have now. Plain values stay as they are,
-// so that they can be handed on without a copy.
+// Interleaves the parts of values and of their validity. `*one_body` tells
+// whether they share a body, and is updated. Plain values are not interleaved,
+// so that they can be returned without a copy.
 Status lay_with_validity(const Task& values_task, const ValueType& type,
                          SegmentBuilder* values, SegmentBuilder* validity,
                          bool* one_body) {
@@ -222,7 +223,7 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
   std::vector<Stream> streams;
   StreamCollector(plan, &streams).add(0, root);
   std::vector<Task> tasks;
-  std::vector<size_t> first_tasks;  // of each stream
+  std::vector<size_t> first_tasks;  // per stream
   for (uint32_t s = 0; s < streams.size(); ++s) {
     out->values.push_back(streams[s].size);
     first_tasks.push_back(tasks.size());
@@ -241,8 +242,8 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
   out->segments.resize(tasks.size());
   out->bodies.resize(tasks.size());
   std::iota(out->bodies.begin(), out->bodies.end(), size_t{0});
-  // Validity is encoded after the values that may hold it; strings take
-  // longest: begun first, they do not keep one thread waiting.
+  // Validity is encoded after the values that may contain it. Strings take the
+  // longest, so they start first.
   std::vector<size_t> order;
   std::vector<bool> is_later(tasks.size());
   for (const Task& t : tasks) {
@@ -255,7 +256,8 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
     return streams[tasks[i].stream].type.kind == ValueKind::kBytes;
   };
   std::stable_partition(order.begin(), order.end(), is_bytes);
-  // The first values of a stream may begin or change what the others share.
+  // The first segment of a stream may start or change the shared structures
+  // that others use.
   const auto shared_by = [&](size_t i) -> StreamShared* {
     const uint32_t s = tasks[i].stream;
     return options.shared != nullptr && streams[s].may_share

@@ -1,5 +1,5 @@
-// StripeEncoder: the columns of one stripe to encoded segments, several at a
-// time.
+// StripeEncoder: encodes the columns of one stripe to segments, several in
+// parallel.
 #pragma once
 
 #include <vector>
@@ -13,21 +13,23 @@
 namespace nimble {
 
 struct EncodedStripe {
-  std::vector<uint64_t> values;          // of each stream
+  std::vector<uint64_t> values;          // per stream
   std::vector<SegmentBuilder> segments;  // in stream order
-  // Of each segment: the one whose body it has, itself where that is its own.
+  // For each segment, the index of the segment that has its body; usually
+  // itself.
   std::vector<size_t> bodies;
 };
 
 struct StripeOptions {
   Effort effort = Effort::kBalanced;
-  uint32_t threads = 1;  // the result does not depend on them
-  // What the segments of each stream share, here and in later stripes; null:
-  // nothing.
+  uint32_t threads = 1;  // does not affect the result
+  // What the segments of each stream share, in this stripe and in later ones;
+  // null: nothing. Not thread-safe while encode_stripe() runs.
   std::vector<StreamShared>* shared = nullptr;
 };
 
-// `root` is the column of plan.node(0).
+// Encodes a stripe. Waits for other threads, unless `threads` is 1.
+// REQUIRES: `root` is the column of plan.node(0).
 Status encode_stripe(const StreamPlan& plan, const Column& root,
                      const StripeOptions& options, EncodedStripe* out);
 

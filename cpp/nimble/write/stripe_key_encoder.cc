@@ -5,7 +5,8 @@
 namespace nimble {
 namespace {
 
-// The types that a writer's columns have in memory: see Column::lend_array().
+// Converts to the types that a writer's columns have in memory: see
+// Column::lend_array().
 void widen(Field* f) {
   if (f->layout == Layout::kBytes) {
     f->format = f->logical == Logical::kText ? "U" : "Z";
@@ -16,7 +17,7 @@ void widen(Field* f) {
   for (Field& d : f->dictionary) widen(&d);
 }
 
-// Arrow's struct of borrowed children; released with this object.
+// An Arrow struct of borrowed children. The destructor releases them.
 class LentStruct {
  public:
   explicit LentStruct(size_t n) : children_(n), pointers_(n) {}

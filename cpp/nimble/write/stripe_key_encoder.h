@@ -1,5 +1,5 @@
-// StripeKeyEncoder: the encoded keys of a stripe that is being written. It
-// lends the key's columns to a KeyEncoder as Arrow rows, without a copy.
+// StripeKeyEncoder: encodes the keys of a stripe that is being written. Lends
+// the key's columns to a KeyEncoder as Arrow rows, without a copy.
 #pragma once
 
 #include <vector>
@@ -12,13 +12,14 @@ namespace nimble {
 
 class StripeKeyEncoder {
  public:
-  // Refuses columns that cannot be part of a key, with path and type.
+  // Fails for columns that cannot be part of a key, with path and type.
   static Result<StripeKeyEncoder> create(
       const Field& schema, const std::vector<KeyColumnSpec>& columns);
 
   const KeyEncoder& encoder() const { return encoder_; }
-  // Appends the keys of rows [begin, begin + count) of a column of the schema,
-  // whose byte strings have wide offsets.
+  // Appends the keys of rows [begin, begin + count).
+  // REQUIRES: `root` is a column of the schema whose byte strings have wide
+  // offsets.
   Status encode(const Column& root, uint64_t begin, uint64_t count,
                 KeyBuffer* out) const;
 
@@ -28,7 +29,7 @@ class StripeKeyEncoder {
         tops_(std::move(tops)),
         encoder_(std::move(encoder)) {}
 
-  // The key's top-level columns alone, byte strings with wide offsets.
+  // Only the key's top-level columns; byte strings have wide offsets.
   Field root_;
   std::vector<size_t> tops_;
   KeyEncoder encoder_;

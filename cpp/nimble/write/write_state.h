@@ -1,11 +1,11 @@
-// WriteState: the life of everything that writes a file in steps.
+// WriteState: the states of an object that writes a file in steps.
 //
-//   open --step--> busy --> open | failed      open --finish--> finished |
-//   failed
+//   open --step--> busy --> open | failed
+//   open --finish--> busy --> finished | failed
 //
-// A step that fails ends it: half of its rows may have been taken, so nothing
-// can follow, least of all publishing. A step while another one runs, on
-// another thread or from a callback, is refused and changes nothing.
+// A step that fails is the last one: a part of its rows may have been added, so
+// the file must not be published. A step during another step, on another thread
+// or from a callback, fails and changes nothing. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -17,12 +17,12 @@ namespace nimble {
 
 class WriteState {
  public:
-  // `step` returns a Status. One that throws has failed, too.
+  // Runs `step`, which returns a Status. An exception counts as a failure.
   template <class Step>
   Status run(Step&& step) {
     return run_to(kOpen, step);
   }
-  // The last step.
+  // Runs the last step.
   template <class Step>
   Status finish(Step&& step) {
     return run_to(kFinished, step);
@@ -68,7 +68,7 @@ class WriteState {
 
   const OwnerProcess owner_;
   std::atomic<State> state_ = kOpen;
-  std::string reason_;  // of the failure; constant once it has failed
+  std::string reason_;  // of the failure; then constant
 };
 
 }  // namespace nimble

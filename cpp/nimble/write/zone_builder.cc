@@ -9,7 +9,7 @@
 
 namespace nimble {
 
-// What one zone of a leaf was found to hold.
+// The values of one zone of a leaf.
 struct ZoneBuilder::Bounds {
   bool any = false;
   KeyScalar min, max;
@@ -21,7 +21,8 @@ namespace {
 // Values [begin, end) of a leaf, and which of them count.
 struct Leaf {
   const Column* column;
-  // The leaf and the structs right above it: all must be valid.
+  // The leaf and the structs directly above it. A value counts if all are
+  // valid.
   std::vector<const Column*> masks;
   uint64_t begin, end;
 
@@ -98,7 +99,7 @@ bool float_bounds(const Leaf& leaf, const Value& value, KeyScalar* min,
   return any;
 }
 
-// Sixteen bytes of two's complement compare as one integer.
+// Compares two's complement values of 16 or 32 bytes, word by word.
 bool wide_bounds(const Leaf& leaf, uint32_t width, KeyScalar* min,
                  KeyScalar* max) {
   const uint8_t* v = leaf.column->value_data();
@@ -275,7 +276,7 @@ void ZoneBuilder::add_zone(const std::vector<const Column*>& path,
       leaf.begin *= static_cast<uint64_t>(c.field().list_size);
       leaf.end *= static_cast<uint64_t>(c.field().list_size);
     }
-    // Nulls above a list have no values in it.
+    // A null list has no values, so nulls above a list do not matter.
     if (layout == Layout::kList || layout == Layout::kFixedList) {
       leaf.masks.clear();
     } else if (c.null_count() > 0) {
@@ -299,7 +300,7 @@ void ZoneBuilder::put_bounds(const Bounds& b) {
   bool exact = true;
   if (b.any) {
     ByteBuffer min, max;
-    // Values of the column itself always fit it.
+    // Values of the column always fit the column.
     const Status low = encode_scalar(key_, b.min, &min);
     const Status high = encode_scalar(key_, b.max, &max);
     if (low && high) {

@@ -1,5 +1,5 @@
-// ZoneBuilder: smallest and largest value, nulls and NaNs of one leaf column
-// for every zone of rows, collected while stripes are written.
+// ZoneBuilder: collects minimum, maximum, nulls and NaNs of one leaf column for
+// every zone of rows, while stripes are written. Not thread-safe.
 // docs/format/zone_maps.md.
 #pragma once
 
@@ -11,19 +11,19 @@
 
 namespace nimble {
 
-// Bounds longer than this are cut.
+// Longer bounds are truncated.
 inline constexpr size_t kMaxZoneBound = 64;
 
 class ZoneBuilder {
  public:
-  // `node` is a leaf whose values have an order; see has_zones().
+  // REQUIRES: has_zones(plan, node).
   ZoneBuilder(const StreamPlan& plan, uint32_t node, uint32_t zone_rows);
 
-  // Is `node` a leaf that zone maps are kept for: an ordered type, reached
-  // from the root through structs and lists only.
+  // Whether zone maps are written for `node`: a leaf of an ordered type, below
+  // structs and lists only.
   static bool has_zones(const StreamPlan& plan, uint32_t node);
 
-  // One more stripe, which begins at file row `first_row`.
+  // Adds a stripe, which begins at file row `first_row`.
   void add_stripe(const Column& root, uint64_t first_row);
   std::vector<uint8_t> serialize() const;
   uint32_t node() const { return node_; }
@@ -36,7 +36,7 @@ class ZoneBuilder {
 
   uint32_t node_;
   uint32_t zone_rows_;
-  std::vector<uint32_t> path_;  // child numbers from the root to the node
+  std::vector<uint32_t> path_;  // child indexes from the root to the node
   KeyColumn key_;
   std::vector<uint64_t> end_rows_, nulls_, nans_, counts_;
   std::vector<uint8_t> min_bytes_, max_bytes_, max_exact_;
