@@ -15,15 +15,15 @@ namespace nimble {
 namespace {
 
 constexpr uint64_t kRowsPerKeys = 65536;
-// An eighth of the partitions, so that a key that many rows have weighs little
-// more in the sample than in the file; no more than memory has room for.
+// Samples an eighth of the partitions, so that a key with many rows has about
+// the same weight in the sample as in the file, but no more than fit in memory.
 constexpr uint64_t kLeastPartitions = 2;
 constexpr uint64_t kMostPartitions = 128;
 constexpr uint64_t kPartitionShare = 8;
-// More rows of a key than this are counted by themselves: there are few such
-// keys, in the sample or not.
+// Keys with more rows than this are counted separately, because there are few
+// of them, and the sample may not represent them.
 constexpr size_t kManyRows = 1024;
-// Runs of a sorted index, each of about two chunks.
+// Number of sampled runs of a sorted index. Each has about two chunks.
 constexpr uint64_t kRuns = 8;
 constexpr uint64_t kMostSampledKeys = 65536;
 constexpr uint64_t kGroupChunks = 512;
@@ -51,7 +51,7 @@ uint64_t scaled(uint64_t part, double factor) {
 
 // -------------------------------------------------------------------- hash
 
-// Those whose hashes are in the first `sample` of `partitions`.
+// The pairs with hashes in the first `sample` of `partitions` partitions.
 Result<std::vector<HashRow>> sample_pairs(const FileReader& file,
                                           const RowKeys& reader,
                                           uint64_t partitions,
@@ -73,7 +73,7 @@ Result<std::vector<HashRow>> sample_pairs(const FileReader& file,
   return pairs;
 }
 
-// Partitions of the sample, made as the writer makes them.
+// Builds the partitions of the sample like the writer does.
 class HashSample {
  public:
   HashSample(uint64_t partitions, uint64_t sample, uint64_t num_rows,
@@ -101,7 +101,7 @@ class HashSample {
  private:
   Status add_key(std::span<const HashRow> rows) {
     ++keys_;
-    // Where all is in the sample, nothing is guessed.
+    // If the sample is complete, nothing is extrapolated.
     if (rows.size() > kManyRows && factor_ > 1) return Status::ok();
     uint64_t fraction;
     const uint64_t partition = hash_digit(rows[0].hash, partitions_, &fraction);
@@ -114,8 +114,9 @@ class HashSample {
     }
     return Status::ok();
   }
-  // Rows of keys that have many: gaps between them are packed by the largest
-  // of a block, which is that of 256 at random: ln 256 times the mean.
+  // Estimated size of the lists of keys with many rows. Gaps are packed with
+  // the width of the largest gap in a block. The expected largest of 256 random
+  // gaps is ln 256 times the mean.
   uint64_t list_bytes(uint64_t rows) const {
     const uint64_t many_keys =
         std::max<uint64_t>(1, scaled(keys_ - few_keys_, factor_));
@@ -196,8 +197,9 @@ class SortedSample {
     return entry_.span();
   }
 
-  // Bounds of runs: entries of the file, so that a run of equal keys is a run
-  // as good as any. A small file is one run, without bounds.
+  // Chooses bounds of runs. Bounds are entries (key and row) of the file, so
+  // that rows of one key can be a run, too. A small file is one run without
+  // bounds.
   Status choose_runs() {
     const uint64_t wanted = std::min(
         kMostSampledKeys, rows_ / std::max<uint64_t>(1, chunks_.chunk_keys));
@@ -246,7 +248,7 @@ class SortedSample {
       runs_[0].push_back(e);
       return;
     }
-    size_t low = 0, high = bounds_.size();  // first bound above e
+    size_t low = 0, high = bounds_.size();  // finds the first bound above e
     while (low < high) {
       const size_t middle = (low + high) / 2;
       if (compare_bytes(bounds_.key(middle), e) <= 0) {
@@ -258,7 +260,8 @@ class SortedSample {
     if (low % 2 == 1) runs_[low / 2].push_back(e);
   }
 
-  // The run's chunks; what does not fill one is left out where another does.
+  // Builds the run's chunks. Entries that do not fill a last chunk are left
+  // out, unless it is the only chunk.
   Status build(const KeyBuffer& run) {
     std::vector<uint64_t> order;
     sort_keys(run, &order);
@@ -277,7 +280,8 @@ class SortedSample {
   }
 
   IndexEstimate result() const {
-    // Of a chunk: where it ends in rows and bytes, and where its boundary does.
+    // Per chunk: its end in rows, its end in bytes, and the end of its
+    // boundary.
     constexpr uint64_t kDirectoryBytes = 8 + 8 + 4;
     IndexEstimate out;
     out.num_keys = rows_;
@@ -298,7 +302,7 @@ class SortedSample {
   const uint64_t rows_;
   ClusterIndexOptions chunks_;
   uint32_t row_width_ = 1;
-  KeyBuffer bounds_;  // of run i the keys 2 i and 2 i + 1, half-open
+  KeyBuffer bounds_;  // run i: keys 2 i to 2 i + 1, half-open
   std::vector<KeyBuffer> runs_;
   ByteBuffer entry_;
   uint64_t entries_ = 0, num_chunks_ = 0, chunk_bytes_ = 0, boundary_bytes_ = 0;

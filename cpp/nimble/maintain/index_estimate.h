@@ -1,6 +1,6 @@
-// What a secondary index would take, before it is built. Some of its
-// partitions (hash), or some runs of its entries (sorted), are made as the
-// writer makes them; the rest is taken to be like these.
+// Estimates the size of a secondary index before it is built. Some of its
+// partitions (hash), or some runs of its entries (sorted), are built like the
+// writer builds them, and the result is extrapolated.
 #pragma once
 
 #include "nimble/reader/file_reader.h"
@@ -9,15 +9,15 @@
 namespace nimble {
 
 struct IndexEstimate {
-  uint64_t size_bytes = 0;    // as SecondaryIndexRef has it
-  uint64_t num_keys = 0;      // hash: different keys; sorted: rows
-  uint64_t part_bytes = 0;    // what a lookup reads at once: partition or chunk
-  uint64_t sampled_rows = 0;  // that were made into index parts
+  uint64_t size_bytes = 0;    // see SecondaryIndexRef
+  uint64_t num_keys = 0;      // hash: distinct keys; sorted: rows
+  uint64_t part_bytes = 0;    // what a lookup reads: a partition or chunk
+  uint64_t sampled_rows = 0;  // rows in the parts that were built
 };
 
-// Of `options` those of indexes are used. Cost: the key columns of all rows
-// are decoded, twice for a sorted index; memory is that of the sample, at most
-// some 64 MiB of hashes or a few thousand keys.
+// Uses the options of `options` that apply to indexes. Decodes the key columns
+// of all rows, twice for a sorted index. Memory is that of the sample: at most
+// about 64 MiB of hashes, or a few thousand keys. Blocks on reads.
 Result<IndexEstimate> estimate_index(const FileReader& file,
                                      const IndexSpec& spec,
                                      const WriterOptions& options);

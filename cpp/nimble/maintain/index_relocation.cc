@@ -8,7 +8,7 @@
 namespace nimble {
 namespace {
 
-// Overwrites a value that lies in the copy that a FlatBufferView has made.
+// Overwrites a value in the copy that a FlatBufferView has made.
 template <class T>
 void overwrite(const void* place, const T& value) {
   std::memcpy(const_cast<void*>(place), &value, sizeof value);
@@ -55,7 +55,8 @@ Result<std::vector<uint8_t>> move_hash(const FileReader& file, ByteSpan root,
   return std::vector<uint8_t>(index.bytes().begin(), index.bytes().end());
 }
 
-// The directory of a group of a sorted index; its key stream comes before it.
+// Copies the key stream of a group of a sorted index, then the group's
+// directory.
 Result<SectionRef> move_sorted_group(const FileReader& file,
                                      const SectionRef& section,
                                      const SectionSink& sink) {

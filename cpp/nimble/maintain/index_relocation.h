@@ -1,5 +1,5 @@
-// Moves a secondary index from one file to another whose rows are the same:
-// its bytes are copied, places that they name are changed.
+// Copies a secondary index from one file to another file with the same rows.
+// Bytes are copied, and offsets in them are changed.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace nimble {
 
-// Writes the parts of a secondary index of `file`; gives its new root, for the
-// caller to store.
+// Writes the parts of a secondary index of `file`. Returns its new root, which
+// the caller must store. Blocks on reads and writes.
 Result<std::vector<uint8_t>> relocate_index(const FileReader& file,
                                             const SecondaryIndexRef& index,
                                             const SectionSink& sink);

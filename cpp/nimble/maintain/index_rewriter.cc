@@ -8,7 +8,7 @@
 namespace nimble {
 namespace {
 
-// Rows whose keys are made at a time.
+// Number of rows whose keys are encoded at a time.
 constexpr uint64_t kStepRows = 65536;
 constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
 
@@ -16,7 +16,7 @@ uint64_t end_of(const SectionRef& s) {
   return s.size == 0 ? 0 : s.offset + s.size;
 }
 
-// Where the last thing that a group names ends.
+// The end of the last byte range that a group refers to.
 uint64_t end_of(const GroupView& group) {
   uint64_t end = 0;
   for (const StripeView& s : group.stripes()) {
@@ -187,21 +187,21 @@ Status IndexRewriter::write_indexes() {
     NIMBLE_ASSIGN_OR_RETURN(footer_.cluster->bloom,
                             copy_section(footer_.cluster->bloom));
   }
-  // Filters of columns lie among the rows' bytes. Nobody knows what other
-  // sections refer to.
+  // Column filters are among the rows' bytes and can be copied. Other sections
+  // are dropped, because their references are unknown.
   std::erase_if(footer_.optional_sections, [](const OptionalSection& o) {
     return o.name != kColumnBloomSection;
   });
   for (OptionalSection& o : footer_.optional_sections) {
     NIMBLE_ASSIGN_OR_RETURN(o.section, copy_section(o.section));
   }
-  // What columns share and roots are near the footer: opening the file mostly
-  // reads them.
+  // Shared structures and roots are placed near the footer, so that opening the
+  // file usually reads them.
   std::vector<DictionarySections*> shared;
   for (DictionarySections& d : footer_.shared_dictionaries) {
     shared.push_back(&d);
   }
-  // As they were written: the smallest come last.
+  // The smallest are last, like in the original file.
   std::stable_sort(
       shared.begin(), shared.end(),
       [](const auto* a, const auto* b) { return a->body.size > b->body.size; });

@@ -1,8 +1,9 @@
-// IndexRewriter: a file with other secondary indexes, made of the bytes of an
-// existing one. Rows are copied as they are encoded; only the key columns of
-// new indexes are decoded. The new file is what FileWriter would have written.
+// IndexRewriter: creates a file with other secondary indexes from an existing
+// file. Encoded rows are copied, and only the key columns of new indexes are
+// decoded. FileWriter would have written the same bytes. Calls
+// block on reads and writes. Not thread-safe (write_state.h).
 //
-//   ( step* finish ) | (destroyed early: nothing is left behind)
+//   ( step* finish ) | (destroyed early: its files are removed)
 #pragma once
 
 #include <memory>
@@ -17,9 +18,9 @@
 namespace nimble {
 
 struct IndexChange {
-  std::vector<size_t> drop;  // numbers in the footer
+  std::vector<size_t> drop;  // indexes in the footer's list
   std::vector<IndexSpec> add;
-  WriterOptions options;  // those of indexes
+  WriterOptions options;  // only those for indexes
 };
 
 class IndexRewriter {
@@ -28,7 +29,7 @@ class IndexRewriter {
       std::shared_ptr<const FileReader> source, IndexChange change,
       std::unique_ptr<WritableFile> target);
 
-  // Indexes some rows more; gives how many, 0 when all are.
+  // Indexes some more rows. Returns how many; 0 after the last row.
   Result<uint64_t> step() {
     uint64_t rows = 0;
     NIMBLE_RETURN_IF_ERROR(state_.run([&] { return index_rows(&rows); }));
@@ -46,7 +47,7 @@ class IndexRewriter {
   Status open_columns();
   Status index_rows(uint64_t* rows);
   Status finish_file();
-  // Where the rows' bytes end: bodies, key streams, groups and dictionaries.
+  // The end of the rows' bytes: bodies, key streams, groups and dictionaries.
   Result<uint64_t> data_end() const;
   Status copy_data(uint64_t end);
   Result<SectionRef> write_section(ByteSpan bytes);
@@ -58,9 +59,9 @@ class IndexRewriter {
   std::shared_ptr<const FileReader> source_;
   IndexChange change_;
   std::unique_ptr<WritableFile> target_;
-  // The columns that new indexes need, as a file of their own would have them.
+  // The columns that new indexes need, as the schema of a file.
   std::shared_ptr<const RowReader> rows_;
-  std::vector<int> tops_;  // of the file, of each of these columns
+  std::vector<int> tops_;  // their numbers in the file
   SecondaryIndexWriter writer_;
   DictionaryList dictionaries_;
   std::unique_ptr<Column> stripe_;

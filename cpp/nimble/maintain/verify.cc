@@ -21,8 +21,8 @@ Status check_magic(const FileReader& file) {
                          ": does not begin with the magic 'NIMBLPY1'");
 }
 
-// Compares the keys that rows [begin, end) have with those that the key
-// stream says, and their order.
+// Compares the keys of rows [begin, end) with the key stream, and checks their
+// order.
 class KeyChecker {
  public:
   explicit KeyChecker(const FileReader& file)
@@ -72,7 +72,7 @@ class KeyChecker {
   ByteBuffer stored_, last_;
 };
 
-// The secondary indexes against the rows.
+// Compares the secondary indexes with the rows.
 class IndexChecker {
  public:
   Status open(const FileReader& file) {
@@ -110,10 +110,10 @@ class IndexChecker {
   KeyBuffer keys_;
 };
 
-// The Bloom filters of columns against the rows.
+// Compares the Bloom filters of columns with the rows.
 class BloomChecker {
  public:
-  // `schema` is that of the rows to check: all columns.
+  // `schema` is the schema of the rows to check, with all columns.
   Status open(const FileReader& file, const Field& schema) {
     NIMBLE_ASSIGN_OR_RETURN(blooms_, file.column_blooms());
     if (blooms_ == nullptr) return Status::ok();
@@ -149,7 +149,8 @@ class BloomChecker {
     KeyEncoder encoder;
   };
 
-  // Child numbers from node `from` down to `to`, through structs.
+  // Finds the child indexes from node `from` down to node `to`, through
+  // structs.
   static bool find_path(const StreamPlan& plan, uint32_t from, uint32_t to,
                         std::vector<int>* path) {
     const SchemaNode& n = plan.node(from);

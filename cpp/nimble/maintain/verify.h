@@ -1,12 +1,13 @@
-// verify_file: reads and checks everything: all checksums, all values, and
-// that indexes say of the rows what the rows say themselves.
+// verify_file: reads and verifies a whole file: all checksums, all values, and
+// that the indexes agree with the rows.
 #pragma once
 
 #include "nimble/reader/file_reader.h"
 
 namespace nimble {
 
-// kCorrupt names the place and what was expected there.
+// Returns kCorrupt with the location and the expected contents. Blocks on
+// reads.
 Status verify_file(const FileReader& file);
 
 }  // namespace nimble
