@@ -1,5 +1,5 @@
 // CoreFile: an open file as Python sees it. Python's File class (reader.py)
-// resolves names, keys and filters; this class does the work on rows.
+// resolves names, keys and filters. This class does the work on rows.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -16,17 +16,18 @@
 
 namespace nimble {
 
-// Values of the first key columns, one row of Arrow columns, as scalars that
-// borrow from it.
+// Converts one row of Arrow columns, with values of the first key columns, to
+// scalars. Borrows from `row`.
 std::vector<KeyScalar> scalars_of(const ArrayView& row);
 
-// Paths, directions and null placement of key columns, as Python sees them.
+// Paths, directions and null placement of key columns, in the form used by
+// Python.
 pybind11::list sort_keys_of(const std::vector<KeyColumnSpec>& columns);
 
 pybind11::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r);
 std::vector<RowRange> ranges_from_numpy(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& r);
-// The same, merged; raises where one ends past the file.
+// Converts and merges ranges. Raises if one ends past the end of the file.
 std::vector<RowRange> rows_of_file(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& ranges,
     const OpenFile& file);

@@ -1,4 +1,4 @@
-// IndexHandle: one index of a file as Python holds it (_core.Index).
+// IndexHandle: one index of a file, held by Python (_core.Index). Thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,19 @@ namespace nimble {
 
 class IndexHandle {
  public:
-  // The secondary index `number` of the footer, or without one the cluster
-  // index. Opens it without the GIL; raises where the file has none such.
+  // Opens secondary index `number` of the footer, or the cluster index without
+  // a number. Releases the GIL. Raises if the file does not have that index.
   static std::shared_ptr<const IndexHandle> open(
       std::shared_ptr<const FileReader> file, std::optional<size_t> number);
 
   const FileReader& file() const { return *file_; }
   bool is_cluster() const { return cluster_ != nullptr; }
-  // Its key columns, in their order.
+  // The key columns, in their order.
   const std::vector<KeyColumnSpec>& columns() const { return *columns_; }
   const IndexLookup& operator*() const { return *lookup_; }
   const IndexLookup* operator->() const { return lookup_; }
 
-  // Raises unless the index has bounds and places.
+  // Raises unless the index supports bounds and places.
   void check_ordered() const;
   // Raises unless `reader` reads the index's file.
   void check_same_file(const RowReader& reader) const;
@@ -33,7 +33,8 @@ class IndexHandle {
   IndexHandle() = default;
 
   std::shared_ptr<const FileReader> file_;
-  std::unique_ptr<const IndexLookup> cluster_;  // the file owns the others
+  // other indexes belong to the file
+  std::unique_ptr<const IndexLookup> cluster_;
   const IndexLookup* lookup_ = nullptr;
   const std::vector<KeyColumnSpec>* columns_ = nullptr;
 };

@@ -1,5 +1,5 @@
-// KeyBounds: the first and the last key that each of many files may have, as
-// _core.KeyBounds.
+// KeyBounds: lower and upper bounds for the keys of each of many files
+// (_core.KeyBounds).
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace nimble {
 
 class KeyBounds {
  public:
-  // A batch of two columns of byte strings without nulls: encoded keys.
+  // `batch` has two columns of byte strings without nulls: encoded keys.
   explicit KeyBounds(const pybind11::object& batch)
       : batch_(ImportedArray::from_python(batch)) {
     const ArrayView& view = batch_->view();

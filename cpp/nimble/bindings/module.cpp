@@ -1,7 +1,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/threads/blocking.h"
 
-// Not mod_gil_not_used(): no free-threaded Python has run the tests yet.
+// Not mod_gil_not_used(): the tests have not run on a free-threaded Python yet.
 PYBIND11_MODULE(_core, m) {
   m.doc() = "The compiled core of nimblepy; private, see nimblepy's own names.";
   nimble::holds_interpreter = [] { return PyGILState_Check() == 1; };

@@ -1,8 +1,9 @@
-// File.get(key) without a Python frame. Two types work together:
-//   PointBase  base of File, with a slot for what answers one key at once;
-//   quick_get  wraps the Python method `get` and is called in its place: a call
-//              with just a key asks the slot first, every other goes to the
-//              method, as does a key that the slot returns NotImplemented for.
+// File.get(key) without a Python frame, by two types:
+//   PointBase  base class of File, with a slot for a callable that looks up one
+//              key
+//   quick_get  wraps the Python method `get`. A call with only a key uses the
+//              slot. All other calls use the method, and so do keys for which
+//              the slot returns NotImplemented.
 #include "nimble/bindings/core_file.h"
 
 #include <structmember.h>  // after Python.h
@@ -18,7 +19,7 @@ struct PointBase {
   PyObject_HEAD PyObject* quick;  // a callable, None or null
 };
 
-PyTypeObject* point_base_type = nullptr;  // lives as long as the process
+PyTypeObject* point_base_type = nullptr;  // never freed
 
 int point_base_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -61,11 +62,11 @@ PyType_Spec point_base_spec = {
 struct QuickGet {
   PyObject_HEAD vectorcallfunc call;
   PyObject* method;
-  PyObject* dict;  // name, documentation and signature of the method
+  PyObject* dict;  // the method's name, doc and signature
 };
 
-// A reference of its own: a key's __eq__ may close the file, and where there is
-// no GIL another thread may do so at any time.
+// Returns a new reference, because a key's __eq__ may close the file, and
+// without a GIL another thread may close it at any time.
 PyObject* quick_of(PyObject* point_base) {
   PyObject* quick = nullptr;
 #if defined(Py_GIL_DISABLED)

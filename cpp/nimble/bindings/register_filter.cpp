@@ -1,5 +1,5 @@
-// _core.RowFilter: a filter that the core asks of encoded data. Python's
-// native_filter.py says what it makes of its filter trees:
+// _core.RowFilter: a filter that the core applies to encoded data. Python's
+// native_filter.py converts its filter trees to these tuples:
 //
 //   ("and" | "or", [filter, ...])
 //   ("null" | "valid", path)

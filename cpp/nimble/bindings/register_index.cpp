@@ -1,5 +1,5 @@
-// _core.Index: one index of a file, the cluster index or a secondary one, and
-// everything that it can be asked.
+// _core.Index: one index of a file, the cluster index or a secondary index,
+// with all lookups.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/index_handle.h"
@@ -58,7 +58,7 @@ using Impossible = std::optional<Flags>;
 template <class T>
 using Array = py::array_t<T, py::array::c_style>;
 
-// Calls f() without the GIL and raises what went wrong.
+// Calls f() without the GIL and raises its error.
 template <class F>
 void ask(const F& f) {
   Status status;
@@ -82,7 +82,7 @@ LookupAnswer find_answer(const IndexHandle& index, const KeyBatch& batch) {
   return answer;
 }
 
-// Calls take(range, row of the batch) for every range with rows.
+// Calls take(range, row of the batch) for every non-empty range.
 template <class Take>
 void each_range(const LookupAnswer& answer, const KeyBatch& batch,
                 const Take& take) {
@@ -177,8 +177,8 @@ std::optional<uint64_t> find_first(const IndexHandle& index,
   return row;
 }
 
-// Finds the rows of all keys and reads them. False where the result is to be
-// made in pieces: more than `max_rows`, or more bytes than one array holds.
+// Finds the rows of all keys and reads them. Returns false if the result needs
+// several pieces: more than `max_rows` rows, or too many bytes for one array.
 Result<bool> read_matches(const IndexHandle& index, const RowReader& reader,
                           const KeyBatch& batch, uint64_t max_rows,
                           std::vector<uint64_t>* numbers, ArrowArray* array) {
@@ -245,7 +245,7 @@ py::tuple places_of(const IndexHandle& index, const KeyRange& range) {
   return py::make_tuple(found.begin, std::max(found.begin, found.end));
 }
 
-// A bound given as one row of the first key columns; None: no limit.
+// A bound, given as one row of the first key columns. None: no limit.
 struct Bound {
   std::unique_ptr<ImportedArray> batch;
   KeyBound bound;

@@ -1,5 +1,5 @@
-// _core.IndexRewriter: an existing file's bytes with other secondary indexes.
-// _core.estimate_index: what one of these would take.
+// _core.IndexRewriter: rewrites a file with other secondary indexes.
+// _core.estimate_index: estimates the size of an index.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -55,7 +55,7 @@ class CoreIndexRewriter {
     close();
     check(status);
   }
-  // Leaves nothing behind unless finish() came first.
+  // Removes the unfinished file, unless finish() succeeded before.
   void close() {
     std::shared_ptr<IndexRewriter> rewriter = std::move(rewriter_);
     const WithoutGil nogil;
@@ -63,7 +63,7 @@ class CoreIndexRewriter {
   }
 
  private:
-  // Shared: close() on another thread does not free it under a step.
+  // Shared, so that close() on another thread does not free it during a step.
   std::shared_ptr<IndexRewriter> open() const {
     if (rewriter_ == nullptr) raise(Status::invalid_argument("closed"));
     return rewriter_;
@@ -72,7 +72,8 @@ class CoreIndexRewriter {
   std::shared_ptr<IndexRewriter> rewriter_;
 };
 
-// (bytes, different keys or rows, bytes of the part that a lookup reads)
+// Returns (bytes, distinct keys or rows, bytes of the part that a lookup
+// reads).
 py::tuple estimate(const FilePtr& file, const py::dict& spec,
                    uint32_t key_chunk_rows, uint32_t restart_interval) {
   py::list one;

@@ -1,4 +1,4 @@
-// What a file is made of, and whether every byte of it is right.
+// Describes the structure of a file, and verifies files.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -11,7 +11,8 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// What layout() tells, read without the GIL and made Python's afterwards.
+// The result of layout(), read without the GIL and converted to Python
+// afterwards.
 struct StreamLayout {
   uint32_t node;
   const char* role;
@@ -42,7 +43,7 @@ Result<StreamLayout> stream_layout(const FileReader& f,
   for (uint32_t i = 0; i < segments; ++i) {
     const SegmentRef ref = stripe.segment(stripe.first_segment[stream] + i);
     out.bytes += ref.head.size();
-    // Validity that is a part of the values' body is counted with them.
+    // Validity inside the values' body is counted with the values.
     if (stream != n.validity || n.values == kNoStream || ref.size == 0 ||
         stripe.values[n.values] == 0 ||
         stripe.segment(stripe.first_segment[n.values] + i).offset !=
@@ -80,8 +81,9 @@ Result<std::vector<GroupLayout>> read_layout(const FileReader& f) {
   return out;
 }
 
-// A group: (bytes of metadata, stripes, key chunks, their bytes). A stripe:
-// (first row, rows, streams). A stream: (node, role, values, bytes, encodings).
+// A group is (bytes of metadata, stripes, key chunks, bytes of key chunks). A
+// stripe is (first row, rows, streams). A stream is (node, role, values, bytes,
+// encodings).
 py::list layout_of(const FileReader& f) {
   const auto read = unwrap(without_gil([&] { return read_layout(f); }));
   py::list groups;
@@ -101,7 +103,7 @@ py::list layout_of(const FileReader& f) {
   return groups;
 }
 
-// (kind, name or node, bytes) of the sections beside the groups.
+// (kind, name or node, bytes) of each section outside the groups.
 py::list sections_of(const FileReader& f) {
   py::list out;
   for (const NodeSection& d : f.footer().dictionaries) {
@@ -114,8 +116,8 @@ py::list sections_of(const FileReader& f) {
     out.append(py::make_tuple("phrases", p.node, p.section.size));
   }
   for (const DictionarySections& d : f.footer().shared_dictionaries) {
-    out.append(py::make_tuple("shared_dictionary", d.node,
-                              d.head.size + d.body.size));
+    out.append(
+        py::make_tuple("shared_dictionary", d.node, d.head.size + d.body.size));
   }
   for (size_t i = 0; i < f.footer().indexes.size(); ++i) {
     out.append(py::make_tuple("index", i, f.footer().indexes[i].size_bytes));

@@ -1,6 +1,6 @@
-// What finding rows in many files takes: _core.KeyProbes, keys that are encoded
-// and sorted once for all of them; _core.KeyBounds, which files may have them;
-// _core.RowBitmap, the rows of a file that are deleted.
+// Classes for finding rows in many files. _core.KeyProbes: keys that are
+// encoded and sorted once for all files. _core.KeyBounds: which files may have
+// them. _core.RowBitmap: the deleted rows of a file.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -41,7 +41,8 @@ Array<bool> contains(const RowBitmap& bitmap, const Rows& rows) {
   return out;
 }
 
-// The parts of ranges that are not in the set, and of which range each is.
+// Returns the parts of ranges that are not in the set, and the number of the
+// range of each part.
 py::tuple absent(const RowBitmap& bitmap, const Rows& begin, const Rows& end) {
   if (begin.size() != end.size()) {
     raise(Status::invalid_argument("absent: as many ends as first rows"));
@@ -72,7 +73,7 @@ class Probes {
         batch_(specs_, keys, null_equals, impossible),
         probes_(batch_.keys()) {}
 
-  // Does an index begin with columns of the types and orders of the keys?
+  // Whether the index begins with columns of the keys' types and orders.
   bool fits(const IndexHandle& index) const {
     const auto& mine = batch_.encoder().columns();
     const auto& theirs = index->encoder().columns();
@@ -81,7 +82,7 @@ class Probes {
            std::equal(mine.begin(), mine.end(), theirs.begin(), have_same_keys);
   }
 
-  // Files, ascending, that may have one of the keys.
+  // The files that may have one of the keys, ascending.
   Numbers files(const KeyBounds& bounds) const {
     std::vector<int64_t> found;
     for (size_t i = 0; i < bounds.size(); ++i) {
@@ -91,7 +92,8 @@ class Probes {
     return Numbers(static_cast<py::ssize_t>(found.size()), found.data());
   }
 
-  // (first rows, ends or None where each is one row, keys, files).
+  // Returns (first rows, ends, keys, files). If each range is one row, `ends`
+  // is None.
   py::tuple locate(const Numbers& files,
                    const std::vector<std::shared_ptr<IndexHandle>>& indexes,
                    const std::vector<std::shared_ptr<RowBitmap>>& deleted,

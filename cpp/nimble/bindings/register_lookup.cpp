@@ -1,4 +1,4 @@
-// Zone maps and Bloom filters to row ranges, and keys to bytes in their order.
+// Row ranges from zone maps and Bloom filters, and encoded keys.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -13,7 +13,7 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// (descending, nulls first) of each column of a key.
+// (descending, nulls first) of each key column.
 using KeyOrders = std::vector<std::pair<bool, bool>>;
 
 KeyScalar scalar_at(const ArrayView& v, int64_t row) {
@@ -39,7 +39,7 @@ KeyEncoder encoder_of(const ImportedArray& batch, const KeyOrders& orders) {
   return unwrap(KeyEncoder::create(batch.field(), specs));
 }
 
-// Encoded keys of all rows of a batch: (bytes, n + 1 offsets into them).
+// Encodes the keys of all rows of a batch: (bytes, n + 1 offsets).
 py::tuple encode_keys(const py::object& batch, const KeyOrders& orders) {
   const auto imported = ImportedArray::from_python(batch);
   const KeyEncoder encoder = encoder_of(*imported, orders);
@@ -54,8 +54,7 @@ py::tuple encode_keys(const py::object& batch, const KeyOrders& orders) {
   return py::make_tuple(bytes, offsets);
 }
 
-// Rows in the order of their keys from the last to the first; equal ones keep
-// theirs.
+// Reverses the order of keys. Rows with equal keys keep their order.
 std::vector<uint64_t> reversed(const KeyBuffer& keys,
                                const std::vector<uint64_t>& order) {
   std::vector<uint64_t> out;
@@ -72,8 +71,8 @@ std::vector<uint64_t> reversed(const KeyBuffer& keys,
   return out;
 }
 
-// The order of the rows of some batches, one behind the other, by their keys;
-// equal keys keep theirs, also where `reverse`. `orders` as for encode_keys().
+// Sorts the rows of some batches, taken together, by their keys. Rows with
+// equal keys keep their order, even if `reverse`. `orders`: see encode_keys().
 py::array_t<int64_t> key_order(const std::vector<py::object>& batches,
                                const KeyOrders& orders, bool reverse) {
   KeyBuffer keys;
@@ -98,7 +97,7 @@ py::array_t<int64_t> key_order(const std::vector<py::object>& batches,
   return out;
 }
 
-// Encoded key of one value of one column, ascending, nulls last.
+// Encodes one value of one column as a key, ascending, nulls last.
 std::optional<std::vector<uint8_t>> encode_bound(const py::object& array,
                                                  bool after) {
   if (array.is_none()) return std::nullopt;
@@ -136,8 +135,8 @@ py::array_t<uint64_t> prune(const FileReader& file, const ColumnPath& path,
 
 using Ranges = py::array_t<uint64_t, py::array::c_style>;
 
-// The rows in `within` of stripes that may hold one of the values of a column,
-// which are a batch of just it.
+// Returns the rows of `within` that are in stripes which may have one of the
+// values. `values` is a batch with a single column.
 py::array_t<uint64_t> prune_equal(const FileReader& file,
                                   const ColumnPath& path,
                                   const py::object& values,

@@ -1,7 +1,7 @@
-// _core.PointReader: one row as a dict, the quickest way from a key to Python
-// values. Flat columns of mapped files and lists of flat items are decoded
-// value by value; the others, and all columns of other files, are read as a
-// batch of one row.
+// _core.PointReader: reads one row as a dict. This is the fastest way from a
+// key to Python values. In mapped files, flat columns and lists of flat items
+// are decoded value by value. Other columns, and all columns of other files,
+// are read as a batch of one row.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -25,9 +25,9 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// get(key) of a Reader as a Python function without the cost of a bound method:
-// the row as a dict, None where no row has the key, NotImplemented where the
-// key needs Python's help.
+// A Python function get(key) for a Reader, which avoids the cost of a bound
+// method. Returns the row as a dict, None if no row has the key, or
+// NotImplemented if Python code must convert the key.
 template <class Reader>
 class Getters {
  public:
@@ -60,9 +60,9 @@ class Getters {
 
 class PointReader : public std::enable_shared_from_this<PointReader> {
  public:
-  // Keys are those of `index`; `order` as in PointKey. Rows that are `deleted`
-  // are not found; null: none is. `blank`: every name in the order of a row,
-  // with the values of those that are not columns of `rows`.
+  // Keys are keys of `index`; `order`: see PointKey. Does not find rows in
+  // `deleted`; null: no rows are deleted. `blank` has all names in the order of
+  // a row, with values for names that are not columns of `rows`.
   PointReader(std::shared_ptr<RowReader> rows,
               std::shared_ptr<const IndexHandle> index,
               std::vector<size_t> order,
@@ -86,7 +86,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
   py::object getter() const { return Getters<PointReader>::make(*this); }
 
-  // A row of the file as a dict.
+  // Returns a row of the file as a dict.
   py::object read(uint64_t row) const {
     const OpenFile& f = rows_->file();
     if (row >= f.num_rows()) {
@@ -98,24 +98,26 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
  private:
-  // How a column's value is made.
+  // How to read one column.
   struct Getter {
     py::object name;
-    // Read value by value: what makes it or its items, of a dictionary what
-    // makes its entries, and the node that has the dictionary.
+    // Read value by value: the maker of values or items (for a dictionary, of
+    // its entries), and the node that has the dictionary.
     std::optional<FlatColumn> flat;
     std::optional<ListColumn> list;
     ValueMaker value;
     uint32_t node = 0;
-    // Otherwise its number in `batch_`; without a maker pyarrow makes it.
+    // Otherwise: the column's number in `batch_`. Without `row`, pyarrow
+    // converts the value.
     size_t batch_column = 0;
     std::optional<RowMaker> row;
-    // The part of the key that a row which was found by it has here.
+    // Index of the key part that equals this column, if the row was found by
+    // key.
     std::optional<size_t> key_part;
 
     bool is_batched() const { return !flat && !list; }
   };
-  // Columns whose bytes are on their way at once.
+  // Number of columns that are prefetched at once.
   static constexpr size_t kAhead = 16;
 
   void add_column(size_t i, std::vector<OutputColumn>* batch) {
@@ -145,7 +147,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     } else if (!is_dictionary) {
       g.value = ValueMaker(field);
     }
-    // Only where equal keys are equal objects.
+    // Only for types whose equal keys are equal objects.
     const bool is_same =
         field.logical == Logical::kInt || field.logical == Logical::kText;
     for (size_t k = 0; k < key_.num_columns() && g.flat && is_same; ++k) {
@@ -177,7 +179,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
 
  public:
   const KeyEncoder& encoder() const { return (*index_)->encoder(); }
-  // The row of a key, given as `key` and encoded.
+  // Finds the row of a key. `encoded` is the encoded form of `key`.
   py::object get_encoded(ByteSpan encoded, PyObject* key) const {
     const OpenFile& f = rows_->file();
     Result<std::optional<uint64_t>> found = std::optional<uint64_t>();
@@ -198,7 +200,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     return find_first_live(**index_, key, rows_.get(), *deleted_);
   }
 
-  // The row's columns that are not read value by value.
+  // Reads the columns that are not read value by value.
   std::optional<Column> read_batch(uint64_t row) const {
     std::optional<Column> out;
     if (batch_ == nullptr) return out;
@@ -214,15 +216,16 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     return out;
   }
 
-  // `key` is the one that the row was found by, or null.
+  // `key` is the key by which the row was found, or null.
   py::object read_columns(uint64_t row, PyObject* key) const {
     std::optional<Column> batch = read_batch(row);
-    // Copied rather than built: its table has the right size and the keys.
+    // Copying a dict is faster than building it: the copy has the right size
+    // and all names.
     py::object out =
         py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));
     if (!out) throw py::error_already_set();
     if (batch) fill_from(&*batch, out.ptr());
-    // No column is left to be read by itself.
+    // All columns were in the batch.
     if ((batch ? batch->children.size() : 0) == getters_.size()) return out;
     const RowLocation at = unwrap(RowLocation::find(rows_->file(), row));
     for (size_t i = 0; i < getters_.size(); i += kAhead) {
@@ -238,19 +241,21 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       set(out, g, g.row ? g.row->make(column, 0) : by_pyarrow(&column));
     }
   }
-  // What pyarrow makes of the one row of a column, which is moved out.
+  // Converts the only row of a column with pyarrow. Moves the column's buffers
+  // out.
   PyObject* by_pyarrow(Column* column) const {
     const py::tuple capsules = array_capsules(std::move(*column));
     const py::object array = import_array_(capsules[0], capsules[1]);
     return py::object(array[py::int_(0)].attr("as_py")()).release().ptr();
   }
 
-  // Columns among [begin, end) that are read value by value: first all decoders
-  // and bytes are asked for, then those of the items of lists, then all used.
+  // Fills the columns among [begin, end) that are read value by value.
+  // Prefetches all decoders and values first, then the items of lists, and
+  // decodes afterwards.
   void fill(const RowLocation& at, size_t begin, size_t end, PyObject* key,
             PyObject* out) const {
     FlatPlace places[kAhead];
-    std::vector<std::optional<ListValue>> lists;  // empty where none is one
+    std::vector<std::optional<ListValue>> lists;  // empty if there are no lists
     for (size_t i = begin; i < end; ++i) {
       const Getter& g = getters_[i];
       if (g.flat && known_part(g, key) == nullptr) {
@@ -294,7 +299,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       set(out, g, make_flat(g, value, i));
     }
   }
-  // Null where a Python error is set.
+  // Returns null if a Python error is set.
   PyObject* make_list(const RowLocation& at, const Getter& g, ListValue* list,
                       size_t column) const {
     if (Status s = list->read(at, *g.list); !s) fail(std::move(s), column);
@@ -324,14 +329,14 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
       return g.value.make(value.data(), value.size());
     }
     const auto dictionary = unwrap(dictionary_of(rows_->file(), g.node));
-    uint64_t code = 0;  // a negative one is past the end, too
+    uint64_t code = 0;  // negative codes are out of range, too
     std::memcpy(&code, value.data(), value.size());
     if (code >= dictionary->values.length()) {
       fail(Status::corrupt("a code past the dictionary's values"), column);
     }
     return g.row->make(dictionary->values, code);
   }
-  // Takes over `value`; null: a Python error is set.
+  // Steals a reference to `value`. Null means that a Python error is set.
   static void set(PyObject* out, const Getter& getter, PyObject* value) {
     if (value == nullptr) throw py::error_already_set();
     const int failed = PyDict_SetItem(out, getter.name.ptr(), value);
@@ -339,7 +344,8 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
     if (failed != 0) throw py::error_already_set();
   }
 
-  // What the key that the row was found by, if any, has for a column; borrowed.
+  // Returns the part of the key that equals the column, if the row was found by
+  // key; else null. Borrowed.
   PyObject* known_part(const Getter& getter, PyObject* key) const {
     const bool known = getter.key_part && key != nullptr;
     return known ? key_.part(key, *getter.key_part) : nullptr;
@@ -359,21 +365,23 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   PointKey key_;
   std::vector<Getter> getters_;
   std::shared_ptr<const RowReader> batch_;  // null: all columns are flat
-  py::dict blank_;  // every name, with the values that are not read
+  py::dict blank_;  // all names, with values for other names
   py::object import_array_;
 };
 
-// The same over many files: asks those that can have the key, in order.
+// Like PointReader, for many files. Searches the files that may have the key,
+// in order.
 class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
  public:
   using Numbers = py::array_t<int64_t, py::array::c_style>;
-  // A column of the key, and its least and greatest value in each file, as
-  // they are stored.
+  // A column of the key, with its minimum and maximum in each file, in stored
+  // form.
   using ColumnEnds = std::tuple<size_t, Numbers, Numbers>;
 
-  // `keys`: a batch of the key columns; `orders` of each (descending, nulls
-  // first); `order` as in PointKey. Files are sorted by their first keys.
-  // prepare(files) gives the PointReader of each, or None.
+  // `keys` is a batch of the key columns; `orders` has (descending, nulls
+  // first) for each. `order`: see PointKey. prepare(files) returns the
+  // PointReader of each file, or None.
+  // REQUIRES: files are sorted by their lower bounds.
   FilesPointReader(const py::object& keys,
                    const std::vector<std::pair<bool, bool>>& orders,
                    std::vector<size_t> order,
@@ -410,14 +418,14 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
  private:
   friend class Getters<FilesPointReader>;
   using Readers = std::vector<std::shared_ptr<const PointReader>>;
-  // Files whose readers are kept, each of which keeps its file open.
+  // Maximum number of cached readers. Each keeps its file open.
   static constexpr size_t kMostKept = 256;
-  // Files that are opened together, before the first of them is asked.
+  // Number of files that are opened together, before the first is searched.
   static constexpr size_t kTogether = 16;
-  // Files that are passed over together where none of them reaches the key.
+  // Number of files that are skipped together if none of them reaches the key.
   static constexpr size_t kBlock = 64;
 
-  // A key that is asked for, and what it has for each of `ends_`.
+  // A key, with its value for each of `ends_`.
   struct Asked {
     ByteSpan encoded;
     std::vector<std::optional<int64_t>> values;
@@ -458,7 +466,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     return py::reinterpret_borrow<py::object>(Py_NotImplemented);
   }
 
-  // *last: the one of two files that reaches further.
+  // Sets *last to `file` if that has the larger upper bound.
   void keep_last(size_t file, size_t* last) const {
     if (compare_bytes(bounds_->upper(*last), bounds_->upper(file)) < 0) {
       *last = file;
@@ -468,7 +476,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     return compare_bytes(bounds_->upper(file), asked.encoded) >= 0;
   }
 
-  // The first file that, or one before it, has keys up to this one.
+  // The first file such that it, or a file before it, has keys up to this key.
   size_t first_reaching(const Asked& asked) const {
     return static_cast<size_t>(
         std::partition_point(
@@ -477,7 +485,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
         reach_.begin());
   }
 
-  // The first file from `file` on that can have the key.
+  // The first file from `file` on that may have the key.
   std::optional<size_t> next(size_t file, const Asked& asked) const {
     while (file < readers_.size() &&
            compare_bytes(bounds_->lower(file), asked.encoded) <= 0) {
@@ -503,8 +511,8 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     return true;
   }
 
-  // The reader of a file, and those of some that would be asked after it. Null
-  // where the file has to be asked in another way.
+  // Returns the reader of a file, and opens readers of some files that would be
+  // searched next. Returns null if the file needs Python code.
   std::shared_ptr<const PointReader> open(size_t file,
                                           const Asked& asked) const {
     std::vector<size_t> files = {file};
@@ -519,7 +527,8 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     if (made.size() != files.size()) {
       raise(Status::invalid_argument("not one reader for each file"));
     }
-    // What is let go may run Python code, and that may come here again.
+    // Destroying readers may run Python code, which may call this function
+    // again.
     Readers gone;
     if (num_kept_ + files.size() > kMostKept) {
       gone = std::exchange(readers_, Readers(readers_.size()));
@@ -527,7 +536,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     }
     for (size_t i = 0; i < files.size(); ++i) {
       std::shared_ptr<const PointReader>& kept = readers_[files[i]];
-      if (kept != nullptr) continue;  // another thread was quicker
+      if (kept != nullptr) continue;  // another thread was faster
       if (has_keys(made[i].get())) {
         kept = made[i];
         ++num_kept_;
@@ -538,7 +547,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     return readers_[file];
   }
 
-  // Are keys of this reader, if there is one, those that are asked for?
+  // Whether the reader exists and encodes keys like this object does.
   bool has_keys(const PointReader* reader) const {
     if (reader == nullptr) return false;
     const auto& mine = encoder_.columns();
@@ -552,13 +561,14 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
   const std::shared_ptr<const KeyBounds> bounds_;
   const std::vector<ColumnEnds> ends_;
   const py::function prepare_;
-  // Of each file, the one among it and those before it that reaches furthest;
-  // of each block of files, the one in it.
+  // For each file: the file with the largest upper bound among it and all files
+  // before it. For each block: the file with the largest upper bound in the
+  // block.
   std::vector<size_t> reach_, block_reach_;
-  // Changed with the GIL held.
+  // The GIL protects the following members.
   mutable Readers readers_;
   mutable size_t num_kept_ = 0;
-  mutable std::vector<bool> is_other_;  // files that are asked in another way
+  mutable std::vector<bool> is_other_;  // files that need Python code
 };
 
 }  // namespace

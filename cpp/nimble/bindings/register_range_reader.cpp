@@ -1,6 +1,7 @@
-// _core.RangeReader: bounds or a prefix to a pyarrow.Table in one call, by the
-// cluster index or a sorted one. Positions are places in the order of the
-// index: for the cluster index, rows.
+// _core.RangeReader: reads the rows between bounds, or with a prefix, to a
+// pyarrow.Table in one call. Uses the cluster index or a sorted index.
+// Positions are places in the order of the index, which are rows for the
+// cluster index.
 #include <algorithm>
 #include <numeric>
 
@@ -14,10 +15,11 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// More rows than this are a stream of batches, which Python makes.
+// With more rows than this, Python creates a stream of batches.
 constexpr uint64_t kMaxBatchRows = 65536;
 
-// "[)": are the ends part of the range? False for what is no such text.
+// Parses text like "[)", which tells whether the bounds are included. Returns
+// false for other text.
 bool parse_inclusive(const py::handle& text, KeyBound* lower, KeyBound* upper) {
   if (!PyUnicode_CheckExact(text.ptr()) ||
       PyUnicode_GET_LENGTH(text.ptr()) != 2) {
@@ -30,12 +32,12 @@ bool parse_inclusive(const py::handle& text, KeyBound* lower, KeyBound* upper) {
   return (open == '[' || open == '(') && (close == ']' || close == ')');
 }
 
-// What of the rows that were found is wanted.
+// The part of the matching rows that is requested.
 struct Wanted {
   uint64_t limit = UINT64_MAX;
   bool reverse = false;
 
-  // False where the limit is no count of rows.
+  // Returns false if the limit is not a number of rows.
   bool parse(const py::handle& most, const py::handle& backwards) {
     const int truth = PyObject_IsTrue(backwards.ptr());
     if (truth < 0) throw py::error_already_set();
@@ -58,8 +60,8 @@ struct Wanted {
 
 class RangeReader {
  public:
-  // Bounds are about the first `width` key columns. `starts_with` is the class
-  // that marks a string prefix.
+  // Bounds have up to `width` key columns. `starts_with` is the class that
+  // marks a string prefix.
   RangeReader(std::shared_ptr<RowReader> rows,
               std::shared_ptr<const IndexHandle> index, size_t width,
               py::object starts_with)
@@ -81,8 +83,8 @@ class RangeReader {
     make_table_ = arrow.attr("Table").attr("from_batches");
   }
 
-  // Both give NotImplemented where the arguments need keys.py, and
-  // (begin, end) where the rows are too many for one batch.
+  // Both return NotImplemented if keys.py must convert the arguments, and
+  // (begin, end) if there are too many rows for one batch.
   py::object range(const py::handle& lower, const py::handle& upper,
                    const py::handle& inclusive, const py::handle& limit,
                    const py::handle& reverse) const {
@@ -119,8 +121,8 @@ class RangeReader {
            to_key_scalars(encoder_, width_, value, &bound->values);
   }
 
-  // Values that are equal to the leading columns, the last of them maybe only
-  // the beginning of one. Nulls equal nothing: left to Python.
+  // Converts values of the leading columns. The last value may be a prefix.
+  // Nulls do not match anything, so Python code handles them.
   std::optional<KeyRange> prefix_keys(const py::handle& value) const {
     std::vector<KeyScalar> values;
     const bool tuple = PyTuple_CheckExact(value.ptr());
@@ -146,7 +148,7 @@ class RangeReader {
   bool beginning_of(size_t column, const py::handle& marked,
                     KeyScalar* out) const {
     const KeyColumn& c = encoder_.columns()[column];
-    // The marker, which the caller holds, keeps the text alive.
+    // The caller holds the marker, which keeps the text alive.
     return c.kind == KeyKind::kBytes &&
            to_key_scalar(c, py::object(marked.attr("prefix")), out);
   }
@@ -167,7 +169,7 @@ class RangeReader {
     return array.release != nullptr ? table_of(&array) : tuple_of(found);
   }
 
-  // Leaves `array` without a release where it takes more than one batch.
+  // Sets array->release to null if one batch is not enough.
   Status find_and_read(const KeyRange& keys, const Wanted& wanted,
                        RowRange* found, ArrowArray* array) const {
     NIMBLE_ASSIGN_OR_RETURN(*found, (*index_)->find_range(keys, rows_.get()));
@@ -178,7 +180,7 @@ class RangeReader {
         index_->is_cluster()
             ? read_rows(*found, wanted.reverse, std::move(column), array)
             : read_places(*found, wanted.reverse, std::move(column), array);
-    // Its bytes do not fit in one array: several batches.
+    // The bytes do not fit in one array, so several batches are needed.
     const bool large = status.code() == StatusCode::kTooLarge;
     return large ? Status::ok() : std::move(status);
   }

@@ -1,4 +1,4 @@
-// _core.Writer: batches in, a file out.
+// _core.Writer: writes batches to a file.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -65,7 +65,7 @@ class CoreWriter {
     return out;
   }
 
-  // Leaves nothing behind unless finish() came first.
+  // Removes the unfinished file, unless finish() succeeded before.
   void close() {
     std::shared_ptr<RowWriter> writer = std::move(writer_);
     const WithoutGil nogil;
@@ -73,7 +73,7 @@ class CoreWriter {
   }
 
  private:
-  // Shared: close() on another thread does not free it under a write.
+  // Shared, so that close() on another thread does not free it during a write.
   std::shared_ptr<RowWriter> open() const {
     if (writer_ == nullptr) {
       raise(Status::invalid_argument("the writer is closed"));

@@ -17,12 +17,13 @@ class PythonSink final : public WritableFile {
   explicit PythonSink(py::object sink) : sink_(std::move(sink)) {}
   ~PythonSink() override {
     const WithGil gil;
-    // In a child of fork() even freeing it might end the parent's upload.
+    // In a child of fork(), even freeing the object might end the parent's
+    // upload.
     if (!owner_.is_this()) {
       sink_.release();
       return;
     }
-    const py::error_scope keep;  // an error on its way out stays
+    const py::error_scope keep;  // keep a pending Python error
     try {
       if (!committed_ && py::hasattr(sink_, "abort")) sink_.attr("abort")();
     } catch (py::error_already_set& e) {
@@ -72,11 +73,11 @@ class PythonSink final : public WritableFile {
   bool committed_ = false;
 };
 
-// Looks at Python's signals from time to time.
+// Checks Python's signals periodically.
 class SignalWatch {
  public:
   Status poll() { return Clock::now() < next_look_ ? Status::ok() : look(); }
-  // Runs the handlers of signals, if this is the main thread.
+  // Runs signal handlers if this is the main thread.
   Status look() {
     const WithGil gil;
     if (PyErr_CheckSignals() != 0) {

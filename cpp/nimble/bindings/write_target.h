@@ -1,4 +1,4 @@
-// Where Python's writers write to.
+// Destinations of Python's writers.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,18 +10,19 @@
 
 namespace nimble {
 
-// Signals are looked at while bytes are written, whenever `poll` is called, and
-// once more before the file becomes visible: a KeyboardInterrupt ends the write
-// and leaves the old file.
+// Signals are checked while bytes are written, whenever `poll` is called, and
+// once before the file becomes visible. A KeyboardInterrupt aborts the write
+// and keeps the old file.
 struct WriteTarget {
   std::unique_ptr<WritableFile> file;
-  // Looks at signals, at most every 100 ms. Called without the GIL.
+  // Checks signals, at most every 100 ms.
+  // REQUIRES: the caller does not hold the GIL.
   std::function<Status()> poll;
 };
 
-// A local path (str), or an object with write(bytes) and, where it has them,
-// commit() and abort(); they are called with the GIL, which the core does not
-// hold while it works.
+// `target` is a local path (str), or an object with write(bytes) and optionally
+// commit() and abort(). These methods are called with the GIL. The core does
+// not hold the GIL while it works.
 WriteTarget open_write_target(const pybind11::object& target);
 
 }  // namespace nimble

@@ -1,4 +1,4 @@
-// What Python says of the indexes to build.
+// Converts Python's descriptions of indexes.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,9 +9,9 @@
 
 namespace nimble {
 
-// Of (path, descending, nulls first) each.
+// Each key is (path, descending, nulls first).
 std::vector<KeyColumnSpec> key_columns(const pybind11::handle& keys);
-// Of dicts, one an index.
+// Each index is a dict.
 std::vector<IndexSpec> index_specs(const pybind11::handle& indexes);
 
 }  // namespace nimble

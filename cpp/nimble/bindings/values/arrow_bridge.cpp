@@ -9,7 +9,8 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// Capsule destructors of the PyCapsule protocol: release what nobody took.
+// Capsule destructors of the PyCapsule protocol. They release structs that were
+// not consumed.
 template <class T>
 void destroy(PyObject* capsule, const char* name) {
   auto* p = static_cast<T*>(PyCapsule_GetPointer(capsule, name));
@@ -47,13 +48,13 @@ struct StreamState {
   std::string error;
 };
 
-// Nothing may be thrown through Arrow's C functions: f() leaves an errno.
+// Exceptions must not pass through Arrow's C functions. f() returns an errno.
 template <class F>
 int guarded(StreamState* state, F&& f) noexcept {
   try {
     return f();
   } catch (const std::bad_alloc&) {
-    return ENOMEM;  // without a text, which needs memory as well
+    return ENOMEM;  // no text, because text needs memory
   } catch (const std::exception& e) {
     try {
       state->error = e.what();

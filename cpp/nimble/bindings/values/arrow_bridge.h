@@ -1,5 +1,6 @@
-// Arrow data in and out of Python through the PyCapsule protocol. Nothing is
-// copied: capsules carry the C structs, and the structs own their memory.
+// Arrow data to and from Python, through the PyCapsule protocol. Nothing is
+// copied: capsules contain the C structs, which own their memory. All functions
+// need the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -12,7 +13,7 @@
 
 namespace nimble {
 
-// An Arrow array taken over from Python, with its schema.
+// An Arrow array imported from Python, with its schema.
 class ImportedArray {
  public:
   // `object` has __arrow_c_array__ (a RecordBatch, an Array, ...).
@@ -32,21 +33,20 @@ class ImportedArray {
 };
 
 pybind11::object schema_capsule(const Field& field);
-// (schema, array) capsules of a column, which is moved out.
+// Returns (schema, array) capsules of a column, which is moved out.
 pybind11::tuple array_capsules(Column&& column);
-// The same of an array of `field` that has been exported; it is moved out.
+// Like above, for an exported array of `field`, which is moved out.
 pybind11::tuple array_capsules(const Field& field, ArrowArray* array);
 
-// Batches made one after another by `next`, as an object with
-// __arrow_c_stream__. `next` runs without the GIL; it leaves `out->release`
-// null at the end.
+// A source of batches, exported as an object with __arrow_c_stream__. next()
+// runs without the GIL and leaves `out->release` null at the end.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
   virtual const Field& schema() const = 0;
   virtual Status next(ArrowArray* out) = 0;
-  // The failure that ended the stream, for callers that want more than the
-  // text that Arrow's interface carries.
+  // The failure that ended the stream, for callers that need more than the text
+  // that Arrow's interface transports.
   Status failure;
 };
 pybind11::object stream_capsule(std::shared_ptr<BatchSource> source);

@@ -28,7 +28,8 @@ const char* class_of(StatusCode code) {
   }
 }
 
-// An exception on its way through the core, which knows nothing of the GIL.
+// Holds an exception while it passes through the core, which does not know the
+// GIL.
 struct Raised {
   explicit Raised(py::object e) : exception(std::move(e)) {}
   ~Raised() { drop(&exception); }
@@ -71,7 +72,7 @@ void raise(const Status& status) {
   throw py::error_already_set();
 }
 
-// Declared in core_file.h, which stands on this.
+// Declared in core_file.h, which depends on this file.
 void register_errors(py::module_& m) {
   const py::object base =
       py::module_::import("nimblepy.errors").attr("InvalidArgumentError");

@@ -1,5 +1,5 @@
-// The only place where a Status becomes a Python exception, and the other way
-// around. All of it needs the GIL.
+// Converts between Status and Python exceptions; the only place that does. All
+// functions need the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,13 +8,13 @@
 
 namespace nimble {
 
-// What a Python object of the caller's raised, as the Status that the core
-// hands on. It holds the exception, which raise() raises as itself: nothing is
-// left in the thread's error indicator, and any thread may carry it.
+// Converts an exception that a caller's Python object raised to a Status. The
+// Status holds the exception, and raise() raises it unchanged. The thread's
+// error indicator is cleared. Any thread may pass the Status on.
 Status python_failure(const pybind11::error_already_set& error,
                       const std::string& where);
 
-// Sets the Python exception of `status` and throws it.
+// Sets the Python exception for `status` and throws it.
 [[noreturn]] void raise(const Status& status);
 
 inline void check(const Status& status) {

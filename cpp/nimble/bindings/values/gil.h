@@ -1,9 +1,10 @@
-// WithoutGil and WithGil: leaving and entering the interpreter.
+// WithoutGil and WithGil: release and acquire the GIL.
 //
-// Python before 3.14 ends a daemon thread that comes back while the process
-// shuts down, by pthread_exit(): that unwinds through C++ frames whose
-// destructors need the GIL, and pybind11's own guards end the process then.
-// Here such a thread waits for the end of the process, as it does in 3.14.
+// Before Python 3.14, a daemon thread that acquires the GIL while the process
+// shuts down is ended by pthread_exit(). That unwinds C++ frames whose
+// destructors need the GIL, and pybind11's guards then terminate the process.
+// Here such a thread waits for the end of the process instead, as Python 3.14
+// does.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,22 +17,24 @@
 
 namespace nimble {
 
-// f(), which takes the GIL. What pthread_exit() unwinds waits for the end of
-// the process; what f() throws (there is no memory) is thrown.
+// Calls f(), which acquires the GIL. If pthread_exit() unwinds it, waits for
+// the end of the process. Other exceptions (such as std::bad_alloc) are passed
+// on.
 template <class F>
 void enter_python(F&& f) {
 #if defined(__GLIBCXX__)
   try {
     f();
   } catch (const abi::__forced_unwind&) {
-    for (;;) ::pause();  // leaving would go on with the unwinding
+    for (;;) ::pause();  // returning would continue the unwinding
   }
 #else
   f();
 #endif
 }
 
-// Other Python threads run while it lives. Made with the GIL.
+// Releases the GIL during its lifetime.
+// REQUIRES: the GIL is held.
 class WithoutGil {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -45,14 +48,16 @@ class WithoutGil {
   PyThreadState* const thread_;
 };
 
-// What f(), which touches nothing of Python's, returns without the GIL.
+// Calls f() without the GIL and returns its result.
+// REQUIRES: f() does not use Python objects.
 template <class F>
 auto without_gil(F&& f) {
   const WithoutGil nogil;
   return f();
 }
 
-// The GIL, on any thread, held before or not.
+// Holds the GIL during its lifetime, on any thread. The thread may hold it
+// already.
 class WithGil {
  public:
   WithGil() {
@@ -65,7 +70,7 @@ class WithGil {
   std::optional<pybind11::gil_scoped_acquire> gil_;
 };
 
-// Gives a reference back, on any thread; leaks it where the GIL cannot be had.
+// Drops a reference, on any thread. Leaks it if the GIL cannot be acquired.
 inline void drop(pybind11::object* object) noexcept {
   try {
     const WithGil gil;

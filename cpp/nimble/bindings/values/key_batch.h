@@ -19,35 +19,36 @@ class KeyBatch {
  public:
   using Flags = pybind11::array_t<bool, pybind11::array::c_style>;
 
-  // `batch` has the first of an index's `columns`, with their types. Keys that
-  // match nothing are left out: those with a mark in `impossible`, and unless
-  // `null_equals` those with a null.
+  // `batch` has the first columns of an index's `columns`, with their types.
+  // Leaves out keys that cannot match: keys marked in `impossible`, and, unless
+  // `null_equals`, keys with a null. Borrows `columns`.
   KeyBatch(const std::vector<KeyColumnSpec>& columns,
            const pybind11::handle& batch, bool null_equals,
            const std::optional<Flags>& impossible);
 
-  // The keys that may match something.
+  // The keys that may match.
   const KeyBuffer& keys() const { return keys_; }
-  // What they were encoded by: of the batch's columns.
+  // The encoder of the batch's columns.
   const KeyEncoder& encoder() const { return encoder_; }
-  // Have they all columns of the index?
+  // Whether the keys have all columns of the index.
   bool whole() const { return whole_; }
-  // Rows of the batch, and which of them key i is.
+  // num_rows() is the number of rows of the batch; row_of(i) is the row of key
+  // i.
   size_t num_rows() const { return num_rows_; }
   uint64_t row_of(uint64_t i) const {
     return numbers_.empty() ? i : numbers_[i];
   }
 
-  // Of the columns of `reader` those that every row shares with its key: the
-  // batch holds their values in the file's own type and form.
+  // Tells which columns of `reader` have the same values in every matching row
+  // as in its key, because the batch has them in the file's type and form.
   std::vector<uint8_t> known_columns(const RowReader& reader) const;
-  // Appends the values of such a column: of row rows[0] of the batch, rows[1]
-  // and so on.
+  // Appends the values of a known column, from rows rows[0], rows[1] and so on
+  // of the batch.
   Status append_known(const RowReader& reader, size_t column,
                       const std::vector<uint64_t>& rows, Column* out) const;
 
  private:
-  // The column of the batch that a column of `reader` is, if any.
+  // The batch's column that corresponds to a column of `reader`, if any.
   std::optional<size_t> key_column(const RowReader& reader,
                                    size_t column) const;
 

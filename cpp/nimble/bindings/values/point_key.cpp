@@ -29,14 +29,14 @@ ByteSpan PointKey::encode(PyObject* key, Memory* memory) const {
   if (logical == Logical::kInt && PyLong_CheckExact(key)) {
     int overflow = 0;
     const long long v = PyLong_AsLongLongAndOverflow(key, &overflow);
-    // Out of the column's range: maybe beyond int64, maybe not there at all.
+    // Beyond int64. The key may be an error, or not exist; Python code decides.
     if (overflow != 0) return {};
     return {bytes, encoder.encode_int_key(v, bytes)};
   }
   if (logical == Logical::kText && PyUnicode_CheckExact(key)) {
     Py_ssize_t size = 0;
     const char* text = PyUnicode_AsUTF8AndSize(key, &size);
-    if (text == nullptr) {  // a lone surrogate, which Python refuses by name
+    if (text == nullptr) {  // a lone surrogate; Python raises the error
       PyErr_Clear();
       return {};
     }
@@ -56,7 +56,7 @@ std::optional<int64_t> PointKey::integer(PyObject* key, size_t column) const {
   return value.i;
 }
 
-// The same for keys of any type and number of columns.
+// Like encode(), for keys of any type and number of columns.
 ByteSpan PointKey::encode_tuple(PyObject* key, Memory* memory) const {
   struct TupleValues;
   ThreadScratch<std::vector<KeyScalar>, TupleValues> values;
@@ -69,7 +69,7 @@ ByteSpan PointKey::encode_tuple(PyObject* key, Memory* memory) const {
   return encoded.span();
 }
 
-// The values of a key in the order of the key's columns.
+// Converts the values of a key, in the order of the key's columns.
 bool PointKey::values_of(PyObject* key, std::vector<KeyScalar>* values) const {
   values->resize(num_columns_);
   const auto& columns = encoder_->columns();

@@ -1,5 +1,5 @@
-// PointKey: what a caller gives as the key of one row, in its encoded form,
-// without Python's help where it can be.
+// PointKey: encodes a caller's key of one row, without Python code if possible.
+// Thread-safe; needs the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -14,8 +14,8 @@ namespace nimble {
 
 class PointKey {
  public:
-  // Memory for one encoded key. A call of Python in between may encode another
-  // key on the same thread, so each caller has its own.
+  // Memory for one encoded key. Python code that runs in between may encode
+  // another key on the same thread, so each caller has its own.
   class Memory {
    public:
     static constexpr size_t kInlineBytes = 256;
@@ -27,23 +27,25 @@ class PointKey {
     std::optional<ThreadScratch<ByteBuffer, Encoded>> longer_;
   };
 
-  // Keys are tuples of all columns of `encoder`; the i-th column is item
-  // order[i]. Without an order no key is known. Raises where `order` is not
-  // one of all columns.
+  // Keys are tuples of all columns of `encoder`; column i is item order[i]. If
+  // `order` is empty, no key can be encoded. Raises if `order` does not have
+  // all columns. Borrows `encoder`.
   PointKey(const KeyEncoder* encoder, std::vector<size_t> order);
 
   size_t num_columns() const { return num_columns_; }
-  // The encoded form, in `memory`; empty where nimblepy/rows/keys.py has to
-  // look at the key.
+  // Returns the encoded key, in `memory`. Returns an empty span if
+  // nimblepy/rows/keys.py must convert the key.
   ByteSpan encode(PyObject* key, Memory* memory) const;
-  // What a key that has been encoded has for a column of signed integers, dates
-  // or times, as it is stored; nothing for other columns.
+  // The stored value of an encoded key for a column of signed integers, dates
+  // or times. Returns nullopt for other columns.
+  // REQUIRES: encode() accepted the key.
   std::optional<int64_t> integer(PyObject* key, size_t column) const;
-  // What a key that has been encoded has for a column of integers or text, if
-  // it is the object that the row would have; else null. Borrowed.
+  // The part of an encoded key for a column of integers or text, if it is the
+  // same object that a row would have; else null. Borrowed.
+  // REQUIRES: encode() accepted the key.
   PyObject* part(PyObject* key, size_t column) const {
     PyObject* const part = item(key, column);
-    // A numpy integer means the same value and is another object.
+    // A numpy integer has the same value, but is another type of object.
     const bool plain = PyLong_CheckExact(part) || PyUnicode_CheckExact(part);
     return plain ? part : nullptr;
   }

@@ -87,9 +87,10 @@ class PythonFile final : public ReadableFile {
                            " while being read; it had " +
                            std::to_string(size_) + " when opened");
   }
-  // How many bytes of a Python buffer went to `out`: `size` at most.
+  // Copies up to `size` bytes of a Python buffer to `out`. Returns their
+  // number.
   static uint64_t copy(const py::handle& bytes, uint64_t size, uint8_t* out) {
-    Py_buffer view;  // contiguous: other buffers are refused
+    Py_buffer view;  // contiguous; other buffers fail
     if (PyObject_GetBuffer(bytes.ptr(), &view, PyBUF_SIMPLE) != 0) {
       throw py::error_already_set();
     }
@@ -104,8 +105,8 @@ class PythonFile final : public ReadableFile {
     if (positioned_) {
       bytes = file_.attr("read_at")(size, offset);
     } else {
-      // Seek and read are two calls: Python code of another thread could run
-      // between them but for this lock, which is taken without the GIL.
+      // Seek and read are two calls. Without this lock, Python code of another
+      // thread could run between them. The lock is acquired without the GIL.
       std::unique_lock<ForkMutex> lock(mutex_, std::defer_lock);
       {
         const WithoutGil nogil;

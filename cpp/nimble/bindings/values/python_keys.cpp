@@ -20,14 +20,15 @@ int64_t days_of_date(PyObject* v) {
   return days.time_since_epoch().count();
 }
 
-// Units a second of "ts?:..."; 0 for nanoseconds, which datetimes lack.
+// Units per second of "ts?:..."; 0 for nanoseconds, which datetimes do not
+// have.
 int64_t units_per_second(const KeyColumn& column) {
   const char unit = column.format[2];
   return unit == 's' ? 1 : unit == 'm' ? 1000 : unit == 'u' ? 1000000 : 0;
 }
 
-// What the zone of an aware datetime is ahead of UTC; false where the datetime
-// is naive after all.
+// The UTC offset of an aware datetime. Returns false if the datetime is in fact
+// naive.
 bool utc_offset_of(PyObject* v, int64_t* micros) {
   *micros = 0;
   PyObject* const zone = PyDateTime_DATE_GET_TZINFO(v);
@@ -44,7 +45,8 @@ bool utc_offset_of(PyObject* v, int64_t* micros) {
   return true;
 }
 
-// A naive datetime in a column without zone, an aware one in a column with.
+// Accepts a naive datetime for a column without a zone, and an aware datetime
+// for a column with one.
 bool timestamp_of(const KeyColumn& column, PyObject* v, KeyScalar* out) {
   const int64_t per_second = units_per_second(column);
   const bool zoned = column.format.size() > 4;
@@ -84,7 +86,7 @@ bool bytes_of(const KeyColumn& column, PyObject* v, KeyScalar* out) {
   return true;
 }
 
-// What iterating over a numpy array gives.
+// numpy integers: iterating over a numpy array returns them.
 bool is_numpy_integer(PyObject* v) {
   PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object>
       storage;
@@ -104,14 +106,15 @@ bool int_of(PyObject* v, KeyScalar* out) {
   }
   if (!is_numpy_integer(v)) return false;
   const auto exact = py::reinterpret_steal<py::object>(PyNumber_Index(v));
-  if (!exact) {  // a timedelta64, which numpy counts among its integers
+  if (!exact) {  // a timedelta64, which is a numpy.integer
     PyErr_Clear();
     return false;
   }
   return PyLong_CheckExact(exact.ptr()) && int_of(exact.ptr(), out);
 }
 
-// The value by the column's logical type, whether or not it is in its range.
+// Converts a value by the column's logical type. It may be outside the column's
+// range.
 bool value_of(const KeyColumn& column, PyObject* v, KeyScalar* out) {
   switch (column.logical) {
     case Logical::kInt:

@@ -1,7 +1,7 @@
-// Python values as key values: those that mean one value of their column and
-// nothing else, numpy's integers and doubles among them. Everything else
-// (numbers of other kinds, values that the column cannot hold, Arrow scalars)
-// is left to nimblepy/rows/keys.py, so that there is one place that coerces.
+// Converts Python values to key values, if they have an exact equivalent in the
+// column's type. This includes numpy's integers and doubles. All other values
+// (other kinds of numbers, values outside the column's range, Arrow scalars)
+// are left to nimblepy/rows/keys.py, so that coercion happens in one place.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,13 +11,13 @@
 
 namespace nimble {
 
-// False where keys.py has to look at it. Text and bytes are borrowed from
-// `value`. None is null.
+// Returns false if keys.py must convert the value. None becomes null. Text and
+// bytes are borrowed from `value`.
 bool to_key_scalar(const KeyColumn& column, const pybind11::handle& value,
                    KeyScalar* out);
 
-// The values of a scalar or tuple as those of the first of `width` key
-// columns; false where keys.py has to look at it.
+// Converts a scalar or a tuple to values of up to `width` leading key columns.
+// Returns false if keys.py must convert it.
 bool to_key_scalars(const KeyEncoder& encoder, size_t width,
                     const pybind11::handle& value, std::vector<KeyScalar>* out);
 

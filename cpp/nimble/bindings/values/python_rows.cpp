@@ -90,7 +90,7 @@ PyObject* RowMaker::make_value(const Column& column, uint64_t row) const {
   return value_.make(column.value_data() + row * width_, width_);
 }
 
-// The column's codes have been checked against its dictionary.
+// The column's codes are already checked against its dictionary.
 PyObject* RowMaker::make_entry(const Column& column, uint64_t row) const {
   uint64_t code = 0;
   std::memcpy(&code, column.value_data() + row * width_, width_);

@@ -1,4 +1,4 @@
-// Rows of columns as Python objects, as pyarrow's as_py() gives them.
+// Converts rows of columns to Python objects, like pyarrow's as_py().
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,15 +11,15 @@
 
 namespace nimble {
 
-// Makes values that ValueMaker knows, those of dictionaries of them, and lists,
-// dicts (structs) and lists of pairs (maps) of all these.
+// Supports values that ValueMaker supports, dictionaries of them, and lists,
+// dicts (structs) and lists of pairs (maps) of all these. Needs the GIL.
 class RowMaker {
  public:
-  // None where the type has a part that is left to pyarrow.
+  // Returns nullopt if pyarrow must convert a part of the type.
   static std::optional<RowMaker> create(const Field& field);
 
-  // Row `row` of a column of the field as a new reference; null with a Python
-  // error set.
+  // Returns row `row` of a column of the field as a new reference, or null with
+  // a Python error set.
   PyObject* make(const Column& column, uint64_t row) const;
 
  private:

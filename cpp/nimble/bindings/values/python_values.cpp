@@ -45,7 +45,7 @@ int day_of(const std::chrono::year_month_day& d) {
   return static_cast<int>(unsigned{d.day()});
 }
 
-// The date so many days after 1970-01-01, if Python's years reach so far.
+// The date `days` days after 1970-01-01, if it is in Python's range of years.
 std::optional<std::chrono::year_month_day> python_date(int64_t days) {
   using std::chrono::sys_days;
   constexpr sys_days kFirst{std::chrono::year{1} / 1 / 1};
@@ -67,7 +67,8 @@ PyObject* decimal_class() {
       .ptr();
 }
 
-// The tzinfo that pyarrow gives values of a zone; null where it knows none.
+// The tzinfo that pyarrow uses for a zone, or null if it does not know the
+// zone.
 py::object zone_of(const std::string& name) {
   try {
     return py::module_::import("pyarrow.lib").attr("string_to_tzinfo")(name);
@@ -215,11 +216,11 @@ PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
   const bool negative = v < 0;
   UnsignedWide u = static_cast<UnsignedWide>(v);
   if (negative) u = ~u + 1;
-  // Digits from the right; 39 hold 2^127.
+  // Digits from right to left; 2^127 has 39.
   char digits[48];
   char* at = digits + sizeof digits;
   int count = 0;
-  // Numbers of 64 bits first: dividing 128 by 10 costs as much as all of them.
+  // Fast path for 64-bit numbers: dividing 128 bits by 10 is expensive.
   if (u >> 64 == 0 && scale_ >= 0 && scale_ <= 38) {
     for (auto low = static_cast<uint64_t>(u); low != 0 || count <= scale_;
          low /= 10) {
@@ -233,7 +234,7 @@ PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
     if (count == scale_ && scale_ > 0) *--at = '.';
     *--at = static_cast<char>('0' + static_cast<int>(u % 10));
     u /= 10;
-    if (++count > 40) break;  // scales that large go through the exponent
+    if (++count > 40) break;  // such scales use an exponent
   }
   if (scale_ > 38 || scale_ < 0) {
     // Rare: unscaled digits with an exponent.

@@ -1,4 +1,4 @@
-// Single values as Python objects, as pyarrow's as_py() gives them.
+// Converts single values to Python objects, like pyarrow's as_py().
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,26 +7,27 @@
 
 namespace nimble {
 
-// Does the field have an extension type, whose values have objects of their
-// own?
+// Whether the field has an extension type, whose values need objects of their
+// own type.
 bool is_extension(const Field& field);
 
-// The tzinfo that values of the zone "UTC" have; null where pyarrow knows none.
+// The tzinfo of the zone "UTC", or null if pyarrow does not know the zone.
+// Borrowed.
 PyObject* utc_zone();
 
-// Makes the Python objects of one type without going through Arrow; types
-// that it does not know are left to pyarrow.
+// Creates Python objects of one type without using Arrow. Types that it does
+// not support are left to pyarrow. Needs the GIL.
 class ValueMaker {
  public:
-  // Types that make() knows: integers, floats, bool, text, binary, dates,
-  // timestamps down to microseconds, decimals up to 128 bits; no extension
-  // types, which have objects of their own.
+  // Whether make() supports the type: integers, floats, bool, text, binary,
+  // dates, timestamps down to microseconds, and decimals up to 128 bits.
+  // Extension types are not supported.
   static bool knows(const Field& field);
 
   ValueMaker() = default;
   explicit ValueMaker(const Field& field);
 
-  // A new reference, or null with a Python error set. `value` is a
+  // Returns a new reference, or null with a Python error set. `value` is a
   // fixed-width value (bool: one byte), or the bytes of a string.
   PyObject* make(const uint8_t* value, size_t size) const;
 
@@ -49,10 +50,10 @@ class ValueMaker {
 
   Kind kind_ = Kind::kSigned;
   uint32_t width_ = 8;
-  int64_t per_second_ = 1;  // timestamps: units a second; dates: units a day
+  int64_t per_second_ = 1;  // timestamps: units per second; dates: per day
   int32_t scale_ = 0;
-  pybind11::object zone_;  // tzinfo of timestamps; null: they have none
-  bool is_utc_ = false;    // `zone_` is that of UTC: nothing to convert
+  pybind11::object zone_;  // tzinfo of timestamps; null: no zone
+  bool is_utc_ = false;    // `zone_` is UTC: no conversion
 };
 
 }  // namespace nimble
