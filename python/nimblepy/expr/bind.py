@@ -45,6 +45,17 @@ _NULL = Lit(pa.scalar(None), pa.null())
 _DAY_TIME = ("date", "instant")
 
 
+# Functions of the clock, and what Python has for them.
+_CLOCKS = dict.fromkeys(
+    ("now", "get_current_timestamp", "current_timestamp", "transaction_timestamp"),
+    "datetime.now(UTC)",
+) | {"today": "date.today()", "current_date": "date.today()"}
+
+
+def _clock_hint(name: str) -> str:
+    return f"; give the time as a parameter: $now with params={{'now': {_CLOCKS[name]}}}"
+
+
 class _Row(tuple[Term, ...]):
     """``(a, b)``, which is compared as a whole."""
 
@@ -156,6 +167,8 @@ class _Binder:
         except InvalidArgumentError as error:
             text = "" if not quoted or len(parts) > 1 else parts[0].replace("'", "''")
             hint = f"; text is written in single quotes: '{text}'" if text else ""
+            if not quoted and parts[0].lower() in _CLOCKS:
+                hint = _clock_hint(parts[0].lower())
             place = place_of(self._text, tree.start)
             raise InvalidArgumentError(f"{error}{hint} (at {place})") from None
         is_uuid = getattr(column.type, "extension_name", "") == "arrow.uuid"
@@ -798,7 +811,10 @@ class _Binder:
 
     def _function(self, tree: Syntax) -> Deep[Term]:
         if tree.value not in FUNCTIONS:
-            raise self._refuse(tree, f"{tree.value}() is not supported in a filter")
+            hint = ""
+            if tree.value in _CLOCKS:
+                hint = _clock_hint(tree.value)
+            raise self._refuse(tree, f"{tree.value}() is not supported in a filter{hint}")
         args = yield self._scalars(tree.args)
         return self._applied(tree, tree.value, args)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import stat
@@ -10,7 +11,7 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.file.record import WorkloadLog
 from nimblepy.io.location import FileSystem, is_uri, locate
@@ -61,7 +62,17 @@ def open(
     if record is not None and not isinstance(record, (str, os.PathLike)):
         raise InvalidArgumentError(f"record: expected a path, got {record!r}")
     cache_bytes = at_least("cache_bytes", cache_bytes, 0)
-    core = _open_core(source, filesystem, mmap, cache_bytes)
+    try:
+        core = _open_core(source, filesystem, mmap, cache_bytes)
+    except CorruptFileError as error:
+        other = _other_format(source, filesystem)
+        if other is None:
+            raise
+        name = source if isinstance(source, (str, os.PathLike)) else type(source).__name__
+        raise CorruptFileError(
+            f"{name}: not a nimblepy file: this is {other}; nb.convert(source, target) or nb.write "
+            "makes a nimble file of it"
+        ) from error
     arguments: dict[str, Any] = {
         "filesystem": filesystem,
         "mmap": mmap,
@@ -97,6 +108,29 @@ def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> An
         "source: expected a path, URI, bytes, pyarrow.Buffer or a seekable binary file, "
         f"got {type(source).__name__}"
     )
+
+
+_MAGIC = {b"PAR1": "a Parquet file", b"ARRO": "an Arrow file", b"Obj\1": "an Avro file"}
+
+
+def _other_format(source: Any, filesystem: Any) -> str | None:
+    """What a file is that is not a nimble file, by its first bytes."""
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            location = locate(source, filesystem)
+            if location.is_local:
+                with builtins.open(location.path, "rb") as file:
+                    start = file.read(4)
+            else:
+                start = bytes(location.open().read_at(4, 0))
+        elif hasattr(source, "seek"):
+            source.seek(0)
+            start = source.read(4)
+        else:
+            start = bytes(memoryview(source)[:4])
+    except Exception:  # the file is damaged whatever its first bytes are
+        return None
+    return _MAGIC.get(start)
 
 
 def _check_regular(path: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any, Self, TypeAlias, TypedDict, TypeVar, Unpack
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import DuplicateKeyError, InvalidArgumentError, KeyOrderError
+from nimblepy.file.key_errors import readable
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.input.tabular import as_reader, check_column, slices
 from nimblepy.io.location import FileSystem, locate
@@ -100,7 +101,7 @@ class Writer:
         self._ended = ""  # why no more rows are taken
         self._progress = Progress(progress, None)
         self._seconds = 0.0
-        keys = as_sort_keys(cluster_by)
+        keys = self._keys = as_sort_keys(cluster_by)
         for name, given in (("unique", unique), ("presorted", presorted)):
             if given and not keys:
                 raise InvalidArgumentError(f"{name}=True needs a cluster key: pass cluster_by")
@@ -224,6 +225,10 @@ class Writer:
             self._busy = True
             try:
                 return call(self._core)
+            except (DuplicateKeyError, KeyOrderError) as error:
+                shown = readable(error, self._schema, self._keys)
+                self._end(f"has failed before: {type(shown).__name__}: {shown}")
+                raise shown from None
             except BaseException as error:
                 self._end(f"has failed before: {type(error).__name__}: {error}")
                 raise

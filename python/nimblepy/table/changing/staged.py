@@ -97,7 +97,8 @@ def staged_upsert(
     primary, schema = metadata.primary_key(), metadata.schema()
     if not primary:
         raise InvalidArgumentError(
-            f"upsert: {'.'.join(metadata.name)} has no primary key, which rows are found by"
+            f"upsert: {'.'.join(metadata.name)} has no primary key to find rows by; merge(data, "
+            "on=...) needs none"
         )
     keys = KeyedRows(written.scan(primary).to_reader(), schema, primary)
     return StagedUpsert(files, keys, key_ids(schema, primary), files_of)

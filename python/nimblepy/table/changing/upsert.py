@@ -109,7 +109,9 @@ def upsert_change(
     name, primary = ".".join(metadata.name), metadata.primary_key()
     schema = metadata.schema()
     if not primary:
-        raise InvalidArgumentError(f"upsert: {name} has no primary key, which rows are found by")
+        raise InvalidArgumentError(
+            f"upsert: {name} has no primary key to find rows by; merge(data, on=...) needs none"
+        )
     if when_matched not in get_args(WhenMatched):
         raise InvalidArgumentError(
             f"when_matched: expected one of {', '.join(map(repr, get_args(WhenMatched)))}, "

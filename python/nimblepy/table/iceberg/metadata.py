@@ -653,7 +653,19 @@ def decoding(path: str, what: str) -> Iterator[None]:
     try:
         yield
     except (*BAD_BYTES, ValidationError) as error:
-        raise CorruptFileError(f"{path}: not a {what}: {error!r}") from error
+        raise CorruptFileError(f"{path}: not a {what}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong, in one line; of pydantic's errors the first."""
+    candidates = (error, error.__cause__, *error.args)
+    found = (getattr(item, "errors", None) for item in candidates)
+    details = next((item for item in found if callable(item)), None)
+    if details is None:
+        return " ".join(repr(error).split())
+    first = details(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
 def _records(data: bytes, path: str) -> tuple[Any, Iterator[Any]]:
