@@ -526,3 +526,15 @@ def test_buckets_have_no_catalog(tmp_path: Path) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="a bucket has no catalog") as caught:
         nb.connect("s3://bkt/lake")
     assert "properties={'warehouse': 's3://bkt/lake'}" in str(caught.value)
+
+
+def test_schemas_are_shown_without_field_ids(tmp_path: Path) -> None:
+    # They made three lines of each column.
+    rows = pa.table({"x": [1], "s": [{"a": [1]}]})
+    table = nb.connect(tmp_path).create_table("a.b", rows)
+    assert "field_id" not in str(table.schema)
+    assert table.schema is table.schema
+    with table.alter() as change:
+        change.add_column("y", pa.int64())
+    assert table.schema.names == ["x", "s", "y"]
+    assert table.iceberg.schema().find_field("y").field_id > 0

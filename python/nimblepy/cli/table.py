@@ -79,8 +79,9 @@ def print_history(text: str, columns: str | None, output: OutputFormat) -> None:
 def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
     table = open_table(text)
     reading = table.current.reading
-    kinds = {field_id_at(table.schema, path): resolve_column(table.schema, path).type
-             for path in column_paths(table.schema)}  # fmt: skip
+    schema = table.current.schema
+    kinds = {field_id_at(schema, path): resolve_column(schema, path).type
+             for path in column_paths(schema)}  # fmt: skip
     rows = [
         {
             "path": member.file.path,
@@ -97,7 +98,7 @@ def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
         }
         for member in table.current.members
     ]
-    schema = pa.schema(
+    shown = pa.schema(
         {
             "path": pa.string(),
             "format": pa.string(),
@@ -107,7 +108,7 @@ def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
             "partition": pa.string(),
         }
     )
-    _print(pa.Table.from_pylist(rows, schema=schema), output, columns)
+    _print(pa.Table.from_pylist(rows, schema=shown), output, columns)
 
 
 def print_changes(

@@ -85,7 +85,7 @@ class Rows(_core.PointBase, Described):
         default: Any = None,
         null_equals: bool = False,
         as_numpy: bool = False,
-    ) -> Any:
+    ) -> dict[str, Any] | None:
         """One row as a dict of Python values, ``default`` where no row has the key.
 
         Of several matches the first in file order. The fastest way to read one row from Python.
@@ -125,10 +125,11 @@ class Rows(_core.PointBase, Described):
             source = self.current
             request = source.keys_request([key], on, null_equals, one=True)
             found, _ = source.find_and_read(request, column_names(columns), first=True)
-            if not found.num_rows:
-                return default
-            row = numpy_row(found) if as_numpy else found.slice(0, 1).to_pylist()[0]
-        return default if row is None else row
+            row = None
+            if found.num_rows:
+                row = numpy_row(found) if as_numpy else found.slice(0, 1).to_pylist()[0]
+        answer: dict[str, Any] | None = default if row is None else row
+        return answer
 
     def lookup(
         self,

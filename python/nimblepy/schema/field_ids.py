@@ -63,6 +63,25 @@ def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> p
     return pa.schema([named(field, (field.name,)) for field in schema])
 
 
+def without_field_ids(schema: pa.Schema) -> pa.Schema:
+    """The schema as people read it; other metadata of its fields is kept."""
+
+    def plain(field: pa.Field) -> pa.Field:
+        kept = {k: v for k, v in (field.metadata or {}).items() if k != FIELD_ID}
+        return field.with_type(inside(field.type)).with_metadata(kept or None)
+
+    def inside(kind: pa.DataType) -> pa.DataType:
+        if pt.is_struct(kind):
+            return pa.struct([plain(field) for field in kind])
+        if pt.is_list(kind):
+            return pa.list_(plain(kind.value_field))
+        if pt.is_map(kind):
+            return pa.map_(plain(kind.key_field), plain(kind.item_field))
+        return kind
+
+    return pa.schema([plain(field) for field in schema], metadata=schema.metadata)
+
+
 class IdDifference(NamedTuple):
     """A field that has one id in one schema and another in the other.
 

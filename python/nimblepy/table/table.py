@@ -21,6 +21,7 @@ from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, column_names
 from nimblepy.rows.source import Filter
+from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.table import iceberg as ice
@@ -156,12 +157,24 @@ class Table(VersionedRows[FileSet]):
         self._readings: dict[Any, Reading] = {}
         self._specs = Specs(metadata)
         snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
+        # That of the files, and the same without field ids.
+        self._shown_schema: tuple[pa.Schema | None, pa.Schema] = None, pa.schema([])
         super().__init__(self._position_at(metadata, snapshot, schema_id))
 
     @property
     def current(self) -> FileSet:
         self._check_open()
         return super().current
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and types. Field ids are in :attr:`iceberg`, not here."""
+        known, shown = self._shown_schema
+        schema = super().schema
+        if schema is not known:
+            shown = without_field_ids(schema)
+            self._shown_schema = schema, shown
+        return shown
 
     def _check_open(self) -> None:
         if self._closed:
