@@ -21,7 +21,7 @@ void check_blocks(uint32_t width, T base, Pack pack, Unpack unpack) {
   for (uint32_t i = 0; i < kPackValues; ++i) {
     values[i] = static_cast<T>((random_bits(i) & low_bits(width)) + base);
   }
-  // One byte off any alignment, and a byte behind that must stay.
+  // One byte off any alignment. The byte after the block must not change.
   std::vector<uint8_t> packed(1 + 128 * width + 1, 0xee);
   pack(width, reinterpret_cast<const uint8_t*>(values.data()), base,
        packed.data() + 1);
@@ -129,7 +129,8 @@ TEST(BitPacking, TailsOfEveryWidth) {
 }
 
 // The layout is part of the format: value i is row i / 16 of lane i % 16.
-// Ranges that begin and end at every lane, and go on before and behind a block.
+// Ranges that begin and end at every lane, and extend past both ends of a
+// block.
 template <class T, class Pack, class Unpack>
 void check_ranges(uint32_t width, Pack pack, Unpack unpack) {
   constexpr T kBase = 99;

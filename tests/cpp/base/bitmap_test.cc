@@ -1,5 +1,5 @@
-// Bitmaps against bits one by one, at every offset. Buffers are exactly as
-// large as their bits, so that sanitizers see a byte too many.
+// Compares bitmaps with a bit-by-bit loop, at every offset. Buffers are exactly
+// as large as their bits, so that sanitizers detect a byte too many.
 #include "nimble/base/bitmap.h"
 
 #include <memory>

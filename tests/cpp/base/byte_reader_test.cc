@@ -37,7 +37,7 @@ TEST(ByteReader, VarintsOfEveryLength) {
       CHECK_EQ(in.get_varint(), v);
       CHECK(in.ok());
       CHECK_EQ(in.remaining(), 0);
-      // Every proper beginning of it is cut short.
+      // Every proper prefix is truncated input.
       for (size_t n = 0; n < out.size(); ++n) {
         ByteReader cut(out.span().first(n));
         CHECK_EQ(cut.get_varint(), 0);
@@ -72,7 +72,7 @@ TEST(ByteReader, FailureSticks) {
   CHECK_EQ(in.get<uint32_t>(), 0);  // three bytes are left
   CHECK(!in.ok());
   CHECK_EQ(in.remaining(), 0);
-  CHECK_EQ(in.get_u8(), 0);  // would have been there
+  CHECK_EQ(in.get_u8(), 0);  // would be available without the failure
   CHECK(in.get_bytes(0).empty());
   const Status status = in.status("header");
   CHECK(status.code() == StatusCode::kCorrupt);

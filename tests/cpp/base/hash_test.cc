@@ -1,4 +1,4 @@
-// The two hashes that files hold: the published vectors of XXH3-64 and XXH64.
+// The two hashes used in files: the published vectors of XXH3-64 and XXH64.
 #include "nimble/base/hash.h"
 
 #include "testing/check.h"

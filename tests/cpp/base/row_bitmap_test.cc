@@ -1,4 +1,4 @@
-// A set of rows against std::set.
+// Compares a set of rows with std::set.
 #include "nimble/base/row_bitmap.h"
 
 #include <random>
@@ -30,7 +30,7 @@ void check_same(const std::set<uint64_t>& truth, const RowBitmap& rows,
       REQUIRE(!r.empty());
       REQUIRE(r.begin >= at);
       REQUIRE(r.end <= b);
-      // What lies between two parts is in the set.
+      // Rows between two parts are in the set.
       CHECK_EQ(static_cast<uint64_t>(std::distance(truth.lower_bound(at),
                                                    truth.lower_bound(r.begin))),
                r.begin - at);
@@ -50,7 +50,7 @@ TEST(RowBitmap, IsTheSet) {
     size_t rows;
     uint64_t end;
   };
-  // Lists, bitmaps, both beside each other, containers far apart.
+  // Lists, bitmaps, both next to each other, and distant containers.
   for (const Case c :
        {Case{0, 10}, Case{1, 1}, Case{100, 1000}, Case{5000, 65536},
         Case{65536, 70000}, Case{9000, 200000}, Case{300, uint64_t{1} << 45}}) {
@@ -65,7 +65,8 @@ TEST(RowBitmap, IsTheSet) {
 
 TEST(RowBitmap, BothSetsTogether) {
   std::mt19937_64 rng(4);
-  // Lists that stay lists or become bitmaps, bitmaps, containers of one alone.
+  // Lists that remain lists or become bitmaps, bitmaps, and containers of one
+  // set only.
   for (const uint64_t end : {1000u, 20000u, 70000u, 1u << 20}) {
     for (const size_t n : {0u, 1u, 300u, 3000u, 4096u, 9000u, 40000u}) {
       std::vector<uint64_t> some(n), more(rng() % 6000);

@@ -1,4 +1,4 @@
-// Set operations on ranges against bit sets.
+// Compares set operations on ranges with bit sets.
 #include "nimble/base/row_range.h"
 
 #include <bitset>
@@ -23,13 +23,13 @@ Set set_of(const std::vector<RowRange>& ranges) {
 std::vector<RowRange> random_ranges(std::mt19937_64* rng, size_t max_count) {
   std::vector<RowRange> out((*rng)() % (max_count + 1));
   for (RowRange& r : out) r = {(*rng)() % kRows, (*rng)() % kRows};
-  return out;  // unordered, overlapping, some empty or upside down
+  return out;  // unordered, overlapping, some empty or reversed
 }
 
 void check_canonical(const std::vector<RowRange>& ranges) {
   for (size_t i = 0; i < ranges.size(); ++i) {
     CHECK(!ranges[i].empty());
-    // Adjacent ones would have been joined.
+    // Adjacent ranges must have been joined.
     if (i > 0) CHECK(ranges[i - 1].end < ranges[i].begin);
   }
 }

@@ -52,7 +52,7 @@ TEST(DictionaryValues, ValuesKeepTheirFirstPlace) {
 TEST(DictionaryValues, TheFirstDictionaryStaysAsItIs) {
   const Field f = make_field("i");
   DictionaryValues all(f);
-  // Repeats and nulls included: codes of the only batch come back unchanged.
+  // Repeats and nulls included: the codes of a single batch are unchanged.
   CHECK(map(&all, {5, 5, -1, 6, -1}) == Places({0, 1, 2, 3, 4}));
   CHECK(map(&all, {5, 5, -1, 6, -1}) == Places({0, 1, 2, 3, 4}));
   CHECK(map(&all, {5, 5}) == Places({0, 1}));  // still begins like it
@@ -61,20 +61,20 @@ TEST(DictionaryValues, TheFirstDictionaryStaysAsItIs) {
   CHECK(map(&all, {5, 5, -1, 6, -1, 7}) == Places({0, 1, 2, 3, 4, 5}));
 }
 
-// Each batch brings its dictionary: searching all of it every time made a
-// column quadratic in its different values.
+// Regression: every batch searched its whole dictionary again, which was
+// quadratic in the number of distinct values.
 TEST(DictionaryValues, ADictionaryThatComesAgainIsNotSearchedAgain) {
   const Field f = make_field("i");
   DictionaryValues all(f);
   std::vector<int> values = {7, 3, 3, -1, 9, 12};
   for (int i = 0; i < 5; ++i) map(&all, values);
   CHECK_EQ(all.num_searched(), 6);
-  // One that grows is searched for what is new.
+  // If a dictionary grows, only its new values are searched.
   values.push_back(40);
   values.push_back(41);
   CHECK(map(&all, values) == Places({0, 1, 2, 3, 4, 5, 6, 7}));
   CHECK_EQ(all.num_searched(), 8);
-  // One with other values first, twice.
+  // A dictionary that begins with other values, twice.
   CHECK(map(&all, {41, 3, 50}) == Places({7, 1, 8}));
   CHECK(map(&all, {41, 3, 50}) == Places({7, 1, 8}));
   CHECK_EQ(all.num_searched(), 11);

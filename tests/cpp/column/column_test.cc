@@ -11,7 +11,7 @@ namespace {
 
 using namespace nimble::testing;
 
-// A column with its dictionaries; `finished` makes them the column's own.
+// A column with its dictionaries. `finished` moves them into the column.
 struct Growing {
   explicit Growing(const Field& f, bool wide = true) : column(f, wide) {
     attach_dictionaries(&column, &dictionaries);
@@ -121,7 +121,7 @@ TEST(Column, EmptyColumnsAreArraysToo) {
 }
 
 TEST(Column, RunsOfRowsAreNotConfusedWithAppendedOnes) {
-  // append_rows() in between: the run before it has ended.
+  // append_rows() in between ends the previous run.
   Field ends = make_field("i", {}, "run_ends");
   ends.flags = 0;
   const Field f = make_field("+r", {ends, make_field("C")});
@@ -163,7 +163,8 @@ TEST(Column, NullSlotsRepeatTheValueBefore) {
 }
 
 TEST(Column, BadArraysAreRefusedWithTheirRow) {
-  // Arrow's own rules are trusted, but what would be written for good is not.
+  // Arrow's own rules are trusted, but errors that would be stored in the file
+  // are not.
   const int32_t codes[] = {0, 1, 5};
   const void* buffers[] = {nullptr, codes};
   ArrowArray values{};

@@ -15,7 +15,7 @@ Encode select(Effort effort, bool random_access_only = false) {
   };
 }
 
-// The decoder's own words: "dictionary n=5 (...) of ...".
+// The decoder's description: "dictionary n=5 (...) of ...".
 std::string choice(const Sample& sample, Effort effort = Effort::kBalanced,
                    bool random_access_only = false) {
   SegmentBuilder builder;
@@ -78,7 +78,8 @@ TEST(BytesSelection, TakesWhatFitsTheColumn) {
 }
 
 // A constant that is too long for a head.
-// What neighbours share has lengths, though the strings have one length.
+// The lengths of shared prefixes vary, although all strings have the same
+// length.
 TEST(BytesSelection, ShortCodesAreNotFrontCoded) {
   const auto skewed = bytes_sample(50000, [](uint32_t i) {
     const uint64_t value = mix(i) % 20;

@@ -13,8 +13,8 @@
 namespace nimble::testing {
 namespace {
 
-// Values in one comparable form: the bytes of fixed widths, a byte a boolean,
-// length and bytes of strings.
+// Values in one comparable form: the bytes of fixed widths, one byte per
+// boolean, or length and bytes of strings.
 using Canonical = std::vector<uint8_t>;
 
 void add_string(std::string_view s, Canonical* out) {
@@ -24,7 +24,7 @@ void add_string(std::string_view s, Canonical* out) {
   out->insert(out->end(), s.begin(), s.end());
 }
 
-// The values of a sample in that form, made once.
+// The values of a sample in that form, computed once.
 class Expected {
  public:
   explicit Expected(const Sample& sample) {
@@ -69,7 +69,7 @@ class Expected {
 
 using Call = std::function<Status(const Output&)>;
 
-// Runs one decoder call that gives n values; nothing where it failed.
+// Runs one decoder call that returns n values. Returns nullopt if it fails.
 std::optional<Canonical> run(const ValueType& type, size_t n, const Call& call,
                              Status* status) {
   constexpr uint64_t kBitOffset = 3;
@@ -105,14 +105,14 @@ std::optional<Canonical> run(const ValueType& type, size_t n, const Call& call,
     for (uint64_t i = 0; i < n; ++i) {
       result.push_back(get_bit(data.data(), kBitOffset + i) ? 1 : 0);
     }
-    // Bits around the answer stay.
+    // Bits outside the result must not change.
     for (uint64_t i = 0; i < kBitOffset; ++i) {
       CHECK_EQ(get_bit(data.data(), i), i % 2 == 0);
     }
     CHECK_EQ(get_bit(data.data(), kBitOffset + n), (kBitOffset + n) % 2 == 0);
   } else {
     result.assign(data.data(), data.data() + n * type.width);
-    // What lies behind them may be another row of the same column.
+    // The bytes after the result may belong to another row of the same column.
     for (uint64_t i = 0; i < kBehind; ++i) {
       CHECK_EQ(data.data()[n * type.width + i], 0x55);
     }
@@ -139,7 +139,8 @@ std::optional<Canonical> gather(const Decoder& decoder, const SegmentBody& body,
       status);
 }
 
-// The same rows one by one, by value(); nothing for types that have none.
+// Reads the same rows one by one, with value(). Returns nullopt for types that
+// do not support it.
 std::optional<Canonical> each_value(const Decoder& decoder,
                                     const SegmentBody& body,
                                     const std::vector<uint32_t>& rows,
@@ -177,7 +178,7 @@ std::vector<std::pair<uint32_t, uint32_t>> sub_ranges(uint32_t size) {
   std::vector<std::pair<uint32_t, uint32_t>> ranges;
   for (const uint32_t a : edges) {
     for (const uint32_t b : edges) {
-      // Long ranges of large samples: from and to the edges of the middle.
+      // Long ranges of large samples: only from and to the edges of the middle.
       const bool from = a <= 1 || a == 65537, to = b + 1 >= size || b == 65535;
       const bool long_one = size <= 5000 ? a == 0 || b == size : from && to;
       if (a <= b && (b - a < 5000 || long_one)) ranges.push_back({a, b});
@@ -201,8 +202,8 @@ std::vector<std::vector<uint32_t>> row_patterns(uint32_t size) {
   return patterns;
 }
 
-// What is left where rows were deleted: one in `step`, some of them one behind
-// the other, and all of the first rows or none.
+// Ranges that remain after deletes: one row in `step`, some adjacent, with all
+// or none of the first rows.
 std::vector<std::vector<RowRange>> holes(const Sample& sample) {
   std::vector<std::vector<RowRange>> patterns;
   if (sample.type.kind == ValueKind::kBytes) return patterns;
@@ -218,8 +219,8 @@ std::vector<std::vector<RowRange>> holes(const Sample& sample) {
       patterns.push_back(ranges);
     }
   }
-  // Without single rows about the ends of blocks, without whole blocks, and
-  // with little but these.
+  // Without single rows around the ends of blocks, without whole blocks, and
+  // with little else.
   for (const uint32_t gone : {1u, 2u, 3u, 700u, kBlockValues, 2500u}) {
     for (const uint32_t from : {0u, 1u, kBlockValues - 1, kBlockValues}) {
       std::vector<RowRange> ranges;
@@ -237,13 +238,13 @@ std::vector<std::vector<RowRange>> holes(const Sample& sample) {
   return patterns;
 }
 
-// A body of which only some ranges are there.
+// A body with only some of its ranges filled in.
 class PartialBody {
  public:
   explicit PartialBody(const SegmentBody& body)
       : body_(body), bytes_(body.size, kPoison) {}
 
-  // Only these, until the next call.
+  // Fills in only these ranges, until the next call.
   SegmentBody keep(std::vector<ByteRange> ranges, const std::string& what) {
     for (const ByteRange& r : kept_) {
       std::fill(bytes_.data() + r.begin, bytes_.data() + r.end, kPoison);
@@ -258,7 +259,7 @@ class PartialBody {
                 bytes_.data() + r.begin);
     }
     kept_ = std::move(ranges);
-    // Of a segment of which nothing was asked for there is no memory.
+    // A segment without requested ranges has no memory.
     return {kept_.empty() ? nullptr : bytes_.data(), bytes_.size(), false};
   }
 
@@ -351,11 +352,11 @@ std::unique_ptr<Decoder> open(const Sample& sample, const Encoded& encoded,
   return std::move(decoder).value();
 }
 
-// One in so many places is damaged under sanitizers, where reading takes seven
-// times as long and CI runs these tests; ./dev fuzz has all day.
+// Damages every kStep-th position under sanitizers, where reading takes seven
+// times as long and CI runs these tests. ./dev fuzz has more time.
 constexpr uint64_t kStep = kSanitized ? 3 : 1;
 
-// Damages a segment in many ways. Whatever the bytes: an error or values.
+// Damages a segment in many ways. All bytes must give an error or values.
 class DamageCheck {
  public:
   DamageCheck(const std::string& what, const Sample& sample,
@@ -402,7 +403,7 @@ class DamageCheck {
   }
 
  private:
-  // Right values, if any, where `exact`.
+  // If `exact`, values must be correct if there are any.
   void read(const Encoded& bad, bool exact) const {
     Status status;
     const std::unique_ptr<Decoder> decoder = open(sample_, bad, &status);
@@ -451,7 +452,7 @@ class DamageCheck {
   const std::vector<Question> questions_;
 };
 
-// All that is done with large values takes long; small ones run the same code.
+// Large values take too long for all checks; small values run the same code.
 constexpr uint64_t kMostFiltered = uint64_t{24} << 20;
 constexpr uint64_t kMostDamaged = uint64_t{1} << 20;
 
@@ -484,7 +485,7 @@ void check_encoded(const std::string& what, const Sample& sample,
   }
 }
 
-// The segment's parts in pieces between those of a bitmap, if there are any.
+// Interleaves the segment's parts with pieces of a bitmap, if it has any parts.
 void check_in_pieces(const std::string& what, const Sample& sample,
                      SegmentBuilder* segment) {
   const std::vector<uint8_t> bits((sample.size + 63) / 64 * 8, 0xA5);

@@ -13,7 +13,7 @@ namespace {
 
 using Selection = std::vector<uint64_t>;
 
-// The values of a sample in a form that C++ compares by itself.
+// The values of a sample in a form that C++ can compare directly.
 struct Comparable {
   double number = 0;  // kFloat
   WideInt wide{};     // integers and booleans, any width and sign
@@ -58,7 +58,8 @@ Comparable value_at(const Sample& s, uint32_t row) {
 
 bool is_nan(const Comparable& v) { return v.number != v.number; }
 
-// Puts values into whichever member the type uses; `low` <= `high`.
+// Puts values into the member that the type uses.
+// REQUIRES: `low` <= `high`.
 Predicate test_of(const ValueType& type, std::vector<Comparable> values,
                   bool is_set) {
   Predicate out;
@@ -89,7 +90,7 @@ Predicate test_of(const ValueType& type, std::vector<Comparable> values,
   return out;
 }
 
-// Which rows are looked at: all, some of all blocks, few of one block.
+// Which rows are selected: all, some of all blocks, few of one block.
 std::vector<Selection> selections(uint32_t size) {
   const size_t words = div_ceil(size, kBlockValues) * kSelectionWords;
   std::vector<Selection> out(4, Selection(words));
@@ -104,7 +105,7 @@ std::vector<Selection> selections(uint32_t size) {
   return out;
 }
 
-// Only what blocks with selected rows need.
+// Reads only the bytes that blocks with selected rows need.
 std::vector<uint8_t> read_part(const Decoder& decoder, const SegmentBody& body,
                                const Selection& selection) {
   std::vector<ByteRange> ranges;
@@ -148,7 +149,7 @@ std::vector<Predicate> tests_for(const Sample& sample) {
     open.bytes.low_inclusive = false;
     open.bytes.high.reset();
     out.push_back(open);
-    // Between values: longer and shorter ones than there are.
+    // Between values: longer and shorter values than the sample has.
     Predicate prefix = test_of(sample.type, one, false);
     prefix.bytes.low =
         prefix.bytes.low->substr(0, prefix.bytes.low->size() / 2);
@@ -167,7 +168,7 @@ std::vector<Predicate> tests_for(const Sample& sample) {
   return out;
 }
 
-// A test with its bounds in the form that values are compared in.
+// A test with its bounds in comparable form.
 class PlainTest {
  public:
   PlainTest(const Predicate& test, const ValueType& type)
@@ -227,7 +228,7 @@ class PlainTest {
   std::vector<Comparable> set_;
 };
 
-// A selection, and a body with no more bytes than blocks of it need.
+// A selection, and a body with only the bytes that its blocks need.
 struct Asked {
   Selection selection;
   std::vector<uint8_t> bytes;

@@ -1,6 +1,6 @@
-// What Decoder::filter must give, for every encoding: the same as a plain loop
-// over the values, whatever is selected, reading no more than blocks with
-// selected rows need.
+// Checks Decoder::filter for every encoding: it must agree with a plain loop
+// over the values for any selection, and read only what blocks with selected
+// rows need.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace nimble::testing {
 
-// A test, and the rows that pass it, as bits, found by comparing one by one
+// A test, and the rows that pass it as bits, found by comparing one by one
 // without the kernels.
 struct Question {
   Predicate test;
   std::vector<uint64_t> passing;
 };
-// Every step-th of: equality, ranges, sets and their negations, with values of
-// the sample.
+// Every step-th test: equality, ranges, sets and their negations, with values
+// of the sample.
 std::vector<Question> questions_for(const Sample& sample, size_t step);
 
 // `body` has the bytes of the segment.

@@ -1,4 +1,4 @@
-// alp and split_float: every bit must come back.
+// alp and split_float: every bit must survive a round trip.
 #include <cmath>
 #include <limits>
 
@@ -18,7 +18,7 @@ Status alp(const Values& v, SegmentBuilder* out) {
 
 double cents(uint32_t i) { return double(mix(i) % 1000000) / 100; }
 
-// Values that no decimal gives: an exception each.
+// Values that are not decimals: each is an exception.
 double odd(uint32_t i) {
   switch (i % 7) {
     case 0:
@@ -78,7 +78,7 @@ TEST(Alp, ManyExactDecimalsAndFewExceptions) {
                              .c_str(),
                          nullptr);
     });
-    // 17 bits a value and little else
+    // 17 bits per value, and little else
     CHECK(encoded_bytes(s, alp) < 10000 * 18 / 8 + 1000);
   }
 }

@@ -33,7 +33,7 @@ TEST(FrontCoded, SortedStringsComeBack) {
   for (const uint32_t n : kSizes) {
     check_encoding("front-coded paths", bytes_sample(n, path), encode_fronts);
   }
-  // Each string begins with the one before; each is the one before.
+  // Each string begins with the previous one, or equals it.
   check_encoding(
       "growing strings",
       bytes_sample(1100, [](uint32_t i) { return std::string(i, 'a'); }),

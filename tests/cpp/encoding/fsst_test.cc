@@ -45,8 +45,8 @@ TEST(Fsst, SizesAtBlockEdges) {
   }
 }
 
-// Any table is right: symbols that never occur, that overlap, zero bytes,
-// prefixes of each other, and none at all.
+// Any table gives correct results: symbols that never occur or overlap, zero
+// bytes, prefixes of each other, and an empty table.
 TEST(Fsst, AnyTableComesBack) {
   const std::string zeros(8, '\0');
   const std::vector<FsstTable> tables = {
@@ -92,7 +92,7 @@ TEST(Fsst, CodesThatEndInAnEscapeAreRefused) {
   CHECK_EQ(std::string(out, end), "aa");
 }
 
-// Strings decompressed together give what each gives alone.
+// Strings decompressed together give the same bytes as separately.
 TEST(Fsst, PositionsOfCodesDecompressedTogether) {
   const FsstTable table = table_of({"a", "bc", "longlong"});
   const std::vector<uint8_t> codes = {0, 2,   255, 255, 1, 1, 0, 2, 0, 0, 0,
@@ -133,7 +133,7 @@ TEST(Fsst, TrainingIsDeterministicAndShrinksText) {
   CHECK(body.size() < raw * 45 / 100);
 }
 
-// One symbol in ten strings after each other, across the four lanes.
+// One symbol in ten consecutive strings, across the four lanes.
 TEST(Fsst, CompressionGivesTheLengthOfEachString) {
   const FsstMatcher matcher(table_of({"abcdefgh"}));
   std::vector<ByteSlice> slices;

@@ -115,8 +115,8 @@ TEST(Dictionary, Conforms) {
   }
 }
 
-// Strings are copied as so many bytes as the longest has, rounded up, and
-// without their places where all are as long.
+// Strings are copied with a fixed size, the longest length rounded up, and
+// without offsets if all have the same length.
 TEST(Dictionary, OfStringsOfEveryLength) {
   for (const uint64_t longest :
        {0u, 1u, 2u, 3u, 4u, 5u, 8u, 9u, 16u, 17u, 32u, 33u, 64u, 65u, 200u}) {

@@ -14,7 +14,7 @@
 namespace nimble::testing {
 namespace {
 
-// Plain where there are no numbers, or none that can be taken out.
+// Uses plain bytes if there are no numbers, or none that can be extracted.
 Status encode_numbers(const Values& values, SegmentBuilder* out) {
   const std::optional<NumberedText> text = NumberedText::find(values);
   return text ? encode_numbered_text(values, *text, {}, out)
@@ -49,7 +49,7 @@ Result<std::string> only_string(const SegmentBuilder& segment) {
                      sink.data.size());
 }
 
-// A segment of one string: a shape, and numbers as they may be in a file.
+// A segment of one string: a shape, and numbers as a file may contain them.
 SegmentBuilder segment_of(const std::string& shape,
                           const std::vector<uint64_t>& numbers) {
   SegmentBuilder out;
@@ -88,8 +88,8 @@ TEST(NumberedText, TextWithNumbersComesBack) {
   for (const uint32_t n : kSizes) {
     check_encoding("numbered lines", bytes_sample(n, line), encode_numbers);
   }
-  // Digits of every length, zeros in front, more numbers than there is room
-  // for, words that are no numbers.
+  // Digits of every length, leading zeros, more numbers than supported, and
+  // words that are not numbers.
   check_encoding("digits",
                  bytes_sample(3000,
                               [](uint32_t i) {

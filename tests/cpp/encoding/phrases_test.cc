@@ -20,7 +20,7 @@ Phrase phrase(const std::string& s) {
                     static_cast<uint32_t>(s.size()));
 }
 
-// Any phrases do with which every byte can be written.
+// Any phrases work if every byte can be encoded.
 Status encode_with_few(const Values& values, SegmentBuilder* out) {
   std::vector<Phrase> phrases;
   for (uint32_t b = 0; b < 256; ++b) phrases.push_back({b, 0, 1});
@@ -102,7 +102,7 @@ TEST(Phrases, TrainingIsDeterministic) {
   const std::vector<Phrase> phrases = train_phrases(sample.values());
   CHECK(phrases == train_phrases(sample.values()));
   CHECK(phrases.size() <= kMaxPhrases);
-  // Bytes that no string has take no place.
+  // Bytes that do not occur are not in the table.
   const auto of = [&](char c) {
     return std::find(phrases.begin(), phrases.end(), phrase({c}));
   };
@@ -137,7 +137,7 @@ TEST(Phrases, TheLongestIsTaken) {
   CHECK(match("\xff", 1) == std::pair(PhraseMatcher::kNoPhrase, 1u));
 }
 
-// The longest phrase by trying them all.
+// Finds the longest phrase by trying all of them.
 TEST(Phrases, MatchesAreThoseOfASearch) {
   std::vector<Phrase> phrases;
   for (uint32_t i = 0; i < 4000; ++i) {
@@ -194,14 +194,14 @@ TEST(Phrases, SharedTablesComeBack) {
   const Sample sample = bytes_sample(20000, comment);
   std::vector<Phrase> phrases = train_shared_phrases(sample.values());
   CHECK(phrases == *parse_phrases(serialize_phrases(phrases)));
-  // Every byte has a place, as codes are as wide without.
+  // Every byte has a phrase, because codes are not wider for it.
   StreamPhrases stream;
   CHECK(!stream.exist());
   stream.begin(phrases, 0.2);
   CHECK(stream.have_bytes_of(bytes_sample(256, [](uint32_t i) {
                                return std::string(1, static_cast<char>(i));
                              }).values()));
-  // Phrases of two letters have no place for others.
+  // Phrases of two letters cannot encode other letters.
   const Sample few = bytes_sample(900, [](uint32_t i) {
     return i % 3 == 0 ? std::string("aaaa") : std::string("abababab");
   });
@@ -229,12 +229,13 @@ TEST(Phrases, DamagedTablesAreRefused) {
   };
   CHECK(parsed({2, 0x00, 'a', 0x11, 'b'}));
   CHECK(!parsed({}));
-  CHECK(!parsed({2, 0x00, 'a'}));             // one is missing
-  CHECK(!parsed({1, 0x03, 'a'}));             // and three bytes
-  CHECK(!parsed({1, 0x00, 'a', 0}));          // a byte too many
-  CHECK(!parsed({1, 0x11, 'a'}));             // begins like none
-  CHECK(!parsed({2, 0x00, 'a', 0x22, 'b'}));  // like more than there is
-  CHECK(!parsed({2, 0x00, 'a', 0x10, 'b'}));  // with more than it has
+  CHECK(!parsed({2, 0x00, 'a'}));     // one is missing
+  CHECK(!parsed({1, 0x03, 'a'}));     // and three bytes
+  CHECK(!parsed({1, 0x00, 'a', 0}));  // a byte too many
+  CHECK(!parsed({1, 0x11, 'a'}));     // shares with no predecessor
+  // shares more than the predecessor has
+  CHECK(!parsed({2, 0x00, 'a', 0x22, 'b'}));
+  CHECK(!parsed({2, 0x00, 'a', 0x10, 'b'}));  // shares a whole predecessor
   CHECK(!parsed({0x81, 0x20}));               // 4,097 phrases
 }
 
@@ -255,7 +256,7 @@ TEST(Phrases, LooksBecomeRareUntilOnePays) {
 
 // ------------------------------------------------------------------- damage
 
-// A head as a file may have it, before the blocks of one string.
+// A head as a file may contain it, before the blocks of one string.
 Status opened(const std::vector<std::string>& phrases, uint8_t width) {
   SegmentBuilder out;
   put_encoding_id(LaterEncodingId::kPhrases, &out);
@@ -273,7 +274,7 @@ Status opened(const std::vector<std::string>& phrases, uint8_t width) {
       1 << 20, &out));
   out.head.put_u8(width);
   out.head.put_varint(3);
-  // One block: three codes of a byte each, or fewer.
+  // One block: three codes of one byte each, or fewer.
   out.head.put_u8(8);
   out.head.put_u8(0);
   out.head.put_varint(3);
@@ -312,11 +313,11 @@ TEST(Phrases, DamageIsFound) {
         StatusCode::kCorrupt);
   CHECK(opened(two, 0).code() == StatusCode::kCorrupt);
   CHECK(opened(two, 13).code() == StatusCode::kCorrupt);
-  // Three codes of seven bits take three bytes, of nine four.
+  // Three codes of seven bits take three bytes, of nine bits four.
   CHECK(opened(two, 9).code() == StatusCode::kCorrupt);
 }
 
-// Damaged segments may have codes that no phrase has.
+// Damaged segments may have codes without a phrase.
 TEST(Phrases, CodesWithoutAPhraseAreEmpty) {
   CHECK(opened({"xx", "y"}, 8).is_ok());
   CHECK(opened({"wxyz"}, 8).is_ok());

@@ -19,7 +19,8 @@ TEST(Present, AnyStringsComeBack) {
   }
 }
 
-// Every n-th row has a string, runs of rows have, none has, all have.
+// Every n-th row has a string, runs of rows have one, no row has one, all rows
+// have one.
 TEST(Present, AnyRowsComeBack) {
   for (const uint32_t n : kSizes) {
     const auto check = [&](const char* what, auto&& has) {
@@ -51,8 +52,8 @@ TEST(Present, BytesOfTheDocumentedExample) {
            "40 c7 0e 61 62 78 79 7a");
 }
 
-// Heads that count more strings before a block than there are, or fewer than
-// before the block before it.
+// Heads that count more strings before a block than exist, or fewer than before
+// the previous block.
 TEST(Present, CountsThatCannotBeAreRefused) {
   const Sample sample = bytes_sample(
       3000, [](uint32_t i) { return i % 2 == 0 ? comment(i) : std::string(); });
@@ -61,11 +62,11 @@ TEST(Present, CountsThatCannotBeAreRefused) {
   const ByteSpan bytes = out.head.span();
   std::vector<uint8_t> head(bytes.begin(), bytes.end());
   CHECK_EQ(head[1], 0xdc);  // 1500
-  head[1] = 0xdb;           // one string fewer than rows that have one
+  head[1] = 0xdb;           // one less than the rows that have a string
   ByteReader reader({head.data(), head.size()});
   auto decoder = open_decoder(
       &reader, {ValueType::bytes(), sample.size, out.body.size(), 0});
-  if (!decoder) return;  // the strings' own head may tell
+  if (!decoder) return;  // the strings' own head may fail
   BytesSink sink;
   Output to;
   to.bytes = &sink;
@@ -74,8 +75,8 @@ TEST(Present, CountsThatCannotBeAreRefused) {
         StatusCode::kCorrupt);
 }
 
-// Counts that say that no block has a string, of rows that all have one: what
-// append_ranges() names is none of the strings' bytes.
+// Counts that claim no strings, for rows that all have one: append_ranges()
+// then names none of the strings' bytes.
 TEST(Present, CountsThatLeaveStringsOutAreRefused) {
   constexpr uint32_t kRows = 3000;
   SegmentBuilder strings;

@@ -1,4 +1,4 @@
-// Sample: values to encode, made by a function of their number.
+// Sample: values to encode, computed from their index.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ struct Sample {
 // Value i is the low bytes of make(i).
 Sample int_sample(ValueType type, uint32_t size,
                   const std::function<uint64_t(uint32_t)>& make);
-// Value i is what make writes to its second argument (type.width zero bytes).
+// make writes value i to its second argument (type.width zero bytes).
 Sample fixed_sample(ValueType type, uint32_t size,
                     const std::function<void(uint32_t, uint8_t*)>& make);
 Sample double_sample(uint32_t size,
@@ -40,7 +40,7 @@ Sample bool_sample(uint32_t size, const std::function<bool(uint32_t)>& make);
 Sample bytes_sample(uint32_t size,
                     const std::function<std::string(uint32_t)>& make);
 
-// Sizes at which blocks and segments begin and end.
+// Sizes around the ends of blocks and segments.
 inline constexpr uint32_t kSizes[] = {0,  1,    2,    63,   64,
                                       65, 1023, 1024, 1025, 131072};
 

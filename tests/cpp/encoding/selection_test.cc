@@ -68,16 +68,16 @@ TEST(Selection, PicksWhatTheDataIsMadeFor) {
       "dictionary n=2");
 }
 
-// What the sample's runs of 64 rows and blocks of 1024 see differently.
+// Cases where the sample's runs of 64 rows and the blocks of 1024 rows differ.
 TEST(Selection, PicksByWhatItTakesNotByOneRival) {
   constexpr uint32_t kSegment = 131072;
-  // Sessions of about forty steps: each block of delta has a reset.
+  // Sessions of about forty steps: each delta block has a reset.
   uint64_t step = 0;
   const auto episodes =
       ints([&](uint32_t i) { return mix(i) % 40 == 0 ? step = 0 : ++step; },
            kSegment);
   starts_with(chosen(episodes), "differences");
-  // Events within milliseconds, then minutes of nothing.
+  // Events within milliseconds, then minutes without events.
   uint64_t at = 0;
   const auto bursts = ints(
       [&](uint32_t i) {
@@ -90,7 +90,7 @@ TEST(Selection, PicksByWhatItTakesNotByOneRival) {
     return (double(mix(i) % 4096) - 2048) / 1024;
   });
   CHECK(chosen(steps).find("scaled by 9765625") != std::string::npos);
-  // More distinct values than 32 KiB hold.
+  // More distinct values than fit in 32 KiB.
   const auto ratios = double_sample(kSegment, [](uint32_t i) {
     return double(mix(i) % 100) / double(mix(i + kSegment) % 99 + 1);
   });

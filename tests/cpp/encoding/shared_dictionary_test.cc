@@ -78,8 +78,8 @@ TEST(SharedDictionary, RoomIsLimited) {
   CHECK(!dictionary.has_room_for(found));
 }
 
-// Of several ways to encode a segment, those that are not taken leave nothing
-// behind, and the one that is pays for all that it adds.
+// Encodings that are tried but not chosen must add nothing to the dictionary.
+// The chosen one must pay for all its additions.
 TEST(SharedDictionary, WaysThatAreNotTakenAddNothing) {
   const ValueType type = ValueType::signed_int(8);
   const uint32_t n = 60000;
@@ -121,7 +121,7 @@ TEST(SharedDictionary, WaysThatAreNotTakenAddNothing) {
   CHECK(used >= 4 && used < 2 * samples.size());
 }
 
-// The reader's side, with a source that a test makes.
+// The reader's side, with a source that the test creates.
 class TestSource final : public SharedSource {
  public:
   TestSource(const StreamDictionary& dictionary, const ValueType& type,

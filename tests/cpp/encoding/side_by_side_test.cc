@@ -1,5 +1,5 @@
-// Parts in pieces between those of other parts. That every encoding reads its
-// pieces is part of check_encoding().
+// Parts interleaved with pieces of other parts. check_encoding() tests that
+// every encoding can read its pieces.
 #include "nimble/encoding/core/side_by_side.h"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ uint64_t largest_gap(const std::vector<const Decoder*>& segments,
   return gap;
 }
 
-// Every row but those whose number has a digit of 3 in base 10, in long runs
-// and short ones.
+// All rows except those whose decimal number contains a 3, which gives long and
+// short runs.
 bool has_three(uint32_t i) {
   for (; i > 0; i /= 10) {
     if (i % 10 == 3) return true;
@@ -109,8 +109,8 @@ TEST(SideBySide, OnePartStaysWhole) {
   CHECK(std::equal(head.begin(), head.end(), out.head.data()));
 }
 
-// A bitmap of 3,000 values, blocks of 136, 136 and 127 bytes, whose head says
-// this of its part.
+// Opens a bitmap of 3,000 values, in blocks of 136, 136 and 127 bytes, with
+// this description of its part.
 bool opens(const std::vector<uint64_t>& part, uint64_t body_size) {
   ByteBuffer head;
   head.put_u8(static_cast<uint8_t>(EncodingId::kBitmap));
@@ -129,7 +129,7 @@ TEST(SideBySide, RefusesPiecesThatAreNotPossible) {
   CHECK(opens({1, 3, 5, 136, 0, 136, 2, 127}, 455));
   CHECK(!opens({1, 3, 5, 136, 0, 136, 2, 127}, 454));  // ends past the body
   CHECK(!opens({1, 1, 0, 399}, 399));                  // one piece
-  CHECK(!opens({1, 2, 0, 137, 1, 262}, 1000));         // a block is torn
+  CHECK(!opens({1, 2, 0, 137, 1, 262}, 1000));         // a block is split
   CHECK(!opens({1, 2, 0, 64, 0, 335}, 1000));
   CHECK(!opens({1, 3, 0, 136, 0, 0, 0, 263}, 1000));  // an empty piece
   CHECK(!opens({1, 2, 0, 136, 1, 262}, 1000));        // too short

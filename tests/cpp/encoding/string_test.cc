@@ -1,4 +1,4 @@
-// Plain bytes, and the pieces of the layout that string encodings share.
+// Plain bytes, and the layout elements that string encodings share.
 #include "encoding/text_samples.h"
 #include "nimble/encoding/blocks/packed_offsets.h"
 #include "nimble/encoding/blocks/string_blocks.h"
@@ -66,7 +66,7 @@ TEST(PackedLengths, EveryWidthComesBack) {
     ByteReader reader(head.span());
     auto opened = PackedLengths::open(&reader);
     REQUIRE(opened.has_value());
-    // Exactly as many bytes as there are behind a block's checksum.
+    // Exactly the bytes that follow a block's checksum.
     std::vector<uint8_t> block(8 + opened->packed_size(37));
     pack_sequential(lengths, opened->width(), block.data() + 8);
     std::vector<uint64_t> ends(37);

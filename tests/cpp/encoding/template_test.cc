@@ -117,7 +117,7 @@ TEST(Template, WhatHasNoShapeIsRefused) {
   CHECK(detects({"12", "13"}));
   CHECK(detects({"1f", "1e"}));
   CHECK(!detects({std::string(129, '1'), std::string(129, '2')}));
-  // Beyond the rows that are looked at first.
+  // A difference after the rows that are sampled first.
   std::vector<std::string> late(1000, "12");
   late[1] = "13";
   CHECK(detects(late));

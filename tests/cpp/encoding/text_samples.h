@@ -1,5 +1,4 @@
-// Strings as columns hold them, and as they should never hold them; all
-// deterministic.
+// Strings as columns contain them, and unusual ones. All are deterministic.
 #pragma once
 
 #include <string>
@@ -23,7 +22,7 @@ struct NamedSample {
   std::string name;
   Sample sample;
 };
-// Of each kind of content a sample, none too long for damage tests.
+// A sample of each kind of content, short enough for damage tests.
 std::vector<NamedSample> nasty_samples();
 // Segments of full size, and of one very long string.
 std::vector<NamedSample> large_samples();

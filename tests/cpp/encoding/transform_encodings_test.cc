@@ -1,5 +1,5 @@
 // scaled, split_int, differences, float_bits and present (of fixed widths):
-// encodings that leave the rest to a child.
+// encodings that transform values for a child.
 #include <cmath>
 
 #include "encoding/encoding_conformance.h"
@@ -75,7 +75,7 @@ TEST(Scaled, FindsTheLargestDivisor) {
   }
   CHECK_EQ(of(5, 1, 64), 1);
   CHECK_EQ(of(0, 7, 2), 1);
-  // All of the range: differences that need 64 bits.
+  // The full range: differences need 64 bits.
   const Sample wide = int_sample(ValueType::signed_int(8), 3, [](uint32_t i) {
     return (uint64_t{1} << 63) + i * (UINT64_MAX / 5);
   });
@@ -126,7 +126,7 @@ TEST(RunningSums, AreThoseOfOneAfterTheOther) {
   for (const uint32_t width : {1u, 2u, 4u, 8u}) {
     for (const uint32_t n :
          {0u, 1u, 2u, 3u, 4u, 5u, 7u, 8u, 63u, 1023u, 1024u}) {
-      // What lies behind them is not to change, wherever they begin.
+      // Bytes after the values must not change, at any alignment.
       std::vector<uint8_t> words((n + 2) * width + 1, 0xa5);
       uint8_t* const first = words.data() + 1;
       for (uint32_t i = 0; i < n; ++i) {
@@ -197,7 +197,8 @@ TEST(FloatBits, Conforms) {
   }
 }
 
-// The rows of which is(row) have another value than 9.
+// Encodes with common value 9; rows for which is(row) is true have another
+// value.
 Encode present(const std::function<bool(uint32_t)>& is) {
   return [=](const Values& v, SegmentBuilder* out) {
     std::vector<uint8_t> common(v.type.width);
@@ -252,7 +253,7 @@ TEST(PresentValues, TakeNothingForNulls) {
   ByteBuffer validity_head;
   REQUIRE(encode_nullable(s.values(), validity.data.data(), {}, &out,
                           &validity_head));
-  // 24 bits of every other row, and a bit a row.
+  // 24 bits for every other row, and a bit per row.
   CHECK(out.body.size() < n * 13 / 8 + n / 50);
   REQUIRE(!validity_head.empty());
   DecodeContext context{ValueType::boolean(), n, out.body.size(), 0};
@@ -267,7 +268,7 @@ TEST(PresentValues, TakeNothingForNulls) {
   for (uint32_t i = 0; i < n; ++i) CHECK_EQ(get_bit(bits.data(), i), is(i));
 }
 
-// Counts that descend between blocks name no ranges, whatever rows have.
+// Counts that descend between blocks name no ranges, for any rows.
 TEST(PresentValues, CountsThatDescendAreRefused) {
   constexpr uint32_t kRows = 12000;
   const ValueType type = ValueType::signed_int(8);

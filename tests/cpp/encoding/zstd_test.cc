@@ -64,7 +64,7 @@ TEST(ZstdBlocks, ValuesBeyondABlocksLimitAreRefused) {
         StatusCode::kUnsupported);
 }
 
-// Long strings beside short ones: a block never grows past its limit.
+// Long strings next to short ones: a block never exceeds its limit.
 TEST(ZstdBlocks, BlocksStayWithinTheirLimit) {
   check_encoding("zstd of mixed",
                  bytes_sample(6,

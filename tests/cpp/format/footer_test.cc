@@ -100,8 +100,8 @@ TEST(Footer, RoundTrip) {
   CHECK(f.serialize() == b->serialize());
 }
 
-// Indexes change nothing in the data: a reader leaves out those of a later
-// kind and keeps the others in their order.
+// Unknown indexes do not change the data: a reader ignores indexes of unknown
+// kinds and keeps the others in order.
 TEST(Footer, IndexesOfUnknownKindsAreLeftOut) {
   FileFooter f = footer();
   const auto index = [](int kind, uint64_t keys) {
@@ -114,7 +114,7 @@ TEST(Footer, IndexesOfUnknownKindsAreLeftOut) {
   };
   f.indexes = {index(0, 1), index(2, 2), index(3, 3), index(255, 4),
                index(1, 5)};
-  // Not even looked at: these would be refused of a kind that is known.
+  // Not validated: known kinds with these values would be rejected.
   f.indexes[2].columns = {{{77}, {}}};
   f.indexes[3].root = {UINT64_MAX, 10, 0};
   const auto b = reparse(f);
@@ -149,7 +149,7 @@ TEST(Footer, NoRowsNeedNoGroups) {
   CHECK(reparse(f).has_value());
 }
 
-// What the writer would never say.
+// Values that a writer never writes.
 TEST(Footer, ContradictionsAreRefused) {
   using Change = std::function<void(FileFooter*)>;
   const Change changes[] = {
@@ -187,7 +187,8 @@ TEST(Footer, ContradictionsAreRefused) {
   }
 }
 
-// Reading a dictionary of dictionaries took one lock twice, and never ended.
+// Regression: reading a dictionary of dictionaries locked one mutex twice and
+// never returned.
 TEST(Footer, TypesThatNoWriterStoresAreCorrupt) {
   Field nested = make_dictionary("c", make_field("u"));
   nested.dictionary[0] =
@@ -221,14 +222,14 @@ TEST(Footer, CutShortIsRefused) {
   const std::vector<uint8_t> bytes = footer().serialize();
   CHECK(!FileFooter::parse({}, kFileEnd).has_value());
   for (size_t n = 0; n < bytes.size(); n += 1 + n / 64) {
-    // Most of it is refused; what is not must be sound to look at.
+    // Most of these fail. Those that do not must be safe to access.
     const auto parsed = FileFooter::parse(ByteSpan(bytes).first(n), kFileEnd);
     if (parsed) CHECK(!parsed->serialize().empty());
   }
 }
 
-// Bytes are wrong in ways that checksums cannot see if the writer is hostile:
-// any outcome but undefined behaviour will do (run under sanitizers).
+// A hostile writer can make checksums match any bytes. Any outcome except
+// undefined behaviour is correct (run under sanitizers).
 TEST(Footer, HostileBytes) {
   const std::vector<uint8_t> bytes = footer().serialize();
   Rng rng(6);

@@ -63,7 +63,7 @@ Result<GroupView> open(ByteSpan bytes, uint64_t first_row = 100) {
   return GroupView::open(bytes, plan, first_row, kRows, kLimit);
 }
 
-// Looks at everything that the view offers.
+// Accesses everything that the view offers.
 uint64_t walk(const GroupView& view) {
   uint64_t sum = view.memory_bytes();
   for (const StripeView& s : view.stripes()) {

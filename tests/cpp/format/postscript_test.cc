@@ -1,4 +1,4 @@
-// The fixed tail: a round trip, and every way in which it can be wrong.
+// The fixed-size end of a file: a round trip, and all errors.
 #include "nimble/format/postscript.h"
 
 #include "nimble/format/feature_bits.h"
@@ -23,7 +23,7 @@ Postscript postscript() {
 
 using Bytes = std::array<uint8_t, kPostscriptSize>;
 
-// Makes the checksum right again after a change.
+// Recomputes the checksum after a change.
 void seal(Bytes* bytes) {
   store(bytes->data() + 48, checksum64({bytes->data(), 48}));
 }

@@ -79,7 +79,7 @@ TEST(BloomFilter, HasWhatWasInsertedAndLittleElse) {
       CHECK_EQ(found[i] != 0, filter->might_contain(out[i]));
       hits += found[i];
     }
-    // A block with k keys: each of its words of 32 bits has k bits drawn.
+    // In a block with k keys, k bits are drawn in each of its 32-bit words.
     const double mean = 256 / bits;
     double expected = 0, p = std::exp(-mean);
     for (int k = 0; k < 400; ++k, p *= mean / k) {

@@ -30,7 +30,7 @@ std::vector<uint64_t> find(const HashPartition& p, uint64_t fraction) {
   return rows;
 }
 
-// `keys` fractions with as many rows each as `counts` says in turn.
+// `keys` fractions; the numbers of rows cycle through `counts`.
 Truth random_truth(size_t keys, const std::vector<size_t>& counts,
                    uint64_t num_rows, uint64_t seed) {
   std::mt19937_64 rng(seed);
@@ -53,7 +53,7 @@ void check_all_found(const Truth& truth, const HashPartition& p) {
     CHECK(std::is_sorted(found.begin(), found.end()));
     extra += found.size() != rows.size();
   }
-  // One in 2^14 / 5.6 expected.
+  // One in 2^14 / 5.6 is expected.
   CHECK(extra <= 2 + truth.size() / 1000);
 }
 
@@ -98,7 +98,7 @@ TEST(HashPartition, AbsentKeysAreRare) {
   const auto p = HashPartition::open(bytes, 10'000'000);
   REQUIRE(p.has_value());
   CHECK_EQ(p->num_entries(), 32768);
-  // 24 bits a row, 14 a fingerprint, 16 an end for 5.6 keys.
+  // 24 bits per row, 14 per fingerprint, 16 per bucket end for 5.6 keys.
   CHECK(bytes.size() < 32768 * 5.2);
   std::mt19937_64 rng(6);
   size_t found = 0;
@@ -118,7 +118,8 @@ TEST(HashPartition, ManyRowsOfOneKeyAreSmall) {
   CHECK(build(some, 10'007'000).size() < 100);
 }
 
-// get() of a key with a million rows decoded all of them to use one.
+// Regression: get() of a key with a million rows decoded all of them to use
+// one.
 TEST(HashPartition, TheFirstRowsOfALongListAreFewAndNoneIsMissing) {
   std::vector<uint64_t> all(100'000);
   for (size_t i = 0; i < all.size(); ++i) all[i] = 3 * i + 1;
@@ -133,7 +134,7 @@ TEST(HashPartition, TheFirstRowsOfALongListAreFewAndNoneIsMissing) {
   CHECK(rows.size() >= 8 && rows.size() < 1000);
   CHECK(std::equal(rows.begin(), rows.end(), all.begin()));
   CHECK(known_below > rows.back() && known_below <= all[rows.size()]);
-  // Where all are asked for, or there are few, none is left out.
+  // If all rows are requested, or there are few, none is missing.
   rows.clear();
   known_below = UINT64_MAX;
   REQUIRE(p->find_first(place, SIZE_MAX, &rows, &known_below).is_ok());
@@ -166,7 +167,7 @@ TEST(HashPartition, HostileBytesGiveErrorsOrRowsOfTheFile) {
     auto bad = bytes;
     const size_t at = round < 2000 ? rng() % 100 : rng() % bad.size();
     bad[at] = static_cast<uint8_t>(rng());
-    // In memory of exactly its size, so that sanitizers see a byte too far.
+    // An exact allocation, so that sanitizers detect reads past the end.
     const std::vector<uint8_t> exact(bad.begin(), bad.end());
     const auto p = HashPartition::open(exact, 5000);
     if (!p) continue;

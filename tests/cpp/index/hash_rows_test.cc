@@ -12,7 +12,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
 
-// What a sorter gives for hashes of rows 0, 1, ...
+// Sorts hashes of rows 0, 1, ... with an ExternalSorter.
 Pairs sorted_by(uint64_t memory, const std::vector<uint64_t>& hashes,
                 const TempDir& dir) {
   ExternalSorter<HashRows> sorter(memory, dir.path(""), HashRows());
@@ -36,8 +36,8 @@ Pairs expected_of(const std::vector<uint64_t>& hashes) {
   return out;
 }
 
-// Hashes of the kinds that a column may have: all different, a few values,
-// one value, one value among many, close ones, extreme ones.
+// Kinds of hashes that a column may have: all distinct, few values, one value,
+// one value among many, close values, extreme values.
 std::vector<std::vector<uint64_t>> columns(size_t n) {
   std::mt19937_64 rng(n);
   std::vector<std::vector<uint64_t>> out(6, std::vector<uint64_t>(n));

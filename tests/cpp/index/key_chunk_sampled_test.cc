@@ -1,4 +1,4 @@
-// Sampled key chunks answer as if they held every key.
+// Sampled key chunks return the same as chunks with every key.
 #include "index/key_sets.h"
 #include "nimble/index/key_chunk.h"
 #include "testing/check.h"

@@ -173,11 +173,11 @@ TEST(KeyChunk, OutOfRangeIsRefused) {
   CHECK_EQ(*chunk.lower_bound_from(9, as_bytes("a")), 2);
 }
 
-// Every call on bytes that are not a chunk: an answer or an error, never
-// anything that a sanitizer objects to.
+// Calls all functions on bytes that are not a chunk. They must return a result
+// or an error, without sanitizer findings.
 void exercise(const std::vector<uint8_t>& bytes, uint32_t n,
               const Keys& probes) {
-  // An exact allocation, so that a read past its end is seen.
+  // An exact allocation, so that reads past its end are detected.
   const std::unique_ptr<uint8_t[]> copy(new uint8_t[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), copy.get());
   const ByteSpan span(copy.get(), bytes.size());
@@ -216,7 +216,7 @@ TEST(KeyChunk, HostileBytesGiveAnAnswerOrAnError) {
       }
       for (int i = 0; i < 300; ++i) {
         std::vector<uint8_t> bad = bytes;
-        // Most of what matters is at the front.
+        // Most of the important bytes are at the beginning.
         const size_t at =
             i % 2 ? rng() % bad.size()
                   : 8 + rng() % std::min<size_t>(40, bad.size() - 8);

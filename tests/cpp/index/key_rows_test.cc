@@ -18,7 +18,7 @@ KeyBuffer buffer_of(const std::vector<std::string>& keys, size_t fixed_width) {
   return out;
 }
 
-// What a sorter gives for keys of rows 0, 1, ... that come in pieces.
+// Sorts keys of rows 0, 1, ... that are added in pieces.
 Entries sorted_by(uint64_t memory, const std::vector<std::string>& keys,
                   size_t fixed_width, const TempDir& dir) {
   ExternalSorter<KeyRows> sorter(memory, dir.path(""), KeyRows());
@@ -45,8 +45,8 @@ Entries expected_of(const std::vector<std::string>& keys) {
   return out;
 }
 
-// Keys of one width: all different, a few values, one value. No key is the
-// beginning of another, as with keys of an encoder.
+// Keys of equal width: all distinct, few values, one value. No key is a prefix
+// of another, like encoded keys.
 std::vector<std::vector<std::string>> columns(size_t n, bool fixed) {
   std::mt19937_64 rng(n);
   std::vector<std::vector<std::string>> out(3, std::vector<std::string>(n));

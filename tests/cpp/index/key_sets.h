@@ -41,7 +41,7 @@ Keys generate(size_t n, Make make) {
   return sorted(std::move(out));
 }
 
-// Kinds of keys that real columns give, and some that they should not.
+// Kinds of keys that real columns contain, and some unusual ones.
 inline std::vector<NamedKeys> nasty_key_sets(size_t n, uint64_t seed) {
   std::mt19937_64 rng(seed);
   const auto text = [&rng](size_t most, int letters, char first) {

@@ -1,16 +1,16 @@
-// Bits of Bloom filters in Parquet files that Arrow C++ wrote, as hex:
-// tests/model/test_bloom_filter.py checks that they still are.
+// Bits of Bloom filters in Parquet files written by Arrow C++, as hex.
+// tests/model/test_bloom_filter.py checks that they are current.
 #pragma once
 
 namespace nimble::testing {
 
-// Of "user-<i * i>@example.org" for i below 100.
+// Filter of "user-<i * i>@example.org" for i below 100.
 inline constexpr char kParquetTexts[] =
     "923cff2e899d3b8fff32d288cc9b6599ed3edc0e33edbcce258bc75926d1813d"
     "c7755d9c352ef5daeaf5625a6fcecd632c9d7ecfd15f38a5b89bf2de35ff08fc"
     "dd6de09e73770a465eb685b92acc56d586e8a1bfcef50b326604bcfbead06aba"
     "399ba26d67fbde64b047a7d6d7bc34a6515b65e8755f26b14829e3ba9716367a";
-// Of i * i * i for i below 100, as int64.
+// Filter of i * i * i for i below 100, as int64.
 inline constexpr char kParquetNumbers[] =
     "af47236f9792b8bf7777dc6befd0bebf54fe05f3eb8b8cdfb2c9fd59a2f0e7e5"
     "cdc80e4c92850d2677002f3809d18087030d3265ad5c80564a06f09c833c948a"

@@ -1,5 +1,5 @@
-// Sorting with little memory: any number of passes, equal entries in the order
-// in which they were added, and memory bounded in bytes.
+// Sorting with little memory: any number of passes, stable order, and memory
+// bounded in bytes.
 #include "nimble/io/external_sorter.h"
 
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 using testing::TempDir;
 using Entry = std::pair<std::string, uint64_t>;  // sorted by the first
 
-// Bytes that batches hold now, and at most.
+// Bytes that batches hold now, and the maximum.
 struct Held {
   uint64_t now = 0;
   uint64_t most = 0;
@@ -139,7 +139,8 @@ TEST(ExternalSorter, IsAStableSortInAnyNumberOfPasses) {
   CHECK(sort({}, 1).entries.empty());
 }
 
-// Entries of 20 KB: a fixed number of them per run would be as large as all.
+// Regression: with a fixed number of entries per run, entries of 20 KB used as
+// much memory as the input.
 TEST(ExternalSorter, LargeEntriesStayWithinTheBudget) {
   std::mt19937_64 rng(2);
   std::vector<Entry> entries;
@@ -154,11 +155,12 @@ TEST(ExternalSorter, LargeEntriesStayWithinTheBudget) {
   CHECK(got.most <= budget + 20'100);
 }
 
-// Small entries first: how large blocks are is not known from them.
+// Small entries first, so the size of later blocks cannot be predicted from
+// them.
 TEST(ExternalSorter, LargeEntriesAmongSmallOnesStayWithinTheBudget) {
   std::vector<Entry> entries;
   for (uint64_t i = 0; i < 20'000; ++i) {
-    const bool large = i % 1000 < 10;  // side by side in the order, too
+    const bool large = i % 1000 < 10;  // adjacent in the order, too
     entries.emplace_back((large ? "b" : "a") + std::to_string(i % 977) +
                              std::string(large ? 5000 : 0, 'x'),
                          i);
@@ -169,7 +171,7 @@ TEST(ExternalSorter, LargeEntriesAmongSmallOnesStayWithinTheBudget) {
   CHECK(got.most <= budget + 20'000);
 }
 
-// A merge used to go on for as long as it took, whatever signals came.
+// Regression: a merge did not check for signals until it ended.
 TEST(ExternalSorter, PollEndsSpillsMergesAndSorts) {
   for (const uint64_t memory : {uint64_t{1}, uint64_t{1} << 20}) {
     int polls = 0, last = 0;

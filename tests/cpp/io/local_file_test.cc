@@ -51,7 +51,7 @@ TEST(LocalFile, PreadAndMapGiveTheSame) {
   }
 }
 
-// A process may have 65,530 mappings but often 1,024 descriptors only.
+// A process may have 65,530 mappings, but often only 1,024 descriptors.
 TEST(LocalFile, MappedFileKeepsNoDescriptor) {
   const TempDir dir;
   const std::string path = dir.write("a", pattern(10000));

@@ -9,7 +9,7 @@
 namespace nimble {
 namespace {
 
-// `size` bytes that say where in the file they come from.
+// `size` bytes whose values depend on their offset in the file.
 RangeCache::Bytes stretch(uint64_t offset, size_t size) {
   auto out = std::make_shared<std::vector<uint8_t>>(size);
   for (size_t i = 0; i < size; ++i)
@@ -17,7 +17,7 @@ RangeCache::Bytes stretch(uint64_t offset, size_t size) {
   return out;
 }
 
-// Is [offset, offset + size) there, and right?
+// Whether [offset, offset + size) is cached, with correct bytes.
 bool holds(RangeCache* cache, uint64_t offset, uint64_t size) {
   uint64_t begin = 0;
   const RangeCache::Bytes bytes = cache->find(offset, size, &begin);
@@ -43,7 +43,7 @@ TEST(RangeCache, CoversPartsOfAStretch) {
   CHECK(!holds(&cache, 99, 2));
   CHECK(!holds(&cache, 0, 1));
   CHECK(!holds(&cache, 120, UINT64_MAX));
-  // Neighbours are not joined.
+  // Adjacent ranges are not joined.
   cache.put(150, stretch(150, 50));
   CHECK(!holds(&cache, 140, 20));
 }
@@ -145,7 +145,8 @@ TEST(RangeCache, ManyThreads) {
   CHECK(cache.used() <= 2000);
 }
 
-// The shares of threads that a child does not have counted for ever there.
+// Regression: the cache shares of threads that do not exist in a child counted
+// there forever.
 TEST(RangeCache, SharesOfTheParentDoNotCountInAChild) {
   if (!nimble::testing::kForks) return;
   CacheBudget budget(1000);

@@ -23,7 +23,7 @@ struct Thing {
     ++alive;
   }
   ~Thing() {
-    number = SIZE_MAX;  // whoever still looks at it fails
+    number = SIZE_MAX;  // later accesses fail
     --alive;
   }
   size_t number;
@@ -36,7 +36,7 @@ const MemoryFile& any_file() {
   return file;
 }
 
-// The thing, loaded where it is not there.
+// Returns the thing, and loads it if it is not cached.
 SlotHandle<Thing> load(const Things& things, size_t i, uint64_t bytes = 10) {
   SlotHandle<Thing> out = things.find(i);
   if (!out) {
@@ -54,7 +54,7 @@ TEST(SlotCache, KeepsWhatFitsAndDropsTheOldest) {
     CacheBudget budget(35);
     const Things things(10, &budget);
     for (size_t i = 0; i < 5; ++i) CHECK_EQ(load(things, i)->number, i);
-    // The last one was in use while room was made for it.
+    // The last one was in use while memory was freed for it.
     CHECK_EQ(budget.used(), 30);
     for (size_t i = 0; i < 5; ++i) {
       CHECK_EQ(bool(things.find(i)), i >= 2);
@@ -93,7 +93,7 @@ TEST(SlotCache, GrowthCounts) {
   CHECK_EQ(first->number, 0);
 }
 
-// Loading one walked over all that were loaded.
+// Regression: each load iterated over all loaded things.
 TEST(SlotCache, RoomIsMadeInOneStepHoweverManyAreLoaded) {
   for (const size_t kept : {100, 4000}) {
     CacheBudget budget(kept * 10);
@@ -112,7 +112,7 @@ TEST(SlotCache, ThePartThatKeepsMostGivesWay) {
   for (size_t i = 0; i < 20; ++i) load(many, i);
   CHECK_EQ(few.used(), 30);
   CHECK_EQ(many.used(), 70);
-  // What is resident leaves half of the capacity to the parts.
+  // Resident memory leaves half of the capacity to the parts.
   budget.add_resident(20);
   budget.shrink();
   CHECK_EQ(few.used() + many.used(), 80);

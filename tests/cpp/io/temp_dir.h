@@ -1,4 +1,4 @@
-// A directory of its own for a test, removed with everything in it.
+// A temporary directory for a test, removed with its contents.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class TempDir {
     std::ifstream in(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // Names of everything in it, sorted.
+  // Names of all entries, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> out;
     for (const auto& e : std::filesystem::directory_iterator(path_)) {

@@ -13,13 +13,13 @@
 
 namespace {
 
-// Files that were removed while nobody held their lock: another writer may
-// have taken them for remains, and the name for its own file.
+// Counts files that were removed without holding their lock: another writer may
+// have taken the name for its own file.
 int removed_unlocked = 0;
 
 }  // namespace
 
-// Instead of the system's, for the whole program.
+// Replaces the system's unlink() in the whole program.
 extern "C" int unlink(const char* path) noexcept {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
@@ -51,7 +51,7 @@ TEST(WritableFile, AppearsOnCommit) {
   CHECK_EQ(dir.read("a.nimble"), "hello world");
 }
 
-// Pieces of all sizes around those that go to the system.
+// Sizes around that of the pieces written to the system.
 TEST(WritableFile, BytesOfAnySizeFollowEachOther) {
   const TempDir dir;
   std::string all;
@@ -139,7 +139,7 @@ TEST(WritableFile, RefusesWhatItCannotReplace) {
   const auto missing = create_local_file(dir.path("none/a.nimble"));
   REQUIRE(!missing.has_value());
   CHECK_EQ(missing.error().os_error(), ENOENT);
-  // The target becomes a directory while the file is being written.
+  // The target becomes a directory while the file is written.
   {
     auto file = create_local_file(dir.path("late"));
     REQUIRE(file.has_value());
@@ -183,7 +183,7 @@ TEST(WritableFile, ReplacesWhatALinkLeadsTo) {
   std::filesystem::create_symlink("sub/file", dir.path("relative"));
   std::filesystem::create_symlink(dir.path("relative"), dir.path("absolute"));
   std::filesystem::create_symlink("loop", dir.path("loop"));
-  for (const char* name : {"relative", "absolute"}) {  // none, then one
+  for (const char* name : {"relative", "absolute"}) {  // no target, then one
     auto file = create_local_file(dir.path(name));
     REQUIRE(file.has_value());
     CHECK((*file)->append(as_bytes(name)));
@@ -224,7 +224,7 @@ TEST(WritableFile, AChildOfForkLeavesItAlone) {
   CHECK_EQ(dir.read("a"), "whole");
 }
 
-// What a killed process leaves: the file, and a lock that the system let go of.
+// A killed process leaves the file, without a lock.
 TEST(WritableFile, RemovesTheRemainsOfTheDead) {
   const TempDir dir;
   dir.write(".a.0.nimble-tmp", "half");

@@ -1,5 +1,6 @@
-// Arrow arrays for key tests, made from cells: a row's raw value bytes
-// (little-endian numbers, one byte a bool, the bytes of a string) or null.
+// Arrow arrays for key tests, made from cells. A cell is a row's raw value
+// bytes (little-endian numbers, one byte per bool, the bytes of a string), or
+// null.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,7 @@ inline std::string raw_wide(int64_t v, size_t width) {
 class TestArray {
  public:
   // A primitive, text or binary column. Every array begins with junk rows
-  // behind its offset, as slices do.
+  // before its offset, like slices do.
   static std::unique_ptr<TestArray> leaf(std::string name, std::string format,
                                          const Cells& cells, int64_t junk = 3) {
     auto out = std::make_unique<TestArray>();
@@ -72,7 +73,7 @@ class TestArray {
     return out;
   }
 
-  // Children must have junk + rows rows; null rows where valid says so.
+  // Children must have junk + rows rows. `valid` tells which rows are not null.
   static std::unique_ptr<TestArray> structure(
       std::string name, std::vector<std::unique_ptr<TestArray>> children,
       int64_t rows, const std::vector<bool>& valid = {}, int64_t junk = 0) {
@@ -166,7 +167,7 @@ class TestArray {
   std::unique_ptr<TestArray> dictionary_;
 };
 
-// A batch of columns, each with its own offset, below a root of its own.
+// A batch of columns, each with its own offset, below a new root.
 inline std::unique_ptr<TestArray> batch(
     std::vector<std::unique_ptr<TestArray>> columns, size_t rows) {
   return TestArray::structure("", std::move(columns),

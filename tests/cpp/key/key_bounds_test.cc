@@ -75,7 +75,7 @@ struct Table {
       out.push_back(scalar_of(field(c), columns[c][row]));
     return out;
   }
-  // Row a against the first k values of row b.
+  // Compares row a with the first k values of row b.
   int compare(size_t a, size_t b, size_t k) const {
     int r = 0;
     for (size_t c = 0; c < k && r == 0; ++c) {
@@ -148,7 +148,8 @@ TEST(KeyBounds, ValueRangeOfOneColumn) {
             want = (x > 0 || (x == 0 && low.inclusive)) &&
                    (y < 0 || (y == 0 && high.inclusive));
           } else if (!cell && nulls) {
-            // Nulls lie at one end of the order: in the range if that is open.
+            // Nulls are at one end of the order, so they are in the range if
+            // that end is open.
             want = order.nulls_first != order.descending ? no_low : no_high;
           }
           CHECK_EQ(range->contains(t.keys.key(r)), want);
@@ -179,7 +180,7 @@ TEST(KeyBounds, ValueRangeBelowEqualColumns) {
   CHECK(!holds(1, 30));
   CHECK(!holds(1, 9));
   CHECK(!holds(2, 20));
-  // Different a: rows between the bounds are not neighbours.
+  // Different values of a: rows between the bounds are not contiguous.
   CHECK(!value_range(*t.encoder, {bound(1, 10), true}, {bound(2, 30), false})
              .has_value());
   CHECK(!value_range(*t.encoder, {bound(1, 10), true}, {}).has_value());

@@ -118,7 +118,7 @@ std::vector<Vector> vectors() {
       text(kDesc, "\0"sv, "00feffff"),
       {"w:3", kDesc, Cell(std::string("\0\x01z", 3)),
        KeyScalar::from_bytes(as_bytes("\0\x01z"sv)), "00fffe85"},
-      // Nulls: of text the marker alone, of fixed-width values zeros too.
+      // Nulls: text has only the marker, fixed-width values also have zeros.
       null("u", kAsc, "01"),
       null("u", kNullsFirst, "00"),
       null("z", kDesc, "01"),
@@ -141,7 +141,7 @@ KeyEncoder encoder_of(const Field& root, std::vector<SortOrder> orders) {
 TEST(KeyVectors, ColumnsScalarsAndDecoder) {
   for (const Vector& v : vectors()) {
     std::vector<std::unique_ptr<TestArray>> columns;
-    // A second row makes the array path differ between null and not.
+    // The second row makes the array path differ between null and not null.
     columns.push_back(TestArray::leaf("k", v.format, {v.cell, v.cell}));
     const auto rows = batch(std::move(columns), 2);
     const KeyEncoder encoder = encoder_of(rows->field(), {v.order});

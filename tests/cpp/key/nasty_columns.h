@@ -1,5 +1,5 @@
-// Random columns of every key type with the values that go wrong, and the
-// order that their keys must have, computed from the values.
+// Random columns of every key type with difficult values, and the expected
+// order of their keys, computed from the values.
 #pragma once
 
 #include <cmath>
@@ -58,7 +58,7 @@ inline std::string random_cell(const Field& f, std::mt19937_64* rng) {
   }
   const uint8_t bytes[] = {0, 1, 2, 0x7f, 0x80, 0xfe, 0xff, 'a'};
   const bool sized = f.layout == Layout::kBytes;
-  // Mostly short, sometimes across the eight byte steps of the kernels.
+  // Usually short, sometimes longer than the kernels' eight-byte steps.
   std::string s(sized ? (r % 5 == 0 ? r / 5 % 40 : r / 5 % 4) : f.width, '\0');
   const bool extreme = r % 3 == 0;
   for (char& c : s) {
@@ -127,7 +127,7 @@ inline int compare_cells(const Field& f, SortOrder order, const Cell& a,
   return order.descending ? -c : c;
 }
 
-// What decoding gives back: the two values that keys do not tell apart.
+// The decoded value: keys do not distinguish both zeros, nor NaNs.
 inline std::string canonical(const Field& f, const std::string& cell) {
   if (f.logical != Logical::kFloat) return cell;
   const double v = to_double(cell);

@@ -17,7 +17,7 @@ IndexedFile build(const std::vector<std::string>& keys,
                   HashIndexOptions options = {}) {
   auto writer = HashIndexWriter::create(options);
   REQUIRE(writer.has_value());
-  // In pieces, as stripes come.
+  // In pieces, like stripes.
   const KeyBuffer buffer = keys_of(keys);
   for (size_t at = 0; at < keys.size(); at += 777) {
     const size_t end = std::min(keys.size(), at + 777);
@@ -42,7 +42,7 @@ std::vector<uint64_t> rows_of(const CandidateRows& c, size_t i) {
           c.rows.begin() + static_cast<ptrdiff_t>(c.ends[i])};
 }
 
-// No row is missing; returns how many probes have others too.
+// Checks that no row is missing. Returns how many probes have false candidates.
 size_t check_probes(const HashIndex& index,
                     const std::vector<std::string>& probes,
                     const Truth& truth) {
@@ -142,7 +142,8 @@ TEST(HashIndex, SizeOfAKey) {
   const IndexedFile i = build(keys);
   const auto index = open(open_mapped(i.file), i);
   REQUIRE(index.has_value());
-  // 18 bits a row, 14 a fingerprint, 16 an end for 5.6 keys, 10 of the filter.
+  // 18 bits per row, 14 per fingerprint, 16 per bucket end for 5.6 keys, and 10
+  // in the filter.
   CHECK((*index)->size_bytes() < 200000 * 5.7);
 }
 
@@ -181,7 +182,7 @@ TEST(HashIndex, AColdKeyReadsOnePartitionAndABatchOneRound) {
   REQUIRE((*index)->find(keys_of(some), &found).is_ok());
   CHECK_EQ(counted->rounds.load(), 2);
   CHECK(counted->reads <= 4);
-  // Absent keys cost nothing now.
+  // Absent keys cost nothing afterwards.
   counted->reads = 0;
   std::vector<std::string> absent;
   for (int k = 0; k < 200; ++k) absent.push_back("absent-" + std::to_string(k));
@@ -243,7 +244,7 @@ TEST(HashIndex, FlippedBitsAreNoticed) {
         CHECK(s.code() == StatusCode::kCorrupt);
         continue;
       }
-      // The byte is a gap between sections.
+      // The byte is in a gap between sections.
       CHECK(check_probes(**index, keys, truth) <= 3000);
     }
   }

@@ -1,4 +1,4 @@
-// A file whose data are the sections of one index, for tests of that index.
+// A file with the sections of one index, for tests of that index.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace nimble::testing {
 
-// The root is not in the footer: an index takes it from who opens it.
+// The root is not in the footer; tests pass it to the index.
 struct IndexedFile {
   Bytes file;
   std::vector<uint8_t> root;

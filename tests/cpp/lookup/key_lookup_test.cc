@@ -1,5 +1,5 @@
-// Keys to rows: duplicates over chunks, stripes and groups, and every bound,
-// against a scan of all keys.
+// Finds rows by key: duplicates across chunks, stripes and groups, and all
+// bounds. Compares with a scan of all keys.
 #include "nimble/lookup/cluster_cursor.h"
 
 #include <algorithm>
@@ -65,12 +65,12 @@ ByteBuffer key_of(const FileReader& file, int64_t v) {
   return out;
 }
 
-// Empty answers may stand anywhere.
+// Empty ranges may be at any position.
 bool same(const RowRange& a, const RowRange& b) {
   return (a.empty() && b.empty()) || a == b;
 }
 
-// The result has the rows of every probe in the order of the probes.
+// The result has the rows of every probe, in the order of the probes.
 void check_result_rows(const LookupAnswer& found) {
   const auto got = probe_rows(found, 1 << 20);
   REQUIRE(got.has_value());
@@ -242,7 +242,7 @@ TEST(KeyLookup, UnsortedAndRepeatedKeysAreRefusedWithTheirRow) {
         FileWriter::create(rows.field, o, std::make_unique<MemoryTarget>(out));
     REQUIRE(writer.has_value());
     Status status = (*writer)->append(rows.view());
-    CHECK(!(*writer)->finish().has_value());  // nothing after a failure
+    CHECK(!(*writer)->finish().has_value());  // fails after a failure
     CHECK(out->empty());
     return status;
   };
@@ -259,7 +259,7 @@ TEST(KeyLookup, UnsortedAndRepeatedKeysAreRefusedWithTheirRow) {
   CHECK(repeated.message().find("321") != std::string_view::npos);
 }
 
-// Groups come and go under the readers; run under TSan as well.
+// Groups are loaded and dropped while threads read; also run under TSan.
 TEST(KeyLookup, ThreadsWithATinyCache) {
   Rng rng(28);
   const Sorted rows(3000, &rng);

@@ -25,7 +25,7 @@ IndexedFile build(const std::vector<std::string>& keys, uint64_t memory) {
   });
 }
 
-// Of some values, each ended so that none is the beginning of another.
+// Keys of some values, terminated so that no key is a prefix of another.
 std::vector<std::string> random_keys(size_t n, size_t different) {
   std::mt19937_64 rng(n);
   std::vector<std::string> out(n);
@@ -102,7 +102,7 @@ TEST(SortedIndex, CountsWhatItLoadsAndKeepsNoMoreThanItMay) {
     REQUIRE(cursor.rows({0, keys.size()}, &rows).is_ok());
     CHECK_EQ(rows.size(), keys.size());
     const uint64_t all = file->budget()->used() - before;
-    // Of what does not fit, that group is kept which the cursor uses.
+    // If not everything fits, the group that the cursor uses is kept.
     CHECK(fits ? all > one : all <= root + capacity + 2 * (one - root));
   }
 }

@@ -17,7 +17,7 @@ thread_local uint64_t allocations = 0;  // of operator new, by this thread
 
 }  // namespace
 
-// All of the test program's.
+// Replaces operator new in the whole test program.
 void* operator new(size_t size) {
   ++allocations;
   if (void* const p = std::malloc(size)) return p;
@@ -91,8 +91,8 @@ TEST(BufferPool, BuffersInUseDoNotOverlap) {
   CHECK(idle_buffer_bytes() <= kMaxIdleBytes);
 }
 
-// Far more than is kept: what is dropped is purgeable or given back,
-// and comes again for buffers of other sizes.
+// Frees far more than the pool keeps: memory becomes purgeable or is unmapped,
+// and is used again for buffers of other sizes.
 TEST(BufferPool, DroppedMemoryServesOtherSizes) {
   for (const size_t size : {size_t{300000}, size_t{900000}, size_t{6} << 20}) {
     std::vector<AlignedBuffer> made;
@@ -110,7 +110,7 @@ TEST(BufferPool, DroppedMemoryServesOtherSizes) {
   }
 }
 
-// Destructors give buffers back, and may not run out of memory.
+// Destructors free buffers, so freeing must not allocate.
 TEST(BufferPool, GivingBackTakesNoMemory) {
   for (const size_t wanted : {size_t{70000}, size_t{300000}, size_t{6} << 20}) {
     std::vector<std::pair<void*, size_t>> made;
@@ -119,7 +119,7 @@ TEST(BufferPool, GivingBackTakesNoMemory) {
       void* const p = allocate_buffer(&size);
       made.emplace_back(p, size);
     }
-    // Some stay in use, so that chunks with room are left.
+    // Some buffers remain in use, so that chunks have free and used blocks.
     const uint64_t before = allocations;
     for (size_t i = 0; i < made.size(); ++i) {
       if (i % 3 == 0) free_buffer(made[i].first, made[i].second);

@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kStep = MemoryWatch::kStep;
 constexpr size_t kReserve = MemoryWatch::kReserve;
 
-size_t there = 0;  // what the machine has
+size_t there = 0;  // memory that the machine has left
 int looks = 0;
 size_t look() {
   ++looks;
@@ -36,7 +36,7 @@ TEST(MemoryWatch, LooksBeforeEachLargeOne) {
   CHECK(!watch.may_take(SIZE_MAX));
 }
 
-// Whatever is taken is gone: small ones never add up to more than there was.
+// Allocated memory is gone: small allocations never exceed the total.
 TEST(MemoryWatch, LeavesTheReserve) {
   constexpr size_t kPiece = size_t{2} << 20;
   for (const size_t all : {size_t{0}, kReserve, kReserve + 5 * kPiece,
@@ -48,7 +48,7 @@ TEST(MemoryWatch, LeavesTheReserve) {
       there -= kPiece;
     }
     CHECK_EQ(there, all < kReserve ? all : kReserve);
-    there = kReserve + kPiece;  // somebody gave some back
+    there = kReserve + kPiece;  // memory was freed
     CHECK(watch.may_take(kPiece));
   }
 }

@@ -1,4 +1,4 @@
-// Rounds of reads: what is wanted is joined where it is close, and read once.
+// Rounds of reads: near ranges are joined, and every byte is read once.
 #include "nimble/open/fetched_bodies.h"
 
 #include <numeric>
@@ -75,7 +75,7 @@ TEST(FetchedBodies, CloseRangesAreOneRead) {
   CHECK(s.right(f, kSecond, 0, 10));
   CHECK_EQ(s.stats.data_reads.load(), 2);
   CHECK_EQ(s.stats.rounds.load(), 1);
-  // Nothing new is wanted: nothing is read.
+  // Nothing new is wanted, so nothing is read.
   CHECK(f.fetch());
   CHECK_EQ(s.file.rounds.load(), 1);
 }
@@ -102,7 +102,7 @@ TEST(FetchedBodies, NothingIsWantedTwiceHoweverItWasPieced) {
   Setup s(0);  // a cache would hide it
   s.file.gap = 0;
   FetchedBodies f(s.file, &s.cache, &s.stats);
-  // Neighbours, in any order, and with a gap at [300, 310).
+  // Adjacent ranges, in any order, with a gap at [300, 310).
   for (uint32_t i = 0; i < 30; ++i) {
     const uint32_t at = i * 7 % 30 * 10;
     f.want(kFirst, s.decoder, at, at + 10);
@@ -192,7 +192,7 @@ TEST(FetchedBodies, AnyRangesAreRight) {
   }
 }
 
-// A hostile group may say that two segments begin at one place.
+// A hostile group may have two segments at the same offset.
 TEST(FetchedBodies, SegmentsOfOneOffsetDoNotShareMemory) {
   Setup s;
   const SegmentRef small{64, 8, {}}, large{64, 5000, {}};

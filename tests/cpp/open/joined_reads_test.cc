@@ -8,7 +8,7 @@
 namespace nimble {
 namespace {
 
-// A file in which a byte tells its offset.
+// A file where each byte depends on its offset.
 class Bytes : public ReadableFile {
  public:
   Bytes() : bytes_(1000) {

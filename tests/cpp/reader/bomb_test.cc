@@ -1,5 +1,6 @@
-// Small files that stand for very much: few rows of them cost little, all of
-// them are an error or std::bad_alloc (a MemoryError), and never a hang.
+// Small files that represent very large data. Reading a few rows is cheap.
+// Reading all of them is an error or std::bad_alloc (a MemoryError), and never
+// hangs.
 #include <new>
 
 #include "encoding/encoding_conformance.h"
@@ -21,14 +22,14 @@ using namespace nimble::testing;
 
 constexpr uint64_t kManyRows = kMaxStripeRows - 1;
 
-// A file of one stripe, made segment by segment.
+// A file with one stripe, built segment by segment.
 class Bomb {
  public:
   Bomb(Field root, uint64_t rows) : root_(std::move(root)) {
     stripe_.rows = rows;
     data_.resize(64);
   }
-  // A stream of so many values, all of them the bytes of this one segment.
+  // A stream of `values` values whose segments all have the same bytes.
   Bomb& stream(uint64_t values, const SegmentBuilder& segment) {
     stripe_.values.push_back(values);
     const uint64_t offset = data_.size();
@@ -231,7 +232,7 @@ Field runs_of(const char* ends, Field values) {
 }
 
 TEST(Bombs, MoreRunsThanRows) {
-  // Run ends that are all the same: each run decoded would be one in vain.
+  // All run ends are equal, so decoding the runs would be useless work.
   constexpr uint64_t kRuns = uint64_t{1} << 31;
   const Sample one =
       int_sample(ValueType::unsigned_int(8), 1, [](uint32_t) { return 1000; });
@@ -273,7 +274,7 @@ Status decode_all(const SegmentBuilder& segment, const ValueType& type,
                          out);
 }
 
-// One string of zstd whose length is replaced.
+// One string in zstd, with its length replaced.
 SegmentBuilder zstd_string(uint64_t length) {
   const Sample sample =
       bytes_sample(1, [](uint32_t) { return std::string(100, 'a'); });
@@ -301,7 +302,7 @@ TEST(Bombs, ZstdThatClaimsGigabytes) {
 }
 
 TEST(Bombs, ZstdAtItsBestIsNoBomb) {
-  // As many bytes for each of the frame as zstd can give.
+  // The largest expansion that zstd can achieve.
   const Sample sample = bytes_sample(
       1, [](uint32_t) { return std::string(kMaxZstdBlockBytes, 'a'); });
   SegmentBuilder segment;

@@ -1,4 +1,4 @@
-// Columns and whole files made of random rows, and their rows as text.
+// Columns and whole files of random rows, and their rows as text.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace nimble::testing {
 
 using Texts = std::vector<std::string>;
 
-// A column handed to Arrow.
+// A column exported to Arrow.
 class Exported {
  public:
   explicit Exported(Column&& column);
@@ -34,7 +34,7 @@ class Exported {
   ArrayView view_;
 };
 
-// Rows of a column, which is used up.
+// The rows of a column, which is moved out.
 Texts texts_of(Column&& column);
 
 // What a writer commits, in memory.
@@ -56,7 +56,7 @@ class MemoryTarget final : public WritableFile {
   std::vector<uint8_t> pending_;
 };
 
-// A file that is not mapped and counts what is read of it.
+// A file that is not mapped, and counts its reads.
 class CountingFile final : public ReadableFile {
  public:
   explicit CountingFile(Bytes bytes) : bytes_(std::move(bytes)) {}
@@ -94,10 +94,9 @@ inline Reader open_mapped(const Bytes& bytes, ReaderOptions options = {}) {
   return open_file(std::make_shared<MemoryFile>(*bytes, bytes), options);
 }
 
-// A file of the rows of `root`, appended in pieces; with the keys of
-// options.cluster_by where that says so.
+// Writes the rows of `root` in pieces, with keys if options.cluster_by is set.
 Bytes write_file(const ArrayView& root, const WriterOptions& options);
-// Rows of ranges or in any order, all columns.
+// Reads rows of ranges, or in any order, with all columns.
 Texts read_texts(const Reader& file, std::vector<RowRange> ranges,
                  uint32_t threads = 1);
 Texts take_texts(const Reader& file, const std::vector<uint64_t>& rows);

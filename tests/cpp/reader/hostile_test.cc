@@ -1,5 +1,5 @@
-// Files of a hostile writer: every checksum is right, what it covers is not.
-// Any outcome but undefined behaviour will do (run under sanitizers).
+// Files of a hostile writer: all checksums match, but their contents are wrong.
+// Any outcome except undefined behaviour is correct (run under sanitizers).
 #include <algorithm>
 
 #include "nimble/base/hash.h"
@@ -13,7 +13,7 @@ namespace {
 
 using namespace nimble::testing;
 
-// A file taken apart: its bytes up to the footer, and the footer.
+// A parsed file: its bytes up to the footer, and the footer.
 struct Forged {
   explicit Forged(const Bytes& file) {
     const auto p = Postscript::parse(ByteSpan(*file).last(kPostscriptSize),
@@ -30,7 +30,7 @@ struct Forged {
   ByteSpan bytes_of(const SectionRef& s) const {
     return ByteSpan(data).subspan(s.offset, s.size);
   }
-  // The file again, with right checksums of every section.
+  // Writes the file again, with correct checksums of all sections.
   Bytes seal() {
     for (GroupRef& g : footer.groups)
       g.section.checksum = checksum64(bytes_of(g.section));
@@ -54,7 +54,7 @@ struct Forged {
   FileFooter footer;
 };
 
-// Reads a file in every way there is; true if something was refused.
+// Reads a file in all ways. Returns true if something failed.
 bool read_everything(const Bytes& bytes, bool mapped) {
   std::shared_ptr<const ReadableFile> source;
   if (mapped) {
@@ -80,7 +80,7 @@ bool read_everything(const Bytes& bytes, bool mapped) {
     if (!status || !std::move(out).export_array(&array)) {
       refused = true;
     } else {
-      // What is handed to Arrow must be sound to walk.
+      // Exported arrays must be safe to access.
       const auto view = ArrayView::open((*rows)->schema(), array, "");
       if (view) CHECK_EQ(row_texts(*view).size(), take ? some.size() : n);
       array.release(&array);
@@ -173,7 +173,7 @@ TEST(Hostile, ManyEncodings) {
   }
 }
 
-// Code 0, where it was the only one, was taken for a valid one.
+// Regression: code 0 was accepted for an empty dictionary.
 TEST(Hostile, CodesOfAnEmptyDictionary) {
   Rng rng(38);
   Field root = struct_of({make_dictionary("c", make_field("u"))});
@@ -193,7 +193,7 @@ TEST(Hostile, OneOffsetForSegmentsOfDifferentSizes) {
       struct_of({make_field("u"), make_field("w:5"), make_field("l")});
   const RandomArray rows(root, 120, &rng);
   Forged f(write_file(rows.view(), options()));
-  // All offsets that are in the file become the file's first ones.
+  // All offsets in the file are replaced by the first ones.
   for (const GroupRef& g : f.footer.groups) {
     for (uint64_t at = g.section.offset;
          at + 8 <= g.section.offset + g.section.size; at += 4) {

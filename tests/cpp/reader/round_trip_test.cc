@@ -67,7 +67,7 @@ TEST(RoundTrip, AllFieldsTogether) {
     o.effort = effort;
     const Bytes bytes = write_file(rows.view(), o);
     check_ways_to_read(open_mapped(bytes), all, &rng);
-    // Caches that hold nothing change nothing.
+    // Caches without capacity do not change results.
     ReaderOptions none;
     none.cache_bytes = 0;
     check_ways_to_read(open_mapped(bytes, none), all, &rng);
@@ -102,7 +102,7 @@ TEST(RoundTrip, BytesDoNotDependOnThreads) {
 }
 
 TEST(RoundTrip, OneSegmentMoreThanAStripeHolds) {
-  // Two segments a stream: 131072 values and some.
+  // Two segments per stream: more than 131072 values.
   Rng rng(18);
   const Field root =
       struct_of({make_field("i"), make_field("u"), make_field("b"),
@@ -125,7 +125,7 @@ TEST(RoundTrip, OneSegmentMoreThanAStripeHolds) {
   }
 }
 
-// A nested field without the structs above it: null where they are null.
+// A nested field without the structs above it is null if they are null.
 TEST(RoundTrip, NestedFieldsByPath) {
   Rng rng(19);
   const Field inner = make_field("+s", {make_field("i"), make_field("u")});
@@ -188,8 +188,8 @@ TEST(RoundTrip, PathsThatLeadNowhereAreRefused) {
 }
 
 TEST(RoundTrip, FlippedBitsGiveAStatusOrTheRows) {
-  // Bodies of segments carry no checksum of their own in every encoding: what
-  // is read may be wrong, but reading must end without undefined behaviour.
+  // Not every encoding has checksums of segment bodies, so values may be wrong.
+  // But reading must end without undefined behaviour.
   Rng rng(21);
   const Field root = struct_of(every_field());
   const RandomArray rows(root, 60, &rng);

@@ -1,4 +1,5 @@
-// Zone maps may keep too much, never too little; and prove what they can.
+// Zone maps may keep too many rows, but never too few, and must prune if they
+// can.
 #include "nimble/scan/zone_map.h"
 
 #include <algorithm>
@@ -97,7 +98,7 @@ TEST(ZoneMap, NeverLosesARow) {
   CHECK(kept < asked);
 }
 
-// Ascending numbers: what is kept is the zones that the range touches.
+// For ascending numbers, exactly the zones that overlap the range are kept.
 TEST(ZoneMap, ProvesWhatItCan) {
   std::vector<int32_t> values(300);
   for (int i = 0; i < 300; ++i) values[static_cast<size_t>(i)] = i;
@@ -161,7 +162,8 @@ TEST(ZoneMap, NoStatisticsKeepEverything) {
   CHECK(*prune_rows(*none, 2, q) == all);
 }
 
-// Bounds of long texts are cut: a cut maximum stands for all that begins so.
+// Bounds of long texts are truncated. A truncated maximum covers all texts that
+// begin with it.
 TEST(ZoneMap, LongTextsThatShareABeginning) {
   const std::string base(200, 'x');
   std::string data;

@@ -1,4 +1,4 @@
-// One value at a time against whole columns.
+// Compares single values with whole columns.
 #include "nimble/stripe/value_reader.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ WriterOptions tiny() {
   return o;
 }
 
-// The bytes that row 0 of a flat column stands for.
+// The bytes that row 0 of a flat column represents.
 std::vector<uint8_t> stored(const Column& column) {
   const Layout layout = column.field().layout;
   if (layout == Layout::kBool) return {get_bit(column.value_data(), 0)};

@@ -1,4 +1,4 @@
-// A test harness in one page.
+// A small test harness.
 //
 //   TEST(PrefixEncoding, SeekBeforeFirstKeyReturnsFirst) {
 //     CHECK(index.contains(7));          // goes on after a failure
@@ -38,7 +38,7 @@ struct Registration {
   }
 };
 
-// Thrown by REQUIRE, caught by the runner: the rest of the test makes no sense.
+// Thrown by REQUIRE and caught by the runner: the rest of the test is skipped.
 struct Abandoned {};
 
 inline int failures = 0;
@@ -54,7 +54,7 @@ concept Number =
     !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
     !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
 
-// Integers compare by value whatever their signedness: `size() == 3`.
+// Integers compare by value, regardless of their signedness: `size() == 3`.
 template <class A, class B>
 bool equal(const A& a, const B& b) {
   if constexpr (Number<A> && Number<B>) {
@@ -101,7 +101,7 @@ void check_equal(const A& a, const B& b, const char* expression,
   fail(file, line, std::string(expression) + ": " + show(a) + " != " + show(b));
 }
 
-// Runs what the arguments ask for; the exit status of the test program.
+// Runs the tests that the arguments select. Returns the exit status.
 int run_tests(int argc, char** argv);
 
 }  // namespace nimble::testing

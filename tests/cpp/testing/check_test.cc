@@ -6,7 +6,7 @@
 namespace nimble::testing {
 namespace {
 
-// Runs `body` and takes its failures back: the harness testing itself.
+// Runs `body` and subtracts its failures: the harness tests itself.
 template <class Body>
 int failures_of(Body body) {
   const int before = failures;

@@ -1,4 +1,4 @@
-// Work in a forked child.
+// Runs code in a forked child.
 #pragma once
 
 #include <sys/wait.h>
@@ -8,14 +8,14 @@
 
 namespace nimble::testing {
 
-// ThreadSanitizer ends a child that was forked beside threads.
+// ThreadSanitizer aborts children of multi-threaded processes.
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kForks = false;
 #else
 constexpr bool kForks = true;
 #endif
 
-// What f() returns in a child, which must end within 20 s.
+// Returns the result of f() in a child, which must end within 20 s.
 template <class F>
 int in_child(F&& f) {
   const pid_t pid = ::fork();

@@ -51,14 +51,14 @@ int run_tests(int argc, char** argv) {
     ++num_run;
     num_failed += passed ? 0 : 1;
     std::printf("%s %s", passed ? "ok  " : "FAIL", name.c_str());
-    // What is slow is named, so that it stays an exception.
+    // Slow tests are listed, so that they remain exceptions.
     if (took.count() >= 1) std::printf(" (%.1f s)", took.count());
     std::printf("\n");
     std::fflush(stdout);
   }
   if (list) return 0;
   std::printf("%d run, %d failed\n", num_run, num_failed);
-  // A name that matches nothing is a mistake of the caller, not a success.
+  // A name that matches no test is an error of the caller.
   return num_failed > 0 || (argc > 1 && num_run == 0);
 }
 

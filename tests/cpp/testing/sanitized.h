@@ -3,7 +3,7 @@
 
 namespace nimble::testing {
 
-// clang says so by a feature, GCC by a macro.
+// clang has a feature test for this, GCC a macro.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #elif defined(__has_feature)

@@ -1,5 +1,5 @@
-// While one lives no thread can be started, as at a limit of processes: new
-// threads ask for a stack that no address space has.
+// While an object of this class exists, no thread can be started, as at a limit
+// of processes: new threads request a stack larger than the address space.
 #pragma once
 
 #include <pthread.h>

@@ -43,7 +43,7 @@ TEST(Parallel, WhatATaskThrowsIsThrown) {
   }
 }
 
-// Helpers may begin when all is done and the task is gone.
+// Helpers may start after all work is done and the task no longer exists.
 TEST(Parallel, LateHelpersFindNothing) {
   for (int i = 0; i < 2000; ++i) {
     std::vector<std::atomic<int>> runs(3);
@@ -70,7 +70,7 @@ TEST(Parallel, OneThreadIsTheCaller) {
   CHECK(order == std::vector<size_t>({0, 1, 2, 3, 4}));
 }
 
-// A thread that could not be started ended the process.
+// Regression: the process ended if a thread could not be started.
 TEST(Parallel, ThreadsThatCannotStartAreFewerThreads) {
   const nimble::testing::NoThreads none;
   std::vector<std::atomic<int>> runs(100);

@@ -40,7 +40,7 @@ TEST(ReadAhead, RunsOnlySoFarAhead) {
     CHECK_EQ(ahead.next().value_or(-1), 0);
     CHECK_EQ(ahead.next().value_or(-1), 1);
   }
-  // Two were taken, and at most four waited or had been begun.
+  // Two results were taken, and at most four more tasks were claimed.
   CHECK(claimed.load() <= 6);
   CHECK(claimed.load() >= 2);
 }
@@ -80,7 +80,8 @@ TEST(ReadAhead, HandsOnWhatTasksThrow) {
   }
 }
 
-// A scan of a busy machine waited for threads that the system did not run.
+// Regression: a scan on a busy machine waited for threads that were not
+// scheduled.
 TEST(ReadAhead, TheTakerWorksWhileHelpersAreHeldUp) {
   const auto self = std::this_thread::get_id();
   std::atomic<int> by_taker{0};

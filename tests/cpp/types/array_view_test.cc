@@ -1,4 +1,4 @@
-// ArrayView by hand-made arrays; random ones go through Column's tests.
+// ArrayView over hand-made arrays. Column's tests use random arrays.
 #include "nimble/types/array_view.h"
 
 #include "testing/check.h"
@@ -75,7 +75,7 @@ TEST(ArrayView, NoNullsMeansNoBitmap) {
   const void* buffers[] = {validity, values};
   const Field f = make_field("i");
   ArrowArray a = array_of(buffers, 1);
-  a.null_count = 0;  // the bitmap, if any, is not to be looked at
+  a.null_count = 0;  // the bitmap must not be used
   CHECK(!open(f, a).may_have_nulls());
   CHECK(open(f, a).is_valid(0));
 }
@@ -150,7 +150,7 @@ TEST(ArrayView, UnionsFindTheirChildren) {
   CHECK_EQ(v.union_child(0), 1);
   CHECK_EQ(v.union_child(1), 0);
   CHECK_EQ(v.union_row(2), 1);
-  CHECK_EQ(v.union_child(3), -1);  // an id that the type lacks
+  CHECK_EQ(v.union_child(3), -1);  // an id that the type does not have
   CHECK_EQ(v.slice(2, 2).union_row(0), 1);
 }
 
@@ -189,7 +189,7 @@ TEST(ArrayView, ShapesThatDoNotMatchAreRefused) {
   CHECK(refused(make_dictionary("i", make_field("u"))));  // no dictionary
   ArrowArray values{};
   a.dictionary = &values;
-  CHECK(refused(make_field("i")));  // a dictionary nobody asked for
+  CHECK(refused(make_field("i")));  // an unexpected dictionary
   CHECK(refused(make_dictionary("i", make_field("u"))));  // 0 buffers inside
 }
 

@@ -153,7 +153,7 @@ TEST(Field, WrongChildrenAreRefused) {
   CHECK(!unresolved("+s", {unresolved("?")}).resolve(""));
 }
 
-// What a hostile footer may say: the derived members must stay sound.
+// Fields that a hostile footer may contain: the derived members must be valid.
 TEST(Field, RunEndsAndTypeIdsMustMakeSense) {
   const Field i32 = make_field("i"), text = make_field("u");
   CHECK(!unresolved("+r", {text, i32}).resolve(""));
@@ -211,7 +211,8 @@ TEST(Field, ChildrenMayBeMovedOutOfAnExportedSchema) {
   const Field f = make_field("+s", {make_field("i"), make_field("u")});
   ArrowSchema schema{};
   export_schema(f, &schema);
-  ArrowSchema child = *schema.children[1];  // as the specification allows
+  // the specification allows moving it
+  ArrowSchema child = *schema.children[1];
   schema.children[1]->release = nullptr;
   schema.release(&schema);
   const auto back = Field::from_arrow(child);

@@ -152,7 +152,7 @@ class RandomArray::Maker {
     }
   }
 
-  // Few different values, so that rows repeat, of all bit patterns.
+  // Few distinct values, so that rows repeat, with all bit patterns.
   void put_value(uint8_t* to, size_t width) {
     const uint64_t kind = rng_() % 12;
     for (size_t i = 0; i < width; ++i) {
@@ -162,7 +162,7 @@ class RandomArray::Maker {
     }
   }
 
-  // Ends of random sizes; `*sum` is what the child must have.
+  // Ends of random sizes. `*sum` becomes the size of the child.
   std::vector<int64_t> sizes(size_t total, uint64_t limit, int64_t* sum) {
     std::vector<int64_t> out(total);
     *sum = 0;
@@ -260,7 +260,7 @@ class RandomArray::Maker {
       const auto c = static_cast<size_t>(below(f.children.size()));
       ids[i] = static_cast<uint8_t>(f.type_ids[c]);
       if (rows == nullptr) continue;
-      used[c] += below(2);  // rows of a child that nobody has
+      used[c] += below(2);  // skip rows of the child
       put_int(rows + i * 4, used[c]++, 4);
     }
     for (size_t c = 0; c < used.size(); ++c) {
@@ -290,7 +290,7 @@ class RandomArray::Maker {
         const int64_t size = 1 + below(9);
         uint8_t* to = n->add(total * f.width);
         for (size_t i = 0; i < total; ++i) {
-          // Null slots hold any code.
+          // Null slots may have any code.
           put_int(to + i * f.width,
                   valid(*n, i) ? below(static_cast<uint64_t>(size)) : -91,
                   f.width);

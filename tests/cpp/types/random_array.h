@@ -1,6 +1,6 @@
 // Random Arrow arrays of any type: with rows before the offset and after the
-// end, nulls over junk, children with offsets of their own, and buffers that
-// are exactly as long as Arrow asks for.
+// end, nulls over junk, children with their own offsets, and buffers of exactly
+// the size that Arrow requires.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ namespace nimble::testing {
 
 using Rng = std::mt19937_64;
 
-// A resolved field; children are named "a", "b", ... where they have no name.
+// A resolved field. Children without a name are named "a", "b", ...
 Field make_field(const std::string& format, std::vector<Field> children = {},
                  const std::string& name = "x");
 Field make_dictionary(const std::string& codes, Field values);
 // At least one field of every layout, flat and nested.
 std::vector<Field> every_field();
-// A struct of those, named "c0", "c1", ..., without nulls of its own.
+// A struct of these columns, named "c0", "c1", ..., without nulls.
 Field struct_of(std::vector<Field> columns);
 
 class RandomArray {
@@ -39,8 +39,8 @@ class RandomArray {
   std::unique_ptr<Node> root_;
 };
 
-// Per row a byte string that equal values share. Nothing of it comes from
-// offsets, capacities or the order of dictionaries.
+// A byte string per row, equal for equal values. It does not depend on offsets,
+// capacities or the order of dictionaries.
 std::vector<std::string> row_texts(const ArrayView& view);
 
 }  // namespace nimble::testing

@@ -17,7 +17,7 @@ struct Sorted {
   uint64_t num_spilled;
 };
 
-// Runs go to `dir`.
+// Spills to `dir`.
 Sorted sort_through_file(const std::vector<ArrayView>& batches, WriterOptions o,
                          const TempDir& dir) {
   o.spill_directory = dir.path("");
@@ -48,7 +48,7 @@ WriterOptions by(std::vector<KeyColumnSpec> columns) {
   return o;
 }
 
-// Rows of all batches, sorted stably by their keys.
+// The rows of all batches, sorted stably by key.
 Texts expected(const std::vector<ArrayView>& batches, const WriterOptions& o) {
   const auto encoder = KeyEncoder::create(batches[0].field(), o.cluster_by);
   REQUIRE(encoder.has_value());
@@ -94,14 +94,14 @@ TEST(SortingWriter, AnyBudgetIsAStableSort) {
       CHECK(got.texts == want);
       CHECK(budget != 1 || got.num_spilled >= 298);
       CHECK(budget != uint64_t{1} << 30 || got.num_spilled == 0);
-      CHECK(dir.names().empty());  // runs have no names
+      CHECK(dir.names().empty());  // spill files have no names
     }
   }
 }
 
 TEST(SortingWriter, LongRunsOfOneKeyKeepTheirOrder) {
   Rng rng(30);
-  // A key of one bit and a column that tells rows apart.
+  // A key of one bit, and a column that distinguishes rows.
   const Field root =
       struct_of({make_field("b"), make_field("l"), make_field("u")});
   std::vector<std::unique_ptr<RandomArray>> arrays;

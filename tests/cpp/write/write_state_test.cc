@@ -1,4 +1,4 @@
-// What a writer still takes after a failure, at its end, and while it works.
+// The behaviour of a writer after a failure, at its end, and during a step.
 #include "nimble/write/write_state.h"
 
 #include <new>
