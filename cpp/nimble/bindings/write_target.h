@@ -15,8 +15,7 @@ namespace nimble {
 // and keeps the old file.
 struct WriteTarget {
   std::unique_ptr<WritableFile> file;
-  // Checks signals, at most every 100 ms.
-  // REQUIRES: the caller does not hold the GIL.
+  // Checks signals, at most every 100 ms. Called without the GIL.
   std::function<Status()> poll;
 };
 

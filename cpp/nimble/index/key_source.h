@@ -21,7 +21,7 @@ struct KeySearch {
   size_t shared = 0;
 };
 
-// Thread-safe if the implementation is. May block on a read.
+// May block on a read.
 // REQUIRES: rows are file rows and exist.
 class KeySource {
  public:

@@ -18,8 +18,8 @@
 #include "nimble/memory/memory_watch.h"
 
 // Blocks of one size are cut from chunks. A chunk is idle if none of its blocks
-// is in use; it can then be cut into blocks of any size that needs a chunk of
-// its size. Under a sanitizer all buffers use malloc, so that the sanitizer
+// is in use. It can then be cut into blocks of another size that uses chunks as
+// large. Under a sanitizer all buffers use malloc, so that the sanitizer
 // detects writes past the end.
 namespace nimble {
 namespace {
@@ -39,15 +39,16 @@ constexpr bool kIsPooled = false;
 constexpr bool kIsPooled = true;
 #endif
 
-// There are eight sizes between powers of two, so a block wastes at most about
-// an eighth.
+// There are eight sizes between powers of two, so a block wastes at most an
+// eighth.
 size_t block_size(size_t size) {
   const int shift = static_cast<int>(std::bit_width(size - 1)) - 4;
   return round_up(size, size_t{1} << shift);
 }
 
 // Chooses the smallest chunk of 1 to 8 huge pages that wastes at most a
-// sixteenth. A large block has a chunk of its own.
+// sixteenth, or else the one that wastes least. A large block has a chunk of
+// its own.
 size_t chunk_size(size_t block) {
   if (block > 2 * kHugePage) return round_up(block, size_t{65536});
   size_t best = kHugePage;

@@ -1,6 +1,6 @@
 // Arrow data to and from Python, through the PyCapsule protocol. Nothing is
-// copied: capsules contain the C structs, which own their memory. All functions
-// need the GIL.
+// copied: capsules contain the C structs, which own their memory. Functions
+// with Python objects need the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
